@@ -1,0 +1,2 @@
+//! The `roadstead-manager` process.
+fn main() {}

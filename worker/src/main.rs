@@ -1,0 +1,2 @@
+//! The `roadstead-worker` process.
+fn main() {}
