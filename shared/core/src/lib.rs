@@ -1,1 +1,20 @@
-//! core
+//! What Roadstead decides: quota, admission, dispatch, checks, lifecycle. Nothing else.
+//!
+//! This crate **never** does I/O, reads a clock, rolls dice or iterates a hash map: `now` is an argument, every
+//! decision is a value, and the same input gives the same output on every machine. Core does not fail either: what
+//! cannot be done is a decision with a reason.
+//!
+//! Reading order: [`name`] and [`amount`] (the words), [`condition`] and [`status`] (what a Workload's status says),
+//! [`workload`] and [`queue`] (what is asked for, and of whom), then the decisions.
+//!
+//! ```
+//! use roadstead_core::amount::Amount;
+//! assert_eq!(Amount::new(2).plus(Amount::UNLIMITED), Amount::UNLIMITED);
+//! ```
+
+pub mod amount;
+pub mod condition;
+pub mod name;
+pub mod queue;
+pub mod status;
+pub mod workload;

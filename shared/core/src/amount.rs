@@ -1,0 +1,90 @@
+//! Amounts of a resource: 64-bit integers that saturate.
+//!
+//! Invariant: arithmetic never wraps and never panics.
+
+use std::fmt;
+
+/// An amount of one resource. *Units*: `cpu` in millicores, everything else in base units (bytes, counts).
+///
+/// *Limits*: [`Amount::UNLIMITED`] (`i64::MAX`) stands for a quota without bound. *Source*: `spec/api.md API-16`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Amount(i64);
+
+impl Amount {
+    /// Nothing.
+    pub const ZERO: Self = Self(0);
+    /// No bound at all.
+    pub const UNLIMITED: Self = Self(i64::MAX);
+
+    /// An amount of `value` units.
+    pub const fn new(value: i64) -> Self {
+        Self(value)
+    }
+
+    /// The number of units.
+    pub const fn get(self) -> i64 {
+        self.0
+    }
+
+    /// Whether this stands for "no bound".
+    pub const fn is_unlimited(self) -> bool {
+        self.0 == i64::MAX
+    }
+
+    /// The sum; unlimited plus anything stays unlimited.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        if self.is_unlimited() || other.is_unlimited() {
+            return Self::UNLIMITED;
+        }
+        Self(self.0.saturating_add(other.0))
+    }
+
+    /// The difference. Unlimited minus bounded is unlimited, bounded minus unlimited is the smallest amount,
+    /// unlimited minus unlimited is zero.
+    #[must_use]
+    pub const fn minus(self, other: Self) -> Self {
+        match (self.is_unlimited(), other.is_unlimited()) {
+            (true, true) => Self::ZERO,
+            (true, false) => Self::UNLIMITED,
+            (false, true) => Self(i64::MIN),
+            (false, false) => Self(self.0.saturating_sub(other.0)),
+        }
+    }
+
+    /// This amount `count` times.
+    #[must_use]
+    pub const fn times(self, count: i64) -> Self {
+        if self.is_unlimited() {
+            return if count == 0 { Self::ZERO } else { Self::UNLIMITED };
+        }
+        Self(self.0.saturating_mul(count))
+    }
+}
+
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_unlimited() {
+            f.write_str("unlimited")
+        } else {
+            write!(f, "{}", self.0)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Amount;
+
+    /// Spec: api API-16.
+    #[test]
+    fn unlimited_absorbs_and_differences_saturate() {
+        let five = Amount::new(5);
+        assert_eq!(Amount::UNLIMITED.plus(five), Amount::UNLIMITED);
+        assert_eq!(Amount::UNLIMITED.minus(five), Amount::UNLIMITED);
+        assert_eq!(five.minus(Amount::UNLIMITED), Amount::new(i64::MIN));
+        assert_eq!(Amount::UNLIMITED.minus(Amount::UNLIMITED), Amount::ZERO);
+        assert_eq!(Amount::new(i64::MAX - 1).plus(five), Amount::UNLIMITED);
+        assert_eq!(Amount::new(i64::MAX / 2).times(3), Amount::UNLIMITED);
+    }
+}

@@ -1,0 +1,186 @@
+//! What a Workload asks for.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use crate::amount::Amount;
+use crate::condition::Truth;
+use crate::name::{Key, PodSetName, ResourceName, Uid};
+use crate::status::Status;
+
+/// A Workload as core sees it: parsed once at the border.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Workload {
+    /// Namespace and name.
+    pub key: Key,
+    /// `metadata.uid`.
+    pub uid: Uid,
+    /// `metadata.creationTimestamp`.
+    pub created: Timestamp,
+    /// `metadata.generation`.
+    pub generation: i64,
+    /// Whether `metadata.deletionTimestamp` is set.
+    pub deleting: bool,
+    /// Name of the LocalQueue in the same namespace; empty when none was given.
+    pub queue: String,
+    /// Effective priority; absent counts as 0.
+    pub priority: i32,
+    /// `spec.active`; absent counts as true.
+    pub active: bool,
+    /// `spec.maximumExecutionTimeSeconds`.
+    pub max_execution_secs: Option<u32>,
+    /// Whether annotation `kueue.x-k8s.io/admission-gated-by` is non-empty.
+    pub gated: bool,
+    /// What is asked for, in order.
+    pub pod_sets: Vec<PodSet>,
+    /// What is wrong with the request itself (requests above limits, an amount that does not parse): shown as
+    /// `Misconfigured`. Empty when all is well.
+    pub problems: Vec<String>,
+    /// The status last read.
+    pub status: Status,
+}
+
+impl Workload {
+    /// Whether condition `QuotaReserved` is True.
+    pub fn has_quota(&self) -> bool {
+        self.status.conditions.is_true("QuotaReserved")
+    }
+
+    /// Whether condition `Admitted` is True.
+    pub fn is_admitted(&self) -> bool {
+        self.status.conditions.is_true("Admitted")
+    }
+
+    /// Whether condition `Evicted` is True.
+    pub fn is_evicted(&self) -> bool {
+        self.status.conditions.is_true("Evicted")
+    }
+
+    /// Whether condition `Finished` is True.
+    pub fn is_finished(&self) -> bool {
+        self.status.conditions.is_true("Finished")
+    }
+
+    /// Whether it must not be queued yet: `Requeued` is False, or `requeueState.requeueAt` lies ahead.
+    /// *Source*: `spec/admission-engine.md 1.7`.
+    pub fn in_backoff(&self, now: Timestamp) -> bool {
+        self.status
+            .conditions
+            .get("Requeued")
+            .is_some_and(|c| c.truth == Truth::False)
+            || self.status.requeue.and_then(|r| r.at).is_some_and(|at| at > now)
+    }
+}
+
+/// One homogeneous group of pods.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodSet {
+    /// Its name, unique in the Workload.
+    pub name: PodSetName,
+    /// How many pods.
+    pub count: u32,
+    /// With how few pods it could start (partial admission).
+    pub min_count: Option<u32>,
+    /// What **one** pod requests, by resource (containers, init containers, overhead already folded together).
+    pub requests: BTreeMap<ResourceName, Amount>,
+    /// `spec.nodeSelector` of the template.
+    pub node_selector: BTreeMap<String, String>,
+    /// Required node affinity: terms are ORed; empty means no constraint.
+    pub affinity: Vec<AffinityTerm>,
+    /// `spec.tolerations` of the template.
+    pub tolerations: Vec<Toleration>,
+}
+
+/// One term of a required node affinity: its expressions are ANDed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AffinityTerm {
+    /// `matchExpressions`.
+    pub expressions: Vec<Requirement>,
+}
+
+/// A label requirement (of a node affinity term or of a label selector).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Requirement {
+    /// The label key.
+    pub key: String,
+    /// How to compare.
+    pub operator: Operator,
+    /// The values to compare with; empty for `Exists` and `DoesNotExist`, one number for `Gt` and `Lt`.
+    pub values: Vec<String>,
+}
+
+impl Requirement {
+    /// Whether a set of labels satisfies it. A missing label satisfies `NotIn` and `DoesNotExist`.
+    pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
+        let value = labels.get(&self.key);
+        let number = |text: &String| text.parse::<i64>().ok();
+        match self.operator {
+            Operator::In => value.is_some_and(|v| self.values.contains(v)),
+            Operator::NotIn => value.is_none_or(|v| !self.values.contains(v)),
+            Operator::Exists => value.is_some(),
+            Operator::DoesNotExist => value.is_none(),
+            Operator::Gt => value.and_then(number) > self.values.first().and_then(number) && value.is_some(),
+            Operator::Lt => match (value.and_then(number), self.values.first().and_then(number)) {
+                (Some(have), Some(limit)) => have < limit,
+                (None, _) | (_, None) => false,
+            },
+        }
+    }
+}
+
+/// Operator of a [`Requirement`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operator {
+    /// The label's value is one of the values.
+    In,
+    /// The label is absent or its value is none of the values.
+    NotIn,
+    /// The label is there.
+    Exists,
+    /// The label is absent.
+    DoesNotExist,
+    /// The label's value is an integer greater than the one given.
+    Gt,
+    /// The label's value is an integer less than the one given.
+    Lt,
+}
+
+/// Effect of a taint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Effect {
+    /// Pods are not placed.
+    NoSchedule,
+    /// Pods are placed only when nothing else is left.
+    PreferNoSchedule,
+    /// Pods are not placed, and running ones are removed.
+    NoExecute,
+}
+
+/// A taint of the nodes a flavor stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taint {
+    /// The key.
+    pub key: String,
+    /// The value, may be empty.
+    pub value: String,
+    /// The effect.
+    pub effect: Effect,
+    /// `timeAdded` as printed by the API, if given (shown in messages only).
+    pub time_added: Option<String>,
+}
+
+/// A toleration, of a pod or of a flavor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Toleration {
+    /// The key; `None` or empty with `Exists` tolerates every key.
+    pub key: Option<String>,
+    /// `Exists` or `Equal` (default).
+    pub operator: Option<String>,
+    /// The value to equal.
+    pub value: Option<String>,
+    /// The effect; `None` tolerates every effect.
+    pub effect: Option<String>,
+    /// How long a `NoExecute` taint is tolerated, in seconds.
+    pub seconds: Option<i64>,
+}
