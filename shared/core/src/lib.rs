@@ -15,6 +15,7 @@
 pub mod amount;
 pub mod condition;
 pub mod name;
+pub mod note;
 pub mod queue;
 pub mod status;
 pub mod workload;

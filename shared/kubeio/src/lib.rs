@@ -1,1 +1,19 @@
-//! kubeio
+//! The only room that talks to Kubernetes API servers.
+//!
+//! It **never** decides anything: it connects, keeps caches filled, writes what it is told, and turns what API servers
+//! answer into values ([`write::Written`]) that the decisions can be made from. Not found, conflict and "already there"
+//! are answers, not errors.
+//!
+//! Reading order: [`connect`] (a client), [`cache`] (what a cluster holds, read without asking it), [`queue`] and
+//! [`reconcile`] (which object is due, and who works on it), [`write`] (one request each), [`events`].
+
+pub mod cache;
+pub mod connect;
+pub mod dirty;
+pub mod events;
+pub mod queue;
+pub mod reconcile;
+pub mod retry;
+pub mod write;
+
+pub use kube;

@@ -1,0 +1,412 @@
+//! What one cluster holds of one kind, kept by list and watch, and read without asking the API server.
+//!
+//! Invariant: an object is only ever replaced by a newer one. Answers to our own writes are put in as well, so a
+//! decision never starts from a state older than our last write ("read your writes").
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use kube::api::{ListParams, WatchEvent, WatchParams};
+use kube::{Api, Resource, ResourceExt as _};
+use roadstead_core::name::Key;
+use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::retry::Backoff;
+
+/// How long one watch request lives.
+const WATCH_SECS: u32 = 290;
+/// A watch that is silent for longer is taken for dead; the API server sends a bookmark about every minute.
+const SILENCE: Duration = Duration::from_secs(150);
+/// Objects per page of a list.
+const PAGE: u32 = 500;
+/// HTTP status of a resource version that the API server no longer knows.
+const GONE: u16 = 410;
+/// First and longest pause between attempts to list or watch again.
+const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
+
+/// The connection behind a cache, as last seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Health {
+    /// Not listed yet.
+    Starting,
+    /// Listed and watching.
+    Live,
+    /// The last list or watch failed, with what the other side said.
+    Failing(String),
+}
+
+/// One object changed. `old` and `new` are both there for a modification.
+#[derive(Debug)]
+pub struct Change<'a, K> {
+    /// Namespace (empty for cluster-scoped kinds) and name.
+    pub key: &'a Key,
+    /// What was cached before.
+    pub old: Option<&'a Arc<K>>,
+    /// What is cached now; `None` when it is gone.
+    pub new: Option<&'a Arc<K>>,
+}
+
+type Listener<K> = Box<dyn Fn(&Change<'_, K>) + Send + Sync>;
+
+/// A cache of one kind of one cluster.
+pub struct Cache<K> {
+    objects: RwLock<BTreeMap<Key, Arc<K>>>,
+    listeners: Mutex<Vec<Arc<Listener<K>>>>,
+    health: watch::Sender<Health>,
+}
+
+impl<K> Debug for Cache<K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cache")
+            .field("health", &*self.health.borrow())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<K> Default for Cache<K> {
+    fn default() -> Self {
+        Self {
+            objects: RwLock::new(BTreeMap::new()),
+            listeners: Mutex::new(Vec::new()),
+            health: watch::Sender::new(Health::Starting),
+        }
+    }
+}
+
+impl<K: Resource> Cache<K> {
+    /// An empty cache; fill it with [`Cache::run`].
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self::default())
+    }
+
+    /// Calls `listener` after every change from now on. It must be quick and must not block.
+    pub fn listen(&self, listener: impl Fn(&Change<'_, K>) + Send + Sync + 'static) {
+        let listener: Listener<K> = Box::new(listener);
+        self.listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(Arc::new(listener));
+    }
+
+    /// The object, if it is cached.
+    pub fn get(&self, key: &Key) -> Option<Arc<K>> {
+        self.read().get(key).cloned()
+    }
+
+    /// The cluster-scoped object of this name, if it is cached.
+    pub fn named(&self, name: &str) -> Option<Arc<K>> {
+        self.get(&Key::new("", name))
+    }
+
+    /// All objects in the order of their keys.
+    pub fn all(&self) -> Vec<Arc<K>> {
+        self.read().values().cloned().collect()
+    }
+
+    /// How many objects are cached.
+    pub fn len(&self) -> usize {
+        self.read().len()
+    }
+
+    /// Whether nothing is cached.
+    pub fn is_empty(&self) -> bool {
+        self.read().is_empty()
+    }
+
+    /// The connection behind it, to look at or to wait on.
+    pub fn health(&self) -> watch::Receiver<Health> {
+        self.health.subscribe()
+    }
+
+    /// Whether everything has been listed at least once and the watch is up.
+    pub fn is_live(&self) -> bool {
+        *self.health.borrow() == Health::Live
+    }
+
+    /// Puts in an object that an API server just gave us, unless a newer one is there.
+    pub fn observe(&self, mut object: K) {
+        object.meta_mut().managed_fields = None;
+        let key = key_of(&object);
+        let new = Arc::new(object);
+        let old = {
+            let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
+            let old = objects.get(&key).cloned();
+            if old
+                .as_ref()
+                .is_some_and(|old| !is_newer(new.as_ref(), old.as_ref()))
+            {
+                return;
+            }
+            objects.insert(key.clone(), new.clone());
+            old
+        };
+        self.tell(&Change {
+            key: &key,
+            old: old.as_ref(),
+            new: Some(&new),
+        });
+    }
+
+    /// Takes an object out because the API server says that it is gone. `uid` guards against forgetting a successor.
+    pub fn forget(&self, key: &Key, uid: Option<&str>) {
+        let old = {
+            let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
+            let is_it = objects
+                .get(key)
+                .is_some_and(|o| uid.is_none() || o.meta().uid.as_deref() == uid);
+            if is_it { objects.remove(key) } else { None }
+        };
+        if old.is_some() {
+            self.tell(&Change {
+                key,
+                old: old.as_ref(),
+                new: None,
+            });
+        }
+    }
+
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, BTreeMap<Key, Arc<K>>> {
+        self.objects.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self, change: &Change<'_, K>) {
+        let listeners = self
+            .listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        for listener in listeners {
+            listener(change);
+        }
+    }
+
+    fn keep_only(&self, seen: &BTreeSet<Key>) {
+        let gone: Vec<Key> = self
+            .read()
+            .keys()
+            .filter(|key| !seen.contains(*key))
+            .cloned()
+            .collect();
+        for key in gone {
+            self.forget(&key, None);
+        }
+    }
+}
+
+impl<K> Cache<K>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+{
+    /// Lists and watches until `stop`; resumes by resource version and lists again only when the API server has
+    /// forgotten it (410). `labels` restricts what is held.
+    ///
+    /// Why an own loop instead of kube's watcher: it tells when the watch is open again, which is the moment from
+    /// which a worker counts as connected, and it uses bookmarks as heartbeats.
+    pub async fn run(self: Arc<Self>, api: Api<K>, labels: Option<String>, stop: CancellationToken) {
+        let forever = async {
+            let mut backoff = Backoff::new(RETRY.0, RETRY.1);
+            let mut version = None;
+            loop {
+                let error = match &version {
+                    None => match self.list(&api, labels.as_deref()).await {
+                        Ok(at) => {
+                            version = Some(at);
+                            backoff.reset();
+                            continue;
+                        }
+                        Err(error) => error,
+                    },
+                    Some(at) => match self
+                        .watch(&api, labels.as_deref(), at.clone(), &mut backoff)
+                        .await
+                    {
+                        Ok(at) => {
+                            version = at;
+                            continue;
+                        }
+                        Err((at, error)) => {
+                            version = at;
+                            error
+                        }
+                    },
+                };
+                let text = crate::write::describe(&error);
+                tracing::debug!(error = text, "listing or watching failed; trying again");
+                self.health
+                    .send_if_modified(|health| set(health, Health::Failing(text)));
+                tokio::time::sleep(backoff.next()).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => {}
+            () = forever => {}
+        }
+    }
+
+    async fn list(&self, api: &Api<K>, labels: Option<&str>) -> Result<String, kube::Error> {
+        let mut params = ListParams {
+            label_selector: labels.map(Into::into),
+            ..ListParams::default()
+        }
+        .limit(PAGE);
+        let mut seen = BTreeSet::new();
+        loop {
+            let page = api.list(&params).await?;
+            for object in page.items {
+                seen.insert(key_of(&object));
+                self.observe(object);
+            }
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params = params.continue_token(&token),
+                None => {
+                    self.keep_only(&seen);
+                    return Ok(page.metadata.resource_version.unwrap_or_default());
+                }
+            }
+        }
+    }
+
+    /// One watch request. Ends with the version to go on from; `None` means that everything must be listed again.
+    async fn watch(
+        &self,
+        api: &Api<K>,
+        labels: Option<&str>,
+        mut version: String,
+        backoff: &mut Backoff,
+    ) -> Result<Option<String>, (Option<String>, kube::Error)> {
+        let params = WatchParams {
+            label_selector: labels.map(Into::into),
+            ..WatchParams::default()
+        };
+        let stream = match api.watch(&params.timeout(WATCH_SECS), &version).await {
+            Ok(stream) => stream,
+            Err(kube::Error::Api(status)) if status.code == GONE => return Ok(None),
+            Err(error) => return Err((Some(version), error)),
+        };
+        self.health.send_if_modified(|health| set(health, Health::Live));
+        backoff.reset();
+        let mut stream = std::pin::pin!(stream);
+        while let Ok(Some(event)) = tokio::time::timeout(SILENCE, stream.next()).await {
+            match event {
+                Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
+                    version = object.resource_version().unwrap_or(version);
+                    self.observe(object);
+                }
+                Ok(WatchEvent::Deleted(object)) => {
+                    version = object.resource_version().unwrap_or(version);
+                    self.forget(&key_of(&object), object.meta().uid.as_deref());
+                }
+                Ok(WatchEvent::Bookmark(bookmark)) => version = bookmark.metadata.resource_version,
+                Ok(WatchEvent::Error(status)) if status.code == GONE => return Ok(None),
+                Ok(WatchEvent::Error(status)) => {
+                    return Err((Some(version), kube::Error::Api(status.boxed())));
+                }
+                Err(error) => return Err((Some(version), error)),
+            }
+        }
+        Ok(Some(version))
+    }
+}
+
+fn set(health: &mut Health, to: Health) -> bool {
+    let differs = *health != to;
+    *health = to;
+    differs
+}
+
+/// Namespace (empty for cluster-scoped objects) and name of an object.
+pub fn key_of<K: Resource>(object: &K) -> Key {
+    Key::new(object.namespace().unwrap_or_default(), object.name_any())
+}
+
+/// Resource versions are comparable numbers (guaranteed since Kubernetes 1.35, true for etcd before); what does not
+/// parse is taken as newer, so that nothing is missed.
+fn is_newer<K: Resource>(new: &K, old: &K) -> bool {
+    let version = |object: &K| {
+        object
+            .meta()
+            .resource_version
+            .as_deref()
+            .and_then(|v| v.parse::<u64>().ok())
+    };
+    match (version(new), version(old)) {
+        (Some(new), Some(old)) => new > old,
+        (None, _) | (_, None) => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Arc, Mutex};
+
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::api::ObjectMeta;
+    use roadstead_core::name::Key;
+
+    use super::Cache;
+
+    fn object(name: &str, uid: &str, version: &str) -> ConfigMap {
+        ConfigMap {
+            metadata: ObjectMeta {
+                name: Some(name.into()),
+                namespace: Some("ns".into()),
+                uid: Some(uid.into()),
+                resource_version: Some(version.into()),
+                ..ObjectMeta::default()
+            },
+            ..ConfigMap::default()
+        }
+    }
+
+    fn version(cache: &Cache<ConfigMap>, name: &str) -> Option<String> {
+        cache
+            .get(&Key::new("ns", name))
+            .and_then(|o| o.metadata.resource_version.clone())
+    }
+
+    #[test]
+    fn an_older_object_never_replaces_a_newer_one() {
+        let cache = Cache::new();
+        cache.observe(object("a", "1", "10"));
+        cache.observe(object("a", "1", "9"));
+        assert_eq!(version(&cache, "a").as_deref(), Some("10"));
+    }
+
+    #[test]
+    fn a_late_deletion_does_not_take_the_successor() {
+        let cache = Cache::new();
+        cache.observe(object("a", "2", "20"));
+        cache.forget(&Key::new("ns", "a"), Some("1"));
+        assert!(version(&cache, "a").is_some());
+    }
+
+    #[test]
+    fn a_new_list_removes_what_is_gone_and_tells_the_listener() {
+        let cache: Arc<Cache<ConfigMap>> = Cache::new();
+        let (count, gone) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::new())));
+        let (counter, list) = (count.clone(), gone.clone());
+        cache.listen(move |change| {
+            counter.fetch_add(1, Ordering::Relaxed);
+            if change.new.is_none() {
+                list.lock().unwrap().push(change.key.to_string());
+            }
+        });
+        cache.observe(object("a", "1", "1"));
+        cache.observe(object("b", "2", "2"));
+        cache.observe(object("b", "2", "2"));
+        cache.keep_only(&[Key::new("ns", "b")].into());
+        assert_eq!(*gone.lock().unwrap(), ["ns/a"]);
+        assert_eq!(
+            count.load(Ordering::Relaxed),
+            3,
+            "an unchanged object is not a change"
+        );
+    }
+}

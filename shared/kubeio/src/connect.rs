@@ -1,0 +1,180 @@
+//! Clients: one per API server, with deadlines, without hidden retries, without proxies from the environment.
+//!
+//! Invariant: nothing here runs a command, reads a file or follows a proxy for a *worker*; only the operator's own
+//! kubeconfig of the local cluster is read from disk (`spec/safety.md S1, S2, S4`).
+
+use std::path::Path;
+use std::time::Duration;
+
+use http::header::{HeaderValue, USER_AGENT};
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use kube::client::{Body, ConfigExt};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use secrecy::SecretString;
+use tower::{BoxError, ServiceBuilder};
+
+/// How long a TCP and TLS connection may take.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long an API server may take until it begins to answer one request.
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long an idle pooled connection is kept.
+const POOL_IDLE: Duration = Duration::from_secs(60);
+
+/// Why there is no client.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The operator's kubeconfig could not be used.
+    #[error("reading the kubeconfig {path}: check that the file exists and names a current context")]
+    Kubeconfig {
+        /// The file.
+        path: String,
+        /// What went wrong.
+        #[source]
+        source: kube::config::KubeconfigError,
+    },
+    /// Neither a kubeconfig nor a service account was found.
+    #[error("no cluster to talk to: give --kubeconfig FILE, set KUBECONFIG, or run inside a cluster")]
+    NoCluster {
+        /// Why the in-cluster configuration does not work.
+        #[source]
+        source: kube::config::InClusterError,
+    },
+    /// `server` is not a URL.
+    #[error("server is not a usable URL")]
+    Server {
+        /// What the parser says.
+        #[source]
+        source: http::uri::InvalidUri,
+    },
+    /// The certificate authority is not PEM.
+    #[error("certificate-authority-data holds no PEM certificate")]
+    Authority,
+    /// The client could not be built from otherwise well-formed settings.
+    #[error(
+        "building the client failed: check certificate-authority-data, client-certificate-data and client-key-data"
+    )]
+    Build {
+        /// What the TLS or HTTP layer says.
+        #[source]
+        source: kube::Error,
+    },
+    /// The user agent holds characters that HTTP forbids.
+    #[error("the user agent is not a valid header value")]
+    UserAgent,
+}
+
+/// How to prove who we are to a worker cluster. `Debug` never shows the secret parts.
+#[derive(Clone, Debug)]
+pub enum Credential {
+    /// A bearer token.
+    Token(SecretString),
+    /// A client certificate (PEM) and its key (PEM).
+    ClientCertificate {
+        /// The certificate chain, PEM.
+        certificate: String,
+        /// The private key, PEM.
+        key: SecretString,
+    },
+}
+
+/// Everything needed to reach one worker cluster, already checked.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    /// `https://host:port`.
+    pub server: String,
+    /// The certificate authority, PEM.
+    pub authority: String,
+    /// Who we are there.
+    pub credential: Credential,
+}
+
+/// A client for a worker cluster. No request is sent yet.
+pub fn worker(endpoint: &Endpoint, user_agent: &str) -> Result<Client, Error> {
+    let url = endpoint
+        .server
+        .parse()
+        .map_err(|source| Error::Server { source })?;
+    let mut config = Config::new(url);
+    let roots: Vec<Vec<u8>> = CertificateDer::pem_slice_iter(endpoint.authority.as_bytes())
+        .filter_map(Result::ok)
+        .map(|der| der.as_ref().to_vec())
+        .collect();
+    if roots.is_empty() {
+        return Err(Error::Authority);
+    }
+    config.root_cert = Some(roots);
+    match &endpoint.credential {
+        Credential::Token(token) => config.auth_info.token = Some(token.clone()),
+        Credential::ClientCertificate { certificate, key } => {
+            config.auth_info.client_certificate_data = Some(encode(certificate));
+            config.auth_info.client_key_data = Some(SecretString::from(encode(
+                secrecy::ExposeSecret::expose_secret(key),
+            )));
+        }
+    }
+    build(config, user_agent)
+}
+
+/// A client for the cluster this process belongs to: `kubeconfig`, else `KUBECONFIG`, else the pod's service account.
+pub async fn local(kubeconfig: Option<&Path>, user_agent: &str) -> Result<Client, Error> {
+    build(local_config(kubeconfig).await?, user_agent)
+}
+
+async fn local_config(kubeconfig: Option<&Path>) -> Result<Config, Error> {
+    let named = |path: &Path, source| Error::Kubeconfig {
+        path: path.display().to_string(),
+        source,
+    };
+    let file = match kubeconfig {
+        Some(path) => Some((
+            path.to_owned(),
+            Kubeconfig::read_from(path).map_err(|e| named(path, e))?,
+        )),
+        None => Kubeconfig::from_env()
+            .map_err(|e| named(Path::new("named by KUBECONFIG"), e))?
+            .map(|kubeconfig| ("named by KUBECONFIG".into(), kubeconfig)),
+    };
+    match file {
+        Some((path, kubeconfig)) => Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+            .await
+            .map_err(|e| named(&path, e)),
+        None => Config::incluster().map_err(|source| Error::NoCluster { source }),
+    }
+}
+
+/// Why an own stack: kube's default retries 15 times with growing pauses, logs every 5xx as an error, and leaves
+/// Nagle's algorithm on, which costs up to 40 ms per request.
+fn build(mut config: Config, user_agent: &str) -> Result<Client, Error> {
+    config.default_retry = false;
+    config.proxy_url = None;
+    let agent = HeaderValue::from_str(user_agent).map_err(|_invalid| Error::UserAgent)?;
+    config.headers.push((USER_AGENT, agent));
+    let failed = |source| Error::Build { source };
+    let mut tcp = HttpConnector::new();
+    tcp.set_nodelay(true);
+    tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    tcp.enforce_http(false);
+    let connector = config
+        .rustls_https_connector_with_connector(tcp)
+        .map_err(failed)?;
+    let http = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
+        .pool_idle_timeout(POOL_IDLE)
+        .build::<_, Body>(connector);
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer().map_err(failed)?)
+        .layer(config.extra_headers_layer().map_err(failed)?)
+        .map_err(BoxError::from)
+        .timeout(ANSWER_TIMEOUT)
+        .service(http);
+    Ok(Client::new(service, config.default_namespace))
+}
+
+fn encode(pem: &str) -> String {
+    use base64::Engine as _;
+    base64::engine::general_purpose::STANDARD.encode(pem)
+}

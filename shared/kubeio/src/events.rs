@@ -1,0 +1,157 @@
+//! Events: what happened to an object, for people. Best effort, never in the way of the work.
+//!
+//! Invariant: recording never blocks and never fails the caller; when the buffer is full the event is dropped and
+//! counted. The same event on the same object is written once per [`QUIET`].
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use kube::api::{ObjectMeta, PostParams};
+use kube::{Api, Client};
+use roadstead_core::note::{Note, Severity};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// How many events may wait to be written.
+const BUFFER: usize = 4096;
+/// How long the same event on the same object is not repeated.
+pub const QUIET: Duration = Duration::from_secs(600);
+/// Entries kept to recognise repetitions.
+const REMEMBERED_MAX: usize = 20_000;
+/// Events written at the same time.
+const WRITERS: usize = 4;
+/// The API's limit for a note, in bytes.
+const NOTE_MAX: usize = 1024;
+
+/// A place to drop events into.
+#[derive(Clone, Debug)]
+pub struct Recorder {
+    sender: mpsc::Sender<(ObjectReference, Note)>,
+    dropped: Arc<AtomicU64>,
+}
+
+impl Recorder {
+    /// Records that something happened to `object`.
+    pub fn record(&self, object: ObjectReference, note: Note) {
+        if self.sender.try_send((object, note)).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How many events were dropped because the API server was too slow.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+}
+
+/// A recorder and the future that writes its events as `controller` until `stop`.
+pub fn recorder(
+    client: Client,
+    controller: &'static str,
+    stop: CancellationToken,
+) -> (Recorder, impl Future<Output = ()> + Send + 'static) {
+    let (sender, receiver) = mpsc::channel(BUFFER);
+    let recorder = Recorder {
+        sender,
+        dropped: Arc::default(),
+    };
+    (recorder, write_all(client, controller, receiver, stop))
+}
+
+async fn write_all(
+    client: Client,
+    controller: &'static str,
+    mut receiver: mpsc::Receiver<(ObjectReference, Note)>,
+    stop: CancellationToken,
+) {
+    let instance =
+        std::env::var("POD_NAME").unwrap_or_else(|_unset| format!("{controller}-{}", std::process::id()));
+    let mut seen: BTreeMap<(String, String, String), Instant> = BTreeMap::new();
+    let writers = Arc::new(tokio::sync::Semaphore::new(WRITERS));
+    let mut number = 0_u64;
+    loop {
+        let (object, note) = tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            got = receiver.recv() => match got { Some(got) => got, None => return },
+        };
+        let now = Instant::now();
+        if seen.len() >= REMEMBERED_MAX {
+            seen.retain(|_, at| now.duration_since(*at) < QUIET);
+            if seen.len() >= REMEMBERED_MAX {
+                seen.clear();
+            }
+        }
+        let identity = (
+            object.uid.clone().unwrap_or_default(),
+            note.reason.to_string(),
+            note.message.clone(),
+        );
+        if seen
+            .get(&identity)
+            .is_some_and(|at| now.duration_since(*at) < QUIET)
+        {
+            continue;
+        }
+        seen.insert(identity, now);
+        number += 1;
+        let event = event(object, note, controller, &instance, number);
+        let api: Api<Event> = Api::namespaced(
+            client.clone(),
+            event.metadata.namespace.as_deref().unwrap_or("default"),
+        );
+        let Ok(permit) = writers.clone().acquire_owned().await else {
+            return;
+        };
+        tokio::spawn(async move {
+            if let Err(error) = api.create(&PostParams::default(), &event).await {
+                tracing::debug!(error = crate::write::describe(&error), "writing an event failed");
+            }
+            drop(permit);
+        });
+    }
+}
+
+fn event(object: ObjectReference, note: Note, controller: &str, instance: &str, number: u64) -> Event {
+    let namespace = object
+        .namespace
+        .clone()
+        .filter(|n| !n.is_empty())
+        .unwrap_or_else(|| "default".into());
+    let now = jiff::Timestamp::now();
+    let name = object.name.clone().unwrap_or_default();
+    let mut message = note.message;
+    if message.len() > NOTE_MAX {
+        let mut end = NOTE_MAX - "…".len();
+        while !message.is_char_boundary(end) {
+            end -= 1;
+        }
+        message.truncate(end);
+        message.push('…');
+    }
+    Event {
+        metadata: ObjectMeta {
+            name: Some(format!("{name}.{:x}{number:x}", now.as_nanosecond())),
+            namespace: Some(namespace),
+            ..ObjectMeta::default()
+        },
+        event_time: Some(MicroTime(now)),
+        type_: Some(match note.severity {
+            Severity::Normal => "Normal".into(),
+            Severity::Warning => "Warning".into(),
+        }),
+        action: Some(note.reason.to_string()),
+        reason: Some(note.reason.into_owned()),
+        note: Some(message),
+        regarding: Some(object),
+        reporting_controller: Some(controller.into()),
+        reporting_instance: Some(instance.into()),
+        ..Event::default()
+    }
+}

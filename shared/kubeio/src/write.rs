@@ -1,0 +1,163 @@
+//! Writes: one request each, with an answer that is a value.
+//!
+//! Invariant: nothing here retries. Who reads the answer decides what happens next, from a fresh look at the state.
+
+use std::fmt::Debug;
+
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy};
+use kube::core::Status;
+use kube::{Api, Resource, ResourceExt as _};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// What an API server answered to a write.
+#[derive(Debug)]
+pub enum Written<K> {
+    /// Done; this is the object now.
+    Done(Box<K>),
+    /// Deleted, or already gone.
+    Gone,
+    /// Someone else wrote it since we read it.
+    Conflict,
+    /// An object of that name is already there (create).
+    AlreadyExists,
+    /// The API server understood and said no: a webhook, validation, rights, a missing namespace. Trying the same again
+    /// does not help until something changes.
+    Refused(String),
+    /// No answer, or a passing one (429, 5xx, broken connection). The write may or may not have happened.
+    Unclear(String),
+}
+
+impl<K> Written<K> {
+    /// The same answer with another object.
+    pub fn map<T>(self, f: impl FnOnce(Box<K>) -> Box<T>) -> Written<T> {
+        match self {
+            Self::Done(object) => Written::Done(f(object)),
+            Self::Gone => Written::Gone,
+            Self::Conflict => Written::Conflict,
+            Self::AlreadyExists => Written::AlreadyExists,
+            Self::Refused(why) => Written::Refused(why),
+            Self::Unclear(why) => Written::Unclear(why),
+        }
+    }
+}
+
+/// Creates an object.
+pub async fn create<K>(api: &Api<K>, object: &K) -> Written<K>
+where
+    K: Resource + Clone + Serialize + DeserializeOwned + Debug,
+{
+    answer(api.create(&PostParams::default(), object).await)
+}
+
+/// Merges `patch` into an object. With `metadata.resourceVersion` in it, a stale view is answered by `Conflict`.
+pub async fn patch<K>(api: &Api<K>, name: &str, patch: &Value) -> Written<K>
+where
+    K: Resource + Clone + DeserializeOwned + Debug,
+{
+    answer(
+        api.patch(name, &PatchParams::default(), &Patch::Merge(patch))
+            .await,
+    )
+}
+
+/// Merges `patch` into the status of an object. With `metadata.resourceVersion` in it, a stale view is answered by
+/// `Conflict`.
+pub async fn patch_status<K>(api: &Api<K>, name: &str, patch: &Value) -> Written<K>
+where
+    K: Resource + Clone + DeserializeOwned + Debug,
+{
+    answer(
+        api.patch_status(name, &PatchParams::default(), &Patch::Merge(patch))
+            .await,
+    )
+}
+
+/// Creates or updates an object by server-side apply, as `manager`, taking over fields of others.
+pub async fn apply<K>(api: &Api<K>, object: &K, manager: &str) -> Written<K>
+where
+    K: Resource + Clone + Serialize + DeserializeOwned + Debug,
+{
+    let params = PatchParams::apply(manager).force();
+    answer(
+        api.patch(&object.name_any(), &params, &Patch::Apply(object))
+            .await,
+    )
+}
+
+/// Deletes an object in the background, but only if it still has this `uid`.
+pub async fn delete<K>(api: &Api<K>, name: &str, uid: Option<&str>) -> Written<K>
+where
+    K: Resource + Clone + DeserializeOwned + Debug,
+{
+    let params = DeleteParams {
+        propagation_policy: Some(PropagationPolicy::Background),
+        preconditions: uid.map(|uid| Preconditions {
+            uid: Some(uid.into()),
+            resource_version: None,
+        }),
+        ..DeleteParams::default()
+    };
+    match api.delete(name, &params).await {
+        Ok(answer) => match answer.left() {
+            Some(object) if object.meta().deletion_timestamp.is_some() => Written::Done(Box::new(object)),
+            Some(_) | None => Written::Gone,
+        },
+        // Why: a UID precondition that fails means that ours is gone and a successor stands there.
+        Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => Written::Gone,
+        Err(error) => failed(&error),
+    }
+}
+
+fn answer<K>(result: Result<K, kube::Error>) -> Written<K> {
+    match result {
+        Ok(object) => Written::Done(Box::new(object)),
+        Err(error) => failed(&error),
+    }
+}
+
+fn failed<K>(error: &kube::Error) -> Written<K> {
+    let kube::Error::Api(status) = error else {
+        return Written::Unclear(describe(error));
+    };
+    match status.code {
+        404 if is_about_object(status) => Written::Gone,
+        409 if status.reason == "AlreadyExists" => Written::AlreadyExists,
+        409 => Written::Conflict,
+        429 | 500..=599 if !is_webhook_refusal(status) => Written::Unclear(describe(error)),
+        _ => Written::Refused(describe(error)),
+    }
+}
+
+/// A 404 may also speak of the namespace, which is a refusal.
+fn is_about_object(status: &Status) -> bool {
+    status
+        .details
+        .as_ref()
+        .is_none_or(|details| details.kind != "namespaces")
+}
+
+fn is_webhook_refusal(status: &Status) -> bool {
+    status.message.starts_with("admission webhook") && status.message.contains("denied the request")
+}
+
+/// What went wrong, in one line, without secrets: only the API server's own words or the chain of transport errors.
+pub fn describe(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
+        kube::Error::Api(status) => format!("HTTP {} {}", status.code, status.reason),
+        other => {
+            let mut text = other.to_string();
+            let mut cause = std::error::Error::source(other);
+            while let Some(inner) = cause {
+                let inner_text = inner.to_string();
+                if !text.contains(&inner_text) {
+                    text = format!("{text}: {inner_text}");
+                }
+                cause = inner.source();
+            }
+            text
+        }
+    }
+}
