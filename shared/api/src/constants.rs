@@ -1,0 +1,9 @@
+//! Names.
+
+/// Condition types.
+pub mod conditions {
+    /// Workload.
+    pub mod workload {}
+    /// ProvisioningRequest.
+    pub mod provisioning_request {}
+}

@@ -1,0 +1,1 @@
+//! The `CustomResourceDefinition`s of all kinds.

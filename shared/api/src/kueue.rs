@@ -1,0 +1,3 @@
+//! The group `kueue.x-k8s.io`: queues, quotas, workloads and the kinds of the federation.
+
+pub mod v1beta2;

@@ -1,0 +1,71 @@
+//! The schema's rules about a whole workload, which compare spec, status and what both were before.
+//!
+//! They cannot stand at a field, and the derive of the root type cannot carry them, so [`crate::crd`] puts them in.
+//! Source: `spec/api.md` API-9.4.
+
+use serde_json::{Value, json};
+
+/// The rules, as the value of `x-kubernetes-validations` at the root.
+pub(crate) fn object_rules() -> Value {
+    let reserved = holds("self", "QuotaReserved");
+    let was_reserved = holds("oldSelf", "QuotaReserved");
+    let admitted = holds("self", "Admitted");
+    let was_admitted = holds("oldSelf", "Admitted");
+    let class = "has(self.spec) && has(self.spec.priorityClassRef)";
+    let old_class = "has(oldSelf.spec) && has(oldSelf.spec.priorityClassRef)";
+    // Why: the texts about priorityClassRef are our own; the specification fixes what is refused, not the words.
+    json!([
+        {
+            "rule": format!(
+                "!({reserved} && has(self.status.admission)) || {} == {}",
+                "(has(self.spec) && has(self.spec.podSets) ? size(self.spec.podSets) : 0)",
+                "(has(self.status.admission.podSetAssignments) ? size(self.status.admission.podSetAssignments) : 0)",
+            ),
+            "message": "podSetAssignments must have the same number of podSets as the spec",
+        },
+        {
+            "rule": format!("!({was_reserved}) || ({class}) == ({old_class})"),
+            "message": "priorityClassRef cannot be added or removed while workload quota reserved",
+        },
+        {
+            "rule": format!(
+                "!({was_reserved} && {class} && {old_class}) || {} && {}",
+                "self.spec.priorityClassRef.group == oldSelf.spec.priorityClassRef.group",
+                "self.spec.priorityClassRef.kind == oldSelf.spec.priorityClassRef.kind",
+            ),
+            "message": "priorityClassRef.group and priorityClassRef.kind are immutable while workload quota reserved",
+        },
+        {
+            "rule": format!(
+                "!({was_reserved} && {class} && {old_class}) || {} || {}",
+                "self.spec.priorityClassRef.kind == 'WorkloadPriorityClass'",
+                "self.spec.priorityClassRef.name == oldSelf.spec.priorityClassRef.name",
+            ),
+            "message": "priorityClassRef.name of a PriorityClass is immutable while workload quota reserved",
+        },
+        {
+            "rule": format!(
+                "!({reserved} && {was_reserved}) || {} == {}",
+                "(has(self.spec) && has(self.spec.queueName) ? self.spec.queueName : '')",
+                "(has(oldSelf.spec) && has(oldSelf.spec.queueName) ? oldSelf.spec.queueName : '')",
+            ),
+            "message": "queueName is immutable while workload quota reserved",
+        },
+        {
+            "rule": format!(
+                "!({admitted} && {was_admitted}) || {} == {}",
+                "(has(self.spec) && has(self.spec.maximumExecutionTimeSeconds) ? self.spec.maximumExecutionTimeSeconds : 0)",
+                "(has(oldSelf.spec) && has(oldSelf.spec.maximumExecutionTimeSeconds) ? oldSelf.spec.maximumExecutionTimeSeconds : 0)",
+            ),
+            "message": "maximumExecutionTimeSeconds is immutable while workload quota reserved",
+        },
+    ])
+}
+
+/// The expression that says whether `object` has a condition of this type with status True.
+fn holds(object: &str, condition_type: &str) -> String {
+    format!(
+        "has({object}.status) && has({object}.status.conditions) \
+         && {object}.status.conditions.exists(c, c.type == '{condition_type}' && c.status == 'True')"
+    )
+}
