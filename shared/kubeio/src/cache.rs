@@ -58,6 +58,8 @@ pub struct Cache<K> {
     objects: RwLock<BTreeMap<Key, Arc<K>>>,
     listeners: Mutex<Vec<Arc<Listener<K>>>>,
     health: watch::Sender<Health>,
+    /// Where to go on watching; kept between runs, so that a short loss costs no new list.
+    version: Mutex<Option<String>>,
 }
 
 impl<K> Debug for Cache<K> {
@@ -74,6 +76,7 @@ impl<K> Default for Cache<K> {
             objects: RwLock::new(BTreeMap::new()),
             listeners: Mutex::new(Vec::new()),
             health: watch::Sender::new(Health::Starting),
+            version: Mutex::new(None),
         }
     }
 }
@@ -279,15 +282,12 @@ where
         labels: Option<&str>,
         mut version: String,
         backoff: &mut Backoff,
-    ) -> Result<Option<String>, (Option<String>, kube::Error)> {
-        let params = WatchParams {
-            label_selector: labels.map(Into::into),
-            ..WatchParams::default()
-        };
+    ) -> Result<Option<String>, kube::Error> {
+        let params = WatchParams { label_selector: labels.map(Into::into), ..WatchParams::default() };
         let stream = match api.watch(&params.timeout(WATCH_SECS), &version).await {
             Ok(stream) => stream,
             Err(kube::Error::Api(status)) if status.code == GONE => return Ok(None),
-            Err(error) => return Err((Some(version), error)),
+            Err(error) => return Err(error),
         };
         self.health.send_if_modified(|health| set(health, Health::Live));
         backoff.reset();
@@ -304,11 +304,10 @@ where
                 }
                 Ok(WatchEvent::Bookmark(bookmark)) => version = bookmark.metadata.resource_version,
                 Ok(WatchEvent::Error(status)) if status.code == GONE => return Ok(None),
-                Ok(WatchEvent::Error(status)) => {
-                    return Err((Some(version), kube::Error::Api(status.boxed())));
-                }
-                Err(error) => return Err((Some(version), error)),
+                Ok(WatchEvent::Error(status)) => return Err(kube::Error::Api(status.boxed())),
+                Err(error) => return Err(error),
             }
+            *self.version.lock().unwrap_or_else(PoisonError::into_inner) = Some(version.clone());
         }
         Ok(Some(version))
     }

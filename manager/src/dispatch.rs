@@ -1,0 +1,161 @@
+//! The manager's admission check: offers Workloads to worker clusters and follows the one that wins.
+//!
+//! `read` gathers what is known, [`roadstead_core::dispatch::plan`] decides, `write` carries out what concerns one worker.
+//!
+//! Invariant: the same decision is computed for the local status (in the workload reconciler) and for each worker (in
+//! that worker's own queue), always from caches. A worker that hangs holds up nobody but itself.
+
+mod memory;
+mod read;
+mod write;
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use roadstead_api::kueue::v1beta2::Workload;
+use roadstead_core::dispatch::{self, Local, Plan, Policy};
+use roadstead_core::name::Key;
+use roadstead_core::status::Status;
+use roadstead_engine::caches::Caches;
+use roadstead_engine::checks::{Checks, Elsewhere, Follow, Pass};
+use roadstead_engine::clock::Clock;
+use roadstead_kubeio::queue::{Lane, Queue};
+
+use crate::checks::Federation;
+use crate::remote::Remote;
+use crate::remote::registry::Registry;
+
+pub(crate) use memory::Memory;
+pub(crate) use write::run;
+
+/// See the module.
+#[derive(Clone)]
+pub(crate) struct Dispatch {
+    /// The manager's own cluster.
+    pub(crate) caches: Caches,
+    /// Checks, configs and clusters.
+    pub(crate) federation: Federation,
+    /// The workers.
+    pub(crate) registry: Arc<Registry>,
+    /// Who failed lately.
+    pub(crate) memory: Arc<Memory>,
+    /// Local Workloads to look at.
+    pub(crate) due: Arc<Queue<Key>>,
+    /// Our origin.
+    pub(crate) origin: Arc<str>,
+    /// How the operator wants it.
+    pub(crate) policy: Policy,
+    /// The time.
+    pub(crate) clock: Clock,
+}
+
+impl Checks for Dispatch {
+    fn plan(&self, pass: &Pass<'_>, status: &mut Status, now: Timestamp) -> Follow {
+        let mut composed = pass.workload.clone();
+        composed.status = status.clone();
+        let scene = read::scene(self, &pass.workload.key, Some(pass.stored), Some(composed));
+        let plan = scene.plan(Local::Present, now);
+        self.remember(&pass.workload.key, &plan, now);
+        *status = plan.status.clone();
+        let (this, key) = (self.clone(), pass.workload.key.clone());
+        Follow {
+            notes: plan.notes,
+            wake_at: plan.wake_at,
+            // Why not from this plan: once the status is stored, each worker's queue plans again from what is stored then.
+            work: Some(Box::pin(async move {
+                this.wake_workers(&key);
+                Ok(())
+            })),
+        }
+    }
+
+    fn gone(&self, key: &Key) {
+        self.memory.forget(key);
+        self.wake_workers(key);
+    }
+
+    fn runs_elsewhere(&self, workload: &Workload, job: &Key) -> Option<Elsewhere> {
+        read::elsewhere(self, workload, job)
+    }
+}
+
+impl Dispatch {
+    /// The plan for a Workload from what is stored now.
+    fn plan_stored(&self, key: &Key, now: Timestamp) -> (read::Scene, Plan) {
+        let stored = self.caches.workloads.get(key);
+        let composed = stored.as_ref().map(|w| roadstead_convert::workload(w));
+        let scene = read::scene(self, key, stored.as_deref(), composed);
+        let local = if stored.is_some() { Local::Present } else { Local::Gone };
+        let plan = scene.plan(local, now);
+        (scene, plan)
+    }
+
+    fn remember(&self, key: &Key, plan: &Plan, now: Timestamp) {
+        for (cluster, cause) in &plan.failed {
+            self.memory.failed(key, cluster, *cause, String::new(), now);
+        }
+        if let Some(waiting) = &plan.waiting {
+            tracing::debug!(workload = %key, reason = waiting.reason(), "{waiting}; {}", waiting.next_step());
+        }
+    }
+
+    /// Makes a Workload due on every worker that may have something to do for it.
+    fn wake_workers(&self, key: &Key) {
+        for remote in self.registry.all() {
+            remote.due.add(key.clone(), self.lane(key));
+        }
+    }
+
+    /// Placed work first (`design.md` 7).
+    fn lane(&self, key: &Key) -> Lane {
+        match self.caches.workloads.get(key) {
+            Some(workload) if workload.cluster_name().is_none() => Lane::New,
+            Some(_) | None => Lane::Placed,
+        }
+    }
+
+    /// Follows what a worker's caches show.
+    pub(crate) fn greet(&self, remote: &Arc<Remote>) {
+        let (due, here, caches) = (self.due.clone(), remote.due.clone(), self.caches.clone());
+        remote.workloads.listen(move |change| {
+            if caches.workloads.get(change.key).is_some() {
+                due.add(change.key.clone(), Lane::Placed);
+            } else {
+                here.add(change.key.clone(), Lane::New);
+            }
+        });
+        for jobs in &remote.jobs {
+            let (due, here, caches, kind) = (self.due.clone(), remote.due.clone(), self.caches.clone(), jobs.kind);
+            jobs.objects.listen(move |change| {
+                for job in [change.old, change.new].into_iter().flatten() {
+                    let Some(key) = read::workload_of(kind, job) else { continue };
+                    if caches.workloads.get(&key).is_some() {
+                        due.add(key, Lane::Placed);
+                    } else {
+                        here.add(key, Lane::New);
+                    }
+                }
+            });
+        }
+    }
+
+    /// A worker came or went: everything that concerns it is looked at again.
+    pub(crate) fn cluster_changed(&self, name: &roadstead_core::name::ClusterName) {
+        for workload in self.caches.workloads.all() {
+            let has_check = workload.status.as_ref().is_some_and(|s| !s.admission_checks.is_empty());
+            if has_check {
+                self.due.add(roadstead_kubeio::cache::key_of(&*workload), Lane::New);
+            }
+        }
+        if let Some(remote) = self.registry.get(name) {
+            for key in read::keys_on(&remote) {
+                remote.due.add(key, Lane::New);
+            }
+        }
+    }
+}
+
+/// The dispatcher's settings from the configuration file.
+pub(crate) fn policy(worker_lost_timeout: jiff::SignedDuration, lost: dispatch::LostPolicy) -> Policy {
+    Policy { worker_lost_timeout, lost, dispatcher: dispatch::Dispatcher::AllAtOnce }
+}

@@ -1,0 +1,78 @@
+//! Which worker failed for which Workload, so that it is not tried again at once.
+//!
+//! Invariant: a failure removes one candidate for a while, never the Workload. The memory is lost at a restart, which
+//! costs one more try. At most [`MAX`] Workloads are remembered.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use jiff::{SignedDuration, Timestamp};
+use roadstead_core::dispatch::{Cause, Failure};
+use roadstead_core::name::{ClusterName, Key};
+
+/// How long the first failure keeps a worker out; doubled each time up to the second.
+const PAUSE: (SignedDuration, SignedDuration) = (SignedDuration::from_secs(10), SignedDuration::from_mins(10));
+/// Workloads remembered at most.
+const MAX: usize = 50_000;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Memory(Mutex<BTreeMap<Key, BTreeMap<ClusterName, (u32, Failure)>>>);
+
+impl Memory {
+    /// Notes a failure, unless that cluster is kept out already.
+    pub(crate) fn failed(&self, key: &Key, cluster: &ClusterName, cause: Cause, detail: String, now: Timestamp) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= MAX && !all.contains_key(key) {
+            all.pop_first();
+        }
+        let by_cluster = all.entry(key.clone()).or_default();
+        let times = match by_cluster.get(cluster) {
+            Some((_, failure)) if failure.until > now && failure.cause == cause => return,
+            Some((times, _)) => times.saturating_add(1),
+            None => 1,
+        };
+        let pause = PAUSE.0.saturating_mul(1 << (times - 1).min(10)).min(PAUSE.1);
+        let until = now.checked_add(pause).unwrap_or(Timestamp::MAX);
+        tracing::info!(workload = %key, %cluster, reason = cause.as_str(), %until, "no candidate for now: {detail}");
+        by_cluster.insert(cluster.clone(), (times, Failure { until, cause, detail }));
+    }
+
+    /// The failures of a Workload.
+    pub(crate) fn of(&self, key: &Key) -> BTreeMap<ClusterName, Failure> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(key)
+            .map(|by| by.iter().map(|(cluster, (_, failure))| (cluster.clone(), failure.clone())).collect())
+            .unwrap_or_default()
+    }
+
+    /// The Workload is gone.
+    pub(crate) fn forget(&self, key: &Key) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::{SignedDuration, Timestamp};
+    use roadstead_core::dispatch::Cause;
+    use roadstead_core::name::{ClusterName, Key};
+
+    use super::Memory;
+
+    #[test]
+    fn the_pause_grows_with_each_failure_and_only_for_that_cluster() {
+        let (memory, key, east) = (Memory::default(), Key::new("ns", "w"), ClusterName::from("east"));
+        let start = Timestamp::UNIX_EPOCH;
+        memory.failed(&key, &east, Cause::NameConflict, String::new(), start);
+        let first = memory.of(&key)[&east].until;
+        assert_eq!(first, start + SignedDuration::from_secs(10));
+        memory.failed(&key, &east, Cause::NameConflict, String::new(), start);
+        assert_eq!(memory.of(&key)[&east].until, first, "the same failure again changes nothing");
+        memory.failed(&key, &east, Cause::NameConflict, String::new(), first);
+        assert_eq!(memory.of(&key)[&east].until, first + SignedDuration::from_secs(20));
+        assert_eq!(memory.of(&key).len(), 1);
+        memory.forget(&key);
+        assert!(memory.of(&key).is_empty());
+    }
+}

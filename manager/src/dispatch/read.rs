@@ -1,0 +1,241 @@
+//! What is known about one Workload on all clusters, from caches alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use kube::ResourceExt as _;
+use kube::core::DynamicObject;
+use roadstead_api::constants::{annotations, finalizers, labels};
+use roadstead_api::kueue::v1beta2::Workload as ApiWorkload;
+use roadstead_core::dispatch::{
+    self, Copies, Failure, Life, Local, LocalJob, Observed, Origin, Owner, Plan, Policy, RemoteJob, RemoteWorkload,
+    Said, Stop,
+};
+use roadstead_core::name::{CheckName, ClusterName, Key};
+use roadstead_core::status::Status;
+use roadstead_core::workload::Workload;
+use roadstead_engine::caches::KindCache;
+use roadstead_engine::checks::Elsewhere;
+use roadstead_jobs::JobKind;
+
+use super::Dispatch;
+use crate::remote::Remote;
+
+/// Everything [`dispatch::plan`] looks at, owned.
+pub(super) struct Scene {
+    /// The Workload being decided about; a placeholder when it is gone.
+    workload: Workload,
+    stored: Status,
+    check: Option<CheckName>,
+    owner: Owner,
+    clusters: Vec<ClusterName>,
+    remotes: BTreeMap<ClusterName, dispatch::Remote>,
+    failures: BTreeMap<ClusterName, Failure>,
+    job: LocalJob,
+    policy: Policy,
+    /// The kind and object of the local job, for whoever creates its copy.
+    pub(super) local_job: Option<(&'static dyn JobKind, Arc<DynamicObject>)>,
+    /// The kind of the job, also when the local job is gone.
+    pub(super) kind: Option<&'static dyn JobKind>,
+    /// The key of the job.
+    pub(super) job_key: Option<Key>,
+}
+
+impl Scene {
+    /// The decision.
+    pub(super) fn plan(&self, local: Local, now: Timestamp) -> Plan {
+        let observed = Observed {
+            workload: &self.workload,
+            stored: &self.stored,
+            local,
+            check: self.check.as_ref(),
+            owner: &self.owner,
+            clusters: &self.clusters,
+            remotes: &self.remotes,
+            failures: &self.failures,
+            job: self.job,
+            policy: &self.policy,
+        };
+        dispatch::plan(&observed, now)
+    }
+}
+
+/// Gathers the scene of one Workload. `composed` is the Workload with the status that is being composed; both are
+/// `None` when it is gone.
+pub(super) fn scene(
+    d: &Dispatch,
+    key: &Key,
+    stored: Option<&ApiWorkload>,
+    composed: Option<Workload>,
+) -> Scene {
+    let workload = composed.unwrap_or_else(|| roadstead_convert::workload(&placeholder(key)));
+    let check = workload.status.checks.keys().find(|name| d.federation.is_ours(name)).cloned();
+    let clusters = check.as_ref().map(|check| d.federation.clusters_of_name(check)).unwrap_or_default();
+    let job_ref = stored.and_then(|w| owner_of(d, w));
+    let local_job = job_ref.as_ref().and_then(|(jobs, job_key, uid)| {
+        let job = jobs.objects.get(job_key).filter(|job| job.uid().as_ref() == Some(uid))?;
+        Some((jobs.kind, job)).filter(|(_, job)| job.metadata.deletion_timestamp.is_none())
+    });
+    let owner = owner(stored, local_job.as_ref());
+    let job = LocalJob {
+        present: local_job.is_some(),
+        finished: local_job.as_ref().is_some_and(|(kind, job)| kind.finished(&job.data).is_some()),
+    };
+    let remotes = d.registry.all().into_iter().filter_map(|remote| {
+        let listed = clusters.contains(&remote.name) || workload.status.cluster.as_ref() == Some(&remote.name);
+        let value = match remote.lost_since() {
+            Some(since) if listed => dispatch::Remote::Unreachable { since },
+            Some(_) => return None,
+            None => dispatch::Remote::Reachable(copies(d, &remote, key, stored, job_ref.as_ref().map(|j| &j.1))),
+        };
+        Some((remote.name.clone(), value))
+    });
+    let remotes = remotes.collect();
+    Scene {
+        stored: stored.map(|w| roadstead_convert::workload(w).status).unwrap_or_default(),
+        check,
+        owner,
+        clusters,
+        remotes,
+        failures: d.memory.of(key),
+        job,
+        policy: d.policy,
+        kind: job_ref.as_ref().map(|(jobs, ..)| jobs.kind),
+        job_key: job_ref.map(|(_, job_key, _)| job_key),
+        local_job,
+        workload,
+    }
+}
+
+fn placeholder(key: &Key) -> ApiWorkload {
+    let mut workload = ApiWorkload::default();
+    workload.metadata.namespace = Some(key.namespace.to_string());
+    workload.metadata.name = Some(key.name.to_string());
+    workload
+}
+
+fn owner_of<'a>(d: &'a Dispatch, workload: &ApiWorkload) -> Option<(&'a KindCache, Key, String)> {
+    let owner = workload.owner_references().iter().find(|o| o.controller == Some(true))?;
+    let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+    let jobs = d.caches.kind(group, &owner.kind)?;
+    Some((jobs, Key::new(workload.namespace().unwrap_or_default(), owner.name.as_str()), owner.uid.clone()))
+}
+
+fn owner(stored: Option<&ApiWorkload>, job: Option<&(&'static dyn JobKind, Arc<DynamicObject>)>) -> Owner {
+    if let Some((kind, job)) = job {
+        return match kind.managed_by(&job.data) {
+            Ok(()) => Owner::Managed,
+            Err((field, value)) => Owner::NotManaged { field, value },
+        };
+    }
+    let owners = stored.map(ApiWorkload::owner_references).unwrap_or_default();
+    match owners.iter().find(|o| o.controller == Some(true)).or_else(|| owners.first()) {
+        // Why: the job of a known kind is only out of sight (being deleted); its Workload follows it.
+        Some(owner) if roadstead_jobs::kind_of(&owner.api_version, &owner.kind).is_some() => Owner::Managed,
+        Some(owner) => Owner::NoAdapter { kind: Some(format!("{}, Kind={}", owner.api_version, owner.kind)) },
+        None => Owner::NoAdapter { kind: None },
+    }
+}
+
+fn copies(
+    d: &Dispatch,
+    remote: &Remote,
+    key: &Key,
+    stored: Option<&ApiWorkload>,
+    job_key: Option<&Key>,
+) -> Copies {
+    let workload = remote.workloads.get(key).map(|copy| remote_workload(stored, &copy));
+    let job = find_job(d, remote, key, job_key).map(|(kind, job)| RemoteJob {
+        origin: Origin::Ours,
+        life: life(job.metadata.deletion_timestamp.is_some()),
+        suspended: kind.is_suspended(&job.data),
+        finished: kind.finished(&job.data).is_some(),
+    });
+    Copies { workload, job }
+}
+
+/// The job on a worker that belongs to this Workload: by its name, else by the Workload it names.
+pub(super) fn find_job(
+    d: &Dispatch,
+    remote: &Remote,
+    key: &Key,
+    job_key: Option<&Key>,
+) -> Option<(&'static dyn JobKind, Arc<DynamicObject>)> {
+    let _ = d;
+    for jobs in &remote.jobs {
+        if let Some(job) = job_key.and_then(|job_key| jobs.objects.get(job_key))
+            && workload_of(jobs.kind, &job).as_ref() == Some(key)
+        {
+            return Some((jobs.kind, job));
+        }
+    }
+    if job_key.is_some() {
+        return None;
+    }
+    // Why a scan: only for a Workload that is gone here, whose job's name is no longer known.
+    remote.jobs.iter().find_map(|jobs| {
+        let all = jobs.objects.all();
+        let job = all.into_iter().find(|job| workload_of(jobs.kind, job).as_ref() == Some(key))?;
+        Some((jobs.kind, job))
+    })
+}
+
+/// The Workload that a remote job names.
+pub(super) fn workload_of(kind: &dyn JobKind, job: &DynamicObject) -> Option<Key> {
+    let _ = kind;
+    let name = job
+        .annotations()
+        .get(annotations::PREBUILT_WORKLOAD_NAME)
+        .or_else(|| job.labels().get(labels::PREBUILT_WORKLOAD_NAME))?;
+    Some(Key::new(job.namespace().unwrap_or_default(), name.as_str()))
+}
+
+/// Every Workload that has anything of ours on a worker.
+pub(super) fn keys_on(remote: &Remote) -> BTreeSet<Key> {
+    let workloads = remote.workloads.all();
+    let mut keys: BTreeSet<Key> = workloads.iter().map(|w| roadstead_kubeio::cache::key_of(&**w)).collect();
+    for jobs in &remote.jobs {
+        keys.extend(jobs.objects.all().iter().filter_map(|job| workload_of(jobs.kind, job)));
+    }
+    keys
+}
+
+fn remote_workload(stored: Option<&ApiWorkload>, copy: &ApiWorkload) -> RemoteWorkload {
+    let said = |kind: &str| {
+        let condition = copy.condition(kind).filter(|c| c.status == "True")?;
+        Some(Said { reason: condition.reason.clone(), message: condition.message.clone() })
+    };
+    let admitted = copy.condition("Admitted").filter(|c| c.status == "True");
+    let asked = copy.is_true("DeactivationTarget");
+    RemoteWorkload {
+        origin: Origin::Ours,
+        life: life(copy.metadata.deletion_timestamp.is_some()),
+        has_finalizer: copy.finalizers().iter().any(|f| f == finalizers::RESOURCE_IN_USE),
+        drift: stored.map_or(dispatch::Drift::None, |local| roadstead_convert::spec_drift(local, copy)),
+        active: copy.is_active(),
+        reserved: copy.is_true("QuotaReserved"),
+        admitted: admitted.map(|c| c.last_transition_time.0),
+        finished: said("Finished"),
+        evicted: said("Evicted"),
+        stop: if asked { Stop::Requested } else { Stop::NotRequested },
+    }
+}
+
+const fn life(deleting: bool) -> Life {
+    if deleting { Life::Deleting } else { Life::Present }
+}
+
+/// Where the job of a local Workload runs, if it is dispatched.
+pub(super) fn elsewhere(d: &Dispatch, workload: &ApiWorkload, job: &Key) -> Option<Elsewhere> {
+    let status = workload.status.as_ref()?;
+    let ours = |name: &String| d.federation.is_ours(&CheckName::from(name.as_str()));
+    if !status.admission_checks.iter().any(|check| ours(&check.name)) {
+        return None;
+    }
+    let key = roadstead_kubeio::cache::key_of(workload);
+    let (_, plan) = d.plan_stored(&key, (d.clock)());
+    let remote = plan.mirror.and_then(|cluster| d.registry.get(&cluster));
+    let found = remote.and_then(|remote| find_job(d, &remote, &key, Some(job)));
+    Some(Elsewhere { job: found.map(|(_, job)| job) })
+}

@@ -1,0 +1,220 @@
+//! What concerns one worker: its own queue, its own workers, its own client.
+//!
+//! Invariant: an action is carried out only if the plan made from what is stored *now* contains it. Creations are found
+//! again by name and origin, deletions carry a UID, so each may be repeated.
+
+use std::sync::Arc;
+
+use kube::{Api, Client, ResourceExt as _};
+use roadstead_api::constants::{finalizers, labels};
+use roadstead_api::kueue::v1beta2::Workload;
+use roadstead_core::dispatch::{Cause, RemoteAction};
+use roadstead_core::name::Key;
+use roadstead_engine::caches::api_resource;
+use roadstead_kubeio::queue::Lane;
+use roadstead_kubeio::reconcile::{self, Outcome};
+use roadstead_kubeio::write::{self, Written};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::{Dispatch, read};
+use crate::remote::Remote;
+
+/// Requests under way to one worker at the same time.
+const WORKERS: usize = 12;
+
+/// Works for one worker until `stop`.
+pub(crate) async fn run(dispatch: Dispatch, remote: Arc<Remote>, stop: CancellationToken) {
+    let queue = remote.due.clone();
+    reconcile::run("dispatch", queue, WORKERS, stop, move |key| {
+        let (dispatch, remote) = (dispatch.clone(), remote.clone());
+        async move { pass(&dispatch, &remote, &key).await }
+    })
+    .await;
+}
+
+async fn pass(d: &Dispatch, remote: &Remote, key: &Key) -> Outcome {
+    // Why nothing is kept for later: when the worker is connected again, everything that concerns it becomes due.
+    let Some(client) = remote.client() else { return Outcome::Done };
+    let (scene, mut plan) = d.plan_stored(key, (d.clock)());
+    for action in plan.remote.remove(&remote.name).unwrap_or_default() {
+        let site = Site { d, remote, client: &client, key, scene: &scene };
+        if let Err(why) = site.act(action).await {
+            return Outcome::Failed(format!("cluster {}: {why}", remote.name));
+        }
+    }
+    Outcome::Done
+}
+
+struct Site<'a> {
+    d: &'a Dispatch,
+    remote: &'a Remote,
+    client: &'a Client,
+    key: &'a Key,
+    scene: &'a read::Scene,
+}
+
+impl Site<'_> {
+    async fn act(&self, action: RemoteAction) -> Result<(), String> {
+        match action {
+            RemoteAction::CreateWorkload => self.create_workload().await,
+            RemoteAction::DeleteWorkload => self.delete_workload().await,
+            RemoteAction::StripFinalizer => self.strip_finalizer().await,
+            RemoteAction::CreateJob => self.create_job().await,
+            RemoteAction::DeleteJob => self.delete_job().await,
+            RemoteAction::SetPriority => self.set_priority().await,
+            RemoteAction::RequestStop { message } => self.request_stop(&message).await,
+        }
+    }
+
+    fn workloads(&self) -> Api<Workload> {
+        Api::namespaced(self.client.clone(), &self.key.namespace)
+    }
+
+    async fn create_workload(&self) -> Result<(), String> {
+        let Some(local) = self.d.caches.workloads.get(self.key) else { return Ok(()) };
+        let copy = roadstead_convert::remote_workload(&local, &self.d.origin);
+        match write::create(&self.workloads(), &copy).await {
+            Written::Done(object) => {
+                self.remote.workloads.observe(*object);
+                Ok(())
+            }
+            Written::AlreadyExists => self.look_at_existing_workload().await,
+            Written::Gone | Written::Conflict => Err("the workload could not be created".into()),
+            Written::Refused(why) => {
+                self.exclude(refusal(&why), why);
+                Ok(())
+            }
+            Written::Unclear(why) => Err(format!("creating the workload was not answered: {why}")),
+        }
+    }
+
+    /// A Workload of that name is there: ours, and the watch has not shown it yet, or somebody else's.
+    async fn look_at_existing_workload(&self) -> Result<(), String> {
+        match self.workloads().get_opt(&self.key.name).await {
+            Ok(Some(object)) if object.labels().get(labels::MULTIKUEUE_ORIGIN).is_some_and(|o| **o == *self.d.origin) => {
+                self.remote.workloads.observe(object);
+                Ok(())
+            }
+            Ok(Some(_)) => {
+                self.exclude(Cause::NameConflict, format!("a Workload named {} that is not ours is there", self.key));
+                Ok(())
+            }
+            Ok(None) => Err("the workload vanished while it was looked at".into()),
+            Err(error) => Err(write::describe(&error)),
+        }
+    }
+
+    async fn delete_workload(&self) -> Result<(), String> {
+        let Some(copy) = self.remote.workloads.get(self.key) else { return Ok(()) };
+        match write::delete(&self.workloads(), &self.key.name, copy.metadata.uid.as_deref()).await {
+            Written::Done(object) => self.remote.workloads.observe(*object),
+            Written::Gone => self.remote.workloads.forget(self.key, copy.metadata.uid.as_deref()),
+            Written::Conflict | Written::AlreadyExists => {}
+            Written::Refused(why) | Written::Unclear(why) => return Err(format!("deleting the workload: {why}")),
+        }
+        Ok(())
+    }
+
+    async fn strip_finalizer(&self) -> Result<(), String> {
+        let Some(copy) = self.remote.workloads.get(self.key) else { return Ok(()) };
+        let kept: Vec<&String> = copy.finalizers().iter().filter(|f| *f != finalizers::RESOURCE_IN_USE).collect();
+        let version = copy.metadata.resource_version.as_ref();
+        let patch = json!({ "metadata": { "finalizers": kept, "resourceVersion": version } });
+        self.patched(write::patch(&self.workloads(), &self.key.name, &patch).await, "taking the finalizer off")
+    }
+
+    async fn set_priority(&self) -> Result<(), String> {
+        let Some(local) = self.d.caches.workloads.get(self.key) else { return Ok(()) };
+        let patch = json!({ "spec": { "priority": local.spec.priority, "priorityClassRef": local.spec.priority_class_ref } });
+        self.patched(write::patch(&self.workloads(), &self.key.name, &patch).await, "setting the priority")
+    }
+
+    async fn request_stop(&self, message: &str) -> Result<(), String> {
+        let Some(copy) = self.remote.workloads.get(self.key) else { return Ok(()) };
+        let patch = roadstead_convert::request_stop(&copy, message, (self.d.clock)());
+        self.patched(write::patch_status(&self.workloads(), &self.key.name, &patch).await, "asking it to stop")
+    }
+
+    fn patched(&self, answer: Written<Workload>, what: &str) -> Result<(), String> {
+        match answer {
+            Written::Done(object) => {
+                self.remote.workloads.observe(*object);
+                Ok(())
+            }
+            Written::Gone | Written::AlreadyExists => Ok(()),
+            Written::Conflict => Err(format!("{what} met a newer version")),
+            Written::Refused(why) | Written::Unclear(why) => Err(format!("{what}: {why}")),
+        }
+    }
+
+    async fn create_job(&self) -> Result<(), String> {
+        let Some((kind, local)) = &self.scene.local_job else { return Ok(()) };
+        let Some(jobs) = self.remote.jobs.iter().find(|jobs| jobs.kind.gvk() == kind.gvk()) else { return Ok(()) };
+        let copy = roadstead_jobs::remote_object(*kind, local, &self.d.origin, &self.key.name);
+        let api = Api::namespaced_with(self.client.clone(), &self.key.namespace, &jobs.resource);
+        match write::create(&api, &copy).await {
+            Written::Done(object) => {
+                jobs.objects.observe(*object);
+                Ok(())
+            }
+            Written::AlreadyExists => match api.get_opt(&local.name_any()).await {
+                Ok(Some(object))
+                    if object.labels().get(labels::MULTIKUEUE_ORIGIN).is_some_and(|o| **o == *self.d.origin) =>
+                {
+                    jobs.objects.observe(object);
+                    Ok(())
+                }
+                Ok(Some(_)) => {
+                    let detail = format!(
+                        "remote object is not owned by MultiKueue: expected \"{}\"=\"{}\" on {} {}/{}",
+                        labels::MULTIKUEUE_ORIGIN,
+                        self.d.origin,
+                        kind.gvk().kind,
+                        self.key.namespace,
+                        local.name_any()
+                    );
+                    self.exclude(Cause::NameConflict, detail);
+                    Ok(())
+                }
+                Ok(None) => Err("the job vanished while it was looked at".into()),
+                Err(error) => Err(write::describe(&error)),
+            },
+            Written::Gone | Written::Conflict => Err("the job could not be created".into()),
+            Written::Refused(why) => {
+                self.exclude(refusal(&why), why);
+                Ok(())
+            }
+            Written::Unclear(why) => Err(format!("creating the job was not answered: {why}")),
+        }
+    }
+
+    async fn delete_job(&self) -> Result<(), String> {
+        let job_key = self.scene.job_key.as_ref();
+        let Some((kind, job)) = read::find_job(self.d, self.remote, self.key, job_key) else { return Ok(()) };
+        let Some(jobs) = self.remote.jobs.iter().find(|jobs| jobs.kind.gvk() == kind.gvk()) else { return Ok(()) };
+        let api = Api::namespaced_with(self.client.clone(), &self.key.namespace, &api_resource(kind));
+        let uid = job.metadata.uid.as_deref();
+        match write::delete(&api, &job.name_any(), uid).await {
+            Written::Done(object) => jobs.objects.observe(*object),
+            Written::Gone => jobs.objects.forget(&roadstead_kubeio::cache::key_of(&*job), uid),
+            Written::Conflict | Written::AlreadyExists => {}
+            Written::Refused(why) | Written::Unclear(why) => return Err(format!("deleting the job: {why}")),
+        }
+        Ok(())
+    }
+
+    /// This worker is no candidate for a while; the Workload is decided about again.
+    fn exclude(&self, cause: Cause, detail: String) {
+        self.d.memory.failed(self.key, &self.remote.name, cause, detail, (self.d.clock)());
+        self.d.due.add(self.key.clone(), Lane::Placed);
+    }
+}
+
+fn refusal(why: &str) -> Cause {
+    if why.starts_with("namespaces ") && why.ends_with("not found") {
+        Cause::NamespaceMissing
+    } else {
+        Cause::CreateRefused
+    }
+}

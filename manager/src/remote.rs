@@ -1,0 +1,78 @@
+//! Worker clusters: who they are, how to reach them, what they hold.
+//!
+//! Invariant: each worker has a client, caches, a queue and a supervisor of its own. Nothing that happens to one of them
+//! waits for another (`spec/safety.md I12`).
+
+pub(crate) mod registry;
+pub(crate) mod supervisor;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use kube::Client;
+use roadstead_api::kueue::v1beta2::Workload;
+use roadstead_core::cluster::Connection;
+use roadstead_core::name::{ClusterName, Key};
+use roadstead_engine::caches::{KindCache, api_resource};
+use roadstead_jobs::JobKind;
+use roadstead_kubeio::cache::Cache;
+use roadstead_kubeio::queue::Queue;
+
+/// One worker cluster.
+pub(crate) struct Remote {
+    /// Its name.
+    pub(crate) name: ClusterName,
+    /// Our Workloads there, by origin.
+    pub(crate) workloads: Arc<Cache<Workload>>,
+    /// Our jobs there, by origin.
+    pub(crate) jobs: Vec<KindCache>,
+    /// Workloads for which something is to be written there.
+    pub(crate) due: Arc<Queue<Key>>,
+    link: Mutex<Link>,
+}
+
+struct Link {
+    connection: Connection,
+    client: Option<Client>,
+}
+
+impl Remote {
+    fn new(name: ClusterName, kinds: &[&'static dyn JobKind], now: Timestamp) -> Self {
+        let cache = |kind: &&'static dyn JobKind| KindCache {
+            kind: *kind,
+            resource: api_resource(*kind),
+            objects: Cache::new(),
+        };
+        Self {
+            name,
+            workloads: Cache::new(),
+            jobs: kinds.iter().map(cache).collect(),
+            due: Arc::new(Queue::new()),
+            link: Mutex::new(Link { connection: Connection::new(now), client: None }),
+        }
+    }
+
+    /// Since when it cannot be reached; `None` while it is connected.
+    pub(crate) fn lost_since(&self) -> Option<Timestamp> {
+        self.link.lock().unwrap_or_else(PoisonError::into_inner).connection.lost_since()
+    }
+
+    /// The client, while it is connected.
+    pub(crate) fn client(&self) -> Option<Client> {
+        let link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
+        link.client.clone().filter(|_| link.connection.is_connected())
+    }
+
+    /// The client for renewing credentials: the last that was built, connected or not.
+    pub(crate) fn last_client(&self) -> Option<Client> {
+        self.link.lock().unwrap_or_else(PoisonError::into_inner).client.clone()
+    }
+
+    fn with<T>(&self, f: impl FnOnce(&mut Link) -> T) -> T {
+        f(&mut self.link.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The Secrets of our own namespace, where kubeconfigs are.
+pub(crate) type Secrets = Arc<Cache<Secret>>;

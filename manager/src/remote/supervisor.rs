@@ -1,0 +1,381 @@
+//! One supervisor per MultiKueueCluster: loads its credentials, connects, notices loss, connects again, and says in
+//! condition `Active` how it stands.
+//!
+//! Invariant: the supervisor never touches Workloads. It rings bells: connected, lost.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::{Api, Client};
+use roadstead_api::kueue::v1beta2::MultiKueueCluster;
+use roadstead_core::cluster::{Active, Attempt, Connection, Reason};
+use roadstead_core::condition::Truth;
+use roadstead_core::name::ClusterName;
+use roadstead_engine::brain_until as until;
+use roadstead_engine::clock::Clock;
+use roadstead_jobs::JobKind;
+use roadstead_kubeconfigs::check::{Refusal, Rules};
+use roadstead_kubeio::cache::{Cache, Health};
+use roadstead_kubeio::connect::{self, Endpoint};
+use roadstead_kubeio::dirty::Dirty;
+use roadstead_kubeio::write::{self, Written};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::registry::Registry;
+use super::{Remote, Secrets};
+
+/// How often a connected worker is asked for a sign of life, and how long it may take to answer.
+const HEARTBEAT: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(5));
+/// Unanswered signs of life after which a worker counts as lost.
+const MISSED_MAX: u32 = 2;
+/// How often a lost worker is looked for between the attempts of the back-off table.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// What the supervisors share.
+pub(crate) struct Fleet {
+    /// Client of the manager cluster.
+    pub(crate) client: Client,
+    /// MultiKueueClusters.
+    pub(crate) clusters: Arc<Cache<MultiKueueCluster>>,
+    /// Secrets of our namespace.
+    pub(crate) secrets: Secrets,
+    /// Where connected clusters are found.
+    pub(crate) registry: Arc<Registry>,
+    /// Kinds to watch on workers.
+    pub(crate) kinds: Vec<&'static dyn JobKind>,
+    /// Label selector of what is ours on workers.
+    pub(crate) ours: String,
+    /// What is accepted in a kubeconfig.
+    pub(crate) rules: Rules,
+    /// Our name at the workers.
+    pub(crate) user_agent: String,
+    /// Told about every gain and loss of a connection.
+    pub(crate) changed: Arc<Dirty<ClusterName>>,
+    /// Called once for each new cluster, before it is connected.
+    pub(crate) greet: Box<dyn Fn(&Arc<Remote>) + Send + Sync>,
+    /// The time.
+    pub(crate) clock: Clock,
+}
+
+struct Supervised {
+    stop: CancellationToken,
+    nudge: Arc<Notify>,
+}
+
+impl Fleet {
+    /// Keeps one supervisor per MultiKueueCluster until `stop`.
+    pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) {
+        let touched = Arc::new(Dirty::new());
+        let set = touched.clone();
+        self.clusters.listen(move |change| set.mark(Some(change.key.name.to_string())));
+        let set = touched.clone();
+        // Why everybody on a Secret change: a cluster names its Secret, not the other way round, and there are few.
+        self.secrets.listen(move |_| set.mark(None));
+        touched.mark(None);
+        let mut supervised: BTreeMap<String, Supervised> = BTreeMap::new();
+        let mut tasks = JoinSet::new();
+        loop {
+            let names = tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                names = touched.take() => names,
+                Some(_) = tasks.join_next() => continue,
+            };
+            let everybody = names.contains(&None);
+            let present = self.clusters.all();
+            let wanted: Vec<String> = present
+                .iter()
+                .filter(|cluster| cluster.metadata.deletion_timestamp.is_none())
+                .filter_map(|cluster| cluster.metadata.name.clone())
+                .collect();
+            supervised.retain(|name, one| {
+                let stays = wanted.contains(name);
+                if !stays {
+                    tracing::info!(cluster = name, "no longer a worker of this manager");
+                    one.stop.cancel();
+                    let name = ClusterName::from(name.as_str());
+                    self.registry.remove(&name);
+                    self.changed.mark(name);
+                }
+                stays
+            });
+            for name in wanted {
+                match supervised.get(&name) {
+                    Some(one) if everybody || names.contains(&Some(name.clone())) => one.nudge.notify_one(),
+                    Some(_) => {}
+                    None => {
+                        let one = Supervised { stop: stop.child_token(), nudge: Arc::new(Notify::new()) };
+                        let remote =
+                            Arc::new(Remote::new(ClusterName::from(name.as_str()), &self.kinds, (self.clock)()));
+                        (self.greet)(&remote);
+                        self.registry.insert(remote.clone());
+                        tasks.spawn(supervise(self.clone(), remote, one.nudge.clone(), one.stop.clone()));
+                        supervised.insert(name, one);
+                    }
+                }
+            }
+        }
+        tasks.shutdown().await;
+    }
+
+    fn load(&self, name: &str) -> Result<Endpoint, Refusal> {
+        let cluster = self.clusters.named(name).ok_or_else(|| Refusal::bad("the MultiKueueCluster is gone"))?;
+        let source = &cluster.spec.cluster_source;
+        let Some(kubeconfig) = &source.kube_config else {
+            return Err(Refusal::profiles_disabled());
+        };
+        roadstead_kubeconfigs::secret::load(kubeconfig, |secret| self.secrets.all_named(secret), &self.rules)
+    }
+
+    async fn report(&self, name: &str, connection: &Connection) {
+        let Some(active) = connection.active() else { return };
+        let Some(cluster) = self.clusters.named(name) else { return };
+        let old = cluster.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
+        let generation = cluster.metadata.generation;
+        let Some(patch) = condition_patch(old, &active, generation, (self.clock)()) else { return };
+        let api: Api<MultiKueueCluster> = Api::all(self.client.clone());
+        match write::patch_status(&api, name, &patch).await {
+            Written::Done(object) => self.clusters.observe(*object),
+            Written::Gone | Written::Conflict | Written::AlreadyExists => {}
+            Written::Refused(why) | Written::Unclear(why) => {
+                tracing::warn!(cluster = name, "writing condition Active failed: {why}");
+            }
+        }
+    }
+}
+
+/// A merge patch that sets condition `Active`, or nothing when it already says so.
+pub(crate) fn condition_patch(
+    old: &[k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition],
+    active: &Active,
+    generation: Option<i64>,
+    now: Timestamp,
+) -> Option<serde_json::Value> {
+    let status = match active.truth {
+        Truth::True => "True",
+        Truth::False => "False",
+        Truth::Unknown => "Unknown",
+    };
+    let before = old.iter().find(|c| c.type_ == "Active");
+    if before.is_some_and(|c| {
+        c.status == status
+            && c.reason == active.reason
+            && c.message == active.message
+            && c.observed_generation == generation
+    }) {
+        return None;
+    }
+    let since = before.filter(|c| c.status == status).map_or(now, |c| c.last_transition_time.0);
+    let mut conditions: Vec<serde_json::Value> = old
+        .iter()
+        .filter(|c| c.type_ != "Active")
+        .filter_map(|c| serde_json::to_value(c).ok())
+        .collect();
+    conditions.push(serde_json::json!({
+        "type": "Active", "status": status, "reason": active.reason, "message": active.message,
+        "lastTransitionTime": since.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(), "observedGeneration": generation,
+    }));
+    Some(serde_json::json!({ "status": { "conditions": conditions } }))
+}
+
+async fn supervise(fleet: Arc<Fleet>, remote: Arc<Remote>, nudge: Arc<Notify>, stop: CancellationToken) {
+    let name = remote.name.to_string();
+    let work = async {
+        let mut current: Option<String> = None;
+        loop {
+            let endpoint = match fleet.load(&name) {
+                Ok(endpoint) => endpoint,
+                Err(refusal) => {
+                    let now = (fleet.clock)();
+                    remote.with(|link| {
+                        link.connection.refused(refusal.reason, &refusal.message, now);
+                        link.client = None;
+                    });
+                    current = None;
+                    tracing::warn!(cluster = name, reason = refusal.reason.as_str(), "{}", refusal.message);
+                    fleet.settle(&remote).await;
+                    nudge.notified().await;
+                    continue;
+                }
+            };
+            let print = fingerprint(&endpoint);
+            if current.as_ref() != Some(&print) {
+                if current.is_some() {
+                    remote.with(|link| link.connection.credentials_changed((fleet.clock)()));
+                }
+                current = Some(print);
+            }
+            let attempt = remote.with(|link| link.connection.attempt((fleet.clock)()));
+            match attempt {
+                Attempt::Connected => {}
+                Attempt::Wait { until: at } => {
+                    wait_or_seen(&fleet, &endpoint, at, &nudge).await;
+                    // Why: a worker that answers again is connected at once, not at the end of the back-off.
+                    remote.with(|link| link.connection.retry_now());
+                    continue;
+                }
+                Attempt::Open { timeout } => {
+                    let timeout = Duration::try_from(timeout).unwrap_or(Duration::MAX);
+                    serve(&fleet, &remote, &endpoint, timeout, &nudge).await;
+                }
+            }
+        }
+    };
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => {}
+        () = work => {}
+    }
+}
+
+/// Opens everything, stays until the connection is lost or the credentials may have changed.
+async fn serve(fleet: &Arc<Fleet>, remote: &Arc<Remote>, endpoint: &Endpoint, timeout: Duration, nudge: &Notify) {
+    let name = remote.name.as_str();
+    let client = match connect::worker(endpoint, &fleet.user_agent) {
+        Ok(client) => client,
+        Err(error) => {
+            remote.with(|link| {
+                link.connection.refused(Reason::InsecureKubeConfig, &error.to_string(), (fleet.clock)());
+            });
+            fleet.settle(remote).await;
+            nudge.notified().await;
+            return;
+        }
+    };
+    let watching = CancellationToken::new();
+    let mut tasks = JoinSet::new();
+    let ours = Some(fleet.ours.clone());
+    tasks.spawn(remote.workloads.clone().run(Api::all(client.clone()), ours.clone(), watching.child_token()));
+    for jobs in &remote.jobs {
+        let api = Api::all_with(client.clone(), &jobs.resource);
+        tasks.spawn(jobs.objects.clone().run(api, ours.clone(), watching.child_token()));
+    }
+    let mut healths = vec![remote.workloads.health()];
+    healths.extend(remote.jobs.iter().map(|jobs| jobs.objects.health()));
+    let lost = match all_live(&mut healths, timeout).await {
+        Err(why) => Some(why),
+        Ok(()) => {
+            remote.with(|link| {
+                link.client = Some(client.clone());
+                link.connection.opened();
+            });
+            tracing::info!(cluster = name, "connected");
+            fleet.settle(remote).await;
+            let why = tokio::select! {
+                biased;
+                why = first_failure(&mut healths) => Some(why),
+                why = silence(&client) => Some(why),
+                () = credentials_differ(fleet, name, endpoint, nudge) => None,
+            };
+            let now = (fleet.clock)();
+            remote.with(|link| link.connection.watch_ended(now));
+            if let Some(why) = &why {
+                tracing::warn!(cluster = name, "connection lost: {why}");
+            }
+            fleet.changed.mark(remote.name.clone());
+            // Why: the end of a connection is not yet a failed attempt to connect; that comes next, at once.
+            None
+        }
+    };
+    watching.cancel();
+    tasks.shutdown().await;
+    if let Some(why) = lost {
+        let next = remote.with(|link| link.connection.failed(why.clone(), (fleet.clock)()));
+        tracing::warn!(cluster = name, next_attempt = %next, "connecting failed: {why}");
+        fleet.settle(remote).await;
+    }
+}
+
+impl Fleet {
+    async fn settle(&self, remote: &Arc<Remote>) {
+        self.changed.mark(remote.name.clone());
+        let connection = remote.with(|link| link.connection.clone());
+        self.report(remote.name.as_str(), &connection).await;
+    }
+}
+
+async fn all_live(healths: &mut [watch::Receiver<Health>], timeout: Duration) -> Result<(), String> {
+    let all = async {
+        for health in healths.iter_mut() {
+            let seen = health.wait_for(|h| matches!(h, Health::Live | Health::Failing(_))).await;
+            match seen.as_deref() {
+                Ok(Health::Failing(why)) => return Err(why.clone()),
+                Ok(Health::Live | Health::Starting) => {}
+                Err(_closed) => return Err("stopped".to_owned()),
+            }
+        }
+        Ok(())
+    };
+    tokio::time::timeout(timeout, all).await.unwrap_or_else(|_elapsed| {
+        Err(format!("the API server did not open all watches within {} s", timeout.as_secs()))
+    })
+}
+
+async fn first_failure(healths: &mut [watch::Receiver<Health>]) -> String {
+    let waits = healths.iter_mut().map(|health| {
+        Box::pin(async move {
+            match health.wait_for(|h| matches!(h, Health::Failing(_))).await.as_deref() {
+                Ok(Health::Failing(why)) => why.clone(),
+                Ok(Health::Live | Health::Starting) | Err(_) => "stopped".to_owned(),
+            }
+        })
+    });
+    futures::future::select_all(waits).await.0
+}
+
+/// Ends when the worker has not given a sign of life for a while: a cut cable ends no connection by itself.
+async fn silence(client: &Client) -> String {
+    let mut missed = 0;
+    loop {
+        tokio::time::sleep(HEARTBEAT.0).await;
+        match tokio::time::timeout(HEARTBEAT.1, client.apiserver_version()).await {
+            Ok(Ok(_) | Err(kube::Error::Api(_))) => missed = 0,
+            Ok(Err(_)) | Err(_) => missed += 1,
+        }
+        if missed >= MISSED_MAX {
+            let secs = (HEARTBEAT.0 + HEARTBEAT.1).as_secs() * u64::from(MISSED_MAX);
+            return format!("the API server has not answered for about {secs} s");
+        }
+    }
+}
+
+async fn credentials_differ(fleet: &Fleet, name: &str, endpoint: &Endpoint, nudge: &Notify) {
+    let print = fingerprint(endpoint);
+    loop {
+        nudge.notified().await;
+        match fleet.load(name) {
+            Ok(now) if fingerprint(&now) == print => {}
+            Ok(_) | Err(_) => return,
+        }
+    }
+}
+
+async fn wait_or_seen(fleet: &Fleet, endpoint: &Endpoint, at: Timestamp, nudge: &Notify) {
+    let seen = async {
+        let Ok(client) = connect::worker(endpoint, &fleet.user_agent) else {
+            return std::future::pending().await;
+        };
+        loop {
+            tokio::time::sleep(LOOK).await;
+            if matches!(tokio::time::timeout(LOOK, client.apiserver_version()).await, Ok(Ok(_))) {
+                return;
+            }
+        }
+    };
+    let pause = until(Some(at), (fleet.clock)()).unwrap_or_default();
+    tokio::select! {
+        biased;
+        () = nudge.notified() => {}
+        () = tokio::time::sleep(pause) => {}
+        () = seen => {}
+    }
+}
+
+/// Tells whether two endpoints are the same without keeping the secret in a comparable form.
+fn fingerprint(endpoint: &Endpoint) -> String {
+    roadstead_kubeconfigs::secret::fingerprint(endpoint)
+}

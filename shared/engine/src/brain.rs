@@ -1,0 +1,175 @@
+//! The brain: one task that owns [`State`], takes in what changed, runs cycles, and proposes what to write.
+//!
+//! Invariant: nothing else touches the state; it never waits for a write. What it decides goes into [`Proposals`], from
+//! where the workload reconciler, the only writer of a Workload's status, takes it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use roadstead_core::lifecycle::Proposal;
+use roadstead_core::name::{ClusterQueueName, Key, Uid};
+use roadstead_core::report::{ClusterQueueReport, LocalQueueReport};
+use roadstead_core::state::{Decision, Event, State};
+use roadstead_kubeio::dirty::Dirty;
+use roadstead_kubeio::queue::{Lane, Queue};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::caches::Caches;
+use crate::clock::Clock;
+use crate::feed::{self, Subject};
+
+/// Messages from the writers that may wait for the brain.
+pub(crate) const MAIL_MAX: usize = 4096;
+
+/// What the brain wants written about Workloads, until it is written or withdrawn.
+#[derive(Debug, Default)]
+pub struct Proposals(Mutex<BTreeMap<Key, (Uid, Proposal)>>);
+
+impl Proposals {
+    /// The proposal for this Workload, if it is about this UID.
+    pub fn get(&self, key: &Key, uid: &Uid) -> Option<Proposal> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(key).filter(|(about, _)| about == uid).map(|(_, proposal)| proposal.clone())
+    }
+
+    /// Takes out a proposal that was carried out or has lost its ground; a newer one for the same Workload stays.
+    pub fn settle(&self, key: &Key, proposal: &Proposal) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.get(key).is_some_and(|(_, current)| current == proposal) {
+            all.remove(key);
+        }
+    }
+
+    fn put(&self, key: Key, uid: Uid, proposal: Proposal) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key, (uid, proposal));
+    }
+}
+
+/// Reports on queues for the status writer.
+#[derive(Debug, Default)]
+pub(crate) struct Reports {
+    /// By ClusterQueue.
+    pub(crate) cluster_queues: Mutex<BTreeMap<ClusterQueueName, ClusterQueueReport>>,
+    /// By LocalQueue.
+    pub(crate) local_queues: Mutex<BTreeMap<Key, LocalQueueReport>>,
+    /// Which changed since the writer last looked.
+    pub(crate) changed: Dirty<ChangedQueue>,
+}
+
+/// A queue whose report changed.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum ChangedQueue {
+    /// A ClusterQueue.
+    Cluster(ClusterQueueName),
+    /// A LocalQueue.
+    Local(Key),
+}
+
+/// Everything the brain's task needs.
+pub(crate) struct Brain {
+    pub(crate) state: State,
+    pub(crate) caches: Caches,
+    pub(crate) dirty: Arc<Dirty<Subject>>,
+    pub(crate) mail: mpsc::Receiver<Event>,
+    pub(crate) proposals: Arc<Proposals>,
+    pub(crate) reports: Arc<Reports>,
+    pub(crate) due: Arc<Queue<Key>>,
+    pub(crate) clock: Clock,
+}
+
+impl Brain {
+    /// Runs until `stop`.
+    pub(crate) async fn run(mut self, stop: CancellationToken) {
+        // Why: what was listed before we started is taken in as one batch, so the first cycle sees the whole cluster.
+        let first = self.dirty.take_now();
+        self.take_in(first);
+        self.state.apply(Event::Synced, (self.clock)());
+        loop {
+            self.decide();
+            let pause = self.until_wake();
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                Some(event) = self.mail.recv() => {
+                    let now = (self.clock)();
+                    self.state.apply(event, now);
+                    while let Ok(event) = self.mail.try_recv() {
+                        self.state.apply(event, now);
+                    }
+                }
+                changed = self.dirty.take() => self.take_in(changed),
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+
+    fn take_in(&mut self, changed: BTreeSet<Subject>) {
+        let now = (self.clock)();
+        for subject in changed {
+            let event = feed::event(&self.caches, subject);
+            self.state.apply(event, now);
+        }
+    }
+
+    fn decide(&mut self) {
+        loop {
+            let now = (self.clock)();
+            let decisions = self.state.cycle(now);
+            let again = !decisions.is_empty();
+            for decision in decisions {
+                let (key, uid, proposal, lane) = match decision {
+                    Decision::Reserve { key, uid, admission } => {
+                        (key, uid, Proposal::Reserve(admission), Lane::Placed)
+                    }
+                    Decision::NotAdmitted { key, uid, reason, message } => {
+                        (key, uid, Proposal::Pending { reason: reason.as_str().into(), message }, Lane::New)
+                    }
+                };
+                self.proposals.put(key.clone(), uid, proposal);
+                self.due.add(key, lane);
+            }
+            if !again {
+                break;
+            }
+        }
+        self.report();
+    }
+
+    fn report(&mut self) {
+        let (cluster_queues, local_queues) = self.state.take_changed_queues();
+        for name in cluster_queues {
+            let report = self.state.cluster_queue_report(&name);
+            let mut all = self.reports.cluster_queues.lock().unwrap_or_else(PoisonError::into_inner);
+            match report {
+                Some(report) => all.insert(name.clone(), report),
+                None => all.remove(&name),
+            };
+            drop(all);
+            self.reports.changed.mark(ChangedQueue::Cluster(name));
+        }
+        for key in local_queues {
+            let report = self.state.local_queue_report(&key);
+            let mut all = self.reports.local_queues.lock().unwrap_or_else(PoisonError::into_inner);
+            match report {
+                Some(report) => all.insert(key.clone(), report),
+                None => all.remove(&key),
+            };
+            drop(all);
+            self.reports.changed.mark(ChangedQueue::Local(key));
+        }
+    }
+
+    fn until_wake(&self) -> Duration {
+        /// Why: a wake-up that is missed must not be missed for ever.
+        const LONGEST: Duration = Duration::from_secs(60);
+        until(self.state.next_wake(), (self.clock)()).unwrap_or(LONGEST).min(LONGEST)
+    }
+}
+
+/// The time from `now` until `at`, zero when it has passed.
+pub(crate) fn until(at: Option<Timestamp>, now: Timestamp) -> Option<Duration> {
+    at.map(|at| Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO))
+}

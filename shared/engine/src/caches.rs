@@ -1,0 +1,163 @@
+//! What this process knows of its own cluster: one cache per kind.
+//!
+//! Invariant: decisions read only from here; nothing in the decision path asks the API server.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::scheduling::v1::PriorityClass;
+use kube::core::{DynamicObject, GroupVersionKind};
+use kube::discovery::ApiResource;
+use kube::{Api, Client};
+use roadstead_api::kueue::v1beta2::{
+    AdmissionCheck, ClusterQueue, LocalQueue, ResourceFlavor, Workload, WorkloadPriorityClass,
+};
+use roadstead_core::name::Key;
+use roadstead_jobs::JobKind;
+use roadstead_kubeio::cache::{Cache, Health};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+/// A job kind with the cache of its objects.
+#[derive(Clone)]
+pub struct KindCache {
+    /// How to read and change such jobs.
+    pub kind: &'static dyn JobKind,
+    /// Where its API lives.
+    pub resource: ApiResource,
+    /// The objects.
+    pub objects: Arc<Cache<DynamicObject>>,
+}
+
+/// All caches of the local cluster.
+#[derive(Clone)]
+pub struct Caches {
+    /// ClusterQueues.
+    pub cluster_queues: Arc<Cache<ClusterQueue>>,
+    /// LocalQueues.
+    pub local_queues: Arc<Cache<LocalQueue>>,
+    /// ResourceFlavors.
+    pub flavors: Arc<Cache<ResourceFlavor>>,
+    /// AdmissionChecks.
+    pub checks: Arc<Cache<AdmissionCheck>>,
+    /// Workloads.
+    pub workloads: Arc<Cache<Workload>>,
+    /// Workloads by the UID of their controller.
+    pub owners: Arc<OwnerIndex>,
+    /// WorkloadPriorityClasses.
+    pub workload_classes: Arc<Cache<WorkloadPriorityClass>>,
+    /// PriorityClasses.
+    pub pod_classes: Arc<Cache<PriorityClass>>,
+    /// Namespaces.
+    pub namespaces: Arc<Cache<Namespace>>,
+    /// Jobs, one entry per enabled kind.
+    pub jobs: Vec<KindCache>,
+}
+
+impl Caches {
+    /// Empty caches for these job kinds.
+    pub fn new(kinds: &[&'static dyn JobKind]) -> Self {
+        let caches = Self {
+            cluster_queues: Cache::new(),
+            local_queues: Cache::new(),
+            flavors: Cache::new(),
+            checks: Cache::new(),
+            workloads: Cache::new(),
+            owners: Arc::default(),
+            workload_classes: Cache::new(),
+            pod_classes: Cache::new(),
+            namespaces: Cache::new(),
+            jobs: kinds
+                .iter()
+                .map(|kind| KindCache { kind: *kind, resource: api_resource(*kind), objects: Cache::new() })
+                .collect(),
+        };
+        let owners = caches.owners.clone();
+        caches.workloads.listen(move |change| {
+            owners.note(change.key, change.old.map(|w| &**w), change.new.map(|w| &**w));
+        });
+        caches
+    }
+
+    /// Starts one list-and-watch per kind.
+    pub fn spawn(&self, client: &Client, tasks: &mut JoinSet<()>, stop: &CancellationToken) {
+        let all = client.clone();
+        tasks.spawn(self.cluster_queues.clone().run(Api::all(all.clone()), None, stop.clone()));
+        tasks.spawn(self.local_queues.clone().run(Api::all(all.clone()), None, stop.clone()));
+        tasks.spawn(self.flavors.clone().run(Api::all(all.clone()), None, stop.clone()));
+        tasks.spawn(self.checks.clone().run(Api::all(all.clone()), None, stop.clone()));
+        tasks.spawn(self.workloads.clone().run(Api::all(all.clone()), None, stop.clone()));
+        tasks.spawn(self.workload_classes.clone().run(Api::all(all.clone()), None, stop.clone()));
+        tasks.spawn(self.pod_classes.clone().run(Api::all(all.clone()), None, stop.clone()));
+        tasks.spawn(self.namespaces.clone().run(Api::all(all.clone()), None, stop.clone()));
+        for jobs in &self.jobs {
+            let api = Api::all_with(all.clone(), &jobs.resource);
+            tasks.spawn(jobs.objects.clone().run(api, None, stop.clone()));
+        }
+    }
+
+    /// Each cache's name and its health, to wait for the first list and to report what is missing.
+    pub fn healths(&self) -> Vec<(String, tokio::sync::watch::Receiver<Health>)> {
+        let mut all = vec![
+            ("clusterqueues".into(), self.cluster_queues.health()),
+            ("localqueues".into(), self.local_queues.health()),
+            ("resourceflavors".into(), self.flavors.health()),
+            ("admissionchecks".into(), self.checks.health()),
+            ("workloads".into(), self.workloads.health()),
+            ("workloadpriorityclasses".into(), self.workload_classes.health()),
+            ("priorityclasses".into(), self.pod_classes.health()),
+            ("namespaces".into(), self.namespaces.health()),
+        ];
+        all.extend(self.jobs.iter().map(|jobs| (jobs.resource.plural.clone(), jobs.objects.health())));
+        all
+    }
+
+    /// The kind with this group and kind name, if its integration is enabled.
+    pub fn kind(&self, group: &str, kind: &str) -> Option<&KindCache> {
+        self.jobs.iter().find(|jobs| jobs.resource.group == group && jobs.resource.kind == kind)
+    }
+}
+
+/// The API resource of a job kind.
+pub fn api_resource(kind: &dyn JobKind) -> ApiResource {
+    let gvk = kind.gvk();
+    let gvk = GroupVersionKind::gvk(gvk.group, gvk.version, gvk.kind);
+    ApiResource::from_gvk_with_plural(&gvk, kind.plural())
+}
+
+/// Workloads by the UID of their controller owner.
+#[derive(Debug, Default)]
+pub struct OwnerIndex(Mutex<BTreeMap<String, BTreeSet<Key>>>);
+
+impl OwnerIndex {
+    /// The Workloads whose controller has this UID.
+    pub fn of(&self, uid: &str) -> Vec<Key> {
+        let index = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        index.get(uid).map(|keys| keys.iter().cloned().collect()).unwrap_or_default()
+    }
+
+    fn note(&self, key: &Key, old: Option<&Workload>, new: Option<&Workload>) {
+        let (old, new) = (old.and_then(controller_uid), new.and_then(controller_uid));
+        if old == new {
+            return;
+        }
+        let mut index = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(uid) = old
+            && let Some(keys) = index.get_mut(uid)
+        {
+            keys.remove(key);
+            if keys.is_empty() {
+                index.remove(uid);
+            }
+        }
+        if let Some(uid) = new {
+            index.entry(uid.to_owned()).or_default().insert(key.clone());
+        }
+    }
+}
+
+fn controller_uid(workload: &Workload) -> Option<&str> {
+    let owners = workload.metadata.owner_references.as_deref()?;
+    owners.iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.as_str())
+}

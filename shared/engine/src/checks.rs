@@ -1,0 +1,73 @@
+//! Where a process plugs in the admission checks it is responsible for: the manager dispatches, the worker provisions.
+//!
+//! Invariant: a check never writes a Workload. It changes the status that is being composed, in memory, and hands back
+//! what is to be done once that status is stored.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use kube::core::DynamicObject;
+use roadstead_api::kueue::v1beta2::Workload as ApiWorkload;
+use roadstead_core::name::Key;
+use roadstead_core::note::Note;
+use roadstead_core::status::Status;
+use roadstead_core::workload::Workload;
+
+/// One pass over one Workload.
+pub struct Pass<'a> {
+    /// The Workload as it is stored.
+    pub stored: &'a ApiWorkload,
+    /// The same, parsed. Its `status` is the stored one.
+    pub workload: &'a Workload,
+}
+
+/// Work to do after the status was stored; an error is logged and the pass is tried again.
+pub type Work = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+
+/// What a check wants beside the changed status.
+#[derive(Default)]
+pub struct Follow {
+    /// Events to emit once the status is stored.
+    pub notes: Vec<Note>,
+    /// When to look again even if nothing changes.
+    pub wake_at: Option<Timestamp>,
+    /// What to do once the status is stored.
+    pub work: Option<Work>,
+}
+
+/// The admission checks of this process.
+pub trait Checks: Send + Sync {
+    /// Looks at one Workload, changes `status` where its checks have something to say, and says what follows.
+    fn plan(&self, pass: &Pass<'_>, status: &mut Status, now: Timestamp) -> Follow;
+
+    /// The Workload is gone.
+    fn gone(&self, key: &Key);
+
+    /// The object whose status is to be shown on the local job, if the job runs somewhere else.
+    fn runs_elsewhere(&self, workload: &ApiWorkload, job: &Key) -> Option<Elsewhere>;
+}
+
+/// A job that runs in another cluster.
+#[derive(Clone, Debug)]
+pub struct Elsewhere {
+    /// Its copy there, as last seen; `None` while there is none or the cluster cannot be reached.
+    pub job: Option<Arc<DynamicObject>>,
+}
+
+/// A process without admission checks of its own.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoChecks;
+
+impl Checks for NoChecks {
+    fn plan(&self, _pass: &Pass<'_>, _status: &mut Status, _now: Timestamp) -> Follow {
+        Follow::default()
+    }
+
+    fn gone(&self, _key: &Key) {}
+
+    fn runs_elsewhere(&self, _workload: &ApiWorkload, _job: &Key) -> Option<Elsewhere> {
+        None
+    }
+}

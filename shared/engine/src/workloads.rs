@@ -1,0 +1,250 @@
+//! The workload reconciler: the only writer of a Workload's status and of its `spec.active`.
+//!
+//! One pass reads caches, lets [`lifecycle::step`], the process's [`Checks`] and [`lifecycle::settle`] compose the new
+//! status, writes the difference as one patch, and then does what follows.
+//!
+//! Invariant: what users see change at once is written at once, with the resourceVersion of what was read.
+
+mod read;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use kube::{Api, Client};
+use roadstead_api::constants::finalizers;
+use roadstead_api::kueue::v1beta2::Workload;
+use roadstead_core::lifecycle::{self, Activation, Finalizer, Proposal, Request};
+use roadstead_core::name::{Key, Uid};
+use roadstead_core::note::Note;
+use roadstead_core::state::Event;
+use roadstead_kubeio::events::Recorder;
+use roadstead_kubeio::queue::{Lane, Queue};
+use roadstead_kubeio::reconcile::Outcome;
+use roadstead_kubeio::write::{self, Written};
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use crate::brain::{Proposals, until};
+use crate::caches::Caches;
+use crate::checks::{Checks, Pass};
+use crate::clock::Clock;
+
+/// Pause after a write met a newer version; the watch usually brings it sooner.
+const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What the job reconciler asks the workload reconciler to write, by Workload.
+#[derive(Debug, Default)]
+pub struct Requests(Mutex<BTreeMap<Key, (Uid, Request)>>);
+
+impl Requests {
+    /// Asks for something; the newest request for a Workload counts.
+    pub(crate) fn put(&self, key: Key, uid: Uid, request: Request) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key, (uid, request));
+    }
+
+    fn get(&self, key: &Key, uid: &Uid) -> Option<Request> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(key).filter(|(about, _)| about == uid).map(|(_, request)| request.clone())
+    }
+
+    fn settle(&self, key: &Key) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+    }
+}
+
+/// See the module.
+#[derive(Clone)]
+pub(crate) struct Workloads {
+    pub(crate) client: Client,
+    pub(crate) caches: Caches,
+    pub(crate) due: Arc<Queue<Key>>,
+    pub(crate) proposals: Arc<Proposals>,
+    pub(crate) requests: Arc<Requests>,
+    pub(crate) mail: mpsc::Sender<Event>,
+    pub(crate) checks: Arc<dyn Checks>,
+    pub(crate) recorder: Recorder,
+    pub(crate) clock: Clock,
+}
+
+impl Workloads {
+    /// Makes a Workload due whenever it, its job, or something it depends on changes.
+    pub(crate) fn listen(&self) {
+        let due = self.due.clone();
+        self.caches.workloads.listen(move |change| due.add(change.key.clone(), lane(change.new.map(|w| &**w))));
+        for jobs in &self.caches.jobs {
+            let (due, caches) = (self.due.clone(), self.caches.clone());
+            jobs.objects.listen(move |change| {
+                for job in [change.old, change.new].into_iter().flatten() {
+                    for key in caches.owners.of(job.metadata.uid.as_deref().unwrap_or_default()) {
+                        due.add(key, Lane::Placed);
+                    }
+                }
+            });
+        }
+        // Why everybody: a queue, check or flavor changes seldom, and what follows for each Workload is cheap to compute.
+        let everybody = |due: Arc<Queue<Key>>, caches: Caches| {
+            move || {
+                for workload in caches.workloads.all() {
+                    due.add(roadstead_kubeio::cache::key_of(&*workload), Lane::New);
+                }
+            }
+        };
+        let all = everybody(self.due.clone(), self.caches.clone());
+        self.caches.cluster_queues.listen(move |change| {
+            if change.old.map(|q| &q.spec) != change.new.map(|q| &q.spec) {
+                all();
+            }
+        });
+        let all = everybody(self.due.clone(), self.caches.clone());
+        self.caches.local_queues.listen(move |change| {
+            if change.old.map(|q| &q.spec) != change.new.map(|q| &q.spec) {
+                all();
+            }
+        });
+        let all = everybody(self.due.clone(), self.caches.clone());
+        self.caches.checks.listen(move |change| {
+            if change.old.map(|c| &c.spec) != change.new.map(|c| &c.spec) {
+                all();
+            }
+        });
+    }
+
+    /// One pass.
+    pub(crate) async fn reconcile(self, key: Key) -> Outcome {
+        let Some(stored) = self.caches.workloads.get(&key) else {
+            self.requests.settle(&key);
+            self.checks.gone(&key);
+            return Outcome::Done;
+        };
+        let now = (self.clock)();
+        let workload = roadstead_convert::workload(&stored);
+        let proposal = self.proposals.get(&key, &workload.uid);
+        let request = self.requests.get(&key, &workload.uid);
+        let facts = read::facts(&self.caches, &stored, &workload);
+        let mut next = lifecycle::step(&facts.observed(&workload, request.as_ref(), proposal.as_ref()), now);
+        let pass = Pass { stored: &stored, workload: &workload };
+        let follow = self.checks.plan(&pass, &mut next.status, now);
+        next.notes.extend(follow.notes);
+        next.notes.extend(lifecycle::settle(&mut next.status, now));
+
+        if let Some(patch) = roadstead_convert::status_patch(&stored, &next.status)
+            && let Some(outcome) = self.store(&stored, patch, proposal.as_ref()).await
+        {
+            return outcome;
+        }
+        if let Some(proposal) = &proposal {
+            self.proposals.settle(&key, proposal);
+            let taken = next.status.conditions.is_true(lifecycle::QUOTA_RESERVED);
+            if matches!(proposal, Proposal::Reserve(_)) && !taken {
+                self.withdraw(&workload.key, &workload.uid).await;
+            }
+        }
+        self.tell(&stored, next.notes);
+        if let Err(outcome) = self.change_spec(&stored, next.active, next.finalizer).await {
+            return outcome;
+        }
+        if let Some(work) = follow.work
+            && let Err(why) = work.await
+        {
+            return Outcome::Failed(why);
+        }
+        let wake_at = [next.wake_at, follow.wake_at].into_iter().flatten().min();
+        until(wake_at, now).map_or(Outcome::Done, Outcome::After)
+    }
+
+    /// Writes the status. `Some` ends the pass.
+    async fn store(
+        &self,
+        stored: &Workload,
+        mut patch: serde_json::Value,
+        proposal: Option<&Proposal>,
+    ) -> Option<Outcome> {
+        let meta = &stored.metadata;
+        patch["metadata"] = json!({ "resourceVersion": meta.resource_version, "uid": meta.uid });
+        let answer = write::patch_status(&self.api(stored), meta.name.as_deref().unwrap_or_default(), &patch).await;
+        match answer {
+            Written::Done(object) => {
+                self.caches.workloads.observe(*object);
+                None
+            }
+            Written::Gone => {
+                let key = roadstead_kubeio::cache::key_of(stored);
+                self.caches.workloads.forget(&key, meta.uid.as_deref());
+                Some(Outcome::Done)
+            }
+            Written::Conflict | Written::AlreadyExists => Some(Outcome::After(CONFLICT_PAUSE)),
+            Written::Unclear(why) => Some(Outcome::Failed(format!("writing the status was not answered: {why}"))),
+            Written::Refused(why) => {
+                // Why: what is refused now may be refused for ever. The quota goes back, the brain decides anew.
+                if let Some(proposal) = proposal {
+                    let key = roadstead_kubeio::cache::key_of(stored);
+                    self.proposals.settle(&key, proposal);
+                    self.withdraw(&key, &Uid::new(meta.uid.clone().unwrap_or_default())).await;
+                }
+                Some(Outcome::Failed(format!("the API server refused the status: {why}")))
+            }
+        }
+    }
+
+    async fn change_spec(&self, stored: &Workload, active: Activation, finalizer: Finalizer) -> Result<(), Outcome> {
+        let mut patch = serde_json::Map::new();
+        if active == Activation::Deactivate && stored.is_active() {
+            patch.insert("spec".into(), json!({ "active": false }));
+        }
+        let held = stored.metadata.finalizers.as_deref().unwrap_or_default();
+        if finalizer == Finalizer::Drop && held.iter().any(|f| f == finalizers::RESOURCE_IN_USE) {
+            let kept: Vec<&String> = held.iter().filter(|f| *f != finalizers::RESOURCE_IN_USE).collect();
+            // Why the version: a merge patch replaces the whole list, and somebody may have added to it.
+            let version = self.caches.workloads.get(&roadstead_kubeio::cache::key_of(stored));
+            let version = version.and_then(|w| w.metadata.resource_version.clone());
+            patch.insert("metadata".into(), json!({ "finalizers": kept, "resourceVersion": version }));
+        }
+        if patch.is_empty() {
+            return Ok(());
+        }
+        let name = stored.metadata.name.as_deref().unwrap_or_default();
+        match write::patch(&self.api(stored), name, &patch.into()).await {
+            Written::Done(object) => {
+                let key = roadstead_kubeio::cache::key_of(&*object);
+                let last = object.metadata.finalizers.as_ref().is_none_or(Vec::is_empty);
+                if object.metadata.deletion_timestamp.is_some() && last {
+                    self.caches.workloads.forget(&key, object.metadata.uid.as_deref());
+                } else {
+                    self.caches.workloads.observe(*object);
+                }
+                Ok(())
+            }
+            Written::Gone => Ok(()),
+            Written::Conflict | Written::AlreadyExists => Err(Outcome::After(CONFLICT_PAUSE)),
+            Written::Refused(why) | Written::Unclear(why) => {
+                Err(Outcome::Failed(format!("changing the workload failed: {why}")))
+            }
+        }
+    }
+
+    /// Tells the brain that a reservation will not be written.
+    async fn withdraw(&self, key: &Key, uid: &Uid) {
+        let event = Event::ReserveFailed { key: key.clone(), uid: uid.clone() };
+        // Closed only when the process is going down.
+        let _ = self.mail.send(event).await;
+    }
+
+    fn tell(&self, stored: &Workload, notes: Vec<Note>) {
+        for note in notes {
+            self.recorder.record(kube::Resource::object_ref(stored, &()), note);
+        }
+    }
+
+    fn api(&self, stored: &Workload) -> Api<Workload> {
+        Api::namespaced(self.client.clone(), stored.metadata.namespace.as_deref().unwrap_or_default())
+    }
+}
+
+/// Work on what holds quota goes before new work.
+fn lane(workload: Option<&Workload>) -> Lane {
+    match workload {
+        Some(workload) if !workload.is_true(lifecycle::QUOTA_RESERVED) => Lane::New,
+        Some(_) | None => Lane::Placed,
+    }
+}

@@ -1,0 +1,78 @@
+//! What a pass over a Workload needs to know, read from caches.
+
+use std::borrow::Cow;
+
+use roadstead_api::kueue::v1beta2::Workload as ApiWorkload;
+use roadstead_core::lifecycle::{JobFacts, Observed, Policy, Proposal, Request};
+use roadstead_core::name::Key;
+use roadstead_core::queue::{ClusterQueue, StopPolicy};
+use roadstead_core::workload::Workload;
+
+use crate::caches::Caches;
+
+/// The facts around one Workload.
+pub(super) struct Facts {
+    cluster_queue: Option<ClusterQueue>,
+    local_stop: Option<StopPolicy>,
+    job: JobFacts,
+    policy: Policy,
+}
+
+impl Facts {
+    /// What [`roadstead_core::lifecycle::step`] wants to see.
+    pub(super) fn observed<'a>(
+        &'a self,
+        workload: &'a Workload,
+        request: Option<&'a Request>,
+        proposal: Option<&'a Proposal>,
+    ) -> Observed<'a> {
+        Observed {
+            workload,
+            cluster_queue: self.cluster_queue.as_ref(),
+            local_stop: self.local_stop,
+            job: &self.job,
+            request,
+            proposal,
+            policy: &self.policy,
+        }
+    }
+}
+
+/// Reads them.
+pub(super) fn facts(caches: &Caches, stored: &ApiWorkload, workload: &Workload) -> Facts {
+    let local = caches.local_queues.get(&Key::new(workload.key.namespace.clone(), workload.queue.as_str()));
+    let local = local.filter(|queue| queue.metadata.deletion_timestamp.is_none());
+    let queue = match &workload.status.admission {
+        Some(admission) => Some(Cow::Borrowed(admission.cluster_queue.as_str())),
+        None => local.as_ref().and_then(|queue| queue.spec.cluster_queue.as_deref()).map(Cow::Borrowed),
+    };
+    let cluster_queue = queue.and_then(|name| caches.cluster_queues.named(&name));
+    Facts {
+        cluster_queue: cluster_queue.map(|queue| roadstead_convert::cluster_queue(&queue)),
+        local_stop: local.as_ref().map(|queue| roadstead_convert::local_queue(queue).stop),
+        job: job(caches, stored),
+        policy: Policy::default(),
+    }
+}
+
+fn job(caches: &Caches, stored: &ApiWorkload) -> JobFacts {
+    let owners = stored.metadata.owner_references.as_deref().unwrap_or_default();
+    let Some(owner) = owners.iter().find(|owner| owner.controller == Some(true)) else {
+        return JobFacts::NoOwner;
+    };
+    let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+    let Some(jobs) = caches.kind(group, &owner.kind) else {
+        // Why: an owner of a kind we do not know looks after its Workload itself.
+        return JobFacts::NoOwner;
+    };
+    let namespace = stored.metadata.namespace.clone().unwrap_or_default();
+    match jobs.objects.get(&Key::new(namespace, owner.name.as_str())) {
+        Some(job) if job.metadata.uid.as_deref() == Some(owner.uid.as_str()) => {
+            if job.metadata.deletion_timestamp.is_some() {
+                return JobFacts::OwnerGone;
+            }
+            roadstead_jobs::facts(jobs.kind, &job.data)
+        }
+        Some(_) | None => JobFacts::OwnerGone,
+    }
+}
