@@ -13,9 +13,14 @@
 //! ```
 
 pub mod amount;
+pub mod check;
+pub mod cluster;
 pub mod condition;
+pub mod dispatch;
 pub mod name;
 pub mod note;
+pub mod provision;
 pub mod queue;
+pub mod retry;
 pub mod status;
 pub mod workload;

@@ -1,0 +1,501 @@
+//! To which worker cluster a Workload goes, and what to do there now.
+//!
+//! Invariant: `status.clusterName` is the one place that says where a Workload may run. It is written before a job is
+//! created, and it is taken out only when that cluster has shown that nothing runs there and nothing can start there,
+//! or when the policy gives the cluster up. So a crash, a restart or a lost worker never leads to a second run.
+//!
+//! *Source*: `spec/multikueue.md 3.2, 3.3`, `spec/safety.md 1`. Not here: elastic jobs (R1, 3.14), preemption gates
+//! (R7), delayed topology (3.12), several Workloads per job (3.13), other dispatchers (4.1, 4.2).
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use crate::cluster::later;
+use crate::condition::Truth;
+use crate::name::{CheckName, ClusterName};
+use crate::note::{Note, Severity};
+use crate::status::{CheckPhase, Status};
+
+mod observed;
+mod seek;
+mod waiting;
+
+pub use observed::{
+    Cause, Copies, Dispatcher, Drift, Failure, Life, Local, LocalJob, LostPolicy, Observed, Origin, Owner,
+    Policy, Remote, RemoteJob, RemoteWorkload, Said, Stop,
+};
+pub use waiting::Waiting;
+
+/// Reason of the Events about dispatch. *Source*: `spec/multikueue.md 8`.
+const EVENT: &str = "MultiKueue";
+const OUT_OF_SYNC: &str = "OutOfSync";
+const OWNER_NOT_FOUND: &str = "OwnerNotFound";
+const REMOTE_GONE: &str = "Admitting remote no longer exists, Previously: \"Ready\"";
+const REMOTE_LOST: &str = "Admitting remote lost, Previously: \"Ready\"";
+const NO_CLUSTER_RECORDED: &str = "Admission check is Ready but no admitting cluster is recorded; this is unexpected, \
+                                   please report it, Previously: \"Ready\"";
+
+/// One idempotent thing to do on a worker cluster. They are done in the order in which they stand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RemoteAction {
+    /// Create the copy of the Workload (`spec/multikueue.md 3.4`).
+    CreateWorkload,
+    /// Delete the copy, with its UID as precondition.
+    DeleteWorkload,
+    /// Take `kueue.x-k8s.io/resource-in-use` off the copy.
+    StripFinalizer,
+    /// Create the job.
+    CreateJob,
+    /// Delete the job, with its UID as precondition.
+    DeleteJob,
+    /// Copy priority class and priority onto the copy.
+    SetPriority,
+    /// Set condition `DeactivationTarget` on the copy, reason `EvictedOnManagerCluster`.
+    RequestStop {
+        /// Its message.
+        message: String,
+    },
+}
+
+/// What to do about one Workload now.
+///
+/// Invariant: `status` is written first, with the resourceVersion of the status that was read; when that fails nothing
+/// else of the plan is done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The status to be.
+    pub status: Status,
+    /// What to do on each reachable cluster, in order.
+    pub remote: BTreeMap<ClusterName, Vec<RemoteAction>>,
+    /// Copy the job status of this cluster onto the local job.
+    pub mirror: Option<ClusterName>,
+    /// Clusters that failed in this pass: to be remembered, with a back-off.
+    pub failed: Vec<(ClusterName, Cause)>,
+    /// Events for the Workload, to be emitted when the status is written.
+    pub notes: Vec<Note>,
+    /// When to look again even if nothing changes.
+    pub wake_at: Option<Timestamp>,
+    /// Why it waits, if it does and if the reason is found here.
+    pub waiting: Option<Waiting>,
+}
+
+/// Decides what to do about one Workload. *Source*: `spec/multikueue.md 3.2, 3.3`.
+pub fn plan(observed: &Observed<'_>, now: Timestamp) -> Plan {
+    let mut pass = Pass {
+        o: *observed,
+        now,
+        plan: Plan {
+            status: observed.workload.status.clone(),
+            remote: BTreeMap::new(),
+            mirror: None,
+            failed: Vec::new(),
+            notes: Vec::new(),
+            wake_at: None,
+            waiting: None,
+        },
+    };
+    pass.run();
+    pass.plan
+}
+
+struct Pass<'a> {
+    o: Observed<'a>,
+    now: Timestamp,
+    plan: Plan,
+}
+
+/// What is known of the cluster that holds the Workload.
+enum Holder<'a> {
+    Answers(&'a Copies),
+    Silent {
+        since: Option<Timestamp>,
+        until: Option<Timestamp>,
+    },
+    GivenUp,
+}
+
+impl<'a> Pass<'a> {
+    fn run(&mut self) {
+        let (finished, quota, evicted) = (self.is("Finished"), self.is("QuotaReserved"), self.is("Evicted"));
+        if self.o.local == Local::Gone {
+            return self.remove_everywhere();
+        }
+        let Some(check) = self.o.check else {
+            if finished || !quota {
+                self.remove_everywhere();
+            }
+            return;
+        };
+        if finished {
+            return self.clean_up_finished();
+        }
+        self.refuse_wrong_owner(check);
+        let phase = self.phase(check);
+        if let (Some(winner), CheckPhase::Ready, true, false) =
+            (self.plan.status.cluster.clone(), phase, quota, evicted)
+        {
+            return self.follow(check, &winner);
+        }
+        self.hold_on();
+        match (quota, evicted, phase) {
+            (false, _, _) => self.remove_everywhere(),
+            (true, true, _) => self.stop_everywhere(),
+            // Core evicts the Workload next; until then what runs is still shown.
+            (true, false, CheckPhase::Retry | CheckPhase::Rejected) => self.mirror_holder(),
+            (true, false, CheckPhase::Ready) => self.retry(check, NO_CLUSTER_RECORDED.to_owned(), None),
+            // A new round: what is left of the last one goes first.
+            (true, false, CheckPhase::Pending) if self.plan.status.cluster.is_some() => {
+                self.remove_everywhere()
+            }
+            (true, false, CheckPhase::Pending) => self.seek(check),
+        }
+    }
+
+    /// The name of the holding cluster survives an eviction until that cluster has stopped or is given up.
+    ///
+    /// Unlike the anchor: there an eviction clears the name at once, and a worker that is away keeps running what is then
+    /// sent elsewhere (`spec/safety.md` I1, W1, W3).
+    fn hold_on(&mut self) {
+        let named = self
+            .plan
+            .status
+            .cluster
+            .take()
+            .or_else(|| self.o.stored.cluster.clone());
+        let Some(cluster) = named else { return };
+        let waiting = match self.holder(&cluster) {
+            Holder::GivenUp => return,
+            Holder::Answers(copies) if copies.is_settled() => return,
+            Holder::Answers(_) => Waiting::StoppingOnWorker {
+                cluster: cluster.clone(),
+            },
+            Holder::Silent { since, until } => self.lost(&cluster, since, until),
+        };
+        self.plan.waiting = Some(waiting);
+        self.plan.status.nominated.clear();
+        self.plan.status.cluster = Some(cluster);
+    }
+
+    /// The Workload is admitted on `winner`: only what that cluster says counts.
+    ///
+    /// Unlike the anchor: the winner is not chosen anew on each pass, so no other cluster can take, end or evict the run
+    /// (`spec/safety.md` W1, W2, W4, W5).
+    fn follow(&mut self, check: &CheckName, winner: &ClusterName) {
+        self.remove_elsewhere(winner);
+        let copies = match self.holder(winner) {
+            Holder::Answers(copies) => copies,
+            Holder::Silent { since, until } => {
+                let waiting = self.lost(winner, since, until);
+                self.plan.waiting = Some(waiting);
+                return;
+            }
+            Holder::GivenUp => return self.retry(check, REMOTE_LOST.to_owned(), None),
+        };
+        let Some(remote) = copies.our_workload() else {
+            // Unlike the anchor: a job that ended is not run again because its Workload was tidied away (W9). Its status
+            // ends the local job, and that ends the Workload.
+            if copies.our_job().is_some_and(|job| job.finished) {
+                return self.mirror_from(winner);
+            }
+            if copies.has_foreign_workload() {
+                self.plan.failed.push((winner.clone(), Cause::NameConflict));
+            }
+            return self.retry(check, REMOTE_GONE.to_owned(), None);
+        };
+        if copies.has_foreign_job() {
+            // Unlike the anchor: there it is tried for ever (`spec/multikueue.md` 10.F21).
+            self.plan.failed.push((winner.clone(), Cause::NameConflict));
+            let message = format!(
+                "Remote job on worker cluster \"{winner}\" is not owned by MultiKueue, resetting for re-dispatch, \
+                 Previously: \"Ready\""
+            );
+            return self.retry(check, message, Some(Severity::Warning));
+        }
+        if let Some(end) = &remote.finished {
+            return self.finish(check, winner, end);
+        }
+        if let Some(eviction) = &remote.evicted {
+            self.mirror_if_job(winner, copies);
+            if eviction.reason.starts_with("Deactivated") {
+                self.plan.failed.push((winner.clone(), Cause::Rejected));
+            }
+            let message = format!(
+                "Workload evicted on worker cluster: \"{winner}\", resetting for re-admission. Previously: \"Ready\""
+            );
+            return self.retry(check, message, Some(Severity::Normal));
+        }
+        if remote.drift == Drift::Spec {
+            self.plan.failed.push((winner.clone(), Cause::SpecDrift));
+            return self.retry(check, REMOTE_GONE.to_owned(), None);
+        }
+        if remote.life == Life::Deleting || remote.admitted.is_none() {
+            return self.retry(check, REMOTE_GONE.to_owned(), None);
+        }
+        if remote.drift == Drift::Priority {
+            self.act(winner, RemoteAction::SetPriority);
+        }
+        let message = admitted_on(winner);
+        self.set_check(check, CheckPhase::Ready, message);
+        self.run_on(check, winner, copies);
+    }
+
+    /// Creates the job on the decided winner, or follows it.
+    fn run_on(&mut self, check: &CheckName, winner: &ClusterName, copies: &Copies) {
+        if copies.our_job().is_some() {
+            return self.mirror_from(winner);
+        }
+        // Invariant: a job is created only on the cluster that the stored status names. Unlike the anchor: there it is
+        // created before the decision is written (`spec/multikueue.md` 3.3 R6b).
+        let stored = self.o.stored;
+        let decided = stored.cluster.as_ref() == Some(winner)
+            && stored
+                .checks
+                .get(check)
+                .is_some_and(|c| c.phase == CheckPhase::Ready);
+        if decided && self.o.job.present && !self.o.job.finished {
+            self.act(winner, RemoteAction::CreateJob);
+        }
+    }
+
+    /// The winner says that the Workload ended.
+    fn finish(&mut self, check: &CheckName, winner: &ClusterName, end: &Said) {
+        if let Some(cause) = false_end(&end.reason) {
+            self.plan.failed.push((winner.clone(), cause));
+            let message = format!(
+                "Remote workload on worker cluster \"{winner}\" is out of sync with its user job, resetting for \
+                 re-dispatch, Previously: \"Ready\""
+            );
+            return self.retry(check, message, Some(Severity::Warning));
+        }
+        let conditions = &mut self.plan.status.conditions;
+        let (reason, message) = (end.reason.clone(), end.message.clone());
+        conditions.set("Finished", Truth::True, reason, message, self.now);
+        if let Holder::Answers(copies) = self.holder(winner) {
+            self.mirror_if_job(winner, copies);
+        }
+    }
+
+    /// Everything remote goes, but the winner's job only after its end was mirrored.
+    fn clean_up_finished(&mut self) {
+        let winner = self.plan.status.cluster.clone();
+        let unmirrored = winner.filter(|winner| match self.holder(winner) {
+            Holder::Answers(copies) => {
+                let ended = copies.our_job().is_some_and(|job| job.finished);
+                ended && self.o.job.present && !self.o.job.finished
+            }
+            Holder::Silent { .. } | Holder::GivenUp => false,
+        });
+        match unmirrored {
+            Some(winner) => {
+                self.remove_elsewhere(&winner);
+                self.mirror_from(&winner);
+            }
+            None => self.remove_everywhere(),
+        }
+    }
+
+    /// The manager evicted the Workload: what runs is asked to stop and is mirrored until quota is released.
+    fn stop_everywhere(&mut self) {
+        let why = self
+            .plan
+            .status
+            .conditions
+            .get("Evicted")
+            .map(|c| c.message.clone());
+        let message = format!("Evicted on manager: {}", why.unwrap_or_default());
+        self.mirror_holder();
+        for (cluster, copies) in self.reachable() {
+            if copies.our_job().is_none() {
+                self.remove(cluster, copies);
+                continue;
+            }
+            match copies.our_workload() {
+                Some(w) if w.finished.is_none() && w.life == Life::Present => {
+                    if w.active && w.evicted.is_none() && w.stop == Stop::NotRequested {
+                        let message = message.clone();
+                        self.act(cluster, RemoteAction::RequestStop { message });
+                    }
+                }
+                // Nobody is there to stop it.
+                Some(_) | None if copies.runs() => self.remove(cluster, copies),
+                Some(_) | None => {}
+            }
+        }
+    }
+
+    /// `Rejected`, when the owner cannot be dispatched. *Source*: `spec/multikueue.md 3.2`.
+    fn refuse_wrong_owner(&mut self, check: &CheckName) {
+        let problem = match self.o.owner {
+            Owner::Managed => return,
+            Owner::NotManaged { field, value } => format!(
+                "The owner is not managed by Kueue: Expecting {field} to be \"kueue.x-k8s.io/multikueue\" not \"{value}\""
+            ),
+            Owner::NoAdapter { kind: Some(kind) } => {
+                format!("No multikueue adapter found for owner kind \"{kind}\"")
+            }
+            Owner::NoAdapter { kind: None } => "No multikueue adapter found".to_owned(),
+        };
+        let phase = self.phase(check);
+        if phase != CheckPhase::Rejected {
+            let message = format!("{problem}, Previously: \"{}\"", phase.as_str());
+            self.set_check(check, CheckPhase::Rejected, message);
+        }
+    }
+
+    fn holder(&self, cluster: &ClusterName) -> Holder<'a> {
+        let listed = self.o.clusters.contains(cluster);
+        match self.o.remotes.get(cluster) {
+            Some(Remote::Reachable(copies)) => Holder::Answers(copies),
+            Some(Remote::Unreachable { since }) => {
+                let policy = self.o.policy;
+                // Why: taking a cluster that does not answer out of the config is the admin's word that its run is lost.
+                let gives_up = policy.lost == LostPolicy::RetryAnyway || !listed;
+                match gives_up.then(|| later(*since, policy.worker_lost_timeout)) {
+                    Some(until) if until <= self.now => Holder::GivenUp,
+                    until => Holder::Silent {
+                        since: Some(*since),
+                        until,
+                    },
+                }
+            }
+            None if listed => Holder::Silent {
+                since: None,
+                until: None,
+            },
+            None => Holder::GivenUp,
+        }
+    }
+
+    fn lost(&mut self, cluster: &ClusterName, since: Option<Timestamp>, until: Option<Timestamp>) -> Waiting {
+        if let Some(until) = until {
+            self.wake(until);
+        }
+        Waiting::WorkerLost {
+            cluster: cluster.clone(),
+            since,
+            until,
+        }
+    }
+
+    fn retry(&mut self, check: &CheckName, message: String, note: Option<Severity>) {
+        if let Some(severity) = note {
+            self.note(severity, message.clone());
+        }
+        self.set_check(check, CheckPhase::Retry, message);
+    }
+
+    fn set_check(&mut self, check: &CheckName, phase: CheckPhase, message: String) {
+        if let Some(state) = self.plan.status.checks.get_mut(check)
+            && (state.phase != phase || state.message != message)
+        {
+            state.phase = phase;
+            state.message = message;
+            state.since = self.now;
+        }
+    }
+
+    /// The local job shows what the cluster that holds it shows.
+    fn mirror_holder(&mut self) {
+        let holder = self.plan.status.cluster.as_ref();
+        let mut with_job: Vec<_> = self
+            .reachable()
+            .filter(|(_, copies)| copies.our_job().is_some())
+            .collect();
+        with_job.sort_by_key(|(cluster, _)| Some(*cluster) != holder);
+        if let Some((cluster, _)) = with_job.first() {
+            self.mirror_from(cluster);
+        }
+    }
+
+    fn mirror_if_job(&mut self, cluster: &ClusterName, copies: &Copies) {
+        if copies.our_job().is_some() {
+            self.mirror_from(cluster);
+        }
+    }
+
+    fn mirror_from(&mut self, cluster: &ClusterName) {
+        if self.o.job.present {
+            self.plan.mirror = Some(cluster.clone());
+        }
+    }
+
+    fn remove_everywhere(&mut self) {
+        for (cluster, copies) in self.reachable() {
+            self.remove(cluster, copies);
+        }
+    }
+
+    fn remove_elsewhere(&mut self, keep: &ClusterName) {
+        for (cluster, copies) in self.reachable().filter(|(cluster, _)| *cluster != keep) {
+            self.remove(cluster, copies);
+        }
+    }
+
+    /// The job goes first, so that a crash in between leaves the Workload for the next pass. What is not ours stays.
+    fn remove(&mut self, cluster: &ClusterName, copies: &Copies) {
+        if copies.our_job().is_some_and(|job| job.life == Life::Present) {
+            self.act(cluster, RemoteAction::DeleteJob);
+        }
+        let Some(workload) = copies.our_workload() else {
+            return;
+        };
+        if workload.has_finalizer {
+            self.act(cluster, RemoteAction::StripFinalizer);
+        }
+        if workload.life == Life::Present {
+            self.act(cluster, RemoteAction::DeleteWorkload);
+        }
+    }
+
+    fn reachable(&self) -> impl Iterator<Item = (&'a ClusterName, &'a Copies)> + use<'a> {
+        self.o
+            .remotes
+            .iter()
+            .filter_map(|(cluster, remote)| match remote {
+                Remote::Reachable(copies) => Some((cluster, copies)),
+                Remote::Unreachable { .. } => None,
+            })
+    }
+
+    fn act(&mut self, cluster: &ClusterName, action: RemoteAction) {
+        self.plan.remote.entry(cluster.clone()).or_default().push(action);
+    }
+
+    fn note(&mut self, severity: Severity, message: String) {
+        self.plan.notes.push(Note {
+            severity,
+            reason: EVENT.into(),
+            message,
+        });
+    }
+
+    fn wake(&mut self, at: Timestamp) {
+        self.plan.wake_at = Some(self.plan.wake_at.map_or(at, |earlier| earlier.min(at)));
+    }
+
+    fn is(&self, condition: &str) -> bool {
+        self.o.workload.status.conditions.is_true(condition)
+    }
+
+    fn phase(&self, check: &CheckName) -> CheckPhase {
+        let state = self.plan.status.checks.get(check);
+        state.map_or(CheckPhase::Pending, |state| state.phase)
+    }
+}
+
+fn admitted_on(cluster: &ClusterName) -> String {
+    format!("The workload was admitted on \"{cluster}\"")
+}
+
+/// Reasons of `Finished` that are no real end. *Source*: `spec/multikueue.md 1.1`.
+fn false_end(reason: &str) -> Option<Cause> {
+    match reason {
+        OUT_OF_SYNC => Some(Cause::OutOfSync),
+        OWNER_NOT_FOUND => Some(Cause::OwnerNotFound),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

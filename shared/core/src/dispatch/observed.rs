@@ -1,0 +1,293 @@
+//! What a dispatch decision is made from. A lost cluster is a value here, never an error.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::name::{CheckName, ClusterName};
+use crate::status::Status;
+use crate::workload::Workload;
+
+/// Everything [`plan`](super::plan) looks at, for one Workload.
+#[derive(Clone, Copy, Debug)]
+pub struct Observed<'a> {
+    /// The local Workload; its `status` is the one being composed in this pass, after the lifecycle step.
+    pub workload: &'a Workload,
+    /// The status as it was read from the API: what is certainly written.
+    pub stored: &'a Status,
+    /// Whether the local Workload still exists.
+    pub local: Local,
+    /// The entry of the status that belongs to the MultiKueue controller.
+    pub check: Option<&'a CheckName>,
+    /// Whether the owner can be dispatched at all.
+    pub owner: &'a Owner,
+    /// The clusters of the MultiKueueConfig in its order; empty when it cannot be loaded.
+    pub clusters: &'a [ClusterName],
+    /// What is known of each cluster. It has an entry for every cluster of `clusters` and for every other cluster that
+    /// is still connected or leaving. A cluster that is in neither does not exist any more.
+    pub remotes: &'a BTreeMap<ClusterName, Remote>,
+    /// Clusters that failed this Workload lately. Expired entries are ignored.
+    pub failures: &'a BTreeMap<ClusterName, Failure>,
+    /// The local job.
+    pub job: LocalJob,
+    /// How to decide.
+    pub policy: &'a Policy,
+}
+
+/// Whether the local Workload exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Local {
+    /// It does.
+    Present,
+    /// It is deleted or being deleted: everything remote must go.
+    Gone,
+}
+
+/// Whether the owner of the Workload can be dispatched. *Source*: `spec/multikueue.md 3.2`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// It is ours to dispatch.
+    Managed,
+    /// Its managed-by field names somebody else.
+    NotManaged {
+        /// The field, such as `spec.managedBy`.
+        field: String,
+        /// What it says.
+        value: String,
+    },
+    /// No adapter knows its kind.
+    NoAdapter {
+        /// The kind as `group/version, Kind=K`; `None` when there is no owner.
+        kind: Option<String>,
+    },
+}
+
+/// Facts about the local job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LocalJob {
+    /// It exists and is not being deleted.
+    pub present: bool,
+    /// Its own status says that it ended.
+    pub finished: bool,
+}
+
+/// What one worker cluster shows of this Workload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Remote {
+    /// Nothing is known since then.
+    Unreachable {
+        /// The first loss.
+        since: Timestamp,
+    },
+    /// The cluster is connected and shows this.
+    Reachable(Copies),
+}
+
+/// The objects of our name on a reachable cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Copies {
+    /// The Workload of the same namespace and name.
+    pub workload: Option<RemoteWorkload>,
+    /// The job of the same kind, namespace and name.
+    pub job: Option<RemoteJob>,
+}
+
+/// Whose a remote object is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// It carries our origin.
+    Ours,
+    /// It does not: it is never changed and never deleted.
+    Foreign,
+}
+
+/// Whether an object is being deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    /// It has no deletion timestamp.
+    Present,
+    /// It has one.
+    Deleting,
+}
+
+/// How the remote spec differs from the local one. `active` and `preemptionGates` are not compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drift {
+    /// Not at all.
+    None,
+    /// In the priority class or the priority: it can be copied.
+    Priority,
+    /// In anything else.
+    Spec,
+}
+
+/// A condition's reason and message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// The reason.
+    pub reason: String,
+    /// The message.
+    pub message: String,
+}
+
+/// A Workload on a worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemoteWorkload {
+    /// Whose it is.
+    pub origin: Origin,
+    /// Whether it is being deleted.
+    pub life: Life,
+    /// Whether it still has the finalizer `kueue.x-k8s.io/resource-in-use`.
+    pub has_finalizer: bool,
+    /// How its spec differs from the local one.
+    pub drift: Drift,
+    /// `spec.active`: false when it was rejected or deactivated there.
+    pub active: bool,
+    /// Whether `QuotaReserved` is True.
+    pub reserved: bool,
+    /// The transition time of `Admitted` when it is True. Shown to people, never compared between clusters.
+    pub admitted: Option<Timestamp>,
+    /// `Finished` when it is True.
+    pub finished: Option<Said>,
+    /// `Evicted` when it is True.
+    pub evicted: Option<Said>,
+    /// Whether `DeactivationTarget` is True: it was asked to stop.
+    pub stop: Stop,
+}
+
+/// Whether a remote Workload was asked to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// No.
+    NotRequested,
+    /// Yes.
+    Requested,
+}
+
+/// A job on a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteJob {
+    /// Whose it is.
+    pub origin: Origin,
+    /// Whether it is being deleted.
+    pub life: Life,
+    /// Suspended, **and** its status counts no active pod.
+    pub suspended: bool,
+    /// Its own status says that it ended.
+    pub finished: bool,
+}
+
+impl RemoteJob {
+    /// Whether it is ours and may have live pods.
+    pub(super) fn runs(&self) -> bool {
+        self.origin == Origin::Ours && !self.suspended && !self.finished
+    }
+}
+
+impl Copies {
+    pub(super) fn our_workload(&self) -> Option<&RemoteWorkload> {
+        self.workload.as_ref().filter(|w| w.origin == Origin::Ours)
+    }
+
+    pub(super) fn our_job(&self) -> Option<&RemoteJob> {
+        self.job.as_ref().filter(|j| j.origin == Origin::Ours)
+    }
+
+    pub(super) fn has_foreign_job(&self) -> bool {
+        self.job.is_some_and(|j| j.origin == Origin::Foreign)
+    }
+
+    pub(super) fn has_foreign_workload(&self) -> bool {
+        self.workload
+            .as_ref()
+            .is_some_and(|w| w.origin == Origin::Foreign)
+    }
+
+    pub(super) fn runs(&self) -> bool {
+        self.job.as_ref().is_some_and(RemoteJob::runs)
+    }
+
+    /// Nothing of ours runs here, and nothing of ours can start by itself: the worker starts a job only for an active,
+    /// unfinished Workload.
+    pub(super) fn is_settled(&self) -> bool {
+        !self.runs()
+            && self
+                .our_workload()
+                .is_none_or(|w| w.finished.is_some() || !w.active)
+    }
+}
+
+/// How to decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// How long a lost worker is waited for.
+    pub worker_lost_timeout: SignedDuration,
+    /// What happens then.
+    pub lost: LostPolicy,
+    /// To which clusters a Workload is offered.
+    pub dispatcher: Dispatcher,
+}
+
+/// What happens to a job whose worker is lost for longer than the timeout. *Source*: `spec/safety.md 3`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LostPolicy {
+    /// It stays where it is until the worker answers, or an admin takes the cluster out of the `MultiKueueConfig`.
+    Wait,
+    /// It runs again elsewhere, perhaps while the lost copy still runs.
+    RetryAnyway,
+}
+
+/// To which clusters a Workload is offered. *Source*: `spec/multikueue.md 4`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dispatcher {
+    /// To every connected cluster, sorted by name.
+    AllAtOnce,
+}
+
+/// Why a cluster cannot take a Workload for now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    /// An object of the same name that is not ours is in the way.
+    NameConflict,
+    /// The worker refused to create the Workload or the job.
+    CreateRefused,
+    /// The namespace does not exist there.
+    NamespaceMissing,
+    /// The worker changed the spec of the copy.
+    SpecDrift,
+    /// The job no longer matches its Workload there.
+    OutOfSync,
+    /// The job vanished there.
+    OwnerNotFound,
+    /// The worker deactivated the copy, for instance because a check of its own rejected it.
+    Rejected,
+    /// The copy ended before it was chosen.
+    FinishedEarly,
+}
+
+impl Cause {
+    /// The reason token by which people find it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NameConflict => "NameConflictOnCluster",
+            Self::CreateRefused => "CreateRefusedByCluster",
+            Self::NamespaceMissing => "NamespaceMissingOnCluster",
+            Self::SpecDrift => "SpecChangedOnCluster",
+            Self::OutOfSync => "OutOfSyncOnCluster",
+            Self::OwnerNotFound => "JobVanishedOnCluster",
+            Self::Rejected => "RejectedByCluster",
+            Self::FinishedEarly => "FinishedBeforeChosen",
+        }
+    }
+}
+
+/// The memory of a failure: no candidate until then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// When the cluster may be tried again.
+    pub until: Timestamp,
+    /// What went wrong.
+    pub cause: Cause,
+    /// The words of the other side, may be empty.
+    pub detail: String,
+}

@@ -1,0 +1,230 @@
+//! No cluster is chosen yet: offer the Workload, and take the first answer.
+
+use jiff::Timestamp;
+
+use super::observed::{Cause, Copies, Dispatcher, Drift, Life, Remote, RemoteWorkload};
+use super::waiting::Waiting;
+use super::{Pass, RemoteAction, admitted_on, false_end};
+use crate::name::{CheckName, ClusterName};
+use crate::note::Severity;
+use crate::status::CheckPhase;
+
+/// What a listed cluster can do for a Workload that seeks a place.
+enum Standing<'a> {
+    /// It does not answer.
+    Silent,
+    /// It failed, now or before.
+    Failed {
+        cause: Cause,
+        detail: &'a str,
+        until: Option<Timestamp>,
+    },
+    /// It must first lose what is left of an earlier round.
+    Clearing,
+    /// It can take a copy, or has one.
+    Open(Option<&'a RemoteWorkload>),
+}
+
+impl<'a> Pass<'a> {
+    pub(super) fn seek(&mut self, check: &CheckName) {
+        let listed: Vec<_> = self.o.clusters.iter().map(|c| (c, self.standing(c))).collect();
+        for (cluster, standing) in &listed {
+            if let Standing::Failed {
+                cause, until: None, ..
+            } = standing
+            {
+                self.plan.failed.push(((*cluster).clone(), *cause));
+            }
+        }
+        if let Some(winner) = self.winner(&listed) {
+            return self.choose(check, &winner);
+        }
+        let open: Vec<ClusterName> = match self.o.policy.dispatcher {
+            Dispatcher::AllAtOnce => {
+                let mut open: Vec<_> = listed
+                    .iter()
+                    .filter(|(_, standing)| matches!(standing, Standing::Open(_) | Standing::Clearing))
+                    .map(|(cluster, _)| (*cluster).clone())
+                    .collect();
+                open.sort();
+                open.dedup();
+                open
+            }
+        };
+        let obstacle = self.obstacle(check);
+        let offered = if obstacle.is_none() { open.as_slice() } else { &[] };
+        if obstacle.is_none() && !same_set(&self.plan.status.nominated, offered) {
+            self.plan.status.nominated = offered.to_vec();
+        }
+        self.spread(offered, obstacle.is_some());
+        self.plan.waiting = Some(obstacle.unwrap_or_else(|| self.top_reason(&listed)));
+    }
+
+    fn standing(&mut self, cluster: &ClusterName) -> Standing<'a> {
+        let Some(Remote::Reachable(copies)) = self.o.remotes.get(cluster) else {
+            return Standing::Silent;
+        };
+        if let Some(failure) = self.o.failures.get(cluster).filter(|f| f.until > self.now) {
+            self.wake(failure.until);
+            return Standing::Failed {
+                cause: failure.cause,
+                detail: &failure.detail,
+                until: Some(failure.until),
+            };
+        }
+        if let Some((cause, detail)) = failure_of(copies) {
+            return Standing::Failed {
+                cause,
+                detail,
+                until: None,
+            };
+        }
+        let workload = copies.our_workload();
+        // Why: a job exists only after a decision, so without one it is left from an earlier round.
+        if copies.our_job().is_some() || workload.is_some_and(|w| w.life == Life::Deleting) {
+            return Standing::Clearing;
+        }
+        Standing::Open(workload)
+    }
+
+    /// The first in config order that is seen admitted.
+    ///
+    /// Unlike the anchor: the times of admission are not compared, they come from different clocks (`spec/safety.md` W2).
+    fn winner(&self, listed: &[(&'a ClusterName, Standing<'a>)]) -> Option<ClusterName> {
+        // Invariant: no decision while a run of an earlier round is still alive somewhere.
+        let still_runs = self.reachable().any(|(_, copies)| copies.runs());
+        if still_runs || !self.o.job.present || self.o.job.finished {
+            return None;
+        }
+        let nominated = &self.o.stored.nominated;
+        let admitted = listed.iter().find(|(cluster, standing)| match standing {
+            // Wire: the webhook accepts only a cluster that was nominated before (`spec/multikueue.md` 1.6).
+            Standing::Open(Some(w)) => {
+                w.admitted.is_some() && w.evicted.is_none() && nominated.contains(cluster)
+            }
+            Standing::Open(None) | Standing::Silent | Standing::Failed { .. } | Standing::Clearing => false,
+        });
+        admitted.map(|(cluster, _)| (*cluster).clone())
+    }
+
+    /// Names the winner. Its job is created only when this is written.
+    fn choose(&mut self, check: &CheckName, winner: &ClusterName) {
+        let message = admitted_on(winner);
+        self.note(Severity::Normal, message.clone());
+        self.set_check(check, CheckPhase::Ready, message);
+        self.plan.status.cluster = Some(winner.clone());
+        self.plan.status.nominated.clear();
+        self.plan.wake_at = None;
+        self.remove_elsewhere(winner);
+    }
+
+    /// Puts copies where they are offered and removes those that are not. With an obstacle good copies stay as they are.
+    fn spread(&mut self, offered: &[ClusterName], keep_copies: bool) {
+        for (cluster, copies) in self.reachable() {
+            let listed = self.o.clusters.contains(cluster);
+            let standing = if listed {
+                self.standing(cluster)
+            } else {
+                Standing::Silent
+            };
+            match standing {
+                Standing::Open(None) if offered.contains(cluster) => {
+                    self.act(cluster, RemoteAction::CreateWorkload);
+                }
+                Standing::Open(Some(w)) if keep_copies || offered.contains(cluster) => {
+                    if w.drift == Drift::Priority {
+                        self.act(cluster, RemoteAction::SetPriority);
+                    }
+                }
+                Standing::Open(_) | Standing::Silent | Standing::Failed { .. } | Standing::Clearing => {
+                    self.remove(cluster, copies);
+                }
+            }
+        }
+    }
+
+    /// What keeps the Workload from being offered at all. *Source*: `spec/multikueue.md 3.3 R8`.
+    fn obstacle(&self, check: &CheckName) -> Option<Waiting> {
+        let others = self.plan.status.checks.iter().filter(|(name, _)| *name != check);
+        let checks: Vec<_> = others
+            .filter(|(_, state)| state.phase != CheckPhase::Ready)
+            .map(|(name, _)| name.clone())
+            .collect();
+        if !checks.is_empty() {
+            return Some(Waiting::OtherChecks { checks });
+        }
+        if !self.o.workload.active {
+            return Some(Waiting::Deactivated);
+        }
+        (!self.o.job.present || self.o.job.finished).then_some(Waiting::NoLocalJob)
+    }
+
+    /// Always one reason: the most hopeful cluster decides.
+    fn top_reason(&self, listed: &[(&'a ClusterName, Standing<'a>)]) -> Waiting {
+        let running = self.reachable().find(|(_, copies)| copies.runs());
+        if let Some((cluster, _)) = running {
+            return Waiting::StoppingOnWorker {
+                cluster: cluster.clone(),
+            };
+        }
+        let (mut reserved, mut queued, mut clearing, mut failed) = (Vec::new(), Vec::new(), None, None);
+        for (cluster, standing) in listed {
+            let cluster = (*cluster).clone();
+            match standing {
+                Standing::Open(Some(w)) if w.reserved => reserved.push(cluster),
+                Standing::Open(_) => queued.push(cluster),
+                Standing::Clearing => clearing = clearing.or(Some(Waiting::StoppingOnWorker { cluster })),
+                Standing::Failed { cause, detail, until } => {
+                    failed = failed.or(Some(Waiting::ClusterFailed {
+                        cluster,
+                        cause: *cause,
+                        detail: (*detail).to_owned(),
+                        until: *until,
+                    }));
+                }
+                Standing::Silent => {}
+            }
+        }
+        if !reserved.is_empty() || !queued.is_empty() {
+            return Waiting::WaitingForWorkers { reserved, queued };
+        }
+        clearing.or(failed).unwrap_or_else(|| match self.o.clusters {
+            [] => Waiting::NoClusterListed,
+            clusters => Waiting::NoClusterConnected {
+                clusters: clusters.to_vec(),
+            },
+        })
+    }
+}
+
+/// What makes a reachable cluster no candidate. Before the choice this ends one candidacy, never the Workload.
+///
+/// Unlike the anchor: an `OutOfSync` copy does not wedge the Workload, and a rejected copy is not created again at once
+/// (`spec/multikueue.md` 13.B1, B5, B18).
+fn failure_of(copies: &Copies) -> Option<(Cause, &str)> {
+    if copies.has_foreign_job() || copies.has_foreign_workload() {
+        return Some((Cause::NameConflict, ""));
+    }
+    let workload = copies.our_workload()?;
+    if let Some(end) = &workload.finished {
+        return Some((
+            false_end(&end.reason).unwrap_or(Cause::FinishedEarly),
+            &end.message,
+        ));
+    }
+    if !workload.active {
+        let detail = workload.evicted.as_ref().map_or("", |said| said.message.as_str());
+        return Some((Cause::Rejected, detail));
+    }
+    (workload.drift == Drift::Spec).then_some((Cause::SpecDrift, ""))
+}
+
+fn same_set(a: &[ClusterName], b: &[ClusterName]) -> bool {
+    let sorted = |names: &[ClusterName]| {
+        let mut names = names.to_vec();
+        names.sort();
+        names.dedup();
+        names
+    };
+    sorted(a) == sorted(b)
+}

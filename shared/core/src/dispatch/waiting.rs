@@ -1,0 +1,199 @@
+//! Why a Workload that holds quota on the manager does not run: one reason, a sentence, a next step.
+
+use std::fmt;
+
+use jiff::Timestamp;
+
+use super::observed::Cause;
+use crate::name::{CheckName, ClusterName};
+
+/// The top reason why a Workload waits. [`fmt::Display`] prints the sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    /// Other admission checks of the manager come first.
+    OtherChecks {
+        /// Those that are not Ready.
+        checks: Vec<CheckName>,
+    },
+    /// `spec.active` is false.
+    Deactivated,
+    /// The job is not there or has ended, so nothing can be sent.
+    NoLocalJob,
+    /// The MultiKueueConfig lists no cluster or cannot be loaded.
+    NoClusterListed,
+    /// No listed cluster is connected.
+    NoClusterConnected {
+        /// Those that are listed.
+        clusters: Vec<ClusterName>,
+    },
+    /// Every connected cluster failed lately; this is the first of them.
+    ClusterFailed {
+        /// The cluster.
+        cluster: ClusterName,
+        /// What is wrong there.
+        cause: Cause,
+        /// The words of the other side, may be empty.
+        detail: String,
+        /// When it is tried again, when that is known.
+        until: Option<Timestamp>,
+    },
+    /// Leftovers of an earlier round are being removed, or the previous run is stopping.
+    StoppingOnWorker {
+        /// Where.
+        cluster: ClusterName,
+    },
+    /// It is offered; no worker has admitted it yet.
+    WaitingForWorkers {
+        /// Workers that reserved quota and wait for checks of their own.
+        reserved: Vec<ClusterName>,
+        /// Workers that have not reserved quota.
+        queued: Vec<ClusterName>,
+    },
+    /// The worker that holds it does not answer.
+    WorkerLost {
+        /// Which.
+        cluster: ClusterName,
+        /// Since when; `None` when that is not known.
+        since: Option<Timestamp>,
+        /// When it is given up; `None` means never without an admin.
+        until: Option<Timestamp>,
+    },
+}
+
+impl Waiting {
+    /// A CamelCase token.
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::OtherChecks { .. } => "OtherChecksNotReady",
+            Self::Deactivated => "Deactivated",
+            Self::NoLocalJob => "NoLocalJob",
+            Self::NoClusterListed => "NoClusterListed",
+            Self::NoClusterConnected { .. } => "NoClusterConnected",
+            Self::ClusterFailed { cause, .. } => cause.as_str(),
+            Self::StoppingOnWorker { .. } => "StoppingOnWorker",
+            Self::WaitingForWorkers { .. } => "WaitingForWorkers",
+            Self::WorkerLost { .. } => "WorkerLost",
+        }
+    }
+
+    /// What somebody can do about it.
+    pub fn next_step(&self) -> String {
+        match self {
+            Self::OtherChecks { .. } => "look at the named AdmissionChecks of this workload".to_owned(),
+            Self::Deactivated => "set spec.active of the workload to true".to_owned(),
+            Self::NoLocalJob => "create the job again or delete the workload".to_owned(),
+            Self::NoClusterListed => {
+                "check the MultiKueueConfig that the AdmissionCheck refers to".to_owned()
+            }
+            Self::NoClusterConnected { .. } => {
+                "look at condition Active of the named MultiKueueClusters".to_owned()
+            }
+            Self::ClusterFailed { cluster, cause, .. } => match cause {
+                Cause::NameConflict => format!(
+                    "rename the job, or remove the object of the same name from cluster \"{cluster}\""
+                ),
+                Cause::CreateRefused => {
+                    format!("read the error, and check the account used on cluster \"{cluster}\"")
+                }
+                Cause::NamespaceMissing => format!("create the namespace on cluster \"{cluster}\""),
+                Cause::SpecDrift => {
+                    format!("find the webhook or policy that changes workloads on cluster \"{cluster}\"")
+                }
+                Cause::OutOfSync => {
+                    format!("find the webhook or policy that changes jobs on cluster \"{cluster}\"")
+                }
+                Cause::OwnerNotFound => {
+                    format!("find out who deletes jobs on cluster \"{cluster}\"")
+                }
+                Cause::Rejected => {
+                    format!("look at the admission checks on cluster \"{cluster}\"")
+                }
+                Cause::FinishedEarly => "nothing: it is tried again".to_owned(),
+            },
+            Self::StoppingOnWorker { .. } => "nothing: it goes on when the old run has stopped".to_owned(),
+            Self::WaitingForWorkers { .. } => {
+                "look at the queue and the quota on the named clusters".to_owned()
+            }
+            Self::WorkerLost { cluster, until, .. } => {
+                let remove = format!("take \"{cluster}\" out of the MultiKueueConfig to run it elsewhere");
+                match until {
+                    Some(_) => format!("bring cluster \"{cluster}\" back before then to keep the run"),
+                    None => format!("bring cluster \"{cluster}\" back, or {remove}"),
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Display for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OtherChecks { checks } => {
+                write!(f, "other admission checks are not ready: {}", list(checks))
+            }
+            Self::Deactivated => f.write_str("the workload is deactivated"),
+            Self::NoLocalJob => f.write_str("the job of this workload does not exist or has ended"),
+            Self::NoClusterListed => f.write_str("no worker cluster is configured"),
+            Self::NoClusterConnected { clusters } => {
+                write!(f, "no worker cluster is connected: {}", list(clusters))
+            }
+            Self::ClusterFailed {
+                cluster,
+                cause,
+                detail,
+                until,
+            } => {
+                let what = match cause {
+                    Cause::NameConflict => "has an object of the same name that is not ours",
+                    Cause::CreateRefused => "refused to create it",
+                    Cause::NamespaceMissing => "has no such namespace",
+                    Cause::SpecDrift => "changed its specification",
+                    Cause::OutOfSync => "found the job out of sync with its workload",
+                    Cause::OwnerNotFound => "lost the job",
+                    Cause::Rejected => "rejected it",
+                    Cause::FinishedEarly => "finished it before it was chosen",
+                };
+                write!(f, "cluster \"{cluster}\" {what}")?;
+                if !detail.is_empty() {
+                    write!(f, ": {detail}")?;
+                }
+                match until {
+                    Some(until) => write!(f, " (next try {until:.0})"),
+                    None => Ok(()),
+                }
+            }
+            Self::StoppingOnWorker { cluster } => {
+                write!(f, "an earlier run is still stopping on cluster \"{cluster}\"")
+            }
+            Self::WaitingForWorkers { reserved, queued } => {
+                let mut parts = Vec::new();
+                if !reserved.is_empty() {
+                    parts.push(format!("waiting for checks on {}", list(reserved)));
+                }
+                if !queued.is_empty() {
+                    parts.push(format!("waiting for quota on {}", list(queued)));
+                }
+                f.write_str(&parts.join(", "))
+            }
+            Self::WorkerLost {
+                cluster,
+                since,
+                until,
+            } => {
+                write!(f, "cluster \"{cluster}\" does not answer")?;
+                if let Some(since) = since {
+                    write!(f, " since {since:.0}")?;
+                }
+                match until {
+                    Some(until) => write!(f, ", it is given up at {until:.0}"),
+                    None => f.write_str(", its run is kept"),
+                }
+            }
+        }
+    }
+}
+
+fn list<T: fmt::Display>(names: &[T]) -> String {
+    let names: Vec<_> = names.iter().map(|name| format!("\"{name}\"")).collect();
+    names.join(", ")
+}

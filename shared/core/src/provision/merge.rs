@@ -1,0 +1,74 @@
+//! Which pod sets a request asks for, and which of them are asked for as one. *Source*: `spec/provisioning.md 4.2, 6.2`.
+
+use super::{Check, MergePolicy, Observed, Problem};
+use crate::name::PodSetName;
+use crate::status::Assignment;
+
+/// Pod sets that are asked for as one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Merged {
+    /// The first, whose template is used.
+    pub(super) first: PodSetName,
+    /// All of them.
+    pub(super) members: Vec<PodSetName>,
+    /// Their pods in all.
+    pub(super) count: u32,
+}
+
+/// The pod sets of a request, in Workload order. Empty: no request is needed.
+pub(super) fn pod_sets(
+    o: &Observed<'_>,
+    check: &Check,
+    policy: Option<MergePolicy>,
+) -> Result<Vec<Merged>, Problem> {
+    let mut merged: Vec<Merged> = Vec::new();
+    for pod_set in &o.workload.pod_sets {
+        if pod_set.count == 0 || !check.managed.contains(&pod_set.name) {
+            continue;
+        }
+        let name = &pod_set.name;
+        let Some(Assignment { count, .. }) = assignment(o, name) else {
+            return Err(Problem::NoAssignment {
+                pod_set: name.clone(),
+            });
+        };
+        if *count == 0 {
+            continue;
+        }
+        match merged
+            .iter_mut()
+            .find(|other| alike(o, policy, &other.first, name))
+        {
+            Some(other) => {
+                other.members.push(name.clone());
+                other.count = other.count.saturating_add(*count);
+            }
+            None => merged.push(Merged {
+                first: name.clone(),
+                members: vec![name.clone()],
+                count: *count,
+            }),
+        }
+    }
+    Ok(merged)
+}
+
+fn alike(o: &Observed<'_>, policy: Option<MergePolicy>, a: &PodSetName, b: &PodSetName) -> bool {
+    let (Some(policy), Some(x), Some(y)) = (policy, o.classes.get(a), o.classes.get(b)) else {
+        return false;
+    };
+    let same_template = match policy {
+        MergePolicy::IdenticalPodTemplates => x.template == y.template,
+        MergePolicy::IdenticalWorkloadSchedulingRequirements => x.scheduling == y.scheduling,
+    };
+    // Unlike the anchor: pod sets on different flavors are kept apart, or one would lose its node selector.
+    same_template && assignment(o, a).map(|x| &x.flavors) == assignment(o, b).map(|y| &y.flavors)
+}
+
+fn assignment<'a>(o: &Observed<'a>, name: &PodSetName) -> Option<&'a Assignment> {
+    let admission = o.workload.status.admission.as_ref()?;
+    admission
+        .pod_sets
+        .iter()
+        .find(|assignment| assignment.name == *name)
+}
