@@ -1,1 +1,41 @@
-//! e2e
+//! Real Kubernetes control planes on loopback, for tests, the demo and measurements.
+//!
+//! [`ControlPlane::start`] brings up etcd and kube-apiserver as ordinary processes of this user, and on request
+//! kube-controller-manager, kube-scheduler and kwok (which plays the kubelet of as many nodes as asked for);
+//! [`Federation::start`] brings up several at once. Binaries are found or built by [`binaries`]. No container engine,
+//! no root, no fixed port, nothing left behind: whatever happens to the owning process, SIGKILL included, its processes
+//! end and their files go.
+//!
+//! What it will never do: listen on anything but loopback, touch the user's kubeconfig, or keep data between runs.
+//!
+//! Reading order: [`options`], [`plane`], [`federation`], [`link`], [`audit`], then [`binaries`] and the private
+//! `process` (how a process is kept from outliving its owner).
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), roadstead_e2e::plane::Error> {
+//! use roadstead_e2e::{ControlPlane, Node, Options};
+//!
+//! let plane = ControlPlane::start(Options::complete("worker-a").with_node(Node::new("node-1", "8", "32Gi"))).await?;
+//! let client = plane.client()?;
+//! # drop(client);
+//! # Ok(())
+//! # }
+//! ```
+
+pub mod audit;
+pub mod binaries;
+pub mod federation;
+mod kubeconfig;
+pub mod link;
+pub mod options;
+mod pki;
+pub mod plane;
+mod port;
+mod process;
+pub mod progress;
+
+pub use federation::Federation;
+pub use link::Link;
+pub use options::{Node, Options};
+pub use plane::ControlPlane;
+pub use progress::Progress;

@@ -1,0 +1,83 @@
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::*;
+
+const DEADLINE: Duration = Duration::from_secs(10);
+/// Long enough for loopback to deliver what it would deliver.
+const SILENCE: Duration = Duration::from_millis(200);
+
+/// A server that sends back what it gets.
+async fn echo() -> (SocketAddr, AbortOnDropHandle<()>) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = tokio::spawn(async move {
+        let mut connections = JoinSet::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            connections.spawn(async move {
+                let (mut read, mut write) = stream.into_split();
+                let _ = tokio::io::copy(&mut read, &mut write).await;
+            });
+        }
+    });
+    (address, AbortOnDropHandle::new(server))
+}
+
+async fn ask(stream: &mut TcpStream, byte: u8) -> std::io::Result<u8> {
+    stream.write_all(&[byte]).await?;
+    stream.read_u8().await
+}
+
+#[tokio::test]
+async fn a_whole_link_carries_both_ways() {
+    let (server, _echo) = echo().await;
+    let link = Link::start(server).await.unwrap();
+    let mut stream = TcpStream::connect(link.address()).await.unwrap();
+    assert_eq!(timeout(DEADLINE, ask(&mut stream, 7)).await.unwrap().unwrap(), 7);
+}
+
+#[tokio::test]
+async fn a_refusing_link_resets_open_and_new_connections_until_it_heals() {
+    let (server, _echo) = echo().await;
+    let link = Link::start(server).await.unwrap();
+    let mut open = TcpStream::connect(link.address()).await.unwrap();
+    timeout(DEADLINE, ask(&mut open, 1)).await.unwrap().unwrap();
+    link.cut(Cut::Refuse);
+    assert!(timeout(DEADLINE, open.read_u8()).await.unwrap().is_err());
+    let mut new = TcpStream::connect(link.address()).await.unwrap();
+    assert!(timeout(DEADLINE, ask(&mut new, 2)).await.unwrap().is_err());
+    link.heal();
+    let mut later = TcpStream::connect(link.address()).await.unwrap();
+    assert_eq!(timeout(DEADLINE, ask(&mut later, 3)).await.unwrap().unwrap(), 3);
+}
+
+#[tokio::test]
+async fn a_swallowing_link_delivers_after_it_heals() {
+    let (server, _echo) = echo().await;
+    let link = Link::start(server).await.unwrap();
+    let mut open = TcpStream::connect(link.address()).await.unwrap();
+    timeout(DEADLINE, ask(&mut open, 1)).await.unwrap().unwrap();
+    link.cut(Cut::Swallow);
+    let mut new = TcpStream::connect(link.address()).await.unwrap();
+    for stream in [&mut open, &mut new] {
+        assert!(
+            timeout(SILENCE, ask(stream, 2)).await.is_err(),
+            "nothing may come through"
+        );
+    }
+    link.heal();
+    for mut stream in [open, new] {
+        assert_eq!(timeout(DEADLINE, stream.read_u8()).await.unwrap().unwrap(), 2);
+    }
+}
+
+#[tokio::test]
+async fn dropping_a_link_closes_its_connections() {
+    let (server, _echo) = echo().await;
+    let link = Link::start(server).await.unwrap();
+    let mut open = TcpStream::connect(link.address()).await.unwrap();
+    timeout(DEADLINE, ask(&mut open, 1)).await.unwrap().unwrap();
+    drop(link);
+    assert!(timeout(DEADLINE, open.read_u8()).await.unwrap().is_err());
+}

@@ -1,0 +1,178 @@
+//! The certificates and keys of one control plane: made fresh at each start, kept in memory and in the plane's private
+//! directory, gone with it.
+
+use std::fmt;
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    KeyUsagePurpose, SanType,
+};
+
+/// The first address of the service network, under which pods know the API server.
+const SERVICE_IP: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);
+/// The service network of every plane; nothing routes it.
+pub(crate) const SERVICE_NETWORK: &str = "10.96.0.0/16";
+/// The group whose members may do everything.
+const ADMINS: &str = "system:masters";
+
+/// Why the certificates of a plane could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The certificate library refused.
+    #[error("making the certificate of {subject}")]
+    Make {
+        /// Whose certificate.
+        subject: String,
+        /// The library's reason.
+        #[source]
+        source: rcgen::Error,
+    },
+    /// A file could not be written.
+    #[error("writing {}", path.display())]
+    Write {
+        /// Which file.
+        path: PathBuf,
+        /// The system's reason.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// A certificate and its key, both PEM.
+#[derive(Clone)]
+pub(crate) struct Identity {
+    pub(crate) cert: String,
+    pub(crate) key: String,
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Identity").finish_non_exhaustive()
+    }
+}
+
+/// The certificate authority of one plane.
+pub(crate) struct Authority {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+}
+
+impl Authority {
+    pub(crate) fn new(plane: &str) -> Result<Self, Error> {
+        let subject = format!("roadstead-{plane}-ca");
+        let make = || {
+            let mut params = named(&subject, None)?;
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+            CertifiedIssuer::self_signed(params, KeyPair::generate()?)
+        };
+        let issuer = make().map_err(|source| Error::Make { subject, source })?;
+        Ok(Self { issuer })
+    }
+
+    /// The authority's own certificate, PEM.
+    pub(crate) fn pem(&self) -> String {
+        self.issuer.pem()
+    }
+
+    /// The authority's own certificate, DER.
+    pub(crate) fn der(&self) -> Vec<u8> {
+        self.issuer.der().to_vec()
+    }
+
+    /// A client that may do everything, known as `user` in the audit log.
+    pub(crate) fn admin(&self, user: &str) -> Result<Identity, Error> {
+        self.sign(user, || {
+            let mut params = named(user, Some(ADMINS))?;
+            params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+            Ok(params)
+        })
+    }
+
+    /// A server on loopback.
+    pub(crate) fn server(&self, name: &str) -> Result<Identity, Error> {
+        self.sign(name, || {
+            let mut params = named(name, None)?;
+            params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+            for dns in [
+                "localhost",
+                "kubernetes",
+                "kubernetes.default",
+                "kubernetes.default.svc",
+            ] {
+                params.subject_alt_names.push(SanType::DnsName(dns.try_into()?));
+            }
+            for ip in [Ipv4Addr::LOCALHOST, SERVICE_IP] {
+                params.subject_alt_names.push(SanType::IpAddress(IpAddr::V4(ip)));
+            }
+            Ok(params)
+        })
+    }
+
+    fn sign(
+        &self,
+        subject: &str,
+        params: impl FnOnce() -> Result<CertificateParams, rcgen::Error>,
+    ) -> Result<Identity, Error> {
+        let make = || {
+            let mut params = params()?;
+            params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+            let key = KeyPair::generate()?;
+            let cert = params.signed_by(&key, &self.issuer)?;
+            Ok(Identity {
+                cert: cert.pem(),
+                key: key.serialize_pem(),
+            })
+        };
+        make().map_err(|source| Error::Make {
+            subject: subject.to_owned(),
+            source,
+        })
+    }
+}
+
+fn named(name: &str, organization: Option<&str>) -> Result<CertificateParams, rcgen::Error> {
+    let mut params = CertificateParams::new(Vec::new())?;
+    params.distinguished_name.push(DnType::CommonName, name);
+    if let Some(organization) = organization {
+        params
+            .distinguished_name
+            .push(DnType::OrganizationName, organization);
+    }
+    Ok(params)
+}
+
+/// The files that the processes of a plane read.
+#[derive(Debug)]
+pub(crate) struct Files {
+    pub(crate) ca: PathBuf,
+    pub(crate) server_cert: PathBuf,
+    pub(crate) server_key: PathBuf,
+    pub(crate) token_key: PathBuf,
+    pub(crate) token_public_key: PathBuf,
+}
+
+/// Makes the server's certificate and the service accounts' key pair and writes them below `dir`, which only this user may
+/// enter.
+pub(crate) fn write(authority: &Authority, dir: &Path) -> Result<Files, Error> {
+    let server = authority.server("kube-apiserver")?;
+    let token = KeyPair::generate().map_err(|source| Error::Make {
+        subject: "service account tokens".to_owned(),
+        source,
+    })?;
+    let put = |name: &str, text: &str| {
+        let path = dir.join(name);
+        fs::write(&path, text)
+            .map(|()| path.clone())
+            .map_err(|source| Error::Write { path, source })
+    };
+    Ok(Files {
+        ca: put("ca.crt", &authority.pem())?,
+        server_cert: put("apiserver.crt", &server.cert)?,
+        server_key: put("apiserver.key", &server.key)?,
+        token_key: put("tokens.key", &token.serialize_pem())?,
+        token_public_key: put("tokens.pub", &token.public_key_pem())?,
+    })
+}

@@ -1,0 +1,199 @@
+//! The command lines and configuration files of a plane's processes.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use super::{APISERVER, CONTROLLER_MANAGER, ETCD, Error, KWOK, SCHEDULER};
+use crate::binaries::{Binaries, Program};
+use crate::options::{Audit, Options};
+use crate::pki::{Files, SERVICE_NETWORK};
+use crate::process::Spec;
+
+/// The audit log's file name in the plane's directory.
+pub(super) const AUDIT_LOG: &str = "audit.log";
+const AUDIT_POLICY: &str = "audit-policy.yaml";
+const SCHEDULER_CONFIG: &str = "scheduler.yaml";
+const KWOK_CONFIG: &str = "kwok.yaml";
+
+/// Why so high: what is measured is the API server, not the politeness of the parts beside it.
+const CLIENT_QPS: u32 = 1000;
+const CLIENT_BURST: u32 = 2000;
+/// How many objects of a kind a controller handles at once.
+const CONCURRENT_SYNCS: u32 = 20;
+/// Megabytes after which the audit log would be rotated, which would lose requests from the count.
+const AUDIT_LOG_MEGABYTES_MAX: u32 = 16_384;
+/// Bytes of database that etcd accepts.
+const ETCD_BYTES_MAX: u64 = 8 << 30;
+
+/// Everything that the command lines of one plane are made from.
+#[derive(Debug)]
+pub(super) struct Layout<'a> {
+    pub(super) options: &'a Options,
+    pub(super) binaries: &'a Binaries,
+    pub(super) dir: PathBuf,
+    pub(super) files: Files,
+}
+
+impl Layout<'_> {
+    /// Where etcd listens. Why a socket: no port to choose, and nobody but this user can reach it.
+    pub(super) fn etcd_socket(&self) -> PathBuf {
+        self.dir.join("etcd.sock")
+    }
+
+    /// The kubeconfig of a component.
+    pub(super) fn kubeconfig(&self, component: &str) -> PathBuf {
+        self.dir.join(format!("{component}.kubeconfig"))
+    }
+
+    /// Writes what does not depend on a port.
+    pub(super) fn write_configs(&self) -> Result<(), Error> {
+        let scheduler = format!(
+            "apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection: {{leaderElect: false}}
+clientConnection: {{kubeconfig: {}, qps: {CLIENT_QPS}, burst: {CLIENT_BURST}}}
+podInitialBackoffSeconds: 1
+podMaxBackoffSeconds: 1
+",
+            self.kubeconfig(SCHEDULER).display()
+        );
+        write_private(&self.dir.join(SCHEDULER_CONFIG), &scheduler)?;
+        write_private(&self.dir.join(KWOK_CONFIG), include_str!("kwok.yaml"))?;
+        write_private(&self.dir.join(AUDIT_POLICY), include_str!("audit-policy.yaml"))
+    }
+
+    pub(super) fn etcd(&self) -> Spec {
+        let args = vec![
+            format!("--data-dir={}", self.dir.join("etcd").display()),
+            format!("--listen-client-urls=unix://{}", self.etcd_socket().display()),
+            // Why: both must be of the form host:port, and nobody ever uses them.
+            "--advertise-client-urls=http://127.0.0.1:0".to_owned(),
+            "--listen-peer-urls=http://127.0.0.1:0".to_owned(),
+            "--unsafe-no-fsync".to_owned(),
+            format!("--quota-backend-bytes={ETCD_BYTES_MAX}"),
+            "--log-level=warn".to_owned(),
+        ];
+        self.spec(ETCD, Program::Etcd, args)
+    }
+
+    pub(super) fn apiserver(&self, port: u16) -> Spec {
+        let Files {
+            ca,
+            server_cert,
+            server_key,
+            token_key,
+            token_public_key,
+        } = &self.files;
+        let mut args = vec![
+            format!("--etcd-servers=unix://{}", self.etcd_socket().display()),
+            "--bind-address=127.0.0.1".to_owned(),
+            "--advertise-address=127.0.0.1".to_owned(),
+            format!("--secure-port={port}"),
+            // Why: the default one refuses to write loopback addresses, once per 10 s, into the log.
+            "--endpoint-reconciler-type=none".to_owned(),
+            format!("--service-cluster-ip-range={SERVICE_NETWORK}"),
+            "--authorization-mode=Node,RBAC".to_owned(),
+            "--allow-privileged=true".to_owned(),
+            "--profiling=false".to_owned(),
+            format!("--client-ca-file={}", ca.display()),
+            format!("--tls-cert-file={}", server_cert.display()),
+            format!("--tls-private-key-file={}", server_key.display()),
+            format!("--cert-dir={}", self.dir.display()),
+            "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+            format!("--service-account-signing-key-file={}", token_key.display()),
+            format!("--service-account-key-file={}", token_public_key.display()),
+            // Why: it taints new nodes, and only node-lifecycle-controller, which nobody else here needs, would untaint them.
+            "--disable-admission-plugins=TaintNodesByCondition".to_owned(),
+        ];
+        match self.options.audit {
+            Audit::Off => {}
+            Audit::Metadata => args.extend([
+                format!("--audit-policy-file={}", self.dir.join(AUDIT_POLICY).display()),
+                format!("--audit-log-path={}", self.dir.join(AUDIT_LOG).display()),
+                format!("--audit-log-maxsize={AUDIT_LOG_MEGABYTES_MAX}"),
+            ]),
+        }
+        args.extend(self.options.apiserver_flags.iter().cloned());
+        self.spec(APISERVER, Program::KubeApiserver, args)
+    }
+
+    pub(super) fn controller_manager(&self) -> Spec {
+        let mut args = vec![
+            format!("--kubeconfig={}", self.kubeconfig(CONTROLLER_MANAGER).display()),
+            format!("--controllers={}", self.options.controllers.join(",")),
+            "--leader-elect=false".to_owned(),
+            "--secure-port=0".to_owned(),
+            format!("--root-ca-file={}", self.files.ca.display()),
+            format!(
+                "--service-account-private-key-file={}",
+                self.files.token_key.display()
+            ),
+            format!("--kube-api-qps={CLIENT_QPS}"),
+            format!("--kube-api-burst={CLIENT_BURST}"),
+        ];
+        for kind in ["job", "gc", "namespace", "serviceaccount-token"] {
+            args.push(format!("--concurrent-{kind}-syncs={CONCURRENT_SYNCS}"));
+        }
+        self.spec(CONTROLLER_MANAGER, Program::KubeControllerManager, args)
+    }
+
+    pub(super) fn scheduler(&self) -> Spec {
+        let args = vec![
+            format!("--config={}", self.dir.join(SCHEDULER_CONFIG).display()),
+            "--secure-port=0".to_owned(),
+        ];
+        self.spec(SCHEDULER, Program::KubeScheduler, args)
+    }
+
+    pub(super) fn kwok(&self) -> Spec {
+        let args = vec![
+            format!("--kubeconfig={}", self.kubeconfig(KWOK).display()),
+            format!("--config={}", self.dir.join(KWOK_CONFIG).display()),
+            "--manage-all-nodes=true".to_owned(),
+            "--node-ip=127.0.0.1".to_owned(),
+            // Why no leases: nothing here watches them, and each costs a write per node and 10 s.
+            "--node-lease-duration-seconds=0".to_owned(),
+        ];
+        self.spec(KWOK, Program::Kwok, args)
+    }
+
+    fn spec(&self, name: &'static str, program: Program, args: Vec<String>) -> Spec {
+        Spec {
+            name,
+            // Why the bare name: a program that was not asked for is never started, and the message names it if it is.
+            program: self
+                .binaries
+                .path(program)
+                .unwrap_or_else(|| Path::new(program.name()))
+                .to_owned(),
+            args,
+            env: Vec::new(),
+            workdir: self.dir.clone(),
+            doomed: self.dir.clone(),
+            log: self.dir.join(format!("{name}.log")),
+        }
+    }
+}
+
+/// Writes a file that only this user may read; replaces an older one.
+pub(super) fn write_private(path: &Path, text: &str) -> Result<(), Error> {
+    let write = || {
+        // Why first: the mode below counts only for a file that is made.
+        if path.exists() {
+            fs::remove_file(path)?;
+        }
+        OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path)?
+            .write_all(text.as_bytes())
+    };
+    write().map_err(|source| Error::File {
+        doing: "writing",
+        path: path.to_owned(),
+        source,
+    })
+}

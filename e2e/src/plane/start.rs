@@ -1,0 +1,282 @@
+//! Bringing a plane up, one thing after the other; each wait ends early when a process dies.
+
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::{Namespace, Node, ServiceAccount};
+use kube::api::{ListParams, PostParams};
+use kube::{Api, Client};
+use tempfile::TempDir;
+use tokio::net::UnixStream;
+use tokio::time::{sleep, timeout};
+
+use super::commands::{self, Layout};
+use super::{APISERVER, CONTROLLER_MANAGER, ControlPlane, ETCD, Error, KWOK, POLL, SCHEDULER};
+use crate::binaries::{self, Binaries, Program};
+use crate::kubeconfig::{self, Credential};
+use crate::options::Options;
+use crate::pki::{self, Authority};
+use crate::port;
+use crate::process::Guarded;
+
+/// Memory-backed place for the files of a plane.
+const SHM: &str = "/dev/shm";
+/// Free space that it must have: etcd keeps two log segments of 64 MB and grows from there.
+const SHM_FREE_BYTES_MIN: u64 = 2 << 30;
+/// How often another port is tried when ours was taken between choosing and binding.
+const PORT_ATTEMPTS: usize = 5;
+/// How long one question to a starting server may take.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Longest name of a plane: it is part of a Unix socket's path, which ends at 107 bytes.
+const NAME_MAX: usize = 40;
+/// The controller without which no pod can be created.
+const SERVICE_ACCOUNTS: &str = "serviceaccount-controller";
+
+pub(super) async fn start(options: Options) -> Result<ControlPlane, Error> {
+    let name = options.name.clone();
+    if name.is_empty()
+        || name.len() > NAME_MAX
+        || !name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    {
+        return Err(Error::Name { name });
+    }
+    let binaries = locate(&options).await?;
+    let dir = directory(&name)?;
+    let certificates = |source| Error::Certificates {
+        plane: name.clone(),
+        source,
+    };
+    let authority = Authority::new(&name).map_err(certificates)?;
+    let files = pki::write(&authority, dir.path()).map_err(certificates)?;
+    let admin = authority.admin("roadstead-harness").map_err(certificates)?;
+    let layout = Layout {
+        options: &options,
+        binaries: &binaries,
+        dir: dir.path().to_owned(),
+        files,
+    };
+    layout.write_configs()?;
+
+    let deadline = Instant::now() + options.start_timeout;
+    let mut plane = ControlPlane {
+        name: name.clone(),
+        port: 0,
+        ca_pem: authority.pem(),
+        ca_der: authority.der(),
+        admin,
+        start_timeout: options.start_timeout,
+        binaries: binaries.clone(),
+        audit: options.audit,
+        processes: Mutex::new(Vec::new()),
+        apiserver: layout.apiserver(0),
+        dir,
+    };
+    plane.spawn(layout.etcd())?;
+    let socket = layout.etcd_socket();
+    plane
+        .until(deadline, "its socket", ETCD, || async {
+            UnixStream::connect(&socket).await.ok().map(drop)
+        })
+        .await?;
+    start_apiserver(&mut plane, &layout, deadline).await?;
+
+    for (wanted, component, spec) in [
+        (
+            !options.controllers.is_empty(),
+            CONTROLLER_MANAGER,
+            layout.controller_manager(),
+        ),
+        (options.scheduler, SCHEDULER, layout.scheduler()),
+        (options.kwok, KWOK, layout.kwok()),
+    ] {
+        if wanted {
+            let identity = authority.admin(component).map_err(certificates)?;
+            let credential = Credential::Certificate(&identity);
+            let text = kubeconfig::render(&name, &plane.server_url(), &plane.ca_pem, &credential);
+            commands::write_private(&layout.kubeconfig(component), &text)?;
+            plane.spawn(spec)?;
+        }
+    }
+    let client = plane.client()?;
+    create_nodes(&plane, &client, &options).await?;
+    wait_for_parts(&plane, &client, &options, deadline).await?;
+    Ok(plane)
+}
+
+/// Finds or builds the programs that these planes need, so that planes that start together wait for one build only.
+pub(crate) async fn locate(options: &Options) -> Result<Binaries, Error> {
+    let mut programs = vec![Program::Etcd, Program::KubeApiserver];
+    programs.extend((!options.controllers.is_empty()).then_some(Program::KubeControllerManager));
+    programs.extend(options.scheduler.then_some(Program::KubeScheduler));
+    programs.extend(options.kwok.then_some(Program::Kwok));
+    let progress = options.progress.clone();
+    tokio::task::spawn_blocking(move || binaries::locate_or_build(&programs, &progress))
+        .await
+        .map_err(|source| Error::Interrupted {
+            plane: options.name.clone(),
+            source,
+        })?
+        .map_err(|source| Error::Binaries {
+            plane: options.name.clone(),
+            source,
+        })
+}
+
+/// Whether the end of a server's log says that its port was already in use.
+pub(super) fn port_was_taken(tail: &str) -> bool {
+    tail.contains("address already in use")
+}
+
+fn directory(plane: &str) -> Result<TempDir, Error> {
+    let prefix = format!("roadstead-{plane}-");
+    let shm = Path::new(SHM);
+    let roomy = fs4::available_space(shm).is_ok_and(|free| free >= SHM_FREE_BYTES_MIN);
+    if roomy && let Ok(dir) = tempfile::Builder::new().prefix(&prefix).tempdir_in(shm) {
+        return Ok(dir);
+    }
+    tempfile::Builder::new()
+        .prefix(&prefix)
+        .tempdir()
+        .map_err(|source| Error::File {
+            doing: "creating a directory in",
+            path: std::env::temp_dir(),
+            source,
+        })
+}
+
+async fn start_apiserver(
+    plane: &mut ControlPlane,
+    layout: &Layout<'_>,
+    deadline: Instant,
+) -> Result<(), Error> {
+    for attempt in 1.. {
+        plane.port = port::free().ok_or_else(|| Error::NoPort {
+            plane: plane.name.clone(),
+        })?;
+        plane.apiserver = layout.apiserver(plane.port);
+        plane.spawn(plane.apiserver.clone())?;
+        match plane.wait_served(deadline).await {
+            Err(Error::Died { tail, .. }) if port_was_taken(&tail) && attempt < PORT_ATTEMPTS => {
+                plane.kill_apiserver()
+            }
+            result => return result,
+        }
+    }
+    Ok(())
+}
+
+async fn create_nodes(plane: &ControlPlane, client: &Client, options: &Options) -> Result<(), Error> {
+    let api: Api<Node> = Api::all(client.clone());
+    for node in &options.nodes {
+        api.create(&PostParams::default(), &node.object())
+            .await
+            .map_err(|source| Error::Node {
+                plane: plane.name.clone(),
+                node: node.name.clone(),
+                source: Box::new(source),
+            })?;
+    }
+    Ok(())
+}
+
+/// Waits for what the parts beside the API server do at their start.
+async fn wait_for_parts(
+    plane: &ControlPlane,
+    client: &Client,
+    options: &Options,
+    deadline: Instant,
+) -> Result<(), Error> {
+    if options
+        .controllers
+        .iter()
+        .any(|controller| controller == SERVICE_ACCOUNTS)
+    {
+        let api: Api<ServiceAccount> = Api::default_namespaced(client.clone());
+        let probe = || async { api.get_opt("default").await.ok().flatten().map(drop) };
+        plane
+            .until(
+                deadline,
+                "service account default/default",
+                CONTROLLER_MANAGER,
+                probe,
+            )
+            .await?;
+    }
+    if options.kwok && !options.nodes.is_empty() {
+        let api: Api<Node> = Api::all(client.clone());
+        let probe = || async {
+            let nodes = api.list(&ListParams::default()).await.ok()?;
+            nodes.items.iter().all(is_ready).then_some(())
+        };
+        plane.until(deadline, "nodes", KWOK, probe).await?;
+    }
+    Ok(())
+}
+
+fn is_ready(node: &Node) -> bool {
+    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
+    conditions
+        .into_iter()
+        .flatten()
+        .any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+impl ControlPlane {
+    /// Waits until the API server says so itself and the namespaces that it makes at its first start are there.
+    pub(super) async fn wait_served(&self, deadline: Instant) -> Result<(), Error> {
+        let client = self.client()?;
+        let ready = || async {
+            let request = http::Request::get("/readyz").body(Vec::new()).ok()?;
+            client.request_text(request).await.ok().map(drop)
+        };
+        self.until(deadline, "/readyz", APISERVER, ready).await?;
+        let api: Api<Namespace> = Api::all(client.clone());
+        for name in ["default", "kube-system"] {
+            let made = || async { api.get_opt(name).await.ok().flatten().map(drop) };
+            self.until(deadline, &format!("namespace {name}"), APISERVER, made)
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Asks `probe` until it answers.
+    async fn until<T, F>(
+        &self,
+        deadline: Instant,
+        what: &str,
+        process: &'static str,
+        mut probe: impl FnMut() -> F,
+    ) -> Result<T, Error>
+    where
+        F: Future<Output = Option<T>>,
+    {
+        loop {
+            if let Ok(Some(answer)) = timeout(PROBE_TIMEOUT, probe()).await {
+                return Ok(answer);
+            }
+            self.check()?;
+            if Instant::now() >= deadline {
+                return Err(self.not_ready(what, process));
+            }
+            sleep(POLL).await;
+        }
+    }
+
+    fn not_ready(&self, what: &str, process: &'static str) -> Error {
+        let tail = self
+            .processes()
+            .iter()
+            .find(|each| each.name() == process)
+            .map(Guarded::log_tail);
+        Error::NotReady {
+            plane: self.name.clone(),
+            what: what.to_owned(),
+            waited: self.start_timeout,
+            process,
+            tail: tail.unwrap_or_default(),
+        }
+    }
+}

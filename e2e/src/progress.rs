@@ -1,0 +1,54 @@
+//! One line per step of slow work, so that nobody wonders whether a first build hangs.
+
+use std::fmt;
+use std::io::Write;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Where lines about slow work go.
+#[derive(Clone)]
+pub struct Progress {
+    sink: Arc<dyn Fn(&str) + Send + Sync>,
+    started: Instant,
+}
+
+impl fmt::Debug for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Progress")
+            .field("elapsed", &self.started.elapsed())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Progress {
+    /// Lines go to standard error, each with the seconds since this call.
+    pub fn stderr() -> Self {
+        Self::to(|line| {
+            // Why: a closed standard error must not stop a build.
+            let _ = writeln!(std::io::stderr().lock(), "{line}");
+        })
+    }
+
+    /// Lines are dropped.
+    pub fn silent() -> Self {
+        Self::to(|_| ())
+    }
+
+    /// Lines go to `sink`, without a line break at the end.
+    pub fn to(sink: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self {
+            sink: Arc::new(sink),
+            started: Instant::now(),
+        }
+    }
+
+    /// Says `text`, with the time since the start.
+    pub fn step(&self, text: &str) {
+        (self.sink)(&format!("[{:>6}] {text}", seconds(self.started.elapsed())));
+    }
+}
+
+/// `12.3 s`.
+pub(crate) fn seconds(elapsed: Duration) -> String {
+    format!("{:.1} s", elapsed.as_secs_f64())
+}

@@ -1,0 +1,32 @@
+//! Several planes at once.
+
+use roadstead_e2e::{Federation, Options};
+
+use crate::shared::{chain, plane, within};
+
+#[tokio::test]
+async fn three_planes_start_at_once_and_are_three_clusters() {
+    // Not for its own sake: a first build must not count against the deadline.
+    plane().await;
+    within(async {
+        let workers = ["worker-a", "worker-b"].map(Options::bare).into();
+        let federation = Federation::start(Options::bare("manager"), workers).await;
+        let federation = federation.unwrap_or_else(|error| panic!("{}", chain(&error)));
+        let planes = [
+            &federation.manager,
+            federation.worker("worker-a").unwrap(),
+            federation.worker("worker-b").unwrap(),
+        ];
+        let mut ids = Vec::new();
+        for plane in planes {
+            let namespaces = kube::Api::<k8s_openapi::api::core::v1::Namespace>::all(plane.client().unwrap());
+            ids.push(namespaces.get("kube-system").await.unwrap().metadata.uid.unwrap());
+        }
+        ids.sort();
+        ids.dedup();
+        assert_eq!(ids.len(), 3, "each cluster has its own kube-system");
+        assert!(federation.worker("worker-c").is_none());
+        federation.stop();
+    })
+    .await;
+}

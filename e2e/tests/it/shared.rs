@@ -1,0 +1,67 @@
+//! What the tests share: one plane, and deadlines.
+
+use std::error::Error;
+use std::time::Duration;
+
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use roadstead_e2e::{ControlPlane, Node, Options};
+use tokio::sync::OnceCell;
+use tokio::time::{sleep, timeout};
+
+/// For what a test does; starting planes comes on top.
+const TEST_DEADLINE: Duration = Duration::from_secs(60);
+/// For starting planes, a first build included.
+const START_DEADLINE: Duration = Duration::from_secs(30 * 60);
+const POLL: Duration = Duration::from_millis(50);
+
+static PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
+
+/// A complete plane with one node, for tests that leave it whole. Nobody drops it: it ends with this process.
+pub(crate) async fn plane() -> &'static ControlPlane {
+    PLANE
+        .get_or_init(|| async {
+            let node = Node::new("node-1", "8", "32Gi").with_resource("nvidia.com/gpu", "8");
+            start(Options::complete("shared").with_audit().with_node(node)).await
+        })
+        .await
+}
+
+pub(crate) async fn start(options: Options) -> ControlPlane {
+    let started = timeout(START_DEADLINE, ControlPlane::start(options))
+        .await
+        .expect("the start must end");
+    started.unwrap_or_else(|error| panic!("{}", chain(&error)))
+}
+
+/// An error with all its causes.
+pub(crate) fn chain(error: &dyn Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| (*cause).source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
+/// Runs a test's body under its deadline.
+pub(crate) async fn within<T>(body: impl Future<Output = T>) -> T {
+    timeout(TEST_DEADLINE, body)
+        .await
+        .expect("the test must end within its deadline")
+}
+
+/// Asks until the answer is there; ends with the test's deadline.
+pub(crate) async fn eventually<T, F: Future<Output = Option<T>>>(mut probe: impl FnMut() -> F) -> T {
+    loop {
+        if let Some(answer) = probe().await {
+            return answer;
+        }
+        sleep(POLL).await;
+    }
+}
+
+/// A client of a kubeconfig's text, as a user would make it.
+pub(crate) async fn client_of(kubeconfig: &str) -> kube::Client {
+    let parsed = Kubeconfig::from_yaml(kubeconfig).expect("the kubeconfig must parse");
+    let mut config = kube::Config::from_custom_kubeconfig(parsed, &KubeConfigOptions::default())
+        .await
+        .unwrap();
+    config.default_retry = false;
+    kube::Client::try_from(config).unwrap()
+}
