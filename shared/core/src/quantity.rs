@@ -1,92 +1,223 @@
-//! How an amount is shown to people: the canonical text of a Kubernetes quantity.
+//! Kubernetes quantities: read exactly, printed canonically.
 //!
-//! Invariant: `cpu` is shown from millicores in decimal, memory-like resources in powers of 1024, all else in decimal.
-//! *Source*: `spec/api.md API-16`.
+//! A quantity is a decimal number with a suffix (`500m`, `1.5Gi`, `2e3`). Reading is exact whatever the number of digits:
+//! the digits are kept as they are, multiplied by powers of two digit by digit, and rounded **away from zero** once, at the
+//! end, to a whole number of units. *Source*: `spec/api.md API-16`.
+//!
+//! Invariant: no text, however long or strange, makes this panic, wrap or take long.
+
+use thiserror::Error as ThisError;
 
 use crate::amount::Amount;
 use crate::name::ResourceName;
 
-const DECIMAL: [(&str, i64); 6] = [
-    ("E", 1_000_000_000_000_000_000),
-    ("P", 1_000_000_000_000_000),
-    ("T", 1_000_000_000_000),
-    ("G", 1_000_000_000),
-    ("M", 1_000_000),
-    ("k", 1_000),
-];
+/// The longest text that is looked at, in bytes. *Limit*: longer ones are refused, so that work per field is bounded.
+pub const TEXT_LEN_MAX: usize = 256;
 
-const BINARY: [(&str, i64); 6] = [
-    ("Ei", 1 << 60),
-    ("Pi", 1 << 50),
-    ("Ti", 1 << 40),
-    ("Gi", 1 << 30),
-    ("Mi", 1 << 20),
-    ("Ki", 1 << 10),
-];
+/// Why a text is not a quantity.
+#[derive(Clone, Debug, PartialEq, Eq, ThisError)]
+pub enum Error {
+    /// The text is empty.
+    #[error("a quantity must not be empty: write a number such as 2, 500m or 4Gi")]
+    Empty,
+    /// The text is longer than [`TEXT_LEN_MAX`].
+    #[error("a quantity must not be longer than {TEXT_LEN_MAX} characters")]
+    TooLong,
+    /// The text does not start with a number.
+    #[error("\"{0}\" is not a quantity: it must start with a number, as in 2, 500m or 4Gi")]
+    NoNumber(String),
+    /// What follows the number is no suffix.
+    #[error(
+        "\"{0}\" is not a quantity: after the number only n, u, m, k, M, G, T, P, E, Ki, Mi, Gi, Ti, Pi, Ei or an exponent such as e3 may follow"
+    )]
+    UnknownSuffix(String),
+}
 
-/// The canonical text of `amount` of `resource`, such as `1500m`, `2`, `1Gi` or `unlimited`.
+/// Reads the quantity of a resource: `cpu` in millicores, everything else in base units, rounded away from zero.
+///
+/// *Limits*: what does not fit becomes [`Amount::UNLIMITED`] (or the smallest amount, when negative).
+///
+/// *Errors*: the text is not a quantity.
+pub fn parse(resource: &str, text: &str) -> Result<Amount, Error> {
+    let thousandths = if resource == "cpu" { 3 } else { 0 };
+    Ok(Amount::new(Exact::read(text)?.whole(thousandths)))
+}
+
+/// Shows an amount of a resource to people: as [`wire`], but without a bound it is `unlimited`.
 pub fn print(resource: &ResourceName, amount: Amount) -> String {
-    let value = amount.get();
     if amount.is_unlimited() {
         return "unlimited".to_owned();
     }
-    let name = resource.as_str();
-    if name == "cpu" {
-        return if value % 1_000 == 0 {
-            scaled(value / 1_000, &DECIMAL)
-        } else {
-            format!("{value}m")
-        };
-    }
-    let binary = name == "memory" || name == "ephemeral-storage" || name.starts_with("hugepages-");
-    // Wire: below 1024 a binary quantity is printed in decimal, so 1000 bytes are "1k".
-    if binary && value.unsigned_abs() >= 1_024 {
-        scaled(value, &BINARY)
+    wire(resource.as_str(), amount)
+}
+
+/// Prints an amount of a resource as the API server would: `cpu` from millicores with decimal suffixes, memory-like
+/// resources with binary suffixes, others with decimal ones; always the largest suffix without a fraction.
+pub fn wire(resource: &str, amount: Amount) -> String {
+    const DECIMAL: [&str; 7] = ["", "k", "M", "G", "T", "P", "E"];
+    const MILLI: [&str; 8] = ["m", "", "k", "M", "G", "T", "P", "E"];
+    const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+    let value = amount.get();
+    let binary = matches!(resource, "memory" | "ephemeral-storage") || resource.starts_with("hugepages-");
+    let (base, suffixes) = if resource == "cpu" {
+        (1000, MILLI.as_slice())
+    } else if binary && value.unsigned_abs() >= 1024 {
+        (1024, BINARY.as_slice())
     } else {
-        scaled(value, &DECIMAL)
+        // Wire: also for binary resources below 1024, as the API server prints them.
+        (1000, DECIMAL.as_slice())
+    };
+    if value == 0 {
+        return "0".to_owned();
+    }
+    let (mut number, mut step) = (value, 0);
+    while number % base == 0 && step + 1 < suffixes.len() {
+        number /= base;
+        step += 1;
+    }
+    format!("{number}{}", suffixes.get(step).copied().unwrap_or_default())
+}
+
+/// Whether two texts are the same quantity (`1000m` and `1`). Texts that are no quantities are the same when they are
+/// equal byte by byte.
+pub fn same(left: &str, right: &str) -> bool {
+    match (Exact::read(left), Exact::read(right)) {
+        (Ok(left), Ok(right)) => left == right,
+        (Ok(_), Err(_)) | (Err(_), Ok(_)) => false,
+        (Err(_), Err(_)) => left == right,
     }
 }
 
-/// The number with the largest suffix that leaves no fraction.
-fn scaled(value: i64, suffixes: &[(&str, i64)]) -> String {
-    suffixes
-        .iter()
-        .find(|(_, size)| value != 0 && value % size == 0)
-        .map_or_else(
-            || value.to_string(),
-            |(suffix, size)| format!("{}{suffix}", value / size),
-        )
+/// A number without loss: `digits × 10^exponent`, no zeros at either end, zero has no digits and is not negative.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Exact {
+    negative: bool,
+    /// Most significant first, each below ten.
+    digits: Vec<u8>,
+    exponent: i64,
+}
+
+impl Exact {
+    fn read(text: &str) -> Result<Self, Error> {
+        if text.is_empty() {
+            return Err(Error::Empty);
+        }
+        if text.len() > TEXT_LEN_MAX {
+            return Err(Error::TooLong);
+        }
+        let (negative, rest) = match text.strip_prefix('-') {
+            Some(rest) => (true, rest),
+            None => (false, text.strip_prefix('+').unwrap_or(text)),
+        };
+        let split = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
+        let (whole, rest) = rest.split_at(split(rest));
+        let (fraction, suffix) = match rest.strip_prefix('.') {
+            Some(rest) => rest.split_at(split(rest)),
+            None => ("", rest),
+        };
+        if whole.is_empty() && fraction.is_empty() {
+            return Err(Error::NoNumber(text.to_owned()));
+        }
+        let (ten, two) = scale(suffix).ok_or_else(|| Error::UnknownSuffix(text.to_owned()))?;
+        let digits: Vec<u8> = whole.bytes().chain(fraction.bytes()).map(|b| b - b'0').collect();
+        let shift = i64::try_from(fraction.len()).unwrap_or(i64::MAX);
+        Ok(Self {
+            negative,
+            digits: doubled(&digits, two),
+            exponent: ten.saturating_sub(shift),
+        }
+        .trimmed())
+    }
+
+    fn trimmed(mut self) -> Self {
+        while self.digits.last() == Some(&0) {
+            self.digits.pop();
+            self.exponent = self.exponent.saturating_add(1);
+        }
+        let zeros = self.digits.iter().take_while(|digit| **digit == 0).count();
+        self.digits.drain(..zeros);
+        if self.digits.is_empty() {
+            self.negative = false;
+            self.exponent = 0;
+        }
+        self
+    }
+
+    /// The value times `10^shift` as a whole number, rounded away from zero, saturating.
+    fn whole(&self, shift: i64) -> i64 {
+        let exponent = self.exponent.saturating_add(shift);
+        let cut = usize::try_from(exponent.saturating_neg()).unwrap_or(0);
+        let kept = self.digits.len().saturating_sub(cut);
+        let limit = if self.negative { i64::MIN } else { i64::MAX };
+        let sign = if self.negative { -1 } else { 1 };
+        let mut value = 0_i64;
+        let zeros = usize::try_from(exponent).unwrap_or(0).min(DIGITS_MAX);
+        let zeros = if kept == 0 { 0 } else { zeros };
+        let kept_digits = self.digits.iter().take(kept).copied();
+        for digit in kept_digits.chain(std::iter::repeat_n(0, zeros)) {
+            let next = value
+                .checked_mul(10)
+                .and_then(|v| v.checked_add(sign * i64::from(digit)));
+            match next {
+                Some(next) => value = next,
+                None => return limit,
+            }
+        }
+        // Invariant: there are no zeros at the end, so whatever was cut off is not nothing.
+        let rounding = if kept < self.digits.len() { sign } else { 0 };
+        value.checked_add(rounding).unwrap_or(limit)
+    }
+}
+
+/// More decimal digits than any `i64` has: appending more zeros changes nothing once it overflows.
+const DIGITS_MAX: usize = 20;
+
+/// The powers of ten and of two that a suffix stands for.
+fn scale(suffix: &str) -> Option<(i64, u32)> {
+    Some(match suffix {
+        "n" => (-9, 0),
+        "u" => (-6, 0),
+        "m" => (-3, 0),
+        "" => (0, 0),
+        "k" => (3, 0),
+        "M" => (6, 0),
+        "G" => (9, 0),
+        "T" => (12, 0),
+        "P" => (15, 0),
+        "E" => (18, 0),
+        "Ki" => (0, 10),
+        "Mi" => (0, 20),
+        "Gi" => (0, 30),
+        "Ti" => (0, 40),
+        "Pi" => (0, 50),
+        "Ei" => (0, 60),
+        exponent => {
+            let number = exponent.strip_prefix(['e', 'E'])?;
+            (i64::from(number.parse::<i32>().ok()?), 0)
+        }
+    })
+}
+
+/// The digits times `2^power`.
+fn doubled(digits: &[u8], power: u32) -> Vec<u8> {
+    if power == 0 {
+        return digits.to_vec();
+    }
+    let factor = 1_u128.checked_shl(power).unwrap_or(1);
+    let mut carry = 0_u128;
+    let mut reversed = Vec::with_capacity(digits.len() + DIGITS_MAX);
+    for digit in digits.iter().rev() {
+        carry += u128::from(*digit) * factor;
+        reversed.push(u8::try_from(carry % 10).unwrap_or(0));
+        carry /= 10;
+    }
+    while carry > 0 {
+        reversed.push(u8::try_from(carry % 10).unwrap_or(0));
+        carry /= 10;
+    }
+    reversed.reverse();
+    reversed
 }
 
 #[cfg(test)]
-mod tests {
-    use super::print;
-    use crate::amount::Amount;
-    use crate::name::ResourceName;
-
-    /// Spec: api API-16.
-    #[test]
-    fn amounts_are_shown_as_canonical_quantities() {
-        for (resource, value, text) in [
-            ("cpu", 1_500, "1500m"),
-            ("cpu", 9_000, "9"),
-            ("cpu", 2_000_000, "2k"),
-            ("cpu", 0, "0"),
-            ("cpu", -500, "-500m"),
-            ("memory", 1 << 30, "1Gi"),
-            ("memory", 3 << 29, "1536Mi"),
-            ("memory", 1_000, "1k"),
-            ("memory", 1_025, "1025"),
-            ("hugepages-2Mi", 2 << 20, "2Mi"),
-            ("nvidia.com/gpu", 8, "8"),
-            ("pods", 5_000, "5k"),
-            ("pods", i64::MAX, "unlimited"),
-        ] {
-            assert_eq!(
-                print(&ResourceName::from(resource), Amount::new(value)),
-                text,
-                "{resource} {value}"
-            );
-        }
-    }
-}
+mod tests;

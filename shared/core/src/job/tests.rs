@@ -1,0 +1,345 @@
+use super::*;
+
+fn key(name: &str) -> Key {
+    Key::new("lab", name)
+}
+
+fn owned(name: &str) -> OwnedWorkload {
+    OwnedWorkload {
+        key: key(name),
+        control: Control::This,
+        fit: Fit::Equivalent,
+        stage: Stage::Pending,
+        presence: Presence::Live,
+        queue: "q".to_owned(),
+        drift: Drift::default(),
+        waiting_for: Vec::new(),
+    }
+}
+
+fn observed(workloads: &[OwnedWorkload]) -> JobObserved<'_> {
+    JobObserved {
+        key: key("train"),
+        presence: Presence::Live,
+        scope: Scope::WithQueue,
+        queue: Some("q"),
+        parent: Parent::None,
+        run: Run::Suspended,
+        pods: Pods::None,
+        ended: Ended::No,
+        prebuilt: None,
+        workload_name: key("job-train-12345"),
+        workloads,
+    }
+}
+
+fn running(workloads: &[OwnedWorkload]) -> JobObserved<'_> {
+    JobObserved {
+        run: Run::Running,
+        pods: Pods::Some,
+        ..observed(workloads)
+    }
+}
+
+fn check(seen: &JobObserved<'_>, actions: &[Action], notes: &[(&str, &str)]) {
+    let plan = plan(seen);
+    assert_eq!(plan.actions, actions);
+    let told: Vec<_> = plan
+        .notes
+        .iter()
+        .map(|n| (n.reason.as_ref(), n.message.as_str()))
+        .collect();
+    assert_eq!(told, notes);
+}
+
+fn stop(reason: StopReason, restore: Option<&str>) -> Action {
+    Action::Stop {
+        reason,
+        restore: restore.map(key),
+    }
+}
+
+/// Spec: jobs 5.4, 15.1.
+#[test]
+fn a_suspended_job_without_a_workload_gets_one() {
+    check(
+        &observed(&[]),
+        &[Action::CreateWorkload(key("job-train-12345"))],
+        &[("CreatedWorkload", "Created Workload: lab/job-train-12345")],
+    );
+    let waiting = JobObserved {
+        pods: Pods::Some,
+        ..observed(&[])
+    };
+    check(&waiting, &[], &[]);
+}
+
+/// Spec: jobs 15.5, 15.6, 15.7.
+#[test]
+fn what_is_not_ours_is_left_alone() {
+    let nameless = JobObserved {
+        queue: None,
+        ..running(&[])
+    };
+    check(&nameless, &[], &[]);
+    let outside = JobObserved {
+        scope: Scope::Outside,
+        ..observed(&[])
+    };
+    check(&outside, &[], &[]);
+    let going = JobObserved {
+        presence: Presence::Going,
+        ..running(&[])
+    };
+    check(&going, &[], &[]);
+    let managed_anyway = JobObserved {
+        queue: Some(""),
+        scope: Scope::Always,
+        ..observed(&[])
+    };
+    assert_eq!(plan(&managed_anyway).actions.len(), 1);
+}
+
+/// Spec: jobs 5.2, 15.8, 15.9.
+#[test]
+fn a_child_runs_only_with_its_parent() {
+    let child = |parent, run, ended| JobObserved {
+        parent,
+        run,
+        ended,
+        queue: None,
+        ..observed(&[])
+    };
+    check(
+        &child(Parent::NotAdmitted, Run::Running, Ended::No),
+        &[Action::SuspendChild],
+        &[("Suspended", "Kueue managed child job suspended")],
+    );
+    check(&child(Parent::Admitted, Run::Running, Ended::No), &[], &[]);
+    check(&child(Parent::NotAdmitted, Run::Suspended, Ended::No), &[], &[]);
+    check(&child(Parent::NotAdmitted, Run::Running, Ended::Yes), &[], &[]);
+}
+
+/// Spec: jobs 5.3 A, 15.14 to 15.17.
+#[test]
+fn a_prebuilt_workload_is_adopted_or_refused() {
+    let with = |change: fn(&mut OwnedWorkload)| {
+        let mut workload = owned("p");
+        change(&mut workload);
+        vec![workload]
+    };
+    let nobody = with(|w| w.control = Control::Nobody);
+    let seen = JobObserved {
+        prebuilt: Some("p"),
+        ..observed(&nobody)
+    };
+    check(&seen, &[Action::AdoptPrebuilt(key("p"))], &[]);
+
+    for workloads in [vec![], with(|w| w.control = Control::Other)] {
+        let held = JobObserved {
+            prebuilt: Some("p"),
+            ..observed(&workloads)
+        };
+        check(&held, &[], &[]);
+        assert_eq!(plan(&held).follow_up, FollowUp::PrebuiltMissing);
+        let loose = JobObserved {
+            prebuilt: Some("p"),
+            ..running(&workloads)
+        };
+        check(
+            &loose,
+            &[stop(StopReason::NoMatchingWorkload, None)],
+            &[("Stopped", "missing workload")],
+        );
+    }
+
+    let different = with(|w| w.fit = Fit::Different);
+    let seen = JobObserved {
+        prebuilt: Some("p"),
+        ..observed(&different)
+    };
+    check(&seen, &[Action::AskOutOfSync(key("p"))], &[]);
+    let over = with(|w| {
+        w.fit = Fit::Different;
+        w.stage = Stage::Finished { news: News::Told };
+    });
+    let seen = JobObserved {
+        prebuilt: Some("p"),
+        ..observed(&over)
+    };
+    check(&seen, &[], &[]);
+}
+
+/// Spec: jobs 5.3 C, 15.18, 15.19.
+#[test]
+fn a_changed_job_updates_its_open_workload_or_gets_a_new_one() {
+    let mut workload = owned("w");
+    workload.fit = Fit::Different;
+    check(
+        &observed(&[workload.clone()]),
+        &[Action::UpdateWorkloadSpec(key("w"))],
+        &[(
+            "UpdatedWorkload",
+            "Updated not matching Workload for suspended job: lab/w",
+        )],
+    );
+    workload.stage = Stage::Reserved;
+    let workloads = [workload];
+    let seen = observed(&workloads);
+    check(
+        &seen,
+        &[Action::DeleteWorkload(key("w"))],
+        &[("DeletedWorkload", "Deleted not matching Workload: lab/w")],
+    );
+    assert_eq!(plan(&seen).follow_up, FollowUp::Retry);
+}
+
+/// Spec: jobs 5.3 C3, 15.20, 15.21.
+#[test]
+fn a_running_job_without_a_matching_workload_is_stopped() {
+    let missing = "Missing Workload; unable to restore pod templates";
+    check(
+        &running(&[]),
+        &[stop(StopReason::NoMatchingWorkload, None)],
+        &[("Stopped", missing)],
+    );
+    let mut workload = owned("w");
+    workload.fit = Fit::Different;
+    workload.stage = Stage::Admitted("team".to_owned());
+    check(
+        &running(&[workload.clone()]),
+        &[stop(StopReason::NoMatchingWorkload, Some("w"))],
+        &[(
+            "Stopped",
+            "No matching Workload; restoring pod templates according to existent Workload",
+        )],
+    );
+    let second = OwnedWorkload {
+        key: key("x"),
+        ..workload.clone()
+    };
+    check(
+        &running(&[workload, second]),
+        &[stop(StopReason::NoMatchingWorkload, None)],
+        &[("Stopped", missing)],
+    );
+}
+
+/// Spec: jobs 15.22.
+#[test]
+fn of_two_equivalent_workloads_one_remains() {
+    let workloads = [owned("a"), owned("b")];
+    assert_eq!(
+        plan(&observed(&workloads)).actions,
+        [Action::DeleteWorkload(key("b"))]
+    );
+}
+
+/// Spec: jobs 5.1 rows 10 to 21, 5.9, 5.17.
+#[test]
+fn the_job_follows_the_stage_of_its_workload() {
+    let at = |stage| vec![OwnedWorkload { stage, ..owned("w") }];
+    let admitted = at(Stage::Admitted("team".to_owned()));
+    check(
+        &observed(&admitted),
+        &[Action::Start(key("w"))],
+        &[("Started", "Admitted by clusterQueue team")],
+    );
+    check(&running(&admitted), &[], &[]);
+
+    let evicted = at(Stage::Evicted {
+        message: "make room".to_owned(),
+        quota: Quota::Held,
+    });
+    check(
+        &running(&evicted),
+        &[stop(StopReason::WorkloadEvicted, Some("w"))],
+        &[("Stopped", "make room")],
+    );
+    check(&observed(&evicted), &[], &[]);
+
+    for stage in [Stage::Pending, Stage::Reserved] {
+        check(
+            &running(&at(stage)),
+            &[stop(StopReason::NotAdmitted, Some("w"))],
+            &[("Stopped", "Not admitted by cluster queue")],
+        );
+    }
+    let told = at(Stage::Finished { news: News::Told });
+    check(&running(&told), &[], &[]);
+    let fresh = at(Stage::Finished { news: News::Fresh });
+    check(
+        &observed(&fresh),
+        &[],
+        &[("FinishedWorkload", "Workload 'lab/w' is declared finished")],
+    );
+    let ended = JobObserved {
+        ended: Ended::Yes,
+        ..running(&admitted)
+    };
+    check(&ended, &[], &[]);
+}
+
+/// Spec: jobs 5.1 row 11.
+#[test]
+fn a_deleted_workload_stops_its_job() {
+    let workloads = [OwnedWorkload {
+        presence: Presence::Going,
+        stage: Stage::Admitted("team".to_owned()),
+        ..owned("w")
+    }];
+    check(
+        &running(&workloads),
+        &[stop(StopReason::WorkloadDeleted, Some("w"))],
+        &[("Stopped", "Workload is deleted")],
+    );
+    check(&observed(&workloads), &[], &[]);
+}
+
+/// Spec: jobs 5.15, 5.17, 15.46, 15.55.
+#[test]
+fn a_waiting_workload_follows_the_queue_and_tells_of_its_checks() {
+    let mut workload = owned("w");
+    workload.queue = "old".to_owned();
+    check(
+        &observed(&[workload.clone()]),
+        &[Action::SetQueueName {
+            workload: key("w"),
+            queue: "q".to_owned(),
+        }],
+        &[],
+    );
+    workload.stage = Stage::Reserved;
+    workload.waiting_for = vec!["a: soon".to_owned(), "b: later".to_owned()];
+    check(
+        &observed(&[workload]),
+        &[],
+        &[("UpdatedAdmissionCheck", "a: soon; b: later")],
+    );
+}
+
+/// Spec: jobs 5.3 C5, 15.40, 15.47.
+#[test]
+fn a_workload_follows_gates_and_priority_of_its_job() {
+    let workloads = [OwnedWorkload {
+        drift: Drift {
+            priority: true,
+            gated_by: Some(String::new()),
+        },
+        ..owned("w")
+    }];
+    check(
+        &observed(&workloads),
+        &[
+            Action::SetGates {
+                workload: key("w"),
+                gated_by: String::new(),
+            },
+            Action::SetPriority(key("w")),
+        ],
+        &[
+            ("UpdatedWorkload", "Updated workload AdmissionGatedBy to \"\""),
+            ("UpdatedWorkload", "Updated workload priority class: lab/w"),
+        ],
+    );
+}

@@ -1,0 +1,593 @@
+//! The life of one Workload: reservation, admission, eviction, release, deactivation, finish.
+//!
+//! [`step`] looks at one Workload and the facts around it and says what its status must become, all at once: a chain that
+//! the reference walks in several writes is one write here wherever the API allows it, with the same final texts.
+//! [`settle`] runs after the check controllers have had their say and brings `Admitted` in line.
+//!
+//! Invariants: a finished Workload never becomes unfinished; with the same facts, a second pass over the result of the
+//! first changes nothing; quota is never released while the job may have pods.
+//!
+//! *Source*: `spec/admission-engine.md 1.7, 1.8, 3, 4.2`, `spec/jobs.md 5.9, 5.10, 5.14`, `spec/api.md API-9.6`.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::condition::Truth;
+use crate::name::PodSetName;
+use crate::note::Note;
+use crate::queue::{ClusterQueue, StopPolicy};
+use crate::status::{Admission, CheckPhase, Status};
+use crate::workload::Workload;
+
+mod checks;
+mod evict;
+mod settle;
+
+pub use checks::required_checks;
+pub use settle::settle;
+
+/// Condition: quota is held.
+pub const QUOTA_RESERVED: &str = "QuotaReserved";
+/// Condition: the job may run.
+pub const ADMITTED: &str = "Admitted";
+/// Condition: the job must stop.
+pub const EVICTED: &str = "Evicted";
+/// Condition: evicted in favour of another Workload.
+pub const PREEMPTED: &str = "Preempted";
+/// Condition: may be queued again after an eviction.
+pub const REQUEUED: &str = "Requeued";
+/// Condition: the job is over.
+pub const FINISHED: &str = "Finished";
+/// Condition: `spec.active` is about to become false.
+pub const DEACTIVATION_TARGET: &str = "DeactivationTarget";
+/// Condition: a preemption waits for a gate.
+pub const BLOCKED_ON_GATES: &str = "BlockedOnPreemptionGates";
+
+/// Everything that is known about one Workload at the moment of the pass.
+#[derive(Clone, Debug)]
+pub struct Observed<'a> {
+    /// The Workload as last read.
+    pub workload: &'a Workload,
+    /// The `ClusterQueue` that holds its quota or, without a reservation, the one its `LocalQueue` names; `None` when there
+    /// is none.
+    pub cluster_queue: Option<&'a ClusterQueue>,
+    /// Stop policy of its `LocalQueue`; `None` when that `LocalQueue` does not exist or is being deleted.
+    pub local_stop: Option<StopPolicy>,
+    /// What its job is doing.
+    pub job: &'a JobFacts,
+    /// What the job reconciler asks for, if anything.
+    pub request: Option<&'a Request>,
+    /// What the brain decided, if anything.
+    pub proposal: Option<&'a Proposal>,
+    /// How the process is set up.
+    pub policy: &'a Policy,
+}
+
+/// What the owner of a Workload is doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JobFacts {
+    /// Nobody controls it (yet): a remote copy that waits for its job, or a Workload made by hand.
+    NoOwner,
+    /// It had an owner, which is gone or going (or its controller reference names another UID).
+    OwnerGone,
+    /// Its job exists.
+    Present {
+        /// How it ended, if it ended.
+        finished: Option<Outcome>,
+        /// Whether it still has pods.
+        active: bool,
+        /// Whether it is held back. False while a stop is under way.
+        suspended: bool,
+        /// Pods that will not be needed any more, by pod set.
+        reclaimable: BTreeMap<PodSetName, u32>,
+    },
+}
+
+impl JobFacts {
+    /// Whether no pod of the job runs and none can start.
+    fn at_rest(&self) -> bool {
+        match self {
+            Self::NoOwner | Self::OwnerGone => true,
+            Self::Present {
+                active, suspended, ..
+            } => *suspended && !*active,
+        }
+    }
+}
+
+/// How a job ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Whether it did what it should.
+    pub success: bool,
+    /// What the job says about it, may be empty.
+    pub message: String,
+}
+
+/// What the job reconciler asks of the Workload's only writer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// The job does not match the prebuilt Workload it names.
+    OutOfSync,
+    /// The job can never be started with what was assigned.
+    FailedToStart {
+        /// Why.
+        message: String,
+    },
+}
+
+/// What the brain decided about a pending Workload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Proposal {
+    /// Take this quota.
+    Reserve(Admission),
+    /// Not now.
+    Pending {
+        /// A reason of `QuotaReserved=False`.
+        reason: Cow<'static, str>,
+        /// A sentence for people.
+        message: String,
+    },
+}
+
+/// Switches of the process that matter here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Policy {
+    /// What happens to a Workload whose owner is gone.
+    pub orphans: Orphans,
+}
+
+/// What happens to a Workload whose owner is gone. *Source*: gate `FinishOrphanedWorkloads`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Orphans {
+    /// It is finished with reason `OwnerNotFound`.
+    #[default]
+    Finish,
+    /// It is only let go.
+    Release,
+}
+
+/// What must become of a Workload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Next {
+    /// Its status. Written **before** [`Next::active`] is acted upon.
+    pub status: Status,
+    /// What to do with `spec.active`.
+    pub active: Activation,
+    /// Events to emit on it, once the status is written.
+    pub notes: Vec<Note>,
+    /// When to look again although nothing has changed.
+    pub wake_at: Option<Timestamp>,
+    /// What to do with finalizer `kueue.x-k8s.io/resource-in-use`.
+    pub finalizer: Finalizer,
+}
+
+/// What to do with `spec.active`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activation {
+    /// Leave it.
+    Keep,
+    /// Set it to false.
+    Deactivate,
+}
+
+/// What to do with the finalizer of a Workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finalizer {
+    /// Leave it.
+    Keep,
+    /// Take it away, if it is there.
+    Drop,
+}
+
+/// One pass over one Workload. See the module for what it promises.
+///
+/// Follow it with the check controllers and [`settle`]; then write the status.
+pub fn step(seen: &Observed<'_>, now: Timestamp) -> Next {
+    let mut draft = Draft::new(seen, now);
+    if seen.workload.is_finished() {
+        draft.finalizer = Finalizer::Drop;
+        return draft.done();
+    }
+    if seen.workload.deleting {
+        if seen.job.at_rest() {
+            draft.finalizer = Finalizer::Drop;
+        }
+        return draft.done();
+    }
+    if draft.end() {
+        return draft.done();
+    }
+    draft.aim_at_deactivation();
+    draft.follow_deactivation();
+    draft.obey_retry_checks();
+    draft.obey_queues();
+    draft.release_when_at_rest();
+    draft.end_waiting();
+    draft.take_proposal();
+    draft.list_checks();
+    draft.count_reclaimable();
+    draft.done()
+}
+
+/// The status in the making.
+struct Draft<'a> {
+    seen: &'a Observed<'a>,
+    now: Timestamp,
+    status: Status,
+    notes: Vec<Note>,
+    active: Activation,
+    finalizer: Finalizer,
+    wake_at: Option<Timestamp>,
+    /// Whether this very pass evicted it.
+    evicted_now: bool,
+}
+
+impl<'a> Draft<'a> {
+    fn new(seen: &'a Observed<'a>, now: Timestamp) -> Self {
+        Self {
+            seen,
+            now,
+            status: seen.workload.status.clone(),
+            notes: Vec::new(),
+            active: Activation::Keep,
+            finalizer: Finalizer::Keep,
+            wake_at: None,
+            evicted_now: false,
+        }
+    }
+
+    fn done(self) -> Next {
+        Next {
+            status: self.status,
+            active: self.active,
+            notes: self.notes,
+            wake_at: self.wake_at,
+            finalizer: self.finalizer,
+        }
+    }
+
+    fn has_quota(&self) -> bool {
+        self.status.conditions.is_true(QUOTA_RESERVED)
+    }
+
+    fn is_evicted(&self) -> bool {
+        self.status.conditions.is_true(EVICTED)
+    }
+
+    fn set(
+        &mut self,
+        kind: &'static str,
+        truth: Truth,
+        reason: impl Into<Cow<'static, str>>,
+        message: impl Into<String>,
+    ) {
+        self.status.conditions.set(kind, truth, reason, message, self.now);
+    }
+
+    fn wake(&mut self, at: Timestamp) {
+        self.wake_at = Some(self.wake_at.map_or(at, |earlier| earlier.min(at)));
+    }
+
+    /// Finishes it when its job is over, refused or gone. *Source*: `spec/admission-engine.md 3.6`, `spec/jobs.md 5.10`.
+    fn end(&mut self) -> bool {
+        let (reason, message) = match (self.seen.request, self.seen.job) {
+            (Some(Request::OutOfSync), _) => (
+                "OutOfSync",
+                "The prebuilt workload is out of sync with its user job".to_owned(),
+            ),
+            (Some(Request::FailedToStart { message }), _) => ("FailedToStart", message.clone()),
+            (None, JobFacts::OwnerGone) => match self.seen.policy.orphans {
+                Orphans::Finish => (
+                    "OwnerNotFound",
+                    "The workload's owner no longer exists".to_owned(),
+                ),
+                Orphans::Release => {
+                    self.finalizer = Finalizer::Drop;
+                    return true;
+                }
+            },
+            (
+                None,
+                JobFacts::Present {
+                    finished: Some(outcome),
+                    ..
+                },
+            ) => {
+                let reason = if outcome.success { "Succeeded" } else { "Failed" };
+                (reason, outcome.message.clone())
+            }
+            (None, JobFacts::NoOwner | JobFacts::Present { finished: None, .. }) => return false,
+        };
+        self.set(FINISHED, Truth::True, reason, message);
+        true
+    }
+
+    /// Marks it for deactivation when a check rejected it or its time is up, and asks for `spec.active=false`.
+    ///
+    /// Why two writes and not one: `spec` and `status` cannot be written together. The mark is written first, so that a
+    /// crash in between loses neither the deactivation nor its reason.
+    fn aim_at_deactivation(&mut self) {
+        if !self.seen.workload.active {
+            return;
+        }
+        if !self.status.conditions.is_true(DEACTIVATION_TARGET) {
+            if let Some(text) = checks::text_of(&self.status, CheckPhase::Rejected) {
+                self.notes.push(Note::warning(
+                    "AdmissionCheckRejected",
+                    format!("Deactivated due to {text}"),
+                ));
+                self.set(DEACTIVATION_TARGET, Truth::True, "AdmissionCheck", text);
+            } else {
+                self.watch_execution_time();
+            }
+        }
+        if self.status.conditions.is_true(DEACTIVATION_TARGET) {
+            self.active = Activation::Deactivate;
+        }
+    }
+
+    /// *Source*: `spec/admission-engine.md 4.2`, `spec/jobs.md 5.14`.
+    fn watch_execution_time(&mut self) {
+        let Some(limit) = self.seen.workload.max_execution_secs else {
+            return;
+        };
+        let Some(since) = self.status.conditions.when_true(ADMITTED).map(|c| c.since) else {
+            return;
+        };
+        if self.is_evicted() {
+            return;
+        }
+        let left = i64::from(limit) - i64::from(self.status.accumulated_secs.unwrap_or(0));
+        let end = later(since, left);
+        if end > self.now {
+            self.wake(end);
+            return;
+        }
+        self.status.accumulated_secs = None;
+        self.notes.push(Note::warning(
+            evict::MAXIMUM_EXECUTION_TIME_EXCEEDED,
+            format!("The maximum execution time ({limit}s) exceeded"),
+        ));
+        self.set(
+            DEACTIVATION_TARGET,
+            Truth::True,
+            evict::MAXIMUM_EXECUTION_TIME_EXCEEDED,
+            "exceeding the maximum execution time",
+        );
+    }
+
+    /// Evicts it when a check asks to try again later. *Source*: `spec/admission-engine.md 3.2`.
+    fn obey_retry_checks(&mut self) {
+        if self.is_evicted() {
+            // Why: a verdict that arrives after the eviction is about the reservation that was just lost.
+            evict::reset_checks(&mut self.status, evict::AFTER_EVICTION, self.now, |phase| {
+                phase == CheckPhase::Retry
+            });
+            return;
+        }
+        if self.active == Activation::Deactivate {
+            return;
+        }
+        let Some(text) = checks::text_of(&self.status, CheckPhase::Retry) else {
+            return;
+        };
+        let at = self
+            .status
+            .checks
+            .values()
+            .filter(|c| c.phase == CheckPhase::Retry);
+        let at = at
+            .filter_map(|check| {
+                let secs = check.requeue_after_secs.filter(|secs| *secs > 0)?;
+                Some(later(check.since, i64::from(secs)))
+            })
+            .max();
+        if let Some(at) = at {
+            self.status.requeue.get_or_insert_default().at = Some(at);
+        }
+        self.evict("AdmissionCheck", "", format!("Evicted due to {text}"));
+    }
+
+    /// Takes the reservation back when its queue is stopped or gone. *Source*: `spec/admission-engine.md 1.8, 3.7`.
+    fn obey_queues(&mut self) {
+        if !self.has_quota() || self.is_evicted() || self.active == Activation::Deactivate {
+            return;
+        }
+        let cluster_queue = self.seen.cluster_queue.filter(|queue| !queue.terminating);
+        let stop = cluster_queue.map_or(StopPolicy::None, |queue| queue.stop);
+        let local_stop = self.seen.local_stop;
+        if self.status.conditions.is_true(ADMITTED) {
+            if stop == StopPolicy::HoldAndDrain {
+                self.evict(
+                    "ClusterQueueStopped",
+                    "",
+                    "The ClusterQueue is stopped".to_owned(),
+                );
+            } else if local_stop == Some(StopPolicy::HoldAndDrain) {
+                self.evict("LocalQueueStopped", "", "The LocalQueue is stopped".to_owned());
+            }
+            return;
+        }
+        let name = match (&self.status.admission, cluster_queue) {
+            (Some(admission), _) => admission.cluster_queue.to_string(),
+            (None, Some(queue)) => queue.name.to_string(),
+            (None, None) => String::new(),
+        };
+        let local = self.seen.workload.queue.clone();
+        if cluster_queue.is_none() {
+            self.lose_reservation(
+                "Misconfigured",
+                format!("ClusterQueue {name} is terminating or missing"),
+            );
+        } else if local_stop.is_none() {
+            self.lose_reservation(
+                "Misconfigured",
+                format!("LocalQueue {local} is terminating or missing"),
+            );
+        } else if stop != StopPolicy::None {
+            self.lose_reservation("Suspended", format!("ClusterQueue {name} is stopped"));
+        } else if local_stop != Some(StopPolicy::None) {
+            self.lose_reservation("Suspended", format!("LocalQueue {local} is stopped"));
+        }
+    }
+
+    /// Lets it into the queue again once what kept it out is over. *Source*: `spec/admission-engine.md 1.7, 1.8, 3.5`.
+    fn end_waiting(&mut self) {
+        if self.has_quota() || !self.seen.workload.active || self.active == Activation::Deactivate {
+            return;
+        }
+        let due = self.status.requeue.and_then(|requeue| requeue.at);
+        let waits = due.filter(|at| *at > self.now);
+        if let Some(at) = waits {
+            self.wake(at);
+        } else if let Some(requeue) = &mut self.status.requeue {
+            requeue.at = None;
+            if requeue.count.is_none() {
+                self.status.requeue = None;
+            }
+        }
+        let Some(held) = self.status.conditions.get(REQUEUED) else {
+            return;
+        };
+        if held.truth != Truth::False {
+            return;
+        }
+        let runs = |stop: Option<StopPolicy>| stop == Some(StopPolicy::None);
+        let cluster_queue = self.seen.cluster_queue.filter(|queue| !queue.terminating);
+        let (over, reason, message) = match held.reason.as_ref() {
+            reason if reason.starts_with(evict::DEACTIVATED) => {
+                (true, "Reactivated", "The workload was reactivated")
+            }
+            "ClusterQueueStopped" => (
+                runs(cluster_queue.map(|queue| queue.stop)),
+                "ClusterQueueRestarted",
+                "The ClusterQueue was restarted after being stopped",
+            ),
+            "LocalQueueStopped" => (
+                runs(self.seen.local_stop),
+                "LocalQueueRestarted",
+                "The LocalQueue was restarted after being stopped",
+            ),
+            _ => (
+                waits.is_none(),
+                "BackoffFinished",
+                "The workload backoff was finished",
+            ),
+        };
+        if over {
+            self.set(REQUEUED, Truth::True, reason, message);
+        }
+    }
+
+    /// Takes the brain's decision over, if it still makes sense. *Source*: `spec/admission-engine.md 2.13, 2.15`.
+    fn take_proposal(&mut self) {
+        if self.has_quota() || !self.seen.workload.active || self.active == Activation::Deactivate {
+            return;
+        }
+        match self.seen.proposal {
+            None => {}
+            Some(Proposal::Pending { reason, message }) => {
+                let told = self.status.conditions.get(QUOTA_RESERVED);
+                if told.is_none_or(|c| c.reason != *reason || c.message != *message) {
+                    self.notes.push(Note::warning(reason.clone(), message.clone()));
+                    self.set(QUOTA_RESERVED, Truth::False, reason.clone(), message.clone());
+                }
+            }
+            Some(Proposal::Reserve(admission)) if self.may_reserve(admission) => self.reserve(admission),
+            // Why: made from an older view; the brain sees the newer one and decides again.
+            Some(Proposal::Reserve(_)) => {}
+        }
+    }
+
+    /// Whether a reservation made from an older view of the world may still be taken.
+    fn may_reserve(&self, admission: &Admission) -> bool {
+        let workload = self.seen.workload;
+        let open = self.seen.cluster_queue.is_some_and(|queue| {
+            !queue.terminating && queue.stop == StopPolicy::None && queue.name == admission.cluster_queue
+        });
+        let held_back = self.status.conditions.is_false(REQUEUED)
+            || self
+                .status
+                .requeue
+                .and_then(|r| r.at)
+                .is_some_and(|at| at > self.now);
+        open && self.seen.local_stop == Some(StopPolicy::None)
+            && !self.evicted_now
+            && !workload.gated
+            && !held_back
+            && admission.pod_sets.len() == workload.pod_sets.len()
+    }
+
+    fn reserve(&mut self, admission: &Admission) {
+        let queued_since = self.status.conditions.when_true(REQUEUED).map(|c| c.since);
+        let queued_since = queued_since.unwrap_or(self.seen.workload.created);
+        let waited = self.now.duration_since(queued_since).as_secs().max(0);
+        let text = format!("Quota reserved in ClusterQueue {}", admission.cluster_queue);
+        self.notes.push(Note::normal(
+            QUOTA_RESERVED,
+            format!("{text}, wait time since queued was {waited}s"),
+        ));
+        self.status.admission = Some(admission.clone());
+        self.set(QUOTA_RESERVED, Truth::True, QUOTA_RESERVED, text);
+        for kind in [EVICTED, PREEMPTED, BLOCKED_ON_GATES] {
+            if let Some(before) = self.status.conditions.when_true(kind) {
+                let message = format!("Previously: {}", before.message);
+                self.set(kind, Truth::False, QUOTA_RESERVED, message);
+            }
+        }
+    }
+
+    /// Keeps the list of checks in line with the queue and the flavors. *Source*: `spec/admission-engine.md 3.2`.
+    ///
+    /// Unlike the anchor: nothing is listed before anything was decided about the Workload, so that its first status
+    /// write is the one that says something.
+    fn list_checks(&mut self) {
+        let Some(cluster_queue) = self.seen.cluster_queue else {
+            return;
+        };
+        let admission = self.status.admission.as_ref();
+        let foreign = admission.is_some_and(|admission| admission.cluster_queue != cluster_queue.name);
+        if foreign || self.status.conditions.get(QUOTA_RESERVED).is_none() {
+            return;
+        }
+        let required = required_checks(cluster_queue, admission);
+        self.status.checks.retain(|name, _| required.contains(name));
+        for name in required {
+            let now = self.now;
+            let entry = self.status.checks.entry(name);
+            entry.or_insert_with(|| crate::status::CheckState::pending(now));
+        }
+    }
+
+    /// Takes over the pods that will not be needed any more. *Source*: `spec/jobs.md 5.11`.
+    fn count_reclaimable(&mut self) {
+        let JobFacts::Present { reclaimable, .. } = self.seen.job else {
+            return;
+        };
+        let reserved = self.has_quota();
+        let before = std::mem::take(&mut self.status.reclaimable);
+        for pod_set in &self.seen.workload.pod_sets {
+            let old = before.get(&pod_set.name).copied();
+            let new = reclaimable.get(&pod_set.name).copied();
+            // Invariant: counts neither shrink nor vanish while quota is held (the API refuses it).
+            let count = if reserved { old.max(new) } else { new };
+            if let Some(count) = count {
+                self.status
+                    .reclaimable
+                    .insert(pod_set.name.clone(), count.min(pod_set.count));
+            }
+        }
+    }
+}
+
+/// A time some seconds later, saturating.
+fn later(time: Timestamp, secs: i64) -> Timestamp {
+    time.checked_add(SignedDuration::from_secs(secs))
+        .unwrap_or(Timestamp::MAX)
+}
+
+#[cfg(test)]
+mod tests;

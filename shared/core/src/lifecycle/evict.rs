@@ -1,0 +1,144 @@
+//! Losing admission: eviction, deactivation, release of quota.
+//!
+//! Invariant: an evicted Workload keeps its quota until its job is at rest.
+
+use jiff::Timestamp;
+
+use super::{ADMITTED, DEACTIVATION_TARGET, Draft, EVICTED, QUOTA_RESERVED, REQUEUED};
+use crate::condition::Truth;
+use crate::note::Note;
+use crate::status::{CheckPhase, CheckState, Status};
+
+/// How the reasons of all deactivations begin.
+pub(super) const DEACTIVATED: &str = "Deactivated";
+/// Reason of a deactivation because time is up.
+pub(super) const MAXIMUM_EXECUTION_TIME_EXCEEDED: &str = "MaximumExecutionTimeExceeded";
+/// Reason of the eviction that follows it.
+pub(super) const TIME_IS_UP: &str = "DeactivatedDueToMaximumExecutionTimeExceeded";
+/// How a check that is reset by an eviction says so.
+pub(super) const AFTER_EVICTION: &str = "after eviction";
+/// Entries of `schedulingStats.evictions`. *Limit*: of the API; later kinds are not counted.
+const EVICTION_KINDS_MAX: usize = 256;
+
+impl Draft<'_> {
+    /// Evicts a Workload that is switched off. *Source*: `spec/admission-engine.md 3.5`, `spec/multikueue.md 3.8`.
+    pub(super) fn follow_deactivation(&mut self) {
+        if self.seen.workload.active {
+            return;
+        }
+        let target = self.status.conditions.when_true(DEACTIVATION_TARGET).cloned();
+        let known = self.status.conditions.when_true(EVICTED);
+        let known = known.is_some_and(|c| c.reason.starts_with(DEACTIVATED));
+        match target {
+            Some(target) => self.evict(
+                format!("{DEACTIVATED}DueTo{}", target.reason),
+                &target.reason,
+                format!("The workload is deactivated due to {}", target.message),
+            ),
+            None if !known => self.evict(DEACTIVATED, "", "The workload is deactivated".to_owned()),
+            None => {
+                // Why: verdicts that arrive while it is switched off must not deactivate it again once it is back.
+                reset_checks(&mut self.status, AFTER_EVICTION, self.now, |phase| {
+                    phase == CheckPhase::Rejected
+                });
+            }
+        }
+        self.status.conditions.remove(DEACTIVATION_TARGET);
+        self.status.requeue = None;
+    }
+
+    /// Says that the job must stop. Quota stays held. *Source*: `spec/admission-engine.md 3.3`.
+    pub(super) fn evict(
+        &mut self,
+        reason: impl Into<std::borrow::Cow<'static, str>>,
+        cause: &str,
+        message: String,
+    ) {
+        let reason = reason.into();
+        self.evicted_now = true;
+        self.notes
+            .push(Note::normal(format!("EvictedDueTo{reason}"), message.clone()));
+        self.count_eviction(&reason, cause);
+        self.set(EVICTED, Truth::True, reason, message);
+        reset_checks(&mut self.status, AFTER_EVICTION, self.now, |_| true);
+        self.status.cluster = None;
+        self.status.nominated.clear();
+    }
+
+    fn count_eviction(&mut self, reason: &str, cause: &str) {
+        let reason = if reason.starts_with(DEACTIVATED) {
+            DEACTIVATED
+        } else {
+            reason
+        };
+        let key = (reason.to_owned(), cause.to_owned());
+        let counts = &mut self.status.evictions;
+        if counts.contains_key(&key) || counts.len() < EVICTION_KINDS_MAX {
+            let count = counts.entry(key).or_default();
+            *count = count.saturating_add(1);
+        }
+    }
+
+    /// Gives the quota of an evicted Workload back once its job is at rest. *Source*: `spec/jobs.md 5.9`.
+    pub(super) fn release_when_at_rest(&mut self) {
+        let Some(evicted) = self.status.conditions.when_true(EVICTED).cloned() else {
+            return;
+        };
+        let releases = self.has_quota() && self.seen.job.at_rest();
+        // Why: without a reservation nothing holds the Workload, but it must be kept out of the queue all the same.
+        let never_held = self.evicted_now && !self.has_quota();
+        if !releases && !never_held {
+            return;
+        }
+        let requeued = match evicted.reason.as_ref() {
+            "Preempted" | "NodeFailures" => Truth::True,
+            _ => Truth::False,
+        };
+        self.set(REQUEUED, requeued, evicted.reason, evicted.message.clone());
+        self.set(QUOTA_RESERVED, Truth::False, "PendingEvaluation", evicted.message);
+        self.status.admission = None;
+        self.status.cluster = None;
+        self.status.nominated.clear();
+    }
+
+    /// Takes the reservation of a Workload that is not admitted yet: nothing runs, so nothing is evicted.
+    pub(super) fn lose_reservation(&mut self, reason: &'static str, message: String) {
+        debug_assert!(
+            !self.status.conditions.is_true(ADMITTED),
+            "an admitted workload is evicted"
+        );
+        self.set(QUOTA_RESERVED, Truth::False, reason, message);
+        self.status.admission = None;
+        self.status.cluster = None;
+        self.status.nominated.clear();
+        // Unlike the anchor: a verdict about a lost reservation does not count for the next one.
+        reset_checks(&mut self.status, "after losing the reservation", self.now, |_| {
+            true
+        });
+    }
+}
+
+/// Sets checks that have left `Pending`, in one of the phases picked, back to it.
+pub(super) fn reset_checks(
+    status: &mut Status,
+    when: &str,
+    now: Timestamp,
+    picked: impl Fn(CheckPhase) -> bool,
+) {
+    for check in status.checks.values_mut() {
+        let phase = check.phase;
+        if phase == CheckPhase::Pending || !picked(phase) {
+            continue;
+        }
+        let retry_count =
+            (phase == CheckPhase::Retry).then(|| check.retry_count.unwrap_or(0).saturating_add(1));
+        *check = CheckState {
+            phase: CheckPhase::Pending,
+            since: now,
+            message: format!("Reset to Pending {when}. Previously: {}", phase.as_str()),
+            updates: Vec::new(),
+            requeue_after_secs: check.requeue_after_secs,
+            retry_count,
+        };
+    }
+}

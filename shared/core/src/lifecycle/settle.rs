@@ -1,0 +1,76 @@
+//! The last word of a pass: whether the job may run.
+
+use jiff::Timestamp;
+
+use super::{ADMITTED, EVICTED, FINISHED, QUOTA_RESERVED, evict};
+use crate::condition::Truth;
+use crate::note::Note;
+use crate::status::{CheckPhase, Status};
+
+/// Brings `Admitted` in line with the reservation and the checks, and counts the time admitted when admission ends.
+///
+/// An admitted Workload stays admitted, whatever its checks become, until its quota is released; an evicted one is never
+/// admitted. Returns the notes to emit once the status is written. *Source*: `spec/api.md API-9.6`,
+/// `spec/multikueue.md 1.7`, `spec/provisioning.md 9`.
+pub fn settle(status: &mut Status, now: Timestamp) -> Vec<Note> {
+    if status.conditions.is_true(FINISHED) {
+        return Vec::new();
+    }
+    let admitted_since = status.conditions.when_true(ADMITTED).map(|c| c.since);
+    let Some(reserved) = status.conditions.get(QUOTA_RESERVED) else {
+        return Vec::new();
+    };
+    if reserved.truth != Truth::True {
+        if let Some(since) = admitted_since {
+            accumulate(status, since, now);
+        }
+        let message = "The workload has no reservation";
+        status
+            .conditions
+            .set(ADMITTED, Truth::False, "NoReservation", message, now);
+        return Vec::new();
+    }
+    let reserved_since = reserved.since;
+    if admitted_since.is_some() || status.conditions.is_true(EVICTED) {
+        return Vec::new();
+    }
+    if status
+        .checks
+        .values()
+        .any(|check| check.phase != CheckPhase::Ready)
+    {
+        let message = "The workload has not all checks ready";
+        status
+            .conditions
+            .set(ADMITTED, Truth::False, "UnsatisfiedAdmissionChecks", message, now);
+        return Vec::new();
+    }
+    let message = "The workload is admitted";
+    status
+        .conditions
+        .set(ADMITTED, Truth::True, ADMITTED, message, now);
+    let queue = status
+        .admission
+        .as_ref()
+        .map(|admission| admission.cluster_queue.to_string());
+    let queue = queue.unwrap_or_default();
+    let waited = now.duration_since(reserved_since).as_secs().max(0);
+    vec![Note::normal(
+        ADMITTED,
+        format!("Admitted by ClusterQueue {queue}, wait time since reservation was {waited}s"),
+    )]
+}
+
+/// Adds the time since `since` to the time spent admitted, except when it was just spent to the end.
+fn accumulate(status: &mut Status, since: Timestamp, now: Timestamp) {
+    let evicted = status.conditions.when_true(EVICTED);
+    if evicted.is_some_and(|c| c.reason == evict::TIME_IS_UP) {
+        return;
+    }
+    let span = u32::try_from(now.duration_since(since).as_secs().max(0)).unwrap_or(u32::MAX);
+    let sum = status.accumulated_secs.unwrap_or(0).saturating_add(span);
+    status.accumulated_secs = Some(sum.min(ACCUMULATED_SECS_MAX));
+}
+
+/// *Limit*: the API holds an `int32`.
+const ACCUMULATED_SECS_MAX: u32 = i32::MAX.unsigned_abs();

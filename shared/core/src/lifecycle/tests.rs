@@ -1,0 +1,923 @@
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use proptest::prelude::*;
+
+use super::*;
+use crate::amount::Amount;
+use crate::name::{CheckName, ClusterName, FlavorName, Key, PodSetName};
+use crate::queue::{CheckRule, FlavorQuota, Fungibility, ResourceGroup, Selector, Strategy as Queueing};
+use crate::status::{Assignment, CheckState, Requeue};
+use crate::workload::PodSet;
+
+const NOW: i64 = 1_000;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn workload() -> Workload {
+    Workload {
+        key: Key::new("lab", "job-a"),
+        uid: "u".into(),
+        created: at(900),
+        generation: 1,
+        deleting: false,
+        queue: "tests".to_owned(),
+        priority: 0,
+        active: true,
+        max_execution_secs: None,
+        gated: false,
+        pod_sets: vec![PodSet {
+            name: "main".into(),
+            count: 3,
+            min_count: None,
+            requests: BTreeMap::new(),
+            node_selector: BTreeMap::new(),
+            affinity: Vec::new(),
+            tolerations: Vec::new(),
+        }],
+        problems: Vec::new(),
+        status: Status::default(),
+    }
+}
+
+fn queue(checks: &[(&str, &[&str])]) -> ClusterQueue {
+    let flavor = |name: &str| FlavorQuota {
+        name: name.into(),
+        nominal: BTreeMap::new(),
+    };
+    ClusterQueue {
+        name: "team".into(),
+        cohort: None,
+        strategy: Queueing::BestEffortFifo,
+        namespaces: Some(Selector::default()),
+        groups: vec![ResourceGroup {
+            covered: vec!["cpu".into()],
+            flavors: vec![flavor("spot"), flavor("fixed")],
+        }],
+        checks: checks
+            .iter()
+            .map(|(name, flavors)| CheckRule {
+                name: (*name).into(),
+                on_flavors: flavors.iter().map(|f| FlavorName::from(*f)).collect(),
+            })
+            .collect(),
+        stop: StopPolicy::None,
+        when_can_preempt: Fungibility::TryNextFlavor,
+        terminating: false,
+    }
+}
+
+fn admission(flavor: &str) -> Admission {
+    Admission {
+        cluster_queue: "team".into(),
+        pod_sets: vec![Assignment {
+            name: "main".into(),
+            flavors: [("cpu".into(), flavor.into())].into(),
+            usage: [("cpu".into(), Amount::new(3000))].into(),
+            count: 3,
+        }],
+    }
+}
+
+fn job(active: bool, suspended: bool) -> JobFacts {
+    JobFacts::Present {
+        finished: None,
+        active,
+        suspended,
+        reclaimable: BTreeMap::new(),
+    }
+}
+
+/// A world in which one pass after the other is made; each pass must be stable.
+#[derive(Debug)]
+struct World {
+    workload: Workload,
+    queue: Option<ClusterQueue>,
+    local_stop: Option<StopPolicy>,
+    job: JobFacts,
+    request: Option<Request>,
+    proposal: Option<Proposal>,
+    now: i64,
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            workload: workload(),
+            queue: Some(queue(&[])),
+            local_stop: Some(StopPolicy::None),
+            job: job(false, true),
+            request: None,
+            proposal: None,
+            now: NOW,
+        }
+    }
+
+    /// Reserved and admitted in `ClusterQueue` `team` at time 1000, job running.
+    fn admitted() -> Self {
+        let mut world = Self::new();
+        world.proposal = Some(Proposal::Reserve(admission("spot")));
+        world.pass();
+        world.proposal = None;
+        world.job = job(true, false);
+        assert!(world.workload.is_admitted());
+        world
+    }
+
+    fn look(&self) -> (Next, Vec<Note>) {
+        let seen = Observed {
+            workload: &self.workload,
+            cluster_queue: self.queue.as_ref(),
+            local_stop: self.local_stop,
+            job: &self.job,
+            request: self.request.as_ref(),
+            proposal: self.proposal.as_ref(),
+            policy: &Policy::default(),
+        };
+        let mut next = step(&seen, at(self.now));
+        let more = settle(&mut next.status, at(self.now));
+        let notes = next.notes.iter().cloned().chain(more).collect();
+        (next, notes)
+    }
+
+    /// One pass, its status written, and the proof that the next one would change nothing.
+    fn pass(&mut self) -> (Next, Vec<Note>) {
+        let (next, notes) = self.look();
+        self.workload.status = next.status.clone();
+        let (again, noise) = self.look();
+        assert_eq!(again.status, next.status, "a second pass changed something");
+        assert_eq!(again.active, next.active);
+        assert_eq!(noise, Vec::new(), "a second pass told something");
+        (next, notes)
+    }
+
+    fn condition(&self, kind: &str) -> (Truth, String, String) {
+        let condition = self.workload.status.conditions.get(kind).unwrap();
+        (
+            condition.truth,
+            condition.reason.to_string(),
+            condition.message.clone(),
+        )
+    }
+
+    fn check(&self, kind: &str, truth: Truth, reason: &str, message: &str) {
+        assert_eq!(
+            self.condition(kind),
+            (truth, reason.to_owned(), message.to_owned()),
+            "{kind}"
+        );
+    }
+
+    fn verdict(&mut self, name: &str, phase: CheckPhase, message: &str, requeue_after_secs: Option<u32>) {
+        self.workload.status.checks.insert(
+            CheckName::from(name),
+            CheckState {
+                phase,
+                message: message.to_owned(),
+                requeue_after_secs,
+                ..CheckState::pending(at(self.now))
+            },
+        );
+    }
+}
+
+fn texts(notes: &[Note]) -> Vec<(&str, &str)> {
+    notes
+        .iter()
+        .map(|n| (n.reason.as_ref(), n.message.as_str()))
+        .collect()
+}
+
+/// Spec: admission-engine 2.13.
+#[test]
+fn without_checks_reservation_and_admission_are_one_write() {
+    let mut world = World::new();
+    world.proposal = Some(Proposal::Reserve(admission("spot")));
+    let (_, notes) = world.pass();
+    world.check(
+        "QuotaReserved",
+        Truth::True,
+        "QuotaReserved",
+        "Quota reserved in ClusterQueue team",
+    );
+    world.check("Admitted", Truth::True, "Admitted", "The workload is admitted");
+    assert_eq!(world.workload.status.admission, Some(admission("spot")));
+    assert_eq!(
+        texts(&notes),
+        [
+            (
+                "QuotaReserved",
+                "Quota reserved in ClusterQueue team, wait time since queued was 100s"
+            ),
+            (
+                "Admitted",
+                "Admitted by ClusterQueue team, wait time since reservation was 0s"
+            ),
+        ]
+    );
+}
+
+#[test]
+fn nothing_is_written_before_anything_is_decided() {
+    let mut world = World::new();
+    world.queue = Some(queue(&[("c", &[])]));
+    world.pass();
+    assert_eq!(world.workload.status, Status::default());
+}
+
+/// Spec: admission-engine 2.15, 3.2.
+#[test]
+fn a_pending_reason_lists_the_checks_that_cover_all_flavors() {
+    let mut world = World::new();
+    world.queue = Some(queue(&[
+        ("all", &[]),
+        ("both", &["fixed", "spot"]),
+        ("one", &["spot"]),
+    ]));
+    world.proposal = Some(Proposal::Pending {
+        reason: "WaitingForQuota".into(),
+        message: "insufficient quota".to_owned(),
+    });
+    let (_, notes) = world.pass();
+    world.check(
+        "QuotaReserved",
+        Truth::False,
+        "WaitingForQuota",
+        "insufficient quota",
+    );
+    world.check(
+        "Admitted",
+        Truth::False,
+        "NoReservation",
+        "The workload has no reservation",
+    );
+    let names: Vec<_> = world
+        .workload
+        .status
+        .checks
+        .keys()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(names, ["all", "both"]);
+    assert_eq!(notes, [Note::warning("WaitingForQuota", "insufficient quota")]);
+}
+
+/// Spec: admission-engine 9.11 B167, B168.
+#[test]
+fn checks_follow_the_assigned_flavors_and_hold_admission_back() {
+    let mut world = World::new();
+    world.queue = Some(queue(&[("all", &[]), ("one", &["spot"]), ("other", &["fixed"])]));
+    world.verdict("other", CheckPhase::Pending, "", None);
+    world.proposal = Some(Proposal::Reserve(admission("spot")));
+    world.pass();
+    let names: Vec<_> = world
+        .workload
+        .status
+        .checks
+        .keys()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(names, ["all", "one"]);
+    world.check(
+        "Admitted",
+        Truth::False,
+        "UnsatisfiedAdmissionChecks",
+        "The workload has not all checks ready",
+    );
+    world.verdict("all", CheckPhase::Ready, "", None);
+    world.verdict("one", CheckPhase::Ready, "", None);
+    world.pass();
+    world.check("Admitted", Truth::True, "Admitted", "The workload is admitted");
+}
+
+/// Spec: provisioning 9.
+#[test]
+fn a_check_that_appears_later_does_not_take_admission_away() {
+    let mut world = World::admitted();
+    world.queue = Some(queue(&[("new", &[])]));
+    world.pass();
+    assert!(world.workload.is_admitted());
+    assert_eq!(world.workload.status.checks.len(), 1);
+}
+
+/// Spec: admission-engine 9.11 B169, 1.7 and 9.2 B042.
+#[test]
+fn a_retry_evicts_waits_for_the_job_and_then_for_the_back_off() {
+    let mut world = World::new();
+    world.queue = Some(queue(&[("chk", &[])]));
+    world.proposal = Some(Proposal::Reserve(admission("spot")));
+    world.pass();
+    world.proposal = None;
+    world.verdict("chk", CheckPhase::Ready, "", None);
+    world.workload.status.cluster = Some(ClusterName::from("w1"));
+    world.pass();
+    world.job = job(true, false);
+    world.now += 10;
+    world.verdict("chk", CheckPhase::Retry, "no room", Some(30));
+    let (_, notes) = world.pass();
+    let message = "Evicted due to AdmissionCheck in Retry state: \"chk\" (no room)";
+    world.check("Evicted", Truth::True, "AdmissionCheck", message);
+    assert_eq!(texts(&notes), [("EvictedDueToAdmissionCheck", message)]);
+    let check = &world.workload.status.checks[&CheckName::from("chk")];
+    assert_eq!(check.phase, CheckPhase::Pending);
+    assert_eq!(
+        check.message,
+        "Reset to Pending after eviction. Previously: Retry"
+    );
+    assert_eq!((check.retry_count, check.requeue_after_secs), (Some(1), Some(30)));
+    assert_eq!(world.workload.status.requeue.unwrap().at, Some(at(NOW + 40)));
+    assert_eq!(world.workload.status.cluster, None);
+    assert_eq!(
+        world.workload.status.evictions,
+        [(("AdmissionCheck".to_owned(), String::new()), 1)].into()
+    );
+    assert!(world.workload.has_quota(), "quota is kept while pods run");
+
+    world.job = job(true, true);
+    world.pass();
+    assert!(world.workload.has_quota(), "still pods");
+    world.job = job(false, true);
+    let (next, _) = world.pass();
+    world.check("QuotaReserved", Truth::False, "PendingEvaluation", message);
+    world.check(
+        "Admitted",
+        Truth::False,
+        "NoReservation",
+        "The workload has no reservation",
+    );
+    world.check("Requeued", Truth::False, "AdmissionCheck", message);
+    assert_eq!(world.workload.status.admission, None);
+    assert_eq!(world.workload.status.accumulated_secs, Some(10));
+    assert_eq!(next.wake_at, Some(at(NOW + 40)));
+
+    world.now = NOW + 40;
+    world.pass();
+    world.check(
+        "Requeued",
+        Truth::True,
+        "BackoffFinished",
+        "The workload backoff was finished",
+    );
+    assert_eq!(world.workload.status.requeue, None);
+
+    world.proposal = Some(Proposal::Reserve(admission("spot")));
+    let (_, notes) = world.pass();
+    world.check(
+        "Evicted",
+        Truth::False,
+        "QuotaReserved",
+        &format!("Previously: {message}"),
+    );
+    assert_eq!(
+        texts(&notes)[0].1,
+        "Quota reserved in ClusterQueue team, wait time since queued was 0s"
+    );
+}
+
+/// Spec: provisioning 7.
+#[test]
+fn several_verdicts_are_told_together() {
+    let mut status = Status::default();
+    for (name, message) in [("b", ""), ("a", "m1")] {
+        let mut check = CheckState::pending(at(1));
+        check.phase = CheckPhase::Retry;
+        check.message = message.to_owned();
+        status.checks.insert(CheckName::from(name), check);
+    }
+    let text = checks::text_of(&status, CheckPhase::Retry).unwrap();
+    assert_eq!(text, "AdmissionChecks in Retry state: \"a\" (m1); \"b\"");
+    assert_eq!(checks::text_of(&status, CheckPhase::Rejected), None);
+}
+
+/// Spec: admission-engine 9.11 B170, B171.
+#[test]
+fn a_rejection_deactivates_even_beside_a_retry() {
+    let mut world = World::new();
+    world.queue = Some(queue(&[("no", &[]), ("later", &[])]));
+    world.proposal = Some(Proposal::Reserve(admission("spot")));
+    world.pass();
+    world.proposal = None;
+    world.verdict("no", CheckPhase::Rejected, "never", None);
+    world.verdict("later", CheckPhase::Retry, "not now", None);
+    let (next, notes) = world.pass();
+    assert_eq!(next.active, Activation::Deactivate);
+    let text = "AdmissionCheck in Rejected state: \"no\" (never)";
+    world.check("DeactivationTarget", Truth::True, "AdmissionCheck", text);
+    assert_eq!(
+        notes,
+        [Note::warning(
+            "AdmissionCheckRejected",
+            format!("Deactivated due to {text}")
+        )]
+    );
+    assert!(!world.workload.is_evicted());
+
+    world.workload.active = false;
+    let (next, notes) = world.pass();
+    assert_eq!(next.active, Activation::Keep);
+    let message = format!("The workload is deactivated due to {text}");
+    world.check("Evicted", Truth::True, "DeactivatedDueToAdmissionCheck", &message);
+    assert_eq!(
+        texts(&notes),
+        [("EvictedDueToDeactivatedDueToAdmissionCheck", message.as_str())]
+    );
+    assert!(
+        world
+            .workload
+            .status
+            .conditions
+            .get("DeactivationTarget")
+            .is_none()
+    );
+    assert!(!world.workload.has_quota(), "the job never ran");
+    world.check(
+        "Requeued",
+        Truth::False,
+        "DeactivatedDueToAdmissionCheck",
+        &message,
+    );
+    let key = ("Deactivated".to_owned(), "AdmissionCheck".to_owned());
+    assert_eq!(world.workload.status.evictions, [(key, 1)].into());
+
+    world.workload.active = true;
+    world.pass();
+    world.check(
+        "Requeued",
+        Truth::True,
+        "Reactivated",
+        "The workload was reactivated",
+    );
+}
+
+/// Spec: admission-engine 9.11 B174.
+#[test]
+fn a_user_switches_it_off_and_on() {
+    let mut world = World::admitted();
+    world.workload.active = false;
+    world.pass();
+    world.check(
+        "Evicted",
+        Truth::True,
+        "Deactivated",
+        "The workload is deactivated",
+    );
+    assert!(world.workload.has_quota());
+    world.job = job(false, true);
+    world.pass();
+    assert!(!world.workload.has_quota());
+    world.workload.active = true;
+    world.pass();
+    world.check(
+        "Requeued",
+        Truth::True,
+        "Reactivated",
+        "The workload was reactivated",
+    );
+}
+
+/// Spec: admission-engine 3.5.
+#[test]
+fn a_pending_one_that_is_switched_off_keeps_out_of_the_queue() {
+    let mut world = World::new();
+    world.workload.active = false;
+    world.workload.status.requeue = Some(Requeue {
+        count: Some(2),
+        at: Some(at(NOW + 5)),
+    });
+    world.pass();
+    world.check(
+        "Requeued",
+        Truth::False,
+        "Deactivated",
+        "The workload is deactivated",
+    );
+    assert_eq!(world.workload.status.requeue, None);
+    world.proposal = Some(Proposal::Reserve(admission("spot")));
+    world.pass();
+    assert!(!world.workload.has_quota());
+}
+
+/// Spec: multikueue 3.8.
+#[test]
+fn a_manager_evicts_by_naming_the_target() {
+    let mut world = World::admitted();
+    let message = "Evicted on manager: The ClusterQueue is stopped";
+    world.workload.status.conditions.set(
+        "DeactivationTarget",
+        Truth::True,
+        "EvictedOnManagerCluster",
+        message,
+        at(NOW),
+    );
+    let (next, _) = world.pass();
+    assert_eq!(next.active, Activation::Deactivate);
+    world.workload.active = false;
+    world.pass();
+    world.check(
+        "Evicted",
+        Truth::True,
+        "DeactivatedDueToEvictedOnManagerCluster",
+        &format!("The workload is deactivated due to {message}"),
+    );
+}
+
+/// Spec: admission-engine 9.2 B047.
+#[test]
+fn draining_evicts_and_resuming_requeues() {
+    for local in [false, true] {
+        let mut world = World::admitted();
+        let set = |world: &mut World, stop| {
+            if local {
+                world.local_stop = Some(stop);
+            } else {
+                world.queue.as_mut().unwrap().stop = stop;
+            }
+        };
+        let kind = if local { "LocalQueue" } else { "ClusterQueue" };
+        set(&mut world, StopPolicy::Hold);
+        world.pass();
+        assert!(!world.workload.is_evicted(), "admitted ones run on");
+        set(&mut world, StopPolicy::HoldAndDrain);
+        world.pass();
+        let message = format!("The {kind} is stopped");
+        world.check("Evicted", Truth::True, &format!("{kind}Stopped"), &message);
+        world.job = job(false, true);
+        world.pass();
+        world.check("Requeued", Truth::False, &format!("{kind}Stopped"), &message);
+        set(&mut world, StopPolicy::None);
+        world.pass();
+        world.check(
+            "Requeued",
+            Truth::True,
+            &format!("{kind}Restarted"),
+            &format!("The {kind} was restarted after being stopped"),
+        );
+    }
+}
+
+/// Spec: admission-engine 9.2 B048, 9.11 B177.
+#[test]
+fn a_reservation_that_is_not_admitted_is_lost_when_its_queue_stops_or_goes() {
+    let check = |change: fn(&mut World), reason: &str, message: &str| {
+        let mut world = World::new();
+        world.queue = Some(queue(&[("chk", &[]), ("slow", &[])]));
+        world.proposal = Some(Proposal::Reserve(admission("spot")));
+        world.pass();
+        world.proposal = None;
+        world.verdict("chk", CheckPhase::Ready, "", None);
+        world.workload.status.nominated = vec![ClusterName::from("w1")];
+        change(&mut world);
+        world.pass();
+        world.check("QuotaReserved", Truth::False, reason, message);
+        world.check(
+            "Admitted",
+            Truth::False,
+            "NoReservation",
+            "The workload has no reservation",
+        );
+        assert!(!world.workload.is_evicted());
+        assert_eq!(world.workload.status.admission, None);
+        assert_eq!(world.workload.status.nominated, []);
+        assert!(
+            world
+                .workload
+                .status
+                .checks
+                .values()
+                .all(|c| c.phase == CheckPhase::Pending)
+        );
+    };
+    let hold: fn(&mut World) = |w| w.queue.as_mut().unwrap().stop = StopPolicy::Hold;
+    check(hold, "Suspended", "ClusterQueue team is stopped");
+    check(
+        |w| w.local_stop = Some(StopPolicy::HoldAndDrain),
+        "Suspended",
+        "LocalQueue tests is stopped",
+    );
+    check(
+        |w| w.queue = None,
+        "Misconfigured",
+        "ClusterQueue team is terminating or missing",
+    );
+    check(
+        |w| w.queue.as_mut().unwrap().terminating = true,
+        "Misconfigured",
+        "ClusterQueue team is terminating or missing",
+    );
+    check(
+        |w| w.local_stop = None,
+        "Misconfigured",
+        "LocalQueue tests is terminating or missing",
+    );
+}
+
+/// Spec: admission-engine 4.2, 9.12 B186.
+#[test]
+fn execution_time_is_counted_over_all_admissions() {
+    let mut world = World::admitted();
+    world.workload.max_execution_secs = Some(100);
+    let (next, _) = world.pass();
+    assert_eq!(next.wake_at, Some(at(NOW + 100)));
+    world.now += 60;
+    let conditions = &mut world.workload.status.conditions;
+    conditions.set("Evicted", Truth::True, "Preempted", "p", at(world.now));
+    conditions.set("Preempted", Truth::True, "InClusterQueue", "p", at(world.now));
+    world.job = job(false, true);
+    world.pass();
+    assert_eq!(world.workload.status.accumulated_secs, Some(60));
+    world.check("Requeued", Truth::True, "Preempted", "p");
+
+    world.now += 1_000;
+    world.proposal = Some(Proposal::Reserve(admission("spot")));
+    world.pass();
+    world.check("Preempted", Truth::False, "QuotaReserved", "Previously: p");
+    world.proposal = None;
+    world.job = job(true, false);
+    let (next, _) = world.pass();
+    assert_eq!(next.wake_at, Some(at(world.now + 40)));
+    world.now += 40;
+    let (next, notes) = world.pass();
+    assert_eq!(next.active, Activation::Deactivate);
+    assert_eq!(
+        notes,
+        [Note::warning(
+            "MaximumExecutionTimeExceeded",
+            "The maximum execution time (100s) exceeded"
+        )]
+    );
+    world.check(
+        "DeactivationTarget",
+        Truth::True,
+        "MaximumExecutionTimeExceeded",
+        "exceeding the maximum execution time",
+    );
+    world.workload.active = false;
+    world.job = job(false, true);
+    world.pass();
+    world.check(
+        "Evicted",
+        Truth::True,
+        "DeactivatedDueToMaximumExecutionTimeExceeded",
+        "The workload is deactivated due to exceeding the maximum execution time",
+    );
+    assert_eq!(
+        world.workload.status.accumulated_secs, None,
+        "a new life starts with a full span"
+    );
+}
+
+/// Spec: admission-engine 9.11 B175, jobs 5.10, 5.3 A5.
+#[test]
+fn it_finishes_with_its_job_once() {
+    let check = |change: fn(&mut World), reason: &str, message: &str| {
+        let mut world = World::admitted();
+        change(&mut world);
+        let (next, _) = world.pass();
+        world.check("Finished", Truth::True, reason, message);
+        assert_eq!(next.finalizer, Finalizer::Keep);
+        world.now += 5;
+        let (next, _) = world.pass();
+        assert_eq!(next.finalizer, Finalizer::Drop);
+        world.job = job(true, false);
+        world.request = Some(Request::OutOfSync);
+        world.pass();
+        world.check("Finished", Truth::True, reason, message);
+    };
+    fn ended(world: &mut World, success: bool) {
+        let message = if success { "done" } else { "exit 1" };
+        world.job = JobFacts::Present {
+            finished: Some(Outcome {
+                success,
+                message: message.to_owned(),
+            }),
+            active: false,
+            suspended: false,
+            reclaimable: BTreeMap::new(),
+        };
+    }
+    check(|w| ended(w, true), "Succeeded", "done");
+    check(|w| ended(w, false), "Failed", "exit 1");
+    check(
+        |w| w.job = JobFacts::OwnerGone,
+        "OwnerNotFound",
+        "The workload's owner no longer exists",
+    );
+    check(
+        |w| w.request = Some(Request::OutOfSync),
+        "OutOfSync",
+        "The prebuilt workload is out of sync with its user job",
+    );
+    let refused: fn(&mut World) = |w| {
+        w.request = Some(Request::FailedToStart {
+            message: "conflict".to_owned(),
+        });
+    };
+    check(refused, "FailedToStart", "conflict");
+}
+
+#[test]
+fn a_remote_copy_without_a_job_releases_quota_at_once() {
+    let mut world = World::admitted();
+    world.job = JobFacts::NoOwner;
+    world.queue.as_mut().unwrap().stop = StopPolicy::HoldAndDrain;
+    world.pass();
+    assert!(world.workload.is_evicted());
+    assert!(!world.workload.has_quota());
+}
+
+/// Spec: jobs 5.1 row 11.
+#[test]
+fn a_deleted_one_is_let_go_when_its_job_is_at_rest() {
+    let mut world = World::admitted();
+    world.workload.deleting = true;
+    assert_eq!(world.pass().0.finalizer, Finalizer::Keep);
+    world.job = job(false, true);
+    assert_eq!(world.pass().0.finalizer, Finalizer::Drop);
+    world.job = JobFacts::OwnerGone;
+    assert_eq!(world.pass().0.finalizer, Finalizer::Drop);
+    assert!(!world.workload.is_finished());
+}
+
+/// Spec: jobs 5.11.
+#[test]
+fn reclaimable_counts_only_grow_while_quota_is_held() {
+    let mut world = World::admitted();
+    let running = |count| JobFacts::Present {
+        finished: None,
+        active: true,
+        suspended: false,
+        reclaimable: [(PodSetName::from("main"), count), ("ghost".into(), 1)].into(),
+    };
+    for (seen, told) in [(1, 1), (2, 2), (1, 2), (9, 3)] {
+        world.job = running(seen);
+        world.pass();
+        assert_eq!(world.workload.status.reclaimable, [("main".into(), told)].into());
+    }
+}
+
+#[test]
+fn a_reservation_from_an_older_view_is_not_taken() {
+    let check = |change: fn(&mut World)| {
+        let mut world = World::new();
+        world.proposal = Some(Proposal::Reserve(admission("spot")));
+        change(&mut world);
+        world.pass();
+        assert!(!world.workload.has_quota());
+    };
+    check(|w| w.queue = None);
+    check(|w| w.local_stop = None);
+    check(|w| w.workload.gated = true);
+    check(|w| w.workload.active = false);
+    check(|w| w.workload.deleting = true);
+    check(|w| w.workload.pod_sets.clear());
+    check(|w| w.queue.as_mut().unwrap().name = "other".into());
+    let busy: fn(&mut World) = |w| {
+        w.workload.status.requeue = Some(Requeue {
+            count: None,
+            at: Some(at(NOW + 1)),
+        });
+    };
+    check(busy);
+}
+
+fn truth() -> impl Strategy<Value = Option<Truth>> {
+    prop::sample::select(vec![None, Some(Truth::True), Some(Truth::False)])
+}
+
+fn reason() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec![
+        "Preempted",
+        "AdmissionCheck",
+        "Deactivated",
+        "DeactivatedDueToAdmissionCheck",
+        "ClusterQueueStopped",
+        "LocalQueueStopped",
+        "PodsReadyTimeout",
+    ])
+}
+
+fn stop() -> impl Strategy<Value = StopPolicy> {
+    prop::sample::select(vec![StopPolicy::None, StopPolicy::Hold, StopPolicy::HoldAndDrain])
+}
+
+prop_compose! {
+    fn any_status()(
+        kinds in prop::collection::vec((
+            prop::sample::select(vec![
+                QUOTA_RESERVED, ADMITTED, EVICTED, PREEMPTED, REQUEUED, FINISHED, DEACTIVATION_TARGET,
+            ]),
+            truth(),
+            reason(),
+            0..NOW,
+        ), 0..8),
+        phases in prop::collection::vec(
+            (prop::sample::select(vec!["a", "b", "c"]), 0..4_usize, prop::option::of(0..2_000_u32)),
+            0..3,
+        ),
+        requeue in prop::option::of(0..2 * NOW),
+        accumulated_secs in prop::option::of(0..200_u32),
+    ) -> Status {
+        let mut status = Status::default();
+        for (kind, truth, reason, second) in kinds {
+            if let Some(truth) = truth {
+                status.conditions.set(kind, truth, reason, "m", at(second));
+            }
+        }
+        for (name, phase, requeue_after_secs) in phases {
+            let phase = [CheckPhase::Pending, CheckPhase::Ready, CheckPhase::Retry, CheckPhase::Rejected][phase];
+            status.checks.insert(
+                CheckName::from(name),
+                CheckState { phase, requeue_after_secs, ..CheckState::pending(at(1)) },
+            );
+        }
+        if status.conditions.is_true(QUOTA_RESERVED) {
+            status.admission = Some(admission("spot"));
+        } else {
+            status.conditions.remove(ADMITTED);
+        }
+        status.requeue = requeue.map(|second| Requeue { count: None, at: Some(at(second)) });
+        status.accumulated_secs = accumulated_secs;
+        status
+    }
+}
+
+prop_compose! {
+    fn any_world()(
+        status in any_status(),
+        active in any::<bool>(),
+        deleting in prop::bool::weighted(0.1),
+        max_execution_secs in prop::option::of(1..2_000_u32),
+        queue_stop in prop::option::weighted(0.9, stop()),
+        terminating in prop::bool::weighted(0.1),
+        local_stop in prop::option::weighted(0.9, stop()),
+        facts in 0..6_usize,
+        proposed in 0..3_usize,
+    ) -> World {
+        let mut workload = workload();
+        workload.active = active;
+        workload.deleting = deleting;
+        workload.max_execution_secs = max_execution_secs;
+        workload.status = status;
+        // Why: the brain proposes nothing for a Workload that holds quota or has failed checks (admission-engine 2.3).
+        let failed = |c: &CheckState| matches!(c.phase, CheckPhase::Retry | CheckPhase::Rejected);
+        let pending = !workload.has_quota() && !workload.status.checks.values().any(failed);
+        let proposal = match proposed {
+            1 if pending && active => Some(Proposal::Reserve(admission("spot"))),
+            2 => Some(Proposal::Pending { reason: "WaitingForQuota".into(), message: "w".to_owned() }),
+            _ => None,
+        };
+        World {
+            workload,
+            queue: queue_stop.map(|stop| ClusterQueue { stop, terminating, ..queue(&[("a", &[]), ("b", &["fixed"])]) }),
+            local_stop,
+            job: match facts {
+                0 => JobFacts::NoOwner,
+                1 => JobFacts::OwnerGone,
+                2 => job(true, false),
+                3 => job(true, true),
+                4 => job(false, false),
+                _ => job(false, true),
+            },
+            request: None,
+            proposal,
+            now: NOW,
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_pass_is_stable_honest_about_times_and_never_unfinishes(mut world in any_world()) {
+        let before = world.workload.status.clone();
+        let job = world.job.clone();
+        let (next, _) = world.pass();
+        for (kind, condition) in next.status.conditions.iter() {
+            if let Some(old) = before.conditions.get(kind) {
+                // Why: a pass may release and requeue at once; being queued anew then is a change of its own.
+                let anew = kind == REQUEUED && old.reason != condition.reason;
+                let moved = anew || old.truth != condition.truth;
+                prop_assert!(moved || old.since == condition.since, "{kind} moved without a change");
+            }
+        }
+        if before.conditions.is_true(FINISHED) {
+            prop_assert_eq!(&next.status, &before);
+        }
+        let held = before.conditions.is_true(QUOTA_RESERVED) && before.conditions.is_true(ADMITTED);
+        if held && !job.at_rest() && !next.status.conditions.is_true(FINISHED) {
+            prop_assert!(next.status.conditions.is_true(QUOTA_RESERVED), "released while pods run");
+        }
+        prop_assert_eq!(
+            next.status.admission.is_some(),
+            next.status.conditions.is_true(QUOTA_RESERVED),
+        );
+        prop_assert!(next.status.cluster.is_none() || next.status.nominated.is_empty());
+        if next.status.conditions.is_true(ADMITTED) {
+            prop_assert!(next.status.conditions.is_true(QUOTA_RESERVED) || before.conditions.is_true(FINISHED)
+                || world.workload.deleting);
+        }
+    }
+}
