@@ -81,6 +81,10 @@ fn make_structural(schema: &mut Value) {
         return;
     };
     object.remove("title");
+    if let Some(Value::String(description)) = object.get_mut("description") {
+        // Why: a doc comment is wrapped for the source, `kubectl explain` wraps for the terminal.
+        *description = description.replace('\n', " ");
+    }
     take_out_null(object);
     flatten_enum(object);
     if object.get("default").is_some_and(is_zero) {
