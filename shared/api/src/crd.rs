@@ -1,1 +1,163 @@
-//! The `CustomResourceDefinition`s of all kinds.
+//! The `CustomResourceDefinition`s of all kinds, built from the types.
+//!
+//! Invariant: every schema is structural in the API server's sense, and no field is nullable: the server drops a null
+//! where no value is. The schema that `kube` derives is not used: it marks each `Option` as nullable and shows the
+//! documentation of a field's type in place of the field's own.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, CustomResourceValidation,
+};
+use kube::CustomResourceExt;
+use schemars::{JsonSchema, generate::SchemaSettings};
+use serde_json::{Map, Value};
+
+use crate::{autoscaling::v1::ProvisioningRequest, kueue::v1beta2};
+
+/// The definitions of all kinds in the order of `spec/api.md` API-1, then those of other groups.
+pub fn all() -> Vec<CustomResourceDefinition> {
+    vec![
+        definition::<v1beta2::ClusterQueue>(),
+        definition::<v1beta2::LocalQueue>(),
+        definition::<v1beta2::Cohort>(),
+        definition::<v1beta2::Workload>(),
+        definition::<v1beta2::ResourceFlavor>(),
+        definition::<v1beta2::AdmissionCheck>(),
+        definition::<v1beta2::Topology>(),
+        definition::<v1beta2::WorkloadPriorityClass>(),
+        definition::<v1beta2::MultiKueueCluster>(),
+        definition::<v1beta2::MultiKueueConfig>(),
+        definition::<v1beta2::ProvisioningRequestConfig>(),
+        definition::<ProvisioningRequest>(),
+    ]
+}
+
+/// The definition of one kind, with a schema as the API server wants it.
+#[expect(
+    clippy::expect_used,
+    reason = "a schema made of JSON objects has no other form; a test builds every kind"
+)]
+fn definition<K: CustomResourceExt + JsonSchema>() -> CustomResourceDefinition {
+    let generated = SchemaSettings::draft2020_12()
+        .with(|settings| {
+            settings.inline_subschemas = true;
+            settings.meta_schema = None;
+        })
+        .into_generator()
+        .into_root_schema_for::<K>();
+    let mut schema = generated.to_value();
+    make_structural(&mut schema);
+    // Why: the derived default of an absent spec is for reading; stored, an absent spec stays absent.
+    if let Some(spec) = schema
+        .pointer_mut("/properties/spec")
+        .and_then(Value::as_object_mut)
+    {
+        spec.remove("default");
+    }
+    if let Some(rules) = object_rules::<K>()
+        && let Some(root) = schema.as_object_mut()
+    {
+        root.insert("x-kubernetes-validations".to_owned(), rules);
+    }
+
+    let mut definition = K::crd();
+    for version in &mut definition.spec.versions {
+        version.schema = Some(CustomResourceValidation {
+            open_api_v3_schema: Some(
+                serde_json::from_value(schema.clone()).expect("a structural schema is a schema"),
+            ),
+        });
+    }
+    definition
+}
+
+/// The rules of a kind that speak about the whole object.
+fn object_rules<K: CustomResourceExt>() -> Option<Value> {
+    (K::crd_name() == v1beta2::Workload::crd_name()).then(v1beta2::workload_object_rules)
+}
+
+/// Rewrites a JSON schema into what a `CustomResourceDefinition` may hold.
+fn make_structural(schema: &mut Value) {
+    let Some(object) = schema.as_object_mut() else {
+        return;
+    };
+    object.remove("title");
+    if let Some(Value::String(description)) = object.get_mut("description") {
+        // Why: a doc comment is wrapped for the source, `kubectl explain` wraps for the terminal.
+        *description = description.replace('\n', " ");
+    }
+    take_out_null(object);
+    flatten_enum(object);
+    if object.get("default").is_some_and(is_zero) {
+        // Why: serde's zero value of an absent field is no default of the API; the field stays absent when stored.
+        object.remove("default");
+    }
+    for keyword in ["properties", "patternProperties"] {
+        if let Some(fields) = object.get_mut(keyword).and_then(Value::as_object_mut) {
+            fields.values_mut().for_each(make_structural);
+        }
+    }
+    for keyword in ["items", "additionalProperties"] {
+        if let Some(inner) = object.get_mut(keyword) {
+            make_structural(inner);
+        }
+    }
+}
+
+/// Replaces "this or null" by "this".
+fn take_out_null(object: &mut Map<String, Value>) {
+    if let Some(Value::Array(types)) = object.get_mut("type") {
+        types.retain(|name| name != "null");
+        if let [only] = types.as_slice() {
+            let only = only.clone();
+            object.insert("type".to_owned(), only);
+        }
+    }
+    if let Some(Value::Array(values)) = object.get_mut("enum") {
+        values.retain(|value| !value.is_null());
+    }
+    let Some(Value::Array(choices)) = object.get("anyOf") else {
+        return;
+    };
+    let (nulls, others): (Vec<_>, Vec<_>) = choices
+        .iter()
+        .partition(|choice| choice.get("type").is_some_and(|name| name == "null"));
+    if let ([_], [Value::Object(only)]) = (nulls.as_slice(), others.as_slice()) {
+        let only = only.clone();
+        object.remove("anyOf");
+        for (keyword, value) in only {
+            // Why: what stands at the field (its documentation) wins over what stands at its type.
+            object.entry(keyword).or_insert(value);
+        }
+    }
+}
+
+/// Replaces "one of these documented words" by a plain list of words.
+fn flatten_enum(object: &mut Map<String, Value>) {
+    let Some(Value::Array(variants)) = object.get("oneOf") else {
+        return;
+    };
+    let words: Option<Vec<Value>> = variants
+        .iter()
+        .map(|variant| variant.get("const").cloned())
+        .collect();
+    if let Some(words) = words {
+        object.remove("oneOf");
+        object.insert("type".to_owned(), "string".into());
+        object.insert("enum".to_owned(), Value::Array(words));
+    }
+}
+
+/// Whether a value is what Rust gives an absent field.
+fn is_zero(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::Bool(true) => false,
+        Value::Number(number) => number.as_i64() == Some(0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

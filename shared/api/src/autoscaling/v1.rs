@@ -86,11 +86,16 @@ impl ProvisioningRequest {
     ///
     /// Types: [`crate::constants::conditions::provisioning_request`].
     pub fn condition(&self, condition_type: &str) -> Option<&Condition> {
-        self.status.as_ref()?.conditions.iter().find(|condition| condition.type_ == condition_type)
+        self.status
+            .as_ref()?
+            .conditions
+            .iter()
+            .find(|condition| condition.type_ == condition_type)
     }
 
     /// Whether the request has a condition of this type with status `True`.
     pub fn is_true(&self, condition_type: &str) -> bool {
-        self.condition(condition_type).is_some_and(|condition| condition.status == "True")
+        self.condition(condition_type)
+            .is_some_and(|condition| condition.status == "True")
     }
 }

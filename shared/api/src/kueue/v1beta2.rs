@@ -42,11 +42,12 @@ pub use provisioningrequestconfig::{
 pub use quota::{FairSharing, FairSharingStatus, FlavorQuotas, ResourceGroup, ResourceQuota, StopPolicy};
 pub use resourceflavor::{ResourceFlavor, ResourceFlavorSpec};
 pub use topology::{Topology, TopologyLevel, TopologySpec};
+pub(crate) use workload::workload_object_rules;
 pub use workload::{
     Admission, AdmissionCheckState, CheckState, DelayedTopologyRequest, EvictionStats, GatePosition, PodSet,
     PodSetAssignment, PodSetRequest, PodSetSliceConstraint, PodSetTopologyRequest, PodSetUpdate,
-    PreemptionGate, PreemptionGateState, PriorityClassGroup, PriorityClassKind, PriorityClassRef, RawTemplate,
-    ReclaimablePod, RequeueState, SchedulingStats, SlicePodCounts, SliceRoots, SliceValues,
+    PreemptionGate, PreemptionGateState, PriorityClassGroup, PriorityClassKind, PriorityClassRef,
+    RawTemplate, ReclaimablePod, RequeueState, SchedulingStats, SlicePodCounts, SliceRoots, SliceValues,
     TopologyAssignment, TopologyAssignmentSlice, UnhealthyNode, Workload, WorkloadSpec, WorkloadStatus,
 };
 pub use workloadpriorityclass::{WorkloadPriorityClass, WorkloadPriorityClassFields};

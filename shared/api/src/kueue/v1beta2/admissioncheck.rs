@@ -39,7 +39,10 @@ pub struct AdmissionCheckParametersReference {
     #[schemars(schema_with = "crate::schema::subdomain_required")]
     pub api_group: String,
     /// Kind of the settings object, such as MultiKueueConfig or ProvisioningRequestConfig: 1 to 63 characters.
-    #[schemars(length(min = 1, max = 63), regex(pattern = "^(?i)[a-z]([-a-z0-9]*[a-z0-9])?$"))]
+    #[schemars(
+        length(min = 1, max = 63),
+        regex(pattern = "^(?i)[a-z]([-a-z0-9]*[a-z0-9])?$")
+    )]
     pub kind: String,
     /// Name of the settings object: a DNS label of 1 to 63 characters.
     #[schemars(schema_with = "crate::schema::label_required")]

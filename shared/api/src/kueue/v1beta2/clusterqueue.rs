@@ -22,10 +22,32 @@ use super::{FairSharing, FairSharingStatus, ResourceGroup, StopPolicy};
     derive = "PartialEq",
     attr = "cfg_attr(true, serde(default))",
     doc = "A pool of quota from which workloads of many namespaces are admitted, and the policies that govern it.",
-    printcolumn(name = "Cohort", type_ = "string", json_path = ".spec.cohortName", description = "Cohort the queue shares quota in"),
-    printcolumn(name = "Strategy", type_ = "string", json_path = ".spec.queueingStrategy", description = "Order in which workloads are tried", priority = 1),
-    printcolumn(name = "Pending Workloads", type_ = "integer", json_path = ".status.pendingWorkloads", description = "Number of workloads that wait"),
-    printcolumn(name = "Admitted Workloads", type_ = "integer", json_path = ".status.admittedWorkloads", description = "Number of admitted workloads that have not finished", priority = 1)
+    printcolumn(
+        name = "Cohort",
+        type_ = "string",
+        json_path = ".spec.cohortName",
+        description = "Cohort the queue shares quota in"
+    ),
+    printcolumn(
+        name = "Strategy",
+        type_ = "string",
+        json_path = ".spec.queueingStrategy",
+        description = "Order in which workloads are tried",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Pending Workloads",
+        type_ = "integer",
+        json_path = ".status.pendingWorkloads",
+        description = "Number of workloads that wait"
+    ),
+    printcolumn(
+        name = "Admitted Workloads",
+        type_ = "integer",
+        json_path = ".status.admittedWorkloads",
+        description = "Number of admitted workloads that have not finished",
+        priority = 1
+    )
 )]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [{
@@ -111,7 +133,11 @@ pub struct FlavorFungibility {
 
 impl Default for FlavorFungibility {
     fn default() -> Self {
-        Self { when_can_borrow: may_stop_search(), when_can_preempt: try_next_flavor(), preference: None }
+        Self {
+            when_can_borrow: may_stop_search(),
+            when_can_preempt: try_next_flavor(),
+            preference: None,
+        }
     }
 }
 

@@ -27,9 +27,24 @@ use super::{FairSharing, StopPolicy};
     derive = "PartialEq",
     attr = "cfg_attr(true, serde(default))",
     doc = "A queue in a namespace, to which the jobs of that namespace are submitted.",
-    printcolumn(name = "ClusterQueue", type_ = "string", json_path = ".spec.clusterQueue", description = "ClusterQueue that gives the quota"),
-    printcolumn(name = "Pending Workloads", type_ = "integer", json_path = ".status.pendingWorkloads", description = "Number of workloads that wait"),
-    printcolumn(name = "Admitted Workloads", type_ = "integer", json_path = ".status.admittedWorkloads", description = "Number of admitted workloads that have not finished")
+    printcolumn(
+        name = "ClusterQueue",
+        type_ = "string",
+        json_path = ".spec.clusterQueue",
+        description = "ClusterQueue that gives the quota"
+    ),
+    printcolumn(
+        name = "Pending Workloads",
+        type_ = "integer",
+        json_path = ".status.pendingWorkloads",
+        description = "Number of workloads that wait"
+    ),
+    printcolumn(
+        name = "Admitted Workloads",
+        type_ = "integer",
+        json_path = ".status.admittedWorkloads",
+        description = "Number of admitted workloads that have not finished"
+    )
 )]
 #[serde(rename_all = "camelCase")]
 pub struct LocalQueueSpec {

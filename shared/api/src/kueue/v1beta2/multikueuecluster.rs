@@ -16,8 +16,18 @@ use serde::{Deserialize, Serialize};
     derive = "Default",
     derive = "PartialEq",
     doc = "A worker cluster to which workloads can be dispatched.",
-    printcolumn(name = "Connected", type_ = "string", json_path = ".status.conditions[?(@.type=='Active')].status", description = "Whether the cluster is connected"),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp", description = "Time since the cluster was registered")
+    printcolumn(
+        name = "Connected",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type=='Active')].status",
+        description = "Whether the cluster is connected"
+    ),
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp",
+        description = "Time since the cluster was registered"
+    )
 )]
 #[serde(rename_all = "camelCase")]
 pub struct MultiKueueClusterSpec {

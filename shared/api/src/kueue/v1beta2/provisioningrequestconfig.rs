@@ -60,7 +60,11 @@ pub struct ProvisioningRetryStrategy {
 
 impl Default for ProvisioningRetryStrategy {
     fn default() -> Self {
-        Self { backoff_limit_count: 3, backoff_base_seconds: 60, backoff_max_seconds: 1800 }
+        Self {
+            backoff_limit_count: 3,
+            backoff_base_seconds: 60,
+            backoff_max_seconds: 1800,
+        }
     }
 }
 

@@ -74,7 +74,9 @@ pub struct FairSharing {
 
 impl Default for FairSharing {
     fn default() -> Self {
-        Self { weight: weight_default() }
+        Self {
+            weight: weight_default(),
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use kube::CustomResource;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use rules::object_rules;
+pub(crate) use rules::object_rules as workload_object_rules;
 pub use spec::{
     PodSet, PodSetSliceConstraint, PodSetTopologyRequest, PreemptionGate, PriorityClassGroup,
     PriorityClassKind, PriorityClassRef,
@@ -40,11 +40,36 @@ pub use topology::{SlicePodCounts, SliceRoots, SliceValues, TopologyAssignment, 
     derive = "PartialEq",
     attr = "cfg_attr(true, serde(default))",
     doc = "One job as the queue sees it: its pod sets and priority, and how far its admission has come.",
-    printcolumn(name = "Queue", type_ = "string", json_path = ".spec.queueName", description = "LocalQueue the workload was submitted to"),
-    printcolumn(name = "Reserved in", type_ = "string", json_path = ".status.admission.clusterQueue", description = "ClusterQueue in which quota is reserved"),
-    printcolumn(name = "Admitted", type_ = "string", json_path = ".status.conditions[?(@.type=='Admitted')].status", description = "Whether the workload is admitted"),
-    printcolumn(name = "Finished", type_ = "string", json_path = ".status.conditions[?(@.type=='Finished')].status", description = "Whether the workload has finished"),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp", description = "Time since the workload was created")
+    printcolumn(
+        name = "Queue",
+        type_ = "string",
+        json_path = ".spec.queueName",
+        description = "LocalQueue the workload was submitted to"
+    ),
+    printcolumn(
+        name = "Reserved in",
+        type_ = "string",
+        json_path = ".status.admission.clusterQueue",
+        description = "ClusterQueue in which quota is reserved"
+    ),
+    printcolumn(
+        name = "Admitted",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type=='Admitted')].status",
+        description = "Whether the workload is admitted"
+    ),
+    printcolumn(
+        name = "Finished",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type=='Finished')].status",
+        description = "Whether the workload has finished"
+    ),
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp",
+        description = "Time since the workload was created"
+    )
 )]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [{
@@ -99,7 +124,9 @@ impl Workload {
 
     /// Whether the workload has a condition of this type with status `True`.
     pub fn is_true(&self, condition_type: &str) -> bool {
-        self.status.as_ref().is_some_and(|status| status.is_true(condition_type))
+        self.status
+            .as_ref()
+            .is_some_and(|status| status.is_true(condition_type))
     }
 
     /// Whether the workload may run: `spec.active`, which is true when absent.
@@ -109,7 +136,11 @@ impl Workload {
 
     /// The state of the admission check of this name, if the workload has it.
     pub fn admission_check(&self, name: &str) -> Option<&AdmissionCheckState> {
-        self.status.as_ref()?.admission_checks.iter().find(|check| check.name == name)
+        self.status
+            .as_ref()?
+            .admission_checks
+            .iter()
+            .find(|check| check.name == name)
     }
 
     /// What the workload is admitted with, if quota is reserved for it.
@@ -126,12 +157,15 @@ impl Workload {
 impl WorkloadStatus {
     /// The condition of this type, if there is one.
     pub fn condition(&self, condition_type: &str) -> Option<&Condition> {
-        self.conditions.iter().find(|condition| condition.type_ == condition_type)
+        self.conditions
+            .iter()
+            .find(|condition| condition.type_ == condition_type)
     }
 
     /// Whether there is a condition of this type with status `True`.
     pub fn is_true(&self, condition_type: &str) -> bool {
-        self.condition(condition_type).is_some_and(|condition| condition.status == "True")
+        self.condition(condition_type)
+            .is_some_and(|condition| condition.status == "True")
     }
 }
 
@@ -146,7 +180,9 @@ pub struct RawTemplate(pub serde_json::Map<String, serde_json::Value>);
 impl fmt::Debug for RawTemplate {
     /// Shows the template's top-level keys only: environment variables of its containers may hold secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("RawTemplate").field(&self.0.keys().collect::<Vec<_>>()).finish()
+        f.debug_tuple("RawTemplate")
+            .field(&self.0.keys().collect::<Vec<_>>())
+            .finish()
     }
 }
 

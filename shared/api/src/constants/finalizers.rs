@@ -1,0 +1,6 @@
+//! Finalizers (`spec/api.md` API-12).
+
+/// On queues, flavors, checks, topologies and workloads: kept while something refers to them.
+pub const RESOURCE_IN_USE: &str = "kueue.x-k8s.io/resource-in-use";
+/// On pods that are queued by themselves: kept until the queue has seen their end.
+pub const MANAGED: &str = "kueue.x-k8s.io/managed";

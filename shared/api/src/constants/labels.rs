@@ -1,0 +1,37 @@
+//! Label keys (`spec/api.md` API-12).
+
+/// On a job or pod: the `LocalQueue` it is submitted to.
+pub const QUEUE_NAME: &str = "kueue.x-k8s.io/queue-name";
+/// On a job: the `WorkloadPriorityClass` its workload gets.
+pub const PRIORITY_CLASS: &str = "kueue.x-k8s.io/priority-class";
+/// On a job: the existing `Workload` to use. Readers look at the annotation of the same name first.
+pub const PREBUILT_WORKLOAD_NAME: &str = "kueue.x-k8s.io/prebuilt-workload-name";
+/// On a job: becomes `spec.maximumExecutionTimeSeconds` of its workload; an integer above 0.
+pub const MAX_EXEC_TIME_SECONDS: &str = "kueue.x-k8s.io/max-exec-time-seconds";
+/// On a `Workload`: UID of the job it was made for.
+pub const JOB_UID: &str = "kueue.x-k8s.io/job-uid";
+/// On a pod or a `ProvisioningRequest`: made or handled by the queue; value [`TRUE`].
+pub const MANAGED: &str = "kueue.x-k8s.io/managed";
+/// On a pod: name of its pod set.
+pub const PODSET: &str = "kueue.x-k8s.io/podset";
+/// On a pod: its `ClusterQueue` (gate `AssignQueueLabelsForPods`).
+pub const CLUSTER_QUEUE_NAME: &str = "kueue.x-k8s.io/cluster-queue-name";
+/// On a pod: its `LocalQueue` (gate `AssignQueueLabelsForPods`).
+pub const LOCAL_QUEUE_NAME: &str = "kueue.x-k8s.io/local-queue-name";
+/// On a variant `Workload`: the workload it is a variant of.
+pub const CONCURRENT_ADMISSION_PARENT: &str = "kueue.x-k8s.io/concurrent-admission-parent";
+/// On a pod: the group it belongs to.
+pub const POD_GROUP_NAME: &str = "kueue.x-k8s.io/pod-group-name";
+/// On a pod: its index in the group, the rank for topology placement.
+pub const POD_GROUP_POD_INDEX: &str = "kueue.x-k8s.io/pod-group-pod-index";
+/// On a remote copy: origin of the manager that made it.
+pub const MULTIKUEUE_ORIGIN: &str = "kueue.x-k8s.io/multikueue-origin";
+/// On a pod of a remote copy, set by the worker; value [`TRUE`].
+pub const MULTIKUEUE_WORKER_WORKLOAD_POD: &str = "kueue.x-k8s.io/multikueue-worker-workload-pod";
+
+/// Value of labels and annotations that only say yes.
+pub const TRUE: &str = "true";
+/// Value of a metric's custom label when the real one is not tracked.
+pub const UNTRACKED_VALUE: &str = "kueue.x-k8s.io/_UNTRACKED_VALUE_";
+/// Node label with the host name: the lowest topology level, which is then stored alone (`spec/api.md` API-9.3).
+pub const HOSTNAME: &str = "kubernetes.io/hostname";

@@ -1,0 +1,12 @@
+//! Names of objects and of keys in them that have a meaning of their own (`spec/jobs.md` 2.3, `spec/multikueue.md` 1.1).
+
+/// `LocalQueue` for jobs of its namespace that name no queue.
+pub const DEFAULT_LOCAL_QUEUE: &str = "default";
+/// `WorkloadPriorityClass` for jobs that name none.
+pub const DEFAULT_PRIORITY_CLASS: &str = "default";
+/// Pod set of a job that has only one.
+pub const MAIN_POD_SET: &str = "main";
+/// Key in a Secret under which a kubeconfig lies.
+pub const KUBECONFIG_KEY: &str = "kubeconfig";
+/// Value of the origin label when the configuration says nothing.
+pub const DEFAULT_ORIGIN: &str = "multikueue";
