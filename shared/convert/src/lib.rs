@@ -1,1 +1,25 @@
-//! convert
+//! The border between the API and core: parsed once on the way in, printed once on the way out.
+//!
+//! It **never** decides and never does I/O. What does not parse is not an error here: it becomes a problem of that one
+//! object ([`roadstead_core::workload::Workload::problems`]) and shows up as its reason for waiting.
+//!
+//! Reading order: `queues` and `inward` (API to core), `template` (what a pod asks for), `outward` (core to a patch),
+//! `copies` (Workloads we create), `validate` (what the webhook refuses).
+//!
+//! ```
+//! let flavor = roadstead_api::kueue::v1beta2::ResourceFlavor::new("spot", Default::default());
+//! assert_eq!(roadstead_convert::flavor(&flavor).name.as_str(), "spot");
+//! ```
+
+mod copies;
+mod inward;
+mod outward;
+mod queues;
+mod template;
+mod validate;
+
+pub use copies::{Made, Priority, remote_workload, spec_drift, workload_for_job};
+pub use inward::workload;
+pub use outward::{cluster_queue_status, local_queue_status, request_stop, status_patch};
+pub use queues::{check, cluster_queue, flavor, local_queue, selector};
+pub use validate::{Problem, validate_workload};

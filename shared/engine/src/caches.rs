@@ -9,7 +9,8 @@ use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::core::{DynamicObject, GroupVersionKind};
 use kube::discovery::ApiResource;
-use kube::{Api, Client};
+use kube::{Api, Client, ResourceExt as _};
+use roadstead_api::constants::{annotations, labels};
 use roadstead_api::kueue::v1beta2::{
     AdmissionCheck, ClusterQueue, LocalQueue, ResourceFlavor, Workload, WorkloadPriorityClass,
 };
@@ -18,6 +19,8 @@ use roadstead_jobs::JobKind;
 use roadstead_kubeio::cache::{Cache, Health};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+
+use crate::jobs::JobRef;
 
 /// A job kind with the cache of its objects.
 #[derive(Clone)]
@@ -45,6 +48,8 @@ pub struct Caches {
     pub workloads: Arc<Cache<Workload>>,
     /// Workloads by the UID of their controller.
     pub owners: Arc<OwnerIndex>,
+    /// Jobs by the Workload that they want to adopt.
+    pub prebuilt: Arc<PrebuiltIndex>,
     /// WorkloadPriorityClasses.
     pub workload_classes: Arc<Cache<WorkloadPriorityClass>>,
     /// PriorityClasses.
@@ -65,6 +70,7 @@ impl Caches {
             checks: Cache::new(),
             workloads: Cache::new(),
             owners: Arc::default(),
+            prebuilt: Arc::default(),
             workload_classes: Cache::new(),
             pod_classes: Cache::new(),
             namespaces: Cache::new(),
@@ -77,6 +83,13 @@ impl Caches {
         caches.workloads.listen(move |change| {
             owners.note(change.key, change.old.map(|w| &**w), change.new.map(|w| &**w));
         });
+        for (kind, jobs) in caches.jobs.iter().enumerate() {
+            let prebuilt = caches.prebuilt.clone();
+            jobs.objects.listen(move |change| {
+                let job = JobRef { kind, key: change.key.clone() };
+                prebuilt.note(&job, change.old.and_then(|j| named(j)), change.new.and_then(|j| named(j)));
+            });
+        }
         caches
     }
 
@@ -155,6 +168,46 @@ impl OwnerIndex {
             index.entry(uid.to_owned()).or_default().insert(key.clone());
         }
     }
+}
+
+/// Jobs by the Workload that they want to adopt.
+#[derive(Debug, Default)]
+pub struct PrebuiltIndex(Mutex<BTreeMap<Key, BTreeSet<JobRef>>>);
+
+impl PrebuiltIndex {
+    /// The jobs that name this Workload.
+    pub fn of(&self, workload: &Key) -> Vec<JobRef> {
+        let index = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        index.get(workload).map(|jobs| jobs.iter().cloned().collect()).unwrap_or_default()
+    }
+
+    fn note(&self, job: &JobRef, old: Option<Key>, new: Option<Key>) {
+        if old == new {
+            return;
+        }
+        let mut index = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(workload) = old
+            && let Some(jobs) = index.get_mut(&workload)
+        {
+            jobs.remove(job);
+            if jobs.is_empty() {
+                index.remove(&workload);
+            }
+        }
+        if let Some(workload) = new {
+            index.entry(workload).or_default().insert(job.clone());
+        }
+    }
+}
+
+/// The Workload that a job names.
+pub fn named(job: &DynamicObject) -> Option<Key> {
+    let name = job
+        .annotations()
+        .get(annotations::PREBUILT_WORKLOAD_NAME)
+        .or_else(|| job.labels().get(labels::PREBUILT_WORKLOAD_NAME))
+        .filter(|name| !name.is_empty())?;
+    Some(Key::new(job.namespace().unwrap_or_default(), name.as_str()))
 }
 
 fn controller_uid(workload: &Workload) -> Option<&str> {

@@ -1,0 +1,215 @@
+//! Workloads that we create: for a job, and as a copy on a worker cluster.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::ObjectMeta;
+use roadstead_api::constants::{annotations, finalizers, labels};
+use roadstead_api::kueue::v1beta2 as api;
+use roadstead_core::dispatch::Drift;
+use roadstead_jobs::JobPodSet;
+use serde_json::{Map, Value};
+
+/// What a Workload is made from. *Source*: `spec/jobs.md 5.6`.
+#[derive(Clone, Debug)]
+pub struct Made<'a> {
+    /// Its name (`spec/jobs.md 5.7`).
+    pub name: String,
+    /// The job's metadata.
+    pub job: &'a ObjectMeta,
+    /// The job's `apiVersion`.
+    pub api_version: &'a str,
+    /// The job's `kind`.
+    pub kind: &'a str,
+    /// Keys of labels to copy from the job (`integrations.labelKeysToCopy`).
+    pub labels_to_copy: &'a [String],
+    /// The LocalQueue.
+    pub queue: Option<String>,
+    /// The pod sets.
+    pub pod_sets: Vec<JobPodSet>,
+    /// Its priority.
+    pub priority: Priority,
+    /// The maximum execution time, in seconds.
+    pub max_execution_secs: Option<i32>,
+}
+
+/// A resolved priority. *Source*: `spec/jobs.md 5.13`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Priority {
+    /// The class it came from.
+    pub class: Option<api::PriorityClassRef>,
+    /// Its value.
+    pub value: i32,
+}
+
+/// The Workload of a job.
+pub fn workload_for_job(made: Made<'_>) -> api::Workload {
+    let job = made.job;
+    let uid = job.uid.clone().unwrap_or_default();
+    let mut copied: BTreeMap<String, String> = BTreeMap::new();
+    for key in made.labels_to_copy {
+        if let Some(value) = job.labels.as_ref().and_then(|all| all.get(key)) {
+            copied.insert(key.clone(), value.clone());
+        }
+    }
+    copied.insert(labels::JOB_UID.to_owned(), uid.clone());
+    let travels = |key: &str| {
+        key.starts_with(annotations::PROVISIONING_PARAMETER_PREFIX) || key == annotations::ADMISSION_GATED_BY
+    };
+    let notes = job.annotations.iter().flatten().filter(|(key, _)| travels(key));
+    let notes: BTreeMap<String, String> = notes.map(|(key, value)| (key.clone(), value.clone())).collect();
+    let pod_sets = made.pod_sets.into_iter().map(|set| api::PodSet {
+        name: set.name,
+        count: set.count,
+        min_count: set.min_count,
+        template: api::RawTemplate(sanitised(set.template)),
+        topology_request: None,
+    });
+    api::Workload {
+        metadata: ObjectMeta {
+            name: Some(made.name),
+            namespace: job.namespace.clone(),
+            labels: Some(copied),
+            annotations: (!notes.is_empty()).then_some(notes),
+            finalizers: Some(vec![finalizers::RESOURCE_IN_USE.to_owned()]),
+            owner_references: Some(vec![OwnerReference {
+                api_version: made.api_version.to_owned(),
+                kind: made.kind.to_owned(),
+                name: job.name.clone().unwrap_or_default(),
+                uid,
+                controller: Some(true),
+                block_owner_deletion: Some(true),
+            }]),
+            ..ObjectMeta::default()
+        },
+        spec: api::WorkloadSpec {
+            pod_sets: pod_sets.collect(),
+            queue_name: made.queue,
+            priority: Some(made.priority.value),
+            priority_class_ref: made.priority.class,
+            maximum_execution_time_seconds: made.max_execution_secs,
+            ..api::WorkloadSpec::default()
+        },
+        status: None,
+    }
+}
+
+/// Duplicate environment variables keep one entry, at the position of the first, with the value of the last.
+fn sanitised(template: Value) -> Map<String, Value> {
+    let Value::Object(mut template) = template else { return Map::new() };
+    if let Some(spec) = template.get_mut("spec").and_then(Value::as_object_mut) {
+        for field in ["containers", "initContainers"] {
+            for container in spec.get_mut(field).and_then(Value::as_array_mut).into_iter().flatten() {
+                if let Some(env) = container.get_mut("env").and_then(Value::as_array_mut) {
+                    let mut unique: indexmap::IndexMap<String, Value> = indexmap::IndexMap::new();
+                    for variable in env.drain(..) {
+                        let name = variable.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+                        unique.insert(name, variable);
+                    }
+                    env.extend(unique.into_values());
+                }
+            }
+        }
+    }
+    template
+}
+
+/// The copy of a Workload on a worker cluster. *Source*: `spec/multikueue.md 3.4`.
+pub fn remote_workload(local: &api::Workload, origin: &str) -> api::Workload {
+    let mut copied = local.metadata.labels.clone().unwrap_or_default();
+    copied.remove(labels::JOB_UID);
+    copied.insert(labels::MULTIKUEUE_ORIGIN.to_owned(), origin.to_owned());
+    api::Workload {
+        metadata: ObjectMeta {
+            name: local.metadata.name.clone(),
+            namespace: local.metadata.namespace.clone(),
+            labels: Some(copied),
+            annotations: local.metadata.annotations.clone(),
+            ..ObjectMeta::default()
+        },
+        spec: local.spec.clone(),
+        status: None,
+    }
+}
+
+/// How the spec of a copy differs from the local one. *Source*: `spec/multikueue.md 3.3 R5`.
+///
+/// Unlike the anchor: `spec.active` is not compared, so a worker that deactivates a copy removes itself as a candidate
+/// instead of having the copy deleted and made anew for ever (`spec/multikueue.md 3.15`).
+pub fn spec_drift(local: &api::Workload, remote: &api::Workload) -> Drift {
+    let bare = |spec: &api::WorkloadSpec| api::WorkloadSpec {
+        active: None,
+        preemption_gates: Vec::new(),
+        priority: None,
+        priority_class_ref: None,
+        ..spec.clone()
+    };
+    if bare(&local.spec) != bare(&remote.spec) {
+        return Drift::Spec;
+    }
+    let priority = |spec: &api::WorkloadSpec| (spec.priority.unwrap_or_default(), spec.priority_class_ref.clone());
+    if priority(&local.spec) == priority(&remote.spec) { Drift::None } else { Drift::Priority }
+}
+
+#[cfg(test)]
+mod tests {
+    use roadstead_api::kueue::v1beta2 as api;
+    use roadstead_core::dispatch::Drift;
+    use serde_json::json;
+
+    use super::{remote_workload, sanitised, spec_drift};
+
+    fn local() -> api::Workload {
+        serde_json::from_value(json!({
+            "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload",
+            "metadata": {
+                "name": "w", "namespace": "ns", "uid": "u", "resourceVersion": "1",
+                "labels": { "kueue.x-k8s.io/job-uid": "j", "team": "a" },
+                "annotations": { "provreq.kueue.x-k8s.io/x": "1" },
+                "finalizers": ["kueue.x-k8s.io/resource-in-use"],
+                "ownerReferences": [{ "apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j" }],
+            },
+            "spec": { "queueName": "q", "priority": 3, "podSets": [{ "name": "main", "count": 1, "template": {} }] },
+            "status": { "clusterName": "x" },
+        }))
+        .unwrap()
+    }
+
+    /// Spec: multikueue 3.4.
+    #[test]
+    fn the_copy_has_labels_annotations_and_spec_and_nothing_else() {
+        let copy = serde_json::to_value(remote_workload(&local(), "mine")).unwrap();
+        assert_eq!(
+            copy["metadata"],
+            json!({
+                "name": "w", "namespace": "ns",
+                "labels": { "kueue.x-k8s.io/multikueue-origin": "mine", "team": "a" },
+                "annotations": { "provreq.kueue.x-k8s.io/x": "1" },
+            })
+        );
+        assert_eq!(copy.get("status"), None);
+        assert_eq!(copy["spec"], serde_json::to_value(&local().spec).unwrap());
+    }
+
+    /// Spec: multikueue 3.3 R5.
+    #[test]
+    fn drift_tells_priority_from_anything_else_and_ignores_active() {
+        let (local, mut copy) = (local(), remote_workload(&local(), "mine"));
+        copy.spec.active = Some(false);
+        assert_eq!(spec_drift(&local, &copy), Drift::None);
+        copy.spec.priority = Some(4);
+        assert_eq!(spec_drift(&local, &copy), Drift::Priority);
+        copy.spec.pod_sets[0].count = 2;
+        assert_eq!(spec_drift(&local, &copy), Drift::Spec);
+    }
+
+    /// Spec: jobs 5.6.
+    #[test]
+    fn of_duplicate_variables_the_last_value_stays_at_the_first_place() {
+        let template = json!({ "spec": { "containers": [{ "env": [
+            { "name": "A", "value": "1" }, { "name": "B", "value": "2" }, { "name": "A", "value": "3" },
+        ] }] } });
+        let env = sanitised(template)["spec"]["containers"][0]["env"].clone();
+        assert_eq!(env, json!([{ "name": "A", "value": "3" }, { "name": "B", "value": "2" }]));
+    }
+}

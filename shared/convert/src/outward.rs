@@ -1,0 +1,287 @@
+//! Statuses: core to a JSON merge patch of only what differs.
+//!
+//! Invariant: a field that core does not know, or did not change, is not in the patch and so survives.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition as ApiCondition, Time};
+use roadstead_api::kueue::v1beta2 as api;
+use roadstead_core::amount::Amount;
+use roadstead_core::condition::{Condition, Conditions, Truth};
+use roadstead_core::name::ResourceName;
+use roadstead_core::quantity;
+use roadstead_core::report::{Active, ClusterQueueReport, FlavorTotal, LocalQueueReport};
+use roadstead_core::status::{Admission, CheckPhase, CheckState, Status};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::inward;
+use crate::queues::api_toleration;
+
+/// The API's limit for a condition message, in bytes. *Source*: `spec/api.md API-1.2`.
+const MESSAGE_MAX: usize = 32 * 1024;
+
+/// What must be merged into the status of a Workload so that it says `after`; `None` when it does already.
+pub fn status_patch(stored: &api::Workload, after: &Status) -> Option<Value> {
+    let old = stored.status.clone().unwrap_or_default();
+    let before = inward::status(&old);
+    let mut new = old.clone();
+    if before.conditions != after.conditions {
+        new.conditions = conditions(&before.conditions, &after.conditions, stored.metadata.generation);
+    }
+    if before.admission != after.admission {
+        new.admission = after.admission.as_ref().map(admission);
+    }
+    if before.checks != after.checks {
+        new.admission_checks = after.checks.iter().map(|(name, state)| check(name.as_str(), state)).collect();
+    }
+    if before.requeue != after.requeue {
+        new.requeue_state = after
+            .requeue
+            .map(|r| api::RequeueState { count: r.count.map(signed), requeue_at: r.at.map(|at| Time(whole(at))) });
+    }
+    if before.nominated != after.nominated {
+        new.nominated_cluster_names = after.nominated.iter().map(ToString::to_string).collect();
+    }
+    if before.cluster != after.cluster {
+        new.cluster_name = after.cluster.as_ref().map(ToString::to_string);
+    }
+    if before.reclaimable != after.reclaimable {
+        let pods = after.reclaimable.iter();
+        new.reclaimable_pods = pods
+            .map(|(name, count)| api::ReclaimablePod { name: name.to_string(), count: signed(*count) })
+            .collect();
+    }
+    if before.accumulated_secs != after.accumulated_secs {
+        new.accumulated_past_execution_time_seconds = after.accumulated_secs.map(signed);
+    }
+    if before.evictions != after.evictions {
+        let evictions = after.evictions.iter().map(|((reason, cause), count)| api::EvictionStats {
+            reason: reason.clone(),
+            underlying_cause: cause.clone(),
+            count: signed(*count),
+        });
+        new.scheduling_stats = Some(api::SchedulingStats { evictions: evictions.collect() });
+    }
+    difference(&old, &new)
+}
+
+/// A status merge patch from `old` to `new`, by top-level field.
+fn difference<T: Serialize>(old: &T, new: &T) -> Option<Value> {
+    let object = |status: &T| match serde_json::to_value(status) {
+        Ok(Value::Object(fields)) => fields,
+        Ok(_) | Err(_) => Map::new(),
+    };
+    let (old, mut new) = (object(old), object(new));
+    let mut patch: Map<String, Value> = Map::new();
+    for (field, before) in old {
+        match new.remove(&field) {
+            None => {
+                patch.insert(field, Value::Null);
+            }
+            Some(after) if after != before => {
+                patch.insert(field, replacement(&before, after));
+            }
+            Some(_) => {}
+        }
+    }
+    patch.extend(new);
+    (!patch.is_empty()).then(|| json!({ "status": patch }))
+}
+
+/// A merge patch merges objects, so keys that are gone must be named.
+fn replacement(before: &Value, after: Value) -> Value {
+    match (before, after) {
+        (Value::Object(before), Value::Object(mut after)) => {
+            for (field, old) in before {
+                let new = after.remove(field).map_or(Value::Null, |new| replacement(old, new));
+                after.insert(field.clone(), new);
+            }
+            Value::Object(after)
+        }
+        (_, after) => after,
+    }
+}
+
+fn conditions(before: &Conditions, after: &Conditions, generation: Option<i64>) -> Vec<ApiCondition> {
+    let all = after.iter().map(|(kind, condition)| {
+        let same = before.get(kind) == Some(condition);
+        let observed = if same { condition.observed_generation } else { generation };
+        api_condition(kind, condition, observed)
+    });
+    all.collect()
+}
+
+fn api_condition(kind: &str, condition: &Condition, observed_generation: Option<i64>) -> ApiCondition {
+    let mut message = condition.message.clone();
+    if message.len() > MESSAGE_MAX {
+        let mut end = MESSAGE_MAX - "…".len();
+        while !message.is_char_boundary(end) {
+            end -= 1;
+        }
+        message.truncate(end);
+        message.push('…');
+    }
+    ApiCondition {
+        type_: kind.to_owned(),
+        status: truth(condition.truth).to_owned(),
+        reason: condition.reason.to_string(),
+        message,
+        last_transition_time: Time(whole(condition.since)),
+        observed_generation,
+    }
+}
+
+const fn truth(truth: Truth) -> &'static str {
+    match truth {
+        Truth::True => "True",
+        Truth::False => "False",
+        Truth::Unknown => "Unknown",
+    }
+}
+
+/// The API keeps whole seconds.
+fn whole(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second()).unwrap_or(time)
+}
+
+fn signed(number: u32) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}
+
+fn amount(resource: &ResourceName, amount: Amount) -> Quantity {
+    Quantity(quantity::wire(resource.as_str(), amount))
+}
+
+fn admission(admission: &Admission) -> api::Admission {
+    let sets = admission.pod_sets.iter().map(|set| api::PodSetAssignment {
+        name: set.name.to_string(),
+        flavors: set.flavors.iter().map(|(r, f)| (r.to_string(), f.to_string())).collect(),
+        resource_usage: set.usage.iter().map(|(r, a)| (r.to_string(), amount(r, *a))).collect(),
+        count: Some(signed(set.count)),
+        topology_assignment: None,
+        delayed_topology_request: None,
+    });
+    api::Admission { cluster_queue: admission.cluster_queue.to_string(), pod_set_assignments: sets.collect() }
+}
+
+fn check(name: &str, state: &CheckState) -> api::AdmissionCheckState {
+    let updates = state.updates.iter().map(|update| api::PodSetUpdate {
+        name: update.name.to_string(),
+        labels: update.labels.clone(),
+        annotations: update.annotations.clone(),
+        node_selector: update.node_selector.clone(),
+        tolerations: update.tolerations.iter().map(api_toleration).collect(),
+    });
+    api::AdmissionCheckState {
+        name: name.to_owned(),
+        state: match state.phase {
+            CheckPhase::Pending => api::CheckState::Pending,
+            CheckPhase::Ready => api::CheckState::Ready,
+            CheckPhase::Retry => api::CheckState::Retry,
+            CheckPhase::Rejected => api::CheckState::Rejected,
+        },
+        last_transition_time: Time(whole(state.since)),
+        message: state.message.clone(),
+        requeue_after_seconds: state.requeue_after_secs.map(signed),
+        retry_count: state.retry_count.map(signed),
+        pod_set_updates: updates.collect(),
+    }
+}
+
+/// A status patch by which the manager asks a worker to stop a Workload. *Source*: `spec/multikueue.md 3.8`.
+pub fn request_stop(copy: &api::Workload, message: &str, now: Timestamp) -> Value {
+    let mut status = inward::status(&copy.status.clone().unwrap_or_default());
+    let before = status.conditions.clone();
+    status.conditions.set("DeactivationTarget", Truth::True, "EvictedOnManagerCluster", message, now);
+    let list = conditions(&before, &status.conditions, copy.metadata.generation);
+    json!({
+        "metadata": { "resourceVersion": copy.metadata.resource_version },
+        "status": { "conditions": list },
+    })
+}
+
+fn with_active(old: &[ApiCondition], active: &Active, generation: Option<i64>, now: Timestamp) -> Vec<ApiCondition> {
+    let status = truth(active.truth);
+    let mut all = old.to_vec();
+    let since = old.iter().find(|c| c.type_ == "Active" && c.status == status).map(|c| c.last_transition_time.clone());
+    all.retain(|c| c.type_ != "Active");
+    all.push(ApiCondition {
+        type_: "Active".to_owned(),
+        status: status.to_owned(),
+        reason: active.reason.to_owned(),
+        message: active.message.to_string(),
+        last_transition_time: since.unwrap_or_else(|| Time(whole(now))),
+        observed_generation: generation,
+    });
+    all
+}
+
+fn count(number: usize) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}
+
+/// What must be merged into the status of a ClusterQueue so that it says what the report says.
+pub fn cluster_queue_status(stored: &api::ClusterQueue, report: &ClusterQueueReport, now: Timestamp) -> Option<Value> {
+    let flavors = |totals: &[FlavorTotal]| -> Vec<api::FlavorUsage> {
+        let flavor = |total: &FlavorTotal| api::FlavorUsage {
+            name: total.name.to_string(),
+            resources: total
+                .resources
+                .iter()
+                .map(|r| api::ResourceUsage {
+                    name: r.name.to_string(),
+                    total: amount(&r.name, r.total),
+                    borrowed: amount(&r.name, r.borrowed),
+                })
+                .collect(),
+        };
+        totals.iter().map(flavor).collect()
+    };
+    let old = stored.status.clone().unwrap_or_default();
+    let new = api::ClusterQueueStatus {
+        conditions: with_active(&old.conditions, &report.active, stored.metadata.generation, now),
+        flavors_reservation: flavors(&report.reservation),
+        flavors_usage: flavors(&report.usage),
+        pending_workloads: count(report.pending),
+        reserving_workloads: signed(report.reserving),
+        admitted_workloads: signed(report.admitted),
+        ..old.clone()
+    };
+    if stored.status.is_none() {
+        return serde_json::to_value(&new).ok().map(|status| json!({ "status": status }));
+    }
+    difference(&old, &new)
+}
+
+/// What must be merged into the status of a LocalQueue so that it says what the report says.
+pub fn local_queue_status(stored: &api::LocalQueue, report: &LocalQueueReport, now: Timestamp) -> Option<Value> {
+    let flavors = |totals: &[FlavorTotal]| -> Vec<api::LocalQueueFlavorUsage> {
+        let flavor = |total: &FlavorTotal| api::LocalQueueFlavorUsage {
+            name: total.name.to_string(),
+            resources: total
+                .resources
+                .iter()
+                .map(|r| api::LocalQueueResourceUsage { name: r.name.to_string(), total: amount(&r.name, r.total) })
+                .collect(),
+        };
+        totals.iter().map(flavor).collect()
+    };
+    let old = stored.status.clone().unwrap_or_default();
+    let new = api::LocalQueueStatus {
+        conditions: with_active(&old.conditions, &report.active, stored.metadata.generation, now),
+        flavors_reservation: flavors(&report.reservation),
+        flavors_usage: flavors(&report.usage),
+        pending_workloads: count(report.pending),
+        reserving_workloads: signed(report.reserving),
+        admitted_workloads: signed(report.admitted),
+        ..old.clone()
+    };
+    if stored.status.is_none() {
+        return serde_json::to_value(&new).ok().map(|status| json!({ "status": status }));
+    }
+    difference(&old, &new)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,87 @@
+use jiff::Timestamp;
+use roadstead_api::kueue::v1beta2 as api;
+use roadstead_core::condition::Truth;
+use roadstead_core::name::{CheckName, ClusterName};
+use roadstead_core::status::CheckState;
+use serde_json::{Value, json};
+
+use super::{request_stop, status_patch};
+
+fn workload(status: Value) -> api::Workload {
+    serde_json::from_value(json!({
+        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload",
+        "metadata": { "name": "w", "namespace": "ns", "generation": 3, "resourceVersion": "7" },
+        "spec": { "podSets": [{ "name": "main", "count": 2, "template": { "spec": { "containers": [] } } }] },
+        "status": status,
+    }))
+    .unwrap()
+}
+
+fn full() -> Value {
+    json!({
+        "conditions": [
+            { "type": "QuotaReserved", "status": "True", "reason": "QuotaReserved", "message": "m",
+              "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 1 },
+            { "type": "example.com/Custom", "status": "Unknown", "reason": "X", "message": "",
+              "lastTransitionTime": "2026-01-01T00:00:00Z" },
+        ],
+        "admission": { "clusterQueue": "q", "podSetAssignments": [{ "name": "main", "count": 2,
+            "flavors": { "cpu": "f" }, "resourceUsage": { "cpu": "2", "memory": "1536Mi" } }] },
+        "admissionChecks": [{ "name": "c", "state": "Ready", "message": "ok", "lastTransitionTime": "2026-01-01T00:00:00Z",
+            "retryCount": 1, "podSetUpdates": [{ "name": "main", "nodeSelector": { "a": "b" } }] }],
+        "requeueState": { "count": 2, "requeueAt": "2026-01-01T00:01:00Z" },
+        "nominatedClusterNames": ["east", "west"],
+        "unhealthyNodes": [{ "name": "n1" }],
+        "schedulingStats": { "evictions": [{ "reason": "Preempted", "underlyingCause": "", "count": 4 }] },
+    })
+}
+
+#[test]
+fn what_was_read_and_not_changed_needs_no_write() {
+    let stored = workload(full());
+    let status = crate::workload(&stored).status;
+    assert_eq!(status_patch(&stored, &status), None);
+}
+
+#[test]
+fn only_what_changed_is_written_and_unknown_conditions_survive() {
+    let stored = workload(full());
+    let now: Timestamp = "2026-01-01T00:05:00.7Z".parse().unwrap();
+    let mut status = crate::workload(&stored).status;
+    status.conditions.set("Admitted", Truth::True, "Admitted", "The workload is admitted", now);
+    status.nominated.clear();
+    status.cluster = Some(ClusterName::from("east"));
+    let patch = status_patch(&stored, &status).unwrap();
+    let fields: Vec<&String> = patch["status"].as_object().unwrap().keys().collect();
+    assert_eq!(fields, ["clusterName", "conditions", "nominatedClusterNames"]);
+    assert_eq!(patch["status"]["nominatedClusterNames"], Value::Null);
+    let conditions = patch["status"]["conditions"].as_array().unwrap();
+    assert_eq!(conditions.len(), 3);
+    assert_eq!(conditions[1]["type"], "example.com/Custom");
+    assert_eq!(conditions[0]["observedGeneration"], 1, "untouched conditions stay as they are");
+    assert_eq!(conditions[2]["observedGeneration"], 3);
+    assert_eq!(conditions[2]["lastTransitionTime"], "2026-01-01T00:05:00Z");
+}
+
+#[test]
+fn a_field_that_goes_away_is_written_as_null_also_inside_objects() {
+    let stored = workload(full());
+    let mut status = crate::workload(&stored).status;
+    status.admission = None;
+    status.requeue = Some(roadstead_core::status::Requeue { count: Some(2), at: None });
+    status.checks.insert(CheckName::from("d"), CheckState::pending(Timestamp::UNIX_EPOCH));
+    let patch = status_patch(&stored, &status).unwrap();
+    assert_eq!(patch["status"]["admission"], Value::Null);
+    assert_eq!(patch["status"]["requeueState"], json!({ "count": 2, "requeueAt": null }));
+    assert_eq!(patch["status"]["admissionChecks"].as_array().unwrap().len(), 2);
+}
+
+/// Spec: multikueue 3.8.
+#[test]
+fn a_stop_request_keeps_the_other_conditions_and_carries_the_version() {
+    let patch = request_stop(&workload(full()), "Evicted on manager: why", Timestamp::UNIX_EPOCH);
+    assert_eq!(patch["metadata"]["resourceVersion"], "7");
+    let conditions = patch["status"]["conditions"].as_array().unwrap();
+    assert_eq!(conditions.len(), 3);
+    assert_eq!(conditions[2]["reason"], "EvictedOnManagerCluster");
+}

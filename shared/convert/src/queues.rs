@@ -1,0 +1,168 @@
+//! Queues, flavors and checks: API to core.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use roadstead_api::kueue::v1beta2 as api;
+use roadstead_core::amount::Amount;
+use roadstead_core::name::{CheckName, ClusterQueueName, FlavorName, Key, ResourceName};
+use roadstead_core::quantity;
+use roadstead_core::queue::{
+    Check, CheckRule, ClusterQueue, Flavor, FlavorQuota, Fungibility, LocalQueue, ResourceGroup, Selector, StopPolicy,
+    Strategy,
+};
+use roadstead_core::workload::{Operator, Requirement, Taint, Toleration};
+
+/// A ClusterQueue. A quota that is no quantity counts as zero (the schema refuses it before it is stored).
+pub fn cluster_queue(queue: &api::ClusterQueue) -> ClusterQueue {
+    let spec = &queue.spec;
+    let checks = spec.admission_checks_strategy.iter().flat_map(|strategy| &strategy.admission_checks);
+    ClusterQueue {
+        name: ClusterQueueName::from(queue.metadata.name.clone().unwrap_or_default()),
+        cohort: spec.cohort_name.clone().filter(|name| !name.is_empty()),
+        strategy: match spec.queueing_strategy {
+            api::QueueingStrategy::StrictFifo => Strategy::StrictFifo,
+            api::QueueingStrategy::BestEffortFifo => Strategy::BestEffortFifo,
+        },
+        namespaces: spec.namespace_selector.as_ref().map(selector),
+        groups: spec.resource_groups.iter().map(group).collect(),
+        checks: checks
+            .map(|rule| CheckRule {
+                name: CheckName::from(rule.name.as_str()),
+                on_flavors: rule.on_flavors.iter().map(|name| FlavorName::from(name.as_str())).collect(),
+            })
+            .collect(),
+        stop: stop(spec.stop_policy),
+        when_can_preempt: match spec.flavor_fungibility.when_can_preempt {
+            api::FlavorFungibilityPolicy::MayStopSearch => Fungibility::MayStopSearch,
+            api::FlavorFungibilityPolicy::TryNextFlavor => Fungibility::TryNextFlavor,
+        },
+        terminating: queue.metadata.deletion_timestamp.is_some(),
+    }
+}
+
+fn group(group: &api::ResourceGroup) -> ResourceGroup {
+    let nominal = |quota: &api::ResourceQuota| {
+        let amount = quantity::parse(&quota.name, &quota.nominal_quota.0).unwrap_or(Amount::ZERO);
+        (ResourceName::from(quota.name.as_str()), amount)
+    };
+    ResourceGroup {
+        covered: group.covered_resources.iter().map(|name| ResourceName::from(name.as_str())).collect(),
+        flavors: group
+            .flavors
+            .iter()
+            .map(|flavor| FlavorQuota {
+                name: FlavorName::from(flavor.name.as_str()),
+                nominal: flavor.resources.iter().map(nominal).collect(),
+            })
+            .collect(),
+    }
+}
+
+/// A LocalQueue.
+pub fn local_queue(queue: &api::LocalQueue) -> LocalQueue {
+    let meta = &queue.metadata;
+    LocalQueue {
+        key: Key::new(meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default()),
+        cluster_queue: ClusterQueueName::from(queue.spec.cluster_queue.as_str()),
+        stop: stop(queue.spec.stop_policy),
+    }
+}
+
+/// A ResourceFlavor.
+pub fn flavor(flavor: &api::ResourceFlavor) -> Flavor {
+    let spec = &flavor.spec;
+    let taints = spec.node_taints.iter().filter_map(|taint| {
+        Some(Taint {
+            key: taint.key.clone(),
+            value: taint.value.clone().unwrap_or_default(),
+            effect: effect(&taint.effect)?,
+            time_added: taint.time_added.as_ref().map(|time| time.0.to_string()),
+        })
+    });
+    Flavor {
+        name: FlavorName::from(flavor.metadata.name.clone().unwrap_or_default()),
+        node_labels: spec.node_labels.clone(),
+        taints: taints.collect(),
+        tolerations: spec.tolerations.iter().map(toleration).collect(),
+        topology: spec.topology_name.clone().filter(|name| !name.is_empty()),
+    }
+}
+
+/// An AdmissionCheck.
+pub fn check(check: &api::AdmissionCheck) -> Check {
+    let conditions = check.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    Check {
+        name: CheckName::from(check.metadata.name.clone().unwrap_or_default()),
+        controller: check.spec.controller_name.clone(),
+        active: conditions.iter().any(|c| c.type_ == "Active" && c.status == "True"),
+    }
+}
+
+/// A label selector. An operator that is none is taken as `In` without values, which matches nothing.
+pub fn selector(selector: &LabelSelector) -> Selector {
+    let labels: BTreeMap<String, String> = selector.match_labels.clone().unwrap_or_default();
+    let equal = labels.into_iter().map(|(key, value)| Requirement { key, operator: Operator::In, values: vec![value] });
+    let expressions = selector.match_expressions.iter().flatten().map(|expression| {
+        let known = operator(&expression.operator);
+        Requirement {
+            key: expression.key.clone(),
+            operator: known.unwrap_or(Operator::In),
+            values: known.and(expression.values.clone()).unwrap_or_default(),
+        }
+    });
+    Selector(equal.chain(expressions).collect())
+}
+
+/// The operator of this name.
+pub(crate) fn operator(name: &str) -> Option<Operator> {
+    Some(match name {
+        "In" => Operator::In,
+        "NotIn" => Operator::NotIn,
+        "Exists" => Operator::Exists,
+        "DoesNotExist" => Operator::DoesNotExist,
+        "Gt" => Operator::Gt,
+        "Lt" => Operator::Lt,
+        _ => return None,
+    })
+}
+
+fn effect(name: &str) -> Option<roadstead_core::workload::Effect> {
+    use roadstead_core::workload::Effect;
+    Some(match name {
+        "NoSchedule" => Effect::NoSchedule,
+        "PreferNoSchedule" => Effect::PreferNoSchedule,
+        "NoExecute" => Effect::NoExecute,
+        _ => return None,
+    })
+}
+
+/// A toleration.
+pub(crate) fn toleration(toleration: &k8s_openapi::api::core::v1::Toleration) -> Toleration {
+    Toleration {
+        key: toleration.key.clone(),
+        operator: toleration.operator.clone(),
+        value: toleration.value.clone(),
+        effect: toleration.effect.clone(),
+        seconds: toleration.toleration_seconds,
+    }
+}
+
+/// A toleration, back to the API.
+pub(crate) fn api_toleration(toleration: &Toleration) -> k8s_openapi::api::core::v1::Toleration {
+    k8s_openapi::api::core::v1::Toleration {
+        key: toleration.key.clone(),
+        operator: toleration.operator.clone(),
+        value: toleration.value.clone(),
+        effect: toleration.effect.clone(),
+        toleration_seconds: toleration.seconds,
+    }
+}
+
+const fn stop(policy: api::StopPolicy) -> StopPolicy {
+    match policy {
+        api::StopPolicy::None => StopPolicy::None,
+        api::StopPolicy::Hold => StopPolicy::Hold,
+        api::StopPolicy::HoldAndDrain => StopPolicy::HoldAndDrain,
+    }
+}

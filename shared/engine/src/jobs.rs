@@ -1,0 +1,162 @@
+//! The job reconciler: writes jobs, and creates, adopts, changes and deletes their Workloads.
+//!
+//! `read` gathers facts from caches, [`roadstead_core::job::plan`] decides, `write` does one thing after another.
+//!
+//! Invariant: it never writes a Workload's status; what it wants there it asks of the workload reconciler
+//! ([`crate::workloads::Requests`]). So the two never race for one object.
+
+mod priority;
+mod read;
+mod write;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::core::DynamicObject;
+use kube::{Client, Resource};
+use roadstead_api::config::Config;
+use roadstead_core::job::{self, FollowUp};
+use roadstead_core::name::Key;
+use roadstead_core::note::Note;
+use roadstead_jobs::{Mirror, Target};
+use roadstead_kubeio::events::Recorder;
+use roadstead_kubeio::queue::{Lane, Queue};
+use roadstead_kubeio::reconcile::Outcome;
+
+use crate::caches::{Caches, KindCache};
+use crate::checks::Checks;
+use crate::clock::Clock;
+use crate::workloads::Requests;
+
+pub(crate) use priority::resolve as resolve_priority;
+
+/// When a status that could not be copied yet is looked at again. *Source*: `spec/multikueue.md 5.1`.
+const DEFERRED_PAUSE: Duration = Duration::from_secs(2);
+
+/// A job to look at.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct JobRef {
+    /// Its kind, as position in [`Caches::jobs`].
+    pub kind: usize,
+    /// Its namespace and name.
+    pub key: Key,
+}
+
+impl fmt::Display for JobRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.key.fmt(f)
+    }
+}
+
+/// See the module.
+#[derive(Clone)]
+pub(crate) struct Jobs {
+    pub(crate) client: Client,
+    pub(crate) caches: Caches,
+    pub(crate) config: Arc<Config>,
+    pub(crate) due: Arc<Queue<JobRef>>,
+    pub(crate) workloads_due: Arc<Queue<Key>>,
+    pub(crate) requests: Arc<Requests>,
+    pub(crate) checks: Arc<dyn Checks>,
+    pub(crate) recorder: Recorder,
+    pub(crate) clock: Clock,
+}
+
+impl Jobs {
+    /// Makes a job due whenever it or one of its Workloads changes.
+    pub(crate) fn listen(&self) {
+        for (kind, jobs) in self.caches.jobs.iter().enumerate() {
+            let due = self.due.clone();
+            jobs.objects.listen(move |change| {
+                due.add(JobRef { kind, key: change.key.clone() }, Lane::New);
+            });
+        }
+        let (due, caches) = (self.due.clone(), self.caches.clone());
+        self.caches.workloads.listen(move |change| {
+            for workload in [change.old, change.new].into_iter().flatten() {
+                if let Some(job) = read::job_of(&caches, workload) {
+                    due.add(job, Lane::Placed);
+                }
+            }
+            if change.new.is_some_and(|w| w.metadata.owner_references.is_none()) {
+                for job in caches.prebuilt.of(change.key) {
+                    due.add(job, Lane::Placed);
+                }
+            }
+        });
+        // Why everybody: whether a job is ours to touch depends on the labels of its namespace.
+        let (due, caches) = (self.due.clone(), self.caches.clone());
+        self.caches.namespaces.listen(move |change| {
+            let labels = |n: Option<&Arc<k8s_openapi::api::core::v1::Namespace>>| n.and_then(|n| n.metadata.labels.clone());
+            if labels(change.old) == labels(change.new) {
+                return;
+            }
+            for (kind, jobs) in caches.jobs.iter().enumerate() {
+                for job in jobs.objects.all() {
+                    let key = roadstead_kubeio::cache::key_of(&*job);
+                    if *key.namespace == *change.key.name {
+                        due.add(JobRef { kind, key }, Lane::New);
+                    }
+                }
+            }
+        });
+    }
+
+    /// One pass.
+    pub(crate) async fn reconcile(self, at: JobRef) -> Outcome {
+        let Some(jobs) = self.caches.jobs.get(at.kind).cloned() else { return Outcome::Done };
+        let Some(object) = jobs.objects.get(&at.key) else { return Outcome::Done };
+        let scene = match read::scene(&self, &jobs, &object) {
+            Ok(scene) => scene,
+            Err(problem) => {
+                // Why not an error: the job stays as it is until somebody mends it, and that makes it due.
+                self.tell(&jobs, &object, vec![Note::warning("InvalidJob", problem)]);
+                return Outcome::Done;
+            }
+        };
+        let plan = job::plan(&scene.observed());
+        for action in plan.actions {
+            if let Err(outcome) = write::act(&self, &jobs, &scene, action).await {
+                return outcome;
+            }
+        }
+        self.tell(&jobs, &object, plan.notes);
+        if let Some(outcome) = self.mirror(&jobs, &scene).await {
+            return outcome;
+        }
+        match plan.follow_up {
+            FollowUp::OnChange => Outcome::Done,
+            FollowUp::Retry => Outcome::Failed("waiting for surplus workloads to go".into()),
+            FollowUp::PrebuiltMissing => Outcome::Failed("prebuilt workload not found".into()),
+        }
+    }
+
+    /// Shows on the local job what its copy on a worker shows.
+    async fn mirror(&self, jobs: &KindCache, scene: &read::Scene) -> Option<Outcome> {
+        let workload = scene.current_workload()?;
+        let remote = self.checks.runs_elsewhere(workload, &scene.key)?.job?;
+        let remote = serde_json::to_value(&*remote).ok()?;
+        // Why the newest: this pass may just have written the job.
+        let local = jobs.objects.get(&scene.key)?;
+        let local = serde_json::to_value(&*local).ok()?;
+        let (patch, outcome) = match jobs.kind.mirror(&local, &remote, (self.clock)()) {
+            Mirror::Nothing => return None,
+            Mirror::Patch(patch) => (Some(patch), None),
+            Mirror::Deferred(patch) => (patch, Some(Outcome::After(DEFERRED_PAUSE))),
+        };
+        match patch {
+            Some(patch) => match write::patch(self, jobs, &scene.key, Target::Status, &patch).await {
+                Ok(()) => outcome,
+                Err(failed) => Some(failed),
+            },
+            None => outcome,
+        }
+    }
+
+    fn tell(&self, jobs: &KindCache, object: &DynamicObject, notes: Vec<Note>) {
+        for note in notes {
+            self.recorder.record(object.object_ref(&jobs.resource), note);
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! What a pass over a job needs to know, read from caches.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kube::ResourceExt as _;
+use kube::core::DynamicObject;
+use roadstead_api::constants::labels;
+use roadstead_api::kueue::v1beta2::{CheckState, Workload};
+use roadstead_core::job::{
+    Control, Drift, Ended, Fit, JobObserved, News, OwnedWorkload, Parent, Pods, Presence, Quota, Run, Scope, Stage,
+};
+use roadstead_core::lifecycle;
+use roadstead_core::name::{FlavorName, Key};
+use roadstead_core::queue::Flavor;
+use roadstead_jobs::{InjectError, JobPodSet, PodSetInfo, Provenance, StartFacts, Tolerations};
+use serde_json::Value;
+
+use super::{JobRef, Jobs};
+use crate::caches::{Caches, KindCache};
+
+/// Everything a pass looks at, owned.
+pub(super) struct Scene {
+    pub(super) key: Key,
+    pub(super) uid: String,
+    pub(super) job: Value,
+    pub(super) pod_sets: Vec<JobPodSet>,
+    pub(super) prebuilt: Option<String>,
+    pub(super) queue: Option<String>,
+    pub(super) stored: BTreeMap<Key, Arc<Workload>>,
+    workload_name: Key,
+    workloads: Vec<OwnedWorkload>,
+    presence: Presence,
+    scope: Scope,
+    parent: Parent,
+    run: Run,
+    pods: Pods,
+    ended: Ended,
+}
+
+impl Scene {
+    /// What the plan is made from.
+    pub(super) fn observed(&self) -> JobObserved<'_> {
+        JobObserved {
+            key: self.key.clone(),
+            presence: self.presence,
+            scope: self.scope,
+            queue: self.queue.as_deref(),
+            parent: self.parent,
+            run: self.run,
+            pods: self.pods,
+            ended: self.ended,
+            prebuilt: self.prebuilt.as_deref(),
+            workload_name: self.workload_name.clone(),
+            workloads: &self.workloads,
+        }
+    }
+
+    /// The Workload that describes the job, as stored.
+    pub(super) fn current_workload(&self) -> Option<&Workload> {
+        let fits = self.workloads.iter().find(|w| w.control == Control::This && w.fit == Fit::Equivalent)?;
+        self.stored.get(&fits.key).map(|workload| &**workload)
+    }
+}
+
+/// Reads everything about one job.
+///
+/// *Errors*: the job is not what its API says; a sentence for its owner.
+pub(super) fn scene(jobs: &Jobs, kind: &KindCache, object: &DynamicObject) -> Result<Scene, String> {
+    let key = roadstead_kubeio::cache::key_of(object);
+    let uid = object.uid().unwrap_or_default();
+    let job = serde_json::to_value(object).map_err(|error| error.to_string())?;
+    let pod_sets = kind.kind.pod_sets(&job).map_err(|error| error.to_string())?;
+    let prebuilt = roadstead_jobs::prebuilt(&job).map(str::to_owned);
+    let stored: Vec<Arc<Workload>> = match &prebuilt {
+        Some(name) => {
+            jobs.caches.workloads.get(&Key::new(key.namespace.clone(), name.as_str())).into_iter().collect()
+        }
+        None => jobs.caches.owners.of(&uid).iter().filter_map(|key| jobs.caches.workloads.get(key)).collect(),
+    };
+    let facts = Facts { jobs, uid: &uid, job: &job, pod_sets: &pod_sets };
+    let workloads = stored.iter().map(|workload| facts.owned(workload)).collect();
+    let gvk = kind.kind.gvk();
+    let name = roadstead_jobs::workload_name(gvk.kind, gvk.group, &key.name, &uid, "");
+    let finished = kind.kind.finished(&job).is_some();
+    Ok(Scene {
+        workload_name: Key::new(key.namespace.clone(), name),
+        stored: stored.into_iter().map(|w| (roadstead_kubeio::cache::key_of(&*w), w)).collect(),
+        workloads,
+        presence: if object.metadata.deletion_timestamp.is_some() { Presence::Going } else { Presence::Live },
+        scope: scope(jobs, &key),
+        parent: parent(&jobs.caches, object),
+        run: if kind.kind.is_suspended(&job) { Run::Suspended } else { Run::Running },
+        pods: if kind.kind.is_active(&job) { Pods::Some } else { Pods::None },
+        ended: if finished { Ended::Yes } else { Ended::No },
+        queue: roadstead_jobs::queue(&job).map(str::to_owned),
+        prebuilt,
+        pod_sets,
+        job,
+        uid,
+        key,
+    })
+}
+
+struct Facts<'a> {
+    jobs: &'a Jobs,
+    uid: &'a str,
+    job: &'a Value,
+    pod_sets: &'a [JobPodSet],
+}
+
+impl Facts<'_> {
+    fn owned(&self, workload: &Workload) -> OwnedWorkload {
+        let owner = workload.owner_references().iter().find(|owner| owner.controller == Some(true));
+        let control = match owner {
+            Some(owner) if owner.uid == self.uid => Control::This,
+            Some(_) => Control::Other,
+            None => Control::Nobody,
+        };
+        let checks = workload.status.iter().flat_map(|status| &status.admission_checks);
+        let waiting = checks.filter(|check| check.state == CheckState::Pending && !check.message.is_empty());
+        OwnedWorkload {
+            key: roadstead_kubeio::cache::key_of(workload),
+            control,
+            fit: if self.fits(workload) { Fit::Equivalent } else { Fit::Different },
+            stage: stage(workload),
+            presence: match workload.metadata.deletion_timestamp {
+                Some(_) => Presence::Going,
+                None => Presence::Live,
+            },
+            queue: workload.spec.queue_name.clone().unwrap_or_default(),
+            drift: self.drift(workload),
+            waiting_for: waiting.map(|check| format!("{}: {}", check.name, check.message)).collect(),
+        }
+    }
+
+    /// *Source*: `spec/jobs.md 5.5`.
+    fn fits(&self, workload: &Workload) -> bool {
+        if workload.spec.maximum_execution_time_seconds != roadstead_jobs::max_execution_secs(self.job) {
+            return false;
+        }
+        let plain = pod_sets_of(workload);
+        let tolerations = if workload.is_true(lifecycle::ADMITTED) { Tolerations::Ignored } else { Tolerations::Compared };
+        let same = |sets: &[JobPodSet]| roadstead_jobs::same_pod_sets(self.pod_sets, sets, tolerations);
+        if workload.is_true(lifecycle::QUOTA_RESERVED)
+            && let Ok(infos) = infos(&self.jobs.caches, workload)
+            && let Ok(running) = roadstead_jobs::running_form(&plain, &infos)
+            && same(&running)
+        {
+            return true;
+        }
+        same(&plain)
+    }
+
+    /// *Source*: `spec/jobs.md 5.13`; only Workloads without a class or with a WorkloadPriorityClass follow the label.
+    fn drift(&self, workload: &Workload) -> Drift {
+        use roadstead_api::kueue::v1beta2::PriorityClassGroup;
+        let class = workload.spec.priority_class_ref.as_ref();
+        let follows = match class {
+            Some(class) => class.group == PriorityClassGroup::Kueue,
+            None => !workload.is_true(lifecycle::QUOTA_RESERVED),
+        };
+        let named = roadstead_jobs::priority_class(self.job);
+        let changed = named.is_some() && named != class.map(|class| class.name.as_str());
+        let gate = roadstead_jobs::gated_by(self.job).unwrap_or_default();
+        let key = roadstead_api::constants::annotations::ADMISSION_GATED_BY;
+        let held = workload.annotations().get(key).map(String::as_str).unwrap_or_default();
+        let origin = workload.labels().contains_key(labels::MULTIKUEUE_ORIGIN);
+        Drift {
+            priority: follows && changed && !origin,
+            gated_by: (gate != held && !origin).then(|| gate.to_owned()),
+        }
+    }
+}
+
+fn stage(workload: &Workload) -> Stage {
+    let quota = workload.is_true(lifecycle::QUOTA_RESERVED);
+    if workload.is_true(lifecycle::FINISHED) {
+        let held = workload.finalizers().iter().any(|f| f == roadstead_api::constants::finalizers::RESOURCE_IN_USE);
+        return Stage::Finished { news: if held { News::Fresh } else { News::Told } };
+    }
+    if let Some(evicted) = workload.condition(lifecycle::EVICTED).filter(|c| c.status == "True") {
+        return Stage::Evicted {
+            message: evicted.message.clone(),
+            quota: if quota { Quota::Held } else { Quota::Released },
+        };
+    }
+    if workload.is_true(lifecycle::ADMITTED) {
+        return Stage::Admitted(workload.admission().map(|a| a.cluster_queue.clone()).unwrap_or_default());
+    }
+    if quota { Stage::Reserved } else { Stage::Pending }
+}
+
+/// The pod sets of a Workload in the form in which jobs have theirs.
+pub(super) fn pod_sets_of(workload: &Workload) -> Vec<JobPodSet> {
+    let set = |set: &roadstead_api::kueue::v1beta2::PodSet| JobPodSet {
+        name: set.name.clone(),
+        count: u32::try_from(set.count).unwrap_or_default(),
+        min_count: set.min_count.and_then(|count| u32::try_from(count).ok()),
+        template: Value::Object(set.template.0.clone()),
+    };
+    workload.spec.pod_sets.iter().map(set).collect()
+}
+
+/// What is injected into the pods of an admitted Workload.
+///
+/// *Errors*: see [`InjectError`].
+pub(super) fn infos(caches: &Caches, workload: &Workload) -> Result<Vec<PodSetInfo>, InjectError> {
+    let parsed = roadstead_convert::workload(workload);
+    let Some(admission) = &parsed.status.admission else {
+        return Err(InjectError::Count { expected: parsed.pod_sets.len(), got: 0 });
+    };
+    let names = admission.pod_sets.iter().flat_map(|set| set.flavors.values());
+    let flavors: BTreeMap<FlavorName, Flavor> = names
+        .filter_map(|name| Some((name.clone(), roadstead_convert::flavor(&*caches.flavors.named(name.as_str())?))))
+        .collect();
+    let remote = workload.labels().contains_key(labels::MULTIKUEUE_ORIGIN);
+    roadstead_jobs::infos(&StartFacts {
+        workload: &parsed.key.name,
+        local_queue: &parsed.queue,
+        provenance: if remote { Provenance::Remote } else { Provenance::Local },
+        admission,
+        checks: &parsed.status.checks,
+        flavors: &flavors,
+    })
+}
+
+/// The job that controls a Workload.
+pub(super) fn job_of(caches: &Caches, workload: &Workload) -> Option<JobRef> {
+    let owner = workload.owner_references().iter().find(|owner| owner.controller == Some(true))?;
+    let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+    let is_kind = |jobs: &KindCache| jobs.resource.group == group && jobs.resource.kind == owner.kind;
+    let kind = caches.jobs.iter().position(is_kind)?;
+    Some(JobRef { kind, key: Key::new(workload.namespace().unwrap_or_default(), owner.name.as_str()) })
+}
+
+/// *Source*: `spec/jobs.md 5.1` steps 4 to 6.
+fn scope(jobs: &Jobs, key: &Key) -> Scope {
+    let labels = crate::feed::namespace_labels(&jobs.caches, &key.namespace);
+    let selector = &jobs.config.managed_jobs_namespace_selector;
+    match labels {
+        Some(labels) if selector.matches(&labels) => {
+            if jobs.config.manage_jobs_without_queue_name { Scope::Always } else { Scope::WithQueue }
+        }
+        Some(_) | None => Scope::Outside,
+    }
+}
+
+/// *Source*: `spec/jobs.md 4.3, 5.2`.
+fn parent(caches: &Caches, object: &DynamicObject) -> Parent {
+    let Some(owner) = object.owner_references().iter().find(|owner| owner.controller == Some(true)) else {
+        return Parent::None;
+    };
+    let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+    let Some(jobs) = caches.kind(group, &owner.kind) else { return Parent::None };
+    let key = Key::new(object.namespace().unwrap_or_default(), owner.name.as_str());
+    let Some(parent) = jobs.objects.get(&key).filter(|parent| parent.uid().as_ref() == Some(&owner.uid)) else {
+        return Parent::None;
+    };
+    if !parent.labels().contains_key(labels::QUEUE_NAME) {
+        return Parent::None;
+    }
+    let workloads = caches.owners.of(&owner.uid);
+    let admitted = workloads
+        .iter()
+        .filter_map(|key| caches.workloads.get(key))
+        .filter(|workload| !workload.is_true(lifecycle::FINISHED))
+        .max_by_key(|workload| workload.metadata.creation_timestamp.as_ref().map(|time| time.0))
+        .is_some_and(|workload| workload.is_true(lifecycle::ADMITTED));
+    if admitted { Parent::Admitted } else { Parent::NotAdmitted }
+}

@@ -1,0 +1,228 @@
+//! The actions of a job's plan, each one idempotent.
+
+use std::time::Duration;
+
+use kube::Api;
+use roadstead_api::constants::{annotations, finalizers, labels};
+use roadstead_api::kueue::v1beta2::Workload;
+use roadstead_convert::Made;
+use roadstead_core::job::Action;
+use roadstead_core::lifecycle::Request;
+use roadstead_core::name::{Key, Uid};
+use roadstead_core::note::Note;
+use roadstead_jobs::Target;
+use roadstead_kubeio::queue::Lane;
+use roadstead_kubeio::reconcile::Outcome;
+use roadstead_kubeio::write::{self, Written};
+use serde_json::{Value, json};
+
+use super::{Jobs, read, resolve_priority};
+use crate::caches::KindCache;
+
+/// Pause after a write met a newer version; the watch usually brings it sooner.
+const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Carries out one action. `Err` ends the pass.
+pub(super) async fn act(jobs: &Jobs, kind: &KindCache, scene: &read::Scene, action: Action) -> Result<(), Outcome> {
+    match action {
+        Action::CreateWorkload(key) => create(jobs, kind, scene, &key).await,
+        Action::AdoptPrebuilt(key) => adopt(jobs, kind, scene, &key).await,
+        Action::UpdateWorkloadSpec(key) => update_spec(jobs, kind, scene, &key).await,
+        Action::DeleteWorkload(key) => delete(jobs, scene, &key).await,
+        Action::SetQueueName { workload, queue } => {
+            change(jobs, &workload, &json!({ "spec": { "queueName": queue } })).await
+        }
+        Action::SetPriority(key) => {
+            let priority = resolve_priority(&jobs.caches, &scene.job, &scene.pod_sets).map_err(Outcome::Failed)?;
+            let patch = json!({ "spec": { "priority": priority.value, "priorityClassRef": priority.class } });
+            change(jobs, &key, &patch).await
+        }
+        Action::SetGates { workload, gated_by } => {
+            let value = if gated_by.is_empty() { Value::Null } else { Value::String(gated_by) };
+            change(jobs, &workload, &json!({ "metadata": { "annotations": { annotations::ADMISSION_GATED_BY: value } } }))
+                .await
+        }
+        Action::Start(key) => start(jobs, kind, scene, &key).await,
+        Action::Stop { reason, restore } => {
+            tracing::info!(job = %scene.key, reason = reason.as_str(), "stopping the job");
+            let original = restore.and_then(|key| scene.stored.get(&key)).map(|w| read::pod_sets_of(w));
+            for step in kind.kind.stop_steps(&scene.job, &original.unwrap_or_default()) {
+                patch(jobs, kind, &scene.key, step.target, &step.patch).await?;
+            }
+            Ok(())
+        }
+        Action::SuspendChild => {
+            let mut suspended = scene.job.clone();
+            kind.kind.suspend(&mut suspended);
+            match roadstead_jobs::difference(&scene.job, &suspended) {
+                Some(difference) => patch(jobs, kind, &scene.key, Target::Main, &difference).await,
+                None => Ok(()),
+            }
+        }
+        Action::AskOutOfSync(key) => {
+            ask(jobs, scene, &key, Request::OutOfSync);
+            Ok(())
+        }
+    }
+}
+
+fn ask(jobs: &Jobs, scene: &read::Scene, key: &Key, request: Request) {
+    let uid = scene.stored.get(key).and_then(|w| w.metadata.uid.clone()).unwrap_or_default();
+    jobs.requests.put(key.clone(), Uid::new(uid), request);
+    jobs.workloads_due.add(key.clone(), Lane::Placed);
+}
+
+fn build(jobs: &Jobs, kind: &KindCache, scene: &read::Scene, name: &str) -> Result<Workload, String> {
+    let object = kind.objects.get(&scene.key).ok_or("the job is gone")?;
+    let priority = resolve_priority(&jobs.caches, &scene.job, &scene.pod_sets)?;
+    Ok(roadstead_convert::workload_for_job(Made {
+        name: name.to_owned(),
+        job: &object.metadata,
+        api_version: &kind.resource.api_version,
+        kind: &kind.resource.kind,
+        labels_to_copy: &jobs.config.integrations.label_keys_to_copy,
+        queue: scene.queue.clone(),
+        pod_sets: scene.pod_sets.clone(),
+        priority,
+        max_execution_secs: roadstead_jobs::max_execution_secs(&scene.job),
+    }))
+}
+
+async fn create(jobs: &Jobs, kind: &KindCache, scene: &read::Scene, key: &Key) -> Result<(), Outcome> {
+    let workload = match build(jobs, kind, scene, &key.name) {
+        Ok(workload) => workload,
+        Err(why) => {
+            if let Some(object) = kind.objects.get(&scene.key) {
+                jobs.tell(kind, &object, vec![Note::warning("WorkloadPriorityClassNotFound", why.clone())]);
+            }
+            return Err(Outcome::Failed(why));
+        }
+    };
+    match write::create(&api(jobs, key), &workload).await {
+        Written::Done(object) => {
+            jobs.caches.workloads.observe(*object);
+            Ok(())
+        }
+        // Why not an error: our cache is behind, or somebody else has that name; the next pass sees which.
+        Written::AlreadyExists | Written::Conflict => Err(Outcome::After(CONFLICT_PAUSE)),
+        Written::Gone => Err(Outcome::Failed("the workload could not be created".into())),
+        Written::Refused(why) | Written::Unclear(why) => {
+            Err(Outcome::Failed(format!("creating workload {key} failed: {why}")))
+        }
+    }
+}
+
+/// *Source*: `spec/jobs.md 5.3 A3`.
+async fn adopt(jobs: &Jobs, kind: &KindCache, scene: &read::Scene, key: &Key) -> Result<(), Outcome> {
+    let Some(workload) = scene.stored.get(key) else { return Ok(()) };
+    let owner = json!({
+        "apiVersion": kind.resource.api_version, "kind": kind.resource.kind, "name": &*scene.key.name,
+        "uid": scene.uid, "controller": true, "blockOwnerDeletion": true,
+    });
+    let mut owners: Vec<Value> = workload
+        .metadata
+        .owner_references
+        .iter()
+        .flatten()
+        .filter_map(|owner| serde_json::to_value(owner).ok())
+        .collect();
+    owners.push(owner);
+    // Why the version: two jobs that name one Workload must not both become its controller.
+    let patch = json!({ "metadata": {
+        "resourceVersion": workload.metadata.resource_version,
+        "ownerReferences": owners,
+        "labels": { labels::JOB_UID: scene.uid },
+    } });
+    change(jobs, key, &patch).await
+}
+
+async fn update_spec(jobs: &Jobs, kind: &KindCache, scene: &read::Scene, key: &Key) -> Result<(), Outcome> {
+    let built = build(jobs, kind, scene, &key.name).map_err(Outcome::Failed)?;
+    let mut spec = serde_json::to_value(&built.spec).map_err(|e| Outcome::Failed(e.to_string()))?;
+    // Why named: a merge patch leaves alone what it does not name.
+    for field in ["maximumExecutionTimeSeconds", "priorityClassRef", "queueName"] {
+        if spec.get(field).is_none() {
+            spec[field] = Value::Null;
+        }
+    }
+    change(jobs, key, &json!({ "spec": spec })).await
+}
+
+async fn delete(jobs: &Jobs, scene: &read::Scene, key: &Key) -> Result<(), Outcome> {
+    let Some(workload) = scene.stored.get(key) else { return Ok(()) };
+    let held = workload.metadata.finalizers.clone().unwrap_or_default();
+    if held.iter().any(|f| f == finalizers::RESOURCE_IN_USE) {
+        let kept: Vec<&String> = held.iter().filter(|f| *f != finalizers::RESOURCE_IN_USE).collect();
+        let version = workload.metadata.resource_version.as_ref();
+        change(jobs, key, &json!({ "metadata": { "finalizers": kept, "resourceVersion": version } })).await?;
+    }
+    match write::delete(&api(jobs, key), &key.name, workload.metadata.uid.as_deref()).await {
+        Written::Done(object) => jobs.caches.workloads.observe(*object),
+        Written::Gone => jobs.caches.workloads.forget(key, workload.metadata.uid.as_deref()),
+        Written::Conflict | Written::AlreadyExists => {}
+        Written::Refused(why) | Written::Unclear(why) => {
+            return Err(Outcome::Failed(format!("deleting workload {key} failed: {why}")));
+        }
+    }
+    Ok(())
+}
+
+async fn start(jobs: &Jobs, kind: &KindCache, scene: &read::Scene, key: &Key) -> Result<(), Outcome> {
+    let Some(workload) = scene.stored.get(key) else { return Ok(()) };
+    let start = read::infos(&jobs.caches, workload).and_then(|infos| kind.kind.start_patch(&scene.job, &infos));
+    match start {
+        Ok(start) => patch(jobs, kind, &scene.key, Target::Main, &start).await,
+        Err(error) if error.is_permanent() => {
+            ask(jobs, scene, key, Request::FailedToStart { message: error.to_string() });
+            Ok(())
+        }
+        Err(error) => Err(Outcome::Failed(error.to_string())),
+    }
+}
+
+/// Patches a job, but only the very object that was read.
+pub(super) async fn patch(
+    jobs: &Jobs,
+    kind: &KindCache,
+    key: &Key,
+    target: Target,
+    patch: &Value,
+) -> Result<(), Outcome> {
+    let Some(current) = kind.objects.get(key) else { return Ok(()) };
+    let mut patch = patch.clone();
+    patch["metadata"]["uid"] = json!(current.metadata.uid);
+    let api = Api::namespaced_with(jobs.client.clone(), &key.namespace, &kind.resource);
+    let answer = match target {
+        Target::Main => write::patch(&api, &key.name, &patch).await,
+        Target::Status => write::patch_status(&api, &key.name, &patch).await,
+    };
+    match answer {
+        Written::Done(object) => {
+            kind.objects.observe(*object);
+            Ok(())
+        }
+        Written::Gone => Ok(()),
+        Written::Conflict | Written::AlreadyExists => Err(Outcome::After(CONFLICT_PAUSE)),
+        Written::Refused(why) | Written::Unclear(why) => {
+            Err(Outcome::Failed(format!("changing job {key} failed: {why}")))
+        }
+    }
+}
+
+async fn change(jobs: &Jobs, key: &Key, patch: &Value) -> Result<(), Outcome> {
+    match write::patch(&api(jobs, key), &key.name, patch).await {
+        Written::Done(object) => {
+            jobs.caches.workloads.observe(*object);
+            Ok(())
+        }
+        Written::Gone => Ok(()),
+        Written::Conflict | Written::AlreadyExists => Err(Outcome::After(CONFLICT_PAUSE)),
+        Written::Refused(why) | Written::Unclear(why) => {
+            Err(Outcome::Failed(format!("changing workload {key} failed: {why}")))
+        }
+    }
+}
+
+fn api(jobs: &Jobs, key: &Key) -> Api<Workload> {
+    Api::namespaced(jobs.client.clone(), &key.namespace)
+}
