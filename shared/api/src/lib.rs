@@ -23,3 +23,5 @@ pub mod kueue;
 
 pub mod crd;
 mod schema;
+
+pub mod config;

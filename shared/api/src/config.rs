@@ -1,0 +1,64 @@
+//! The configuration file, as every room of a process sees it.
+//!
+//! Two file formats (`config.kueue.x-k8s.io/v1beta2` and `/v1beta1`, kind `Configuration`) and the second document
+//! `config.roadstead.dev/v1alpha1` kind `RoadsteadConfiguration` are read into [`Document`]s and then into one
+//! [`Config`] with every default filled in. Invariant: nothing outside this module knows which version a file had.
+//!
+//! Reading is strict: an unknown key at any depth is an error. Rules that need more than one key are checked by
+//! `roadstead_serve::config`. Source: spec/api.md API-13.
+
+mod document;
+mod gates;
+mod model;
+mod roadstead;
+mod scalar;
+mod sections;
+mod selector;
+mod v1beta1;
+mod v1beta2;
+
+pub use document::{Document, DocumentKind};
+pub use gates::{FeatureGate, FeatureGates, GateProblem};
+pub use model::{
+    AdmissionFairSharing, CertManagement, Config, CustomLabel, DeviceClassMapping, DeviceMeter, DeviceSource,
+    ExecConfig, ExecEnv, ExecProvider, FairSharing, Health, IncrementalDispatcher, Integrations,
+    LabelSourceKind, LeaderElection, Metrics, MultiKueue, PodOptions, PreemptionStrategy, QuotaCheckStrategy,
+    RequeueTimestamp, Requeuing, ResourceTransformation, Resources, Retention, Tls, TlsVersion,
+    TransformationStrategy, VisibilityServer, WaitForPodsReady, WebhookServer,
+};
+pub use roadstead::{Roadstead, RoadsteadMultiKueue, RoadsteadWebhook, WorkerLostPolicy};
+pub use scalar::{BindAddress, GroupVersionKindName, parse_go_duration};
+pub use selector::{LabelSelector, Requirement, SelectorOperator};
+
+/// Names of the job integrations that `integrations.frameworks` may list. Source: spec/jobs.md 4.1.
+pub const FRAMEWORKS: &[&str] = &[
+    "batch/job",
+    "deployment",
+    "jobset.x-k8s.io/jobset",
+    "kubeflow.org/jaxjob",
+    "kubeflow.org/mpijob",
+    "kubeflow.org/paddlejob",
+    "kubeflow.org/pytorchjob",
+    "kubeflow.org/tfjob",
+    "kubeflow.org/xgboostjob",
+    "leaderworkerset.x-k8s.io/leaderworkerset",
+    "pod",
+    "ray.io/raycluster",
+    "ray.io/rayjob",
+    "ray.io/rayservice",
+    "sparkoperator.k8s.io/sparkapplication",
+    "statefulset",
+    "trainer.kubeflow.org/trainjob",
+    "workload.codeflare.dev/appwrapper",
+];
+
+/// Dispatcher that offers a workload to every worker at once; the default. Source: spec/multikueue.md 7.
+pub const DISPATCHER_ALL_AT_ONCE: &str = "kueue.x-k8s.io/multikueue-dispatcher-all-at-once";
+/// Dispatcher that offers a workload to a few more workers per round. Source: spec/multikueue.md 7.
+pub const DISPATCHER_INCREMENTAL: &str = "kueue.x-k8s.io/multikueue-dispatcher-incremental";
+
+/// Namespace assumed when neither the file nor a service-account mount names one. Source: spec/api.md API-13.
+pub const DEFAULT_NAMESPACE: &str = "kueue-system";
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,83 @@
+//! One YAML document of the file: which kind it is, and how it becomes (part of) a [`Config`].
+
+use serde::{Deserialize, Deserializer};
+
+use super::roadstead::RoadsteadConfiguration;
+use super::{Config, Roadstead, v1beta1, v1beta2};
+
+/// The documents a configuration file may hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DocumentKind {
+    /// `config.kueue.x-k8s.io/v1beta1`, kind `Configuration`.
+    KueueV1Beta1,
+    /// `config.kueue.x-k8s.io/v1beta2`, kind `Configuration`.
+    KueueV1Beta2,
+    /// `config.roadstead.dev/v1alpha1`, kind `RoadsteadConfiguration`.
+    Roadstead,
+}
+
+impl DocumentKind {
+    /// Every kind.
+    pub const ALL: &'static [Self] = &[Self::KueueV1Beta2, Self::KueueV1Beta1, Self::Roadstead];
+
+    /// The `apiVersion` and `kind` a document of this kind carries.
+    pub const fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::KueueV1Beta1 => ("config.kueue.x-k8s.io/v1beta1", "Configuration"),
+            Self::KueueV1Beta2 => ("config.kueue.x-k8s.io/v1beta2", "Configuration"),
+            Self::Roadstead => ("config.roadstead.dev/v1alpha1", "RoadsteadConfiguration"),
+        }
+    }
+
+    /// The kind that carries these names.
+    pub fn named(api_version: &str, kind: &str) -> Option<Self> {
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|candidate| candidate.names() == (api_version, kind))
+    }
+
+    /// Reads a document of this kind.
+    ///
+    /// # Errors
+    /// The deserializer's first complaint: an unknown key, a wrong type, a bad value.
+    pub fn read<'de, D: Deserializer<'de>>(self, deserializer: D) -> Result<Document, D::Error> {
+        Ok(Document(match self {
+            Self::KueueV1Beta1 => Written::V1Beta1(Box::new(Deserialize::deserialize(deserializer)?)),
+            Self::KueueV1Beta2 => Written::V1Beta2(Box::new(Deserialize::deserialize(deserializer)?)),
+            Self::Roadstead => Written::Roadstead(RoadsteadConfiguration::deserialize(deserializer)?),
+        }))
+    }
+}
+
+/// One document, read but without defaults.
+pub struct Document(Written);
+
+enum Written {
+    V1Beta1(Box<v1beta1::Configuration>),
+    V1Beta2(Box<v1beta2::Configuration>),
+    Roadstead(RoadsteadConfiguration),
+}
+
+impl Config {
+    /// What holds when there is no file. `own_namespace` is the namespace of the process.
+    pub fn without_file(own_namespace: &str) -> Self {
+        v1beta2::Configuration::default().fill(own_namespace)
+    }
+
+    /// Merges the documents of one file, with every default. Of two documents of one kind the later one counts; the
+    /// loader refuses such files.
+    pub fn from_documents(documents: impl IntoIterator<Item = Document>, own_namespace: &str) -> Self {
+        let mut config = None;
+        let mut roadstead = Roadstead::default();
+        for document in documents {
+            match document.0 {
+                Written::V1Beta1(written) => config = Some(written.fill(own_namespace)),
+                Written::V1Beta2(written) => config = Some(written.fill(own_namespace)),
+                Written::Roadstead(written) => roadstead = written.fill(),
+            }
+        }
+        let config = config.unwrap_or_else(|| Self::without_file(own_namespace));
+        Self { roadstead, ..config }
+    }
+}

@@ -1,0 +1,123 @@
+//! `config.roadstead.dev/v1alpha1`, kind `RoadsteadConfiguration`: what the reference's file has no word for.
+
+use serde::Deserialize;
+
+/// The second document. Every key is optional; an unknown one is an error.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Roadstead {
+    /// `admission.paused`: everything runs except the reservation of quota for pending workloads.
+    pub admission_paused: bool,
+    /// `webhook`.
+    pub webhook: RoadsteadWebhook,
+    /// `multiKueue`.
+    pub multi_kueue: RoadsteadMultiKueue,
+}
+
+/// `webhook` of the second document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RoadsteadWebhook {
+    /// Base https address under which the API server reaches this process when it runs outside the cluster; `None`
+    /// uses the Service of `internalCertManagement`.
+    pub url: Option<String>,
+    /// Whether the process writes the webhook configurations itself.
+    pub manage_configurations: bool,
+}
+
+impl Default for RoadsteadWebhook {
+    fn default() -> Self {
+        Self {
+            url: None,
+            manage_configurations: true,
+        }
+    }
+}
+
+/// `multiKueue` of the second document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RoadsteadMultiKueue {
+    /// What happens to a workload whose worker is lost.
+    pub worker_lost_policy: WorkerLostPolicy,
+    /// Whether a worker's address may be this machine; for tests and laptops.
+    pub allow_loopback_workers: bool,
+    /// Lifetime asked for worker credentials, seconds; at least 600.
+    pub token_lifetime_seconds: i64,
+}
+
+/// Lifetime asked for worker credentials, seconds.
+pub(super) const TOKEN_LIFETIME_SECONDS: i64 = 3600;
+
+impl Default for RoadsteadMultiKueue {
+    fn default() -> Self {
+        Self {
+            worker_lost_policy: WorkerLostPolicy::default(),
+            allow_loopback_workers: false,
+            token_lifetime_seconds: TOKEN_LIFETIME_SECONDS,
+        }
+    }
+}
+
+/// What happens to a workload whose worker stays lost. Source: spec/safety.md.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+pub enum WorkerLostPolicy {
+    /// Wait until the worker is back or removed.
+    #[default]
+    Wait,
+    /// Dispatch again after `workerLostTimeout`, at the risk that the job runs twice.
+    RetryAnyway,
+    /// Dispatch again once the worker has fenced itself. Known, but not built yet: the loader refuses it.
+    Fence,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct RoadsteadConfiguration {
+    #[serde(rename = "apiVersion")]
+    _api_version: Option<String>,
+    #[serde(rename = "kind")]
+    _kind: Option<String>,
+    admission: Option<AdmissionSection>,
+    webhook: Option<WebhookSection>,
+    multi_kueue: Option<MultiKueueSection>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct AdmissionSection {
+    paused: Option<bool>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct WebhookSection {
+    url: Option<String>,
+    manage_configurations: Option<bool>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct MultiKueueSection {
+    worker_lost_policy: Option<WorkerLostPolicy>,
+    allow_loopback_workers: Option<bool>,
+    token_lifetime_seconds: Option<i64>,
+}
+
+impl RoadsteadConfiguration {
+    pub(super) fn fill(self) -> Roadstead {
+        let webhook = self.webhook.unwrap_or_default();
+        let multi_kueue = self.multi_kueue.unwrap_or_default();
+        Roadstead {
+            admission_paused: self.admission.unwrap_or_default().paused.unwrap_or(false),
+            webhook: RoadsteadWebhook {
+                url: webhook.url.filter(|url| !url.is_empty()),
+                manage_configurations: webhook.manage_configurations.unwrap_or(true),
+            },
+            multi_kueue: RoadsteadMultiKueue {
+                worker_lost_policy: multi_kueue.worker_lost_policy.unwrap_or_default(),
+                allow_loopback_workers: multi_kueue.allow_loopback_workers.unwrap_or(false),
+                token_lifetime_seconds: multi_kueue
+                    .token_lifetime_seconds
+                    .unwrap_or(TOKEN_LIFETIME_SECONDS),
+            },
+        }
+    }
+}

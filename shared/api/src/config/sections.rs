@@ -1,0 +1,425 @@
+//! Sections of the file that both versions share, as written: everything optional, unknown keys refused.
+//!
+//! Each section turns itself into its part of the [`Config`](super::Config); the defaults live in these conversions.
+
+use std::collections::BTreeMap;
+
+use jiff::SignedDuration;
+use serde::Deserialize;
+
+use super::model::{
+    AdmissionFairSharing, CertManagement, DeviceClassMapping, Health, LeaderElection, QuotaCheckStrategy,
+    RequeueTimestamp, Requeuing, ResourceTransformation, Resources, Retention, Tls, TlsVersion,
+    TransformationStrategy, WaitForPodsReady, WebhookServer,
+};
+use super::scalar::{DurationText, IntegrationKind, NanosOrText, QuantityText, RemoteKind, bind_or_unset};
+use super::{BindAddress, GroupVersionKindName, LabelSelector};
+
+const WEBHOOK_PORT: u16 = 9443;
+const WEBHOOK_CERT_DIR: &str = "/tmp/k8s-webhook-server/serving-certs";
+const HEALTH_PORT: u16 = 8081;
+const METRICS_PORT: u16 = 8443;
+const LEASE_NAME: &str = "c1f6bfd2.kueue.x-k8s.io";
+const CONCURRENCY: &[(&str, u32)] = &[
+    ("ClusterQueue.kueue.x-k8s.io", 5),
+    ("Cohort.kueue.x-k8s.io", 1),
+    ("Job.batch", 5),
+    ("LocalQueue.kueue.x-k8s.io", 5),
+    ("Pod", 5),
+    ("ResourceFlavor.kueue.x-k8s.io", 1),
+    ("Workload.kueue.x-k8s.io", 10),
+];
+
+fn given_or(written: Option<DurationText>, default: SignedDuration) -> SignedDuration {
+    written.map_or(default, |text| text.0)
+}
+
+/// Text, or the default when absent or empty (Go cannot tell the two apart).
+pub(super) fn text_or(written: Option<String>, default: &str) -> String {
+    written
+        .filter(|text| !text.is_empty())
+        .unwrap_or_else(|| default.into())
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct WebhookSection {
+    port: Option<u16>,
+    host: Option<String>,
+    cert_dir: Option<String>,
+}
+
+impl WebhookSection {
+    pub(super) fn fill(self) -> WebhookServer {
+        let Self { port, host, cert_dir } = self;
+        WebhookServer {
+            port: port.unwrap_or(WEBHOOK_PORT),
+            host: host.unwrap_or_default(),
+            cert_dir: text_or(cert_dir, WEBHOOK_CERT_DIR).into(),
+        }
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct HealthSection {
+    #[serde(default, deserialize_with = "bind_or_unset")]
+    health_probe_bind_address: Option<BindAddress>,
+    readiness_endpoint_name: Option<String>,
+    liveness_endpoint_name: Option<String>,
+}
+
+impl HealthSection {
+    pub(super) fn fill(self) -> Health {
+        let Self {
+            health_probe_bind_address,
+            readiness_endpoint_name,
+            liveness_endpoint_name,
+        } = self;
+        let endpoint =
+            |name: Option<String>, default| text_or(name, default).trim_start_matches('/').to_owned();
+        Health {
+            bind: health_probe_bind_address.unwrap_or_else(|| BindAddress::all(HEALTH_PORT)),
+            readiness_endpoint: endpoint(readiness_endpoint_name, "readyz"),
+            liveness_endpoint: endpoint(liveness_endpoint_name, "healthz"),
+        }
+    }
+}
+
+/// The listener of the metrics, when the file names none.
+pub(super) fn metrics_bind(written: Option<BindAddress>) -> BindAddress {
+    written.unwrap_or_else(|| BindAddress::all(METRICS_PORT))
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct LocalQueueMetricsSection {
+    pub(super) enable: Option<bool>,
+    pub(super) local_queue_selector: Option<LabelSelector>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct LeaderElectionSection {
+    leader_elect: Option<bool>,
+    resource_name: Option<String>,
+    resource_namespace: Option<String>,
+    resource_lock: Option<String>,
+    lease_duration: Option<DurationText>,
+    renew_deadline: Option<DurationText>,
+    retry_period: Option<DurationText>,
+}
+
+impl LeaderElectionSection {
+    pub(super) fn fill(self) -> LeaderElection {
+        let Self {
+            leader_elect,
+            resource_name,
+            resource_namespace,
+            resource_lock,
+            lease_duration,
+            renew_deadline,
+            retry_period,
+        } = self;
+        LeaderElection {
+            leader_elect: leader_elect.unwrap_or(true),
+            resource_name: text_or(resource_name, LEASE_NAME),
+            resource_namespace: resource_namespace.filter(|name| !name.is_empty()),
+            resource_lock: text_or(resource_lock, "leases"),
+            lease_duration: given_or(lease_duration, SignedDuration::from_secs(15)),
+            renew_deadline: given_or(renew_deadline, SignedDuration::from_secs(10)),
+            retry_period: given_or(retry_period, SignedDuration::from_secs(2)),
+        }
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct ControllerSection {
+    group_kind_concurrency: Option<BTreeMap<String, u32>>,
+    cache_sync_timeout: Option<NanosOrText>,
+}
+
+impl ControllerSection {
+    /// Parallelism per kind, and the time caches may take.
+    pub(super) fn fill(self) -> (BTreeMap<String, u32>, SignedDuration) {
+        let Self {
+            group_kind_concurrency,
+            cache_sync_timeout,
+        } = self;
+        let mut concurrency: BTreeMap<String, u32> = CONCURRENCY
+            .iter()
+            .map(|(kind, count)| ((*kind).into(), *count))
+            .collect();
+        concurrency.extend(group_kind_concurrency.unwrap_or_default());
+        (
+            concurrency,
+            cache_sync_timeout.map_or(SignedDuration::from_mins(2), |nanos| nanos.0),
+        )
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct ClientConnectionSection {
+    qps: Option<f32>,
+    burst: Option<i32>,
+}
+
+impl ClientConnectionSection {
+    /// Requests per second, and burst.
+    pub(super) fn fill(self) -> (f32, i32) {
+        (self.qps.unwrap_or(300.0), self.burst.unwrap_or(500))
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct TlsSection {
+    min_version: Option<TlsVersion>,
+    cipher_suites: Option<Vec<String>>,
+    curve_preferences: Option<Vec<CurveName>>,
+}
+
+/// A key-exchange group by Go name, or by its number.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum CurveName {
+    Name(String),
+    Number(u16),
+}
+
+impl TlsSection {
+    pub(super) fn fill(self) -> Tls {
+        let Self {
+            min_version,
+            cipher_suites,
+            curve_preferences,
+        } = self;
+        let curves = curve_preferences
+            .unwrap_or_default()
+            .into_iter()
+            .map(|curve| match curve {
+                CurveName::Name(name) => name,
+                CurveName::Number(number) => number.to_string(),
+            });
+        Tls {
+            min_version,
+            cipher_suites: cipher_suites.unwrap_or_default(),
+            curve_preferences: curves.collect(),
+        }
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct CertManagementSection {
+    enable: Option<bool>,
+    webhook_service_name: Option<String>,
+    webhook_secret_name: Option<String>,
+}
+
+impl CertManagementSection {
+    pub(super) fn fill(self) -> CertManagement {
+        let Self {
+            enable,
+            webhook_service_name,
+            webhook_secret_name,
+        } = self;
+        CertManagement {
+            enable: enable.unwrap_or(true),
+            webhook_service_name: text_or(webhook_service_name, "kueue-webhook-service"),
+            webhook_secret_name: text_or(webhook_secret_name, "kueue-webhook-server-cert"),
+        }
+    }
+}
+
+/// The part of `waitForPodsReady` that both versions have.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct RequeuingSection {
+    timestamp: Option<RequeueTimestamp>,
+    backoff_limit_count: Option<i32>,
+    backoff_base_seconds: Option<i32>,
+    backoff_max_seconds: Option<i32>,
+}
+
+/// What `waitForPodsReady` says when a version leaves it open.
+pub(super) struct WaitDefaults {
+    pub(super) timeout: SignedDuration,
+    pub(super) block_admission: bool,
+}
+
+/// Fills `waitForPodsReady` from its written parts.
+pub(super) fn wait_for_pods_ready(
+    defaults: &WaitDefaults,
+    timeout: Option<DurationText>,
+    block_admission: Option<bool>,
+    recovery_timeout: Option<DurationText>,
+    requeuing: Option<RequeuingSection>,
+) -> WaitForPodsReady {
+    let RequeuingSection {
+        timestamp,
+        backoff_limit_count,
+        backoff_base_seconds,
+        backoff_max_seconds,
+    } = requeuing.unwrap_or_default();
+    let timeout = given_or(timeout, defaults.timeout);
+    WaitForPodsReady {
+        timeout,
+        block_admission: block_admission.unwrap_or(defaults.block_admission),
+        recovery_timeout: given_or(recovery_timeout, timeout),
+        requeuing: Requeuing {
+            timestamp: timestamp.unwrap_or_default(),
+            backoff_limit_count,
+            backoff_base_seconds: backoff_base_seconds.unwrap_or(60),
+            backoff_max_seconds: backoff_max_seconds.unwrap_or(3600),
+        },
+    }
+}
+
+/// The names in `integrations.frameworks`, when the file names none.
+pub(super) fn frameworks(written: Option<Vec<String>>) -> Vec<String> {
+    written.unwrap_or_else(|| vec!["batch/job".into()])
+}
+
+pub(super) fn integration_kinds(written: Option<Vec<IntegrationKind>>) -> Vec<GroupVersionKindName> {
+    written
+        .unwrap_or_default()
+        .into_iter()
+        .map(|kind| kind.0)
+        .collect()
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct RemoteFramework {
+    name: RemoteKind,
+}
+
+/// The part of `multiKueue` that both versions have.
+#[derive(Default)]
+pub(super) struct Federation {
+    pub(super) gc_interval: Option<DurationText>,
+    pub(super) origin: Option<String>,
+    pub(super) worker_lost_timeout: Option<DurationText>,
+    pub(super) dispatcher_name: Option<String>,
+    pub(super) external_frameworks: Option<Vec<RemoteFramework>>,
+}
+
+impl Federation {
+    pub(super) fn fill(self) -> super::MultiKueue {
+        let Self {
+            gc_interval,
+            origin,
+            worker_lost_timeout,
+            dispatcher_name,
+            external_frameworks,
+        } = self;
+        super::MultiKueue {
+            gc_interval: given_or(gc_interval, SignedDuration::from_mins(1)),
+            origin: text_or(origin, "multikueue"),
+            worker_lost_timeout: given_or(worker_lost_timeout, SignedDuration::from_mins(15)),
+            dispatcher_name: text_or(dispatcher_name, super::DISPATCHER_ALL_AT_ONCE),
+            external_frameworks: external_frameworks
+                .unwrap_or_default()
+                .into_iter()
+                .map(|framework| framework.name.0)
+                .collect(),
+            access_providers: Vec::new(),
+            credentials_providers: Vec::new(),
+            incremental: None,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct AdmissionFairSharingSection {
+    usage_half_life_time: Option<DurationText>,
+    usage_sampling_interval: Option<DurationText>,
+    resource_weights: Option<BTreeMap<String, f64>>,
+}
+
+impl AdmissionFairSharingSection {
+    pub(super) fn fill(self) -> AdmissionFairSharing {
+        let Self {
+            usage_half_life_time,
+            usage_sampling_interval,
+            resource_weights,
+        } = self;
+        AdmissionFairSharing {
+            usage_half_life_time: given_or(usage_half_life_time, SignedDuration::ZERO),
+            usage_sampling_interval: given_or(usage_sampling_interval, SignedDuration::from_mins(5)),
+            resource_weights: resource_weights.unwrap_or_default(),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct TransformationSection {
+    input: String,
+    strategy: Option<TransformationStrategy>,
+    multiply_by: Option<String>,
+    outputs: Option<BTreeMap<String, QuantityText>>,
+}
+
+/// Fills `resources` from its written parts.
+pub(super) fn resources(
+    exclude_resource_prefixes: Option<Vec<String>>,
+    quota_check_strategy: Option<QuotaCheckStrategy>,
+    transformations: Option<Vec<TransformationSection>>,
+    device_class_mappings: Option<Vec<DeviceClassMapping>>,
+) -> Resources {
+    let transformations = transformations.unwrap_or_default().into_iter().map(|section| {
+        let TransformationSection {
+            input,
+            strategy,
+            multiply_by,
+            outputs,
+        } = section;
+        ResourceTransformation {
+            input,
+            strategy: strategy.unwrap_or_default(),
+            multiply_by: multiply_by.unwrap_or_default(),
+            outputs: outputs
+                .unwrap_or_default()
+                .into_iter()
+                .map(|(name, text)| (name, text.0))
+                .collect(),
+        }
+    });
+    Resources {
+        exclude_resource_prefixes: exclude_resource_prefixes.unwrap_or_default(),
+        quota_check_strategy: quota_check_strategy.unwrap_or_default(),
+        transformations: transformations.collect(),
+        device_class_mappings: device_class_mappings.unwrap_or_default(),
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct RetentionSection {
+    workloads: Option<WorkloadRetentionSection>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct WorkloadRetentionSection {
+    after_finished: Option<DurationText>,
+    after_deactivated_by_kueue: Option<DurationText>,
+}
+
+impl RetentionSection {
+    pub(super) fn fill(self) -> Retention {
+        let WorkloadRetentionSection {
+            after_finished,
+            after_deactivated_by_kueue,
+        } = self.workloads.unwrap_or_default();
+        Retention {
+            after_finished: after_finished.map(|text| text.0),
+            after_deactivated_by_kueue: after_deactivated_by_kueue.map(|text| text.0),
+        }
+    }
+}

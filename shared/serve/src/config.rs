@@ -1,0 +1,245 @@
+//! Loads the configuration file: strict, with every problem reported at once, each with its key and line.
+//!
+//! The steps: YAML with positions ([`tree`]), documents by kind ([`read`]), rules that need more than one key
+//! ([`rules`]), feature gates of file and flag. A process that starts has a [`Config`] without contradictions.
+
+mod read;
+mod rules;
+mod tree;
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use roadstead_api::config::{BindAddress, Config, DEFAULT_NAMESPACE, FeatureGate, FeatureGates};
+
+use crate::args::GateSetting;
+use crate::exit::ExitKind;
+use crate::tls;
+
+/// Limit: size of the configuration file in bytes; a `ConfigMap` cannot be larger.
+pub const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Limit: problems reported at once.
+pub const PROBLEMS_MAX: usize = 64;
+
+/// Where a pod finds the name of its namespace.
+pub const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+
+/// Why there is no configuration. All are the caller's to mend.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file cannot be read.
+    #[error("configuration file {} cannot be read", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's complaint.
+        #[source]
+        source: io::Error,
+    },
+    /// The file is too large.
+    #[error("configuration file {} is larger than {FILE_BYTES_MAX} bytes", path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+    },
+    /// What it says cannot be used.
+    #[error("{}", render(problems))]
+    Problems {
+        /// Every problem found, in order of the file; at most [`PROBLEMS_MAX`].
+        problems: Vec<Problem>,
+    },
+}
+
+impl Error {
+    /// Always a mistake of the caller.
+    pub const fn exit_kind(&self) -> ExitKind {
+        ExitKind::Usage
+    }
+}
+
+/// One thing that is wrong, at one key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// File, or the flag at fault.
+    pub origin: String,
+    /// Line and column, both from 1, where known.
+    pub position: Option<(u64, u64)>,
+    /// Full path of the key, such as `multiKueue.externalFrameworks[0].name`; empty for the whole document.
+    pub path: String,
+    /// What is wrong and what is allowed.
+    pub message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.origin)?;
+        if let Some((line, column)) = self.position {
+            write!(f, ":{line}:{column}")?;
+        }
+        if !self.path.is_empty() {
+            write!(f, ": {}", self.path)?;
+        }
+        write!(f, ": {}", self.message)
+    }
+}
+
+fn render(problems: &[Problem]) -> String {
+    let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    match lines.len() {
+        1 => format!("the configuration has a problem: {}", lines.join("")),
+        count => format!(
+            "the configuration has {count} problems:\n  {}",
+            lines.join("\n  ")
+        ),
+    }
+}
+
+/// The namespace of this process: what the service-account mount says, else the default.
+pub fn own_namespace(mount: &Path) -> String {
+    let read = std::fs::read_to_string(mount).unwrap_or_default();
+    match read.trim() {
+        "" => DEFAULT_NAMESPACE.to_owned(),
+        namespace => namespace.to_owned(),
+    }
+}
+
+/// Loads the file, or the defaults when there is none, and applies `--feature-gates`.
+///
+/// # Errors
+/// A file that cannot be read or is too large, or every problem in it.
+pub fn load(file: Option<&Path>, gates: &[GateSetting], own_namespace: &str) -> Result<Config, Error> {
+    let Some(path) = file else {
+        return parse("--config", "", gates, own_namespace);
+    };
+    let failed = |source| Error::Read {
+        path: path.to_owned(),
+        source,
+    };
+    if std::fs::metadata(path).map_err(failed)?.len() > FILE_BYTES_MAX {
+        return Err(Error::TooLarge {
+            path: path.to_owned(),
+        });
+    }
+    let text = std::fs::read_to_string(path).map_err(failed)?;
+    parse(&path.display().to_string(), &text, gates, own_namespace)
+}
+
+/// The same for a text; `origin` names it in problems.
+///
+/// # Errors
+/// Every problem in the text.
+pub fn parse(origin: &str, text: &str, gates: &[GateSetting], own_namespace: &str) -> Result<Config, Error> {
+    let mut findings = Findings::new(origin);
+    let documents = read::documents(text, &mut findings);
+    let mut config = Config::from_documents(documents, own_namespace);
+    resolve_gates(&mut config, gates, &mut findings);
+    rules::check(&config, &mut findings);
+    add_warnings(&mut config);
+    match findings.into_problems() {
+        problems if problems.is_empty() => Ok(config),
+        problems => Err(Error::Problems { problems }),
+    }
+}
+
+/// Collects problems and knows where each key stands.
+pub(crate) struct Findings {
+    origin: String,
+    positions: tree::Positions,
+    problems: Vec<Problem>,
+}
+
+impl Findings {
+    fn new(origin: &str) -> Self {
+        Self {
+            origin: origin.into(),
+            positions: tree::Positions::default(),
+            problems: Vec::new(),
+        }
+    }
+
+    pub(crate) fn add(&mut self, path: impl Into<String>, message: impl Into<String>) {
+        let path = path.into();
+        let position = self.positions.nearest(&path);
+        self.add_at(position, path, message);
+    }
+
+    fn add_at(&mut self, position: Option<(u64, u64)>, path: impl Into<String>, message: impl Into<String>) {
+        let origin = self.origin.clone();
+        self.problems.push(Problem {
+            origin,
+            position,
+            path: path.into(),
+            message: message.into(),
+        });
+    }
+
+    fn into_problems(self) -> Vec<Problem> {
+        let mut problems = self.problems;
+        problems.sort_by_key(|problem| problem.position.unwrap_or((u64::MAX, 0)));
+        problems.truncate(PROBLEMS_MAX);
+        problems
+    }
+}
+
+fn resolve_gates(config: &mut Config, flag: &[GateSetting], findings: &mut Findings) {
+    let written: Vec<(String, bool)> = config
+        .feature_gate_settings
+        .iter()
+        .map(|(name, on)| (name.clone(), *on))
+        .collect();
+    if !written.is_empty() && !flag.is_empty() {
+        // Wire: file and flag exclude each other. Source: spec/api.md API-13.
+        findings.add(
+            "featureGates",
+            "cannot be used together with --feature-gates; keep one of the two",
+        );
+    }
+    let written = written.iter().map(|(name, on)| (name.as_str(), *on));
+    let set = flag.iter().map(|setting| (setting.name.as_str(), setting.on));
+    match FeatureGates::resolve(written.chain(set)) {
+        Ok(gates) => config.feature_gates = gates,
+        Err(problems) => {
+            for problem in problems {
+                if flag.iter().any(|setting| setting.name == problem.name()) {
+                    findings.problems.push(Problem {
+                        origin: "--feature-gates".into(),
+                        position: None,
+                        path: String::new(),
+                        message: problem.to_string(),
+                    });
+                } else {
+                    findings.add(format!("featureGates.{}", problem.name()), problem.to_string());
+                }
+            }
+        }
+    }
+    if config.feature_gates.enabled(FeatureGate::DisableWaitForPodsReady) {
+        config.wait_for_pods_ready = None;
+    }
+}
+
+fn add_warnings(config: &mut Config) {
+    if config.pprof != BindAddress::Disabled {
+        config
+            .warnings
+            .push("pprofBindAddress has no effect; no profiler is served".into());
+    }
+    for curve in config.tls.curve_preferences.iter().filter(|curve| !tls::curve_usable(curve)) {
+        config.warnings.push(format!("tls.curvePreferences: {curve} is not available here and is passed over"));
+    }
+    let profile = &config.multi_kueue;
+    let providers = profile.access_providers.len() + profile.credentials_providers.len();
+    if providers > 0
+        && !config
+            .feature_gates
+            .enabled(FeatureGate::MultiKueueClusterProfile)
+    {
+        let text =
+            "multiKueue.clusterProfile has no effect while the feature gate MultiKueueClusterProfile is off";
+        config.warnings.push(text.into());
+    }
+}
+
+#[cfg(test)]
+mod tests;

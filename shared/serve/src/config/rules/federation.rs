@@ -1,0 +1,102 @@
+//! Rules of `multiKueue`. Source: spec/multikueue.md 7.
+
+use roadstead_api::config::{DISPATCHER_INCREMENTAL, ExecProvider, MultiKueue};
+
+use super::super::Findings;
+use super::{not_negative, repeated};
+
+const INTERACTIVE_MODES: &[&str] = &["Never", "IfAvailable", "Always"];
+const LABEL_VALUE_LEN_MAX: usize = 63;
+
+/// Kinds that have an adapter of their own. Source: spec/multikueue.md 5.
+const BUILT_IN: &[&str] = &[
+    "AppWrapper.v1beta2.workload.codeflare.dev",
+    "JAXJob.v1.kubeflow.org",
+    "Job.v1.batch",
+    "JobSet.v1alpha2.jobset.x-k8s.io",
+    "LeaderWorkerSet.v1.leaderworkerset.x-k8s.io",
+    "MPIJob.v2beta1.kubeflow.org",
+    "PaddleJob.v1.kubeflow.org",
+    "PyTorchJob.v1.kubeflow.org",
+    "RayCluster.v1.ray.io",
+    "RayJob.v1.ray.io",
+    "RayService.v1.ray.io",
+    "StatefulSet.v1.apps",
+    "TFJob.v1.kubeflow.org",
+    "TrainJob.v1alpha1.trainer.kubeflow.org",
+    "XGBoostJob.v1.kubeflow.org",
+];
+
+pub(super) fn check(federation: &MultiKueue, findings: &mut Findings) {
+    not_negative("multiKueue.gcInterval", federation.gc_interval, findings);
+    not_negative(
+        "multiKueue.workerLostTimeout",
+        federation.worker_lost_timeout,
+        findings,
+    );
+    if !is_label_value(&federation.origin) {
+        findings.add(
+            "multiKueue.origin",
+            format!("`{}` is not a valid label value", federation.origin),
+        );
+    }
+    for (index, kind) in federation.external_frameworks.iter().enumerate() {
+        if BUILT_IN.contains(&kind.to_string().as_str()) {
+            let path = format!("multiKueue.externalFrameworks[{index}].name");
+            findings.add(path, "conflicts with a built-in MultiKueue adapter");
+        }
+    }
+    for index in repeated(&federation.external_frameworks) {
+        findings.add(
+            format!("multiKueue.externalFrameworks[{index}].name"),
+            "is listed twice",
+        );
+    }
+    providers(federation, findings);
+    let Some(incremental) = federation.incremental else {
+        return;
+    };
+    let path = "multiKueue.incrementalDispatcherConfig";
+    if federation.dispatcher_name != DISPATCHER_INCREMENTAL {
+        let message = "incrementalDispatcherConfig is only valid when dispatcherName is set to the incremental dispatcher";
+        findings.add(path, format!("{message} ({DISPATCHER_INCREMENTAL})"));
+    }
+    if incremental.step_size < 1 {
+        findings.add(format!("{path}.stepSize"), "must be greater than or equal to 1");
+    }
+}
+
+fn providers(federation: &MultiKueue, findings: &mut Findings) {
+    let older = "multiKueue.clusterProfile.credentialsProviders";
+    if !federation.access_providers.is_empty() && !federation.credentials_providers.is_empty() {
+        findings.add(older, "must not be specified when accessProviders is specified");
+    }
+    each_provider(
+        "multiKueue.clusterProfile.accessProviders",
+        &federation.access_providers,
+        findings,
+    );
+    each_provider(older, &federation.credentials_providers, findings);
+}
+
+fn each_provider(path: &str, providers: &[ExecProvider], findings: &mut Findings) {
+    for index in repeated(providers.iter().map(|provider| &provider.name)) {
+        findings.add(format!("{path}[{index}].name"), "is listed twice");
+    }
+    for (index, provider) in providers.iter().enumerate() {
+        let mode = provider.exec_config.interactive_mode.as_deref();
+        if !mode.is_some_and(|mode| INTERACTIVE_MODES.contains(&mode)) {
+            let message = format!("must be one of {}", INTERACTIVE_MODES.join(", "));
+            findings.add(format!("{path}[{index}].execConfig.interactiveMode"), message);
+        }
+    }
+}
+
+fn is_label_value(text: &str) -> bool {
+    let inner = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let bytes = text.as_bytes();
+    bytes.len() <= LABEL_VALUE_LEN_MAX
+        && bytes.iter().all(inner)
+        && bytes.first().is_none_or(u8::is_ascii_alphanumeric)
+        && bytes.last().is_none_or(u8::is_ascii_alphanumeric)
+}

@@ -1,0 +1,219 @@
+//! YAML as a tree that remembers where everything stood.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+use serde_path_to_error::Segment;
+use serde_saphyr::Spanned;
+
+/// A node and where it begins.
+#[derive(Debug, Clone)]
+pub(super) struct Node {
+    path: String,
+    position: (u64, u64),
+    content: Content,
+}
+
+#[derive(Debug, Clone)]
+enum Content {
+    Scalar(Value),
+    List(Vec<Node>),
+    Map(Vec<(String, Node)>),
+}
+
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let spanned = Spanned::<Content>::deserialize(deserializer)?;
+        let position = (spanned.referenced.line(), spanned.referenced.column());
+        Ok(Self {
+            path: String::new(),
+            position,
+            content: spanned.value,
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Content {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(AnyContent)
+    }
+}
+
+struct AnyContent;
+
+impl<'de> Visitor<'de> for AnyContent {
+    type Value = Content;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("YAML")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Content, E> {
+        Ok(Content::Scalar(value.into()))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Content, E> {
+        Ok(Content::Scalar(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Content, E> {
+        Ok(Content::Scalar(value.into()))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Content, E> {
+        // Why: JSON has no infinity; as text the key's own type check refuses it.
+        let number = Number::from_f64(value).map(Value::Number);
+        Ok(Content::Scalar(
+            number.unwrap_or_else(|| value.to_string().into()),
+        ))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Content, E> {
+        Ok(Content::Scalar(value.into()))
+    }
+
+    fn visit_unit<E>(self) -> Result<Content, E> {
+        Ok(Content::Scalar(Value::Null))
+    }
+
+    fn visit_none<E>(self) -> Result<Content, E> {
+        Ok(Content::Scalar(Value::Null))
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Content, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Content, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element()? {
+            list.push(item);
+        }
+        Ok(Content::List(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Content, A::Error> {
+        let mut map = Vec::new();
+        while let Some(key) = entries.next_key::<Spanned<String>>()? {
+            let mut node: Node = entries.next_value()?;
+            let at_key = (key.referenced.line(), key.referenced.column());
+            if at_key.0 > 0 {
+                node.position = at_key;
+            }
+            map.push((key.value, node));
+        }
+        Ok(Content::Map(map))
+    }
+}
+
+/// Where each key path of all documents stands.
+#[derive(Debug, Default)]
+pub(super) struct Positions(BTreeMap<String, (u64, u64)>);
+
+impl Positions {
+    /// The position of the path, else of its nearest ancestor that was written.
+    pub(super) fn nearest(&self, path: &str) -> Option<(u64, u64)> {
+        let mut path = path;
+        loop {
+            match self.0.get(path) {
+                Some(position) => return Some(*position),
+                None => path = path.get(..path.rfind(['.', '['])?)?,
+            }
+        }
+    }
+}
+
+impl Node {
+    /// Gives every node its path and notes where it stands. Call once, on the root.
+    pub(super) fn name_paths(&mut self, path: String, positions: &mut Positions) {
+        positions.0.entry(path.clone()).or_insert(self.position);
+        match &mut self.content {
+            Content::Scalar(_) => {}
+            Content::List(items) => {
+                for (index, item) in items.iter_mut().enumerate() {
+                    item.name_paths(format!("{path}[{index}]"), positions);
+                }
+            }
+            Content::Map(entries) => {
+                for (key, node) in entries {
+                    let child = if path.is_empty() {
+                        key.clone()
+                    } else {
+                        format!("{path}.{key}")
+                    };
+                    node.name_paths(child, positions);
+                }
+            }
+        }
+        self.path = path;
+    }
+
+    pub(super) const fn position(&self) -> (u64, u64) {
+        self.position
+    }
+
+    pub(super) fn path(&self) -> &str {
+        &self.path
+    }
+
+    pub(super) const fn is_null(&self) -> bool {
+        matches!(self.content, Content::Scalar(Value::Null))
+    }
+
+    pub(super) const fn is_map(&self) -> bool {
+        matches!(self.content, Content::Map(_))
+    }
+
+    /// The child with this key, when this is a mapping that has it.
+    pub(super) fn child(&self, key: &str) -> Option<&Self> {
+        match &self.content {
+            Content::Map(entries) => entries.iter().find(|(name, _)| name == key).map(|(_, node)| node),
+            Content::Scalar(_) | Content::List(_) => None,
+        }
+    }
+
+    /// The text, when this is text.
+    pub(super) fn text(&self) -> Option<&str> {
+        match &self.content {
+            Content::Scalar(value) => value.as_str(),
+            Content::List(_) | Content::Map(_) => None,
+        }
+    }
+
+    pub(super) fn to_json(&self) -> Value {
+        match &self.content {
+            Content::Scalar(value) => value.clone(),
+            Content::List(items) => items.iter().map(Self::to_json).collect(),
+            Content::Map(entries) => {
+                let entries = entries.iter().map(|(key, node)| (key.clone(), node.to_json()));
+                Value::Object(entries.collect::<Map<String, Value>>())
+            }
+        }
+    }
+
+    /// Takes out the deepest node on the way that exists, other than the root.
+    pub(super) fn take<'s>(&mut self, mut way: impl Iterator<Item = &'s Segment>) -> Option<Self> {
+        let mut rest = Vec::new();
+        rest.extend(way.by_ref());
+        self.take_along(&rest)
+    }
+
+    fn take_along(&mut self, way: &[&Segment]) -> Option<Self> {
+        let (step, rest) = way.split_first()?;
+        match (&mut self.content, step) {
+            (Content::Map(entries), Segment::Map { key } | Segment::Enum { variant: key }) => {
+                let index = entries.iter().position(|(name, _)| name == key)?;
+                let (_, node) = entries.get_mut(index)?;
+                node.take_along(rest).or_else(|| Some(entries.remove(index).1))
+            }
+            (Content::List(items), Segment::Seq { index }) => {
+                let node = items.get_mut(*index)?;
+                node.take_along(rest).or_else(|| Some(items.remove(*index)))
+            }
+            (Content::Scalar(_) | Content::List(_) | Content::Map(_), _) => None,
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! The orderly end of a process: signals, named tasks, and a limit on patience.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::time::Duration;
+
+use tokio::task::{Id, JoinError, JoinSet};
+use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use crate::exit::ExitKind;
+
+/// Limit: time all tasks together get to end after the stop. The process is gone within this. Source: design.md 4.
+pub const STOP_MAX: Duration = Duration::from_secs(5);
+
+/// Cause of a task's end.
+pub type TaskError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why a process ended other than by being asked to.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Signals cannot be received here.
+    #[error("signals cannot be received")]
+    Signals {
+        /// The system's complaint.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A task reported an error.
+    #[error("{task} failed")]
+    Failed {
+        /// Name of the task.
+        task: &'static str,
+        /// Its error.
+        #[source]
+        source: TaskError,
+    },
+    /// A task panicked.
+    #[error("{task} panicked")]
+    Panicked {
+        /// Name of the task.
+        task: &'static str,
+        /// The runtime's report.
+        #[source]
+        source: JoinError,
+    },
+    /// A task ended although nobody asked for it.
+    #[error("{task} ended although the process was to go on")]
+    EndedEarly {
+        /// Name of the task.
+        task: &'static str,
+    },
+    /// Tasks did not end in time.
+    #[error("still busy after {} s: {}", STOP_MAX.as_secs(), tasks.join(", "))]
+    Stuck {
+        /// Names of the tasks.
+        tasks: Vec<&'static str>,
+    },
+}
+
+impl Error {
+    /// Never the caller's mistake.
+    pub const fn exit_kind(&self) -> ExitKind {
+        ExitKind::Failure
+    }
+}
+
+/// Cancels the returned token at the first SIGTERM or SIGINT; a second one ends the process at once with code 130.
+/// Must be called inside a runtime.
+///
+/// # Errors
+/// When the system does not let signals be received.
+pub fn on_signals() -> Result<CancellationToken, Error> {
+    #[expect(
+        clippy::exit,
+        reason = "the second signal means now, without waiting for anything"
+    )]
+    on_signals_then(|| std::process::exit(130))
+}
+
+fn on_signals_then(second: impl FnOnce() + Send + 'static) -> Result<CancellationToken, Error> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let failed = |source| Error::Signals { source };
+    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+    let token = CancellationToken::new();
+    let stop = token.clone();
+    tokio::spawn(async move {
+        tokio::select! { biased; _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+        tracing::info!("stopping; a second signal ends the process at once");
+        stop.cancel();
+        tokio::select! { biased; _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+        second();
+    });
+    Ok(token)
+}
+
+/// The tasks of a process, by name. When one ends, all end.
+#[derive(Debug, Default)]
+pub struct Tasks {
+    set: JoinSet<Result<(), TaskError>>,
+    names: HashMap<Id, &'static str>,
+}
+
+impl Tasks {
+    /// No tasks yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Starts a task. It should watch the token that [`Tasks::run`] is given.
+    pub fn spawn<F, E>(&mut self, name: &'static str, task: F)
+    where
+        F: Future<Output = Result<(), E>> + Send + 'static,
+        E: Into<TaskError>,
+    {
+        let handle = self.set.spawn(async move { task.await.map_err(Into::into) });
+        self.names.insert(handle.id(), name);
+    }
+
+    /// Waits until `stop` is cancelled or a task ends, cancels `stop`, and waits for the rest, at most [`STOP_MAX`].
+    ///
+    /// # Errors
+    /// The first task that failed, panicked or ended unasked; else the tasks that did not end in time.
+    pub async fn run(mut self, stop: CancellationToken) -> Result<(), Error> {
+        let mut outcome = Ok(());
+        let mut deadline = None;
+        loop {
+            let ended = match deadline {
+                None => tokio::select! {
+                    biased;
+                    () = stop.cancelled() => {
+                        deadline = Some(Instant::now() + STOP_MAX);
+                        continue;
+                    }
+                    ended = self.set.join_next_with_id() => ended,
+                },
+                Some(deadline) => match timeout_at(deadline, self.set.join_next_with_id()).await {
+                    Ok(ended) => ended,
+                    Err(_elapsed) => break,
+                },
+            };
+            let Some(ended) = ended else { break };
+            let error = self.judge(ended, &stop);
+            outcome = outcome.and(error);
+            stop.cancel();
+        }
+        stop.cancel();
+        let mut stuck: Vec<&'static str> = self.names.values().copied().collect();
+        stuck.sort_unstable();
+        self.set.abort_all();
+        if stuck.is_empty() {
+            outcome
+        } else {
+            outcome.and(Err(Error::Stuck { tasks: stuck }))
+        }
+    }
+
+    fn judge(
+        &mut self,
+        ended: Result<(Id, Result<(), TaskError>), JoinError>,
+        stop: &CancellationToken,
+    ) -> Result<(), Error> {
+        let id = match &ended {
+            Ok((id, _)) => *id,
+            Err(error) => error.id(),
+        };
+        let task = self.names.remove(&id).unwrap_or("unnamed task");
+        match ended {
+            Ok((_, Ok(()))) if stop.is_cancelled() => {
+                tracing::debug!(task, "ended");
+                Ok(())
+            }
+            Ok((_, Ok(()))) => Err(Error::EndedEarly { task }),
+            Ok((_, Err(source))) => Err(Error::Failed { task, source }),
+            Err(source) => Err(Error::Panicked { task, source }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::process::Command;
+
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    fn waits(stop: &CancellationToken) -> impl Future<Output = Result<(), io::Error>> + Send + use<> {
+        let stop = stop.clone();
+        async move {
+            stop.cancelled().await;
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_stop_ends_all_tasks_without_error() {
+        let stop = CancellationToken::new();
+        let mut tasks = Tasks::new();
+        tasks.spawn("a", waits(&stop));
+        tasks.spawn("b", waits(&stop));
+        stop.cancel();
+        tasks.run(stop).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_failing_task_stops_the_others_and_is_named() {
+        let stop = CancellationToken::new();
+        let mut tasks = Tasks::new();
+        tasks.spawn("steady", waits(&stop));
+        tasks.spawn("brain", async { Err(io::Error::other("no quota")) });
+        let error = tasks.run(stop.clone()).await.unwrap_err();
+        assert_eq!(error.to_string(), "brain failed");
+        assert!(stop.is_cancelled());
+    }
+
+    #[tokio::test]
+    async fn a_task_that_ends_unasked_or_panics_is_an_error() {
+        let mut tasks = Tasks::new();
+        tasks.spawn("brain", async { Ok::<_, io::Error>(()) });
+        assert!(matches!(
+            tasks.run(CancellationToken::new()).await,
+            Err(Error::EndedEarly { task: "brain" })
+        ));
+        let mut tasks = Tasks::new();
+        tasks.spawn("brain", async {
+            panic!("broken invariant") as Result<(), io::Error>
+        });
+        assert!(matches!(
+            tasks.run(CancellationToken::new()).await,
+            Err(Error::Panicked { task: "brain", .. })
+        ));
+    }
+
+    /// Spec: design 4, SIGTERM ends the process within 5 s.
+    #[tokio::test(start_paused = true)]
+    async fn a_stuck_task_is_given_up_after_five_seconds() {
+        let stop = CancellationToken::new();
+        let mut tasks = Tasks::new();
+        tasks.spawn("polite", waits(&stop));
+        tasks.spawn("stuck", std::future::pending::<Result<(), io::Error>>());
+        stop.cancel();
+        let before = Instant::now();
+        let error = tasks.run(stop).await.unwrap_err();
+        assert_eq!(before.elapsed(), STOP_MAX);
+        assert_eq!(error.to_string(), "still busy after 5 s: stuck");
+    }
+
+    #[tokio::test]
+    async fn first_signal_cancels_and_second_ends_at_once() {
+        let (sender, second) = oneshot::channel();
+        let token = on_signals_then(move || sender.send(()).unwrap()).unwrap();
+        let send = |signal: &str| {
+            let pid = std::process::id().to_string();
+            assert!(
+                Command::new("kill")
+                    .args([signal, &pid])
+                    .status()
+                    .unwrap()
+                    .success()
+            );
+        };
+        assert!(!token.is_cancelled());
+        send("-TERM");
+        token.cancelled().await;
+        send("-INT");
+        second.await.unwrap();
+    }
+}

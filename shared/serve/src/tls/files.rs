@@ -1,0 +1,79 @@
+//! Certificates that somebody else makes: `tls.crt` and `tls.key` in a folder, read again when they change.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use super::bundle::{certificates, certified_key};
+use super::{CERT_KEY, CertSlot, Error, KEY_KEY};
+
+/// Pause between two looks at the files. Why polling: a mounted Secret changes by a swap of links, which file
+/// notifications miss.
+pub const FILES_POLL_WAIT: Duration = Duration::from_secs(10);
+
+/// Keeps a [`CertSlot`] in step with a folder.
+#[derive(Debug)]
+pub struct Follower {
+    folder: PathBuf,
+    slot: Arc<CertSlot>,
+    seen: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Follower {
+    /// Follows `tls.crt` and `tls.key` in the folder.
+    pub fn new(folder: &Path, slot: Arc<CertSlot>) -> Self {
+        Self {
+            folder: folder.to_owned(),
+            slot,
+            seen: None,
+        }
+    }
+
+    /// Looks once; fills the slot when the files are new or changed, and says whether it did. A pair that cannot be
+    /// used leaves the earlier one in place.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or certificate and key do not fit (as in the middle of a change).
+    pub async fn look(&mut self) -> Result<bool, Error> {
+        let found = (self.read(CERT_KEY).await?, self.read(KEY_KEY).await?);
+        if self.seen.as_ref() == Some(&found) {
+            return Ok(false);
+        }
+        let chain = certificates(CERT_KEY, &found.0)?;
+        self.slot.fill(certified_key(&chain, KEY_KEY, &found.1)?);
+        self.seen = Some(found);
+        Ok(true)
+    }
+
+    /// Looks every [`FILES_POLL_WAIT`] until `stop` is cancelled; troubles are logged.
+    ///
+    /// # Errors
+    /// Never; the type fits [`crate::shutdown::Tasks::spawn`].
+    pub async fn follow(mut self, stop: CancellationToken) -> Result<(), Error> {
+        loop {
+            match self.look().await {
+                Ok(true) => tracing::info!(folder = %self.folder.display(), "serving certificate loaded"),
+                Ok(false) => {}
+                Err(error) => {
+                    let cause = std::error::Error::source(&error).map(ToString::to_string);
+                    tracing::warn!(folder = %self.folder.display(), %error, cause, "serving certificate not loaded");
+                }
+            }
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return Ok(()),
+                () = sleep(FILES_POLL_WAIT) => {}
+            }
+        }
+    }
+
+    async fn read(&self, name: &str) -> Result<Vec<u8>, Error> {
+        let path = self.folder.join(name);
+        let read: io::Result<Vec<u8>> = tokio::fs::read(&path).await;
+        read.map_err(|source| Error::Read { path, source })
+    }
+}
