@@ -24,7 +24,7 @@ pub const BATCH_CONTROLLERS: [&str; 7] = [
 
 /// How long a plane may take to start, unless said otherwise. An idle machine needs about 5 s; several planes that start
 /// at once on two busy cores need ten times that.
-const START_TIMEOUT: Duration = Duration::from_secs(120);
+const START_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// The pod annotation that says how many seconds a pod runs on a played node (Go's number syntax, fractions allowed).
 pub const RUN_SECONDS: &str = "demo.roadstead.dev/run-seconds";

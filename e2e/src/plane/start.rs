@@ -160,7 +160,7 @@ async fn start_apiserver(
         plane.spawn(plane.apiserver.clone())?;
         match plane.wait_served(deadline).await {
             Err(Error::Died { tail, .. }) if port_was_taken(&tail) && attempt < PORT_ATTEMPTS => {
-                plane.kill_apiserver()
+                plane.kill_apiserver();
             }
             result => return result,
         }
