@@ -52,6 +52,7 @@ pub struct Options {
     pub scheduler: bool,
     /// Whether kwok runs: it makes every node Ready, and pods on them Running, then Succeeded after [`RUN_SECONDS`]
     /// (default 1; pods with restart policy Always run on unless they carry the annotation) or Failed by [`EXIT_CODE`].
+    /// Their logs are one fixed line; exec and port-forward answer with an error.
     pub kwok: bool,
     /// Nodes to create before the start is over. With kwok, the start waits until they are Ready.
     pub nodes: Vec<Node>,

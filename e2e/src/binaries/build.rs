@@ -196,7 +196,8 @@ fn clear(cache: &Path) -> Result<(), Error> {
 
 fn build_one(cache: &Path, program: Program) -> Result<(), Error> {
     let module = module(program);
-    let scratch = cache.join(format!("{BUILDING}{}", program.name()));
+    // Why the process id: the watcher of a builder that was just killed may still be removing its directory.
+    let scratch = cache.join(format!("{BUILDING}{}-{}", program.name(), std::process::id()));
     fs::create_dir(&scratch).map_err(Error::cache("creating", &scratch))?;
     for (name, text) in [("go.mod", module.go_mod), ("go.sum", module.go_sum)] {
         let path = scratch.join(name);
