@@ -188,7 +188,7 @@ async fn start_kwok(plane: &ControlPlane, layout: &Layout<'_>, deadline: Instant
         };
         match plane.until(deadline, "its port", KWOK, probe).await {
             Err(Error::Died { tail, .. }) if port_was_taken(&tail) && attempt < PORT_ATTEMPTS => {
-                plane.kill(KWOK)
+                plane.kill(KWOK);
             }
             result => return result,
         }
