@@ -18,6 +18,8 @@ const SCHEDULER_CONFIG: &str = "scheduler.yaml";
 const KWOK_CONFIG: &str = "kwok.yaml";
 const POD_LOG: &str = "pod.log";
 
+/// Where the addresses of played pods come from; nothing routes it.
+const POD_NETWORK: &str = "10.244.0.0/16";
 /// What `kubectl logs` shows of any pod, in the form in which a container runtime stores it.
 const POD_LOG_TEXT: &str =
     "1970-01-01T00:00:00.000000000Z stdout F this pod is played by kwok: no program runs in it\n";
@@ -174,6 +176,7 @@ spec: {{logs: [{{logsFile: {}}}]}}
             "--manage-all-nodes=true".to_owned(),
             "--node-ip=127.0.0.1".to_owned(),
             format!("--node-port={port}"),
+            format!("--cidr={POD_NETWORK}"),
             format!("--server-address=127.0.0.1:{port}"),
             // Why no leases: nothing here watches them, and each costs a write per node and 10 s.
             "--node-lease-duration-seconds=0".to_owned(),

@@ -66,6 +66,15 @@ async fn a_job_runs_to_completion() {
         for pod in &ended {
             let (started, finished, code) = ran(pod).unwrap();
             assert_eq!(code, 0);
+            let address = pod
+                .status
+                .as_ref()
+                .and_then(|status| status.pod_ip.clone())
+                .unwrap_or_default();
+            assert!(
+                address.starts_with("10.244."),
+                "pods have addresses of their own: {address}"
+            );
             let seconds = finished.duration_since(started).as_secs();
             assert!(
                 (2..20).contains(&seconds),
