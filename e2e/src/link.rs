@@ -99,32 +99,36 @@ async fn carry_all(listener: TcpListener, server: SocketAddr, state: watch::Rece
 }
 
 /// Carries one connection until an end closes it or the link refuses.
-async fn carry(client: TcpStream, server: SocketAddr, mut state: watch::Receiver<State>) {
+async fn carry(mut client: TcpStream, server: SocketAddr, state: watch::Receiver<State>) {
     let mut watched = state.clone();
-    let refused = watched.wait_for(|state| *state == State::Cut(Cut::Refuse));
-    let _ = client.set_nodelay(true);
-    // Why: a refused connection ends with a reset, as from a host where nobody listens.
-    let _ = client.set_zero_linger();
-    let carried = async {
-        if state.wait_for(|state| *state == State::Whole).await.is_err() {
-            return;
-        }
-        let Ok(server) = TcpStream::connect(server).await else {
-            return;
-        };
-        let _ = server.set_nodelay(true);
-        let (client_read, client_write) = client.into_split();
-        let (server_read, server_write) = server.into_split();
-        tokio::join!(
-            pump(client_read, server_write, state.clone()),
-            pump(server_read, client_write, state.clone()),
-        );
-    };
-    tokio::select! {
+    let refusal = watched.wait_for(|state| *state == State::Cut(Cut::Refuse));
+    let refused = tokio::select! {
         biased;
-        refused = refused => drop(refused),
-        () = carried => {}
+        refusal = refusal => refusal.is_ok(),
+        () = carry_both_ways(&mut client, server, state) => false,
+    };
+    if refused {
+        // Why: a refused connection ends with a reset, as from a host where nobody listens.
+        let _ = client.set_zero_linger();
     }
+}
+
+async fn carry_both_ways(client: &mut TcpStream, server: SocketAddr, mut state: watch::Receiver<State>) {
+    if state.wait_for(|state| *state == State::Whole).await.is_err() {
+        return;
+    }
+    let Ok(mut server) = TcpStream::connect(server).await else {
+        return;
+    };
+    // Why the results are dropped: without it the link is only slower.
+    let _ = client.set_nodelay(true);
+    let _ = server.set_nodelay(true);
+    let (client_read, client_write) = client.split();
+    let (server_read, server_write) = server.split();
+    tokio::join!(
+        pump(client_read, server_write, state.clone()),
+        pump(server_read, client_write, state.clone()),
+    );
 }
 
 /// Carries one direction; stands still while the link swallows.

@@ -24,7 +24,7 @@ pub const BATCH_CONTROLLERS: [&str; 7] = [
 
 /// How long a plane may take to start, unless said otherwise. An idle machine needs about 5 s; several planes that start
 /// at once on two busy cores need ten times that.
-const START_TIMEOUT: Duration = Duration::from_secs(120);
+const START_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// The pod annotation that says how many seconds a pod runs on a played node (Go's number syntax, fractions allowed).
 pub const RUN_SECONDS: &str = "demo.roadstead.dev/run-seconds";
@@ -52,6 +52,7 @@ pub struct Options {
     pub scheduler: bool,
     /// Whether kwok runs: it makes every node Ready, and pods on them Running, then Succeeded after [`RUN_SECONDS`]
     /// (default 1; pods with restart policy Always run on unless they carry the annotation) or Failed by [`EXIT_CODE`].
+    /// Their logs are one fixed line; exec and port-forward answer with an error.
     pub kwok: bool,
     /// Nodes to create before the start is over. With kwok, the start waits until they are Ready.
     pub nodes: Vec<Node>,

@@ -325,12 +325,7 @@ impl ControlPlane {
 
     /// Kills the API server (SIGKILL); etcd and the others stay. Does nothing if it is already killed.
     pub fn kill_apiserver(&self) {
-        // Why not in one statement: the lock must not be held while the process is collected.
-        let killed: Vec<Guarded> = self
-            .processes()
-            .extract_if(.., |process| process.name() == APISERVER)
-            .collect();
-        drop(killed);
+        self.kill(APISERVER);
     }
 
     /// Starts the API server again, on the same port and data, and waits until it is ready. Kills it first if it runs.
@@ -359,6 +354,15 @@ impl ControlPlane {
 
     fn processes(&self) -> MutexGuard<'_, Vec<Guarded>> {
         self.processes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn kill(&self, name: &str) {
+        // Why not in one statement: the lock must not be held while the process is collected.
+        let killed: Vec<Guarded> = self
+            .processes()
+            .extract_if(.., |process| process.name() == name)
+            .collect();
+        drop(killed);
     }
 
     fn signal(&self, signal: Signal) -> Result<(), Error> {

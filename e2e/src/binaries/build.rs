@@ -25,8 +25,9 @@ struct Module {
     name: &'static str,
     go_mod: &'static str,
     go_sum: &'static str,
-    /// What must be `MODULE VERSION` in `go_mod`, and the linker variables (`%` is the version) that make the program say so.
+    /// The required module whose version is the programs' version.
     pinned: &'static str,
+    /// Packages whose variables `gitVersion`, ... the linker sets.
     variables: &'static [&'static str],
 }
 
@@ -77,7 +78,7 @@ impl Module {
             hash.update(part);
             hash.update([0]);
         }
-        let hex: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        let hex = format!("{:x}", hash.finalize());
         cache.join(format!("{}-{}", self.name, &hex[..HASH_LENGTH]))
     }
 
@@ -94,27 +95,23 @@ impl Module {
 
     /// Linker flags: no debug information, and the version that the program reports (else it says v0.0.0).
     fn linker_flags(&self) -> String {
-        let mut flags = "-s -w".to_owned();
-        let Some(version) = self.version() else {
-            return flags;
-        };
+        let mut flags = vec!["-s -w".to_owned()];
+        let version = self.version().unwrap_or_default();
         let mut numbers = version.trim_start_matches('v').split('.');
         let (major, minor) = (
             numbers.next().unwrap_or_default(),
             numbers.next().unwrap_or_default(),
         );
+        let values = [
+            ("gitVersion", version),
+            ("gitMajor", major),
+            ("gitMinor", minor),
+            ("gitTreeState", "clean"),
+        ];
         for package in self.variables {
-            let values = [
-                ("gitVersion", version),
-                ("gitMajor", major),
-                ("gitMinor", minor),
-                ("gitTreeState", "clean"),
-            ];
-            for (variable, value) in values {
-                flags.push_str(&format!(" -X {package}.{variable}={value}"));
-            }
+            flags.extend(values.map(|(variable, value)| format!("-X {package}.{variable}={value}")));
         }
-        flags
+        flags.join(" ")
     }
 }
 
@@ -145,20 +142,17 @@ pub(super) fn build(
     clear(cache)?;
     let mut done = Vec::new();
     for (at, &program) in programs.iter().enumerate() {
-        let path = match built(cache, program) {
-            Some(path) => path,
-            None => {
-                progress.step(&format!(
-                    "building {} {} with Go ({} of {}; once, a few minutes for Kubernetes)",
-                    program.name(),
-                    module(program).version().unwrap_or_default(),
-                    at + 1,
-                    programs.len()
-                ));
-                build_one(cache, program)?
-            }
-        };
-        done.push((program, path));
+        if built(cache, program).is_none() {
+            progress.step(&format!(
+                "building {} {} with Go ({} of {}; once, a few minutes for Kubernetes)",
+                program.name(),
+                module(program).version().unwrap_or_default(),
+                at + 1,
+                programs.len()
+            ));
+            build_one(cache, program)?;
+        }
+        done.push((program, module(program).dir(cache).join(program.name())));
     }
     progress.step(&format!("control plane programs are in {}", cache.display()));
     Ok(done)
@@ -200,9 +194,10 @@ fn clear(cache: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-fn build_one(cache: &Path, program: Program) -> Result<PathBuf, Error> {
+fn build_one(cache: &Path, program: Program) -> Result<(), Error> {
     let module = module(program);
-    let scratch = cache.join(format!("{BUILDING}{}", program.name()));
+    // Why the process id: the watcher of a builder that was just killed may still be removing its directory.
+    let scratch = cache.join(format!("{BUILDING}{}-{}", program.name(), std::process::id()));
     fs::create_dir(&scratch).map_err(Error::cache("creating", &scratch))?;
     for (name, text) in [("go.mod", module.go_mod), ("go.sum", module.go_sum)] {
         let path = scratch.join(name);
@@ -247,8 +242,7 @@ fn build_one(cache: &Path, program: Program) -> Result<PathBuf, Error> {
     fs::create_dir_all(&dir).map_err(Error::cache("creating", &dir))?;
     let path = dir.join(program.name());
     fs::rename(&output, &path).map_err(Error::cache("moving the program to", &path))?;
-    fs::remove_dir_all(&scratch).map_err(Error::cache("removing", &scratch))?;
-    Ok(path)
+    fs::remove_dir_all(&scratch).map_err(Error::cache("removing", &scratch))
 }
 
 #[cfg(test)]

@@ -16,6 +16,13 @@ pub(super) const AUDIT_LOG: &str = "audit.log";
 const AUDIT_POLICY: &str = "audit-policy.yaml";
 const SCHEDULER_CONFIG: &str = "scheduler.yaml";
 const KWOK_CONFIG: &str = "kwok.yaml";
+const POD_LOG: &str = "pod.log";
+
+/// Where the addresses of played pods come from; nothing routes it.
+const POD_NETWORK: &str = "10.244.0.0/16";
+/// What `kubectl logs` shows of any pod, in the form in which a container runtime stores it.
+const POD_LOG_TEXT: &str =
+    "1970-01-01T00:00:00.000000000Z stdout F this pod is played by kwok: no program runs in it\n";
 
 /// Why so high: what is measured is the API server, not the politeness of the parts beside it.
 const CLIENT_QPS: u32 = 1000;
@@ -60,7 +67,19 @@ podMaxBackoffSeconds: 1
             self.kubeconfig(SCHEDULER).display()
         );
         write_private(&self.dir.join(SCHEDULER_CONFIG), &scheduler)?;
-        write_private(&self.dir.join(KWOK_CONFIG), include_str!("kwok.yaml"))?;
+        let pod_log = self.dir.join(POD_LOG);
+        write_private(&pod_log, POD_LOG_TEXT)?;
+        let kwok = format!(
+            "{}---
+apiVersion: kwok.x-k8s.io/v1alpha1
+kind: ClusterLogs
+metadata: {{name: all}}
+spec: {{logs: [{{logsFile: {}}}]}}
+",
+            include_str!("kwok.yaml"),
+            pod_log.display()
+        );
+        write_private(&self.dir.join(KWOK_CONFIG), &kwok)?;
         write_private(&self.dir.join(AUDIT_POLICY), include_str!("audit-policy.yaml"))
     }
 
@@ -97,6 +116,8 @@ podMaxBackoffSeconds: 1
             "--authorization-mode=Node,RBAC".to_owned(),
             "--allow-privileged=true".to_owned(),
             "--profiling=false".to_owned(),
+            // Why: logs come from kwok, whose nodes have loopback as their address.
+            "--kubelet-preferred-address-types=InternalIP".to_owned(),
             format!("--client-ca-file={}", ca.display()),
             format!("--tls-cert-file={}", server_cert.display()),
             format!("--tls-private-key-file={}", server_key.display()),
@@ -147,12 +168,16 @@ podMaxBackoffSeconds: 1
         self.spec(SCHEDULER, Program::KubeScheduler, args)
     }
 
-    pub(super) fn kwok(&self) -> Spec {
+    /// `port` is where kwok answers for the kubelets of all nodes.
+    pub(super) fn kwok(&self, port: u16) -> Spec {
         let args = vec![
             format!("--kubeconfig={}", self.kubeconfig(KWOK).display()),
             format!("--config={}", self.dir.join(KWOK_CONFIG).display()),
             "--manage-all-nodes=true".to_owned(),
             "--node-ip=127.0.0.1".to_owned(),
+            format!("--node-port={port}"),
+            format!("--cidr={POD_NETWORK}"),
+            format!("--server-address=127.0.0.1:{port}"),
             // Why no leases: nothing here watches them, and each costs a write per node and 10 s.
             "--node-lease-duration-seconds=0".to_owned(),
         ];

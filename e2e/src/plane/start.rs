@@ -1,5 +1,6 @@
 //! Bringing a plane up, one thing after the other; each wait ends early when a process dies.
 
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -8,7 +9,7 @@ use k8s_openapi::api::core::v1::{Namespace, Node, ServiceAccount};
 use kube::api::{ListParams, PostParams};
 use kube::{Api, Client};
 use tempfile::TempDir;
-use tokio::net::UnixStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{sleep, timeout};
 
 use super::commands::{self, Layout};
@@ -83,22 +84,26 @@ pub(super) async fn start(options: Options) -> Result<ControlPlane, Error> {
         .await?;
     start_apiserver(&mut plane, &layout, deadline).await?;
 
-    for (wanted, component, spec) in [
-        (
-            !options.controllers.is_empty(),
-            CONTROLLER_MANAGER,
-            layout.controller_manager(),
-        ),
-        (options.scheduler, SCHEDULER, layout.scheduler()),
-        (options.kwok, KWOK, layout.kwok()),
+    for (component, wanted) in [
+        (CONTROLLER_MANAGER, !options.controllers.is_empty()),
+        (SCHEDULER, options.scheduler),
+        (KWOK, options.kwok),
     ] {
         if wanted {
             let identity = authority.admin(component).map_err(certificates)?;
             let credential = Credential::Certificate(&identity);
             let text = kubeconfig::render(&name, &plane.server_url(), &plane.ca_pem, &credential);
             commands::write_private(&layout.kubeconfig(component), &text)?;
-            plane.spawn(spec)?;
         }
+    }
+    if !options.controllers.is_empty() {
+        plane.spawn(layout.controller_manager())?;
+    }
+    if options.scheduler {
+        plane.spawn(layout.scheduler())?;
+    }
+    if options.kwok {
+        start_kwok(&plane, &layout, deadline).await?;
     }
     let client = plane.client()?;
     create_nodes(&plane, &client, &options).await?;
@@ -160,7 +165,30 @@ async fn start_apiserver(
         plane.spawn(plane.apiserver.clone())?;
         match plane.wait_served(deadline).await {
             Err(Error::Died { tail, .. }) if port_was_taken(&tail) && attempt < PORT_ATTEMPTS => {
-                plane.kill_apiserver()
+                plane.kill_apiserver();
+            }
+            result => return result,
+        }
+    }
+    Ok(())
+}
+
+/// Waits for kwok's port before any node is made, because nodes carry it.
+async fn start_kwok(plane: &ControlPlane, layout: &Layout<'_>, deadline: Instant) -> Result<(), Error> {
+    for attempt in 1.. {
+        let port = port::free().ok_or_else(|| Error::NoPort {
+            plane: plane.name.clone(),
+        })?;
+        plane.spawn(layout.kwok(port))?;
+        let probe = || async {
+            TcpStream::connect((Ipv4Addr::LOCALHOST, port))
+                .await
+                .ok()
+                .map(drop)
+        };
+        match plane.until(deadline, "its port", KWOK, probe).await {
+            Err(Error::Died { tail, .. }) if port_was_taken(&tail) && attempt < PORT_ATTEMPTS => {
+                plane.kill(KWOK);
             }
             result => return result,
         }

@@ -1,8 +1,9 @@
 //! Jobs on played nodes.
 
+use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, LogParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use roadstead_e2e::options::{EXIT_CODE, RUN_SECONDS};
 use serde_json::{from_value, json};
@@ -36,33 +37,52 @@ async fn reaches(api: &Api<Job>, name: &str, condition: &str) -> Job {
     eventually(|| async { api.get(name).await.ok().filter(|job| has(job, condition)) }).await
 }
 
+/// When a pod's container started and finished, and its exit code.
+fn ran(pod: &Pod) -> Option<(Timestamp, Timestamp, i32)> {
+    let container = pod.status.as_ref()?.container_statuses.as_ref()?.first()?;
+    let ended = container.state.as_ref()?.terminated.as_ref()?;
+    Some((
+        ended.started_at.as_ref()?.0,
+        ended.finished_at.as_ref()?.0,
+        ended.exit_code,
+    ))
+}
+
 #[tokio::test]
 async fn a_job_runs_to_completion() {
     let plane = plane().await;
     within(async {
         let client = plane.client().unwrap();
         let api: Api<Job> = Api::default_namespaced(client.clone());
-        api.create(&PostParams::default(), &job("completes", &[(RUN_SECONDS, "0.2")]))
+        api.create(&PostParams::default(), &job("completes", &[(RUN_SECONDS, "2")]))
             .await
             .unwrap();
         let done = reaches(&api, "completes", "Complete").await;
         assert_eq!(done.status.unwrap().succeeded, Some(2));
         let pods: Api<Pod> = Api::default_namespaced(client);
         let of_job = ListParams::default().labels("batch.kubernetes.io/job-name=completes");
-        let pods = pods.list(&of_job).await.unwrap().items;
-        let ran = |pod: &Pod| {
-            let status = pod.status.as_ref().unwrap();
-            let ended = status.container_statuses.as_ref().unwrap()[0]
-                .state
+        let ended = pods.list(&of_job).await.unwrap().items;
+        assert_eq!(ended.len(), 2);
+        for pod in &ended {
+            let (started, finished, code) = ran(pod).unwrap();
+            assert_eq!(code, 0);
+            let address = pod
+                .status
                 .as_ref()
-                .unwrap()
-                .terminated
-                .as_ref()
-                .unwrap();
-            assert_eq!(ended.exit_code, 0);
-            ended.finished_at.as_ref().unwrap().0 >= status.start_time.as_ref().unwrap().0
-        };
-        assert!(pods.len() == 2 && pods.iter().all(ran));
+                .and_then(|status| status.pod_ip.clone())
+                .unwrap_or_default();
+            assert!(
+                address.starts_with("10.244."),
+                "pods have addresses of their own: {address}"
+            );
+            let seconds = finished.duration_since(started).as_secs();
+            assert!(
+                (2..20).contains(&seconds),
+                "the annotation says 2 s, it ran {seconds} s"
+            );
+            let log = pods.logs(&pod.name_any(), &LogParams::default()).await.unwrap();
+            assert!(log.contains("played by kwok"), "{log}");
+        }
         api.delete("completes", &DeleteParams::background())
             .await
             .unwrap();

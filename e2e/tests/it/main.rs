@@ -2,6 +2,14 @@
 //!
 //! They are never skipped: without binaries and without Go they fail and say what is missing.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "clippy exempts test functions, but not what they share"
+)]
+
 mod disturbance;
 mod federation;
 mod jobs;

@@ -195,6 +195,23 @@ async fn a_flag_that_the_server_refuses_is_quoted_at_once() {
     .await;
 }
 
+/// The start tries another port when ours was taken; it tells by these words.
+#[tokio::test]
+async fn a_server_whose_port_is_taken_says_so() {
+    let plane = shared_plane().await;
+    let taken = plane.address().port();
+    within(async {
+        let options =
+            roadstead_e2e::Options::bare("taken").with_apiserver_flag(format!("--secure-port={taken}"));
+        let error = roadstead_e2e::ControlPlane::start(options).await.unwrap_err();
+        let plane::Error::Died { tail, .. } = &error else {
+            panic!("{error}")
+        };
+        assert!(tail.contains("address already in use"), "{tail}");
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_written_kubeconfig_is_private_and_works() {
     use std::os::unix::fs::PermissionsExt;

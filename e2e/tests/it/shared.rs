@@ -9,9 +9,9 @@ use tokio::sync::OnceCell;
 use tokio::time::{sleep, timeout};
 
 /// For what a test does; starting planes comes on top.
-const TEST_DEADLINE: Duration = Duration::from_secs(60);
+const TEST_DEADLINE: Duration = Duration::from_mins(1);
 /// For starting planes, a first build included.
-const START_DEADLINE: Duration = Duration::from_secs(30 * 60);
+const START_DEADLINE: Duration = Duration::from_mins(30);
 const POLL: Duration = Duration::from_millis(50);
 
 static PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
