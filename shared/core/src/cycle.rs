@@ -168,6 +168,19 @@ impl State {
         decision
     }
 
+    /// Whether a pending workload would get quota if it was tried now.
+    #[cfg(test)]
+    pub(crate) fn would_fit(&self, key: &Key) -> bool {
+        let Some(record) = self.records.get(key) else {
+            return false;
+        };
+        let Place::Queued { cluster, .. } = &record.place else {
+            return false;
+        };
+        let queue = &self.queues[cluster];
+        matches!(self.judge(&queue.spec, record), Verdict::Fits(_))
+    }
+
     /// *Source*: `spec/admission-engine.md 2.3`.
     fn judge(&self, queue: &ClusterQueue, record: &Record) -> Verdict {
         let workload = &record.workload;
@@ -248,7 +261,7 @@ impl State {
         });
         // Why: if the reservation fails, an explanation given before may never have been written.
         record.said = None;
-        self.move_to(key, place, now);
+        self.move_to(key, &place, now);
         Some(Decision::Reserve {
             key: key.clone(),
             uid,
@@ -263,7 +276,7 @@ impl State {
         };
         match (queue.spec.strategy, &wait) {
             (Strategy::StrictFifo, Wait::Capacity(_) | Wait::Configuration | Wait::Backoff(_)) => {
-                queue.pending.block()
+                queue.pending.block();
             }
             (Strategy::StrictFifo, Wait::Namespace) | (Strategy::BestEffortFifo, _) => {
                 queue
