@@ -44,6 +44,10 @@ fn namespace(value: &str) -> Event {
     }
 }
 
+fn told(workload: &mut Workload, kind: &'static str, truth: Truth, reason: &'static str) {
+    workload.status.conditions.set(kind, truth, reason, "", at(1));
+}
+
 fn check(name: &str, controller: &str) -> Check {
     Check {
         name: name.into(),
@@ -159,15 +163,13 @@ fn a_gated_workload_is_told_so_and_admitted_when_the_gate_goes() {
 /// Spec: admission-engine 1.1.
 #[test]
 fn what_must_not_be_queued_is_not_queued() {
-    let with = |kind: &'static str, truth, reason: &'static str| {
-        move |w: &mut Workload| w.status.conditions.set(kind, truth, reason, "", at(1))
-    };
-    let edits: [Box<dyn Fn(&mut Workload)>; 5] = [
-        Box::new(|w| w.active = false),
-        Box::new(|w| w.deleting = true),
-        Box::new(with("QuotaReserved", Truth::False, "OnHold")),
-        Box::new(with("WaitingForReplacementPods", Truth::True, "x")),
-        Box::new(with("Finished", Truth::True, "Succeeded")),
+    type Edit = fn(&mut Workload);
+    let edits: [Edit; 5] = [
+        |w| w.active = false,
+        |w| w.deleting = true,
+        |w| told(w, "QuotaReserved", Truth::False, "OnHold"),
+        |w| told(w, "WaitingForReplacementPods", Truth::True, "x"),
+        |w| told(w, "Finished", Truth::True, "Succeeded"),
     ];
     for edit in edits {
         let mut world = World::new(cores(10));
@@ -245,6 +247,23 @@ fn a_stopped_cluster_queue_keeps_its_workloads_and_admits_none() {
         world.run(),
         ["a: reserved".to_owned(), more_needed("b", 1), last.to_owned()]
     );
+}
+
+/// Spec: admission-engine 9.2 B048.
+#[test]
+fn the_words_with_which_a_stopped_queue_took_quota_back_stay() {
+    let mut queue = cores(2);
+    queue.stop = StopPolicy::Hold;
+    let mut world = World::new(queue);
+    let mut lost = asks("a", 1, 1);
+    let text = "ClusterQueue cq is stopped";
+    lost.status
+        .conditions
+        .set("QuotaReserved", Truth::False, "Suspended", text, at(1));
+    world.put(lost);
+    assert_eq!(world.run(), [""; 0]);
+    world.tell(Event::ClusterQueue(Box::new(cores(0))));
+    assert!(world.run()[0].starts_with("a: ExceedsMaxQuota"));
 }
 
 /// Spec: admission-engine 1.5, 9.2 B051.
