@@ -128,7 +128,12 @@ impl State {
             let Some(key) = self.unexplained.pop_first() else {
                 break;
             };
-            if let Some((reason, message)) = self.records.get(&key).and_then(|r| self.explain(r)) {
+            let Some(record) = self.records.get(&key) else {
+                continue;
+            };
+            if let Some((reason, message)) =
+                self.explain(record).filter(|(reason, _)| !knows(record, *reason))
+            {
                 decisions.extend(self.say(&key, reason, message));
             }
         }
@@ -166,6 +171,19 @@ impl State {
         };
         self.touch(name);
         decision
+    }
+
+    /// Whether a pending workload would get quota if it was tried now.
+    #[cfg(test)]
+    pub(crate) fn would_fit(&self, key: &Key) -> bool {
+        let Some(record) = self.records.get(key) else {
+            return false;
+        };
+        let Place::Queued { cluster, .. } = &record.place else {
+            return false;
+        };
+        let queue = &self.queues[cluster];
+        matches!(self.judge(&queue.spec, record), Verdict::Fits(_))
     }
 
     /// *Source*: `spec/admission-engine.md 2.3`.
@@ -248,7 +266,7 @@ impl State {
         });
         // Why: if the reservation fails, an explanation given before may never have been written.
         record.said = None;
-        self.move_to(key, place, now);
+        self.move_to(key, &place, now);
         Some(Decision::Reserve {
             key: key.clone(),
             uid,
@@ -263,7 +281,7 @@ impl State {
         };
         match (queue.spec.strategy, &wait) {
             (Strategy::StrictFifo, Wait::Capacity(_) | Wait::Configuration | Wait::Backoff(_)) => {
-                queue.pending.block()
+                queue.pending.block();
             }
             (Strategy::StrictFifo, Wait::Namespace) | (Strategy::BestEffortFifo, _) => {
                 queue
@@ -344,6 +362,20 @@ impl State {
     }
 }
 
+/// Endings of the messages with which a reservation is taken back because of a queue.
+/// *Source*: `spec/admission-engine.md 3.7, 9.2 B048`.
+const TAKEN_BACK: [&str; 2] = ["is stopped", "is terminating or missing"];
+
+/// Whether the workload was told this reason already, in other words, when its reservation was taken back.
+fn knows(record: &Record, reason: PendingReason) -> bool {
+    let quota = record.workload.status.conditions.get("QuotaReserved");
+    record.said.is_none()
+        && quota.is_some_and(|c| {
+            let theirs = TAKEN_BACK.iter().any(|ending| c.message.ends_with(ending));
+            c.truth == Truth::False && c.reason == reason.as_str() && theirs
+        })
+}
+
 /// Whether the workload's status names an obstacle outside of the heap.
 fn shows_obstacle(record: &Record) -> bool {
     let quota = record.workload.status.conditions.get("QuotaReserved");
@@ -354,7 +386,7 @@ fn shows_obstacle(record: &Record) -> bool {
     };
     match reason {
         "Suspended" | "AdmissionGated" => true,
-        "Misconfigured" => message.ends_with("doesn't exist"),
+        "Misconfigured" => message.ends_with("doesn't exist") || message.ends_with(TAKEN_BACK[1]),
         _ => false,
     }
 }

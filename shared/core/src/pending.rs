@@ -135,6 +135,12 @@ impl Pending {
         head.filter(|key| self.stuck.as_ref() != Some(key))
     }
 
+    /// The head, whether or not it failed already.
+    #[cfg(test)]
+    pub(crate) fn first_in_heap(&self) -> Option<&Key> {
+        self.heap.first().map(Rank::key)
+    }
+
     /// Puts a workload in the heap.
     pub fn push(&mut self, rank: Rank) {
         self.remove(&rank.key.clone());

@@ -10,7 +10,7 @@ use crate::amount::Amount;
 use crate::condition::Truth;
 use crate::name::{CheckName, ClusterQueueName, FlavorName, Key, ResourceName};
 use crate::queue::{Check, ClusterQueue, Flavor, StopPolicy};
-use crate::quota::Usage;
+use crate::quota::{Ledger, Usage};
 use crate::state::State;
 
 /// Controller name of MultiKueue checks. *Source*: `spec/multikueue.md 1.1`.
@@ -123,10 +123,10 @@ impl State {
             active: queue.active.clone(),
             pending: queue.pending.len(),
             inadmissible: queue.pending.parked_count(),
-            reserving: ledger.map_or(0, |l| l.reserving_count()),
-            admitted: ledger.map_or(0, |l| l.admitted_count()),
-            reservation: totals(&queue.spec, ledger.map(|l| l.reserved())),
-            usage: totals(&queue.spec, ledger.map(|l| l.admitted())),
+            reserving: ledger.map_or(0, Ledger::reserving_count),
+            admitted: ledger.map_or(0, Ledger::admitted_count),
+            reservation: totals(&queue.spec, ledger.map(Ledger::reserved)),
+            usage: totals(&queue.spec, ledger.map(Ledger::admitted)),
         })
     }
 
@@ -151,10 +151,10 @@ impl State {
         Some(LocalQueueReport {
             active,
             pending: self.local_pending.get(key).copied().unwrap_or(0),
-            reserving: ledger.map_or(0, |l| l.reserving_count()),
-            admitted: ledger.map_or(0, |l| l.admitted_count()),
-            reservation: listed(ledger.map(|l| l.reserved())),
-            usage: listed(ledger.map(|l| l.admitted())),
+            reserving: ledger.map_or(0, Ledger::reserving_count),
+            admitted: ledger.map_or(0, Ledger::admitted_count),
+            reservation: listed(ledger.map(Ledger::reserved)),
+            usage: listed(ledger.map(Ledger::admitted)),
         })
     }
 }

@@ -258,4 +258,6 @@ impl State {
 #[cfg(test)]
 mod audit;
 #[cfg(test)]
+pub(crate) mod fixtures;
+#[cfg(test)]
 mod tests;

@@ -86,13 +86,13 @@ pub struct PodSet {
     pub requests: BTreeMap<ResourceName, Amount>,
     /// `spec.nodeSelector` of the template.
     pub node_selector: BTreeMap<String, String>,
-    /// Required node affinity: terms are ORed; empty means no constraint.
+    /// Required node affinity: any of the terms suffices; empty means no constraint.
     pub affinity: Vec<AffinityTerm>,
     /// `spec.tolerations` of the template.
     pub tolerations: Vec<Toleration>,
 }
 
-/// One term of a required node affinity: its expressions are ANDed.
+/// One term of a required node affinity: all of its expressions must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AffinityTerm {
     /// `matchExpressions`.

@@ -67,7 +67,7 @@ impl State {
     }
 
     pub(super) fn drop_workload(&mut self, key: &Key, now: Timestamp) {
-        self.move_to(key, Place::Out, now);
+        self.move_to(key, &Place::Out, now);
         self.unexplained.remove(key);
         if let Some(record) = self.records.remove(key) {
             unlink(&mut self.by_local, &local_key(&record.workload), key);
@@ -94,7 +94,7 @@ impl State {
         if stays && (fresh == Fresh::No || !matches!(wanted, Place::Queued { .. })) {
             return;
         }
-        self.move_to(key, wanted, now);
+        self.move_to(key, &wanted, now);
     }
 
     /// *Source*: `spec/admission-engine.md 1.1`.
@@ -136,14 +136,14 @@ impl State {
     }
 
     /// Moves a workload and keeps the heaps, the ledgers and the counts in step.
-    pub(crate) fn move_to(&mut self, key: &Key, wanted: Place, now: Timestamp) {
+    pub(crate) fn move_to(&mut self, key: &Key, wanted: &Place, now: Timestamp) {
         let Some(record) = self.records.get_mut(key) else {
             return;
         };
         let old = std::mem::replace(&mut record.place, wanted.clone());
         self.leave(key, &old);
-        self.enter(key, &wanted, now);
-        let (freed, kept) = match (&old, &wanted) {
+        self.enter(key, wanted, now);
+        let (cluster, freed) = match (&old, wanted) {
             (
                 Place::Holding { cluster, charge, .. },
                 Place::Holding {
@@ -155,8 +155,8 @@ impl State {
             (Place::Holding { cluster, .. }, _) => (cluster, true),
             (Place::Out | Place::Queued { .. }, _) => return,
         };
-        if kept {
-            self.flush_capacity(&freed.clone());
+        if freed {
+            self.flush_capacity(cluster);
         }
     }
 
@@ -184,7 +184,7 @@ impl State {
             } => {
                 book(&mut self.ledgers, cluster, |ledger| ledger.remove(charge, *stage));
                 book(&mut self.local_ledgers, local, |ledger| {
-                    ledger.remove(charge, *stage)
+                    ledger.remove(charge, *stage);
                 });
                 self.queue_changed(cluster, local);
             }
@@ -218,7 +218,7 @@ impl State {
             } => {
                 book(&mut self.ledgers, cluster, |ledger| ledger.add(charge, *stage));
                 book(&mut self.local_ledgers, local, |ledger| {
-                    ledger.add(charge, *stage)
+                    ledger.add(charge, *stage);
                 });
                 self.queue_changed(cluster, local);
             }

@@ -1,0 +1,268 @@
+//! Objects for tests of this crate. They live here and not in the testkit, because the testkit is built on this crate.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::{Event, Settings, State};
+use crate::amount::Amount;
+use crate::condition::Truth;
+use crate::cycle::Decision;
+use crate::name::{ClusterQueueName, Key};
+use crate::queue::{
+    CheckRule, ClusterQueue, Flavor, FlavorQuota, Fungibility, LocalQueue, ResourceGroup, Selector,
+    StopPolicy, Strategy,
+};
+use crate::status::{Admission, Status};
+use crate::workload::{PodSet, Workload};
+
+pub(crate) fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+/// One group that covers the resources of its first flavor.
+pub(crate) fn group(flavors: &[(&str, &[(&str, i64)])]) -> ResourceGroup {
+    ResourceGroup {
+        covered: flavors[0]
+            .1
+            .iter()
+            .map(|(resource, _)| (*resource).into())
+            .collect(),
+        flavors: flavors
+            .iter()
+            .map(|(name, nominal)| FlavorQuota {
+                name: (*name).into(),
+                nominal: nominal
+                    .iter()
+                    .map(|(r, v)| ((*r).into(), Amount::new(*v)))
+                    .collect(),
+            })
+            .collect(),
+    }
+}
+
+pub(crate) fn cluster_queue(name: &str, groups: Vec<ResourceGroup>) -> ClusterQueue {
+    ClusterQueue {
+        name: name.into(),
+        cohort: None,
+        strategy: Strategy::BestEffortFifo,
+        namespaces: Some(Selector::default()),
+        groups,
+        checks: Vec::new(),
+        stop: StopPolicy::None,
+        when_can_preempt: Fungibility::TryNextFlavor,
+        terminating: false,
+    }
+}
+
+/// A queue `cq` with `cpu` cores in flavor `default`.
+pub(crate) fn cores(cpu: i64) -> ClusterQueue {
+    cluster_queue("cq", vec![group(&[("default", &[("cpu", cpu * 1_000)])])])
+}
+
+pub(crate) fn rule(name: &str) -> CheckRule {
+    CheckRule {
+        name: name.into(),
+        on_flavors: Vec::new(),
+    }
+}
+
+pub(crate) fn flavor(name: &str) -> Flavor {
+    Flavor {
+        name: name.into(),
+        node_labels: BTreeMap::new(),
+        taints: Vec::new(),
+        tolerations: Vec::new(),
+        topology: None,
+    }
+}
+
+pub(crate) fn local_queue(cluster_queue: &str) -> LocalQueue {
+    LocalQueue {
+        key: Key::new("ns", "lq"),
+        cluster_queue: cluster_queue.into(),
+        stop: StopPolicy::None,
+    }
+}
+
+pub(crate) fn pod_set(name: &str, count: u32, requests: &[(&str, i64)]) -> PodSet {
+    PodSet {
+        name: name.into(),
+        count,
+        min_count: None,
+        requests: requests
+            .iter()
+            .map(|(r, v)| ((*r).into(), Amount::new(*v)))
+            .collect(),
+        node_selector: BTreeMap::new(),
+        affinity: Vec::new(),
+        tolerations: Vec::new(),
+    }
+}
+
+/// A workload `ns/<name>` of queue `lq` with these pod sets, created at second `created`.
+pub(crate) fn workload(name: &str, created: i64, pod_sets: Vec<PodSet>) -> Workload {
+    Workload {
+        key: Key::new("ns", name),
+        uid: format!("uid-{name}").into(),
+        created: at(created),
+        generation: 1,
+        deleting: false,
+        queue: "lq".to_owned(),
+        priority: 0,
+        active: true,
+        max_execution_secs: None,
+        gated: false,
+        pod_sets,
+        problems: Vec::new(),
+        status: Status::default(),
+    }
+}
+
+/// A workload of one pod that asks for `cpu` cores.
+pub(crate) fn asks(name: &str, created: i64, cpu: i64) -> Workload {
+    workload(name, created, vec![pod_set("main", 1, &[("cpu", cpu * 1_000)])])
+}
+
+/// A state together with the Workloads as the API server would hold them.
+pub(crate) struct World {
+    pub(crate) state: State,
+    pub(crate) now: Timestamp,
+    pub(crate) workloads: BTreeMap<Key, Workload>,
+}
+
+impl World {
+    /// Knows namespace `ns`, LocalQueue `ns/lq` of ClusterQueue `cq`, and flavor `default`; it is synced.
+    pub(crate) fn new(queue: ClusterQueue) -> Self {
+        let mut world = Self {
+            state: State::new(Settings::default()),
+            now: at(1_000),
+            workloads: BTreeMap::new(),
+        };
+        world.tell(Event::Namespace {
+            name: "ns".into(),
+            labels: [("team".to_owned(), "a".to_owned())].into(),
+        });
+        world.tell(Event::Flavor(flavor("default")));
+        world.tell(Event::LocalQueue(local_queue("cq")));
+        world.tell(Event::ClusterQueue(Box::new(queue)));
+        world.tell(Event::Synced);
+        world
+    }
+
+    pub(crate) fn tell(&mut self, event: Event) {
+        self.state.apply(event, self.now);
+    }
+
+    pub(crate) fn put(&mut self, workload: Workload) {
+        self.workloads.insert(workload.key.clone(), workload.clone());
+        self.tell(Event::Workload(Box::new(workload)));
+    }
+
+    pub(crate) fn edit(&mut self, name: &str, change: impl FnOnce(&mut Workload)) {
+        let mut workload = self.workloads[&Key::new("ns", name)].clone();
+        change(&mut workload);
+        self.put(workload);
+    }
+
+    /// Runs cycles until nothing is left to do.
+    pub(crate) fn decide(&mut self) -> Vec<Decision> {
+        let mut decisions = self.state.cycle(self.now);
+        while self.state.has_work() {
+            decisions.extend(self.state.cycle(self.now));
+        }
+        decisions
+    }
+
+    /// Decides and writes the decisions; returns lines such as `a: reserved` and `b: WaitingForQuota <message>`.
+    pub(crate) fn run(&mut self) -> Vec<String> {
+        let decisions = self.decide();
+        decisions
+            .into_iter()
+            .map(|decision| self.write(decision))
+            .collect()
+    }
+
+    /// Writes a decision and tells what was written.
+    pub(crate) fn write(&mut self, decision: Decision) -> String {
+        let now = self.now;
+        match decision {
+            Decision::Reserve {
+                key,
+                uid: _,
+                admission,
+            } => {
+                self.edit(&key.name, |w| hold(w, admission, now));
+                format!("{}: reserved", key.name)
+            }
+            Decision::NotAdmitted {
+                key,
+                uid: _,
+                reason,
+                message,
+            } => {
+                let line = format!("{}: {} {message}", key.name, reason.as_str());
+                self.edit(&key.name, |w| {
+                    w.status
+                        .conditions
+                        .set("QuotaReserved", Truth::False, reason.as_str(), message, now);
+                });
+                line
+            }
+        }
+    }
+
+    /// The flavor that `cpu` of the first pod set got.
+    pub(crate) fn flavor_of(&self, name: &str) -> String {
+        let admission = self.workloads[&Key::new("ns", name)]
+            .status
+            .admission
+            .clone()
+            .unwrap();
+        admission.pod_sets[0].flavors[&"cpu".into()].to_string()
+    }
+
+    pub(crate) fn report(&self) -> crate::report::ClusterQueueReport {
+        self.state
+            .cluster_queue_report(&ClusterQueueName::from("cq"))
+            .unwrap()
+    }
+
+    pub(crate) fn local_report(&self) -> crate::report::LocalQueueReport {
+        self.state.local_queue_report(&Key::new("ns", "lq")).unwrap()
+    }
+
+    pub(crate) fn wait(&mut self, seconds: i64) {
+        self.now += SignedDuration::from_secs(seconds);
+    }
+}
+
+pub(crate) fn hold(workload: &mut Workload, admission: Admission, now: Timestamp) {
+    let message = format!("Quota reserved in ClusterQueue {}", admission.cluster_queue);
+    workload.status.admission = Some(admission);
+    workload
+        .status
+        .conditions
+        .set("QuotaReserved", Truth::True, "QuotaReserved", message, now);
+}
+
+pub(crate) fn finish(workload: &mut Workload) {
+    workload
+        .status
+        .conditions
+        .set("Finished", Truth::True, "Succeeded", "done", at(2_000));
+}
+
+pub(crate) fn release(workload: &mut Workload, now: Timestamp) {
+    workload.status.admission = None;
+    workload
+        .status
+        .conditions
+        .set("QuotaReserved", Truth::False, "PendingEvaluation", "evicted", now);
+    workload.status.conditions.remove("Admitted");
+    *workload
+        .status
+        .evictions
+        .entry(("Preempted".to_owned(), String::new()))
+        .or_default() += 1;
+}
