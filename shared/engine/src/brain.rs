@@ -10,8 +10,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use roadstead_core::lifecycle::Proposal;
 use roadstead_core::name::{ClusterQueueName, Key, Uid};
-use roadstead_core::report::{ClusterQueueReport, LocalQueueReport};
-use roadstead_core::state::{Decision, Event, State};
+use roadstead_core::cycle::Decision;
+use roadstead_core::report::{ClusterQueueReport, LocalQueueReport, QueueRef};
+use roadstead_core::state::{Event, State};
 use roadstead_kubeio::dirty::Dirty;
 use roadstead_kubeio::queue::{Lane, Queue};
 use tokio::sync::mpsc;
@@ -56,16 +57,7 @@ pub(crate) struct Reports {
     /// By LocalQueue.
     pub(crate) local_queues: Mutex<BTreeMap<Key, LocalQueueReport>>,
     /// Which changed since the writer last looked.
-    pub(crate) changed: Dirty<ChangedQueue>,
-}
-
-/// A queue whose report changed.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum ChangedQueue {
-    /// A ClusterQueue.
-    Cluster(ClusterQueueName),
-    /// A LocalQueue.
-    Local(Key),
+    pub(crate) changed: Dirty<QueueRef>,
 }
 
 /// Everything the brain's task needs.
@@ -115,11 +107,8 @@ impl Brain {
     }
 
     fn decide(&mut self) {
-        loop {
-            let now = (self.clock)();
-            let decisions = self.state.cycle(now);
-            let again = !decisions.is_empty();
-            for decision in decisions {
+        while self.state.has_work() {
+            for decision in self.state.cycle((self.clock)()) {
                 let (key, uid, proposal, lane) = match decision {
                     Decision::Reserve { key, uid, admission } => {
                         (key, uid, Proposal::Reserve(admission), Lane::Placed)
@@ -131,34 +120,29 @@ impl Brain {
                 self.proposals.put(key.clone(), uid, proposal);
                 self.due.add(key, lane);
             }
-            if !again {
-                break;
-            }
         }
         self.report();
     }
 
     fn report(&mut self) {
-        let (cluster_queues, local_queues) = self.state.take_changed_queues();
-        for name in cluster_queues {
-            let report = self.state.cluster_queue_report(&name);
-            let mut all = self.reports.cluster_queues.lock().unwrap_or_else(PoisonError::into_inner);
-            match report {
-                Some(report) => all.insert(name.clone(), report),
-                None => all.remove(&name),
-            };
-            drop(all);
-            self.reports.changed.mark(ChangedQueue::Cluster(name));
-        }
-        for key in local_queues {
-            let report = self.state.local_queue_report(&key);
-            let mut all = self.reports.local_queues.lock().unwrap_or_else(PoisonError::into_inner);
-            match report {
-                Some(report) => all.insert(key.clone(), report),
-                None => all.remove(&key),
-            };
-            drop(all);
-            self.reports.changed.mark(ChangedQueue::Local(key));
+        for queue in self.state.take_changed_queues() {
+            match &queue {
+                QueueRef::Cluster(name) => {
+                    let mut all = self.reports.cluster_queues.lock().unwrap_or_else(PoisonError::into_inner);
+                    match self.state.cluster_queue_report(name) {
+                        Some(report) => all.insert(name.clone(), report),
+                        None => all.remove(name),
+                    };
+                }
+                QueueRef::Local(key) => {
+                    let mut all = self.reports.local_queues.lock().unwrap_or_else(PoisonError::into_inner);
+                    match self.state.local_queue_report(key) {
+                        Some(report) => all.insert(key.clone(), report),
+                        None => all.remove(key),
+                    };
+                }
+            }
+            self.reports.changed.mark(queue);
         }
     }
 
@@ -170,6 +154,6 @@ impl Brain {
 }
 
 /// The time from `now` until `at`, zero when it has passed.
-pub(crate) fn until(at: Option<Timestamp>, now: Timestamp) -> Option<Duration> {
+pub fn until(at: Option<Timestamp>, now: Timestamp) -> Option<Duration> {
     at.map(|at| Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO))
 }

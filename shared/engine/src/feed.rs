@@ -61,13 +61,13 @@ pub(crate) fn event(caches: &Caches, subject: Subject) -> Event {
     match subject {
         Subject::Namespace(key) => match caches.namespaces.get(&key) {
             Some(namespace) => Event::Namespace {
-                name: key.name.to_string(),
+                name: key.name,
                 labels: namespace.metadata.labels.clone().unwrap_or_default(),
             },
-            None => Event::NamespaceGone { name: key.name.to_string() },
+            None => Event::NamespaceGone(key.name),
         },
         Subject::Flavor(key) => match caches.flavors.get(&key) {
-            Some(flavor) => Event::Flavor(Box::new(roadstead_convert::flavor(&flavor))),
+            Some(flavor) => Event::Flavor(roadstead_convert::flavor(&flavor)),
             None => Event::FlavorGone(FlavorName::new(key.name)),
         },
         Subject::Check(key) => match caches.checks.get(&key) {

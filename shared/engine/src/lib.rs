@@ -1,1 +1,22 @@
-//! engine
+//! The admission engine: everything around [`roadstead_core`] that makes one cluster's queues work.
+//!
+//! The manager and the worker both run it. It **never** decides: the brain and the reconcilers carry facts to core and
+//! core's decisions to the API server.
+//!
+//! Reading order: [`process`] (how it is put together), [`caches`], `feed` and `brain` (who gets quota), `workloads` (the
+//! only writer of a Workload's status), [`jobs`] (jobs and their Workloads), [`checks`] (what a process plugs in),
+//! `webhook`, `queue_status`.
+
+pub mod caches;
+pub mod checks;
+pub mod clock;
+pub mod jobs;
+pub mod process;
+
+mod brain;
+mod feed;
+mod queue_status;
+mod webhook;
+mod workloads;
+
+pub use brain::until;

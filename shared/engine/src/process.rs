@@ -1,0 +1,271 @@
+//! Puts the admission engine together: caches, brain, reconcilers, webhooks, statuses.
+//!
+//! Both processes run it; what differs is the [`Checks`] they plug in.
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Client;
+use roadstead_api::config::{Config, RequeueTimestamp};
+use roadstead_core::name::Key;
+use roadstead_core::pending::RequeuingTimestamp;
+use roadstead_core::state::{Event, Pace, Settings, State};
+use roadstead_jobs::JobKind;
+use roadstead_kubeio::cache::Health;
+use roadstead_kubeio::events::{self, Recorder};
+use roadstead_kubeio::queue::Queue;
+use roadstead_kubeio::reconcile;
+use roadstead_serve::health::Condition;
+use roadstead_serve::listen::Listener;
+use roadstead_serve::tls::{CertSlot, Lifetimes, server_config};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::brain::{Brain, MAIL_MAX, Proposals, Reports};
+use crate::caches::Caches;
+use crate::checks::Checks;
+use crate::clock::Clock;
+use crate::jobs::{JobRef, Jobs};
+use crate::webhook::{self, Certificates};
+use crate::workloads::{Requests, Workloads};
+use crate::{feed, queue_status};
+
+/// Passes over Workloads at the same time.
+const WORKLOAD_WORKERS: usize = 16;
+/// Passes over jobs at the same time.
+const JOB_WORKERS: usize = 16;
+
+/// The controllers that the engine brings; names for `--controllers`.
+pub const CONTROLLERS: &[&str] = &["admission", "core", "jobs", "webhooks"];
+
+/// Why the engine could not be put together.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Two webhooks for one path.
+    #[error("putting the webhooks together")]
+    Webhooks {
+        /// Which.
+        #[source]
+        source: roadstead_serve::webhook::Error,
+    },
+    /// The TLS settings of the configuration file leave nothing to use.
+    #[error("setting up TLS for the webhooks")]
+    Tls {
+        /// What is wrong with them.
+        #[source]
+        source: roadstead_serve::tls::Error,
+    },
+    /// The webhook port cannot be had.
+    #[error("listening for webhooks")]
+    Listen {
+        /// What the system says.
+        #[source]
+        source: roadstead_serve::listen::Error,
+    },
+}
+
+/// What the engine is put together from.
+pub struct Parts {
+    /// Client of the cluster it works for.
+    pub client: Client,
+    /// The configuration.
+    pub config: Arc<Config>,
+    /// Which controllers are switched on.
+    pub controllers: BTreeSet<&'static str>,
+    /// Name of the process in Events.
+    pub name: &'static str,
+    /// The time.
+    pub clock: Clock,
+    /// How long webhook certificates last.
+    pub lifetimes: Lifetimes,
+}
+
+/// The engine before its checks are plugged in: its caches and queues can be listened to.
+pub struct Engine {
+    parts: Parts,
+    /// What the cluster holds.
+    pub caches: Caches,
+    /// Workloads to look at.
+    pub workloads_due: Arc<Queue<Key>>,
+    /// Jobs to look at.
+    pub jobs_due: Arc<Queue<JobRef>>,
+    /// Where Events go.
+    pub recorder: Recorder,
+    events: std::pin::Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl Engine {
+    /// An engine for the enabled job kinds. Nothing runs yet.
+    pub fn new(parts: Parts, stop: &CancellationToken) -> Self {
+        let kinds = kinds(&parts.config);
+        let (recorder, events) = events::recorder(parts.client.clone(), parts.name, stop.clone());
+        Self {
+            caches: Caches::new(&kinds),
+            workloads_due: Arc::new(Queue::new()),
+            jobs_due: Arc::new(Queue::new()),
+            recorder,
+            events: Box::pin(events),
+            parts,
+        }
+    }
+
+    /// Starts everything in `tasks`; `synced` and `webhooks` tell the health endpoint how far it is.
+    ///
+    /// *Errors*: the webhook server could not be set up.
+    pub async fn start(
+        self,
+        checks: Arc<dyn Checks>,
+        (synced, webhooks): (Condition, Condition),
+        tasks: &mut JoinSet<()>,
+        stop: &CancellationToken,
+    ) -> Result<(), Error> {
+        let Parts { client, config, controllers, clock, lifetimes, name: _ } = self.parts;
+        let on = |name: &str| controllers.contains(name);
+        tasks.spawn(self.events);
+        let (post, mail) = mpsc::channel(MAIL_MAX);
+        let (proposals, requests, reports): (Arc<Proposals>, Arc<Requests>, Arc<Reports>) = Default::default();
+        let brain = Brain {
+            state: state(&config, &clock),
+            dirty: feed::connect(&self.caches),
+            caches: self.caches.clone(),
+            mail,
+            proposals: proposals.clone(),
+            reports: reports.clone(),
+            due: self.workloads_due.clone(),
+            clock: clock.clone(),
+        };
+        let workloads = Workloads {
+            client: client.clone(),
+            caches: self.caches.clone(),
+            due: self.workloads_due.clone(),
+            proposals,
+            requests: requests.clone(),
+            mail: post,
+            checks: checks.clone(),
+            recorder: self.recorder.clone(),
+            clock: clock.clone(),
+        };
+        let jobs = Jobs {
+            client: client.clone(),
+            caches: self.caches.clone(),
+            config: config.clone(),
+            due: self.jobs_due,
+            workloads_due: self.workloads_due,
+            requests,
+            checks,
+            recorder: self.recorder,
+            clock: clock.clone(),
+        };
+        workloads.listen();
+        jobs.listen();
+        self.caches.spawn(&client, tasks, stop);
+        if on("webhooks") {
+            let slot = CertSlot::empty();
+            let handlers = webhook::handlers(&self.caches, &config).map_err(|source| Error::Webhooks { source })?;
+            let tls = server_config(&config.tls, slot.clone()).map_err(|source| Error::Tls { source })?;
+            let address = config.webhook.bind();
+            let listener = Listener::bind("webhook", &address).await.map_err(|source| Error::Listen { source })?;
+            if let Some(listener) = listener {
+                tasks.spawn(listener.serve(handlers.router(), Some(tls), stop.clone()));
+            }
+            let certificates = Certificates {
+                client: client.clone(),
+                config: config.clone(),
+                kinds: self.caches.jobs.iter().map(|jobs| jobs.kind).collect(),
+                slot,
+                ready: webhooks,
+                lifetimes,
+                clock: clock.clone(),
+            };
+            let (caches, stop) = (self.caches.clone(), stop.clone());
+            tasks.spawn(async move {
+                // Why first: an answer from empty caches would let jobs slip by that must be held.
+                if all_live(&caches, &stop).await {
+                    certificates.run(stop).await;
+                }
+            });
+        } else {
+            webhooks.ready();
+        }
+        let (caches, stop) = (self.caches, stop.clone());
+        let (admission, core, job) = (on("admission"), on("core"), on("jobs"));
+        tasks.spawn(async move {
+            if !all_live(&caches, &stop).await {
+                return;
+            }
+            synced.ready();
+            let mut running = JoinSet::new();
+            if admission {
+                running.spawn(brain.run(stop.clone()));
+                running.spawn(queue_status::run(client, caches, reports, clock, stop.clone()));
+            }
+            if core {
+                let queue = workloads.due.clone();
+                let pass = move |key| workloads.clone().reconcile(key);
+                running.spawn(reconcile::run("workload", queue, WORKLOAD_WORKERS, stop.clone(), pass));
+            }
+            if job {
+                let queue = jobs.due.clone();
+                let pass = move |at| jobs.clone().reconcile(at);
+                running.spawn(reconcile::run("job", queue, JOB_WORKERS, stop.clone(), pass));
+            }
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => {}
+                Some(ended) = running.join_next() => {
+                    // Why the whole process: half an engine would hold quota and never give it back.
+                    tracing::error!(?ended, "a part of the engine ended; stopping");
+                    stop.cancel();
+                }
+            }
+            while tokio::time::timeout(Duration::from_secs(3), running.join_next()).await.is_ok_and(|e| e.is_some()) {}
+        });
+        Ok(())
+    }
+}
+
+/// The enabled job kinds, in the order of the registry.
+pub fn kinds(config: &Config) -> Vec<&'static dyn JobKind> {
+    let enabled = &config.integrations.frameworks;
+    roadstead_jobs::registry().into_iter().filter(|kind| enabled.iter().any(|name| name == kind.framework())).collect()
+}
+
+fn state(config: &Config, clock: &Clock) -> State {
+    let timestamp = match config.wait_for_pods_ready.as_ref().map(|wait| wait.requeuing.timestamp) {
+        Some(RequeueTimestamp::Creation) => RequeuingTimestamp::Creation,
+        Some(RequeueTimestamp::Eviction) | None => RequeuingTimestamp::Eviction,
+    };
+    let mut state = State::new(Settings { timestamp, ..Settings::default() });
+    if config.roadstead.admission_paused {
+        state.apply(Event::Paused(Pace::Paused), clock());
+    }
+    state
+}
+
+/// Waits until every cache has been listed; false when `stop` came first.
+async fn all_live(caches: &Caches, stop: &CancellationToken) -> bool {
+    for (name, mut health) in caches.healths() {
+        let live = async {
+            loop {
+                let now = health.borrow_and_update().clone();
+                match now {
+                    Health::Live => return,
+                    Health::Failing(why) => tracing::warn!(kind = name, "listing fails: {why}"),
+                    Health::Starting => {}
+                }
+                if health.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return false,
+            () = live => {}
+        }
+    }
+    true
+}
