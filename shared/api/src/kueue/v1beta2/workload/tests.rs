@@ -40,7 +40,7 @@ fn absent_parts_of_the_status_are_none() {
 
     let check = json!({"name": "nodes", "state": "Ready", "message": "", "lastTransitionTime": "2026-11-21T10:00:00Z"});
     let full = workload(
-        json!({"clusterName": "berlin", "admission": {"clusterQueue": "q"}, "admissionChecks": [check]}),
+        &json!({"clusterName": "berlin", "admission": {"clusterQueue": "q"}, "admissionChecks": [check]}),
     );
     assert_eq!(full.cluster_name(), Some("berlin"));
     assert_eq!(
