@@ -2,4 +2,5 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
+mod constants;
 mod examples;

@@ -174,3 +174,6 @@ impl JsonSchema for RawTemplate {
         crate::schema::opaque(generator)
     }
 }
+
+#[cfg(test)]
+mod tests;
