@@ -53,8 +53,10 @@ pub fn crds() -> Result<Vec<Manifest>, Error> {
         .iter()
         .map(|definition| {
             let name = format!("{}.{}", definition.spec.names.plural, definition.spec.group);
-            let mut value =
-                serde_json::to_value(definition).map_err(|source| Error::Json { name: name.clone(), source })?;
+            let mut value = serde_json::to_value(definition).map_err(|source| Error::Json {
+                name: name.clone(),
+                source,
+            })?;
             write_whole_numbers(&mut value);
             let yaml = serde_saphyr::to_string(&value).map_err(|source| Error::Yaml { name, source })?;
             Ok(Manifest {
@@ -71,7 +73,11 @@ fn write_whole_numbers(value: &mut Value) {
         Value::Null | Value::Bool(_) | Value::String(_) => {}
         Value::Number(number) => {
             // Why: the text is compared because a cast of a float may lose digits and is denied here.
-            if let Some(whole) = number.to_string().strip_suffix(".0").and_then(|text| text.parse::<i64>().ok()) {
+            if let Some(whole) = number
+                .to_string()
+                .strip_suffix(".0")
+                .and_then(|text| text.parse::<i64>().ok())
+            {
                 *value = whole.into();
             }
         }

@@ -15,7 +15,10 @@ fn main() -> anyhow::Result<()> {
     }
 
     // Why: a kind that is gone must not be applied from a file that nobody writes any more.
-    let wanted: BTreeSet<OsString> = manifests.iter().map(|manifest| OsString::from(&manifest.file_name)).collect();
+    let wanted: BTreeSet<OsString> = manifests
+        .iter()
+        .map(|manifest| OsString::from(&manifest.file_name))
+        .collect();
     for entry in fs::read_dir(&folder).with_context(|| format!("listing {}", folder.display()))? {
         let entry = entry.with_context(|| format!("listing {}", folder.display()))?;
         if !wanted.contains(&entry.file_name()) {

@@ -9,7 +9,10 @@ fn stored() -> BTreeMap<String, String> {
         .unwrap_or_else(|error| panic!("{}: {error}; run `{COMMAND}`", folder.display()))
         .map(|entry| {
             let entry = entry.unwrap();
-            (entry.file_name().into_string().unwrap(), fs::read_to_string(entry.path()).unwrap())
+            (
+                entry.file_name().into_string().unwrap(),
+                fs::read_to_string(entry.path()).unwrap(),
+            )
         })
         .collect()
 }
@@ -17,14 +20,23 @@ fn stored() -> BTreeMap<String, String> {
 #[test]
 fn stored_definitions_are_what_the_code_generates() {
     let stored = stored();
-    let generated: BTreeMap<String, String> =
-        crds().unwrap().into_iter().map(|manifest| (manifest.file_name, manifest.content)).collect();
+    let generated: BTreeMap<String, String> = crds()
+        .unwrap()
+        .into_iter()
+        .map(|manifest| (manifest.file_name, manifest.content))
+        .collect();
 
     let names: Vec<&String> = stored.keys().collect();
     let wanted: Vec<&String> = generated.keys().collect();
-    assert_eq!(names, wanted, "files in {CRD_DIR} differ from the generated ones; run `{COMMAND}`");
+    assert_eq!(
+        names, wanted,
+        "files in {CRD_DIR} differ from the generated ones; run `{COMMAND}`"
+    );
     for (name, content) in &generated {
-        assert!(stored.get(name) == Some(content), "{CRD_DIR}/{name} is out of date; run `{COMMAND}`");
+        assert!(
+            stored.get(name) == Some(content),
+            "{CRD_DIR}/{name} is out of date; run `{COMMAND}`"
+        );
     }
 }
 
@@ -32,7 +44,7 @@ fn stored_definitions_are_what_the_code_generates() {
 fn yaml_reads_back_as_the_definition() {
     let definitions = roadstead_api::crd::all();
     for (manifest, definition) in crds().unwrap().iter().zip(&definitions) {
-        let read: serde_json::Value = serde_saphyr::from_str(&manifest.content).unwrap();
+        let read: Value = serde_saphyr::from_str(&manifest.content).unwrap();
         let mut wanted = serde_json::to_value(definition).unwrap();
         write_whole_numbers(&mut wanted);
         assert_eq!(read, wanted, "{}", manifest.file_name);

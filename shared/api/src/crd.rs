@@ -37,6 +37,20 @@ pub fn all() -> Vec<CustomResourceDefinition> {
     reason = "a schema made of JSON objects has no other form; a test builds every kind"
 )]
 fn definition<K: CustomResourceExt + JsonSchema>() -> CustomResourceDefinition {
+    let schema = schema_of::<K>();
+    let mut definition = K::crd();
+    for version in &mut definition.spec.versions {
+        version.schema = Some(CustomResourceValidation {
+            open_api_v3_schema: Some(
+                serde_json::from_value(schema.clone()).expect("a structural schema is a schema"),
+            ),
+        });
+    }
+    definition
+}
+
+/// The structural schema of one kind, with the rules about the whole object.
+fn schema_of<K: CustomResourceExt + JsonSchema>() -> Value {
     let generated = SchemaSettings::draft2020_12()
         .with(|settings| {
             settings.inline_subschemas = true;
@@ -53,21 +67,10 @@ fn definition<K: CustomResourceExt + JsonSchema>() -> CustomResourceDefinition {
     {
         spec.remove("default");
     }
-    if let Some(rules) = object_rules::<K>()
-        && let Some(root) = schema.as_object_mut()
-    {
+    if let (Some(rules), Some(root)) = (object_rules::<K>(), schema.as_object_mut()) {
         root.insert("x-kubernetes-validations".to_owned(), rules);
     }
-
-    let mut definition = K::crd();
-    for version in &mut definition.spec.versions {
-        version.schema = Some(CustomResourceValidation {
-            open_api_v3_schema: Some(
-                serde_json::from_value(schema.clone()).expect("a structural schema is a schema"),
-            ),
-        });
-    }
-    definition
+    schema
 }
 
 /// The rules of a kind that speak about the whole object.
@@ -82,8 +85,8 @@ fn make_structural(schema: &mut Value) {
     };
     object.remove("title");
     if let Some(Value::String(description)) = object.get_mut("description") {
-        // Why: a doc comment is wrapped for the source, `kubectl explain` wraps for the terminal.
-        *description = description.replace('\n', " ");
+        // Why: a doc comment is wrapped and marked up for the source; `kubectl explain` shows plain text.
+        *description = description.replace('\n', " ").replace('`', "");
     }
     take_out_null(object);
     flatten_enum(object);

@@ -51,7 +51,7 @@ pub struct ProvisioningRequestSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProvisioningPodSet {
-    /// PodTemplate of the same namespace that describes the pods.
+    /// `PodTemplate` of the same namespace that describes the pods.
     pub pod_template_ref: PodTemplateReference,
     /// Number of pods: at least 1.
     #[schemars(range(min = 1))]
@@ -62,7 +62,7 @@ pub struct ProvisioningPodSet {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodTemplateReference {
-    /// Name of the PodTemplate.
+    /// Name of the `PodTemplate`.
     #[schemars(schema_with = "crate::schema::subdomain")]
     pub name: String,
 }
@@ -71,7 +71,7 @@ pub struct PodTemplateReference {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProvisioningRequestStatus {
-    /// State of the request, one entry per type: Accepted, Provisioned, Failed, BookingExpired, CapacityRevoked.
+    /// State of the request, one entry per type: Accepted, Provisioned, Failed, `BookingExpired`, `CapacityRevoked`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "crate::schema::conditions_unbounded")]
     pub conditions: Vec<Condition>,

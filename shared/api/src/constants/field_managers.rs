@@ -8,9 +8,9 @@ pub const ADMISSION: &str = "kueue-admission";
 pub const JOB_CONDITION_PREFIX: &str = "kueue-job-controller-";
 /// `status.reclaimablePods`.
 pub const RECLAIMABLE_PODS: &str = "kueue-reclaimable-pods";
-/// State of a MultiKueue check.
+/// State of a `MultiKueue` check.
 pub const MULTIKUEUE: &str = "kueue.x-k8s.io/multikueue";
-/// State of a ProvisioningRequest check.
+/// State of a `ProvisioningRequest` check.
 pub const PROVISIONING_REQUEST: &str = "kueue.x-k8s.io/provisioning-request";
 /// Condition `TerminationTarget` of a pod that is being stopped.
 pub const POD_TERMINATION: &str = "kueue";

@@ -168,12 +168,12 @@ pub mod cluster_queue_active {
     pub const ADMISSION_CHECK_NOT_FOUND: &str = "AdmissionCheckNotFound";
     /// A check is not active.
     pub const ADMISSION_CHECK_INACTIVE: &str = "AdmissionCheckInactive";
-    /// It has more than one MultiKueue check.
+    /// It has more than one `MultiKueue` check.
     pub const MULTIPLE_MULTI_KUEUE_ADMISSION_CHECKS: &str = "MultipleMultiKueueAdmissionChecks";
-    /// Its MultiKueue check does not apply to all flavors.
+    /// Its `MultiKueue` check does not apply to all flavors.
     pub const MULTI_KUEUE_ADMISSION_CHECK_APPLIED_PER_FLAVOR: &str =
         "MultiKueueAdmissionCheckAppliedPerFlavor";
-    /// It has both a MultiKueue and a ProvisioningRequest check.
+    /// It has both a `MultiKueue` and a `ProvisioningRequest` check.
     pub const MULTI_KUEUE_WITH_PROVISIONING_REQUEST: &str = "MultiKueueWithProvisioningRequest";
     /// The topology of a flavor is missing.
     pub const TOPOLOGY_NOT_FOUND: &str = "TopologyNotFound";
@@ -193,7 +193,7 @@ pub mod local_queue_active {
     pub const CLUSTER_QUEUE_IS_INACTIVE: &str = "ClusterQueueIsInactive";
 }
 
-/// Reasons of `Active` of a MultiKueue check; the first two are for True, the others for False.
+/// Reasons of `Active` of a `MultiKueue` check; the first two are for True, the others for False.
 pub mod multikueue_check_active {
     /// All clusters can be used.
     pub const ACTIVE: &str = "Active";
@@ -213,17 +213,17 @@ pub mod multikueue_cluster_active {
     pub const BAD_KUBE_CONFIG: &str = "BadKubeConfig";
     /// The kubeconfig is refused.
     pub const INSECURE_KUBE_CONFIG: &str = "InsecureKubeConfig";
-    /// The ClusterProfile is missing or has no access provider.
+    /// The `ClusterProfile` is missing or has no access provider.
     pub const BAD_CLUSTER_PROFILE: &str = "BadClusterProfile";
-    /// The settings from the ClusterProfile are refused.
+    /// The settings from the `ClusterProfile` are refused.
     pub const BAD_REST_CONFIG: &str = "BadRestConfig";
-    /// ClusterProfiles are switched off.
+    /// `ClusterProfiles` are switched off.
     pub const MULTI_KUEUE_CLUSTER_PROFILE_FEATURE_DISABLED: &str = "MultiKueueClusterProfileFeatureDisabled";
     /// The cluster cannot be reached.
     pub const CLIENT_CONNECTION_FAILED: &str = "ClientConnectionFailed";
 }
 
-/// Reasons of `Active` of a ProvisioningRequest check; the first is for True, the other for False.
+/// Reasons of `Active` of a `ProvisioningRequest` check; the first is for True, the other for False.
 pub mod provisioning_check_active {
     /// It can be used.
     pub const ACTIVE: &str = "Active";

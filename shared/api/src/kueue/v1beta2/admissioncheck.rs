@@ -38,7 +38,7 @@ pub struct AdmissionCheckParametersReference {
     /// API group of the settings object, such as kueue.x-k8s.io: a DNS subdomain of 1 to 253 characters.
     #[schemars(schema_with = "crate::schema::subdomain_required")]
     pub api_group: String,
-    /// Kind of the settings object, such as MultiKueueConfig or ProvisioningRequestConfig: 1 to 63 characters.
+    /// Kind of the settings object, such as `MultiKueueConfig` or `ProvisioningRequestConfig`: 1 to 63 characters.
     #[schemars(
         length(min = 1, max = 63),
         regex(pattern = "^(?i)[a-z]([-a-z0-9]*[a-z0-9])?$")

@@ -22,32 +22,10 @@ use super::{FairSharing, FairSharingStatus, ResourceGroup, StopPolicy};
     derive = "PartialEq",
     attr = "cfg_attr(true, serde(default))",
     doc = "A pool of quota from which workloads of many namespaces are admitted, and the policies that govern it.",
-    printcolumn(
-        name = "Cohort",
-        type_ = "string",
-        json_path = ".spec.cohortName",
-        description = "Cohort the queue shares quota in"
-    ),
-    printcolumn(
-        name = "Strategy",
-        type_ = "string",
-        json_path = ".spec.queueingStrategy",
-        description = "Order in which workloads are tried",
-        priority = 1
-    ),
-    printcolumn(
-        name = "Pending Workloads",
-        type_ = "integer",
-        json_path = ".status.pendingWorkloads",
-        description = "Number of workloads that wait"
-    ),
-    printcolumn(
-        name = "Admitted Workloads",
-        type_ = "integer",
-        json_path = ".status.admittedWorkloads",
-        description = "Number of admitted workloads that have not finished",
-        priority = 1
-    )
+    printcolumn = r#"{"name": "Cohort", "type": "string", "jsonPath": ".spec.cohortName", "description": "Cohort the queue shares quota in"}"#,
+    printcolumn = r#"{"name": "Strategy", "type": "string", "jsonPath": ".spec.queueingStrategy", "description": "Order in which workloads are tried", "priority": 1}"#,
+    printcolumn = r#"{"name": "Pending Workloads", "type": "integer", "jsonPath": ".status.pendingWorkloads", "description": "Number of workloads that wait"}"#,
+    printcolumn = r#"{"name": "Admitted Workloads", "type": "integer", "jsonPath": ".status.admittedWorkloads", "description": "Number of admitted workloads that have not finished", "priority": 1}"#
 )]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [{
@@ -64,8 +42,8 @@ pub struct ClusterQueueSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schema::subdomain")]
     pub cohort_name: Option<String>,
-    /// Order in which pending workloads are tried. StrictFIFO: by priority, then age, and one that does not fit blocks
-    /// those behind it. BestEffortFIFO (default): the same order, but one that does not fit lets others pass.
+    /// Order in which pending workloads are tried. `StrictFIFO`: by priority, then age, and one that does not fit blocks
+    /// those behind it. `BestEffortFIFO` (default): the same order, but one that does not fit lets others pass.
     #[serde(default)]
     pub queueing_strategy: QueueingStrategy,
     /// Namespaces whose workloads may use this queue. Absent means none; the empty selector means all.
@@ -82,17 +60,17 @@ pub struct ClusterQueueSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admission_checks_strategy: Option<AdmissionChecksStrategy>,
     /// Whether the queue admits workloads. None (default): it does. Hold: it admits no more, what is admitted runs on.
-    /// HoldAndDrain: it admits no more, and admitted workloads are evicted.
+    /// `HoldAndDrain`: it admits no more, and admitted workloads are evicted.
     #[serde(default)]
     pub stop_policy: StopPolicy,
     /// Weight of this queue in fair sharing within its cohort.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fair_sharing: Option<FairSharing>,
-    /// Whether workloads are ordered by the past usage of their LocalQueue.
+    /// Whether workloads are ordered by the past usage of their `LocalQueue`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admission_scope: Option<AdmissionScope>,
     /// Tries several flavors for one workload at the same time and moves it to a better one later. Alpha, needs the
-    /// feature gate ConcurrentAdmission; immutable.
+    /// feature gate `ConcurrentAdmission`; immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub concurrent_admission_policy: Option<ConcurrentAdmissionPolicy>,
 }
@@ -117,16 +95,16 @@ pub enum QueueingStrategy {
     "message": "preference can only be set when both whenCanBorrow and whenCanPreempt are TryNextFlavor",
 }]))]
 pub struct FlavorFungibility {
-    /// What to do when the workload fits in the current flavor by borrowing. MayStopSearch (default): take it.
-    /// TryNextFlavor: look at the remaining flavors first.
+    /// What to do when the workload fits in the current flavor by borrowing. `MayStopSearch` (default): take it.
+    /// `TryNextFlavor`: look at the remaining flavors first.
     #[serde(default = "may_stop_search")]
     pub when_can_borrow: FlavorFungibilityPolicy,
-    /// What to do when the workload fits in the current flavor after preemption. MayStopSearch: take it. TryNextFlavor
+    /// What to do when the workload fits in the current flavor after preemption. `MayStopSearch`: take it. `TryNextFlavor`
     /// (default): look at the remaining flavors first.
     #[serde(default = "try_next_flavor")]
     pub when_can_preempt: FlavorFungibilityPolicy,
     /// Which is better when one flavor needs borrowing and another needs preemption. Absent means
-    /// BorrowingOverPreemption. May only be set when both fields above are TryNextFlavor.
+    /// `BorrowingOverPreemption`. May only be set when both fields above are `TryNextFlavor`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preference: Option<FlavorFungibilityPreference>,
 }
@@ -176,14 +154,14 @@ pub enum FlavorFungibilityPreference {
 }]))]
 pub struct ClusterQueuePreemption {
     /// Whether a workload that fits in the nominal quota may preempt workloads of other queues that borrow. Never
-    /// (default), LowerPriority: only those of lower priority, Any: all of them.
+    /// (default), `LowerPriority`: only those of lower priority, Any: all of them.
     #[serde(default)]
     pub reclaim_within_cohort: ReclaimWithinCohort,
     /// Whether a workload that itself has to borrow may preempt workloads of other queues. Not used with fair sharing.
     #[serde(default)]
     pub borrow_within_cohort: BorrowWithinCohort,
-    /// Whether a workload may preempt others of the same queue. Never (default), LowerPriority: those of lower priority,
-    /// LowerOrNewerEqualPriority: those too of equal priority that are newer.
+    /// Whether a workload may preempt others of the same queue. Never (default), `LowerPriority`: those of lower priority,
+    /// `LowerOrNewerEqualPriority`: those too of equal priority that are newer.
     #[serde(default)]
     pub within_cluster_queue: WithinClusterQueue,
 }
@@ -204,7 +182,7 @@ pub enum ReclaimWithinCohort {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BorrowWithinCohort {
-    /// Never (default), or LowerPriority: workloads of lower priority may be preempted.
+    /// Never (default), or `LowerPriority`: workloads of lower priority may be preempted.
     #[serde(default)]
     pub policy: BorrowWithinCohortPolicy,
     /// Only workloads with at most this priority may be preempted. Absent means no ceiling.
@@ -250,7 +228,7 @@ pub struct AdmissionChecksStrategy {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AdmissionCheckStrategyRule {
-    /// Name of the AdmissionCheck: 1 to 316 characters.
+    /// Name of the `AdmissionCheck`: 1 to 316 characters.
     #[schemars(length(min = 1, max = 316))]
     pub name: String,
     /// Flavors for which the check is needed, each a flavor of this queue: at most 64. Empty means all flavors.
@@ -268,19 +246,19 @@ fn on_flavors(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
     })
 }
 
-/// How workloads of several LocalQueues are ordered.
+/// How workloads of several `LocalQueues` are ordered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AdmissionScope {
-    /// UsageBasedAdmissionFairSharing: workloads of LocalQueues with less past usage go first.
-    /// NoAdmissionFairSharing: past usage does not count.
+    /// `UsageBasedAdmissionFairSharing`: workloads of `LocalQueues` with less past usage go first.
+    /// `NoAdmissionFairSharing`: past usage does not count.
     pub admission_mode: AdmissionMode,
 }
 
-/// Whether past usage of a LocalQueue counts in the order of workloads.
+/// Whether past usage of a `LocalQueue` counts in the order of workloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum AdmissionMode {
-    /// Workloads of LocalQueues with less past usage go first.
+    /// Workloads of `LocalQueues` with less past usage go first.
     UsageBasedAdmissionFairSharing,
     /// Past usage does not count.
     NoAdmissionFairSharing,
@@ -298,10 +276,10 @@ pub struct ConcurrentAdmissionPolicy {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConcurrentAdmissionMigration {
-    /// TryPreferredFlavors: an admitted workload moves to a flavor listed earlier when that becomes free.
-    /// RetainFirstAdmission: it stays where it was admitted first.
+    /// `TryPreferredFlavors`: an admitted workload moves to a flavor listed earlier when that becomes free.
+    /// `RetainFirstAdmission`: it stays where it was admitted first.
     pub mode: ConcurrentAdmissionMigrationMode,
-    /// Limits of the search; only with mode TryPreferredFlavors.
+    /// Limits of the search; only with mode `TryPreferredFlavors`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub constraints: Option<ConcurrentAdmissionConstraints>,
 }
@@ -365,7 +343,7 @@ pub struct ClusterQueueStatus {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FlavorUsage {
-    /// Name of the ResourceFlavor.
+    /// Name of the `ResourceFlavor`.
     #[schemars(schema_with = "crate::schema::subdomain")]
     pub name: String,
     /// Usage of each resource: at most 64.

@@ -27,28 +27,13 @@ use super::{FairSharing, StopPolicy};
     derive = "PartialEq",
     attr = "cfg_attr(true, serde(default))",
     doc = "A queue in a namespace, to which the jobs of that namespace are submitted.",
-    printcolumn(
-        name = "ClusterQueue",
-        type_ = "string",
-        json_path = ".spec.clusterQueue",
-        description = "ClusterQueue that gives the quota"
-    ),
-    printcolumn(
-        name = "Pending Workloads",
-        type_ = "integer",
-        json_path = ".status.pendingWorkloads",
-        description = "Number of workloads that wait"
-    ),
-    printcolumn(
-        name = "Admitted Workloads",
-        type_ = "integer",
-        json_path = ".status.admittedWorkloads",
-        description = "Number of admitted workloads that have not finished"
-    )
+    printcolumn = r#"{"name": "ClusterQueue", "type": "string", "jsonPath": ".spec.clusterQueue", "description": "ClusterQueue that gives the quota"}"#,
+    printcolumn = r#"{"name": "Pending Workloads", "type": "integer", "jsonPath": ".status.pendingWorkloads", "description": "Number of workloads that wait"}"#,
+    printcolumn = r#"{"name": "Admitted Workloads", "type": "integer", "jsonPath": ".status.admittedWorkloads", "description": "Number of admitted workloads that have not finished"}"#
 )]
 #[serde(rename_all = "camelCase")]
 pub struct LocalQueueSpec {
-    /// Name of the ClusterQueue that gives quota to the workloads of this queue. Immutable.
+    /// Name of the `ClusterQueue` that gives quota to the workloads of this queue. Immutable.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(
         schema_with = "crate::schema::subdomain",
@@ -56,10 +41,10 @@ pub struct LocalQueueSpec {
     )]
     pub cluster_queue: String,
     /// Whether the queue admits workloads. None (default): it does. Hold: it admits no more, what is admitted runs on.
-    /// HoldAndDrain: it admits no more, and admitted workloads are evicted.
+    /// `HoldAndDrain`: it admits no more, and admitted workloads are evicted.
     #[serde(default)]
     pub stop_policy: StopPolicy,
-    /// Weight of this queue in the usage-based order of its ClusterQueue.
+    /// Weight of this queue in the usage-based order of its `ClusterQueue`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fair_sharing: Option<FairSharing>,
 }
@@ -104,7 +89,7 @@ pub struct LocalQueueStatus {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LocalQueueFlavorUsage {
-    /// Name of the ResourceFlavor.
+    /// Name of the `ResourceFlavor`.
     #[schemars(schema_with = "crate::schema::subdomain")]
     pub name: String,
     /// Usage of each resource: at most 64.

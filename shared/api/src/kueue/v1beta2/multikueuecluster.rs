@@ -16,18 +16,8 @@ use serde::{Deserialize, Serialize};
     derive = "Default",
     derive = "PartialEq",
     doc = "A worker cluster to which workloads can be dispatched.",
-    printcolumn(
-        name = "Connected",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type=='Active')].status",
-        description = "Whether the cluster is connected"
-    ),
-    printcolumn(
-        name = "Age",
-        type_ = "date",
-        json_path = ".metadata.creationTimestamp",
-        description = "Time since the cluster was registered"
-    )
+    printcolumn = r#"{"name": "Connected", "type": "string", "jsonPath": ".status.conditions[?(@.type=='Active')].status", "description": "Whether the cluster is connected"}"#,
+    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp", "description": "Time since the cluster was registered"}"#
 )]
 #[serde(rename_all = "camelCase")]
 pub struct MultiKueueClusterSpec {
@@ -46,7 +36,7 @@ pub struct ClusterSource {
     /// A kubeconfig in a Secret or a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kube_config: Option<KubeConfig>,
-    /// A ClusterProfile of the cluster inventory. Needs the feature gate MultiKueueClusterProfile.
+    /// A `ClusterProfile` of the cluster inventory. Needs the feature gate `MultiKueueClusterProfile`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster_profile_ref: Option<ClusterProfileReference>,
 }
@@ -74,11 +64,11 @@ pub enum LocationType {
     Path,
 }
 
-/// Names a ClusterProfile.
+/// Names a `ClusterProfile`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterProfileReference {
-    /// Name of the ClusterProfile in the manager's namespace: 1 to 256 characters.
+    /// Name of the `ClusterProfile` in the manager's namespace: 1 to 256 characters.
     #[schemars(length(min = 1, max = 256))]
     pub name: String,
 }

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct MultiKueueConfigSpec {
-    /// Names of MultiKueueClusters: 1 to 20, no two alike, each at most 256 characters. The incremental dispatcher
+    /// Names of `MultiKueueClusters`: 1 to 20, no two alike, each at most 256 characters. The incremental dispatcher
     /// nominates them in this order.
     #[schemars(
         length(min = 1, max = 20),
@@ -31,8 +31,8 @@ pub struct MultiKueueConfigSpec {
         )
     )]
     pub clusters: Vec<String>,
-    /// Who sets the quotas of the manager's ClusterQueue. Manual (as when absent): an administrator. Automated: they
-    /// follow the quotas of the workers; needs the feature gate MultiKueueManagerQuotaAutomation.
+    /// Who sets the quotas of the manager's `ClusterQueue`. Manual (as when absent): an administrator. Automated: they
+    /// follow the quotas of the workers; needs the feature gate `MultiKueueManagerQuotaAutomation`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota_management: Option<QuotaManagement>,
 }

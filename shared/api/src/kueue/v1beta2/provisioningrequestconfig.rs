@@ -39,8 +39,8 @@ pub struct ProvisioningRequestConfigSpec {
     /// What is written in to the pods when the nodes are there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_set_updates: Option<ProvisioningPodSetUpdates>,
-    /// Which pod sets are put together in one entry of the request. Absent means none. IdenticalPodTemplates: those with
-    /// equal templates. IdenticalWorkloadSchedulingRequirements: those equal in what matters for scheduling (resources,
+    /// Which pod sets are put together in one entry of the request. Absent means none. `IdenticalPodTemplates`: those with
+    /// equal templates. `IdenticalWorkloadSchedulingRequirements`: those equal in what matters for scheduling (resources,
     /// node selector, tolerations, affinity, claims).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_set_merge_policy: Option<PodSetMergePolicy>,

@@ -28,7 +28,7 @@ pub struct ResourceGroup {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FlavorQuotas {
-    /// Name of the ResourceFlavor. The object may be created later; until then the queue is inactive.
+    /// Name of the `ResourceFlavor`. The object may be created later; until then the queue is inactive.
     #[schemars(schema_with = "crate::schema::subdomain")]
     pub name: String,
     /// Quota of each covered resource in this flavor, in the order of coveredResources: 1 to 64.
@@ -55,7 +55,7 @@ pub struct ResourceQuota {
     #[schemars(schema_with = "crate::schema::quantity")]
     pub borrowing_limit: Option<Quantity>,
     /// Largest amount of the own unused quota that others in the cohort may use; not negative. Absent means all of it.
-    /// Must be absent without a cohort, and may not exceed nominalQuota on a ClusterQueue.
+    /// Must be absent without a cohort, and may not exceed nominalQuota on a `ClusterQueue`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schema::quantity")]
     pub lending_limit: Option<Quantity>,
@@ -93,7 +93,7 @@ pub struct FairSharingStatus {
     pub weighted_share: i64,
 }
 
-/// Whether a queue admits workloads. None: it does. Hold: it admits no more, what runs goes on. HoldAndDrain: it
+/// Whether a queue admits workloads. None: it does. Hold: it admits no more, what runs goes on. `HoldAndDrain`: it
 /// admits no more, and admitted workloads are evicted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum StopPolicy {

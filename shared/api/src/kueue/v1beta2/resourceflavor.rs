@@ -38,8 +38,8 @@ pub struct ResourceFlavorSpec {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "crate::schema::node_labels")]
     pub node_labels: BTreeMap<String, String>,
-    /// Taints of the nodes of this flavor: at most 8. Only workloads that tolerate those with effect NoSchedule or
-    /// NoExecute use the flavor.
+    /// Taints of the nodes of this flavor: at most 8. Only workloads that tolerate those with effect `NoSchedule` or
+    /// `NoExecute` use the flavor.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "crate::schema::taints")]
     pub node_taints: Vec<Taint>,

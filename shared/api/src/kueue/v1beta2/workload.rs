@@ -40,36 +40,11 @@ pub use topology::{SlicePodCounts, SliceRoots, SliceValues, TopologyAssignment, 
     derive = "PartialEq",
     attr = "cfg_attr(true, serde(default))",
     doc = "One job as the queue sees it: its pod sets and priority, and how far its admission has come.",
-    printcolumn(
-        name = "Queue",
-        type_ = "string",
-        json_path = ".spec.queueName",
-        description = "LocalQueue the workload was submitted to"
-    ),
-    printcolumn(
-        name = "Reserved in",
-        type_ = "string",
-        json_path = ".status.admission.clusterQueue",
-        description = "ClusterQueue in which quota is reserved"
-    ),
-    printcolumn(
-        name = "Admitted",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type=='Admitted')].status",
-        description = "Whether the workload is admitted"
-    ),
-    printcolumn(
-        name = "Finished",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type=='Finished')].status",
-        description = "Whether the workload has finished"
-    ),
-    printcolumn(
-        name = "Age",
-        type_ = "date",
-        json_path = ".metadata.creationTimestamp",
-        description = "Time since the workload was created"
-    )
+    printcolumn = r#"{"name": "Queue", "type": "string", "jsonPath": ".spec.queueName", "description": "LocalQueue the workload was submitted to"}"#,
+    printcolumn = r#"{"name": "Reserved in", "type": "string", "jsonPath": ".status.admission.clusterQueue", "description": "ClusterQueue in which quota is reserved"}"#,
+    printcolumn = r#"{"name": "Admitted", "type": "string", "jsonPath": ".status.conditions[?(@.type=='Admitted')].status", "description": "Whether the workload is admitted"}"#,
+    printcolumn = r#"{"name": "Finished", "type": "string", "jsonPath": ".status.conditions[?(@.type=='Finished')].status", "description": "Whether the workload has finished"}"#,
+    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp", "description": "Time since the workload was created"}"#
 )]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [{
@@ -84,7 +59,7 @@ pub struct WorkloadSpec {
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"])
     )]
     pub pod_sets: Vec<PodSet>,
-    /// LocalQueue of the same namespace that the workload is submitted to. Absent means it is not queued. Immutable while
+    /// `LocalQueue` of the same namespace that the workload is submitted to. Absent means it is not queued. Immutable while
     /// quota is reserved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schema::subdomain")]
@@ -199,3 +174,6 @@ impl JsonSchema for RawTemplate {
         crate::schema::opaque(generator)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,12 +16,7 @@ use serde::{Deserialize, Serialize};
     derive = "Default",
     derive = "PartialEq",
     doc = "A named priority of workloads. It decides the order of admission and preemption and is independent of the priority of pods.",
-    printcolumn(
-        name = "Value",
-        type_ = "integer",
-        json_path = ".value",
-        description = "Priority given to workloads of this class"
-    )
+    printcolumn = r#"{"name": "Value", "type": "integer", "jsonPath": ".value", "description": "Priority given to workloads of this class"}"#
 )]
 #[serde(rename_all = "camelCase")]
 pub struct WorkloadPriorityClassFields {

@@ -74,7 +74,7 @@ pub struct PodSetTopologyRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 317))]
     pub pod_index_label: Option<String>,
-    /// Pod label that holds the index of the group a pod belongs to, such as the replica of a JobSet: at most 317
+    /// Pod label that holds the index of the group a pod belongs to, such as the replica of a `JobSet`: at most 317
     /// characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 317))]
@@ -125,7 +125,7 @@ pub struct PodSetSliceConstraint {
 pub struct PriorityClassRef {
     /// API group of the class: kueue.x-k8s.io or scheduling.k8s.io.
     pub group: PriorityClassGroup,
-    /// Kind of the class: WorkloadPriorityClass in group kueue.x-k8s.io, PriorityClass in group scheduling.k8s.io.
+    /// Kind of the class: `WorkloadPriorityClass` in group kueue.x-k8s.io, `PriorityClass` in group scheduling.k8s.io.
     pub kind: PriorityClassKind,
     /// Name of the class: a DNS subdomain of 1 to 253 characters.
     #[schemars(schema_with = "crate::schema::subdomain_required")]

@@ -28,7 +28,7 @@ use super::{TopologyAssignment, spec::main_name};
     },
 ]))]
 pub struct WorkloadStatus {
-    /// State of the workload, one entry per type: QuotaReserved, Admitted, PodsReady, Evicted, Preempted, Requeued,
+    /// State of the workload, one entry per type: `QuotaReserved`, Admitted, `PodsReady`, Evicted, Preempted, Requeued,
     /// Finished and others. At most 16.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "crate::schema::conditions")]
@@ -96,7 +96,7 @@ pub struct WorkloadStatus {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Admission {
-    /// ClusterQueue in which quota is reserved.
+    /// `ClusterQueue` in which quota is reserved.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(schema_with = "crate::schema::subdomain")]
     pub cluster_queue: String,
@@ -189,7 +189,7 @@ pub struct ReclaimablePod {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AdmissionCheckState {
-    /// Name of the AdmissionCheck: 1 to 316 characters.
+    /// Name of the `AdmissionCheck`: 1 to 316 characters.
     #[schemars(length(min = 1, max = 316))]
     pub name: String,
     /// Pending: not decided. Ready: passed. Retry: quota is released and the workload goes back to the queue. Rejected:
@@ -283,7 +283,7 @@ pub struct EvictionStats {
     /// Reason of the Evicted condition: at most 316 characters.
     #[schemars(length(max = 316))]
     pub reason: String,
-    /// What was behind the reason, such as WaitForStart; may be empty, at most 316 characters.
+    /// What was behind the reason, such as `WaitForStart`; may be empty, at most 316 characters.
     #[schemars(length(max = 316))]
     pub underlying_cause: String,
     /// Number of evictions: at least 0.

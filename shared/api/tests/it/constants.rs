@@ -1,0 +1,76 @@
+//! The constants are compared with the specification itself, so that neither can gain a name alone.
+
+/// The specification, as the project keeps it.
+const SPEC: &str = include_str!("../../../spec/api.md");
+
+/// Source of the constants, in which the values are looked up.
+const KEYS: &str = concat!(
+    include_str!("../../src/constants/labels.rs"),
+    include_str!("../../src/constants/annotations.rs"),
+    include_str!("../../src/constants/finalizers.rs"),
+    include_str!("../../src/constants/gates.rs"),
+);
+const CONDITIONS: &str = include_str!("../../src/constants/conditions.rs");
+const REASONS: &str = include_str!("../../src/constants/reasons.rs");
+
+/// The rows of the tables in a section, as cells.
+fn rows(heading: &str) -> Vec<Vec<&'static str>> {
+    let start = SPEC.find(heading).unwrap();
+    let section = &SPEC[start + heading.len()..];
+    let end = section.find("\n#").unwrap_or(section.len());
+    section[..end]
+        .lines()
+        .filter(|line| line.starts_with('|'))
+        .skip(2)
+        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
+        .collect()
+}
+
+/// What stands between backticks.
+fn quoted(cell: &str) -> impl Iterator<Item = &str> {
+    cell.split('`').skip(1).step_by(2)
+}
+
+/// Spec: api API-12.
+#[test]
+fn every_key_of_the_specification_has_a_constant() {
+    let rows = rows("## API-12");
+    assert!(rows.len() > 30, "the table was not found");
+    for row in rows {
+        for key in quoted(row[0]).filter(|key| *key != "true") {
+            let value = match key.strip_suffix('*') {
+                Some(prefix) => format!("\"{prefix}\""),
+                None => format!("\"kueue.x-k8s.io/{key}\""),
+            };
+            assert!(KEYS.contains(&value), "no constant is {value}");
+        }
+    }
+}
+
+/// Spec: api API-9.6.
+#[test]
+fn every_condition_and_reason_of_a_workload_has_a_constant() {
+    let rows = rows("### API-9.6");
+    assert!(rows.len() > 10, "the table was not found");
+    for row in rows {
+        for condition in quoted(row[0]) {
+            assert!(
+                CONDITIONS.contains(&format!("\"{condition}\"")),
+                "no constant is {condition}"
+            );
+        }
+        // Why: what stands in parentheses after a reason is its message.
+        let reasons = row[2]
+            .split('(')
+            .map(|part| part.rsplit_once(')').map_or(part, |(_, rest)| rest));
+        for reason in reasons
+            .flat_map(quoted)
+            .filter(|word| *word != "UnadmittedWorkloadsObservability")
+        {
+            assert!(
+                REASONS.contains(&format!("\"{reason}\"")),
+                "no constant is {reason}"
+            );
+        }
+    }
+}
