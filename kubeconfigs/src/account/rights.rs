@@ -1,0 +1,304 @@
+//! What the account may do, as objects to apply on the worker.
+//!
+//! Least privilege, cluster-wide because the manager watches cluster-wide (`spec/multikueue.md 9`): Workloads in full, the
+//! job kinds without `update`, read-only on queues, flavors and provisioning requests, a new token for itself, and nothing
+//! on Secrets or pods.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::rbac::v1::{
+    ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject,
+};
+use kube::api::ObjectMeta;
+
+/// Namespace of the account on the worker, unless told otherwise.
+pub const NAMESPACE: &str = "roadstead-system";
+/// Label with the origin of the manager an object was made for.
+pub const ORIGIN_LABEL: &str = "roadstead.dev/origin";
+/// Label that says who looks after an object.
+pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
+/// Value of [`MANAGED_BY_LABEL`].
+pub const MANAGED_BY: &str = "roadstead";
+/// Longest origin, so that the account's name stays a DNS label.
+const ORIGIN_BYTES_MAX: usize = 53;
+const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
+
+/// The origin does not make a name.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the origin {origin:?} must be at most {ORIGIN_BYTES_MAX} lower-case letters, digits and dashes, beginning and ending with a letter or digit"
+)]
+pub struct BadOrigin {
+    /// What was given.
+    pub origin: String,
+}
+
+/// An account on a worker. One per manager: its name holds the manager's origin, so that two managers that share a
+/// worker do not share an account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Account {
+    namespace: String,
+    origin: String,
+}
+
+/// Everything that makes an account, in the order in which it is applied. All objects have the same name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Objects {
+    /// Who.
+    pub service_account: ServiceAccount,
+    /// Rights in all namespaces.
+    pub cluster_role: ClusterRole,
+    /// Gives them.
+    pub cluster_role_binding: ClusterRoleBinding,
+    /// Rights in the account's own namespace: renew its own token.
+    pub role: Role,
+    /// Gives them.
+    pub role_binding: RoleBinding,
+}
+
+impl Account {
+    /// The account of the manager with this origin, in this namespace of the worker.
+    pub fn new(origin: &str, namespace: &str) -> Result<Self, BadOrigin> {
+        let good = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+        let bytes = origin.as_bytes();
+        let fits = bytes.len() <= ORIGIN_BYTES_MAX
+            && bytes.first().copied().is_some_and(good)
+            && bytes.last().copied().is_some_and(good)
+            && bytes.iter().all(|b| good(*b) || *b == b'-');
+        if !fits {
+            return Err(BadOrigin {
+                origin: origin.to_owned(),
+            });
+        }
+        Ok(Self {
+            namespace: namespace.to_owned(),
+            origin: origin.to_owned(),
+        })
+    }
+
+    /// Name of the service account and of its roles and bindings.
+    pub fn name(&self) -> String {
+        format!("roadstead-{}", self.origin)
+    }
+
+    /// Namespace of the service account on the worker.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// The name by which the worker's API server knows the account.
+    pub fn username(&self) -> String {
+        format!("system:serviceaccount:{}:{}", self.namespace, self.name())
+    }
+
+    /// Label selector that finds everything of [`Self::objects`] on a worker.
+    pub fn selector(&self) -> String {
+        format!("{MANAGED_BY_LABEL}={MANAGED_BY},{ORIGIN_LABEL}={}", self.origin)
+    }
+
+    /// What to apply on the worker. The namespace is not among it: it may be someone else's.
+    pub fn objects(&self) -> Objects {
+        let name = self.name();
+        let subjects = Some(vec![Subject {
+            kind: "ServiceAccount".to_owned(),
+            name: name.clone(),
+            namespace: Some(self.namespace.clone()),
+            api_group: None,
+        }]);
+        let role_ref = |kind: &str| RoleRef {
+            api_group: Some(RBAC_GROUP.to_owned()),
+            kind: kind.to_owned(),
+            name: name.clone(),
+        };
+        Objects {
+            service_account: ServiceAccount {
+                metadata: self.meta(Some(&self.namespace)),
+                // Why: nothing runs as this account; its tokens are asked for by name.
+                automount_service_account_token: Some(false),
+                ..ServiceAccount::default()
+            },
+            cluster_role: ClusterRole {
+                metadata: self.meta(None),
+                rules: Some(cluster_rules()),
+                ..ClusterRole::default()
+            },
+            cluster_role_binding: ClusterRoleBinding {
+                metadata: self.meta(None),
+                role_ref: role_ref("ClusterRole"),
+                subjects: subjects.clone(),
+            },
+            role: Role {
+                metadata: self.meta(Some(&self.namespace)),
+                rules: Some(vec![PolicyRule {
+                    resource_names: Some(vec![name.clone()]),
+                    ..rule("", &["serviceaccounts/token"], &["create"])
+                }]),
+            },
+            role_binding: RoleBinding {
+                metadata: self.meta(Some(&self.namespace)),
+                role_ref: role_ref("Role"),
+                subjects,
+            },
+        }
+    }
+
+    fn meta(&self, namespace: Option<&str>) -> ObjectMeta {
+        ObjectMeta {
+            name: Some(self.name()),
+            namespace: namespace.map(str::to_owned),
+            labels: Some(BTreeMap::from([
+                (MANAGED_BY_LABEL.to_owned(), MANAGED_BY.to_owned()),
+                (ORIGIN_LABEL.to_owned(), self.origin.clone()),
+            ])),
+            ..ObjectMeta::default()
+        }
+    }
+}
+
+/// Rights in all namespaces. Spec: multikueue 9, safety 6.
+fn cluster_rules() -> Vec<PolicyRule> {
+    let read = ["get", "list", "watch"];
+    vec![
+        rule(
+            "kueue.x-k8s.io",
+            &["workloads"],
+            &["create", "delete", "get", "list", "patch", "update", "watch"],
+        ),
+        rule(
+            "kueue.x-k8s.io",
+            &["workloads/status"],
+            &["get", "patch", "update"],
+        ),
+        rule(
+            "kueue.x-k8s.io",
+            &["clusterqueues", "localqueues", "resourceflavors"],
+            &read,
+        ),
+        rule(
+            "batch",
+            &["jobs"],
+            &["create", "delete", "get", "list", "patch", "watch"],
+        ),
+        rule("batch", &["jobs/status"], &["get"]),
+        rule("autoscaling.x-k8s.io", &["provisioningrequests"], &read),
+    ]
+}
+
+fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> PolicyRule {
+    let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+    PolicyRule {
+        api_groups: Some(vec![group.to_owned()]),
+        resources: Some(owned(resources)),
+        verbs: owned(verbs),
+        ..PolicyRule::default()
+    }
+}
+
+/// One line per rule, for people: `batch: jobs: create, delete, get`. An empty group prints as `core`.
+pub fn describe(rules: &[PolicyRule]) -> Vec<String> {
+    let group = |rule: &PolicyRule| {
+        let groups = rule.api_groups.as_deref().unwrap_or_default();
+        groups
+            .iter()
+            .map(|group| if group.is_empty() { "core" } else { group })
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    rules
+        .iter()
+        .map(|rule| {
+            let only = rule
+                .resource_names
+                .as_ref()
+                .map_or_else(String::new, |names| format!(" (only {})", names.join(", ")));
+            format!(
+                "{}: {}{only}: {}",
+                group(rule),
+                rule.resources.as_deref().unwrap_or_default().join(", "),
+                rule.verbs.join(", ")
+            )
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Account, NAMESPACE, describe};
+
+    fn account() -> Account {
+        Account::new("multikueue", NAMESPACE).unwrap()
+    }
+
+    /// Spec: safety 6, safety 5 S11, multikueue 9
+    #[test]
+    fn account_has_exactly_these_rights() {
+        let objects = account().objects();
+        let everywhere = describe(objects.cluster_role.rules.as_deref().unwrap());
+        assert_eq!(
+            everywhere,
+            [
+                "kueue.x-k8s.io: workloads: create, delete, get, list, patch, update, watch",
+                "kueue.x-k8s.io: workloads/status: get, patch, update",
+                "kueue.x-k8s.io: clusterqueues, localqueues, resourceflavors: get, list, watch",
+                "batch: jobs: create, delete, get, list, patch, watch",
+                "batch: jobs/status: get",
+                "autoscaling.x-k8s.io: provisioningrequests: get, list, watch",
+            ]
+        );
+        let at_home = describe(objects.role.rules.as_deref().unwrap());
+        assert_eq!(
+            at_home,
+            ["core: serviceaccounts/token (only roadstead-multikueue): create"]
+        );
+    }
+
+    /// Spec: safety 5 S11
+    #[test]
+    fn account_reaches_no_secrets_no_pods_and_nothing_by_wildcard() {
+        let objects = account().objects();
+        let text = serde_json::to_string(&(&objects.cluster_role, &objects.role)).unwrap();
+        for word in ["secrets", "pods", "\"*\"", "impersonate", "bind", "escalate"] {
+            assert!(!text.contains(word), "{word} in {text}");
+        }
+    }
+
+    #[test]
+    fn bindings_give_the_roles_to_the_account_and_to_nobody_else() {
+        let objects = account().objects();
+        let binding = serde_json::to_value(&objects.cluster_role_binding).unwrap();
+        assert_eq!(
+            binding,
+            serde_json::json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1",
+                "kind": "ClusterRoleBinding",
+                "metadata": {
+                    "name": "roadstead-multikueue",
+                    "labels": {"app.kubernetes.io/managed-by": "roadstead", "roadstead.dev/origin": "multikueue"},
+                },
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "roadstead-multikueue"},
+                "subjects": [{"kind": "ServiceAccount", "name": "roadstead-multikueue", "namespace": "roadstead-system"}],
+            })
+        );
+        assert_eq!(
+            objects.role_binding.subjects,
+            objects.cluster_role_binding.subjects
+        );
+        assert_eq!(objects.role_binding.role_ref.kind, "Role");
+        assert_eq!(
+            objects.role_binding.metadata.namespace.as_deref(),
+            Some("roadstead-system")
+        );
+    }
+
+    #[test]
+    fn origins_that_make_no_name_are_refused() {
+        for bad in ["", "-a", "a-", "Upper", "under_score", "dot.ted", &"a".repeat(54)] {
+            assert!(Account::new(bad, NAMESPACE).is_err(), "{bad}");
+        }
+        let long = "a".repeat(53);
+        for good in ["multikueue", "0c7e9f3e-6a55-4f0e-9b3a-1d2a3c4d5e6f", &long] {
+            assert!(Account::new(good, NAMESPACE).unwrap().name().len() <= 63);
+        }
+    }
+}

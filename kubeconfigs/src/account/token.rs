@@ -1,0 +1,351 @@
+//! Tokens of the account: made with a bounded life, proved before they are used, renewed long before they end.
+//!
+//! Invariant: a renewal replaces the old credential only after the worker's API server has said that the new one belongs
+//! to the same account; after any failure the Secret still holds the old one.
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::authentication::v1::{SelfSubjectReview, TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
+use kube::api::PostParams;
+use kube::{Api, Client, ResourceExt as _};
+use roadstead_kubeio::connect::{self, Credential, Endpoint};
+use roadstead_kubeio::write::{self, Written};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde_json::json;
+
+use crate::check::{Refusal, Rules, check};
+use crate::secret::{self, Lifetime};
+
+/// Life of a token, unless told otherwise.
+pub const LIFETIME_DEFAULT: Duration = Duration::from_secs(60 * 60);
+/// Shortest life that API servers grant.
+pub const LIFETIME_MIN: Duration = Duration::from_secs(10 * 60);
+/// Longest life that we ask for: nothing eternal. Spec: safety 5 S10.
+pub const LIFETIME_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+/// Share of its life after which a token is renewed at the earliest. Spec: safety 6.
+const RENEW_FROM: f64 = 0.5;
+/// Share of its life after which a token is renewed at the latest.
+const RENEW_UNTIL: f64 = 0.7;
+const USER_AGENT: &str = "roadstead-credentials";
+const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
+
+/// Why there is no (new) token.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The worker's API server did not hand out a token.
+    #[error("asking for a token for service account {account} failed: {why}")]
+    Request {
+        /// `namespace/name`.
+        account: String,
+        /// The API server's words, or the transport's.
+        why: String,
+    },
+    /// The API server answered without a token or without an expiry time.
+    #[error("the answer to the token request for service account {account} holds no bounded token")]
+    Unbounded {
+        /// `namespace/name`.
+        account: String,
+    },
+    /// The credential could not be tried.
+    #[error("asking {server} who we are failed: {why}")]
+    Review {
+        /// Where.
+        server: String,
+        /// The API server's words, or the transport's.
+        why: String,
+    },
+    /// The credential belongs to someone else.
+    #[error("the credential belongs to {found:?}, expected {expected:?}")]
+    Stranger {
+        /// What the API server says.
+        found: String,
+        /// What it had to say.
+        expected: String,
+    },
+    /// The credential is not one of a service account, so it cannot renew itself.
+    #[error("the credential belongs to {found:?}, which is not a service account")]
+    NotRenewable {
+        /// What the API server says.
+        found: String,
+    },
+    /// The Secret was not written by Roadstead.
+    #[error("secret {name:?} has no label {label}, so its credential is not ours to renew", label = secret::CREDENTIAL_LABEL)]
+    NotOurs {
+        /// Name of the Secret.
+        name: String,
+    },
+    /// The kubeconfig in the Secret is refused.
+    #[error("the kubeconfig in use is refused")]
+    Refused {
+        /// Why.
+        #[source]
+        source: Refusal,
+    },
+    /// No client could be built.
+    #[error("building a client with the new credential failed")]
+    Connect {
+        /// Why.
+        #[source]
+        source: connect::Error,
+    },
+    /// The Secret was not replaced; the old credential is still there.
+    #[error("writing secret {name:?} failed: {why}")]
+    Write {
+        /// Name of the Secret.
+        name: String,
+        /// The API server's words, or what happened to the Secret.
+        why: String,
+    },
+}
+
+/// A token and its life. `Debug` does not show the token.
+#[derive(Clone, Debug)]
+pub struct Minted {
+    /// The bearer token.
+    pub token: SecretString,
+    /// From when to when it is good.
+    pub lifetime: Lifetime,
+}
+
+/// How to renew.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    /// Rules that the kubeconfig in use must still meet.
+    pub rules: Rules,
+    /// Life to ask for.
+    pub lifetime: Duration,
+    /// The present, in case the API server does not say when it issued the token.
+    pub now: Timestamp,
+}
+
+/// When to renew a credential: at a point between 50 and 70 % of its life, chosen by `jitter` (0 to 1) so that many
+/// clusters joined at once do not renew at once; `now` when that point has passed or the times make no sense.
+///
+/// Spec: safety 6
+pub fn plan_renewal(now: Timestamp, life: Lifetime, jitter: f64) -> Timestamp {
+    let share = RENEW_FROM + (RENEW_UNTIL - RENEW_FROM) * jitter.clamp(0.0, 1.0);
+    let seconds = life.expires.duration_since(life.issued).as_secs_f64() * share;
+    SignedDuration::try_from_secs_f64(seconds)
+        .ok()
+        .and_then(|wait| life.issued.checked_add(wait).ok())
+        .unwrap_or(now)
+        .max(now)
+}
+
+/// Whether more than half of its life is still to come.
+pub fn is_fresh(now: Timestamp, life: Lifetime) -> bool {
+    let whole = life.expires.duration_since(life.issued);
+    let left = life.expires.duration_since(now);
+    whole.is_positive() && left > whole / 2
+}
+
+/// Asks the worker for a token for this service account.
+pub async fn mint(
+    worker: &Client,
+    namespace: &str,
+    name: &str,
+    life: Duration,
+    now: Timestamp,
+) -> Result<Minted, Error> {
+    let account = || format!("{namespace}/{name}");
+    let seconds = life.clamp(LIFETIME_MIN, LIFETIME_MAX).as_secs();
+    let request = TokenRequest {
+        spec: Some(TokenRequestSpec {
+            expiration_seconds: i64::try_from(seconds).ok(),
+            ..TokenRequestSpec::default()
+        }),
+        ..TokenRequest::default()
+    };
+    let accounts = Api::<ServiceAccount>::namespaced(worker.clone(), namespace);
+    let answer = accounts
+        .create_token_request(name, &PostParams::default(), &request)
+        .await
+        .map_err(|error| Error::Request {
+            account: account(),
+            why: describe(&error),
+        })?;
+    let issued = answer.metadata.creation_timestamp.map_or(now, |time| time.0);
+    answer
+        .status
+        .and_then(|status| Some((status.token?, status.expiration_timestamp?)))
+        .map(|(token, expires)| Minted {
+            token: token.into(),
+            lifetime: Lifetime {
+                issued,
+                expires: expires.0,
+            },
+        })
+        .ok_or_else(|| Error::Unbounded { account: account() })
+}
+
+/// The user name that the API server sees in our requests.
+pub async fn who_am_i(client: &Client, server: &str) -> Result<String, Error> {
+    let reviews = Api::<SelfSubjectReview>::all(client.clone());
+    let answer = reviews
+        .create(&PostParams::default(), &SelfSubjectReview::default())
+        .await
+        .map_err(|error| Error::Review {
+            server: server.to_owned(),
+            why: describe(&error),
+        })?;
+    Ok(answer
+        .status
+        .and_then(|status| status.user_info?.username)
+        .unwrap_or_default())
+}
+
+/// Connects with the endpoint's credential and makes sure that it belongs to `username`.
+pub async fn prove(endpoint: &Endpoint, username: &str) -> Result<Client, Error> {
+    let client = connect::worker(endpoint, USER_AGENT).map_err(|source| Error::Connect { source })?;
+    let found = who_am_i(&client, &endpoint.server).await?;
+    if found == username {
+        Ok(client)
+    } else {
+        Err(Error::Stranger {
+            found,
+            expected: username.to_owned(),
+        })
+    }
+}
+
+/// Replaces the credential in `secret` by a fresh one of the same account: asks the worker for it through `worker` (a
+/// client that uses the current credential), proves it, then writes the Secret on the manager, provided nobody else has
+/// written it meanwhile. Gives back the Secret as it is now.
+///
+/// *Errors*: whatever went wrong; the Secret then still holds the old credential. Try again with growing pauses.
+pub async fn renew_secret(
+    manager: &Client,
+    worker: &Client,
+    secret: &Secret,
+    terms: &Terms,
+) -> Result<Secret, Error> {
+    let name = secret.name_any();
+    let Some(cluster) = secret::cluster(secret) else {
+        return Err(Error::NotOurs { name });
+    };
+    let current = secret::read(&name, Some(secret))
+        .and_then(|bytes| check(bytes, &terms.rules))
+        .map_err(|source| Error::Refused { source })?;
+    let username = who_am_i(worker, &current.server).await?;
+    let Some((home, account)) = username
+        .strip_prefix(SERVICE_ACCOUNT_PREFIX)
+        .and_then(|rest| rest.split_once(':'))
+    else {
+        return Err(Error::NotRenewable { found: username });
+    };
+    let minted = mint(worker, home, account, terms.lifetime, terms.now).await?;
+    let endpoint = Endpoint {
+        credential: Credential::Token(minted.token),
+        ..current
+    };
+    prove(&endpoint, &username).await?;
+
+    let kubeconfig = secret::render(cluster, &endpoint);
+    let patch = json!({
+        "metadata": {
+            "resourceVersion": secret.metadata.resource_version,
+            "annotations": {
+                secret::ISSUED_AT: minted.lifetime.issued.to_string(),
+                secret::EXPIRES_AT: minted.lifetime.expires.to_string(),
+            },
+        },
+        "data": {
+            secret::KEY: base64::engine::general_purpose::STANDARD.encode(kubeconfig.expose_secret()),
+        },
+    });
+    let namespace = secret.namespace().unwrap_or_default();
+    let secrets = Api::<Secret>::namespaced(manager.clone(), &namespace);
+    let why = match write::patch(&secrets, &name, &patch).await {
+        Written::Done(written) => return Ok(*written),
+        Written::Gone => "it is gone".to_owned(),
+        Written::Conflict | Written::AlreadyExists => "someone else has written it".to_owned(),
+        Written::Refused(why) | Written::Unclear(why) => why,
+    };
+    Err(Error::Write { name, why })
+}
+
+/// What went wrong, without the answer's content: a parser's message may quote a token.
+fn describe(error: &kube::Error) -> String {
+    match error {
+        kube::Error::SerdeError(_) => "the answer is not what was asked for".to_owned(),
+        other => write::describe(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use proptest::prelude::{Strategy as _, prop_assert, proptest};
+
+    use super::{Minted, is_fresh, plan_renewal};
+    use crate::secret::Lifetime;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + second).unwrap()
+    }
+
+    fn hour() -> Lifetime {
+        Lifetime {
+            issued: at(0),
+            expires: at(3600),
+        }
+    }
+
+    /// Spec: safety 6
+    #[test]
+    fn renewal_falls_between_half_and_seven_tenths_of_the_life() {
+        assert_eq!(plan_renewal(at(0), hour(), 0.0), at(1800));
+        assert_eq!(plan_renewal(at(0), hour(), 0.5), at(2160));
+        assert_eq!(plan_renewal(at(0), hour(), 1.0), at(2520));
+        assert_eq!(plan_renewal(at(0), hour(), 7.0), at(2520));
+    }
+
+    #[test]
+    fn renewal_that_is_overdue_or_makes_no_sense_is_now() {
+        assert_eq!(plan_renewal(at(3000), hour(), 0.0), at(3000));
+        let backwards = Lifetime {
+            issued: at(3600),
+            expires: at(0),
+        };
+        assert_eq!(plan_renewal(at(4000), backwards, 0.5), at(4000));
+        assert_eq!(plan_renewal(at(0), hour(), f64::NAN), at(0));
+    }
+
+    proptest! {
+        /// Spec: safety 6
+        #[test]
+        fn renewal_is_never_in_the_past_and_never_after_the_last_third(
+            life in 600_i64..86_400, now in 0_i64..40_000, jitter in (0_u32..=1000).prop_map(|j| f64::from(j) / 1000.0)
+        ) {
+            let lifetime = Lifetime { issued: at(0), expires: at(life) };
+            let when = plan_renewal(at(now), lifetime, jitter);
+            prop_assert!(when >= at(now));
+            prop_assert!(when == at(now) || when.as_second() - at(0).as_second() <= life * 7 / 10 + 1);
+        }
+    }
+
+    #[test]
+    fn token_is_fresh_during_the_first_half_of_its_life() {
+        assert!(is_fresh(at(1799), hour()));
+        assert!(!is_fresh(at(1800), hour()));
+        assert!(!is_fresh(at(9999), hour()));
+        let empty = Lifetime {
+            issued: at(0),
+            expires: at(0),
+        };
+        assert!(!is_fresh(at(-5), empty));
+    }
+
+    /// Spec: safety 1 I8
+    #[test]
+    fn debug_output_does_not_show_the_token() {
+        let minted = Minted {
+            token: "canary".to_owned().into(),
+            lifetime: hour(),
+        };
+        assert!(!format!("{minted:?}").contains("canary"));
+    }
+}

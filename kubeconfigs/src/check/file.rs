@@ -1,0 +1,211 @@
+//! The shape of a kubeconfig, as far as it is looked at.
+//!
+//! Invariant: a key that is refused wherever it appears has the type [`Mark`], which forgets the value while it is
+//! being read. Secret values are [`SecretString`] from the moment they leave the parser.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use secrecy::SecretString;
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+/// A kubeconfig. Keys of the file and of its contexts that nobody knows are ignored: nothing reads them.
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) struct File {
+    #[serde(default, rename = "apiVersion")]
+    pub(super) api_version: Option<String>,
+    #[serde(default)]
+    pub(super) kind: Option<String>,
+    #[serde(default)]
+    pub(super) current_context: Option<String>,
+    #[serde(default)]
+    pub(super) clusters: Option<Vec<NamedCluster>>,
+    #[serde(default)]
+    pub(super) contexts: Option<Vec<NamedContext>>,
+    #[serde(default)]
+    pub(super) users: Option<Vec<NamedUser>>,
+}
+
+/// One entry of `clusters`.
+#[derive(serde::Deserialize)]
+pub(super) struct NamedCluster {
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) cluster: Option<Cluster>,
+}
+
+/// How to reach a cluster.
+#[derive(Default, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) struct Cluster {
+    #[serde(default)]
+    pub(super) server: Option<String>,
+    #[serde(default)]
+    pub(super) certificate_authority_data: Option<String>,
+    #[serde(default)]
+    pub(super) certificate_authority: Mark,
+    #[serde(default)]
+    pub(super) insecure_skip_tls_verify: Mark,
+    #[serde(default)]
+    pub(super) proxy_url: Mark,
+    #[serde(default)]
+    pub(super) tls_server_name: Mark,
+    /// Harmless: how answers are encoded. Accepted and not used.
+    #[serde(default, rename = "disable-compression")]
+    pub(super) _compression: Mark,
+    /// Harmless: notes of other tools.
+    #[serde(default, rename = "extensions")]
+    pub(super) _extensions: Mark,
+    #[serde(flatten)]
+    pub(super) unknown: BTreeMap<String, Mark>,
+}
+
+/// One entry of `contexts`.
+#[derive(serde::Deserialize)]
+pub(super) struct NamedContext {
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) context: Option<Context>,
+}
+
+/// A cluster with a user.
+#[derive(Default, serde::Deserialize)]
+pub(super) struct Context {
+    #[serde(default)]
+    pub(super) cluster: Option<String>,
+    #[serde(default)]
+    pub(super) user: Option<String>,
+}
+
+/// One entry of `users`.
+#[derive(serde::Deserialize)]
+pub(super) struct NamedUser {
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) user: Option<User>,
+}
+
+/// How to prove an identity.
+#[derive(Default, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) struct User {
+    #[serde(default, deserialize_with = "hidden")]
+    pub(super) token: Option<SecretString>,
+    #[serde(default)]
+    pub(super) client_certificate_data: Option<String>,
+    #[serde(default, deserialize_with = "hidden")]
+    pub(super) client_key_data: Option<SecretString>,
+    #[serde(default, rename = "tokenFile")]
+    pub(super) token_file: Mark,
+    #[serde(default)]
+    pub(super) client_certificate: Mark,
+    #[serde(default)]
+    pub(super) client_key: Mark,
+    #[serde(default)]
+    pub(super) username: Mark,
+    #[serde(default)]
+    pub(super) password: Mark,
+    #[serde(default)]
+    pub(super) exec: Mark,
+    #[serde(default)]
+    pub(super) auth_provider: Mark,
+    #[serde(default, rename = "as")]
+    pub(super) as_user: Mark,
+    #[serde(default)]
+    pub(super) as_uid: Mark,
+    #[serde(default)]
+    pub(super) as_groups: Mark,
+    #[serde(default)]
+    pub(super) as_user_extra: Mark,
+    /// Harmless: notes of other tools.
+    #[serde(default, rename = "extensions")]
+    pub(super) _extensions: Mark,
+    #[serde(flatten)]
+    pub(super) unknown: BTreeMap<String, Mark>,
+}
+
+fn hidden<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SecretString>, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?;
+    Ok(text.filter(|text| !text.is_empty()).map(SecretString::from))
+}
+
+/// Whether a key stands there with a value that means something; the value is forgotten.
+///
+/// As in the Go loader, `null`, `false`, empty text and an empty list mean the same as no key; an empty map does not
+/// (`exec: {}` is an exec plugin).
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Mark(pub(super) bool);
+
+impl<'de> Deserialize<'de> for Mark {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(MarkVisitor).map(Self)
+    }
+}
+
+struct MarkVisitor;
+
+impl<'de> Visitor<'de> for MarkVisitor {
+    type Value = bool;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("anything")
+    }
+
+    fn visit_unit<E>(self) -> Result<bool, E> {
+        Ok(false)
+    }
+
+    fn visit_none<E>(self) -> Result<bool, E> {
+        Ok(false)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<bool, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<bool, E> {
+        Ok(value)
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<bool, E> {
+        Ok(!value.is_empty())
+    }
+
+    fn visit_bytes<E>(self, value: &[u8]) -> Result<bool, E> {
+        Ok(!value.is_empty())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<bool, E> {
+        Ok(true)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<bool, E> {
+        Ok(true)
+    }
+
+    fn visit_i128<E>(self, _: i128) -> Result<bool, E> {
+        Ok(true)
+    }
+
+    fn visit_u128<E>(self, _: u128) -> Result<bool, E> {
+        Ok(true)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<bool, E> {
+        Ok(true)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<bool, A::Error> {
+        let mut any = false;
+        while items.next_element::<IgnoredAny>()?.is_some() {
+            any = true;
+        }
+        Ok(any)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<bool, A::Error> {
+        while entries.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(true)
+    }
+}
