@@ -1,1 +1,15 @@
-//! manager
+//! `roadstead-manager`: one queue in front of many worker clusters.
+//!
+//! It runs the admission engine for the management cluster and plugs in the MultiKueue check: [`dispatch`] offers
+//! Workloads to workers and follows the one that wins, [`remote`] keeps the connections, `gc` finds what was left behind.
+//!
+//! It **never** reads from a worker in the decision path, and nothing that one worker does holds up another.
+
+mod checks;
+mod credentials;
+mod dispatch;
+mod gc;
+mod remote;
+mod run;
+
+pub use run::{CONTROLLERS, run};

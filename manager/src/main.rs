@@ -1,2 +1,20 @@
 //! The `roadstead-manager` process.
-fn main() {}
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use roadstead_serve::args::Args;
+
+/// Federates batch jobs: one queue in front of many worker clusters
+#[derive(Parser)]
+#[command(name = "roadstead-manager", version)]
+struct Cli {
+    #[command(flatten)]
+    args: Args,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let cli = Cli::parse();
+    roadstead_engine::host::finish("roadstead-manager", roadstead_manager::run(&cli.args).await)
+}

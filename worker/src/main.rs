@@ -1,2 +1,20 @@
 //! The `roadstead-worker` process.
-fn main() {}
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use roadstead_serve::args::Args;
+
+/// Admits batch jobs in one cluster: quotas, admission checks, provisioning
+#[derive(Parser)]
+#[command(name = "roadstead-worker", version)]
+struct Cli {
+    #[command(flatten)]
+    args: Args,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let cli = Cli::parse();
+    roadstead_engine::host::finish("roadstead-worker", roadstead_worker::run(&cli.args).await)
+}

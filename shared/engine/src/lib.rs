@@ -10,6 +10,7 @@
 pub mod caches;
 pub mod checks;
 pub mod clock;
+pub mod host;
 pub mod jobs;
 pub mod process;
 

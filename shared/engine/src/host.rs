@@ -1,0 +1,142 @@
+//! What both processes do around the engine: arguments, configuration, logs, client, health, metrics, an orderly end.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use kube::Client;
+use prometheus_client::registry::Registry;
+use roadstead_api::config::Config;
+use roadstead_kubeio::connect;
+use roadstead_serve::args::{self, Args};
+use roadstead_serve::exit::ExitKind;
+use roadstead_serve::health::Readiness;
+use roadstead_serve::listen::{self, Listener};
+use roadstead_serve::metrics::Metrics;
+use roadstead_serve::shutdown::{self, Tasks};
+use roadstead_serve::{config, telemetry};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+/// Why a process could not start or did not end well.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// `--controllers` is wrong.
+    #[error(transparent)]
+    Arguments(args::Error),
+    /// The configuration file is wrong.
+    #[error(transparent)]
+    Config(config::Error),
+    /// Logging could not be set up.
+    #[error(transparent)]
+    Telemetry(telemetry::Error),
+    /// There is no client.
+    #[error(transparent)]
+    Connect(connect::Error),
+    /// A port cannot be had.
+    #[error(transparent)]
+    Listen(listen::Error),
+    /// The end was not orderly.
+    #[error(transparent)]
+    Shutdown(shutdown::Error),
+    /// The engine could not be set up.
+    #[error(transparent)]
+    Engine(crate::process::Error),
+}
+
+impl Error {
+    /// With which code the process ends.
+    pub const fn exit_kind(&self) -> ExitKind {
+        match self {
+            Self::Arguments(_) | Self::Config(_) => ExitKind::Usage,
+            Self::Telemetry(error) => error.exit_kind(),
+            Self::Connect(_) | Self::Listen(_) | Self::Shutdown(_) | Self::Engine(_) => ExitKind::Failure,
+        }
+    }
+}
+
+/// A process that is ready to be filled with tasks.
+pub struct Host {
+    /// Client of the process's own cluster.
+    pub client: Client,
+    /// The configuration.
+    pub config: Arc<Config>,
+    /// Which controllers are switched on.
+    pub controllers: BTreeSet<&'static str>,
+    /// Cancelled when the process is to end.
+    pub stop: CancellationToken,
+    /// What must be true before the process is ready.
+    pub readiness: Readiness,
+    name: &'static str,
+}
+
+impl Host {
+    /// Reads arguments and configuration, starts logging, makes the client. Must be called inside a runtime.
+    ///
+    /// *Errors*: see [`Error`].
+    pub async fn prepare(args: &Args, name: &'static str, known: &[&'static str]) -> Result<Self, Error> {
+        let namespace = config::own_namespace(Path::new(config::NAMESPACE_FILE));
+        let config = config::load(args.config(), &args.feature_gates, &namespace).map_err(Error::Config)?;
+        let controllers = args::select_controllers(&args.controllers, known).map_err(Error::Arguments)?;
+        telemetry::init(args).map_err(Error::Telemetry)?;
+        for warning in &config.warnings {
+            tracing::warn!("configuration: {warning}");
+        }
+        let client = connect::local(args.kubeconfig(), name).await.map_err(Error::Connect)?;
+        let stop = shutdown::on_signals().map_err(Error::Shutdown)?;
+        Ok(Self { client, config: Arc::new(config), controllers, stop, readiness: Readiness::new(), name })
+    }
+
+    /// Serves health and metrics and waits for the end of `tasks`, which all watch `stop`.
+    ///
+    /// *Errors*: a port cannot be had, or the end was not orderly.
+    pub async fn run(self, registry: Registry, mut tasks: JoinSet<()>) -> Result<(), Error> {
+        let mut all = Tasks::new();
+        let health = Listener::bind("health", &self.config.health.bind).await.map_err(Error::Listen)?;
+        if let Some(listener) = health {
+            let (router, stop) = (self.readiness.router(&self.config.health), self.stop.clone());
+            all.spawn("health", async move {
+                listener.serve(router, None, stop).await;
+                Ok::<_, std::convert::Infallible>(())
+            });
+        }
+        let metrics = Metrics::new(registry, self.name, env!("CARGO_PKG_VERSION"));
+        if let Some(listener) = Listener::bind("metrics", &self.config.metrics.bind).await.map_err(Error::Listen)? {
+            let stop = self.stop.clone();
+            all.spawn("metrics", async move {
+                listener.serve(metrics.router(), None, stop).await;
+                Ok::<_, std::convert::Infallible>(())
+            });
+        }
+        let stop = self.stop.clone();
+        all.spawn("controllers", async move {
+            while let Some(ended) = tasks.join_next().await {
+                if let Err(error) = ended
+                    && error.is_panic()
+                {
+                    tracing::error!("a controller panicked; stopping: {error}");
+                    stop.cancel();
+                }
+            }
+            Ok::<_, std::convert::Infallible>(())
+        });
+        all.run(self.stop).await.map_err(Error::Shutdown)
+    }
+}
+
+/// Ends a process: prints what went wrong, with its causes, and gives the exit code.
+pub fn finish(name: &str, result: Result<(), Error>) -> std::process::ExitCode {
+    let Err(error) = result else { return std::process::ExitCode::SUCCESS };
+    let mut text = format!("{name}: {error}");
+    let mut cause = std::error::Error::source(&error);
+    while let Some(inner) = cause {
+        text.push_str(": ");
+        text.push_str(&inner.to_string());
+        cause = inner.source();
+    }
+    #[expect(clippy::print_stderr, reason = "the last word of a process, also when logging could not be set up")]
+    {
+        eprintln!("{text}");
+    }
+    std::process::ExitCode::from(error.exit_kind().code())
+}
