@@ -223,7 +223,7 @@ impl World {
             if !spend() {
                 return true;
             }
-            self.apply(&cluster, action);
+            self.apply(&cluster, &action);
             wrote = true;
         }
         wrote
@@ -245,7 +245,7 @@ impl World {
     }
 
     /// The worker's API server: strict about what exists and whose it is.
-    fn apply(&mut self, cluster: &ClusterName, action: RemoteAction) {
+    fn apply(&mut self, cluster: &ClusterName, action: &RemoteAction) {
         let copies = &mut self.sites.get_mut(cluster).unwrap().copies;
         let ours = |w: &Option<RemoteWorkload>| w.as_ref().is_some_and(|w| w.origin == Origin::Ours);
         match action {
