@@ -70,6 +70,9 @@ pub struct Plan {
     pub remote: BTreeMap<ClusterName, Vec<RemoteAction>>,
     /// Copy the job status of this cluster onto the local job.
     pub mirror: Option<ClusterName>,
+    /// It is evicted and no cluster can be running it: what the local job still counts as active is stale, so quota can be
+    /// released without waiting for another mirrored status.
+    pub stopped: bool,
     /// Clusters that failed in this pass: to be remembered, with a back-off.
     pub failed: Vec<(ClusterName, Cause)>,
     /// Events for the Workload, to be emitted when the status is written.
@@ -89,6 +92,7 @@ pub fn plan(observed: &Observed<'_>, now: Timestamp) -> Plan {
             status: observed.workload.status.clone(),
             remote: BTreeMap::new(),
             mirror: None,
+            stopped: false,
             failed: Vec::new(),
             notes: Vec::new(),
             wake_at: None,
@@ -122,6 +126,7 @@ impl<'a> Pass<'a> {
             return self.remove_everywhere();
         }
         let Some(check) = self.o.check else {
+            // Why: without quota nothing may run. With quota the check may only be unknown for a moment, so nothing is touched.
             if finished || !quota {
                 self.remove_everywhere();
             }
@@ -146,7 +151,7 @@ impl<'a> Pass<'a> {
             (true, false, CheckPhase::Ready) => self.retry(check, NO_CLUSTER_RECORDED.to_owned(), None),
             // A new round: what is left of the last one goes first.
             (true, false, CheckPhase::Pending) if self.plan.status.cluster.is_some() => {
-                self.remove_everywhere()
+                self.remove_everywhere();
             }
             (true, false, CheckPhase::Pending) => self.seek(check),
         }
@@ -295,7 +300,9 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// The manager evicted the Workload: what runs is asked to stop and is mirrored until quota is released.
+    /// The Workload is evicted: what runs is asked to stop and is mirrored until quota is released.
+    ///
+    /// Unlike the anchor: there quota waits for a mirrored status that may never come (`spec/multikueue.md` 13.B2).
     fn stop_everywhere(&mut self) {
         let why = self
             .plan
@@ -305,6 +312,8 @@ impl<'a> Pass<'a> {
             .map(|c| c.message.clone());
         let message = format!("Evicted on manager: {}", why.unwrap_or_default());
         self.mirror_holder();
+        let runs = self.reachable().any(|(_, copies)| copies.runs());
+        self.plan.stopped = !runs && self.plan.status.cluster.is_none();
         for (cluster, copies) in self.reachable() {
             if copies.our_job().is_none() {
                 self.remove(cluster, copies);

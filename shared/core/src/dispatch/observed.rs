@@ -179,7 +179,7 @@ pub struct RemoteJob {
 
 impl RemoteJob {
     /// Whether it is ours and may have live pods.
-    pub(super) fn runs(&self) -> bool {
+    pub(super) fn runs(self) -> bool {
         self.origin == Origin::Ours && !self.suspended && !self.finished
     }
 }
@@ -204,7 +204,7 @@ impl Copies {
     }
 
     pub(super) fn runs(&self) -> bool {
-        self.job.as_ref().is_some_and(RemoteJob::runs)
+        self.job.is_some_and(RemoteJob::runs)
     }
 
     /// Nothing of ours runs here, and nothing of ours can start by itself: the worker starts a job only for an active,

@@ -173,14 +173,16 @@ impl<'a> Pass<'a> {
             match standing {
                 Standing::Open(Some(w)) if w.reserved => reserved.push(cluster),
                 Standing::Open(_) => queued.push(cluster),
-                Standing::Clearing => clearing = clearing.or(Some(Waiting::StoppingOnWorker { cluster })),
+                Standing::Clearing => {
+                    clearing.get_or_insert(Waiting::StoppingOnWorker { cluster });
+                }
                 Standing::Failed { cause, detail, until } => {
-                    failed = failed.or(Some(Waiting::ClusterFailed {
+                    failed.get_or_insert_with(|| Waiting::ClusterFailed {
                         cluster,
                         cause: *cause,
                         detail: (*detail).to_owned(),
                         until: *until,
-                    }));
+                    });
                 }
                 Standing::Silent => {}
             }

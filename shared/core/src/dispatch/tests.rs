@@ -1,1 +1,197 @@
+use std::collections::BTreeMap;
 
+use jiff::{SignedDuration, Timestamp};
+
+use super::*;
+use crate::name::{Key, Uid};
+use crate::status::CheckState;
+use crate::workload::Workload;
+
+mod rules;
+mod world;
+
+const CHECK: &str = "mk";
+const TIMEOUT_MINS: i64 = 15;
+
+fn at(minute: i64) -> Timestamp {
+    Timestamp::from_second(minute * 60).unwrap()
+}
+
+fn workload(status: Status) -> Workload {
+    Workload {
+        key: Key::new("ns", "wl"),
+        uid: Uid::from("1"),
+        created: at(0),
+        generation: 1,
+        deleting: false,
+        queue: "q".to_owned(),
+        priority: 0,
+        active: true,
+        max_execution_secs: None,
+        gated: false,
+        pod_sets: Vec::new(),
+        problems: Vec::new(),
+        status,
+    }
+}
+
+fn remote() -> RemoteWorkload {
+    RemoteWorkload {
+        origin: Origin::Ours,
+        life: Life::Present,
+        has_finalizer: true,
+        drift: Drift::None,
+        active: true,
+        reserved: false,
+        admitted: None,
+        finished: None,
+        evicted: None,
+        stop: Stop::NotRequested,
+    }
+}
+
+fn admitted(minute: i64) -> RemoteWorkload {
+    RemoteWorkload {
+        reserved: true,
+        admitted: Some(at(minute)),
+        ..remote()
+    }
+}
+
+const RUNNING: RemoteJob = RemoteJob {
+    origin: Origin::Ours,
+    life: Life::Present,
+    suspended: false,
+    finished: false,
+};
+
+fn said(reason: &str, message: &str) -> Said {
+    Said {
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+    }
+}
+
+fn reachable(workload: Option<RemoteWorkload>, job: Option<RemoteJob>) -> Remote {
+    Remote::Reachable(Copies { workload, job })
+}
+
+/// One situation; starts with quota reserved, the check Pending, workers `a` and `b` connected and empty.
+#[derive(Clone)]
+struct Case {
+    status: Status,
+    stored: Option<Status>,
+    local: Local,
+    owner: Owner,
+    clusters: Vec<ClusterName>,
+    remotes: BTreeMap<ClusterName, Remote>,
+    failures: BTreeMap<ClusterName, Failure>,
+    job: LocalJob,
+    lost: LostPolicy,
+    now: i64,
+}
+
+impl Case {
+    fn new() -> Self {
+        let mut status = Status::default();
+        status
+            .conditions
+            .set("QuotaReserved", Truth::True, "QuotaReserved", "", at(0));
+        status.checks.insert(CHECK.into(), CheckState::pending(at(0)));
+        let empty = || reachable(None, None);
+        Self {
+            status,
+            stored: None,
+            local: Local::Present,
+            owner: Owner::Managed,
+            clusters: vec!["b".into(), "a".into()],
+            remotes: BTreeMap::from([("a".into(), empty()), ("b".into(), empty())]),
+            failures: BTreeMap::new(),
+            job: LocalJob {
+                present: true,
+                finished: false,
+            },
+            lost: LostPolicy::Wait,
+            now: 100,
+        }
+    }
+
+    /// Decided and written for `a`.
+    fn won() -> Self {
+        let mut case = Self::new();
+        case.status.cluster = Some("a".into());
+        let check = case.check();
+        check.phase = CheckPhase::Ready;
+        check.message = admitted_on(&"a".into());
+        case.remote("a", reachable(Some(admitted(1)), Some(RUNNING)))
+    }
+
+    fn check(&mut self) -> &mut CheckState {
+        self.status.checks.get_mut(&CheckName::from(CHECK)).unwrap()
+    }
+
+    fn nominated(mut self, names: &[&str]) -> Self {
+        self.status.nominated = names.iter().map(|name| (*name).into()).collect();
+        self
+    }
+
+    fn remote(mut self, cluster: &str, remote: Remote) -> Self {
+        self.remotes.insert(cluster.into(), remote);
+        self
+    }
+
+    fn condition(mut self, kind: &'static str, message: &str) -> Self {
+        self.status
+            .conditions
+            .set(kind, Truth::True, "Because", message, at(0));
+        self
+    }
+
+    fn plan(&self) -> Plan {
+        let name = CHECK.into();
+        plan(
+            &Observed {
+                workload: &workload(self.status.clone()),
+                stored: self.stored.as_ref().unwrap_or(&self.status),
+                local: self.local,
+                check: Some(&name),
+                owner: &self.owner,
+                clusters: &self.clusters,
+                remotes: &self.remotes,
+                failures: &self.failures,
+                job: self.job,
+                policy: &Policy {
+                    worker_lost_timeout: SignedDuration::from_mins(TIMEOUT_MINS),
+                    lost: self.lost,
+                    dispatcher: Dispatcher::AllAtOnce,
+                },
+            },
+            at(self.now),
+        )
+    }
+}
+
+impl Plan {
+    fn on(&self, cluster: &str) -> &[RemoteAction] {
+        self.remote
+            .get(&ClusterName::from(cluster))
+            .map_or(&[], Vec::as_slice)
+    }
+
+    fn check(&self) -> (CheckPhase, &str) {
+        let state = &self.status.checks[&CheckName::from(CHECK)];
+        (state.phase, &state.message)
+    }
+
+    fn cluster(&self) -> Option<&str> {
+        self.status.cluster.as_ref().map(ClusterName::as_str)
+    }
+
+    fn mirrors(&self) -> Option<&str> {
+        self.mirror.as_ref().map(ClusterName::as_str)
+    }
+
+    fn waits_for(&self) -> Option<&'static str> {
+        self.waiting.as_ref().map(Waiting::reason)
+    }
+}

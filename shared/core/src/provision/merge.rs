@@ -53,16 +53,17 @@ pub(super) fn pod_sets(
     Ok(merged)
 }
 
-fn alike(o: &Observed<'_>, policy: Option<MergePolicy>, a: &PodSetName, b: &PodSetName) -> bool {
-    let (Some(policy), Some(x), Some(y)) = (policy, o.classes.get(a), o.classes.get(b)) else {
+fn alike(o: &Observed<'_>, policy: Option<MergePolicy>, one: &PodSetName, other: &PodSetName) -> bool {
+    let (Some(policy), Some(left), Some(right)) = (policy, o.classes.get(one), o.classes.get(other)) else {
         return false;
     };
     let same_template = match policy {
-        MergePolicy::IdenticalPodTemplates => x.template == y.template,
-        MergePolicy::IdenticalWorkloadSchedulingRequirements => x.scheduling == y.scheduling,
+        MergePolicy::IdenticalPodTemplates => left.template == right.template,
+        MergePolicy::IdenticalWorkloadSchedulingRequirements => left.scheduling == right.scheduling,
     };
+    let flavors = |name| assignment(o, name).map(|assignment| &assignment.flavors);
     // Unlike the anchor: pod sets on different flavors are kept apart, or one would lose its node selector.
-    same_template && assignment(o, a).map(|x| &x.flavors) == assignment(o, b).map(|y| &y.flavors)
+    same_template && flavors(one) == flavors(other)
 }
 
 fn assignment<'a>(o: &Observed<'a>, name: &PodSetName) -> Option<&'a Assignment> {

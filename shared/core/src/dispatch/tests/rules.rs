@@ -1,0 +1,601 @@
+use super::RemoteAction::{
+    CreateJob, CreateWorkload, DeleteJob, DeleteWorkload, RequestStop, SetPriority, StripFinalizer,
+};
+use super::*;
+
+const GONE: [RemoteAction; 2] = [StripFinalizer, DeleteWorkload];
+const ALL_GONE: [RemoteAction; 3] = [DeleteJob, StripFinalizer, DeleteWorkload];
+
+fn names(names: &[&str]) -> Vec<ClusterName> {
+    names.iter().map(|name| (*name).into()).collect()
+}
+
+fn foreign() -> RemoteWorkload {
+    RemoteWorkload {
+        origin: Origin::Foreign,
+        ..admitted(1)
+    }
+}
+
+fn finished(reason: &str) -> RemoteWorkload {
+    RemoteWorkload {
+        finished: Some(said(reason, "the end")),
+        ..admitted(1)
+    }
+}
+
+/// Spec: multikueue 3.3 R8, 4, 11.28
+#[test]
+fn it_is_offered_to_every_connected_cluster_in_the_order_of_names() {
+    let plan = Case::new().plan();
+    assert_eq!(plan.status.nominated, names(&["a", "b"]));
+    assert_eq!(
+        (plan.on("a"), plan.on("b")),
+        (&[CreateWorkload][..], &[CreateWorkload][..])
+    );
+    assert_eq!(plan.waits_for(), Some("WaitingForWorkers"));
+}
+
+/// Spec: multikueue 11.36
+#[test]
+fn the_same_nominations_in_another_order_are_not_written() {
+    let plan = Case::new().nominated(&["b", "a"]).plan();
+    assert_eq!(plan.status.nominated, names(&["b", "a"]));
+}
+
+/// Spec: multikueue 11.35, 3.16
+#[test]
+fn a_worker_that_comes_back_is_offered_the_workload() {
+    let away = Case::new().remote("b", Remote::Unreachable { since: at(1) });
+    let plan = away.plan();
+    assert_eq!(plan.status.nominated, names(&["a"]));
+    assert_eq!(
+        away.nominated(&["a"])
+            .remote("b", reachable(None, None))
+            .plan()
+            .on("b"),
+        [CreateWorkload]
+    );
+}
+
+/// Spec: multikueue 3.3 R8, 11.37
+#[test]
+fn nothing_is_offered_before_the_other_checks_are_ready() {
+    let mut case = Case::new();
+    case.status
+        .checks
+        .insert("other".into(), CheckState::pending(at(0)));
+    let plan = case.plan();
+    assert!(plan.remote.is_empty() && plan.status.nominated.is_empty());
+    assert_eq!(plan.waits_for(), Some("OtherChecksNotReady"));
+    assert!(plan.waiting.unwrap().to_string().contains("\"other\""));
+}
+
+/// Spec: multikueue 6 (`QuotaReserved` and not `Evicted`)
+#[test]
+fn nothing_is_offered_without_quota_or_while_evicted() {
+    let evicted = Case::new().condition("Evicted", "preempted").plan();
+    assert!(evicted.remote.is_empty() && evicted.status.nominated.is_empty());
+    let mut case = Case::new();
+    case.status.conditions.remove("QuotaReserved");
+    assert!(case.plan().remote.is_empty());
+}
+
+/// Spec: multikueue 11.31, safety 3 (the decision comes before the job)
+#[test]
+fn the_first_admitted_worker_wins_and_gets_no_job_before_that_is_written() {
+    let case = Case::new().nominated(&["a", "b"]);
+    let case = case.remote("a", reachable(Some(admitted(1)), None));
+    let mut case = case.remote("b", reachable(Some(remote()), None));
+    let plan = case.plan();
+    assert_eq!(
+        plan.check(),
+        (CheckPhase::Ready, "The workload was admitted on \"a\"")
+    );
+    assert_eq!(plan.cluster(), Some("a"));
+    assert!(plan.status.nominated.is_empty());
+    assert_eq!((plan.on("a"), plan.on("b")), (&[][..], &GONE[..]));
+    let note = &plan.notes[0];
+    assert_eq!(
+        (note.severity, note.reason.as_ref()),
+        (Severity::Normal, "MultiKueue")
+    );
+    // The write was lost: the same decision again, still no job.
+    assert_eq!(case.plan(), plan);
+    case.status = plan.status;
+    case.remotes.insert("b".into(), reachable(None, None));
+    assert_eq!(case.plan().on("a"), [CreateJob]);
+    assert!(case.plan().notes.is_empty());
+}
+
+/// Spec: safety 2 W2, multikueue 11.32
+#[test]
+fn clocks_of_workers_are_not_compared() {
+    let case = Case::new().nominated(&["a", "b"]);
+    let case = case.remote("a", reachable(Some(admitted(1)), None));
+    let case = case.remote("b", reachable(Some(admitted(50)), None));
+    assert_eq!(case.plan().cluster(), Some("b"), "first in config order");
+}
+
+/// Spec: multikueue 1.6 (webhook)
+#[test]
+fn a_worker_that_was_not_nominated_does_not_win() {
+    let plan = Case::new().remote("a", reachable(Some(admitted(1)), None)).plan();
+    assert_eq!(plan.cluster(), None);
+    assert_eq!(plan.status.nominated, names(&["a", "b"]));
+}
+
+/// Spec: multikueue 11.30
+#[test]
+fn a_worker_that_only_reserved_quota_ends_nothing() {
+    let reserved = RemoteWorkload {
+        reserved: true,
+        ..remote()
+    };
+    let case = Case::new()
+        .nominated(&["a", "b"])
+        .remote("a", reachable(Some(reserved), None));
+    let plan = case.remote("b", reachable(Some(remote()), None)).plan();
+    assert!(plan.remote.is_empty());
+    assert_eq!(plan.cluster(), None);
+    assert_eq!(
+        plan.waiting.unwrap().to_string(),
+        "waiting for checks on \"a\", waiting for quota on \"b\""
+    );
+}
+
+/// Spec: safety 2 W1, W4, W5
+#[test]
+fn only_the_winner_is_heard() {
+    for other in [admitted(0), finished("Succeeded"), finished("OutOfSync")] {
+        let evicted = RemoteWorkload {
+            evicted: Some(said("Preempted", "x")),
+            ..other.clone()
+        };
+        for other in [other, evicted] {
+            let plan = Case::won().remote("b", reachable(Some(other), None)).plan();
+            assert_eq!(plan.status, Case::won().status);
+            assert_eq!(plan.on("b"), GONE);
+            assert_eq!(plan.mirrors(), Some("a"));
+        }
+    }
+    let plan = Case::won()
+        .remote("b", reachable(Some(admitted(0)), Some(RUNNING)))
+        .plan();
+    assert_eq!(plan.on("b"), ALL_GONE);
+}
+
+/// Spec: safety 2 W1 (the reproduction), multikueue 10.F42
+#[test]
+fn a_stale_admission_elsewhere_is_not_followed_while_the_winner_is_away() {
+    let case = Case::won().remote("a", Remote::Unreachable { since: at(99) });
+    let plan = case.remote("b", reachable(Some(admitted(0)), None)).plan();
+    assert_eq!(plan.cluster(), Some("a"));
+    assert_eq!(plan.on("b"), GONE);
+}
+
+/// Spec: multikueue 11.60, safety 3.7
+#[test]
+fn the_end_is_mirrored_before_the_remote_job_goes() {
+    let ended = RemoteJob {
+        finished: true,
+        ..RUNNING
+    };
+    let mut case = Case::won().remote("a", reachable(Some(finished("Succeeded")), Some(ended)));
+    let plan = case.plan();
+    let condition = plan.status.conditions.when_true("Finished").unwrap();
+    assert_eq!(
+        (condition.reason.as_ref(), condition.message.as_str()),
+        ("Succeeded", "the end")
+    );
+    assert_eq!((plan.mirrors(), plan.on("a")), (Some("a"), &[][..]));
+    case.status = plan.status;
+    let plan = case.plan();
+    assert_eq!(
+        (plan.mirrors(), plan.on("a")),
+        (Some("a"), &[][..]),
+        "after a crash"
+    );
+    case.job.finished = true;
+    assert_eq!(case.plan().on("a"), ALL_GONE);
+}
+
+/// Spec: safety 2 W9
+#[test]
+fn a_finished_job_whose_workload_was_tidied_away_is_not_run_again() {
+    let ended = RemoteJob {
+        finished: true,
+        ..RUNNING
+    };
+    let plan = Case::won().remote("a", reachable(None, Some(ended))).plan();
+    assert_eq!((plan.check().0, plan.mirrors()), (CheckPhase::Ready, Some("a")));
+    let plan = Case::won()
+        .remote("a", reachable(Some(finished("Succeeded")), None))
+        .plan();
+    assert!(plan.status.conditions.is_true("Finished"));
+    assert!(plan.remote.is_empty(), "no job is created to mirror it");
+}
+
+/// Spec: multikueue 11.61, 11.61b
+#[test]
+fn a_false_end_of_the_winner_is_a_retry() {
+    for (reason, cause) in [
+        ("OutOfSync", Cause::OutOfSync),
+        ("OwnerNotFound", Cause::OwnerNotFound),
+    ] {
+        let plan = Case::won()
+            .remote("a", reachable(Some(finished(reason)), None))
+            .plan();
+        let text = "Remote workload on worker cluster \"a\" is out of sync with its user job, resetting for \
+                    re-dispatch, Previously: \"Ready\"";
+        assert_eq!(plan.check(), (CheckPhase::Retry, text));
+        assert_eq!(plan.notes[0].severity, Severity::Warning);
+        assert!(!plan.status.conditions.is_true("Finished"));
+        assert_eq!(plan.failed, [("a".into(), cause)]);
+    }
+}
+
+/// Spec: multikueue 13.B1, B18, 10.F20, 10.F40
+#[test]
+fn before_the_choice_a_failure_removes_one_candidate() {
+    let rejected = RemoteWorkload {
+        active: false,
+        ..remote()
+    };
+    let drifted = RemoteWorkload {
+        drift: Drift::Spec,
+        ..remote()
+    };
+    let failures = [
+        (finished("OutOfSync"), Cause::OutOfSync),
+        (finished("OwnerNotFound"), Cause::OwnerNotFound),
+        (finished("Succeeded"), Cause::FinishedEarly),
+        (rejected, Cause::Rejected),
+        (drifted, Cause::SpecDrift),
+    ];
+    for (copy, cause) in failures {
+        let case = Case::new()
+            .nominated(&["a", "b"])
+            .remote("a", reachable(Some(copy), None));
+        let plan = case.plan();
+        assert_eq!((plan.on("a"), plan.on("b")), (&GONE[..], &[CreateWorkload][..]));
+        assert_eq!(plan.status.nominated, names(&["b"]));
+        assert_eq!(plan.failed, [("a".into(), cause)]);
+        assert!(!plan.status.conditions.is_true("Finished"));
+    }
+}
+
+/// Spec: multikueue 13.B5, B6
+#[test]
+fn a_failed_cluster_is_no_candidate_until_its_time() {
+    let mut case = Case::new();
+    let failure = Failure {
+        until: at(110),
+        cause: Cause::CreateRefused,
+        detail: "quota exceeded".to_owned(),
+    };
+    case.failures.insert("a".into(), failure);
+    let plan = case.plan();
+    assert_eq!(plan.status.nominated, names(&["b"]));
+    assert_eq!(plan.wake_at, Some(at(110)));
+    case.remotes
+        .insert("b".into(), Remote::Unreachable { since: at(1) });
+    let waiting = case.plan().waiting.unwrap();
+    assert_eq!(waiting.reason(), "CreateRefusedByCluster");
+    assert_eq!(
+        waiting.to_string(),
+        "cluster \"a\" refused to create it: quota exceeded (next try 1970-01-01T01:50:00Z)"
+    );
+    case.now = 110;
+    assert_eq!(case.plan().status.nominated, names(&["a"]));
+}
+
+/// Spec: safety 1 I7, multikueue 11.65, 10.F21
+#[test]
+fn what_is_foreign_is_never_touched_and_never_chosen() {
+    let foreign_job = RemoteJob {
+        origin: Origin::Foreign,
+        ..RUNNING
+    };
+    let case = Case::new().nominated(&["a", "b"]);
+    let case = case.remote("a", reachable(Some(foreign()), Some(foreign_job)));
+    let plan = case.plan();
+    assert_eq!((plan.on("a"), &plan.status.nominated), (&[][..], &names(&["b"])));
+    assert_eq!(plan.failed, [("a".into(), Cause::NameConflict)]);
+    assert_eq!(
+        case.remote("b", Remote::Unreachable { since: at(1) })
+            .plan()
+            .waits_for(),
+        Some("NameConflictOnCluster")
+    );
+    let plan = Case::won()
+        .remote("a", reachable(Some(admitted(1)), Some(foreign_job)))
+        .plan();
+    assert_eq!(
+        (plan.check().0, plan.on("a"), plan.mirrors()),
+        (CheckPhase::Retry, &[][..], None)
+    );
+    let mut gone = Case::won().remote("b", reachable(Some(foreign()), Some(foreign_job)));
+    gone.local = Local::Gone;
+    assert_eq!(
+        (gone.plan().on("a"), gone.plan().on("b")),
+        (&ALL_GONE[..], &[][..])
+    );
+}
+
+/// Spec: multikueue 11.69, 3.3 R4
+#[test]
+fn an_eviction_by_the_winner_is_a_retry() {
+    let evicted = |reason| RemoteWorkload {
+        evicted: Some(said(reason, "x")),
+        admitted: None,
+        ..remote()
+    };
+    let plan = Case::won()
+        .remote("a", reachable(Some(evicted("Preempted")), Some(RUNNING)))
+        .plan();
+    let text = "Workload evicted on worker cluster: \"a\", resetting for re-admission. Previously: \"Ready\"";
+    assert_eq!(plan.check(), (CheckPhase::Retry, text));
+    assert_eq!(plan.mirrors(), Some("a"));
+    assert!(plan.failed.is_empty());
+    let copy = evicted("DeactivatedDueToAdmissionCheck");
+    let plan = Case::won().remote("a", reachable(Some(copy), None)).plan();
+    assert_eq!(plan.failed, [("a".into(), Cause::Rejected)]);
+}
+
+/// Spec: multikueue 11.70, provisioning 12 (Retry before a win)
+#[test]
+fn an_eviction_before_the_choice_changes_nothing() {
+    let evicted = RemoteWorkload {
+        evicted: Some(said("AdmissionCheck", "x")),
+        ..admitted(1)
+    };
+    let case = Case::new()
+        .nominated(&["a", "b"])
+        .remote("a", reachable(Some(evicted), None));
+    let plan = case.remote("b", reachable(Some(remote()), None)).plan();
+    assert_eq!((plan.check().0, plan.cluster()), (CheckPhase::Pending, None));
+    assert!(plan.remote.is_empty());
+}
+
+/// Spec: multikueue 11.76, 10.F17
+#[test]
+fn a_vanished_copy_of_the_winner_is_a_retry_and_is_not_created_again() {
+    for (copy, job) in [
+        (None, None),
+        (Some(remote()), None),
+        (None, Some(RUNNING)),
+        (Some(foreign()), None),
+    ] {
+        let plan = Case::won().remote("a", reachable(copy, job)).plan();
+        let text = "Admitting remote no longer exists, Previously: \"Ready\"";
+        assert_eq!(plan.check(), (CheckPhase::Retry, text));
+        assert!(plan.remote.is_empty());
+    }
+}
+
+/// Spec: multikueue 10.F18
+#[test]
+fn a_vanished_job_is_created_again_unless_the_local_one_ended() {
+    let mut case = Case::won().remote("a", reachable(Some(admitted(1)), None));
+    assert_eq!(case.plan().on("a"), [CreateJob]);
+    case.job.finished = true;
+    assert_eq!(case.plan().on("a"), []);
+    case.job = LocalJob {
+        present: false,
+        finished: false,
+    };
+    assert_eq!(case.plan().on("a"), []);
+}
+
+/// Spec: multikueue 11.77
+#[test]
+fn a_ready_check_without_a_cluster_is_a_retry() {
+    let mut case = Case::won();
+    case.status.cluster = None;
+    let plan = case.plan();
+    assert_eq!(plan.check().0, CheckPhase::Retry);
+    assert!(
+        plan.check()
+            .1
+            .starts_with("Admission check is Ready but no admitting cluster is recorded; this")
+    );
+}
+
+/// Spec: multikueue 11.73, 11.74, safety 3.5
+#[test]
+fn a_lost_winner_is_waited_for_as_the_policy_says() {
+    let lost = |policy, now| {
+        let mut case = Case::won().remote("a", Remote::Unreachable { since: at(90) });
+        case.lost = policy;
+        case.now = now;
+        case.plan()
+    };
+    let before = lost(LostPolicy::RetryAnyway, 104);
+    assert_eq!(
+        (before.check().0, before.wake_at),
+        (CheckPhase::Ready, Some(at(105)))
+    );
+    assert_eq!(before.waits_for(), Some("WorkerLost"));
+    let after = lost(LostPolicy::RetryAnyway, 105);
+    assert_eq!(
+        after.check(),
+        (CheckPhase::Retry, "Admitting remote lost, Previously: \"Ready\"")
+    );
+    let kept = lost(LostPolicy::Wait, 9_000);
+    assert_eq!((kept.check().0, kept.cluster()), (CheckPhase::Ready, Some("a")));
+    let waiting = kept.waiting.unwrap();
+    assert_eq!(
+        waiting.to_string(),
+        "cluster \"a\" does not answer since 1970-01-01T01:30:00Z, its run is kept"
+    );
+    assert!(waiting.next_step().contains("MultiKueueConfig"));
+}
+
+/// Spec: multikueue 10.F31, 10.F32, safety 3.5 (an admin's word)
+#[test]
+fn a_cluster_that_left_the_config_keeps_its_run_while_it_answers() {
+    let mut case = Case::won();
+    case.clusters = vec!["b".into()];
+    let plan = case.plan();
+    assert_eq!((plan.check().0, plan.mirrors()), (CheckPhase::Ready, Some("a")));
+    let mut case = case.remote("a", Remote::Unreachable { since: at(90) });
+    assert_eq!(case.plan().wake_at, Some(at(105)));
+    case.now = 105;
+    assert_eq!(case.plan().check().0, CheckPhase::Retry);
+    let mut waiting = Case::new().nominated(&["a", "b"]);
+    waiting.clusters = vec!["b".into()];
+    let plan = waiting.remote("a", reachable(Some(remote()), None)).plan();
+    assert_eq!(plan.on("a"), GONE);
+}
+
+/// Spec: multikueue 3.3 R6b.2, 3.8, 11.72
+#[test]
+fn an_eviction_on_the_manager_asks_the_winner_to_stop_and_mirrors_until_it_has() {
+    let won = Case::won();
+    let mut case = won.clone().condition("Evicted", "Preempted to make room");
+    case.status.cluster = None;
+    case.check().phase = CheckPhase::Pending;
+    case.stored = Some(won.status);
+    let plan = case.plan();
+    let message = "Evicted on manager: Preempted to make room".to_owned();
+    assert_eq!(plan.on("a"), [RequestStop { message }]);
+    assert_eq!((plan.mirrors(), plan.cluster()), (Some("a"), Some("a")));
+    let stopped = RemoteWorkload {
+        active: false,
+        admitted: None,
+        evicted: Some(said("DeactivatedDueToEvictedOnManagerCluster", "x")),
+        stop: Stop::Requested,
+        ..remote()
+    };
+    let suspended = RemoteJob {
+        suspended: true,
+        ..RUNNING
+    };
+    let case = case.remote("a", reachable(Some(stopped), Some(suspended)));
+    let plan = case.plan();
+    assert_eq!((plan.on("a"), plan.cluster()), (&[][..], None));
+    assert_eq!(plan.mirrors(), Some("a"), "so that quota is released");
+}
+
+/// Spec: multikueue 11.71
+#[test]
+fn when_both_are_evicted_only_the_job_status_is_mirrored() {
+    let evicted = RemoteWorkload {
+        evicted: Some(said("Preempted", "x")),
+        ..remote()
+    };
+    let case = Case::won().condition("Evicted", "x");
+    let plan = case.remote("a", reachable(Some(evicted), Some(RUNNING))).plan();
+    assert!(plan.remote.is_empty());
+    assert_eq!(plan.mirrors(), Some("a"));
+}
+
+/// Spec: safety 1 I1
+#[test]
+fn an_evicted_workload_is_not_offered_again_before_the_lost_winner_answers() {
+    let mut case = Case::new().remote("a", Remote::Unreachable { since: at(1) });
+    case.status.cluster = Some("a".into());
+    let plan = case.plan();
+    assert!(plan.remote.is_empty() && plan.status.nominated.is_empty());
+    assert_eq!(
+        (plan.cluster(), plan.waits_for()),
+        (Some("a"), Some("WorkerLost"))
+    );
+    case.lost = LostPolicy::RetryAnyway;
+    let plan = case.plan();
+    assert_eq!((plan.cluster(), plan.on("b")), (None, &[CreateWorkload][..]));
+    let back = case.remote("a", reachable(Some(admitted(1)), Some(RUNNING)));
+    assert_eq!(back.plan().on("a"), ALL_GONE);
+    assert_eq!(back.plan().waits_for(), Some("StoppingOnWorker"));
+}
+
+/// Spec: multikueue 3.3 R2, 11.66, 11.78, 11.80
+#[test]
+fn without_quota_or_owner_everything_remote_goes() {
+    let stale = || reachable(Some(remote()), None);
+    let mut released = Case::won().remote("b", stale());
+    released.status.conditions.remove("QuotaReserved");
+    let mut deleted = Case::won().remote("b", stale());
+    deleted.local = Local::Gone;
+    let mut finished = Case::won().remote("b", stale()).condition("Finished", "x");
+    finished.job.finished = true;
+    for case in [released, deleted, finished] {
+        let plan = case.plan();
+        assert_eq!((plan.on("a"), plan.on("b")), (&ALL_GONE[..], &GONE[..]));
+    }
+}
+
+/// Spec: multikueue 3.4
+#[test]
+fn a_copy_that_is_being_deleted_only_loses_our_finalizer() {
+    let deleting = RemoteWorkload {
+        life: Life::Deleting,
+        ..remote()
+    };
+    let plan = Case::new().remote("a", reachable(Some(deleting), None)).plan();
+    assert_eq!(plan.on("a"), [StripFinalizer]);
+}
+
+/// Spec: multikueue 11.83, 11.84
+#[test]
+fn a_new_priority_is_copied_without_starting_again() {
+    let copy = RemoteWorkload {
+        drift: Drift::Priority,
+        ..admitted(1)
+    };
+    let plan = Case::won()
+        .remote("a", reachable(Some(copy.clone()), Some(RUNNING)))
+        .plan();
+    assert_eq!(
+        (plan.check().0, plan.on("a")),
+        (CheckPhase::Ready, &[SetPriority][..])
+    );
+    let waiting = RemoteWorkload {
+        admitted: None,
+        ..copy
+    };
+    let plan = Case::new().remote("a", reachable(Some(waiting), None)).plan();
+    assert_eq!(plan.on("a"), [SetPriority]);
+}
+
+/// Spec: multikueue 3.2, 11.43, 11.44
+#[test]
+fn an_owner_that_cannot_be_dispatched_is_rejected() {
+    let rejected = |owner| {
+        let mut case = Case::new();
+        case.owner = owner;
+        let plan = case.plan();
+        assert!(plan.remote.is_empty());
+        assert_eq!(plan.check().0, CheckPhase::Rejected);
+        plan.check().1.to_owned()
+    };
+    let other = Owner::NotManaged {
+        field: "spec.managedBy".to_owned(),
+        value: "x".to_owned(),
+    };
+    assert_eq!(
+        rejected(other),
+        "The owner is not managed by Kueue: Expecting spec.managedBy to be \"kueue.x-k8s.io/multikueue\" not \"x\", \
+         Previously: \"Pending\""
+    );
+    let kind = Some("apps/v1, Kind=Deployment".to_owned());
+    assert_eq!(
+        rejected(Owner::NoAdapter { kind }),
+        "No multikueue adapter found for owner kind \"apps/v1, Kind=Deployment\", Previously: \"Pending\""
+    );
+    assert_eq!(
+        rejected(Owner::NoAdapter { kind: None }),
+        "No multikueue adapter found, Previously: \"Pending\""
+    );
+}
+
+/// Spec: safety 1 I2
+#[test]
+fn without_a_cluster_the_reason_says_so() {
+    let mut case = Case::new().remote("a", Remote::Unreachable { since: at(1) });
+    case.remotes.remove(&ClusterName::from("b"));
+    assert_eq!(case.plan().waits_for(), Some("NoClusterConnected"));
+    case.clusters.clear();
+    assert_eq!(case.plan().waits_for(), Some("NoClusterListed"));
+}

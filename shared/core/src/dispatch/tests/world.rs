@@ -1,0 +1,533 @@
+//! A tiny world that is cruel to the machine: workers do as they please, links break, and every pass may die between any
+//! two of its writes.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+
+use super::*;
+
+const SITES: [&str; 3] = ["a", "b", "c"];
+const FAILURE_MINS: i64 = 5;
+/// After this many peaceful rounds everything must be over.
+const PATIENCE: usize = 60;
+/// A world in which nobody else acts must be still after this many passes.
+const SETTLES_WITHIN: usize = 20;
+/// Histories per property; all three take about two seconds.
+const CASES: u32 = 256;
+const NO_CRASH: usize = usize::MAX;
+
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    /// One pass that dies after so many writes.
+    Pass(usize),
+    Admit(usize),
+    Evict(usize),
+    Reject(usize),
+    Finish(usize),
+    OutOfSync(usize),
+    Work(usize),
+    DropWorkload(usize),
+    DropJob(usize),
+    PutForeign(usize),
+    Cut(usize),
+    Heal(usize),
+    Wait(i64),
+    EvictHere,
+    ReleaseQuota,
+    Reserve,
+    Unlist(usize),
+    DeleteHere,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let site = 0..SITES.len();
+    prop_oneof![
+        12 => (0..8_usize).prop_map(Op::Pass),
+        6 => Just(Op::Pass(NO_CRASH)),
+        6 => site.clone().prop_map(Op::Admit),
+        2 => site.clone().prop_map(Op::Evict),
+        1 => site.clone().prop_map(Op::Reject),
+        1 => site.clone().prop_map(Op::Finish),
+        1 => site.clone().prop_map(Op::OutOfSync),
+        8 => site.clone().prop_map(Op::Work),
+        1 => site.clone().prop_map(Op::DropWorkload),
+        1 => site.clone().prop_map(Op::DropJob),
+        1 => site.clone().prop_map(Op::PutForeign),
+        2 => site.clone().prop_map(Op::Cut),
+        3 => site.clone().prop_map(Op::Heal),
+        3 => (1..20_i64).prop_map(Op::Wait),
+        2 => Just(Op::EvictHere),
+        2 => Just(Op::ReleaseQuota),
+        4 => Just(Op::Reserve),
+        1 => site.prop_map(Op::Unlist),
+        1 => Just(Op::DeleteHere),
+    ]
+}
+
+#[derive(Clone, Debug, Default)]
+struct Site {
+    copies: Copies,
+    cut_since: Option<Timestamp>,
+}
+
+struct World {
+    stored: Status,
+    local: Local,
+    listed: Vec<ClusterName>,
+    sites: BTreeMap<ClusterName, Site>,
+    failures: BTreeMap<ClusterName, Failure>,
+    job: LocalJob,
+    local_runs: bool,
+    lost: LostPolicy,
+    minute: i64,
+    decisions: usize,
+    jobs_of: BTreeMap<usize, Vec<ClusterName>>,
+    evict_here: bool,
+}
+
+impl World {
+    fn new(lost: LostPolicy) -> Self {
+        Self {
+            stored: Case::new().status,
+            local: Local::Present,
+            listed: SITES.iter().map(|s| (*s).into()).collect(),
+            sites: SITES.iter().map(|s| ((*s).into(), Site::default())).collect(),
+            failures: BTreeMap::new(),
+            job: LocalJob {
+                present: true,
+                finished: false,
+            },
+            local_runs: false,
+            lost,
+            minute: 0,
+            decisions: 0,
+            jobs_of: BTreeMap::new(),
+            evict_here: false,
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        at(self.minute)
+    }
+
+    fn has(&self, condition: &str) -> bool {
+        self.stored.conditions.is_true(condition)
+    }
+
+    /// The little of the lifecycle that matters here.
+    fn compose(&self) -> Status {
+        let (mut status, now) = (self.stored.clone(), self.now());
+        let evicted = status.conditions.is_true("Evicted");
+        let wanted = self.evict_here
+            || status
+                .checks
+                .values()
+                .any(|c| matches!(c.phase, CheckPhase::Retry | CheckPhase::Rejected));
+        if wanted && !evicted && status.conditions.is_true("QuotaReserved") && !self.has("Finished") {
+            status
+                .conditions
+                .set("Evicted", Truth::True, "AdmissionCheck", "x", now);
+            status.checks.insert(CHECK.into(), CheckState::pending(now));
+            status.cluster = None;
+            status.nominated.clear();
+        } else if evicted && !self.local_runs {
+            status
+                .conditions
+                .set("QuotaReserved", Truth::False, "Pending", "", now);
+        }
+        if self.job.finished {
+            status
+                .conditions
+                .set("Finished", Truth::True, "Succeeded", "", now);
+        }
+        status
+    }
+
+    fn plan(&self) -> (Status, Plan) {
+        let status = self.compose();
+        let remotes = self.sites.iter().map(|(name, site)| {
+            let remote = match site.cut_since {
+                Some(since) => Remote::Unreachable { since },
+                None => Remote::Reachable(site.copies.clone()),
+            };
+            (name.clone(), remote)
+        });
+        let case = Case {
+            status: status.clone(),
+            stored: Some(self.stored.clone()),
+            local: self.local,
+            owner: Owner::Managed,
+            clusters: self.listed.clone(),
+            remotes: remotes.collect(),
+            failures: self.failures.clone(),
+            job: self.job,
+            lost: self.lost,
+            now: self.minute,
+        };
+        let plan = case.plan();
+        self.judge(&status, &plan);
+        (status, plan)
+    }
+
+    /// What holds of every plan.
+    fn judge(&self, composed: &Status, plan: &Plan) {
+        let is = |kind| composed.conditions.is_true(kind);
+        let pending = composed.checks[&CheckName::from(CHECK)].phase == CheckPhase::Pending;
+        let seeks = self.local == Local::Present && pending && is("QuotaReserved") && !is("Evicted");
+        if seeks && !is("Finished") && plan.check().0 == CheckPhase::Pending {
+            assert!(plan.waiting.is_some(), "it waits, so it says why");
+        }
+        assert!(plan.status.cluster.is_none() || plan.status.nominated.is_empty());
+        for (cluster, actions) in &plan.remote {
+            assert!(self.sites[cluster].cut_since.is_none() && !actions.is_empty());
+        }
+    }
+
+    /// One pass of the reconciler that dies after `budget` writes. Returns whether it found anything to write.
+    fn pass(&mut self, mut budget: usize) -> bool {
+        let (_, plan) = self.plan();
+        let mut spend = || {
+            let left = budget > 0;
+            budget = budget.saturating_sub(1);
+            left
+        };
+        let mut wrote = false;
+        self.local_runs &= !plan.stopped;
+        if plan.status != self.stored && self.local == Local::Present {
+            if !spend() {
+                return true;
+            }
+            self.write_status(plan.status);
+            wrote = true;
+        }
+        for (cluster, cause) in plan.failed {
+            let until = at(self.minute + FAILURE_MINS);
+            let detail = String::new();
+            self.failures.insert(cluster, Failure { until, cause, detail });
+        }
+        if let Some(cluster) = plan.mirror {
+            if !spend() {
+                return true;
+            }
+            let job = self.sites[&cluster].copies.job.unwrap();
+            self.local_runs = job.runs();
+            self.job.finished |= job.finished;
+        }
+        for (cluster, action) in plan
+            .remote
+            .into_iter()
+            .flat_map(|(c, a)| a.into_iter().map(move |a| (c.clone(), a)))
+        {
+            if !spend() {
+                return true;
+            }
+            self.apply(&cluster, &action);
+            wrote = true;
+        }
+        wrote
+    }
+
+    fn write_status(&mut self, new: Status) {
+        let old = &self.stored;
+        if let Some(winner) = &new.cluster {
+            match &old.cluster {
+                None => {
+                    assert!(old.nominated.contains(winner), "the webhook refuses it");
+                    self.decisions += 1;
+                }
+                Some(before) => assert_eq!(before, winner, "immutable once set"),
+            }
+        }
+        self.evict_here = false;
+        self.stored = new;
+    }
+
+    /// The worker's API server: strict about what exists and whose it is.
+    fn apply(&mut self, cluster: &ClusterName, action: &RemoteAction) {
+        let copies = &mut self.sites.get_mut(cluster).unwrap().copies;
+        let ours = |w: &Option<RemoteWorkload>| w.as_ref().is_some_and(|w| w.origin == Origin::Ours);
+        match action {
+            RemoteAction::CreateWorkload => {
+                assert!(copies.workload.is_none() && copies.job.is_none());
+                copies.workload = Some(remote());
+            }
+            RemoteAction::DeleteWorkload => {
+                assert!(ours(&copies.workload));
+                match &mut copies.workload {
+                    Some(w) if w.has_finalizer => w.life = Life::Deleting,
+                    _ => copies.workload = None,
+                }
+            }
+            RemoteAction::StripFinalizer => {
+                assert!(ours(&copies.workload));
+                let w = copies.workload.as_mut().unwrap();
+                w.has_finalizer = false;
+                if w.life == Life::Deleting {
+                    copies.workload = None;
+                }
+            }
+            RemoteAction::CreateJob => {
+                assert_eq!(
+                    self.stored.cluster.as_ref(),
+                    Some(cluster),
+                    "decided before it is created"
+                );
+                assert!(copies.job.is_none() && ours(&copies.workload));
+                copies.job = Some(RemoteJob {
+                    suspended: true,
+                    ..RUNNING
+                });
+                self.jobs_of
+                    .entry(self.decisions)
+                    .or_default()
+                    .push(cluster.clone());
+            }
+            RemoteAction::DeleteJob => {
+                let job = copies.job.as_mut().unwrap();
+                assert_eq!(job.origin, Origin::Ours);
+                job.life = Life::Deleting;
+            }
+            RemoteAction::SetPriority => unreachable!("nobody changes priorities here"),
+            RemoteAction::RequestStop { .. } => {
+                assert!(ours(&copies.workload));
+                copies.workload.as_mut().unwrap().stop = Stop::Requested;
+            }
+        }
+    }
+
+    fn site(&mut self, site: usize) -> &mut Site {
+        self.sites.get_mut(&ClusterName::from(SITES[site])).unwrap()
+    }
+
+    fn ours(&mut self, site: usize) -> Option<&mut RemoteWorkload> {
+        let copies = &mut self.site(site).copies;
+        copies
+            .workload
+            .as_mut()
+            .filter(|w| w.origin == Origin::Ours && w.finished.is_none())
+    }
+
+    fn admit(&mut self, site: usize) {
+        let now = self.now();
+        if let Some(w) = self.ours(site)
+            && w.active
+            && w.life == Life::Present
+        {
+            (w.reserved, w.admitted, w.evicted) = (true, Some(now), None);
+        }
+    }
+
+    fn evict(&mut self, site: usize, active: bool) {
+        if let Some(w) = self.ours(site) {
+            (w.reserved, w.admitted, w.active) = (false, None, active);
+            w.evicted = Some(said("Preempted", "x"));
+        }
+    }
+
+    /// The worker's own engine takes one turn.
+    fn work(&mut self, site: usize) {
+        let stop = self
+            .ours(site)
+            .is_some_and(|w| w.stop == Stop::Requested && w.active);
+        if stop {
+            self.evict(site, false);
+        }
+        let copies = &mut self.site(site).copies;
+        if copies
+            .job
+            .is_some_and(|job| job.origin == Origin::Ours && job.life == Life::Deleting)
+        {
+            copies.job = None;
+        }
+        let starts = copies
+            .our_workload()
+            .is_some_and(|w| w.admitted.is_some() && w.finished.is_none());
+        if let Some(job) = copies.job.as_mut().filter(|job| job.origin == Origin::Ours) {
+            job.suspended = !starts;
+        }
+    }
+
+    fn finish(&mut self, site: usize) {
+        let copies = &mut self.site(site).copies;
+        if copies.runs()
+            && let (Some(job), Some(w)) = (&mut copies.job, &mut copies.workload)
+            && w.origin == Origin::Ours
+        {
+            job.finished = true;
+            w.finished = Some(said("Succeeded", "done"));
+        }
+    }
+
+    fn step(&mut self, op: Op) {
+        let name = |site: usize| ClusterName::from(SITES[site]);
+        match op {
+            Op::Pass(budget) => {
+                self.pass(budget);
+            }
+            Op::Admit(site) => self.admit(site),
+            Op::Evict(site) => self.evict(site, true),
+            Op::Reject(site) => self.evict(site, false),
+            Op::Finish(site) => self.finish(site),
+            Op::OutOfSync(site) => {
+                if let Some(w) = self.ours(site) {
+                    w.finished = Some(said("OutOfSync", "x"));
+                }
+            }
+            Op::Work(site) => self.work(site),
+            Op::DropWorkload(site) => {
+                if self.ours(site).is_some() {
+                    self.site(site).copies.workload = None;
+                }
+            }
+            Op::DropJob(site) => {
+                let copies = &mut self.site(site).copies;
+                copies.job = copies.job.filter(|job| job.origin == Origin::Foreign);
+            }
+            Op::PutForeign(site) => {
+                let copies = &mut self.site(site).copies;
+                // One worker stays clean, so that the job can run somewhere in the end.
+                if site > 0 && copies.job.is_none() {
+                    copies.job = Some(RemoteJob {
+                        origin: Origin::Foreign,
+                        ..RUNNING
+                    });
+                }
+            }
+            Op::Cut(site) => {
+                let now = self.now();
+                self.site(site).cut_since.get_or_insert(now);
+            }
+            Op::Heal(site) => self.site(site).cut_since = None,
+            Op::Wait(minutes) => self.minute += minutes,
+            Op::EvictHere => self.evict_here = self.has("QuotaReserved") && !self.has("Evicted"),
+            Op::ReleaseQuota => {
+                if self.has("Evicted") {
+                    let now = self.now();
+                    self.stored
+                        .conditions
+                        .set("QuotaReserved", Truth::False, "Pending", "", now);
+                }
+            }
+            Op::Reserve => self.reserve(),
+            Op::Unlist(site) => self.listed.retain(|c| *c != name(site)),
+            Op::DeleteHere => {
+                (self.local, self.job.present) = (Local::Gone, false);
+            }
+        }
+        for (decision, clusters) in &self.jobs_of {
+            assert!(
+                clusters.iter().all(|c| *c == clusters[0]),
+                "decision {decision} ran on {clusters:?}"
+            );
+        }
+    }
+
+    fn reserve(&mut self) {
+        let now = self.now();
+        if !self.has("QuotaReserved") && !self.has("Finished") {
+            self.stored
+                .conditions
+                .set("QuotaReserved", Truth::True, "QuotaReserved", "", now);
+            self.stored
+                .conditions
+                .set("Evicted", Truth::False, "QuotaReserved", "", now);
+        }
+    }
+
+    fn running(&self) -> Vec<&ClusterName> {
+        let running = self.sites.iter().filter(|(_, site)| site.copies.runs());
+        running.map(|(name, _)| name).collect()
+    }
+
+    fn foreign(&self) -> Vec<(ClusterName, RemoteJob)> {
+        let jobs = self
+            .sites
+            .iter()
+            .filter_map(|(name, site)| Some((name.clone(), site.copies.job?)));
+        jobs.filter(|(_, job)| job.origin == Origin::Foreign).collect()
+    }
+
+    /// Faults stop: the job must end, and nothing of ours may stay.
+    fn make_peace(&mut self) {
+        self.listed = SITES.iter().map(|s| (*s).into()).collect();
+        for site in self.sites.values_mut() {
+            site.cut_since = None;
+        }
+        for _ in 0..PATIENCE {
+            self.minute += 1;
+            self.pass(NO_CRASH);
+            self.reserve();
+            for site in 0..SITES.len() {
+                self.finish(site);
+                if !self.has("Evicted") {
+                    self.admit(site);
+                }
+                self.work(site);
+            }
+        }
+    }
+
+    /// Nobody else acts: after some passes there is nothing left to write.
+    fn settle(&mut self) {
+        for _ in 0..SETTLES_WITHIN {
+            if !self.pass(NO_CRASH) {
+                return;
+            }
+        }
+        panic!("it never settles: {:?}", self.plan());
+    }
+}
+
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    proptest::collection::vec(op(), 0..120)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: CASES, rng_seed: RngSeed::Fixed(693), failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Spec: safety 1 I1
+    #[test]
+    fn under_wait_it_never_runs_twice(ops in ops()) {
+        let mut world = World::new(LostPolicy::Wait);
+        for op in ops {
+            // Taking a silent cluster out of the config is the admin's word that its run is lost.
+            if !matches!(op, Op::Unlist(_)) {
+                world.step(op);
+            }
+            prop_assert!(world.running().len() <= 1, "runs on {:?} after {op:?}", world.running());
+        }
+    }
+
+    /// Spec: safety 1 I1, I3, I5, I7, I13
+    #[test]
+    fn after_the_faults_it_ends_once_and_leaves_nothing(ops in ops(), anyway: bool) {
+        let mut world = World::new(if anyway { LostPolicy::RetryAnyway } else { LostPolicy::Wait });
+        for op in ops {
+            let foreign = world.foreign();
+            world.step(op);
+            if !matches!(op, Op::PutForeign(_)) {
+                prop_assert_eq!(foreign, world.foreign());
+            }
+        }
+        let foreign = world.foreign();
+        world.make_peace();
+        prop_assert_eq!(foreign, world.foreign());
+        prop_assert!(world.local == Local::Gone || world.job.finished, "{:?}", world.plan());
+        prop_assert!(world.local == Local::Gone || world.has("Finished"));
+        for (name, site) in &world.sites {
+            prop_assert!(site.copies.our_job().is_none() && site.copies.our_workload().is_none(), "{} has {:?}", name, site);
+        }
+    }
+
+    /// Spec: safety 1 I3
+    #[test]
+    fn when_nothing_changes_nothing_is_written(ops in ops()) {
+        let mut world = World::new(LostPolicy::Wait);
+        for op in ops {
+            world.step(op);
+        }
+        world.settle();
+    }
+}
