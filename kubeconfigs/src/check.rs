@@ -12,9 +12,9 @@ mod file;
 mod tests;
 
 use std::collections::BTreeSet;
-use std::fmt;
 
 use base64::Engine as _;
+use roadstead_core::cluster::Reason;
 use roadstead_kubeio::connect::{Credential, Endpoint};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_saphyr::DuplicateKeyPolicy;
@@ -38,36 +38,11 @@ pub struct Rules {
     pub allow_loopback: bool,
 }
 
-/// Reason of the condition `Active`=False that follows from a refusal. Spec: multikueue 2.2.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
-    /// There is no kubeconfig to look at.
-    BadKubeConfig,
-    /// The content is refused or cannot be parsed.
-    InsecureKubeConfig,
-}
-
-impl Reason {
-    /// The word in the condition.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::BadKubeConfig => "BadKubeConfig",
-            Self::InsecureKubeConfig => "InsecureKubeConfig",
-        }
-    }
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
 /// Why a kubeconfig is not used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
-    /// For the condition.
+    /// For the condition. Spec: multikueue 2.2.
     pub reason: Reason,
     /// Row of `spec/safety.md` section 5 that the refusal enforces. Not part of the message, because clients compare
     /// that with the reference's.
@@ -85,11 +60,22 @@ impl Refusal {
         }
     }
 
-    pub(crate) const fn bad(rule: &'static str, message: String) -> Self {
+    /// There is no kubeconfig to look at.
+    pub fn bad(message: impl Into<String>) -> Self {
         Self {
             reason: Reason::BadKubeConfig,
-            rule,
-            message,
+            rule: "S7",
+            message: message.into(),
+        }
+    }
+
+    /// The cluster is described by a `ClusterProfile`, which is not supported. Wire: the words of a reference with the
+    /// gate off (`spec/multikueue.md 2.2`).
+    pub fn profiles_disabled() -> Self {
+        Self {
+            reason: Reason::ClusterProfileDisabled,
+            rule: "S1",
+            message: "MultiKueueClusterProfile feature gate is disabled".to_owned(),
         }
     }
 }
@@ -139,7 +125,7 @@ pub fn check(bytes: &[u8], rules: &Rules) -> Result<Endpoint, Refusal> {
         })?;
     }
     for (name, cluster) in &clusters {
-        address::server(cluster.server.as_deref().unwrap_or_default(), name, rules)?;
+        address::server(cluster.server.as_deref().unwrap_or_default(), name, *rules)?;
     }
     for (_, user) in &users {
         let basic = Mark(user.username.0 || user.password.0);
@@ -160,7 +146,7 @@ pub fn check(bytes: &[u8], rules: &Rules) -> Result<Endpoint, Refusal> {
     for (name, cluster) in &clusters {
         refuse_cluster_extras(name, cluster)?;
     }
-    current(&file, rules)
+    current(&file, *rules)
 }
 
 fn parse(bytes: &[u8]) -> Result<File, Refusal> {
@@ -214,6 +200,10 @@ fn parse(bytes: &[u8]) -> Result<File, Refusal> {
 }
 
 /// What is wrong with the text, without quoting it: a parser's own message may hold a piece of a token.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the parser's list of errors is long and open; all others mean the same to the reader"
+)]
 fn describe(error: &serde_saphyr::Error) -> String {
     use serde_saphyr::Error;
     let what = match error {
@@ -264,7 +254,7 @@ fn refuse_user_extras(name: &str, user: &User) -> Result<(), Refusal> {
         })?;
     }
     for (mark, key) in [
-        (user.as_user, "as"),
+        (user.impersonated, "as"),
         (user.as_uid, "as-uid"),
         (user.as_groups, "as-groups"),
         (user.as_user_extra, "as-user-extra"),
@@ -297,7 +287,7 @@ fn unknown(key: &str, kind: &str, name: &str) -> Refusal {
 }
 
 /// The endpoint of the current context.
-fn current(file: &File, rules: &Rules) -> Result<Endpoint, Refusal> {
+fn current(file: &File, rules: Rules) -> Result<Endpoint, Refusal> {
     let missing = |message: String| Refusal::insecure("S5", message);
     let context_name = file
         .current_context

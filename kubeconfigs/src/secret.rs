@@ -4,6 +4,9 @@
 //! server; nothing here prints that object.
 
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher as _, RandomState};
+use std::ops::Deref;
+use std::sync::LazyLock;
 
 use base64::Engine as _;
 use jiff::Timestamp;
@@ -11,10 +14,11 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 use kube::api::ObjectMeta;
+use roadstead_api::kueue::v1beta2::{KubeConfig, LocationType};
 use roadstead_kubeio::connect::{Credential, Endpoint};
 use secrecy::{ExposeSecret as _, SecretString};
 
-use crate::check::{BYTES_MAX, Refusal};
+use crate::check::{BYTES_MAX, Refusal, Rules, check};
 
 /// Key of the kubeconfig in the Secret. Wire: the reference's.
 pub const KEY: &str = "kubeconfig";
@@ -40,31 +44,63 @@ pub struct Lifetime {
 ///
 /// *Errors*: `BadKubeConfig`, in the words of `spec/multikueue.md 2.2`.
 pub fn read<'a>(name: &str, secret: Option<&'a Secret>) -> Result<&'a [u8], Refusal> {
-    let secret = secret.ok_or_else(|| Refusal::bad("S7", format!("Secret \"{name}\" not found")))?;
+    let secret = secret.ok_or_else(|| Refusal::bad(format!("Secret \"{name}\" not found")))?;
     if let Some(given) = secret.type_.as_deref()
         && !given.is_empty()
         && !TYPES.contains(&given)
     {
-        return Err(Refusal::bad(
-            "S7",
-            format!("secret \"{name}\" must have type {}", TYPES.join(" or ")),
-        ));
+        return Err(Refusal::bad(format!(
+            "secret \"{name}\" must have type {}",
+            TYPES.join(" or ")
+        )));
     }
     let bytes = secret
         .data
         .as_ref()
         .and_then(|data| data.get(KEY))
-        .ok_or_else(|| Refusal::bad("S7", format!("key \"{KEY}\" not found in secret \"{name}\"")))?;
+        .ok_or_else(|| Refusal::bad(format!("key \"{KEY}\" not found in secret \"{name}\"")))?;
     if bytes.0.len() > BYTES_MAX {
-        return Err(Refusal::bad(
-            "S6",
-            format!(
-                "key \"{KEY}\" in secret \"{name}\" is larger than {} KiB",
-                BYTES_MAX / 1024
-            ),
-        ));
+        return Err(Refusal::bad(format!(
+            "key \"{KEY}\" in secret \"{name}\" is larger than {} KiB",
+            BYTES_MAX / 1024
+        )));
     }
     Ok(&bytes.0)
+}
+
+/// The endpoint that a `MultiKueueCluster` points to; `find` looks a Secret of the manager's namespace up by name.
+///
+/// *Limits*: files on the manager's disk are refused, whatever their path.
+pub fn load<S: Deref<Target = Secret>>(
+    kubeconfig: &KubeConfig,
+    find: impl FnOnce(&str) -> Option<S>,
+    rules: &Rules,
+) -> Result<Endpoint, Refusal> {
+    match kubeconfig.location_type {
+        LocationType::Secret => {
+            let secret = find(&kubeconfig.location);
+            check(read(&kubeconfig.location, secret.as_deref())?, rules)
+        }
+        // Wire: the end of the reference's words for a path that it does not trust (`spec/multikueue.md 2.3`).
+        LocationType::Path => Err(Refusal::bad("kubeconfig path is not under the allowed prefix")),
+    }
+}
+
+/// Tells endpoints apart without keeping the secret: equal for equal endpoints, for as long as the process lives, and
+/// useless outside of it.
+pub fn fingerprint(endpoint: &Endpoint) -> String {
+    static SEED: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+    let secret = match &endpoint.credential {
+        Credential::Token(token) => ("", token),
+        Credential::ClientCertificate { certificate, key } => (certificate.as_str(), key),
+    };
+    let whole = (
+        &endpoint.server,
+        &endpoint.authority,
+        secret.0,
+        secret.1.expose_secret(),
+    );
+    format!("{:016x}", SEED.hash_one(whole))
 }
 
 /// A kubeconfig with one cluster, one user and one context, all called `cluster`. [`crate::check::check`] accepts it as
@@ -156,8 +192,11 @@ mod tests {
     use roadstead_kubeio::connect::{Credential, Endpoint};
     use secrecy::{ExposeSecret as _, SecretString};
 
-    use super::{KEY, Lifetime, build, cluster, lifetime, read, render};
-    use crate::check::{BYTES_MAX, Reason, Rules, check};
+    use super::{KEY, Lifetime, build, cluster, fingerprint, lifetime, load, read, render};
+    use roadstead_api::kueue::v1beta2::{KubeConfig, LocationType};
+    use roadstead_core::cluster::Reason;
+
+    use crate::check::{BYTES_MAX, Rules, check};
 
     const CA: &str = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
 
@@ -199,6 +238,25 @@ mod tests {
             refusal.message,
             "key \"kubeconfig\" in secret \"east\" is larger than 256 KiB"
         );
+    }
+
+    #[test]
+    fn cluster_leads_to_the_endpoint_in_its_secret_and_never_to_a_file() {
+        let text = render("east", &endpoint(Credential::Token(SecretString::from("t"))));
+        let there = secret(text.expose_secret().as_bytes());
+        let mut source = KubeConfig {
+            location: "s".to_owned(),
+            location_type: LocationType::Secret,
+        };
+        let found = load(&source, |name| (name == "s").then_some(&there), &Rules::default()).unwrap();
+        let same = endpoint(Credential::Token(SecretString::from("t")));
+        assert_eq!(fingerprint(&found), fingerprint(&same));
+        let other = endpoint(Credential::Token(SecretString::from("u")));
+        assert_ne!(fingerprint(&found), fingerprint(&other));
+
+        source.location_type = LocationType::Path;
+        let refusal = load(&source, |_| Some(&there), &Rules::default()).unwrap_err();
+        assert_eq!(refusal.message, "kubeconfig path is not under the allowed prefix");
     }
 
     /// Spec: safety 5 S7

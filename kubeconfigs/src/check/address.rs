@@ -88,7 +88,7 @@ pub fn judge(address: IpAddr, rules: &Rules) -> Result<(), Forbidden> {
 ///
 /// *Limit*: the answer may change before the connection is made; only a resolver inside the client closes that gap.
 ///
-/// *Errors*: a refusal, or `None` inside `Ok` never; a name that does not resolve is not refused here, since connecting
+/// *Errors*: a refusal. A name that does not resolve is not refused here, since connecting
 /// will say so better.
 pub async fn judge_resolved(endpoint: &Endpoint, rules: &Rules) -> Result<(), Refusal> {
     let Some((host, port)) = Url::parse(&endpoint.server)
@@ -117,7 +117,7 @@ pub async fn judge_resolved(endpoint: &Endpoint, rules: &Rules) -> Result<(), Re
 /// Checks `server` of cluster `name`; gives back the URL to use.
 ///
 /// Spec: multikueue 2.3 (`untrusted server endpoint`), safety 5 S3 and S4.
-pub(super) fn server(text: &str, name: &str, rules: &Rules) -> Result<String, Refusal> {
+pub(super) fn server(text: &str, name: &str, rules: Rules) -> Result<String, Refusal> {
     let untrusted = || Refusal::insecure("S4", "untrusted server endpoint".to_owned());
     // Why: URL parsers drop tabs and turn backslashes around; nobody writes those, except to deceive.
     if text
@@ -154,8 +154,8 @@ pub(super) fn server(text: &str, name: &str, rules: &Rules) -> Result<String, Re
     }
     let forbidden = match url.host() {
         None => return Err(untrusted()),
-        Some(Host::Ipv4(v4)) => judge(v4.into(), rules).err(),
-        Some(Host::Ipv6(v6)) => judge(v6.into(), rules).err(),
+        Some(Host::Ipv4(v4)) => judge(v4.into(), &rules).err(),
+        Some(Host::Ipv6(v6)) => judge(v6.into(), &rules).err(),
         Some(Host::Domain(domain)) if is_dns_subdomain(domain) => judge_name(domain, rules).err(),
         Some(Host::Domain(_)) => return Err(untrusted()),
     };
@@ -171,7 +171,7 @@ pub(super) fn server(text: &str, name: &str, rules: &Rules) -> Result<String, Re
     Ok(url.as_str().trim_end_matches('/').to_owned())
 }
 
-fn judge_name(domain: &str, rules: &Rules) -> Result<(), Forbidden> {
+fn judge_name(domain: &str, rules: Rules) -> Result<(), Forbidden> {
     if METADATA_NAMES.contains(&domain) {
         return Err(Forbidden::LinkLocalOrMetadata);
     }
@@ -202,10 +202,11 @@ fn embedded(address: IpAddr) -> IpAddr {
         IpAddr::V4(Ipv4Addr::new(a, b, c, d))
     };
     match v6.segments() {
-        [0, 0, 0, 0, 0, 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => four(high, low),
+        [0, 0, 0, 0, 0, 0xffff, high, low]
+        | [0x64, 0xff9b, 0, 0, 0, 0, high, low]
+        | [0x2002, high, low, ..] => four(high, low),
         // Why the guard: `::` and `::1` are IPv6 addresses of their own.
         [0, 0, 0, 0, 0, 0, high, low] if high != 0 => four(high, low),
-        [0x2002, high, low, ..] => four(high, low),
         _ => address,
     }
 }

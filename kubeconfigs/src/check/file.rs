@@ -111,7 +111,7 @@ pub(super) struct User {
     #[serde(default)]
     pub(super) auth_provider: Mark,
     #[serde(default, rename = "as")]
-    pub(super) as_user: Mark,
+    pub(super) impersonated: Mark,
     #[serde(default)]
     pub(super) as_uid: Mark,
     #[serde(default)]

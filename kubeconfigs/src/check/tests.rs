@@ -3,11 +3,12 @@
 use std::fmt::Write as _;
 
 use base64::Engine as _;
+use roadstead_core::cluster::Reason;
 use roadstead_kubeio::connect::{Credential, Endpoint};
 use secrecy::ExposeSecret as _;
 
 use super::address::{Forbidden, judge};
-use super::{BYTES_MAX, Reason, Refusal, Rules, check};
+use super::{BYTES_MAX, Refusal, Rules, check};
 
 const REMOTE_ONLY: Rules = Rules {
     allow_loopback: false,
@@ -145,11 +146,6 @@ fn what_the_reference_refuses_is_refused_in_its_words() {
 /// Spec: safety 4 rule 4, safety 5 S2, S3, S4, S5
 #[test]
 fn what_the_reference_overlooks_is_refused_with_the_key_named() {
-    let both = format!(
-        "token: t, client-certificate-data: {}, client-key-data: {}",
-        ca(),
-        key()
-    );
     check_messages(&[
         (
             server("http://k.example"),
@@ -217,6 +213,18 @@ fn what_the_reference_overlooks_is_refused_with_the_key_named() {
             cluster(", insecure-skip-verify: true"),
             "unknown key insecure-skip-verify in cluster c",
         ),
+    ]);
+}
+
+/// Spec: safety 6
+#[test]
+fn credential_that_is_not_one_whole_is_refused() {
+    let both = format!(
+        "token: t, client-certificate-data: {}, client-key-data: {}",
+        ca(),
+        key()
+    );
+    check_messages(&[
         (
             user(&both),
             "token and client certificate together are not allowed, keep one for user u",
