@@ -16,9 +16,10 @@ use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_core::dispatch::{self, Local, Plan, Policy};
 use roadstead_core::name::Key;
 use roadstead_core::status::Status;
-use roadstead_engine::caches::Caches;
+use roadstead_engine::caches::{Caches, named};
 use roadstead_engine::checks::{Checks, Elsewhere, Follow, Pass};
 use roadstead_engine::clock::Clock;
+use roadstead_engine::jobs::JobRef;
 use roadstead_kubeio::queue::{Lane, Queue};
 
 use crate::checks::Federation;
@@ -26,6 +27,7 @@ use crate::remote::Remote;
 use crate::remote::registry::Registry;
 
 pub(crate) use memory::Memory;
+pub(crate) use read::keys_on;
 pub(crate) use write::run;
 
 /// See the module.
@@ -41,6 +43,8 @@ pub(crate) struct Dispatch {
     pub(crate) memory: Arc<Memory>,
     /// Local Workloads to look at.
     pub(crate) due: Arc<Queue<Key>>,
+    /// Local jobs to look at.
+    pub(crate) jobs_due: Arc<Queue<JobRef>>,
     /// Our origin.
     pub(crate) origin: Arc<str>,
     /// How the operator wants it.
@@ -124,16 +128,19 @@ impl Dispatch {
                 here.add(change.key.clone(), Lane::New);
             }
         });
-        for jobs in &remote.jobs {
-            let (due, here, caches, kind) = (self.due.clone(), remote.due.clone(), self.caches.clone(), jobs.kind);
+        for (kind, jobs) in remote.jobs.iter().enumerate() {
+            let (due, here, caches) = (self.due.clone(), remote.due.clone(), self.caches.clone());
+            let jobs_due = self.jobs_due.clone();
             jobs.objects.listen(move |change| {
                 for job in [change.old, change.new].into_iter().flatten() {
-                    let Some(key) = read::workload_of(kind, job) else { continue };
-                    if caches.workloads.get(&key).is_some() {
-                        due.add(key, Lane::Placed);
-                    } else {
+                    let Some(key) = named(job) else { continue };
+                    if caches.workloads.get(&key).is_none() {
                         here.add(key, Lane::New);
+                        continue;
                     }
+                    // Why both: the job shows the status, the Workload decides what it means.
+                    jobs_due.add(JobRef { kind, key: change.key.clone() }, Lane::Placed);
+                    due.add(key, Lane::Placed);
                 }
             });
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::core::DynamicObject;
-use roadstead_api::constants::{annotations, finalizers, labels};
+use roadstead_api::constants::{controllers, finalizers};
 use roadstead_api::kueue::v1beta2::Workload as ApiWorkload;
 use roadstead_core::dispatch::{
     self, Copies, Failure, Life, Local, LocalJob, Observed, Origin, Owner, Plan, Policy, RemoteJob, RemoteWorkload,
@@ -15,7 +15,7 @@ use roadstead_core::dispatch::{
 use roadstead_core::name::{CheckName, ClusterName, Key};
 use roadstead_core::status::Status;
 use roadstead_core::workload::Workload;
-use roadstead_engine::caches::KindCache;
+use roadstead_engine::caches::{KindCache, named};
 use roadstead_engine::checks::Elsewhere;
 use roadstead_jobs::JobKind;
 
@@ -87,7 +87,7 @@ pub(super) fn scene(
         let value = match remote.lost_since() {
             Some(since) if listed => dispatch::Remote::Unreachable { since },
             Some(_) => return None,
-            None => dispatch::Remote::Reachable(copies(d, &remote, key, stored, job_ref.as_ref().map(|j| &j.1))),
+            None => dispatch::Remote::Reachable(copies(&remote, key, stored, job_ref.as_ref().map(|j| &j.1))),
         };
         Some((remote.name.clone(), value))
     });
@@ -117,36 +117,40 @@ fn placeholder(key: &Key) -> ApiWorkload {
 
 fn owner_of<'a>(d: &'a Dispatch, workload: &ApiWorkload) -> Option<(&'a KindCache, Key, String)> {
     let owner = workload.owner_references().iter().find(|o| o.controller == Some(true))?;
-    let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
-    let jobs = d.caches.kind(group, &owner.kind)?;
+    let jobs = d.caches.kind(group_of(&owner.api_version), &owner.kind)?;
     Some((jobs, Key::new(workload.namespace().unwrap_or_default(), owner.name.as_str()), owner.uid.clone()))
+}
+
+fn group_of(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
 fn owner(stored: Option<&ApiWorkload>, job: Option<&(&'static dyn JobKind, Arc<DynamicObject>)>) -> Owner {
     if let Some((kind, job)) = job {
-        return match kind.managed_by(&job.data) {
-            Ok(()) => Owner::Managed,
-            Err((field, value)) => Owner::NotManaged { field, value },
-        };
+        let Some(managed_by) = kind.managed_by() else { return Owner::Managed };
+        let value = kind.manager_of(&job.data).unwrap_or_default();
+        if value == controllers::MULTIKUEUE {
+            return Owner::Managed;
+        }
+        return Owner::NotManaged { field: managed_by.path.join("."), value: value.to_owned() };
     }
     let owners = stored.map(ApiWorkload::owner_references).unwrap_or_default();
     match owners.iter().find(|o| o.controller == Some(true)).or_else(|| owners.first()) {
         // Why: the job of a known kind is only out of sight (being deleted); its Workload follows it.
-        Some(owner) if roadstead_jobs::kind_of(&owner.api_version, &owner.kind).is_some() => Owner::Managed,
+        Some(owner) if roadstead_jobs::kind_of(group_of(&owner.api_version), &owner.kind).is_some() => Owner::Managed,
         Some(owner) => Owner::NoAdapter { kind: Some(format!("{}, Kind={}", owner.api_version, owner.kind)) },
         None => Owner::NoAdapter { kind: None },
     }
 }
 
 fn copies(
-    d: &Dispatch,
     remote: &Remote,
     key: &Key,
     stored: Option<&ApiWorkload>,
     job_key: Option<&Key>,
 ) -> Copies {
     let workload = remote.workloads.get(key).map(|copy| remote_workload(stored, &copy));
-    let job = find_job(d, remote, key, job_key).map(|(kind, job)| RemoteJob {
+    let job = find_job(remote, key, job_key).map(|(kind, job)| RemoteJob {
         origin: Origin::Ours,
         life: life(job.metadata.deletion_timestamp.is_some()),
         suspended: kind.is_suspended(&job.data),
@@ -157,15 +161,13 @@ fn copies(
 
 /// The job on a worker that belongs to this Workload: by its name, else by the Workload it names.
 pub(super) fn find_job(
-    d: &Dispatch,
     remote: &Remote,
     key: &Key,
     job_key: Option<&Key>,
 ) -> Option<(&'static dyn JobKind, Arc<DynamicObject>)> {
-    let _ = d;
     for jobs in &remote.jobs {
         if let Some(job) = job_key.and_then(|job_key| jobs.objects.get(job_key))
-            && workload_of(jobs.kind, &job).as_ref() == Some(key)
+            && named(&job).as_ref() == Some(key)
         {
             return Some((jobs.kind, job));
         }
@@ -176,27 +178,17 @@ pub(super) fn find_job(
     // Why a scan: only for a Workload that is gone here, whose job's name is no longer known.
     remote.jobs.iter().find_map(|jobs| {
         let all = jobs.objects.all();
-        let job = all.into_iter().find(|job| workload_of(jobs.kind, job).as_ref() == Some(key))?;
+        let job = all.into_iter().find(|job| named(job).as_ref() == Some(key))?;
         Some((jobs.kind, job))
     })
 }
 
-/// The Workload that a remote job names.
-pub(super) fn workload_of(kind: &dyn JobKind, job: &DynamicObject) -> Option<Key> {
-    let _ = kind;
-    let name = job
-        .annotations()
-        .get(annotations::PREBUILT_WORKLOAD_NAME)
-        .or_else(|| job.labels().get(labels::PREBUILT_WORKLOAD_NAME))?;
-    Some(Key::new(job.namespace().unwrap_or_default(), name.as_str()))
-}
-
 /// Every Workload that has anything of ours on a worker.
-pub(super) fn keys_on(remote: &Remote) -> BTreeSet<Key> {
+pub(crate) fn keys_on(remote: &Remote) -> BTreeSet<Key> {
     let workloads = remote.workloads.all();
     let mut keys: BTreeSet<Key> = workloads.iter().map(|w| roadstead_kubeio::cache::key_of(&**w)).collect();
     for jobs in &remote.jobs {
-        keys.extend(jobs.objects.all().iter().filter_map(|job| workload_of(jobs.kind, job)));
+        keys.extend(jobs.objects.all().iter().filter_map(|job| named(job)));
     }
     keys
 }
@@ -236,6 +228,6 @@ pub(super) fn elsewhere(d: &Dispatch, workload: &ApiWorkload, job: &Key) -> Opti
     let key = roadstead_kubeio::cache::key_of(workload);
     let (_, plan) = d.plan_stored(&key, (d.clock)());
     let remote = plan.mirror.and_then(|cluster| d.registry.get(&cluster));
-    let found = remote.and_then(|remote| find_job(d, &remote, &key, Some(job)));
+    let found = remote.and_then(|remote| find_job(&remote, &key, Some(job)));
     Some(Elsewhere { job: found.map(|(_, job)| job) })
 }

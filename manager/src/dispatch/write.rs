@@ -5,12 +5,15 @@
 
 use std::sync::Arc;
 
+use kube::core::DynamicObject;
 use kube::{Api, Client, ResourceExt as _};
 use roadstead_api::constants::{finalizers, labels};
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_core::dispatch::{Cause, RemoteAction};
 use roadstead_core::name::Key;
 use roadstead_engine::caches::api_resource;
+use roadstead_jobs::JobKind;
+use roadstead_jobs::remote::RemoteIdentity;
 use roadstead_kubeio::queue::Lane;
 use roadstead_kubeio::reconcile::{self, Outcome};
 use roadstead_kubeio::write::{self, Written};
@@ -151,7 +154,7 @@ impl Site<'_> {
     async fn create_job(&self) -> Result<(), String> {
         let Some((kind, local)) = &self.scene.local_job else { return Ok(()) };
         let Some(jobs) = self.remote.jobs.iter().find(|jobs| jobs.kind.gvk() == kind.gvk()) else { return Ok(()) };
-        let copy = roadstead_jobs::remote_object(*kind, local, &self.d.origin, &self.key.name);
+        let copy = self.copy_of(*kind, local)?;
         let api = Api::namespaced_with(self.client.clone(), &self.key.namespace, &jobs.resource);
         match write::create(&api, &copy).await {
             Written::Done(object) => {
@@ -189,9 +192,17 @@ impl Site<'_> {
         }
     }
 
+    fn copy_of(&self, kind: &dyn JobKind, local: &DynamicObject) -> Result<DynamicObject, String> {
+        let workload = self.d.caches.workloads.get(self.key).ok_or("the workload is gone")?;
+        let original = roadstead_convert::pod_sets(&workload);
+        let identity = RemoteIdentity { origin: &self.d.origin, workload: &self.key.name };
+        let local = serde_json::to_value(local).map_err(|error| error.to_string())?;
+        serde_json::from_value(kind.remote_object(&local, &identity, &original)).map_err(|error| error.to_string())
+    }
+
     async fn delete_job(&self) -> Result<(), String> {
         let job_key = self.scene.job_key.as_ref();
-        let Some((kind, job)) = read::find_job(self.d, self.remote, self.key, job_key) else { return Ok(()) };
+        let Some((kind, job)) = read::find_job(self.remote, self.key, job_key) else { return Ok(()) };
         let Some(jobs) = self.remote.jobs.iter().find(|jobs| jobs.kind.gvk() == kind.gvk()) else { return Ok(()) };
         let api = Api::namespaced_with(self.client.clone(), &self.key.namespace, &api_resource(kind));
         let uid = job.metadata.uid.as_deref();

@@ -60,8 +60,8 @@ pub fn workload_for_job(made: Made<'_>) -> api::Workload {
     let notes: BTreeMap<String, String> = notes.map(|(key, value)| (key.clone(), value.clone())).collect();
     let pod_sets = made.pod_sets.into_iter().map(|set| api::PodSet {
         name: set.name,
-        count: set.count,
-        min_count: set.min_count,
+        count: i32::try_from(set.count).unwrap_or(i32::MAX),
+        min_count: set.min_count.map(|count| i32::try_from(count).unwrap_or(i32::MAX)),
         template: api::RawTemplate(sanitised(set.template)),
         topology_request: None,
     });
@@ -92,6 +92,17 @@ pub fn workload_for_job(made: Made<'_>) -> api::Workload {
         },
         status: None,
     }
+}
+
+/// The pod sets of a Workload in the form in which jobs have theirs.
+pub fn pod_sets(workload: &api::Workload) -> Vec<JobPodSet> {
+    let set = |set: &api::PodSet| JobPodSet {
+        name: set.name.clone(),
+        count: u32::try_from(set.count).unwrap_or_default(),
+        min_count: set.min_count.and_then(|count| u32::try_from(count).ok()),
+        template: Value::Object(set.template.0.clone()),
+    };
+    workload.spec.pod_sets.iter().map(set).collect()
 }
 
 /// Duplicate environment variables keep one entry, at the position of the first, with the value of the last.

@@ -18,7 +18,7 @@ mod queues;
 mod template;
 mod validate;
 
-pub use copies::{Made, Priority, remote_workload, spec_drift, workload_for_job};
+pub use copies::{Made, Priority, pod_sets, remote_workload, spec_drift, workload_for_job};
 pub use inward::workload;
 pub use outward::{cluster_queue_status, local_queue_status, request_stop, status_patch};
 pub use queues::{check, cluster_queue, flavor, local_queue, selector};

@@ -19,7 +19,7 @@ use roadstead_api::config::Config;
 use roadstead_core::job::{self, FollowUp};
 use roadstead_core::name::Key;
 use roadstead_core::note::Note;
-use roadstead_jobs::{Mirror, Target};
+use roadstead_jobs::kind::{Mirror, Target};
 use roadstead_kubeio::events::Recorder;
 use roadstead_kubeio::queue::{Lane, Queue};
 use roadstead_kubeio::reconcile::Outcome;

@@ -11,7 +11,7 @@ use crate::caches::Caches;
 ///
 /// *Errors*: the WorkloadPriorityClass that it names does not exist.
 pub(crate) fn resolve(caches: &Caches, job: &Value, pod_sets: &[JobPodSet]) -> Result<Priority, String> {
-    if let Some(name) = roadstead_jobs::priority_class(job) {
+    if let Some(name) = roadstead_jobs::labels::priority_class(job) {
         let class = caches.workload_classes.named(name);
         let class = class.ok_or_else(|| format!("WorkloadPriorityClass \"{name}\" not found"))?;
         let reference = PriorityClassRef {

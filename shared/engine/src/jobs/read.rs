@@ -13,7 +13,9 @@ use roadstead_core::job::{
 use roadstead_core::lifecycle;
 use roadstead_core::name::{FlavorName, Key};
 use roadstead_core::queue::Flavor;
-use roadstead_jobs::{InjectError, JobPodSet, PodSetInfo, Provenance, StartFacts, Tolerations};
+use roadstead_jobs::JobPodSet;
+use roadstead_jobs::equivalence::{Tolerations, same_pod_sets};
+use roadstead_jobs::podset::{InjectError, PodSetInfo, Provenance, StartFacts, running_form};
 use serde_json::Value;
 
 use super::{JobRef, Jobs};
@@ -71,7 +73,7 @@ pub(super) fn scene(jobs: &Jobs, kind: &KindCache, object: &DynamicObject) -> Re
     let uid = object.uid().unwrap_or_default();
     let job = serde_json::to_value(object).map_err(|error| error.to_string())?;
     let pod_sets = kind.kind.pod_sets(&job).map_err(|error| error.to_string())?;
-    let prebuilt = roadstead_jobs::prebuilt(&job).map(str::to_owned);
+    let prebuilt = roadstead_jobs::labels::prebuilt(&job).map(str::to_owned);
     let stored: Vec<Arc<Workload>> = match &prebuilt {
         Some(name) => {
             jobs.caches.workloads.get(&Key::new(key.namespace.clone(), name.as_str())).into_iter().collect()
@@ -81,7 +83,7 @@ pub(super) fn scene(jobs: &Jobs, kind: &KindCache, object: &DynamicObject) -> Re
     let facts = Facts { jobs, uid: &uid, job: &job, pod_sets: &pod_sets };
     let workloads = stored.iter().map(|workload| facts.owned(workload)).collect();
     let gvk = kind.kind.gvk();
-    let name = roadstead_jobs::workload_name(gvk.kind, gvk.group, &key.name, &uid, "");
+    let name = roadstead_jobs::naming::workload_name(gvk.kind, gvk.group, &key.name, &uid, "");
     let finished = kind.kind.finished(&job).is_some();
     Ok(Scene {
         workload_name: Key::new(key.namespace.clone(), name),
@@ -93,7 +95,7 @@ pub(super) fn scene(jobs: &Jobs, kind: &KindCache, object: &DynamicObject) -> Re
         run: if kind.kind.is_suspended(&job) { Run::Suspended } else { Run::Running },
         pods: if kind.kind.is_active(&job) { Pods::Some } else { Pods::None },
         ended: if finished { Ended::Yes } else { Ended::No },
-        queue: roadstead_jobs::queue(&job).map(str::to_owned),
+        queue: roadstead_jobs::labels::queue(&job).map(str::to_owned),
         prebuilt,
         pod_sets,
         job,
@@ -136,15 +138,15 @@ impl Facts<'_> {
 
     /// *Source*: `spec/jobs.md 5.5`.
     fn fits(&self, workload: &Workload) -> bool {
-        if workload.spec.maximum_execution_time_seconds != roadstead_jobs::max_execution_secs(self.job) {
+        if workload.spec.maximum_execution_time_seconds != roadstead_jobs::labels::max_execution_secs(self.job) {
             return false;
         }
-        let plain = pod_sets_of(workload);
+        let plain = roadstead_convert::pod_sets(workload);
         let tolerations = if workload.is_true(lifecycle::ADMITTED) { Tolerations::Ignored } else { Tolerations::Compared };
-        let same = |sets: &[JobPodSet]| roadstead_jobs::same_pod_sets(self.pod_sets, sets, tolerations);
+        let same = |sets: &[JobPodSet]| same_pod_sets(self.pod_sets, sets, tolerations);
         if workload.is_true(lifecycle::QUOTA_RESERVED)
             && let Ok(infos) = infos(&self.jobs.caches, workload)
-            && let Ok(running) = roadstead_jobs::running_form(&plain, &infos)
+            && let Ok(running) = running_form(&plain, &infos)
             && same(&running)
         {
             return true;
@@ -160,9 +162,9 @@ impl Facts<'_> {
             Some(class) => class.group == PriorityClassGroup::Kueue,
             None => !workload.is_true(lifecycle::QUOTA_RESERVED),
         };
-        let named = roadstead_jobs::priority_class(self.job);
+        let named = roadstead_jobs::labels::priority_class(self.job);
         let changed = named.is_some() && named != class.map(|class| class.name.as_str());
-        let gate = roadstead_jobs::gated_by(self.job).unwrap_or_default();
+        let gate = roadstead_jobs::labels::gated_by(self.job).unwrap_or_default();
         let key = roadstead_api::constants::annotations::ADMISSION_GATED_BY;
         let held = workload.annotations().get(key).map(String::as_str).unwrap_or_default();
         let origin = workload.labels().contains_key(labels::MULTIKUEUE_ORIGIN);
@@ -191,17 +193,6 @@ fn stage(workload: &Workload) -> Stage {
     if quota { Stage::Reserved } else { Stage::Pending }
 }
 
-/// The pod sets of a Workload in the form in which jobs have theirs.
-pub(super) fn pod_sets_of(workload: &Workload) -> Vec<JobPodSet> {
-    let set = |set: &roadstead_api::kueue::v1beta2::PodSet| JobPodSet {
-        name: set.name.clone(),
-        count: u32::try_from(set.count).unwrap_or_default(),
-        min_count: set.min_count.and_then(|count| u32::try_from(count).ok()),
-        template: Value::Object(set.template.0.clone()),
-    };
-    workload.spec.pod_sets.iter().map(set).collect()
-}
-
 /// What is injected into the pods of an admitted Workload.
 ///
 /// *Errors*: see [`InjectError`].
@@ -215,7 +206,7 @@ pub(super) fn infos(caches: &Caches, workload: &Workload) -> Result<Vec<PodSetIn
         .filter_map(|name| Some((name.clone(), roadstead_convert::flavor(&*caches.flavors.named(name.as_str())?))))
         .collect();
     let remote = workload.labels().contains_key(labels::MULTIKUEUE_ORIGIN);
-    roadstead_jobs::infos(&StartFacts {
+    roadstead_jobs::podset::infos(&StartFacts {
         workload: &parsed.key.name,
         local_queue: &parsed.queue,
         provenance: if remote { Provenance::Remote } else { Provenance::Local },

@@ -10,7 +10,7 @@ use roadstead_core::job::Action;
 use roadstead_core::lifecycle::Request;
 use roadstead_core::name::{Key, Uid};
 use roadstead_core::note::Note;
-use roadstead_jobs::Target;
+use roadstead_jobs::kind::Target;
 use roadstead_kubeio::queue::Lane;
 use roadstead_kubeio::reconcile::Outcome;
 use roadstead_kubeio::write::{self, Written};
@@ -45,7 +45,7 @@ pub(super) async fn act(jobs: &Jobs, kind: &KindCache, scene: &read::Scene, acti
         Action::Start(key) => start(jobs, kind, scene, &key).await,
         Action::Stop { reason, restore } => {
             tracing::info!(job = %scene.key, reason = reason.as_str(), "stopping the job");
-            let original = restore.and_then(|key| scene.stored.get(&key)).map(|w| read::pod_sets_of(w));
+            let original = restore.and_then(|key| scene.stored.get(&key)).map(|w| roadstead_convert::pod_sets(w));
             for step in kind.kind.stop_steps(&scene.job, &original.unwrap_or_default()) {
                 patch(jobs, kind, &scene.key, step.target, &step.patch).await?;
             }
@@ -54,7 +54,7 @@ pub(super) async fn act(jobs: &Jobs, kind: &KindCache, scene: &read::Scene, acti
         Action::SuspendChild => {
             let mut suspended = scene.job.clone();
             kind.kind.suspend(&mut suspended);
-            match roadstead_jobs::difference(&scene.job, &suspended) {
+            match roadstead_jobs::json::difference(&scene.job, &suspended) {
                 Some(difference) => patch(jobs, kind, &scene.key, Target::Main, &difference).await,
                 None => Ok(()),
             }
@@ -84,7 +84,7 @@ fn build(jobs: &Jobs, kind: &KindCache, scene: &read::Scene, name: &str) -> Resu
         queue: scene.queue.clone(),
         pod_sets: scene.pod_sets.clone(),
         priority,
-        max_execution_secs: roadstead_jobs::max_execution_secs(&scene.job),
+        max_execution_secs: roadstead_jobs::labels::max_execution_secs(&scene.job),
     }))
 }
 

@@ -71,7 +71,13 @@ fn job(caches: &Caches, stored: &ApiWorkload) -> JobFacts {
             if job.metadata.deletion_timestamp.is_some() {
                 return JobFacts::OwnerGone;
             }
-            roadstead_jobs::facts(jobs.kind, &job.data)
+            JobFacts::Present {
+                finished: jobs.kind.finished(&job.data),
+                active: jobs.kind.is_active(&job.data),
+                // Why the whole object: a stop under way is marked in the metadata.
+                suspended: serde_json::to_value(&*job).is_ok_and(|job| jobs.kind.is_suspended(&job)),
+                reclaimable: jobs.kind.reclaimable(&job.data),
+            }
         }
         Some(_) | None => JobFacts::OwnerGone,
     }

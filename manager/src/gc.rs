@@ -1,0 +1,35 @@
+//! Collection: what is ours on a worker and has no owner here is removed, also when every event about it was missed.
+//!
+//! Invariant: it only rings the bell. Whether something is removed is decided by the same plan as always, from the local
+//! Workload that is not there; a foreign object is not even seen, because the caches select by origin.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use roadstead_kubeio::queue::Lane;
+use tokio_util::sync::CancellationToken;
+
+use crate::dispatch::{Dispatch, keys_on};
+use crate::remote::registry::Registry;
+
+/// Looks through all workers every `interval` until `stop`; an interval of zero switches it off.
+pub(crate) async fn run(dispatch: Dispatch, registry: Arc<Registry>, interval: Duration, stop: CancellationToken) {
+    if interval.is_zero() {
+        return stop.cancelled().await;
+    }
+    loop {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(interval) => {}
+        }
+        for remote in registry.all() {
+            for key in keys_on(&remote) {
+                if dispatch.caches.workloads.get(&key).is_none() {
+                    tracing::info!(workload = %key, cluster = %remote.name, "nothing here owns it any more; collecting");
+                    remote.due.add(key, Lane::New);
+                }
+            }
+        }
+    }
+}
