@@ -31,7 +31,9 @@ pub(crate) struct Federation {
 impl Federation {
     /// Whether this check is one of ours.
     pub(crate) fn is_ours(&self, name: &CheckName) -> bool {
-        self.checks.named(name.as_str()).is_some_and(|c| c.spec.controller_name == controllers::MULTIKUEUE)
+        self.checks
+            .named(name.as_str())
+            .is_some_and(|c| c.spec.controller_name == controllers::MULTIKUEUE)
     }
 
     /// The clusters of a check, in the order of its MultiKueueConfig.
@@ -48,21 +50,34 @@ impl Federation {
             .configs
             .named(name)
             .ok_or_else(|| format!("MultiKueueConfig.kueue.x-k8s.io \"{name}\" not found"))?;
-        Ok(config.spec.clusters.iter().map(|cluster| ClusterName::from(cluster.as_str())).collect())
+        Ok(config
+            .spec
+            .clusters
+            .iter()
+            .map(|cluster| ClusterName::from(cluster.as_str()))
+            .collect())
     }
 
     /// The clusters of the check of this name; none when it cannot be resolved.
     pub(crate) fn clusters_of_name(&self, name: &CheckName) -> Vec<ClusterName> {
         let check = self.checks.named(name.as_str());
-        check.and_then(|check| self.clusters_of(&check).ok()).unwrap_or_default()
+        check
+            .and_then(|check| self.clusters_of(&check).ok())
+            .unwrap_or_default()
     }
 
     fn usable(&self, name: &ClusterName) -> Usable {
         match self.clusters.named(name.as_str()) {
             None => Usable::Missing,
             Some(cluster) => {
-                let conditions = cluster.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
-                let active = conditions.iter().any(|c| c.type_ == "Active" && c.status == "True");
+                let conditions = cluster
+                    .status
+                    .as_ref()
+                    .map(|s| s.conditions.as_slice())
+                    .unwrap_or_default();
+                let active = conditions
+                    .iter()
+                    .any(|c| c.type_ == "Active" && c.status == "True");
                 if active { Usable::Yes } else { Usable::Inactive }
             }
         }
@@ -96,11 +111,20 @@ impl Federation {
     async fn write(&self, client: &Client, check: &AdmissionCheck, clock: &Clock) {
         let name = check.metadata.name.as_deref().unwrap_or_default();
         let clusters = self.clusters_of(check).map(|names| {
-            names.into_iter().map(|name| (name.clone(), self.usable(&name))).collect::<Vec<_>>()
+            names
+                .into_iter()
+                .map(|name| (name.clone(), self.usable(&name)))
+                .collect::<Vec<_>>()
         });
         let active = check::multikueue(clusters.as_deref().map_err(String::as_str));
-        let old = check.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
-        let Some(patch) = condition_patch(old, &active, check.metadata.generation, clock()) else { return };
+        let old = check
+            .status
+            .as_ref()
+            .map(|s| s.conditions.as_slice())
+            .unwrap_or_default();
+        let Some(patch) = condition_patch(old, &active, check.metadata.generation, clock()) else {
+            return;
+        };
         let api: Api<AdmissionCheck> = Api::all(client.clone());
         match write::patch_status(&api, name, &patch).await {
             Written::Done(object) => self.checks.observe(*object),

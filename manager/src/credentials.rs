@@ -56,21 +56,37 @@ impl Credentials {
 
     async fn renew(&self, name: &str) -> Outcome {
         let all = self.secrets.all();
-        let Some(stored) = all.iter().find(|secret| secret.name_any() == name) else { return Outcome::Done };
+        let Some(stored) = all.iter().find(|secret| secret.name_any() == name) else {
+            return Outcome::Done;
+        };
         let (Some(cluster), Some(life)) = (secret::cluster(stored), secret::lifetime(stored)) else {
             return Outcome::Done;
         };
         let now = (self.clock)();
         // Why from the name: the point must stay the same from one look to the next, and differ between clusters.
-        let jitter = f64::from(name.bytes().fold(7_u32, |sum, byte| sum.wrapping_mul(31) + u32::from(byte)) % 1000) / 1000.0;
+        let jitter = f64::from(
+            name.bytes()
+                .fold(7_u32, |sum, byte| sum.wrapping_mul(31) + u32::from(byte))
+                % 1000,
+        ) / 1000.0;
         let when = plan_renewal(now, life, jitter);
         if when > now {
             return until(Some(when), now).map_or(Outcome::Done, Outcome::After);
         }
-        let Some(worker) = self.registry.get(&ClusterName::from(cluster)).and_then(|remote| remote.last_client()) else {
-            return Outcome::Failed(format!("cluster {cluster}: not connected, so its credential cannot be renewed"));
+        let Some(worker) = self
+            .registry
+            .get(&ClusterName::from(cluster))
+            .and_then(|remote| remote.last_client())
+        else {
+            return Outcome::Failed(format!(
+                "cluster {cluster}: not connected, so its credential cannot be renewed"
+            ));
         };
-        let terms = Terms { rules: self.rules, lifetime: self.lifetime, now };
+        let terms = Terms {
+            rules: self.rules,
+            lifetime: self.lifetime,
+            now,
+        };
         match renew_secret(&self.client, &worker, stored, &terms).await {
             Ok(renewed) => {
                 tracing::info!(cluster, secret = name, "credential renewed");
@@ -79,7 +95,9 @@ impl Credentials {
             }
             Err(error) => {
                 let left = life.expires.duration_since(now);
-                Outcome::Failed(format!("cluster {cluster}: renewing the credential failed, it ends in {left:#}: {error}"))
+                Outcome::Failed(format!(
+                    "cluster {cluster}: renewing the credential failed, it ends in {left:#}: {error}"
+                ))
             }
         }
     }

@@ -89,7 +89,11 @@ impl Dispatch {
         let stored = self.caches.workloads.get(key);
         let composed = stored.as_ref().map(|w| roadstead_convert::workload(w));
         let scene = read::scene(self, key, stored.as_deref(), composed);
-        let local = if stored.is_some() { Local::Present } else { Local::Gone };
+        let local = if stored.is_some() {
+            Local::Present
+        } else {
+            Local::Gone
+        };
         let plan = scene.plan(local, now);
         (scene, plan)
     }
@@ -139,7 +143,13 @@ impl Dispatch {
                         continue;
                     }
                     // Why both: the job shows the status, the Workload decides what it means.
-                    jobs_due.add(JobRef { kind, key: change.key.clone() }, Lane::Placed);
+                    jobs_due.add(
+                        JobRef {
+                            kind,
+                            key: change.key.clone(),
+                        },
+                        Lane::Placed,
+                    );
                     due.add(key, Lane::Placed);
                 }
             });
@@ -149,9 +159,13 @@ impl Dispatch {
     /// A worker came or went: everything that concerns it is looked at again.
     pub(crate) fn cluster_changed(&self, name: &roadstead_core::name::ClusterName) {
         for workload in self.caches.workloads.all() {
-            let has_check = workload.status.as_ref().is_some_and(|s| !s.admission_checks.is_empty());
+            let has_check = workload
+                .status
+                .as_ref()
+                .is_some_and(|s| !s.admission_checks.is_empty());
             if has_check {
-                self.due.add(roadstead_kubeio::cache::key_of(&*workload), Lane::New);
+                self.due
+                    .add(roadstead_kubeio::cache::key_of(&*workload), Lane::New);
             }
         }
         if let Some(remote) = self.registry.get(name) {
@@ -164,5 +178,9 @@ impl Dispatch {
 
 /// The dispatcher's settings from the configuration file.
 pub(crate) fn policy(worker_lost_timeout: jiff::SignedDuration, lost: dispatch::LostPolicy) -> Policy {
-    Policy { worker_lost_timeout, lost, dispatcher: dispatch::Dispatcher::AllAtOnce }
+    Policy {
+        worker_lost_timeout,
+        lost,
+        dispatcher: dispatch::Dispatcher::AllAtOnce,
+    }
 }

@@ -13,7 +13,12 @@ use crate::dispatch::{Dispatch, keys_on};
 use crate::remote::registry::Registry;
 
 /// Looks through all workers every `interval` until `stop`; an interval of zero switches it off.
-pub(crate) async fn run(dispatch: Dispatch, registry: Arc<Registry>, interval: Duration, stop: CancellationToken) {
+pub(crate) async fn run(
+    dispatch: Dispatch,
+    registry: Arc<Registry>,
+    interval: Duration,
+    stop: CancellationToken,
+) {
     if interval.is_zero() {
         return stop.cancelled().await;
     }

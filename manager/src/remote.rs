@@ -49,13 +49,20 @@ impl Remote {
             workloads: Cache::new(),
             jobs: kinds.iter().map(cache).collect(),
             due: Arc::new(Queue::new()),
-            link: Mutex::new(Link { connection: Connection::new(now), client: None }),
+            link: Mutex::new(Link {
+                connection: Connection::new(now),
+                client: None,
+            }),
         }
     }
 
     /// Since when it cannot be reached; `None` while it is connected.
     pub(crate) fn lost_since(&self) -> Option<Timestamp> {
-        self.link.lock().unwrap_or_else(PoisonError::into_inner).connection.lost_since()
+        self.link
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .connection
+            .lost_since()
     }
 
     /// The client, while it is connected.
@@ -66,7 +73,11 @@ impl Remote {
 
     /// The client for renewing credentials: the last that was built, connected or not.
     pub(crate) fn last_client(&self) -> Option<Client> {
-        self.link.lock().unwrap_or_else(PoisonError::into_inner).client.clone()
+        self.link
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .client
+            .clone()
     }
 
     fn with<T>(&self, f: impl FnOnce(&mut Link) -> T) -> T {

@@ -55,19 +55,30 @@ pub async fn run(args: &Args) -> Result<(), Error> {
     } else {
         Arc::new(NoChecks)
     };
-    let conditions = (host.readiness.condition("caches"), host.readiness.condition("webhooks"));
-    engine.start(checks, conditions, &mut tasks, &stop).await.map_err(Error::Engine)?;
+    let conditions = (
+        host.readiness.condition("caches"),
+        host.readiness.condition("webhooks"),
+    );
+    engine
+        .start(checks, conditions, &mut tasks, &stop)
+        .await
+        .map_err(Error::Engine)?;
     host.run(Metrics::default(), tasks).await
 }
 
 /// Starts everything that has to do with worker clusters.
 fn federate(host: &Host, engine: &Engine, tasks: &mut JoinSet<()>, stop: &CancellationToken) -> Dispatch {
     let (client, config, clock) = (host.client.clone(), host.config.clone(), clock::system());
-    let federation =
-        Federation { checks: engine.caches.checks.clone(), configs: Cache::new(), clusters: Cache::new() };
+    let federation = Federation {
+        checks: engine.caches.checks.clone(),
+        configs: Cache::new(),
+        clusters: Cache::new(),
+    };
     let secrets = Cache::new();
     let registry = Arc::new(Registry::default());
-    let rules = Rules { allow_loopback: config.roadstead.multi_kueue.allow_loopback_workers };
+    let rules = Rules {
+        allow_loopback: config.roadstead.multi_kueue.allow_loopback_workers,
+    };
     let lost = match config.roadstead.multi_kueue.worker_lost_policy {
         // Why Fence is Wait here: the configuration refuses it until workers can fence themselves.
         WorkerLostPolicy::Wait | WorkerLostPolicy::Fence => LostPolicy::Wait,
@@ -105,8 +116,18 @@ fn federate(host: &Host, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancel
         },
         clock: clock.clone(),
     });
-    tasks.spawn(federation.configs.clone().run(Api::all(client.clone()), None, stop.clone()));
-    tasks.spawn(federation.clusters.clone().run(Api::all(client.clone()), None, stop.clone()));
+    tasks.spawn(
+        federation
+            .configs
+            .clone()
+            .run(Api::all(client.clone()), None, stop.clone()),
+    );
+    tasks.spawn(
+        federation
+            .clusters
+            .clone()
+            .run(Api::all(client.clone()), None, stop.clone()),
+    );
     let own = Api::namespaced(client.clone(), &config.namespace);
     tasks.spawn(secrets.clone().run(own, None, stop.clone()));
     tasks.spawn(fleet.run(stop.clone()));

@@ -11,7 +11,8 @@ use roadstead_core::dispatch::{Cause, Failure};
 use roadstead_core::name::{ClusterName, Key};
 
 /// How long the first failure keeps a worker out; doubled each time up to the second.
-const PAUSE: (SignedDuration, SignedDuration) = (SignedDuration::from_secs(10), SignedDuration::from_mins(10));
+const PAUSE: (SignedDuration, SignedDuration) =
+    (SignedDuration::from_secs(10), SignedDuration::from_mins(10));
 /// Workloads remembered at most.
 const MAX: usize = 50_000;
 
@@ -21,7 +22,14 @@ pub(crate) struct Memory(Mutex<BTreeMap<Key, BTreeMap<ClusterName, (u32, Failure
 
 impl Memory {
     /// Notes a failure, unless that cluster is kept out already.
-    pub(crate) fn failed(&self, key: &Key, cluster: &ClusterName, cause: Cause, detail: String, now: Timestamp) {
+    pub(crate) fn failed(
+        &self,
+        key: &Key,
+        cluster: &ClusterName,
+        cause: Cause,
+        detail: String,
+        now: Timestamp,
+    ) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= MAX && !all.contains_key(key) {
             all.pop_first();
@@ -42,7 +50,11 @@ impl Memory {
     pub(crate) fn of(&self, key: &Key) -> BTreeMap<ClusterName, Failure> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.get(key)
-            .map(|by| by.iter().map(|(cluster, (_, failure))| (cluster.clone(), failure.clone())).collect())
+            .map(|by| {
+                by.iter()
+                    .map(|(cluster, (_, failure))| (cluster.clone(), failure.clone()))
+                    .collect()
+            })
             .unwrap_or_default()
     }
 
@@ -68,9 +80,16 @@ mod tests {
         let first = memory.of(&key)[&east].until;
         assert_eq!(first, start + SignedDuration::from_secs(10));
         memory.failed(&key, &east, Cause::NameConflict, String::new(), start);
-        assert_eq!(memory.of(&key)[&east].until, first, "the same failure again changes nothing");
+        assert_eq!(
+            memory.of(&key)[&east].until,
+            first,
+            "the same failure again changes nothing"
+        );
         memory.failed(&key, &east, Cause::NameConflict, String::new(), first);
-        assert_eq!(memory.of(&key)[&east].until, first + SignedDuration::from_secs(20));
+        assert_eq!(
+            memory.of(&key)[&east].until,
+            first + SignedDuration::from_secs(20)
+        );
         assert_eq!(memory.of(&key).len(), 1);
         memory.forget(&key);
         assert!(memory.of(&key).is_empty());

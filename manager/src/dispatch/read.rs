@@ -9,8 +9,8 @@ use kube::core::DynamicObject;
 use roadstead_api::constants::{controllers, finalizers};
 use roadstead_api::kueue::v1beta2::Workload as ApiWorkload;
 use roadstead_core::dispatch::{
-    self, Copies, Failure, Life, Local, LocalJob, Observed, Origin, Owner, Plan, Policy, RemoteJob, RemoteWorkload,
-    Said, Stop,
+    self, Copies, Failure, Life, Local, LocalJob, Observed, Origin, Owner, Plan, Policy, RemoteJob,
+    RemoteWorkload, Said, Stop,
 };
 use roadstead_core::name::{CheckName, ClusterName, Key};
 use roadstead_core::status::Status;
@@ -70,20 +70,34 @@ pub(super) fn scene(
     composed: Option<Workload>,
 ) -> Scene {
     let workload = composed.unwrap_or_else(|| roadstead_convert::workload(&placeholder(key)));
-    let check = workload.status.checks.keys().find(|name| d.federation.is_ours(name)).cloned();
-    let clusters = check.as_ref().map(|check| d.federation.clusters_of_name(check)).unwrap_or_default();
+    let check = workload
+        .status
+        .checks
+        .keys()
+        .find(|name| d.federation.is_ours(name))
+        .cloned();
+    let clusters = check
+        .as_ref()
+        .map(|check| d.federation.clusters_of_name(check))
+        .unwrap_or_default();
     let job_ref = stored.and_then(|w| owner_of(d, w));
     let local_job = job_ref.as_ref().and_then(|(jobs, job_key, uid)| {
-        let job = jobs.objects.get(job_key).filter(|job| job.uid().as_ref() == Some(uid))?;
+        let job = jobs
+            .objects
+            .get(job_key)
+            .filter(|job| job.uid().as_ref() == Some(uid))?;
         Some((jobs.kind, job)).filter(|(_, job)| job.metadata.deletion_timestamp.is_none())
     });
     let owner = owner(stored, local_job.as_ref());
     let job = LocalJob {
         present: local_job.is_some(),
-        finished: local_job.as_ref().is_some_and(|(kind, job)| kind.finished(&job.data).is_some()),
+        finished: local_job
+            .as_ref()
+            .is_some_and(|(kind, job)| kind.finished(&job.data).is_some()),
     };
     let remotes = d.registry.all().into_iter().filter_map(|remote| {
-        let listed = clusters.contains(&remote.name) || workload.status.cluster.as_ref() == Some(&remote.name);
+        let listed =
+            clusters.contains(&remote.name) || workload.status.cluster.as_ref() == Some(&remote.name);
         let value = match remote.lost_since() {
             Some(since) if listed => dispatch::Remote::Unreachable { since },
             Some(_) => return None,
@@ -93,7 +107,9 @@ pub(super) fn scene(
     });
     let remotes = remotes.collect();
     Scene {
-        stored: stored.map(|w| roadstead_convert::workload(w).status).unwrap_or_default(),
+        stored: stored
+            .map(|w| roadstead_convert::workload(w).status)
+            .unwrap_or_default(),
         check,
         owner,
         clusters,
@@ -116,9 +132,16 @@ fn placeholder(key: &Key) -> ApiWorkload {
 }
 
 fn owner_of<'a>(d: &'a Dispatch, workload: &ApiWorkload) -> Option<(&'a KindCache, Key, String)> {
-    let owner = workload.owner_references().iter().find(|o| o.controller == Some(true))?;
+    let owner = workload
+        .owner_references()
+        .iter()
+        .find(|o| o.controller == Some(true))?;
     let jobs = d.caches.kind(group_of(&owner.api_version), &owner.kind)?;
-    Some((jobs, Key::new(workload.namespace().unwrap_or_default(), owner.name.as_str()), owner.uid.clone()))
+    Some((
+        jobs,
+        Key::new(workload.namespace().unwrap_or_default(), owner.name.as_str()),
+        owner.uid.clone(),
+    ))
 }
 
 fn group_of(api_version: &str) -> &str {
@@ -127,29 +150,40 @@ fn group_of(api_version: &str) -> &str {
 
 fn owner(stored: Option<&ApiWorkload>, job: Option<&(&'static dyn JobKind, Arc<DynamicObject>)>) -> Owner {
     if let Some((kind, job)) = job {
-        let Some(managed_by) = kind.managed_by() else { return Owner::Managed };
+        let Some(managed_by) = kind.managed_by() else {
+            return Owner::Managed;
+        };
         let value = kind.manager_of(&job.data).unwrap_or_default();
         if value == controllers::MULTIKUEUE {
             return Owner::Managed;
         }
-        return Owner::NotManaged { field: managed_by.path.join("."), value: value.to_owned() };
+        return Owner::NotManaged {
+            field: managed_by.path.join("."),
+            value: value.to_owned(),
+        };
     }
     let owners = stored.map(ApiWorkload::owner_references).unwrap_or_default();
-    match owners.iter().find(|o| o.controller == Some(true)).or_else(|| owners.first()) {
+    match owners
+        .iter()
+        .find(|o| o.controller == Some(true))
+        .or_else(|| owners.first())
+    {
         // Why: the job of a known kind is only out of sight (being deleted); its Workload follows it.
-        Some(owner) if roadstead_jobs::kind_of(group_of(&owner.api_version), &owner.kind).is_some() => Owner::Managed,
-        Some(owner) => Owner::NoAdapter { kind: Some(format!("{}, Kind={}", owner.api_version, owner.kind)) },
+        Some(owner) if roadstead_jobs::kind_of(group_of(&owner.api_version), &owner.kind).is_some() => {
+            Owner::Managed
+        }
+        Some(owner) => Owner::NoAdapter {
+            kind: Some(format!("{}, Kind={}", owner.api_version, owner.kind)),
+        },
         None => Owner::NoAdapter { kind: None },
     }
 }
 
-fn copies(
-    remote: &Remote,
-    key: &Key,
-    stored: Option<&ApiWorkload>,
-    job_key: Option<&Key>,
-) -> Copies {
-    let workload = remote.workloads.get(key).map(|copy| remote_workload(stored, &copy));
+fn copies(remote: &Remote, key: &Key, stored: Option<&ApiWorkload>, job_key: Option<&Key>) -> Copies {
+    let workload = remote
+        .workloads
+        .get(key)
+        .map(|copy| remote_workload(stored, &copy));
     let job = find_job(remote, key, job_key).map(|(kind, job)| RemoteJob {
         origin: Origin::Ours,
         life: life(job.metadata.deletion_timestamp.is_some()),
@@ -186,7 +220,10 @@ pub(super) fn find_job(
 /// Every Workload that has anything of ours on a worker.
 pub(crate) fn keys_on(remote: &Remote) -> BTreeSet<Key> {
     let workloads = remote.workloads.all();
-    let mut keys: BTreeSet<Key> = workloads.iter().map(|w| roadstead_kubeio::cache::key_of(&**w)).collect();
+    let mut keys: BTreeSet<Key> = workloads
+        .iter()
+        .map(|w| roadstead_kubeio::cache::key_of(&**w))
+        .collect();
     for jobs in &remote.jobs {
         keys.extend(jobs.objects.all().iter().filter_map(|job| named(job)));
     }
@@ -196,7 +233,10 @@ pub(crate) fn keys_on(remote: &Remote) -> BTreeSet<Key> {
 fn remote_workload(stored: Option<&ApiWorkload>, copy: &ApiWorkload) -> RemoteWorkload {
     let said = |kind: &str| {
         let condition = copy.condition(kind).filter(|c| c.status == "True")?;
-        Some(Said { reason: condition.reason.clone(), message: condition.message.clone() })
+        Some(Said {
+            reason: condition.reason.clone(),
+            message: condition.message.clone(),
+        })
     };
     let admitted = copy.condition("Admitted").filter(|c| c.status == "True");
     let asked = copy.is_true("DeactivationTarget");
@@ -204,13 +244,19 @@ fn remote_workload(stored: Option<&ApiWorkload>, copy: &ApiWorkload) -> RemoteWo
         origin: Origin::Ours,
         life: life(copy.metadata.deletion_timestamp.is_some()),
         has_finalizer: copy.finalizers().iter().any(|f| f == finalizers::RESOURCE_IN_USE),
-        drift: stored.map_or(dispatch::Drift::None, |local| roadstead_convert::spec_drift(local, copy)),
+        drift: stored.map_or(dispatch::Drift::None, |local| {
+            roadstead_convert::spec_drift(local, copy)
+        }),
         active: copy.is_active(),
         reserved: copy.is_true("QuotaReserved"),
         admitted: admitted.map(|c| c.last_transition_time.0),
         finished: said("Finished"),
         evicted: said("Evicted"),
-        stop: if asked { Stop::Requested } else { Stop::NotRequested },
+        stop: if asked {
+            Stop::Requested
+        } else {
+            Stop::NotRequested
+        },
     }
 }
 
@@ -229,5 +275,7 @@ pub(super) fn elsewhere(d: &Dispatch, workload: &ApiWorkload, job: &Key) -> Opti
     let (_, plan) = d.plan_stored(&key, (d.clock)());
     let remote = plan.mirror.and_then(|cluster| d.registry.get(&cluster));
     let found = remote.and_then(|remote| find_job(&remote, &key, Some(job)));
-    Some(Elsewhere { job: found.map(|(_, job)| job) })
+    Some(Elsewhere {
+        job: found.map(|(_, job)| job),
+    })
 }

@@ -38,10 +38,18 @@ pub(crate) async fn run(dispatch: Dispatch, remote: Arc<Remote>, stop: Cancellat
 
 async fn pass(d: &Dispatch, remote: &Remote, key: &Key) -> Outcome {
     // Why nothing is kept for later: when the worker is connected again, everything that concerns it becomes due.
-    let Some(client) = remote.client() else { return Outcome::Done };
+    let Some(client) = remote.client() else {
+        return Outcome::Done;
+    };
     let (scene, mut plan) = d.plan_stored(key, (d.clock)());
     for action in plan.remote.remove(&remote.name).unwrap_or_default() {
-        let site = Site { d, remote, client: &client, key, scene: &scene };
+        let site = Site {
+            d,
+            remote,
+            client: &client,
+            key,
+            scene: &scene,
+        };
         if let Err(why) = site.act(action).await {
             return Outcome::Failed(format!("cluster {}: {why}", remote.name));
         }
@@ -75,7 +83,9 @@ impl Site<'_> {
     }
 
     async fn create_workload(&self) -> Result<(), String> {
-        let Some(local) = self.d.caches.workloads.get(self.key) else { return Ok(()) };
+        let Some(local) = self.d.caches.workloads.get(self.key) else {
+            return Ok(());
+        };
         let copy = roadstead_convert::remote_workload(&local, &self.d.origin);
         match write::create(&self.workloads(), &copy).await {
             Written::Done(object) => {
@@ -95,12 +105,20 @@ impl Site<'_> {
     /// A Workload of that name is there: ours, and the watch has not shown it yet, or somebody else's.
     async fn look_at_existing_workload(&self) -> Result<(), String> {
         match self.workloads().get_opt(&self.key.name).await {
-            Ok(Some(object)) if object.labels().get(labels::MULTIKUEUE_ORIGIN).is_some_and(|o| **o == *self.d.origin) => {
+            Ok(Some(object))
+                if object
+                    .labels()
+                    .get(labels::MULTIKUEUE_ORIGIN)
+                    .is_some_and(|o| **o == *self.d.origin) =>
+            {
                 self.remote.workloads.observe(object);
                 Ok(())
             }
             Ok(Some(_)) => {
-                self.exclude(Cause::NameConflict, format!("a Workload named {} that is not ours is there", self.key));
+                self.exclude(
+                    Cause::NameConflict,
+                    format!("a Workload named {} that is not ours is there", self.key),
+                );
                 Ok(())
             }
             Ok(None) => Err("the workload vanished while it was looked at".into()),
@@ -109,34 +127,60 @@ impl Site<'_> {
     }
 
     async fn delete_workload(&self) -> Result<(), String> {
-        let Some(copy) = self.remote.workloads.get(self.key) else { return Ok(()) };
+        let Some(copy) = self.remote.workloads.get(self.key) else {
+            return Ok(());
+        };
         match write::delete(&self.workloads(), &self.key.name, copy.metadata.uid.as_deref()).await {
             Written::Done(object) => self.remote.workloads.observe(*object),
-            Written::Gone => self.remote.workloads.forget(self.key, copy.metadata.uid.as_deref()),
+            Written::Gone => self
+                .remote
+                .workloads
+                .forget(self.key, copy.metadata.uid.as_deref()),
             Written::Conflict | Written::AlreadyExists => {}
-            Written::Refused(why) | Written::Unclear(why) => return Err(format!("deleting the workload: {why}")),
+            Written::Refused(why) | Written::Unclear(why) => {
+                return Err(format!("deleting the workload: {why}"));
+            }
         }
         Ok(())
     }
 
     async fn strip_finalizer(&self) -> Result<(), String> {
-        let Some(copy) = self.remote.workloads.get(self.key) else { return Ok(()) };
-        let kept: Vec<&String> = copy.finalizers().iter().filter(|f| *f != finalizers::RESOURCE_IN_USE).collect();
+        let Some(copy) = self.remote.workloads.get(self.key) else {
+            return Ok(());
+        };
+        let kept: Vec<&String> = copy
+            .finalizers()
+            .iter()
+            .filter(|f| *f != finalizers::RESOURCE_IN_USE)
+            .collect();
         let version = copy.metadata.resource_version.as_ref();
         let patch = json!({ "metadata": { "finalizers": kept, "resourceVersion": version } });
-        self.patched(write::patch(&self.workloads(), &self.key.name, &patch).await, "taking the finalizer off")
+        self.patched(
+            write::patch(&self.workloads(), &self.key.name, &patch).await,
+            "taking the finalizer off",
+        )
     }
 
     async fn set_priority(&self) -> Result<(), String> {
-        let Some(local) = self.d.caches.workloads.get(self.key) else { return Ok(()) };
+        let Some(local) = self.d.caches.workloads.get(self.key) else {
+            return Ok(());
+        };
         let patch = json!({ "spec": { "priority": local.spec.priority, "priorityClassRef": local.spec.priority_class_ref } });
-        self.patched(write::patch(&self.workloads(), &self.key.name, &patch).await, "setting the priority")
+        self.patched(
+            write::patch(&self.workloads(), &self.key.name, &patch).await,
+            "setting the priority",
+        )
     }
 
     async fn request_stop(&self, message: &str) -> Result<(), String> {
-        let Some(copy) = self.remote.workloads.get(self.key) else { return Ok(()) };
+        let Some(copy) = self.remote.workloads.get(self.key) else {
+            return Ok(());
+        };
         let patch = roadstead_convert::request_stop(&copy, message, (self.d.clock)());
-        self.patched(write::patch_status(&self.workloads(), &self.key.name, &patch).await, "asking it to stop")
+        self.patched(
+            write::patch_status(&self.workloads(), &self.key.name, &patch).await,
+            "asking it to stop",
+        )
     }
 
     fn patched(&self, answer: Written<Workload>, what: &str) -> Result<(), String> {
@@ -152,8 +196,12 @@ impl Site<'_> {
     }
 
     async fn create_job(&self) -> Result<(), String> {
-        let Some((kind, local)) = &self.scene.local_job else { return Ok(()) };
-        let Some(jobs) = self.remote.jobs.iter().find(|jobs| jobs.kind.gvk() == kind.gvk()) else { return Ok(()) };
+        let Some((kind, local)) = &self.scene.local_job else {
+            return Ok(());
+        };
+        let Some(jobs) = self.remote.jobs.iter().find(|jobs| jobs.kind.gvk() == kind.gvk()) else {
+            return Ok(());
+        };
         let copy = self.copy_of(*kind, local)?;
         let api = Api::namespaced_with(self.client.clone(), &self.key.namespace, &jobs.resource);
         match write::create(&api, &copy).await {
@@ -163,7 +211,10 @@ impl Site<'_> {
             }
             Written::AlreadyExists => match api.get_opt(&local.name_any()).await {
                 Ok(Some(object))
-                    if object.labels().get(labels::MULTIKUEUE_ORIGIN).is_some_and(|o| **o == *self.d.origin) =>
+                    if object
+                        .labels()
+                        .get(labels::MULTIKUEUE_ORIGIN)
+                        .is_some_and(|o| **o == *self.d.origin) =>
                 {
                     jobs.objects.observe(object);
                     Ok(())
@@ -193,17 +244,30 @@ impl Site<'_> {
     }
 
     fn copy_of(&self, kind: &dyn JobKind, local: &DynamicObject) -> Result<DynamicObject, String> {
-        let workload = self.d.caches.workloads.get(self.key).ok_or("the workload is gone")?;
+        let workload = self
+            .d
+            .caches
+            .workloads
+            .get(self.key)
+            .ok_or("the workload is gone")?;
         let original = roadstead_convert::pod_sets(&workload);
-        let identity = RemoteIdentity { origin: &self.d.origin, workload: &self.key.name };
+        let identity = RemoteIdentity {
+            origin: &self.d.origin,
+            workload: &self.key.name,
+        };
         let local = serde_json::to_value(local).map_err(|error| error.to_string())?;
-        serde_json::from_value(kind.remote_object(&local, &identity, &original)).map_err(|error| error.to_string())
+        serde_json::from_value(kind.remote_object(&local, &identity, &original))
+            .map_err(|error| error.to_string())
     }
 
     async fn delete_job(&self) -> Result<(), String> {
         let job_key = self.scene.job_key.as_ref();
-        let Some((kind, job)) = read::find_job(self.remote, self.key, job_key) else { return Ok(()) };
-        let Some(jobs) = self.remote.jobs.iter().find(|jobs| jobs.kind.gvk() == kind.gvk()) else { return Ok(()) };
+        let Some((kind, job)) = read::find_job(self.remote, self.key, job_key) else {
+            return Ok(());
+        };
+        let Some(jobs) = self.remote.jobs.iter().find(|jobs| jobs.kind.gvk() == kind.gvk()) else {
+            return Ok(());
+        };
         let api = Api::namespaced_with(self.client.clone(), &self.key.namespace, &api_resource(kind));
         let uid = job.metadata.uid.as_deref();
         match write::delete(&api, &job.name_any(), uid).await {
@@ -217,7 +281,9 @@ impl Site<'_> {
 
     /// This worker is no candidate for a while; the Workload is decided about again.
     fn exclude(&self, cause: Cause, detail: String) {
-        self.d.memory.failed(self.key, &self.remote.name, cause, detail, (self.d.clock)());
+        self.d
+            .memory
+            .failed(self.key, &self.remote.name, cause, detail, (self.d.clock)());
         self.d.due.add(self.key.clone(), Lane::Placed);
     }
 }

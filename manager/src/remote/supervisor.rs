@@ -71,7 +71,8 @@ impl Fleet {
     pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) {
         let touched = Arc::new(Dirty::new());
         let set = touched.clone();
-        self.clusters.listen(move |change| set.mark(Some(change.key.name.to_string())));
+        self.clusters
+            .listen(move |change| set.mark(Some(change.key.name.to_string())));
         let set = touched.clone();
         // Why everybody on a Secret change: a cluster names its Secret, not the other way round, and there are few.
         self.secrets.listen(move |_| set.mark(None));
@@ -108,12 +109,23 @@ impl Fleet {
                     Some(one) if everybody || names.contains(&Some(name.clone())) => one.nudge.notify_one(),
                     Some(_) => {}
                     None => {
-                        let one = Supervised { stop: stop.child_token(), nudge: Arc::new(Notify::new()) };
-                        let remote =
-                            Arc::new(Remote::new(ClusterName::from(name.as_str()), &self.kinds, (self.clock)()));
+                        let one = Supervised {
+                            stop: stop.child_token(),
+                            nudge: Arc::new(Notify::new()),
+                        };
+                        let remote = Arc::new(Remote::new(
+                            ClusterName::from(name.as_str()),
+                            &self.kinds,
+                            (self.clock)(),
+                        ));
                         (self.greet)(&remote);
                         self.registry.insert(remote.clone());
-                        tasks.spawn(supervise(self.clone(), remote, one.nudge.clone(), one.stop.clone()));
+                        tasks.spawn(supervise(
+                            self.clone(),
+                            remote,
+                            one.nudge.clone(),
+                            one.stop.clone(),
+                        ));
                         supervised.insert(name, one);
                     }
                 }
@@ -123,7 +135,10 @@ impl Fleet {
     }
 
     fn load(&self, name: &str) -> Result<Endpoint, Refusal> {
-        let cluster = self.clusters.named(name).ok_or_else(|| Refusal::bad("the MultiKueueCluster is gone"))?;
+        let cluster = self
+            .clusters
+            .named(name)
+            .ok_or_else(|| Refusal::bad("the MultiKueueCluster is gone"))?;
         let source = &cluster.spec.cluster_source;
         let Some(kubeconfig) = &source.kube_config else {
             return Err(Refusal::profiles_disabled());
@@ -133,10 +148,18 @@ impl Fleet {
 
     async fn report(&self, name: &str, connection: &Connection) {
         let Some(active) = connection.active() else { return };
-        let Some(cluster) = self.clusters.named(name) else { return };
-        let old = cluster.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
+        let Some(cluster) = self.clusters.named(name) else {
+            return;
+        };
+        let old = cluster
+            .status
+            .as_ref()
+            .map(|s| s.conditions.as_slice())
+            .unwrap_or_default();
         let generation = cluster.metadata.generation;
-        let Some(patch) = condition_patch(old, &active, generation, (self.clock)()) else { return };
+        let Some(patch) = condition_patch(old, &active, generation, (self.clock)()) else {
+            return;
+        };
         let api: Api<MultiKueueCluster> = Api::all(self.client.clone());
         match write::patch_status(&api, name, &patch).await {
             Written::Done(object) => self.clusters.observe(*object),
@@ -169,7 +192,9 @@ pub(crate) fn condition_patch(
     }) {
         return None;
     }
-    let since = before.filter(|c| c.status == status).map_or(now, |c| c.last_transition_time.0);
+    let since = before
+        .filter(|c| c.status == status)
+        .map_or(now, |c| c.last_transition_time.0);
     let mut conditions: Vec<serde_json::Value> = old
         .iter()
         .filter(|c| c.type_ != "Active")
@@ -196,7 +221,12 @@ async fn supervise(fleet: Arc<Fleet>, remote: Arc<Remote>, nudge: Arc<Notify>, s
                         link.client = None;
                     });
                     current = None;
-                    tracing::warn!(cluster = name, reason = refusal.reason.as_str(), "{}", refusal.message);
+                    tracing::warn!(
+                        cluster = name,
+                        reason = refusal.reason.as_str(),
+                        "{}",
+                        refusal.message
+                    );
                     fleet.settle(&remote).await;
                     nudge.notified().await;
                     continue;
@@ -233,13 +263,20 @@ async fn supervise(fleet: Arc<Fleet>, remote: Arc<Remote>, nudge: Arc<Notify>, s
 }
 
 /// Opens everything, stays until the connection is lost or the credentials may have changed.
-async fn serve(fleet: &Arc<Fleet>, remote: &Arc<Remote>, endpoint: &Endpoint, timeout: Duration, nudge: &Notify) {
+async fn serve(
+    fleet: &Arc<Fleet>,
+    remote: &Arc<Remote>,
+    endpoint: &Endpoint,
+    timeout: Duration,
+    nudge: &Notify,
+) {
     let name = remote.name.as_str();
     let client = match connect::worker(endpoint, &fleet.user_agent) {
         Ok(client) => client,
         Err(error) => {
             remote.with(|link| {
-                link.connection.refused(Reason::InsecureKubeConfig, &error.to_string(), (fleet.clock)());
+                link.connection
+                    .refused(Reason::InsecureKubeConfig, &error.to_string(), (fleet.clock)());
             });
             fleet.settle(remote).await;
             nudge.notified().await;
@@ -249,10 +286,19 @@ async fn serve(fleet: &Arc<Fleet>, remote: &Arc<Remote>, endpoint: &Endpoint, ti
     let watching = CancellationToken::new();
     let mut tasks = JoinSet::new();
     let ours = Some(fleet.ours.clone());
-    tasks.spawn(remote.workloads.clone().run(Api::all(client.clone()), ours.clone(), watching.child_token()));
+    tasks.spawn(
+        remote
+            .workloads
+            .clone()
+            .run(Api::all(client.clone()), ours.clone(), watching.child_token()),
+    );
     for jobs in &remote.jobs {
         let api = Api::all_with(client.clone(), &jobs.resource);
-        tasks.spawn(jobs.objects.clone().run(api, ours.clone(), watching.child_token()));
+        tasks.spawn(
+            jobs.objects
+                .clone()
+                .run(api, ours.clone(), watching.child_token()),
+        );
     }
     let mut healths = vec![remote.workloads.health()];
     healths.extend(remote.jobs.iter().map(|jobs| jobs.objects.health()));
@@ -301,7 +347,9 @@ impl Fleet {
 async fn all_live(healths: &mut [watch::Receiver<Health>], timeout: Duration) -> Result<(), String> {
     let all = async {
         for health in healths.iter_mut() {
-            let seen = health.wait_for(|h| matches!(h, Health::Live | Health::Failing(_))).await;
+            let seen = health
+                .wait_for(|h| matches!(h, Health::Live | Health::Failing(_)))
+                .await;
             match seen.as_deref() {
                 Ok(Health::Failing(why)) => return Err(why.clone()),
                 Ok(Health::Live | Health::Starting) => {}
@@ -310,15 +358,24 @@ async fn all_live(healths: &mut [watch::Receiver<Health>], timeout: Duration) ->
         }
         Ok(())
     };
-    tokio::time::timeout(timeout, all).await.unwrap_or_else(|_elapsed| {
-        Err(format!("the API server did not open all watches within {} s", timeout.as_secs()))
-    })
+    tokio::time::timeout(timeout, all)
+        .await
+        .unwrap_or_else(|_elapsed| {
+            Err(format!(
+                "the API server did not open all watches within {} s",
+                timeout.as_secs()
+            ))
+        })
 }
 
 async fn first_failure(healths: &mut [watch::Receiver<Health>]) -> String {
     let waits = healths.iter_mut().map(|health| {
         Box::pin(async move {
-            match health.wait_for(|h| matches!(h, Health::Failing(_))).await.as_deref() {
+            match health
+                .wait_for(|h| matches!(h, Health::Failing(_)))
+                .await
+                .as_deref()
+            {
                 Ok(Health::Failing(why)) => why.clone(),
                 Ok(Health::Live | Health::Starting) | Err(_) => "stopped".to_owned(),
             }
@@ -361,7 +418,10 @@ async fn wait_or_seen(fleet: &Fleet, endpoint: &Endpoint, at: Timestamp, nudge: 
         };
         loop {
             tokio::time::sleep(LOOK).await;
-            if matches!(tokio::time::timeout(LOOK, client.apiserver_version()).await, Ok(Ok(_))) {
+            if matches!(
+                tokio::time::timeout(LOOK, client.apiserver_version()).await,
+                Ok(Ok(_))
+            ) {
                 return;
             }
         }

@@ -8,6 +8,7 @@ use roadstead_api::constants::{annotations, finalizers, labels};
 use roadstead_api::kueue::v1beta2 as api;
 use roadstead_core::dispatch::Drift;
 use roadstead_jobs::JobPodSet;
+use roadstead_jobs::equivalence::sanitised;
 use serde_json::{Map, Value};
 
 /// What a Workload is made from. *Source*: `spec/jobs.md 5.6`.
@@ -62,7 +63,10 @@ pub fn workload_for_job(made: Made<'_>) -> api::Workload {
         name: set.name,
         count: i32::try_from(set.count).unwrap_or(i32::MAX),
         min_count: set.min_count.map(|count| i32::try_from(count).unwrap_or(i32::MAX)),
-        template: api::RawTemplate(sanitised(set.template)),
+        template: api::RawTemplate(match sanitised(set.template) {
+            Value::Object(template) => template,
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
+        }),
         topology_request: None,
     });
     api::Workload {
@@ -103,26 +107,6 @@ pub fn pod_sets(workload: &api::Workload) -> Vec<JobPodSet> {
         template: Value::Object(set.template.0.clone()),
     };
     workload.spec.pod_sets.iter().map(set).collect()
-}
-
-/// Duplicate environment variables keep one entry, at the position of the first, with the value of the last.
-fn sanitised(template: Value) -> Map<String, Value> {
-    let Value::Object(mut template) = template else { return Map::new() };
-    if let Some(spec) = template.get_mut("spec").and_then(Value::as_object_mut) {
-        for field in ["containers", "initContainers"] {
-            for container in spec.get_mut(field).and_then(Value::as_array_mut).into_iter().flatten() {
-                if let Some(env) = container.get_mut("env").and_then(Value::as_array_mut) {
-                    let mut unique: indexmap::IndexMap<String, Value> = indexmap::IndexMap::new();
-                    for variable in env.drain(..) {
-                        let name = variable.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
-                        unique.insert(name, variable);
-                    }
-                    env.extend(unique.into_values());
-                }
-            }
-        }
-    }
-    template
 }
 
 /// The copy of a Workload on a worker cluster. *Source*: `spec/multikueue.md 3.4`.
@@ -168,7 +152,7 @@ mod tests {
     use roadstead_core::dispatch::Drift;
     use serde_json::json;
 
-    use super::{remote_workload, sanitised, spec_drift};
+    use super::{remote_workload, spec_drift};
 
     fn local() -> api::Workload {
         serde_json::from_value(json!({
@@ -212,15 +196,5 @@ mod tests {
         assert_eq!(spec_drift(&local, &copy), Drift::Priority);
         copy.spec.pod_sets[0].count = 2;
         assert_eq!(spec_drift(&local, &copy), Drift::Spec);
-    }
-
-    /// Spec: jobs 5.6.
-    #[test]
-    fn of_duplicate_variables_the_last_value_stays_at_the_first_place() {
-        let template = json!({ "spec": { "containers": [{ "env": [
-            { "name": "A", "value": "1" }, { "name": "B", "value": "2" }, { "name": "A", "value": "3" },
-        ] }] } });
-        let env = sanitised(template)["spec"]["containers"][0]["env"].clone();
-        assert_eq!(env, json!([{ "name": "A", "value": "3" }, { "name": "B", "value": "2" }]));
     }
 }

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use roadstead_core::cycle::Decision;
 use roadstead_core::lifecycle::Proposal;
 use roadstead_core::name::{ClusterQueueName, Key, Uid};
-use roadstead_core::cycle::Decision;
 use roadstead_core::report::{ClusterQueueReport, LocalQueueReport, QueueRef};
 use roadstead_core::state::{Event, State};
 use roadstead_kubeio::dirty::Dirty;
@@ -33,7 +33,9 @@ impl Proposals {
     /// The proposal for this Workload, if it is about this UID.
     pub fn get(&self, key: &Key, uid: &Uid) -> Option<Proposal> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.get(key).filter(|(about, _)| about == uid).map(|(_, proposal)| proposal.clone())
+        all.get(key)
+            .filter(|(about, _)| about == uid)
+            .map(|(_, proposal)| proposal.clone())
     }
 
     /// Takes out a proposal that was carried out or has lost its ground; a newer one for the same Workload stays.
@@ -45,7 +47,10 @@ impl Proposals {
     }
 
     fn put(&self, key: Key, uid: Uid, proposal: Proposal) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key, (uid, proposal));
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(key, (uid, proposal));
     }
 }
 
@@ -113,9 +118,20 @@ impl Brain {
                     Decision::Reserve { key, uid, admission } => {
                         (key, uid, Proposal::Reserve(admission), Lane::Placed)
                     }
-                    Decision::NotAdmitted { key, uid, reason, message } => {
-                        (key, uid, Proposal::Pending { reason: reason.as_str().into(), message }, Lane::New)
-                    }
+                    Decision::NotAdmitted {
+                        key,
+                        uid,
+                        reason,
+                        message,
+                    } => (
+                        key,
+                        uid,
+                        Proposal::Pending {
+                            reason: reason.as_str().into(),
+                            message,
+                        },
+                        Lane::New,
+                    ),
                 };
                 self.proposals.put(key.clone(), uid, proposal);
                 self.due.add(key, lane);
@@ -128,14 +144,22 @@ impl Brain {
         for queue in self.state.take_changed_queues() {
             match &queue {
                 QueueRef::Cluster(name) => {
-                    let mut all = self.reports.cluster_queues.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut all = self
+                        .reports
+                        .cluster_queues
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner);
                     match self.state.cluster_queue_report(name) {
                         Some(report) => all.insert(name.clone(), report),
                         None => all.remove(name),
                     };
                 }
                 QueueRef::Local(key) => {
-                    let mut all = self.reports.local_queues.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut all = self
+                        .reports
+                        .local_queues
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner);
                     match self.state.local_queue_report(key) {
                         Some(report) => all.insert(key.clone(), report),
                         None => all.remove(key),
@@ -149,7 +173,9 @@ impl Brain {
     fn until_wake(&self) -> Duration {
         /// Why: a wake-up that is missed must not be missed for ever.
         const LONGEST: Duration = Duration::from_secs(60);
-        until(self.state.next_wake(), (self.clock)()).unwrap_or(LONGEST).min(LONGEST)
+        until(self.state.next_wake(), (self.clock)())
+            .unwrap_or(LONGEST)
+            .min(LONGEST)
     }
 }
 

@@ -76,7 +76,11 @@ impl Caches {
             namespaces: Cache::new(),
             jobs: kinds
                 .iter()
-                .map(|kind| KindCache { kind: *kind, resource: api_resource(*kind), objects: Cache::new() })
+                .map(|kind| KindCache {
+                    kind: *kind,
+                    resource: api_resource(*kind),
+                    objects: Cache::new(),
+                })
                 .collect(),
         };
         let owners = caches.owners.clone();
@@ -86,8 +90,15 @@ impl Caches {
         for (kind, jobs) in caches.jobs.iter().enumerate() {
             let prebuilt = caches.prebuilt.clone();
             jobs.objects.listen(move |change| {
-                let job = JobRef { kind, key: change.key.clone() };
-                prebuilt.note(&job, change.old.and_then(|j| named(j)), change.new.and_then(|j| named(j)));
+                let job = JobRef {
+                    kind,
+                    key: change.key.clone(),
+                };
+                prebuilt.note(
+                    &job,
+                    change.old.and_then(|j| named(j)),
+                    change.new.and_then(|j| named(j)),
+                );
             });
         }
         caches
@@ -96,14 +107,42 @@ impl Caches {
     /// Starts one list-and-watch per kind.
     pub fn spawn(&self, client: &Client, tasks: &mut JoinSet<()>, stop: &CancellationToken) {
         let all = client.clone();
-        tasks.spawn(self.cluster_queues.clone().run(Api::all(all.clone()), None, stop.clone()));
-        tasks.spawn(self.local_queues.clone().run(Api::all(all.clone()), None, stop.clone()));
-        tasks.spawn(self.flavors.clone().run(Api::all(all.clone()), None, stop.clone()));
+        tasks.spawn(
+            self.cluster_queues
+                .clone()
+                .run(Api::all(all.clone()), None, stop.clone()),
+        );
+        tasks.spawn(
+            self.local_queues
+                .clone()
+                .run(Api::all(all.clone()), None, stop.clone()),
+        );
+        tasks.spawn(
+            self.flavors
+                .clone()
+                .run(Api::all(all.clone()), None, stop.clone()),
+        );
         tasks.spawn(self.checks.clone().run(Api::all(all.clone()), None, stop.clone()));
-        tasks.spawn(self.workloads.clone().run(Api::all(all.clone()), None, stop.clone()));
-        tasks.spawn(self.workload_classes.clone().run(Api::all(all.clone()), None, stop.clone()));
-        tasks.spawn(self.pod_classes.clone().run(Api::all(all.clone()), None, stop.clone()));
-        tasks.spawn(self.namespaces.clone().run(Api::all(all.clone()), None, stop.clone()));
+        tasks.spawn(
+            self.workloads
+                .clone()
+                .run(Api::all(all.clone()), None, stop.clone()),
+        );
+        tasks.spawn(
+            self.workload_classes
+                .clone()
+                .run(Api::all(all.clone()), None, stop.clone()),
+        );
+        tasks.spawn(
+            self.pod_classes
+                .clone()
+                .run(Api::all(all.clone()), None, stop.clone()),
+        );
+        tasks.spawn(
+            self.namespaces
+                .clone()
+                .run(Api::all(all.clone()), None, stop.clone()),
+        );
         for jobs in &self.jobs {
             let api = Api::all_with(all.clone(), &jobs.resource);
             tasks.spawn(jobs.objects.clone().run(api, None, stop.clone()));
@@ -122,13 +161,19 @@ impl Caches {
             ("priorityclasses".into(), self.pod_classes.health()),
             ("namespaces".into(), self.namespaces.health()),
         ];
-        all.extend(self.jobs.iter().map(|jobs| (jobs.resource.plural.clone(), jobs.objects.health())));
+        all.extend(
+            self.jobs
+                .iter()
+                .map(|jobs| (jobs.resource.plural.clone(), jobs.objects.health())),
+        );
         all
     }
 
     /// The kind with this group and kind name, if its integration is enabled.
     pub fn kind(&self, group: &str, kind: &str) -> Option<&KindCache> {
-        self.jobs.iter().find(|jobs| jobs.resource.group == group && jobs.resource.kind == kind)
+        self.jobs
+            .iter()
+            .find(|jobs| jobs.resource.group == group && jobs.resource.kind == kind)
     }
 }
 
@@ -147,7 +192,10 @@ impl OwnerIndex {
     /// The Workloads whose controller has this UID.
     pub fn of(&self, uid: &str) -> Vec<Key> {
         let index = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        index.get(uid).map(|keys| keys.iter().cloned().collect()).unwrap_or_default()
+        index
+            .get(uid)
+            .map(|keys| keys.iter().cloned().collect())
+            .unwrap_or_default()
     }
 
     fn note(&self, key: &Key, old: Option<&Workload>, new: Option<&Workload>) {
@@ -178,7 +226,10 @@ impl PrebuiltIndex {
     /// The jobs that name this Workload.
     pub fn of(&self, workload: &Key) -> Vec<JobRef> {
         let index = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        index.get(workload).map(|jobs| jobs.iter().cloned().collect()).unwrap_or_default()
+        index
+            .get(workload)
+            .map(|jobs| jobs.iter().cloned().collect())
+            .unwrap_or_default()
     }
 
     fn note(&self, job: &JobRef, old: Option<Key>, new: Option<Key>) {
@@ -212,5 +263,8 @@ pub fn named(job: &DynamicObject) -> Option<Key> {
 
 fn controller_uid(workload: &Workload) -> Option<&str> {
     let owners = workload.metadata.owner_references.as_deref()?;
-    owners.iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.as_str())
+    owners
+        .iter()
+        .find(|owner| owner.controller == Some(true))
+        .map(|owner| owner.uid.as_str())
 }

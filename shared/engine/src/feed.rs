@@ -86,12 +86,18 @@ pub(crate) fn event(caches: &Caches, subject: Subject) -> Event {
             Some(workload) if workload.metadata.uid.as_deref() == Some(uid.as_str()) => {
                 Event::Workload(Box::new(roadstead_convert::workload(&workload)))
             }
-            Some(_) | None => Event::WorkloadGone { key, uid: Uid::new(uid) },
+            Some(_) | None => Event::WorkloadGone {
+                key,
+                uid: Uid::new(uid),
+            },
         },
     }
 }
 
 /// Labels of a namespace as the API has them.
 pub(crate) fn namespace_labels(caches: &Caches, name: &str) -> Option<BTreeMap<String, String>> {
-    caches.namespaces.named(name).map(|n| n.metadata.labels.clone().unwrap_or_default())
+    caches
+        .namespaces
+        .named(name)
+        .map(|n| n.metadata.labels.clone().unwrap_or_default())
 }

@@ -82,9 +82,18 @@ impl Host {
         for warning in &config.warnings {
             tracing::warn!("configuration: {warning}");
         }
-        let client = connect::local(args.kubeconfig(), name).await.map_err(Error::Connect)?;
+        let client = connect::local(args.kubeconfig(), name)
+            .await
+            .map_err(Error::Connect)?;
         let stop = shutdown::on_signals().map_err(Error::Shutdown)?;
-        Ok(Self { client, config: Arc::new(config), controllers, stop, readiness: Readiness::new(), name })
+        Ok(Self {
+            client,
+            config: Arc::new(config),
+            controllers,
+            stop,
+            readiness: Readiness::new(),
+            name,
+        })
     }
 
     /// Serves health and metrics and waits for the end of `tasks`, which all watch `stop`.
@@ -92,7 +101,9 @@ impl Host {
     /// *Errors*: a port cannot be had, or the end was not orderly.
     pub async fn run(self, registry: Registry, mut tasks: JoinSet<()>) -> Result<(), Error> {
         let mut all = Tasks::new();
-        let health = Listener::bind("health", &self.config.health.bind).await.map_err(Error::Listen)?;
+        let health = Listener::bind("health", &self.config.health.bind)
+            .await
+            .map_err(Error::Listen)?;
         if let Some(listener) = health {
             let (router, stop) = (self.readiness.router(&self.config.health), self.stop.clone());
             all.spawn("health", async move {
@@ -101,7 +112,10 @@ impl Host {
             });
         }
         let metrics = Metrics::new(registry, self.name, env!("CARGO_PKG_VERSION"));
-        if let Some(listener) = Listener::bind("metrics", &self.config.metrics.bind).await.map_err(Error::Listen)? {
+        if let Some(listener) = Listener::bind("metrics", &self.config.metrics.bind)
+            .await
+            .map_err(Error::Listen)?
+        {
             let stop = self.stop.clone();
             all.spawn("metrics", async move {
                 listener.serve(metrics.router(), None, stop).await;
@@ -126,7 +140,9 @@ impl Host {
 
 /// Ends a process: prints what went wrong, with its causes, and gives the exit code.
 pub fn finish(name: &str, result: Result<(), Error>) -> std::process::ExitCode {
-    let Err(error) = result else { return std::process::ExitCode::SUCCESS };
+    let Err(error) = result else {
+        return std::process::ExitCode::SUCCESS;
+    };
     let mut text = format!("{name}: {error}");
     let mut cause = std::error::Error::source(&error);
     while let Some(inner) = cause {
@@ -134,7 +150,10 @@ pub fn finish(name: &str, result: Result<(), Error>) -> std::process::ExitCode {
         text.push_str(&inner.to_string());
         cause = inner.source();
     }
-    #[expect(clippy::print_stderr, reason = "the last word of a process, also when logging could not be set up")]
+    #[expect(
+        clippy::print_stderr,
+        reason = "the last word of a process, also when logging could not be set up"
+    )]
     {
         eprintln!("{text}");
     }

@@ -69,7 +69,13 @@ impl Jobs {
         for (kind, jobs) in self.caches.jobs.iter().enumerate() {
             let due = self.due.clone();
             jobs.objects.listen(move |change| {
-                due.add(JobRef { kind, key: change.key.clone() }, Lane::New);
+                due.add(
+                    JobRef {
+                        kind,
+                        key: change.key.clone(),
+                    },
+                    Lane::New,
+                );
             });
         }
         let (due, caches) = (self.due.clone(), self.caches.clone());
@@ -88,7 +94,9 @@ impl Jobs {
         // Why everybody: whether a job is ours to touch depends on the labels of its namespace.
         let (due, caches) = (self.due.clone(), self.caches.clone());
         self.caches.namespaces.listen(move |change| {
-            let labels = |n: Option<&Arc<k8s_openapi::api::core::v1::Namespace>>| n.and_then(|n| n.metadata.labels.clone());
+            let labels = |n: Option<&Arc<k8s_openapi::api::core::v1::Namespace>>| {
+                n.and_then(|n| n.metadata.labels.clone())
+            };
             if labels(change.old) == labels(change.new) {
                 return;
             }
@@ -105,8 +113,12 @@ impl Jobs {
 
     /// One pass.
     pub(crate) async fn reconcile(self, at: JobRef) -> Outcome {
-        let Some(jobs) = self.caches.jobs.get(at.kind).cloned() else { return Outcome::Done };
-        let Some(object) = jobs.objects.get(&at.key) else { return Outcome::Done };
+        let Some(jobs) = self.caches.jobs.get(at.kind).cloned() else {
+            return Outcome::Done;
+        };
+        let Some(object) = jobs.objects.get(&at.key) else {
+            return Outcome::Done;
+        };
         let scene = match read::scene(&self, &jobs, &object) {
             Ok(scene) => scene,
             Err(problem) => {

@@ -122,11 +122,19 @@ impl Engine {
         tasks: &mut JoinSet<()>,
         stop: &CancellationToken,
     ) -> Result<(), Error> {
-        let Parts { client, config, controllers, clock, lifetimes, name: _ } = self.parts;
+        let Parts {
+            client,
+            config,
+            controllers,
+            clock,
+            lifetimes,
+            name: _,
+        } = self.parts;
         let on = |name: &str| controllers.contains(name);
         tasks.spawn(self.events);
         let (post, mail) = mpsc::channel(MAIL_MAX);
-        let (proposals, requests, reports): (Arc<Proposals>, Arc<Requests>, Arc<Reports>) = Default::default();
+        let (proposals, requests, reports): (Arc<Proposals>, Arc<Requests>, Arc<Reports>) =
+            Default::default();
         let brain = Brain {
             state: state(&config, &clock),
             dirty: feed::connect(&self.caches),
@@ -164,10 +172,13 @@ impl Engine {
         self.caches.spawn(&client, tasks, stop);
         if on("webhooks") {
             let slot = CertSlot::empty();
-            let handlers = webhook::handlers(&self.caches, &config).map_err(|source| Error::Webhooks { source })?;
+            let handlers =
+                webhook::handlers(&self.caches, &config).map_err(|source| Error::Webhooks { source })?;
             let tls = server_config(&config.tls, slot.clone()).map_err(|source| Error::Tls { source })?;
             let address = config.webhook.bind();
-            let listener = Listener::bind("webhook", &address).await.map_err(|source| Error::Listen { source })?;
+            let listener = Listener::bind("webhook", &address)
+                .await
+                .map_err(|source| Error::Listen { source })?;
             if let Some(listener) = listener {
                 tasks.spawn(listener.serve(handlers.router(), Some(tls), stop.clone()));
             }
@@ -205,7 +216,13 @@ impl Engine {
             if core {
                 let queue = workloads.due.clone();
                 let pass = move |key| workloads.clone().reconcile(key);
-                running.spawn(reconcile::run("workload", queue, WORKLOAD_WORKERS, stop.clone(), pass));
+                running.spawn(reconcile::run(
+                    "workload",
+                    queue,
+                    WORKLOAD_WORKERS,
+                    stop.clone(),
+                    pass,
+                ));
             }
             if job {
                 let queue = jobs.due.clone();
@@ -221,7 +238,10 @@ impl Engine {
                     stop.cancel();
                 }
             }
-            while tokio::time::timeout(Duration::from_secs(3), running.join_next()).await.is_ok_and(|e| e.is_some()) {}
+            while tokio::time::timeout(Duration::from_secs(3), running.join_next())
+                .await
+                .is_ok_and(|e| e.is_some())
+            {}
         });
         Ok(())
     }
@@ -230,15 +250,25 @@ impl Engine {
 /// The enabled job kinds, in the order of the registry.
 pub fn kinds(config: &Config) -> Vec<&'static dyn JobKind> {
     let enabled = &config.integrations.frameworks;
-    roadstead_jobs::registry().into_iter().filter(|kind| enabled.iter().any(|name| name == kind.framework())).collect()
+    roadstead_jobs::registry()
+        .into_iter()
+        .filter(|kind| enabled.iter().any(|name| name == kind.framework()))
+        .collect()
 }
 
 fn state(config: &Config, clock: &Clock) -> State {
-    let timestamp = match config.wait_for_pods_ready.as_ref().map(|wait| wait.requeuing.timestamp) {
+    let timestamp = match config
+        .wait_for_pods_ready
+        .as_ref()
+        .map(|wait| wait.requeuing.timestamp)
+    {
         Some(RequeueTimestamp::Creation) => RequeuingTimestamp::Creation,
         Some(RequeueTimestamp::Eviction) | None => RequeuingTimestamp::Eviction,
     };
-    let mut state = State::new(Settings { timestamp, ..Settings::default() });
+    let mut state = State::new(Settings {
+        timestamp,
+        ..Settings::default()
+    });
     if config.roadstead.admission_paused {
         state.apply(Event::Paused(Pace::Paused), clock());
     }

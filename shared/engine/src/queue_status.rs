@@ -19,17 +19,28 @@ use crate::clock::Clock;
 const PACE: Duration = Duration::from_secs(1);
 
 /// Writes statuses until `stop`.
-pub(crate) async fn run(client: Client, caches: Caches, reports: Arc<Reports>, clock: Clock, stop: CancellationToken) {
+pub(crate) async fn run(
+    client: Client,
+    caches: Caches,
+    reports: Arc<Reports>,
+    clock: Clock,
+    stop: CancellationToken,
+) {
     let work = async {
         loop {
             for changed in reports.changed.take().await {
                 let result = match &changed {
                     QueueRef::Cluster(name) => {
-                        let all = reports.cluster_queues.lock().unwrap_or_else(PoisonError::into_inner);
+                        let all = reports
+                            .cluster_queues
+                            .lock()
+                            .unwrap_or_else(PoisonError::into_inner);
                         let report = all.get(name).cloned();
                         drop(all);
                         let stored = caches.cluster_queues.named(name.as_str());
-                        let (Some(report), Some(stored)) = (report, stored) else { continue };
+                        let (Some(report), Some(stored)) = (report, stored) else {
+                            continue;
+                        };
                         let patch = roadstead_convert::cluster_queue_status(&stored, &report, clock());
                         let Some(patch) = patch else { continue };
                         let api: Api<ClusterQueue> = Api::all(client.clone());
@@ -40,10 +51,15 @@ pub(crate) async fn run(client: Client, caches: Caches, reports: Arc<Reports>, c
                         })
                     }
                     QueueRef::Local(key) => {
-                        let all = reports.local_queues.lock().unwrap_or_else(PoisonError::into_inner);
+                        let all = reports
+                            .local_queues
+                            .lock()
+                            .unwrap_or_else(PoisonError::into_inner);
                         let report = all.get(key).cloned();
                         drop(all);
-                        let (Some(report), Some(stored)) = (report, caches.local_queues.get(key)) else { continue };
+                        let (Some(report), Some(stored)) = (report, caches.local_queues.get(key)) else {
+                            continue;
+                        };
                         let patch = roadstead_convert::local_queue_status(&stored, &report, clock());
                         let Some(patch) = patch else { continue };
                         let api: Api<LocalQueue> = Api::namespaced(client.clone(), &key.namespace);

@@ -19,7 +19,10 @@ pub(crate) use certificates::Certificates;
 /// All handlers of this process, by path.
 ///
 /// *Errors*: two handlers for one path.
-pub(crate) fn handlers(caches: &Caches, config: &Arc<Config>) -> Result<Webhooks, roadstead_serve::webhook::Error> {
+pub(crate) fn handlers(
+    caches: &Caches,
+    config: &Arc<Config>,
+) -> Result<Webhooks, roadstead_serve::webhook::Error> {
     let mut webhooks = Webhooks::new();
     for kind in roadstead_jobs::registry() {
         let gvk = kind.gvk();
@@ -28,6 +31,9 @@ pub(crate) fn handlers(caches: &Caches, config: &Arc<Config>) -> Result<Webhooks
         webhooks.admission(mutate_path(gvk.group, gvk.version, gvk.kind), mutate)?;
         webhooks.admission(validate_path(gvk.group, gvk.version, gvk.kind), validate)?;
     }
-    webhooks.admission(validate_path("kueue.x-k8s.io", "v1beta2", "Workload"), workloads::handler())?;
+    webhooks.admission(
+        validate_path("kueue.x-k8s.io", "v1beta2", "Workload"),
+        workloads::handler(),
+    )?;
     Ok(webhooks)
 }

@@ -40,12 +40,17 @@ pub struct Requests(Mutex<BTreeMap<Key, (Uid, Request)>>);
 impl Requests {
     /// Asks for something; the newest request for a Workload counts.
     pub(crate) fn put(&self, key: Key, uid: Uid, request: Request) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key, (uid, request));
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(key, (uid, request));
     }
 
     fn get(&self, key: &Key, uid: &Uid) -> Option<Request> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.get(key).filter(|(about, _)| about == uid).map(|(_, request)| request.clone())
+        all.get(key)
+            .filter(|(about, _)| about == uid)
+            .map(|(_, request)| request.clone())
     }
 
     fn settle(&self, key: &Key) {
@@ -71,7 +76,9 @@ impl Workloads {
     /// Makes a Workload due whenever it, its job, or something it depends on changes.
     pub(crate) fn listen(&self) {
         let due = self.due.clone();
-        self.caches.workloads.listen(move |change| due.add(change.key.clone(), lane(change.new.map(|w| &**w))));
+        self.caches
+            .workloads
+            .listen(move |change| due.add(change.key.clone(), lane(change.new.map(|w| &**w))));
         for jobs in &self.caches.jobs {
             let (due, caches) = (self.due.clone(), self.caches.clone());
             jobs.objects.listen(move |change| {
@@ -122,8 +129,14 @@ impl Workloads {
         let proposal = self.proposals.get(&key, &workload.uid);
         let request = self.requests.get(&key, &workload.uid);
         let facts = read::facts(&self.caches, &stored, &workload);
-        let mut next = lifecycle::step(&facts.observed(&workload, request.as_ref(), proposal.as_ref()), now);
-        let pass = Pass { stored: &stored, workload: &workload };
+        let mut next = lifecycle::step(
+            &facts.observed(&workload, request.as_ref(), proposal.as_ref()),
+            now,
+        );
+        let pass = Pass {
+            stored: &stored,
+            workload: &workload,
+        };
         let follow = self.checks.plan(&pass, &mut next.status, now);
         next.notes.extend(follow.notes);
         next.notes.extend(lifecycle::settle(&mut next.status, now));
@@ -162,7 +175,12 @@ impl Workloads {
     ) -> Option<Outcome> {
         let meta = &stored.metadata;
         patch["metadata"] = json!({ "resourceVersion": meta.resource_version, "uid": meta.uid });
-        let answer = write::patch_status(&self.api(stored), meta.name.as_deref().unwrap_or_default(), &patch).await;
+        let answer = write::patch_status(
+            &self.api(stored),
+            meta.name.as_deref().unwrap_or_default(),
+            &patch,
+        )
+        .await;
         match answer {
             Written::Done(object) => {
                 self.caches.workloads.observe(*object);
@@ -174,31 +192,50 @@ impl Workloads {
                 Some(Outcome::Done)
             }
             Written::Conflict | Written::AlreadyExists => Some(Outcome::After(CONFLICT_PAUSE)),
-            Written::Unclear(why) => Some(Outcome::Failed(format!("writing the status was not answered: {why}"))),
+            Written::Unclear(why) => Some(Outcome::Failed(format!(
+                "writing the status was not answered: {why}"
+            ))),
             Written::Refused(why) => {
                 // Why: what is refused now may be refused for ever. The quota goes back, the brain decides anew.
                 if let Some(proposal) = proposal {
                     let key = roadstead_kubeio::cache::key_of(stored);
                     self.proposals.settle(&key, proposal);
-                    self.withdraw(&key, &Uid::new(meta.uid.clone().unwrap_or_default())).await;
+                    self.withdraw(&key, &Uid::new(meta.uid.clone().unwrap_or_default()))
+                        .await;
                 }
-                Some(Outcome::Failed(format!("the API server refused the status: {why}")))
+                Some(Outcome::Failed(format!(
+                    "the API server refused the status: {why}"
+                )))
             }
         }
     }
 
-    async fn change_spec(&self, stored: &Workload, active: Activation, finalizer: Finalizer) -> Result<(), Outcome> {
+    async fn change_spec(
+        &self,
+        stored: &Workload,
+        active: Activation,
+        finalizer: Finalizer,
+    ) -> Result<(), Outcome> {
         let mut patch = serde_json::Map::new();
         if active == Activation::Deactivate && stored.is_active() {
             patch.insert("spec".into(), json!({ "active": false }));
         }
         let held = stored.metadata.finalizers.as_deref().unwrap_or_default();
         if finalizer == Finalizer::Drop && held.iter().any(|f| f == finalizers::RESOURCE_IN_USE) {
-            let kept: Vec<&String> = held.iter().filter(|f| *f != finalizers::RESOURCE_IN_USE).collect();
+            let kept: Vec<&String> = held
+                .iter()
+                .filter(|f| *f != finalizers::RESOURCE_IN_USE)
+                .collect();
             // Why the version: a merge patch replaces the whole list, and somebody may have added to it.
-            let version = self.caches.workloads.get(&roadstead_kubeio::cache::key_of(stored));
+            let version = self
+                .caches
+                .workloads
+                .get(&roadstead_kubeio::cache::key_of(stored));
             let version = version.and_then(|w| w.metadata.resource_version.clone());
-            patch.insert("metadata".into(), json!({ "finalizers": kept, "resourceVersion": version }));
+            patch.insert(
+                "metadata".into(),
+                json!({ "finalizers": kept, "resourceVersion": version }),
+            );
         }
         if patch.is_empty() {
             return Ok(());
@@ -225,19 +262,26 @@ impl Workloads {
 
     /// Tells the brain that a reservation will not be written.
     async fn withdraw(&self, key: &Key, uid: &Uid) {
-        let event = Event::ReserveFailed { key: key.clone(), uid: uid.clone() };
+        let event = Event::ReserveFailed {
+            key: key.clone(),
+            uid: uid.clone(),
+        };
         // Closed only when the process is going down.
         let _ = self.mail.send(event).await;
     }
 
     fn tell(&self, stored: &Workload, notes: Vec<Note>) {
         for note in notes {
-            self.recorder.record(kube::Resource::object_ref(stored, &()), note);
+            self.recorder
+                .record(kube::Resource::object_ref(stored, &()), note);
         }
     }
 
     fn api(&self, stored: &Workload) -> Api<Workload> {
-        Api::namespaced(self.client.clone(), stored.metadata.namespace.as_deref().unwrap_or_default())
+        Api::namespaced(
+            self.client.clone(),
+            stored.metadata.namespace.as_deref().unwrap_or_default(),
+        )
     }
 }
 

@@ -1,1 +1,42 @@
-//! jobs
+//! Job kinds: what Roadstead must know about each kind of job to hold it back, start it, stop it, copy it and read its end.
+//!
+//! Jobs are `serde_json::Value`s, never typed structs, so that fields this version does not know survive a copy to another
+//! cluster. This crate **never** talks to a server, reads a clock or decides whether something happens: it says how.
+//!
+//! Reading order: [`kind`] (the contract), [`batch`] (the first kind), [`podset`] (what is injected at start), [`naming`],
+//! [`equivalence`], [`webhook`].
+//!
+//! ```
+//! use serde_json::json;
+//! let kinds = roadstead_jobs::registry();
+//! let job = json!({"spec": {"parallelism": 3, "template": {}}});
+//! assert_eq!(kinds[0].pod_sets(&job).unwrap()[0].count, 3);
+//! ```
+
+pub mod kind;
+
+pub mod batch;
+
+pub mod equivalence;
+pub mod json;
+pub mod labels;
+pub mod naming;
+pub mod podset;
+pub mod problem;
+pub mod remote;
+pub mod webhook;
+
+pub use kind::{Gvk, JobKind, JobPodSet};
+
+/// All kinds that are known, in a fixed order.
+pub fn registry() -> Vec<&'static dyn JobKind> {
+    vec![&batch::BatchJob]
+}
+
+/// The kind with this API group and kind name, whatever its version.
+pub fn kind_of(group: &str, kind: &str) -> Option<&'static dyn JobKind> {
+    registry().into_iter().find(|known| {
+        let gvk = known.gvk();
+        gvk.group == group && gvk.kind == kind
+    })
+}

@@ -283,7 +283,10 @@ where
         mut version: String,
         backoff: &mut Backoff,
     ) -> Result<Option<String>, kube::Error> {
-        let params = WatchParams { label_selector: labels.map(Into::into), ..WatchParams::default() };
+        let params = WatchParams {
+            label_selector: labels.map(Into::into),
+            ..WatchParams::default()
+        };
         let stream = match api.watch(&params.timeout(WATCH_SECS), &version).await {
             Ok(stream) => stream,
             Err(kube::Error::Api(status)) if status.code == GONE => return Ok(None),

@@ -225,8 +225,15 @@ fn add_warnings(config: &mut Config) {
             .warnings
             .push("pprofBindAddress has no effect; no profiler is served".into());
     }
-    for curve in config.tls.curve_preferences.iter().filter(|curve| !tls::curve_usable(curve)) {
-        config.warnings.push(format!("tls.curvePreferences: {curve} is not available here and is passed over"));
+    for curve in config
+        .tls
+        .curve_preferences
+        .iter()
+        .filter(|curve| !tls::curve_usable(curve))
+    {
+        config.warnings.push(format!(
+            "tls.curvePreferences: {curve} is not available here and is passed over"
+        ));
     }
     let profile = &config.multi_kueue;
     let providers = profile.access_providers.len() + profile.credentials_providers.len();

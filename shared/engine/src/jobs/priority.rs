@@ -19,25 +19,38 @@ pub(crate) fn resolve(caches: &Caches, job: &Value, pod_sets: &[JobPodSet]) -> R
             kind: PriorityClassKind::WorkloadPriorityClass,
             name: name.to_owned(),
         };
-        return Ok(Priority { class: Some(reference), value: class.value });
+        return Ok(Priority {
+            class: Some(reference),
+            value: class.value,
+        });
     }
     let named = pod_sets.iter().find_map(|set| {
-        let name = set.template.pointer("/spec/priorityClassName").and_then(Value::as_str)?;
+        let name = set
+            .template
+            .pointer("/spec/priorityClassName")
+            .and_then(Value::as_str)?;
         (!name.is_empty()).then_some(name)
     });
     let class = match named {
         Some(name) => caches.pod_classes.named(name),
         None => {
             let all = caches.pod_classes.all();
-            all.into_iter().filter(|class| class.global_default == Some(true)).min_by_key(|class| class.value)
+            all.into_iter()
+                .filter(|class| class.global_default == Some(true))
+                .min_by_key(|class| class.value)
         }
     };
     // Why no error: the API server itself refuses pods whose class does not exist.
-    let Some(class) = class else { return Ok(Priority::default()) };
+    let Some(class) = class else {
+        return Ok(Priority::default());
+    };
     let reference = PriorityClassRef {
         group: PriorityClassGroup::Scheduling,
         kind: PriorityClassKind::PriorityClass,
         name: class.metadata.name.clone().unwrap_or_default(),
     };
-    Ok(Priority { class: Some(reference), value: class.value })
+    Ok(Priority {
+        class: Some(reference),
+        value: class.value,
+    })
 }

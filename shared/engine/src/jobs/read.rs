@@ -8,7 +8,8 @@ use kube::core::DynamicObject;
 use roadstead_api::constants::labels;
 use roadstead_api::kueue::v1beta2::{CheckState, Workload};
 use roadstead_core::job::{
-    Control, Drift, Ended, Fit, JobObserved, News, OwnedWorkload, Parent, Pods, Presence, Quota, Run, Scope, Stage,
+    Control, Drift, Ended, Fit, JobObserved, News, OwnedWorkload, Parent, Pods, Presence, Quota, Run, Scope,
+    Stage,
 };
 use roadstead_core::lifecycle;
 use roadstead_core::name::{FlavorName, Key};
@@ -60,7 +61,10 @@ impl Scene {
 
     /// The Workload that describes the job, as stored.
     pub(super) fn current_workload(&self) -> Option<&Workload> {
-        let fits = self.workloads.iter().find(|w| w.control == Control::This && w.fit == Fit::Equivalent)?;
+        let fits = self
+            .workloads
+            .iter()
+            .find(|w| w.control == Control::This && w.fit == Fit::Equivalent)?;
         self.stored.get(&fits.key).map(|workload| &**workload)
     }
 }
@@ -75,25 +79,54 @@ pub(super) fn scene(jobs: &Jobs, kind: &KindCache, object: &DynamicObject) -> Re
     let pod_sets = kind.kind.pod_sets(&job).map_err(|error| error.to_string())?;
     let prebuilt = roadstead_jobs::labels::prebuilt(&job).map(str::to_owned);
     let stored: Vec<Arc<Workload>> = match &prebuilt {
-        Some(name) => {
-            jobs.caches.workloads.get(&Key::new(key.namespace.clone(), name.as_str())).into_iter().collect()
-        }
-        None => jobs.caches.owners.of(&uid).iter().filter_map(|key| jobs.caches.workloads.get(key)).collect(),
+        Some(name) => jobs
+            .caches
+            .workloads
+            .get(&Key::new(key.namespace.clone(), name.as_str()))
+            .into_iter()
+            .collect(),
+        None => jobs
+            .caches
+            .owners
+            .of(&uid)
+            .iter()
+            .filter_map(|key| jobs.caches.workloads.get(key))
+            .collect(),
     };
-    let facts = Facts { jobs, uid: &uid, job: &job, pod_sets: &pod_sets };
+    let facts = Facts {
+        jobs,
+        uid: &uid,
+        job: &job,
+        pod_sets: &pod_sets,
+    };
     let workloads = stored.iter().map(|workload| facts.owned(workload)).collect();
     let gvk = kind.kind.gvk();
     let name = roadstead_jobs::naming::workload_name(gvk.kind, gvk.group, &key.name, &uid, "");
     let finished = kind.kind.finished(&job).is_some();
     Ok(Scene {
         workload_name: Key::new(key.namespace.clone(), name),
-        stored: stored.into_iter().map(|w| (roadstead_kubeio::cache::key_of(&*w), w)).collect(),
+        stored: stored
+            .into_iter()
+            .map(|w| (roadstead_kubeio::cache::key_of(&*w), w))
+            .collect(),
         workloads,
-        presence: if object.metadata.deletion_timestamp.is_some() { Presence::Going } else { Presence::Live },
+        presence: if object.metadata.deletion_timestamp.is_some() {
+            Presence::Going
+        } else {
+            Presence::Live
+        },
         scope: scope(jobs, &key),
         parent: parent(&jobs.caches, object),
-        run: if kind.kind.is_suspended(&job) { Run::Suspended } else { Run::Running },
-        pods: if kind.kind.is_active(&job) { Pods::Some } else { Pods::None },
+        run: if kind.kind.is_suspended(&job) {
+            Run::Suspended
+        } else {
+            Run::Running
+        },
+        pods: if kind.kind.is_active(&job) {
+            Pods::Some
+        } else {
+            Pods::None
+        },
         ended: if finished { Ended::Yes } else { Ended::No },
         queue: roadstead_jobs::labels::queue(&job).map(str::to_owned),
         prebuilt,
@@ -113,7 +146,10 @@ struct Facts<'a> {
 
 impl Facts<'_> {
     fn owned(&self, workload: &Workload) -> OwnedWorkload {
-        let owner = workload.owner_references().iter().find(|owner| owner.controller == Some(true));
+        let owner = workload
+            .owner_references()
+            .iter()
+            .find(|owner| owner.controller == Some(true));
         let control = match owner {
             Some(owner) if owner.uid == self.uid => Control::This,
             Some(_) => Control::Other,
@@ -124,7 +160,11 @@ impl Facts<'_> {
         OwnedWorkload {
             key: roadstead_kubeio::cache::key_of(workload),
             control,
-            fit: if self.fits(workload) { Fit::Equivalent } else { Fit::Different },
+            fit: if self.fits(workload) {
+                Fit::Equivalent
+            } else {
+                Fit::Different
+            },
             stage: stage(workload),
             presence: match workload.metadata.deletion_timestamp {
                 Some(_) => Presence::Going,
@@ -132,17 +172,25 @@ impl Facts<'_> {
             },
             queue: workload.spec.queue_name.clone().unwrap_or_default(),
             drift: self.drift(workload),
-            waiting_for: waiting.map(|check| format!("{}: {}", check.name, check.message)).collect(),
+            waiting_for: waiting
+                .map(|check| format!("{}: {}", check.name, check.message))
+                .collect(),
         }
     }
 
     /// *Source*: `spec/jobs.md 5.5`.
     fn fits(&self, workload: &Workload) -> bool {
-        if workload.spec.maximum_execution_time_seconds != roadstead_jobs::labels::max_execution_secs(self.job) {
+        if workload.spec.maximum_execution_time_seconds
+            != roadstead_jobs::labels::max_execution_secs(self.job)
+        {
             return false;
         }
         let plain = roadstead_convert::pod_sets(workload);
-        let tolerations = if workload.is_true(lifecycle::ADMITTED) { Tolerations::Ignored } else { Tolerations::Compared };
+        let tolerations = if workload.is_true(lifecycle::ADMITTED) {
+            Tolerations::Ignored
+        } else {
+            Tolerations::Compared
+        };
         let same = |sets: &[JobPodSet]| same_pod_sets(self.pod_sets, sets, tolerations);
         if workload.is_true(lifecycle::QUOTA_RESERVED)
             && let Ok(infos) = infos(&self.jobs.caches, workload)
@@ -166,7 +214,11 @@ impl Facts<'_> {
         let changed = named.is_some() && named != class.map(|class| class.name.as_str());
         let gate = roadstead_jobs::labels::gated_by(self.job).unwrap_or_default();
         let key = roadstead_api::constants::annotations::ADMISSION_GATED_BY;
-        let held = workload.annotations().get(key).map(String::as_str).unwrap_or_default();
+        let held = workload
+            .annotations()
+            .get(key)
+            .map(String::as_str)
+            .unwrap_or_default();
         let origin = workload.labels().contains_key(labels::MULTIKUEUE_ORIGIN);
         Drift {
             priority: follows && changed && !origin,
@@ -178,17 +230,30 @@ impl Facts<'_> {
 fn stage(workload: &Workload) -> Stage {
     let quota = workload.is_true(lifecycle::QUOTA_RESERVED);
     if workload.is_true(lifecycle::FINISHED) {
-        let held = workload.finalizers().iter().any(|f| f == roadstead_api::constants::finalizers::RESOURCE_IN_USE);
-        return Stage::Finished { news: if held { News::Fresh } else { News::Told } };
+        let held = workload
+            .finalizers()
+            .iter()
+            .any(|f| f == roadstead_api::constants::finalizers::RESOURCE_IN_USE);
+        return Stage::Finished {
+            news: if held { News::Fresh } else { News::Told },
+        };
     }
-    if let Some(evicted) = workload.condition(lifecycle::EVICTED).filter(|c| c.status == "True") {
+    if let Some(evicted) = workload
+        .condition(lifecycle::EVICTED)
+        .filter(|c| c.status == "True")
+    {
         return Stage::Evicted {
             message: evicted.message.clone(),
             quota: if quota { Quota::Held } else { Quota::Released },
         };
     }
     if workload.is_true(lifecycle::ADMITTED) {
-        return Stage::Admitted(workload.admission().map(|a| a.cluster_queue.clone()).unwrap_or_default());
+        return Stage::Admitted(
+            workload
+                .admission()
+                .map(|a| a.cluster_queue.clone())
+                .unwrap_or_default(),
+        );
     }
     if quota { Stage::Reserved } else { Stage::Pending }
 }
@@ -199,17 +264,29 @@ fn stage(workload: &Workload) -> Stage {
 pub(super) fn infos(caches: &Caches, workload: &Workload) -> Result<Vec<PodSetInfo>, InjectError> {
     let parsed = roadstead_convert::workload(workload);
     let Some(admission) = &parsed.status.admission else {
-        return Err(InjectError::Count { expected: parsed.pod_sets.len(), got: 0 });
+        return Err(InjectError::Count {
+            expected: parsed.pod_sets.len(),
+            got: 0,
+        });
     };
     let names = admission.pod_sets.iter().flat_map(|set| set.flavors.values());
     let flavors: BTreeMap<FlavorName, Flavor> = names
-        .filter_map(|name| Some((name.clone(), roadstead_convert::flavor(&*caches.flavors.named(name.as_str())?))))
+        .filter_map(|name| {
+            Some((
+                name.clone(),
+                roadstead_convert::flavor(&*caches.flavors.named(name.as_str())?),
+            ))
+        })
         .collect();
     let remote = workload.labels().contains_key(labels::MULTIKUEUE_ORIGIN);
     roadstead_jobs::podset::infos(&StartFacts {
         workload: &parsed.key.name,
         local_queue: &parsed.queue,
-        provenance: if remote { Provenance::Remote } else { Provenance::Local },
+        provenance: if remote {
+            Provenance::Remote
+        } else {
+            Provenance::Local
+        },
         admission,
         checks: &parsed.status.checks,
         flavors: &flavors,
@@ -218,11 +295,17 @@ pub(super) fn infos(caches: &Caches, workload: &Workload) -> Result<Vec<PodSetIn
 
 /// The job that controls a Workload.
 pub(super) fn job_of(caches: &Caches, workload: &Workload) -> Option<JobRef> {
-    let owner = workload.owner_references().iter().find(|owner| owner.controller == Some(true))?;
+    let owner = workload
+        .owner_references()
+        .iter()
+        .find(|owner| owner.controller == Some(true))?;
     let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
     let is_kind = |jobs: &KindCache| jobs.resource.group == group && jobs.resource.kind == owner.kind;
     let kind = caches.jobs.iter().position(is_kind)?;
-    Some(JobRef { kind, key: Key::new(workload.namespace().unwrap_or_default(), owner.name.as_str()) })
+    Some(JobRef {
+        kind,
+        key: Key::new(workload.namespace().unwrap_or_default(), owner.name.as_str()),
+    })
 }
 
 /// *Source*: `spec/jobs.md 5.1` steps 4 to 6.
@@ -231,7 +314,11 @@ fn scope(jobs: &Jobs, key: &Key) -> Scope {
     let selector = &jobs.config.managed_jobs_namespace_selector;
     match labels {
         Some(labels) if selector.matches(&labels) => {
-            if jobs.config.manage_jobs_without_queue_name { Scope::Always } else { Scope::WithQueue }
+            if jobs.config.manage_jobs_without_queue_name {
+                Scope::Always
+            } else {
+                Scope::WithQueue
+            }
         }
         Some(_) | None => Scope::Outside,
     }
@@ -239,13 +326,23 @@ fn scope(jobs: &Jobs, key: &Key) -> Scope {
 
 /// *Source*: `spec/jobs.md 4.3, 5.2`.
 fn parent(caches: &Caches, object: &DynamicObject) -> Parent {
-    let Some(owner) = object.owner_references().iter().find(|owner| owner.controller == Some(true)) else {
+    let Some(owner) = object
+        .owner_references()
+        .iter()
+        .find(|owner| owner.controller == Some(true))
+    else {
         return Parent::None;
     };
     let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
-    let Some(jobs) = caches.kind(group, &owner.kind) else { return Parent::None };
+    let Some(jobs) = caches.kind(group, &owner.kind) else {
+        return Parent::None;
+    };
     let key = Key::new(object.namespace().unwrap_or_default(), owner.name.as_str());
-    let Some(parent) = jobs.objects.get(&key).filter(|parent| parent.uid().as_ref() == Some(&owner.uid)) else {
+    let Some(parent) = jobs
+        .objects
+        .get(&key)
+        .filter(|parent| parent.uid().as_ref() == Some(&owner.uid))
+    else {
         return Parent::None;
     };
     if !parent.labels().contains_key(labels::QUEUE_NAME) {
@@ -258,5 +355,9 @@ fn parent(caches: &Caches, object: &DynamicObject) -> Parent {
         .filter(|workload| !workload.is_true(lifecycle::FINISHED))
         .max_by_key(|workload| workload.metadata.creation_timestamp.as_ref().map(|time| time.0))
         .is_some_and(|workload| workload.is_true(lifecycle::ADMITTED));
-    if admitted { Parent::Admitted } else { Parent::NotAdmitted }
+    if admitted {
+        Parent::Admitted
+    } else {
+        Parent::NotAdmitted
+    }
 }

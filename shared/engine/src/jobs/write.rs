@@ -23,7 +23,12 @@ use crate::caches::KindCache;
 const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Carries out one action. `Err` ends the pass.
-pub(super) async fn act(jobs: &Jobs, kind: &KindCache, scene: &read::Scene, action: Action) -> Result<(), Outcome> {
+pub(super) async fn act(
+    jobs: &Jobs,
+    kind: &KindCache,
+    scene: &read::Scene,
+    action: Action,
+) -> Result<(), Outcome> {
     match action {
         Action::CreateWorkload(key) => create(jobs, kind, scene, &key).await,
         Action::AdoptPrebuilt(key) => adopt(jobs, kind, scene, &key).await,
@@ -33,19 +38,30 @@ pub(super) async fn act(jobs: &Jobs, kind: &KindCache, scene: &read::Scene, acti
             change(jobs, &workload, &json!({ "spec": { "queueName": queue } })).await
         }
         Action::SetPriority(key) => {
-            let priority = resolve_priority(&jobs.caches, &scene.job, &scene.pod_sets).map_err(Outcome::Failed)?;
+            let priority =
+                resolve_priority(&jobs.caches, &scene.job, &scene.pod_sets).map_err(Outcome::Failed)?;
             let patch = json!({ "spec": { "priority": priority.value, "priorityClassRef": priority.class } });
             change(jobs, &key, &patch).await
         }
         Action::SetGates { workload, gated_by } => {
-            let value = if gated_by.is_empty() { Value::Null } else { Value::String(gated_by) };
-            change(jobs, &workload, &json!({ "metadata": { "annotations": { annotations::ADMISSION_GATED_BY: value } } }))
-                .await
+            let value = if gated_by.is_empty() {
+                Value::Null
+            } else {
+                Value::String(gated_by)
+            };
+            change(
+                jobs,
+                &workload,
+                &json!({ "metadata": { "annotations": { annotations::ADMISSION_GATED_BY: value } } }),
+            )
+            .await
         }
         Action::Start(key) => start(jobs, kind, scene, &key).await,
         Action::Stop { reason, restore } => {
             tracing::info!(job = %scene.key, reason = reason.as_str(), "stopping the job");
-            let original = restore.and_then(|key| scene.stored.get(&key)).map(|w| roadstead_convert::pod_sets(w));
+            let original = restore
+                .and_then(|key| scene.stored.get(&key))
+                .map(|w| roadstead_convert::pod_sets(w));
             for step in kind.kind.stop_steps(&scene.job, &original.unwrap_or_default()) {
                 patch(jobs, kind, &scene.key, step.target, &step.patch).await?;
             }
@@ -67,7 +83,11 @@ pub(super) async fn act(jobs: &Jobs, kind: &KindCache, scene: &read::Scene, acti
 }
 
 fn ask(jobs: &Jobs, scene: &read::Scene, key: &Key, request: Request) {
-    let uid = scene.stored.get(key).and_then(|w| w.metadata.uid.clone()).unwrap_or_default();
+    let uid = scene
+        .stored
+        .get(key)
+        .and_then(|w| w.metadata.uid.clone())
+        .unwrap_or_default();
     jobs.requests.put(key.clone(), Uid::new(uid), request);
     jobs.workloads_due.add(key.clone(), Lane::Placed);
 }
@@ -93,7 +113,11 @@ async fn create(jobs: &Jobs, kind: &KindCache, scene: &read::Scene, key: &Key) -
         Ok(workload) => workload,
         Err(why) => {
             if let Some(object) = kind.objects.get(&scene.key) {
-                jobs.tell(kind, &object, vec![Note::warning("WorkloadPriorityClassNotFound", why.clone())]);
+                jobs.tell(
+                    kind,
+                    &object,
+                    vec![Note::warning("WorkloadPriorityClassNotFound", why.clone())],
+                );
             }
             return Err(Outcome::Failed(why));
         }
@@ -114,7 +138,9 @@ async fn create(jobs: &Jobs, kind: &KindCache, scene: &read::Scene, key: &Key) -
 
 /// *Source*: `spec/jobs.md 5.3 A3`.
 async fn adopt(jobs: &Jobs, kind: &KindCache, scene: &read::Scene, key: &Key) -> Result<(), Outcome> {
-    let Some(workload) = scene.stored.get(key) else { return Ok(()) };
+    let Some(workload) = scene.stored.get(key) else {
+        return Ok(());
+    };
     let owner = json!({
         "apiVersion": kind.resource.api_version, "kind": kind.resource.kind, "name": &*scene.key.name,
         "uid": scene.uid, "controller": true, "blockOwnerDeletion": true,
@@ -149,16 +175,29 @@ async fn update_spec(jobs: &Jobs, kind: &KindCache, scene: &read::Scene, key: &K
 }
 
 async fn delete(jobs: &Jobs, scene: &read::Scene, key: &Key) -> Result<(), Outcome> {
-    let Some(workload) = scene.stored.get(key) else { return Ok(()) };
+    let Some(workload) = scene.stored.get(key) else {
+        return Ok(());
+    };
     let held = workload.metadata.finalizers.clone().unwrap_or_default();
     if held.iter().any(|f| f == finalizers::RESOURCE_IN_USE) {
-        let kept: Vec<&String> = held.iter().filter(|f| *f != finalizers::RESOURCE_IN_USE).collect();
+        let kept: Vec<&String> = held
+            .iter()
+            .filter(|f| *f != finalizers::RESOURCE_IN_USE)
+            .collect();
         let version = workload.metadata.resource_version.as_ref();
-        change(jobs, key, &json!({ "metadata": { "finalizers": kept, "resourceVersion": version } })).await?;
+        change(
+            jobs,
+            key,
+            &json!({ "metadata": { "finalizers": kept, "resourceVersion": version } }),
+        )
+        .await?;
     }
     match write::delete(&api(jobs, key), &key.name, workload.metadata.uid.as_deref()).await {
         Written::Done(object) => jobs.caches.workloads.observe(*object),
-        Written::Gone => jobs.caches.workloads.forget(key, workload.metadata.uid.as_deref()),
+        Written::Gone => jobs
+            .caches
+            .workloads
+            .forget(key, workload.metadata.uid.as_deref()),
         Written::Conflict | Written::AlreadyExists => {}
         Written::Refused(why) | Written::Unclear(why) => {
             return Err(Outcome::Failed(format!("deleting workload {key} failed: {why}")));
@@ -168,12 +207,22 @@ async fn delete(jobs: &Jobs, scene: &read::Scene, key: &Key) -> Result<(), Outco
 }
 
 async fn start(jobs: &Jobs, kind: &KindCache, scene: &read::Scene, key: &Key) -> Result<(), Outcome> {
-    let Some(workload) = scene.stored.get(key) else { return Ok(()) };
-    let start = read::infos(&jobs.caches, workload).and_then(|infos| kind.kind.start_patch(&scene.job, &infos));
+    let Some(workload) = scene.stored.get(key) else {
+        return Ok(());
+    };
+    let start =
+        read::infos(&jobs.caches, workload).and_then(|infos| kind.kind.start_patch(&scene.job, &infos));
     match start {
         Ok(start) => patch(jobs, kind, &scene.key, Target::Main, &start).await,
         Err(error) if error.is_permanent() => {
-            ask(jobs, scene, key, Request::FailedToStart { message: error.to_string() });
+            ask(
+                jobs,
+                scene,
+                key,
+                Request::FailedToStart {
+                    message: error.to_string(),
+                },
+            );
             Ok(())
         }
         Err(error) => Err(Outcome::Failed(error.to_string())),
@@ -188,7 +237,9 @@ pub(super) async fn patch(
     target: Target,
     patch: &Value,
 ) -> Result<(), Outcome> {
-    let Some(current) = kind.objects.get(key) else { return Ok(()) };
+    let Some(current) = kind.objects.get(key) else {
+        return Ok(());
+    };
     let mut patch = patch.clone();
     patch["metadata"]["uid"] = json!(current.metadata.uid);
     let api = Api::namespaced_with(jobs.client.clone(), &key.namespace, &kind.resource);

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::ByteString;
-use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+};
 use k8s_openapi::api::authentication::v1::{SelfSubjectReview, SelfSubjectReviewStatus};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{ObjectMeta, PostParams};
@@ -19,7 +21,9 @@ use roadstead_api::constants::labels;
 use roadstead_jobs::JobKind;
 use roadstead_kubeio::write::{self, Written};
 use roadstead_serve::health::Condition;
-use roadstead_serve::tls::{Bundle, CertSlot, Lifetimes, Rotation, issue, plan_rotation, renew, service_names};
+use roadstead_serve::tls::{
+    Bundle, CertSlot, Lifetimes, Rotation, issue, plan_rotation, renew, service_names,
+};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -105,8 +109,12 @@ impl Certificates {
         match self.reach() {
             Reach::Service { name, namespace } => Ok(service_names(&name, &namespace)),
             Reach::Url(url) => {
-                let uri: http::Uri = url.parse().map_err(|_invalid| format!("webhook.url {url} is not a URL"))?;
-                let host = uri.host().ok_or_else(|| format!("webhook.url {url} names no host"))?;
+                let uri: http::Uri = url
+                    .parse()
+                    .map_err(|_invalid| format!("webhook.url {url} is not a URL"))?;
+                let host = uri
+                    .host()
+                    .ok_or_else(|| format!("webhook.url {url} names no host"))?;
                 Ok(vec![host.trim_matches(['[', ']']).to_owned()])
             }
         }
@@ -120,10 +128,13 @@ impl Certificates {
         let now = (self.clock)();
         let old = stored.as_ref().and_then(|secret| {
             let data = secret.data.clone().unwrap_or_default();
-            let data: BTreeMap<String, Vec<u8>> = data.into_iter().map(|(key, value)| (key, value.0)).collect();
+            let data: BTreeMap<String, Vec<u8>> =
+                data.into_iter().map(|(key, value)| (key, value.0)).collect();
             Bundle::from_secret(&data).ok()
         });
-        let rotation = old.as_ref().map_or(Rotation::RenewAll, |old| plan_rotation(now, old, names));
+        let rotation = old
+            .as_ref()
+            .map_or(Rotation::RenewAll, |old| plan_rotation(now, old, names));
         let fresh = match &old {
             Some(old) if rotation == Rotation::Keep => return Ok(old.clone()),
             Some(old) => renew(rotation, now, old, names, &self.lifetimes),
@@ -131,7 +142,11 @@ impl Certificates {
         };
         let fresh = fresh.map_err(|error| error.to_string())?;
         tracing::info!(secret = %format!("{}/{name}", self.config.namespace), ?rotation, "new webhook certificate");
-        let data = fresh.to_secret().into_iter().map(|(key, value)| (key, ByteString(value))).collect();
+        let data = fresh
+            .to_secret()
+            .into_iter()
+            .map(|(key, value)| (key, ByteString(value)))
+            .collect();
         let secret = Secret {
             metadata: ObjectMeta {
                 name: Some(name.clone()),
@@ -150,7 +165,11 @@ impl Certificates {
         // Why the failure counts: a certificate that only we know would be another one after a restart, and two replicas
         // would serve two authorities of which one is registered.
         written.map(|_| fresh).map_err(|error| {
-            format!("storing Secret {}/{name} failed: {}", self.config.namespace, write::describe(&error))
+            format!(
+                "storing Secret {}/{name} failed: {}",
+                self.config.namespace,
+                write::describe(&error)
+            )
         })
     }
 
@@ -175,7 +194,10 @@ impl Certificates {
 
     async fn own_user(&self) -> Option<String> {
         let api: Api<SelfSubjectReview> = Api::all(self.client.clone());
-        let review = api.create(&PostParams::default(), &SelfSubjectReview::default()).await.ok()?;
+        let review = api
+            .create(&PostParams::default(), &SelfSubjectReview::default())
+            .await
+            .ok()?;
         let SelfSubjectReviewStatus { user_info } = review.status?;
         user_info?.username
     }
@@ -183,7 +205,9 @@ impl Certificates {
     /// Creates a job in dry-run until it comes back held: the API server needs a moment to take a registration in.
     async fn see_it_answer(&self) -> Result<(), String> {
         let kind = self.kinds.iter().find(|kind| kind.gvk().group == "batch");
-        let (Some(kind), true) = (kind, self.config.roadstead.webhook.manage_configurations) else { return Ok(()) };
+        let (Some(kind), true) = (kind, self.config.roadstead.webhook.manage_configurations) else {
+            return Ok(());
+        };
         let job: DynamicObject = serde_json::from_value(json!({
             "apiVersion": "batch/v1", "kind": "Job",
             "metadata": { "generateName": "roadstead-probe-", "labels": { labels::QUEUE_NAME: "roadstead-probe" } },
@@ -191,8 +215,12 @@ impl Certificates {
                 "restartPolicy": "Never", "containers": [{ "name": "probe", "image": "probe" }] } } },
         }))
         .map_err(|error| error.to_string())?;
-        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), "default", &api_resource(*kind));
-        let params = PostParams { dry_run: true, ..PostParams::default() };
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(self.client.clone(), "default", &api_resource(*kind));
+        let params = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
         let mut last = String::new();
         for _ in 0..PROBES_MAX {
             match api.create(&params, &job).await {
@@ -211,7 +239,11 @@ impl Certificates {
 fn done<K>(answer: Written<K>) -> Result<(), String> {
     match answer {
         Written::Done(_) => Ok(()),
-        Written::Gone | Written::Conflict | Written::AlreadyExists => Err("the registration was taken away".into()),
-        Written::Refused(why) | Written::Unclear(why) => Err(format!("registering the webhooks failed: {why}")),
+        Written::Gone | Written::Conflict | Written::AlreadyExists => {
+            Err("the registration was taken away".into())
+        }
+        Written::Refused(why) | Written::Unclear(why) => {
+            Err(format!("registering the webhooks failed: {why}"))
+        }
     }
 }

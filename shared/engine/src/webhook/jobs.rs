@@ -24,7 +24,10 @@ pub(super) fn handlers(
     config: Arc<Config>,
 ) -> (AdmissionHandler, AdmissionHandler) {
     if !enabled {
-        return (Arc::new(|request| allowed(&request)), Arc::new(|request| allowed(&request)));
+        return (
+            Arc::new(|request| allowed(&request)),
+            Arc::new(|request| allowed(&request)),
+        );
     }
     let validating = caches.clone();
     (
@@ -39,7 +42,9 @@ fn default(
     config: &Config,
     request: &AdmissionRequest<DynamicObject>,
 ) -> AdmissionResponse {
-    let Some(object) = &request.object else { return allowed(request) };
+    let Some(object) = &request.object else {
+        return allowed(request);
+    };
     let Ok(mut job) = serde_json::to_value(object) else {
         return failed(request, "the job cannot be read as JSON");
     };
@@ -47,7 +52,12 @@ fn default(
     let uses_multikueue = |queue: &str| leads_to_multikueue(caches, &namespace, queue);
     let facts = DefaultFacts {
         default_queue: default_queue(caches, &namespace),
-        default_priority_class: present(caches.workload_classes.named(names::DEFAULT_PRIORITY_CLASS).is_some()),
+        default_priority_class: present(
+            caches
+                .workload_classes
+                .named(names::DEFAULT_PRIORITY_CLASS)
+                .is_some(),
+        ),
         owner: owner(caches, object),
         namespace: standing(caches, config, &namespace),
         uses_multikueue: &uses_multikueue,
@@ -59,13 +69,22 @@ fn default(
     }
 }
 
-fn validate(kind: &dyn JobKind, caches: &Caches, request: &AdmissionRequest<DynamicObject>) -> AdmissionResponse {
+fn validate(
+    kind: &dyn JobKind,
+    caches: &Caches,
+    request: &AdmissionRequest<DynamicObject>,
+) -> AdmissionResponse {
     let value = |object: &Option<DynamicObject>| object.as_ref().and_then(|o| serde_json::to_value(o).ok());
-    let Some(new) = value(&request.object) else { return allowed(request) };
+    let Some(new) = value(&request.object) else {
+        return allowed(request);
+    };
     let problems: Vec<Problem> = match (&request.operation, value(&request.old_object)) {
         (Operation::Update, Some(old)) => {
             // Why: a job on its way out only loses finalizers; nobody can mend its fields any more.
-            if new.pointer("/metadata/deletionTimestamp").is_some_and(|at| *at != Value::Null) {
+            if new
+                .pointer("/metadata/deletionTimestamp")
+                .is_some_and(|at| *at != Value::Null)
+            {
                 return allowed(request);
             }
             let namespace = request.namespace.clone().unwrap_or_default();
@@ -78,8 +97,10 @@ fn validate(kind: &dyn JobKind, caches: &Caches, request: &AdmissionRequest<Dyna
     if problems.is_empty() {
         return allowed(request);
     }
-    let causes: Vec<(String, String)> =
-        problems.iter().map(|problem| (problem.field.clone(), problem.message.clone())).collect();
+    let causes: Vec<(String, String)> = problems
+        .iter()
+        .map(|problem| (problem.field.clone(), problem.message.clone()))
+        .collect();
     let text: Vec<String> = problems.iter().map(ToString::to_string).collect();
     invalid(request, &text.join("; "), &causes)
 }
@@ -89,27 +110,48 @@ fn present(is: bool) -> Presence {
 }
 
 fn default_queue(caches: &Caches, namespace: &str) -> Presence {
-    present(caches.local_queues.get(&Key::new(namespace, names::DEFAULT_LOCAL_QUEUE)).is_some())
+    present(
+        caches
+            .local_queues
+            .get(&Key::new(namespace, names::DEFAULT_LOCAL_QUEUE))
+            .is_some(),
+    )
 }
 
 /// *Source*: `spec/multikueue.md 1.8`.
 fn leads_to_multikueue(caches: &Caches, namespace: &str, queue: &str) -> bool {
-    let Some(local) = caches.local_queues.get(&Key::new(namespace, queue)) else { return false };
-    let Some(cluster) = caches.cluster_queues.named(&local.spec.cluster_queue) else { return false };
-    roadstead_convert::cluster_queue(&cluster).checks.iter().any(|rule| {
-        let check = caches.checks.named(rule.name.as_str());
-        check.is_some_and(|check| check.spec.controller_name == controllers::MULTIKUEUE)
-    })
+    let Some(local) = caches.local_queues.get(&Key::new(namespace, queue)) else {
+        return false;
+    };
+    let Some(cluster) = caches.cluster_queues.named(&local.spec.cluster_queue) else {
+        return false;
+    };
+    roadstead_convert::cluster_queue(&cluster)
+        .checks
+        .iter()
+        .any(|rule| {
+            let check = caches.checks.named(rule.name.as_str());
+            check.is_some_and(|check| check.spec.controller_name == controllers::MULTIKUEUE)
+        })
 }
 
 fn owner(caches: &Caches, object: &DynamicObject) -> Owner {
-    let Some(owner) = object.owner_references().iter().find(|owner| owner.controller == Some(true)) else {
+    let Some(owner) = object
+        .owner_references()
+        .iter()
+        .find(|owner| owner.controller == Some(true))
+    else {
         return Owner::Unmanaged;
     };
     let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
-    let Some(jobs) = caches.kind(group, &owner.kind) else { return Owner::Unmanaged };
+    let Some(jobs) = caches.kind(group, &owner.kind) else {
+        return Owner::Unmanaged;
+    };
     let key = Key::new(object.namespace().unwrap_or_default(), owner.name.as_str());
-    let parent = jobs.objects.get(&key).and_then(|parent| serde_json::to_value(&*parent).ok());
+    let parent = jobs
+        .objects
+        .get(&key)
+        .and_then(|parent| serde_json::to_value(&*parent).ok());
     match parent {
         Some(parent) if roadstead_jobs::labels::queue(&parent).is_some() => Owner::ManagedAncestor,
         Some(_) | None => Owner::ManagedKind,
@@ -121,5 +163,9 @@ fn standing(caches: &Caches, config: &Config, namespace: &str) -> Namespace {
     if !config.managed_jobs_namespace_selector.matches(&labels) {
         return Namespace::Outside;
     }
-    if config.manage_jobs_without_queue_name { Namespace::InsideAll } else { Namespace::Inside }
+    if config.manage_jobs_without_queue_name {
+        Namespace::InsideAll
+    } else {
+        Namespace::Inside
+    }
 }

@@ -108,7 +108,10 @@ impl Registration<'_> {
             }
         });
         MutatingWebhookConfiguration {
-            metadata: ObjectMeta { name: Some(MUTATING.to_owned()), ..ObjectMeta::default() },
+            metadata: ObjectMeta {
+                name: Some(MUTATING.to_owned()),
+                ..ObjectMeta::default()
+            },
             webhooks: Some(webhooks.collect()),
         }
     }
@@ -127,7 +130,12 @@ impl Registration<'_> {
         let jobs = self.kinds.iter().map(|kind| {
             let gvk = kind.gvk();
             ValidatingWebhook {
-                rules: Some(Self::rule(gvk.group, gvk.version, &[kind.plural()], &["CREATE", "UPDATE"])),
+                rules: Some(Self::rule(
+                    gvk.group,
+                    gvk.version,
+                    &[kind.plural()],
+                    &["CREATE", "UPDATE"],
+                )),
                 namespace_selector: Some(self.elsewhere()),
                 ..base(
                     format!("v{}.kb.io", gvk.kind.to_lowercase()),
@@ -137,18 +145,32 @@ impl Registration<'_> {
         });
         let resources = ["workloads", "workloads/status"];
         let workloads = ValidatingWebhook {
-            rules: Some(Self::rule("kueue.x-k8s.io", "v1beta2", &resources, &["CREATE", "UPDATE"])),
+            rules: Some(Self::rule(
+                "kueue.x-k8s.io",
+                "v1beta2",
+                &resources,
+                &["CREATE", "UPDATE"],
+            )),
             // Why: each of our own status writes would come back to us for a check that cannot fail.
             match_conditions: self.own_user.map(|user| {
                 vec![MatchCondition {
                     name: "not-our-own-writes".to_owned(),
-                    expression: format!("request.userInfo.username != '{}'", user.replace(['\\', '\''], "")),
+                    expression: format!(
+                        "request.userInfo.username != '{}'",
+                        user.replace(['\\', '\''], "")
+                    ),
                 }]
             }),
-            ..base("vworkload.kb.io".to_owned(), &validate_path("kueue.x-k8s.io", "v1beta2", "Workload"))
+            ..base(
+                "vworkload.kb.io".to_owned(),
+                &validate_path("kueue.x-k8s.io", "v1beta2", "Workload"),
+            )
         };
         ValidatingWebhookConfiguration {
-            metadata: ObjectMeta { name: Some(VALIDATING.to_owned()), ..ObjectMeta::default() },
+            metadata: ObjectMeta {
+                name: Some(VALIDATING.to_owned()),
+                ..ObjectMeta::default()
+            },
             webhooks: Some(jobs.chain([workloads]).collect()),
         }
     }

@@ -15,7 +15,9 @@ pub(super) fn handler() -> AdmissionHandler {
 fn validate(request: &AdmissionRequest<DynamicObject>) -> AdmissionResponse {
     let parse = |object: &Option<DynamicObject>| match object {
         None => Ok(None),
-        Some(object) => serde_json::to_value(object).and_then(serde_json::from_value::<Workload>).map(Some),
+        Some(object) => serde_json::to_value(object)
+            .and_then(serde_json::from_value::<Workload>)
+            .map(Some),
     };
     let (old, new) = match (parse(&request.old_object), parse(&request.object)) {
         (Ok(old), Ok(Some(new))) => (old, new),
@@ -31,7 +33,10 @@ fn validate(request: &AdmissionRequest<DynamicObject>) -> AdmissionResponse {
     if problems.is_empty() {
         return allowed(request);
     }
-    let causes: Vec<(String, String)> = problems.iter().map(|p| (p.field.clone(), p.message.clone())).collect();
+    let causes: Vec<(String, String)> = problems
+        .iter()
+        .map(|p| (p.field.clone(), p.message.clone()))
+        .collect();
     let text: Vec<String> = problems.iter().map(ToString::to_string).collect();
     invalid(request, &text.join("; "), &causes)
 }

@@ -40,16 +40,23 @@ impl Facts {
 
 /// Reads them.
 pub(super) fn facts(caches: &Caches, stored: &ApiWorkload, workload: &Workload) -> Facts {
-    let local = caches.local_queues.get(&Key::new(workload.key.namespace.clone(), workload.queue.as_str()));
+    let local = caches
+        .local_queues
+        .get(&Key::new(workload.key.namespace.clone(), workload.queue.as_str()));
     let local = local.filter(|queue| queue.metadata.deletion_timestamp.is_none());
     let queue = match &workload.status.admission {
         Some(admission) => Some(Cow::Borrowed(admission.cluster_queue.as_str())),
-        None => local.as_ref().and_then(|queue| queue.spec.cluster_queue.as_deref()).map(Cow::Borrowed),
+        None => local
+            .as_ref()
+            .and_then(|queue| queue.spec.cluster_queue.as_deref())
+            .map(Cow::Borrowed),
     };
     let cluster_queue = queue.and_then(|name| caches.cluster_queues.named(&name));
     Facts {
         cluster_queue: cluster_queue.map(|queue| roadstead_convert::cluster_queue(&queue)),
-        local_stop: local.as_ref().map(|queue| roadstead_convert::local_queue(queue).stop),
+        local_stop: local
+            .as_ref()
+            .map(|queue| roadstead_convert::local_queue(queue).stop),
         job: job(caches, stored),
         policy: Policy::default(),
     }

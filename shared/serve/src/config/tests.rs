@@ -46,7 +46,10 @@ fn two_documents_in_either_order_become_one_config() {
     for text in [format!("{kueue}---\n{ours}"), format!("{ours}---\n{kueue}")] {
         let config = read(&text).unwrap();
         assert!(config.roadstead.admission_paused);
-        assert_eq!(config.roadstead.multi_kueue.worker_lost_policy, WorkerLostPolicy::RetryAnyway);
+        assert_eq!(
+            config.roadstead.multi_kueue.worker_lost_policy,
+            WorkerLostPolicy::RetryAnyway
+        );
         assert_eq!(config.multi_kueue.gc_interval, SignedDuration::from_secs(30));
     }
     assert!(read(&ours).unwrap().roadstead.admission_paused);
@@ -112,23 +115,47 @@ managedJobsNamespaceSelector:
 #[test]
 fn wrong_types_and_values_are_named_with_the_allowed_ones() {
     let cases = [
-        ("waitForPodsReady: {timeout: 5}", "waitForPodsReady.timeout: invalid type: integer `5`"),
-        ("waitForPodsReady: {timeout: soon}", "waitForPodsReady.timeout: `soon` is not a duration; write a number"),
+        (
+            "waitForPodsReady: {timeout: 5}",
+            "waitForPodsReady.timeout: invalid type: integer `5`",
+        ),
+        (
+            "waitForPodsReady: {timeout: soon}",
+            "waitForPodsReady.timeout: `soon` is not a duration; write a number",
+        ),
         (
             "waitForPodsReady: {requeuingStrategy: {timestamp: Never}}",
             "timestamp: unknown value `Never`, expected `Eviction` or `Creation`",
         ),
-        ("metrics: {bindAddress: '8443'}", "metrics.bindAddress: `8443` is not a listen address; write `:8081`"),
-        ("webhook: {port: 70000}", "webhook.port: invalid value: integer `70000`"),
+        (
+            "metrics: {bindAddress: '8443'}",
+            "metrics.bindAddress: `8443` is not a listen address; write `:8081`",
+        ),
+        (
+            "webhook: {port: 70000}",
+            "webhook.port: invalid value: integer `70000`",
+        ),
         ("integrations: [pod]", "integrations: invalid type: sequence"),
-        ("integrations: {externalFrameworks: [Job]}", "[0]: must be format, 'Kind.version.group.com'"),
+        (
+            "integrations: {externalFrameworks: [Job]}",
+            "[0]: must be format, 'Kind.version.group.com'",
+        ),
         (
             "multiKueue: {externalFrameworks: [{name: job}]}",
             "multiKueue.externalFrameworks[0].name: must be in 'kind.version.group' format",
         ),
-        ("multiKueue: {externalFrameworks: [{}]}", "multiKueue.externalFrameworks[0]: missing key `name`"),
-        ("tls: {minVersion: VersionTLS10}", "unknown value `VersionTLS10`, expected `VersionTLS12` or `VersionTLS13`"),
-        ("featureGates: {MultiKueue: maybe}", "featureGates.MultiKueue: invalid type: string \"maybe\""),
+        (
+            "multiKueue: {externalFrameworks: [{}]}",
+            "multiKueue.externalFrameworks[0]: missing key `name`",
+        ),
+        (
+            "tls: {minVersion: VersionTLS10}",
+            "unknown value `VersionTLS10`, expected `VersionTLS12` or `VersionTLS13`",
+        ),
+        (
+            "featureGates: {MultiKueue: maybe}",
+            "featureGates.MultiKueue: invalid type: string \"maybe\"",
+        ),
     ];
     for (body, expect) in cases {
         let line = only_problem(V2, body);
@@ -142,16 +169,28 @@ fn documents_of_unknown_kind_say_which_are_allowed() {
                    Configuration, config.roadstead.dev/v1alpha1 RoadsteadConfiguration";
     let cases = [
         ("namespace: a\n", "f.yaml:1:1: apiVersion: missing; "),
-        ("apiVersion: config.kueue.x-k8s.io/v1\nkind: Configuration\n", "f.yaml:1:1: apiVersion: unknown value `"),
-        ("apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Config\n", "f.yaml:2:1: kind: unknown value `Config`; "),
+        (
+            "apiVersion: config.kueue.x-k8s.io/v1\nkind: Configuration\n",
+            "f.yaml:1:1: apiVersion: unknown value `",
+        ),
+        (
+            "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Config\n",
+            "f.yaml:2:1: kind: unknown value `Config`; ",
+        ),
         ("- a\n", "f.yaml:1:1: a document must be a mapping; "),
     ];
     for (text, begin) in cases {
         let found = problems(text);
-        assert!(found.len() == 1 && found[0].starts_with(begin) && found[0].ends_with(allowed), "{found:#?}");
+        assert!(
+            found.len() == 1 && found[0].starts_with(begin) && found[0].ends_with(allowed),
+            "{found:#?}"
+        );
     }
     let twice = problems(&format!("{V2}---\n{V1}"));
-    assert!(twice[0].contains("a second document of kind Configuration"), "{twice:#?}");
+    assert!(
+        twice[0].contains("a second document of kind Configuration"),
+        "{twice:#?}"
+    );
 }
 
 #[test]
@@ -159,7 +198,10 @@ fn text_that_is_not_yaml_has_its_line() {
     let found = problems(&format!("{V2}metrics: {{\n"));
     assert!(found.len() == 1 && found[0].contains("not YAML"), "{found:#?}");
     let twice = problems(&format!("{V2}namespace: a\nnamespace: b\n"));
-    assert!(twice.len() == 1 && twice[0].starts_with("f.yaml:4:1: "), "{twice:#?}");
+    assert!(
+        twice.len() == 1 && twice[0].starts_with("f.yaml:4:1: "),
+        "{twice:#?}"
+    );
 }
 
 /// Spec: api API-13, column "Validation"; multikueue 7; jobs 3.
@@ -167,7 +209,10 @@ fn text_that_is_not_yaml_has_its_line() {
 fn each_rule_refuses_its_key() {
     let cases = [
         ("namespace: A_b", "namespace: `A_b` is not the name"),
-        ("managedJobsNamespaceSelector: {}", "should not match the \"kube-system\" namespace"),
+        (
+            "managedJobsNamespaceSelector: {}",
+            "should not match the \"kube-system\" namespace",
+        ),
         (
             "managedJobsNamespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: NotIn, values: [kube-system]}]}",
             "managedJobsNamespaceSelector: should not match the \"kueue-system\" namespace",
@@ -176,37 +221,94 @@ fn each_rule_refuses_its_key() {
             "managedJobsNamespaceSelector: {matchExpressions: [{key: a, operator: In}]}",
             "matchExpressions[0].values: must not be empty",
         ),
-        ("leaderElection: {resourceLock: configmaps}", "leaderElection.resourceLock: unsupported value"),
-        ("leaderElection: {leaseDuration: 5s}", "leaderElection.leaseDuration: must be longer than renewDeadline"),
-        ("leaderElection: {renewDeadline: 1s}", "leaderElection.renewDeadline: must be longer than retryPeriod"),
-        ("leaderElection: {retryPeriod: 0s}", "leaderElection.retryPeriod: must be greater than 0"),
-        ("controller: {groupKindConcurrency: {Job.batch: 0}}", "groupKindConcurrency.Job.batch: must be greater"),
-        ("controller: {cacheSyncTimeout: 0}", "controller.cacheSyncTimeout: must be greater than 0"),
-        ("tls: {cipherSuites: [RC4]}", "tls.cipherSuites[0]: unsupported cipher suite `RC4`; supported are TLS_ECDHE"),
+        (
+            "leaderElection: {resourceLock: configmaps}",
+            "leaderElection.resourceLock: unsupported value",
+        ),
+        (
+            "leaderElection: {leaseDuration: 5s}",
+            "leaderElection.leaseDuration: must be longer than renewDeadline",
+        ),
+        (
+            "leaderElection: {renewDeadline: 1s}",
+            "leaderElection.renewDeadline: must be longer than retryPeriod",
+        ),
+        (
+            "leaderElection: {retryPeriod: 0s}",
+            "leaderElection.retryPeriod: must be greater than 0",
+        ),
+        (
+            "controller: {groupKindConcurrency: {Job.batch: 0}}",
+            "groupKindConcurrency.Job.batch: must be greater",
+        ),
+        (
+            "controller: {cacheSyncTimeout: 0}",
+            "controller.cacheSyncTimeout: must be greater than 0",
+        ),
+        (
+            "tls: {cipherSuites: [RC4]}",
+            "tls.cipherSuites[0]: unsupported cipher suite `RC4`; supported are TLS_ECDHE",
+        ),
         (
             "tls: {minVersion: VersionTLS13, cipherSuites: [TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256]}",
             "tls.cipherSuites: must not be set when minVersion is VersionTLS13",
         ),
-        ("tls: {curvePreferences: [CurveP1]}", "tls.curvePreferences[0]: unsupported curve"),
-        ("internalCertManagement: {webhookServiceName: a.b}", "webhookServiceName: `a.b` is not the name"),
-        ("internalCertManagement: {webhookSecretName: -a}", "webhookSecretName: `-a` is not the name"),
-        ("waitForPodsReady: {timeout: -1s}", "waitForPodsReady.timeout: must be greater than or equal to 0"),
-        ("waitForPodsReady: {recoveryTimeout: -1s}", "waitForPodsReady.recoveryTimeout: must be greater than or"),
+        (
+            "tls: {curvePreferences: [CurveP1]}",
+            "tls.curvePreferences[0]: unsupported curve",
+        ),
+        (
+            "internalCertManagement: {webhookServiceName: a.b}",
+            "webhookServiceName: `a.b` is not the name",
+        ),
+        (
+            "internalCertManagement: {webhookSecretName: -a}",
+            "webhookSecretName: `-a` is not the name",
+        ),
+        (
+            "waitForPodsReady: {timeout: -1s}",
+            "waitForPodsReady.timeout: must be greater than or equal to 0",
+        ),
+        (
+            "waitForPodsReady: {recoveryTimeout: -1s}",
+            "waitForPodsReady.recoveryTimeout: must be greater than or",
+        ),
         (
             "waitForPodsReady: {requeuingStrategy: {backoffLimitCount: -1}}",
             "requeuingStrategy.backoffLimitCount: must be greater than or equal to 0",
         ),
-        ("waitForPodsReady: {requeuingStrategy: {backoffMaxSeconds: -1}}", "backoffMaxSeconds: must be greater"),
-        ("integrations: {frameworks: [batch/jobs]}", "Unsupported value: \"batch/jobs\": supported values: batch/job"),
-        ("integrations: {frameworks: [pod, pod]}", "integrations.frameworks[1]: is listed twice"),
+        (
+            "waitForPodsReady: {requeuingStrategy: {backoffMaxSeconds: -1}}",
+            "backoffMaxSeconds: must be greater",
+        ),
+        (
+            "integrations: {frameworks: [batch/jobs]}",
+            "Unsupported value: \"batch/jobs\": supported values: batch/job",
+        ),
+        (
+            "integrations: {frameworks: [pod, pod]}",
+            "integrations.frameworks[1]: is listed twice",
+        ),
         (
             "integrations: {frameworks: [sparkoperator.k8s.io/sparkapplication]}",
             "needs the feature gate SparkApplicationIntegration",
         ),
-        ("integrations: {externalFrameworks: [A.v1.b, A.v1.b]}", "externalFrameworks[1]: is listed twice"),
-        ("multiKueue: {gcInterval: -1s}", "multiKueue.gcInterval: must be greater than or equal to 0"),
-        ("multiKueue: {workerLostTimeout: -1s}", "multiKueue.workerLostTimeout: must be greater than or equal to 0"),
-        ("multiKueue: {origin: 'a b'}", "multiKueue.origin: `a b` is not a valid label value"),
+        (
+            "integrations: {externalFrameworks: [A.v1.b, A.v1.b]}",
+            "externalFrameworks[1]: is listed twice",
+        ),
+        (
+            "multiKueue: {gcInterval: -1s}",
+            "multiKueue.gcInterval: must be greater than or equal to 0",
+        ),
+        (
+            "multiKueue: {workerLostTimeout: -1s}",
+            "multiKueue.workerLostTimeout: must be greater than or equal to 0",
+        ),
+        (
+            "multiKueue: {origin: 'a b'}",
+            "multiKueue.origin: `a b` is not a valid label value",
+        ),
         (
             "multiKueue: {externalFrameworks: [{name: Job.v1.batch}]}",
             "externalFrameworks[0].name: conflicts with a built-in MultiKueue adapter",
@@ -231,20 +333,38 @@ fn each_rule_refuses_its_key() {
             "multiKueue: {clusterProfile: {accessProviders: [{name: a, execConfig: {command: c, interactiveMode: Never}}], credentialsProviders: [{name: a, execConfig: {command: c, interactiveMode: Never}}]}}",
             "credentialsProviders: must not be specified when accessProviders is specified",
         ),
-        ("fairSharing: {}", "fairSharing.preemptionStrategies: must be specified"),
+        (
+            "fairSharing: {}",
+            "fairSharing.preemptionStrategies: must be specified",
+        ),
         (
             "fairSharing: {preemptionStrategies: [LessThanInitialShare, LessThanOrEqualToFinalShare]}",
             "fairSharing.preemptionStrategies: Unsupported value",
         ),
-        ("admissionFairSharing: {usageHalfLifeTime: -1s}", "usageHalfLifeTime: must be greater than or equal to 0"),
-        ("admissionFairSharing: {usageSamplingInterval: 0s}", "usageSamplingInterval: must be greater than 0"),
-        ("admissionFairSharing: {resourceWeights: {cpu: -1}}", "resourceWeights.cpu: must be greater than or equal"),
+        (
+            "admissionFairSharing: {usageHalfLifeTime: -1s}",
+            "usageHalfLifeTime: must be greater than or equal to 0",
+        ),
+        (
+            "admissionFairSharing: {usageSamplingInterval: 0s}",
+            "usageSamplingInterval: must be greater than 0",
+        ),
+        (
+            "admissionFairSharing: {resourceWeights: {cpu: -1}}",
+            "resourceWeights.cpu: must be greater than or equal",
+        ),
         (
             "resources: {quotaCheckStrategy: IgnoreUndeclared, excludeResourcePrefixes: [a]}",
             "resources.excludeResourcePrefixes: must not be set when quotaCheckStrategy is IgnoreUndeclared",
         ),
-        ("resources: {transformations: [{input: a}, {input: a}]}", "resources.transformations[1].input: is listed"),
-        ("resources: {transformations: [{input: ''}]}", "resources.transformations[0].input: must not be empty"),
+        (
+            "resources: {transformations: [{input: a}, {input: a}]}",
+            "resources.transformations[1].input: is listed",
+        ),
+        (
+            "resources: {transformations: [{input: ''}]}",
+            "resources.transformations[0].input: must not be empty",
+        ),
         (
             "resources: {deviceClassMappings: [{name: a, deviceClassNames: [b], sources: [{}]}]}",
             "deviceClassMappings[0].sources[0]: must have exactly one of counter and capacity",
@@ -253,9 +373,18 @@ fn each_rule_refuses_its_key() {
             "resources: {deviceClassMappings: [{name: a, deviceClassNames: []}]}",
             "deviceClassMappings[0].deviceClassNames: must not be empty",
         ),
-        ("objectRetentionPolicies: {workloads: {afterFinished: -1s}}", "workloads.afterFinished: must be greater"),
-        ("featureGates: {Nope: true}", "featureGates.Nope: unknown feature gate `Nope`; the known ones are "),
-        ("metrics: {customLabels: [{name: a}]}", "metrics.customLabels: needs the feature gate CustomMetricLabels"),
+        (
+            "objectRetentionPolicies: {workloads: {afterFinished: -1s}}",
+            "workloads.afterFinished: must be greater",
+        ),
+        (
+            "featureGates: {Nope: true}",
+            "featureGates.Nope: unknown feature gate `Nope`; the known ones are ",
+        ),
+        (
+            "metrics: {customLabels: [{name: a}]}",
+            "metrics.customLabels: needs the feature gate CustomMetricLabels",
+        ),
     ];
     for (body, expect) in cases {
         let line = only_problem(V2, body);
@@ -267,13 +396,21 @@ fn each_rule_refuses_its_key() {
 #[test]
 fn custom_labels_have_limits_per_kind() {
     let with = |labels: &str| {
-        problems(&format!("{V2}featureGates: {{CustomMetricLabels: true}}\nmetrics: {{customLabels: [{labels}]}}\n"))
+        problems(&format!(
+            "{V2}featureGates: {{CustomMetricLabels: true}}\nmetrics: {{customLabels: [{labels}]}}\n"
+        ))
     };
-    assert_eq!(with("{name: team, sourceLabelKey: a}, {name: b, sourceKind: Workload, trackedValues: [x]}"), [""; 0]);
-    let seven: Vec<String> = (0..7).map(|n| format!("{{name: a{n}, sourceKind: Cohort}}")).collect();
+    assert_eq!(
+        with("{name: team, sourceLabelKey: a}, {name: b, sourceKind: Workload, trackedValues: [x]}"),
+        [""; 0]
+    );
+    let seven: Vec<String> = (0..7)
+        .map(|n| format!("{{name: a{n}, sourceKind: Cohort}}"))
+        .collect();
     assert!(with(&seven.join(","))[0].contains("at most 6 items with sourceKind Cohort"));
-    let three: Vec<String> =
-        (0..3).map(|n| format!("{{name: a{n}, sourceKind: Workload, trackedValues: [x]}}")).collect();
+    let three: Vec<String> = (0..3)
+        .map(|n| format!("{{name: a{n}, sourceKind: Workload, trackedValues: [x]}}"))
+        .collect();
     assert!(with(&three.join(","))[0].contains("at most 2 items with sourceKind Workload"));
     assert!(with("{name: b, sourceKind: Workload}")[0].contains("must have 1 to 12 items"));
     assert!(with("{name: 1b}")[0].contains("not begin with a digit"));
@@ -288,22 +425,41 @@ fn custom_labels_have_limits_per_kind() {
 #[test]
 fn pod_namespace_selector_must_spare_system_namespaces_when_pods_are_managed() {
     let body = |framework: &str| {
-        format!("{V1}integrations:\n  frameworks: [{framework}]\n  podOptions:\n    namespaceSelector: {{}}\n")
+        format!(
+            "{V1}integrations:\n  frameworks: [{framework}]\n  podOptions:\n    namespaceSelector: {{}}\n"
+        )
     };
     let found = problems(&body("deployment"));
     assert_eq!(found.len(), 2, "{found:#?}");
-    assert!(found[0].contains("integrations.podOptions.namespaceSelector: should not match the \"kube-system\""));
+    assert!(
+        found[0].contains("integrations.podOptions.namespaceSelector: should not match the \"kube-system\"")
+    );
     assert_eq!(problems(&body("batch/job")), [""; 0]);
 }
 
 #[test]
 fn rules_of_the_second_document() {
     let cases = [
-        ("multiKueue: {workerLostPolicy: Fence}", "multiKueue.workerLostPolicy: Fence is not built yet"),
-        ("multiKueue: {workerLostPolicy: Panic}", "unknown value `Panic`, expected one of `Wait`, `RetryAnyway`"),
-        ("multiKueue: {tokenLifetimeSeconds: 599}", "multiKueue.tokenLifetimeSeconds: must be at least 600"),
-        ("webhook: {url: 'http://a'}", "webhook.url: must be an address such as https://"),
-        ("admission: {pause: true}", "admission.pause: unknown key `pause`, expected `paused`"),
+        (
+            "multiKueue: {workerLostPolicy: Fence}",
+            "multiKueue.workerLostPolicy: Fence is not built yet",
+        ),
+        (
+            "multiKueue: {workerLostPolicy: Panic}",
+            "unknown value `Panic`, expected one of `Wait`, `RetryAnyway`",
+        ),
+        (
+            "multiKueue: {tokenLifetimeSeconds: 599}",
+            "multiKueue.tokenLifetimeSeconds: must be at least 600",
+        ),
+        (
+            "webhook: {url: 'http://a'}",
+            "webhook.url: must be an address such as https://",
+        ),
+        (
+            "admission: {pause: true}",
+            "admission.pause: unknown key `pause`, expected `paused`",
+        ),
     ];
     for (body, expect) in cases {
         let line = only_problem(OURS, body);
@@ -334,8 +490,15 @@ multiKueue:
     let error = read(&text).unwrap_err();
     assert_eq!(error.exit_kind().code(), 2);
     let printed = error.to_string();
-    assert!(printed.starts_with("the configuration has 7 problems:\n  f.yaml:3:1: nmaespace: "), "{printed}");
-    let lines: Vec<&str> = printed.lines().skip(1).map(|line| line.trim().split(": ").nth(1).unwrap()).collect();
+    assert!(
+        printed.starts_with("the configuration has 7 problems:\n  f.yaml:3:1: nmaespace: "),
+        "{printed}"
+    );
+    let lines: Vec<&str> = printed
+        .lines()
+        .skip(1)
+        .map(|line| line.trim().split(": ").nth(1).unwrap())
+        .collect();
     let keys = [
         "nmaespace",
         "webhook.port",
@@ -351,7 +514,10 @@ multiKueue:
 #[test]
 fn problems_are_limited_in_number() {
     let keys: Vec<String> = (0..PROBLEMS_MAX + 40).map(|n| format!("k{n}: 1")).collect();
-    assert_eq!(problems(&format!("{V2}{}\n", keys.join("\n"))).len(), PROBLEMS_MAX);
+    assert_eq!(
+        problems(&format!("{V2}{}\n", keys.join("\n"))).len(),
+        PROBLEMS_MAX
+    );
 }
 
 /// Spec: api API-13, gates of file and flag are mutually exclusive.
@@ -360,11 +526,26 @@ fn gates_of_file_and_flag_exclude_each_other() {
     let file = format!("{V2}featureGates: {{MultiKueue: false}}\n");
     let gate = FeatureGate::MultiKueue;
     assert!(!read(&file).unwrap().feature_gates.enabled(gate));
-    assert!(!parse("f", V2, &gates("MultiKueue=false"), "ns").unwrap().feature_gates.enabled(gate));
-    let error = parse("f.yaml", &file, &gates("PriorityBoost=true"), "ns").unwrap_err().to_string();
-    assert!(error.contains("featureGates: cannot be used together with --feature-gates"), "{error}");
-    let error = parse("f.yaml", V2, &gates("Nope=true"), "ns").unwrap_err().to_string();
-    assert!(error.contains("--feature-gates: unknown feature gate `Nope`"), "{error}");
+    assert!(
+        !parse("f", V2, &gates("MultiKueue=false"), "ns")
+            .unwrap()
+            .feature_gates
+            .enabled(gate)
+    );
+    let error = parse("f.yaml", &file, &gates("PriorityBoost=true"), "ns")
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("featureGates: cannot be used together with --feature-gates"),
+        "{error}"
+    );
+    let error = parse("f.yaml", V2, &gates("Nope=true"), "ns")
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("--feature-gates: unknown feature gate `Nope`"),
+        "{error}"
+    );
 }
 
 /// Spec: api API-13, `waitForPodsReady`.
@@ -376,7 +557,9 @@ fn only_the_gate_takes_waiting_for_pods_away() {
 
 #[test]
 fn keys_without_effect_are_warned_about() {
-    let config = read(&format!("{V2}pprofBindAddress: ':6060'\ntls: {{curvePreferences: [X25519MLKEM768, X25519]}}\n"));
+    let config = read(&format!(
+        "{V2}pprofBindAddress: ':6060'\ntls: {{curvePreferences: [X25519MLKEM768, X25519]}}\n"
+    ));
     let warnings = config.unwrap().warnings;
     assert_eq!(warnings.len(), 2, "{warnings:?}");
     assert!(warnings[0].contains("pprofBindAddress") && warnings[1].contains("X25519MLKEM768"));
@@ -391,7 +574,10 @@ fn secrets_are_in_no_message() {
         )
     };
     let found = problems(&provider("{name: TOKEN, value: 112233}"));
-    assert!(found.len() == 1 && found[0].contains("env[0].value: must be text"), "{found:#?}");
+    assert!(
+        found.len() == 1 && found[0].contains("env[0].value: must be text"),
+        "{found:#?}"
+    );
     assert!(!found[0].contains("112233"));
     assert!(!format!("{:?}", read(&provider("{name: TOKEN, value: hush}"))).contains("hush"));
 }
@@ -407,7 +593,10 @@ fn files_are_read_with_their_name_and_a_limit() {
     assert!(error.contains("config.yaml:3:1: what: unknown key"), "{error}");
     let large = usize::try_from(FILE_BYTES_MAX).unwrap() + 1;
     std::fs::write(&path, "#".repeat(large)).unwrap();
-    assert!(matches!(load(Some(&path), &[], "own"), Err(Error::TooLarge { .. })));
+    assert!(matches!(
+        load(Some(&path), &[], "own"),
+        Err(Error::TooLarge { .. })
+    ));
     let missing = load(Some(&folder.path().join("none")), &[], "own").unwrap_err();
     assert!(matches!(missing, Error::Read { .. }) && missing.exit_kind() == ExitKind::Usage);
 }

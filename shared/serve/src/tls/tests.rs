@@ -17,8 +17,10 @@ fn names() -> Vec<String> {
 }
 
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
-const SHORT: Lifetimes =
-    Lifetimes { authority: SignedDuration::from_hours(30), serving: SignedDuration::from_hours(3) };
+const SHORT: Lifetimes = Lifetimes {
+    authority: SignedDuration::from_hours(30),
+    serving: SignedDuration::from_hours(3),
+};
 
 #[test]
 fn service_names_cover_the_forms_clients_use() {
@@ -31,7 +33,10 @@ fn fresh_certificates_are_kept() {
     let now = at("2026-03-01T00:00:00Z");
     let bundle = issue(now, &names(), &Lifetimes::default()).unwrap();
     assert_eq!(plan_rotation(now, &bundle, &names()), Rotation::Keep);
-    assert_eq!(plan_rotation(now + HOUR * 24 * 200, &bundle, &names()), Rotation::Keep);
+    assert_eq!(
+        plan_rotation(now + HOUR * 24 * 200, &bundle, &names()),
+        Rotation::Keep
+    );
 }
 
 #[test]
@@ -85,7 +90,10 @@ fn trusted_authorities_are_limited_in_number() {
 #[test]
 fn a_serving_certificate_never_outlives_its_authority() {
     let now = at("2026-03-01T00:00:00Z");
-    let long = Lifetimes { authority: HOUR, serving: HOUR * 100 };
+    let long = Lifetimes {
+        authority: HOUR,
+        serving: HOUR * 100,
+    };
     let bundle = issue(now, &names(), &long).unwrap();
     let ends: Vec<Timestamp> = [&bundle.chain, &bundle.authorities]
         .map(|list| plan::validity(&list[0]).unwrap().1)
@@ -106,7 +114,10 @@ fn a_bundle_survives_the_secret() {
     let first = issue(now, &names(), &SHORT).unwrap();
     let bundle = renew(Rotation::RenewAll, now + HOUR, &first, &names(), &SHORT).unwrap();
     let data = bundle.to_secret();
-    assert_eq!(data.keys().collect::<Vec<_>>(), ["ca.crt", "ca.key", "tls.crt", "tls.key"]);
+    assert_eq!(
+        data.keys().collect::<Vec<_>>(),
+        ["ca.crt", "ca.key", "tls.crt", "tls.key"]
+    );
     assert_eq!(Bundle::from_secret(&data).unwrap(), bundle);
 }
 
@@ -115,12 +126,25 @@ fn damaged_secrets_are_named_by_entry_and_never_quoted() {
     let good = issue(at("2026-03-01T00:00:00Z"), &names(), &SHORT).unwrap();
     let mut data = good.to_secret();
     data.remove(KEY_KEY);
-    assert_eq!(Bundle::from_secret(&data).unwrap_err().to_string(), "entry tls.key is missing");
-    for (key, wanted) in [(CA_KEY_KEY, "a private key"), (CERT_KEY, "certificates"), (CA_CERT_KEY, "certificates")] {
-        let data: BTreeMap<String, Vec<u8>> =
-            good.to_secret().into_iter().chain([(key.to_owned(), b"hush".to_vec())]).collect();
+    assert_eq!(
+        Bundle::from_secret(&data).unwrap_err().to_string(),
+        "entry tls.key is missing"
+    );
+    for (key, wanted) in [
+        (CA_KEY_KEY, "a private key"),
+        (CERT_KEY, "certificates"),
+        (CA_CERT_KEY, "certificates"),
+    ] {
+        let data: BTreeMap<String, Vec<u8>> = good
+            .to_secret()
+            .into_iter()
+            .chain([(key.to_owned(), b"hush".to_vec())])
+            .collect();
         let error = format!("{:?}", Bundle::from_secret(&data).unwrap_err());
-        assert!(error.contains(key) && error.contains(wanted) && !error.contains("hush"), "{error}");
+        assert!(
+            error.contains(key) && error.contains(wanted) && !error.contains("hush"),
+            "{error}"
+        );
     }
     let secret = String::from_utf8(good.to_secret()[KEY_KEY].clone()).unwrap();
     assert!(!format!("{good:?}").contains(secret.lines().nth(1).unwrap()));
@@ -136,10 +160,22 @@ fn keys_that_do_not_fit_their_certificates_are_renewed() {
         data.insert(key.into(), other.to_secret()[key].clone());
         Bundle::from_secret(&data).unwrap()
     };
-    assert_eq!(plan_rotation(now, &swapped(KEY_KEY), &names()), Rotation::RenewServing);
-    assert!(matches!(swapped(KEY_KEY).certified_key(), Err(Error::Unusable { .. })));
-    assert_eq!(plan_rotation(now, &swapped(CA_KEY_KEY), &names()), Rotation::RenewAll);
-    assert_eq!(plan_rotation(now, &swapped(CA_CERT_KEY), &names()), Rotation::RenewAll);
+    assert_eq!(
+        plan_rotation(now, &swapped(KEY_KEY), &names()),
+        Rotation::RenewServing
+    );
+    assert!(matches!(
+        swapped(KEY_KEY).certified_key(),
+        Err(Error::Unusable { .. })
+    ));
+    assert_eq!(
+        plan_rotation(now, &swapped(CA_KEY_KEY), &names()),
+        Rotation::RenewAll
+    );
+    assert_eq!(
+        plan_rotation(now, &swapped(CA_CERT_KEY), &names()),
+        Rotation::RenewAll
+    );
     let mut foreign = bundle.clone();
     foreign.chain.clone_from(&other.chain);
     foreign.key.clone_from(&other.key);
@@ -156,7 +192,10 @@ fn settings_that_leave_nothing_are_refused() {
         curve_preferences: vec!["CurveP521".into(), "23".into()],
     };
     assert!(server_config(&chosen, Arc::clone(&slot)).is_ok());
-    let none = Tls { curve_preferences: vec!["CurveP521".into()], ..Tls::default() };
+    let none = Tls {
+        curve_preferences: vec!["CurveP521".into()],
+        ..Tls::default()
+    };
     let error = server_config(&none, slot).unwrap_err().to_string();
     assert!(error.contains("tls.curvePreferences"), "{error}");
 }
@@ -174,11 +213,17 @@ async fn files_are_loaded_again_when_they_change_and_a_bad_pair_is_not_taken() {
     let mut follower = Follower::new(folder.path(), Arc::clone(&slot));
     assert!(matches!(follower.look().await, Err(Error::Read { .. })));
     assert!(!slot.is_filled());
-    let (first, second) = (issue(now, &names(), &SHORT).unwrap(), issue(now, &names(), &SHORT).unwrap());
+    let (first, second) = (
+        issue(now, &names(), &SHORT).unwrap(),
+        issue(now, &names(), &SHORT).unwrap(),
+    );
     write(&first, &[CERT_KEY, KEY_KEY]);
     assert!(follower.look().await.unwrap());
     assert!(slot.is_filled());
-    assert!(!follower.look().await.unwrap(), "unchanged files were loaded again");
+    assert!(
+        !follower.look().await.unwrap(),
+        "unchanged files were loaded again"
+    );
     write(&second, &[CERT_KEY]);
     assert!(matches!(follower.look().await, Err(Error::Unusable { .. })));
     write(&second, &[KEY_KEY]);

@@ -39,12 +39,21 @@ impl Server {
         let slot = CertSlot::empty();
         slot.fill(bundle.certified_key().unwrap());
         let config = tls::server_config(&Tls::default(), Arc::clone(&slot)).unwrap();
-        let address = BindAddress::Listen { host: "127.0.0.1".into(), port: 0 };
+        let address = BindAddress::Listen {
+            host: "127.0.0.1".into(),
+            port: 0,
+        };
         let listener = Listener::bind("webhook", &address).await.unwrap().unwrap();
         let address = listener.local_addr();
         let stop = CancellationToken::new();
         let running = tokio::spawn(listener.serve(webhooks.router(), Some(config), stop.clone()));
-        Self { address, slot, bundle, stop, running }
+        Self {
+            address,
+            slot,
+            bundle,
+            stop,
+            running,
+        }
     }
 
     async fn connect(&self, ca_bundle: &str) -> std::io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
@@ -60,7 +69,9 @@ impl Server {
             .with_root_certificates(roots)
             .with_no_client_auth();
         let stream = TcpStream::connect(self.address).await.unwrap();
-        TlsConnector::from(Arc::new(config)).connect(ServerName::try_from(NAME).unwrap(), stream).await
+        TlsConnector::from(Arc::new(config))
+            .connect(ServerName::try_from(NAME).unwrap(), stream)
+            .await
     }
 
     async fn post(&self, path: &str, body: &[u8]) -> (u16, Value) {
@@ -81,7 +92,10 @@ impl Server {
         let _ended = stream.read_to_end(&mut answer).await;
         let answer = String::from_utf8(answer).unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        (head.split(' ').nth(1).unwrap().parse().unwrap(), serde_json::from_str(body).unwrap())
+        (
+            head.split(' ').nth(1).unwrap().parse().unwrap(),
+            serde_json::from_str(body).unwrap(),
+        )
     }
 
     async fn end(self) {
@@ -121,15 +135,23 @@ fn suspend(request: &AdmissionRequest<DynamicObject>) -> AdmissionResponse {
 fn webhooks() -> Webhooks {
     let mut webhooks = Webhooks::new();
     let path = mutate_path("batch", "v1", "Job");
-    webhooks.admission(path, Arc::new(|request| suspend(&request))).unwrap();
+    webhooks
+        .admission(path, Arc::new(|request| suspend(&request)))
+        .unwrap();
     let path = validate_path("batch", "v1", "Job");
     let refuse = |request: AdmissionRequest<DynamicObject>| {
         let causes = [("spec.parallelism".to_owned(), "must be greater than 1".to_owned())];
-        invalid(&request, "Job a is invalid: spec.parallelism: must be greater than 1", &causes)
+        invalid(
+            &request,
+            "Job a is invalid: spec.parallelism: must be greater than 1",
+            &causes,
+        )
     };
     webhooks.admission(path, Arc::new(refuse)).unwrap();
     let path = validate_path("", "v1", "Pod");
-    webhooks.admission(path, Arc::new(|_| panic!("broken invariant"))).unwrap();
+    webhooks
+        .admission(path, Arc::new(|_| panic!("broken invariant")))
+        .unwrap();
     let convert = |request: ConversionRequest| {
         let version = request.desired_api_version.clone();
         let objects = request.objects.iter().cloned().map(|mut object| {
@@ -154,7 +176,9 @@ fn paths_follow_the_usual_pattern() {
 
 #[test]
 fn a_path_has_one_handler() {
-    let error = webhooks().admission("/convert", Arc::new(|request| allowed(&request))).unwrap_err();
+    let error = webhooks()
+        .admission("/convert", Arc::new(|request| allowed(&request)))
+        .unwrap_err();
     assert_eq!(error.path, "/convert");
     assert_eq!(webhooks().paths().count(), 4);
 }
@@ -167,7 +191,10 @@ async fn mutation_is_a_json_patch_that_touches_only_what_changed() {
     assert_eq!(answer["apiVersion"], "admission.k8s.io/v1");
     assert_eq!(answer["kind"], "AdmissionReview");
     let response = &answer["response"];
-    assert_eq!((&response["uid"], &response["allowed"]), (&"u-1".into(), &true.into()));
+    assert_eq!(
+        (&response["uid"], &response["allowed"]),
+        (&"u-1".into(), &true.into())
+    );
     assert_eq!(response["patchType"], "JSONPatch");
     let patch = base64::Engine::decode(
         &base64::engine::general_purpose::STANDARD,
@@ -189,9 +216,18 @@ async fn refusals_carry_code_reason_and_causes() {
     let (status, answer) = server.post("/validate-batch-v1-job", &body(&review())).await;
     assert_eq!(status, 200);
     let response = &answer["response"];
-    assert_eq!((&response["allowed"], &response["uid"]), (&false.into(), &"u-1".into()));
-    assert_eq!((&response["status"]["code"], &response["status"]["reason"]), (&422.into(), &"Invalid".into()));
-    assert_eq!(response["status"]["details"]["causes"][0]["field"], "spec.parallelism");
+    assert_eq!(
+        (&response["allowed"], &response["uid"]),
+        (&false.into(), &"u-1".into())
+    );
+    assert_eq!(
+        (&response["status"]["code"], &response["status"]["reason"]),
+        (&422.into(), &"Invalid".into())
+    );
+    assert_eq!(
+        response["status"]["details"]["causes"][0]["field"],
+        "spec.parallelism"
+    );
     server.end().await;
 }
 
@@ -218,7 +254,10 @@ async fn conversion_reviews_are_answered() {
     let (status, answer) = server.post("/convert", &body(&review)).await;
     assert_eq!((status, &answer["response"]["uid"]), (200, &"u-2".into()));
     assert_eq!(answer["response"]["result"]["status"], "Success");
-    assert_eq!(answer["response"]["convertedObjects"], json!([{"apiVersion": "g/v2", "kind": "A"}]));
+    assert_eq!(
+        answer["response"]["convertedObjects"],
+        json!([{"apiVersion": "g/v2", "kind": "A"}])
+    );
     server.end().await;
 }
 
@@ -227,7 +266,13 @@ async fn garbage_is_400_with_a_clear_text_and_unknown_paths_are_404() {
     let server = Server::start(webhooks()).await;
     let (status, answer) = server.post("/mutate-batch-v1-job", b"{nonsense").await;
     assert_eq!(status, 400);
-    assert!(answer["message"].as_str().unwrap().starts_with("the body is not an AdmissionReview"), "{answer}");
+    assert!(
+        answer["message"]
+            .as_str()
+            .unwrap()
+            .starts_with("the body is not an AdmissionReview"),
+        "{answer}"
+    );
     let mut old = review();
     old["apiVersion"] = "admission.k8s.io/v1beta1".into();
     let (status, answer) = server.post("/mutate-batch-v1-job", &body(&old)).await;
@@ -237,10 +282,16 @@ async fn garbage_is_400_with_a_clear_text_and_unknown_paths_are_404() {
     let mut empty = review();
     empty.as_object_mut().unwrap().remove("request");
     let (status, answer) = server.post("/mutate-batch-v1-job", &body(&empty)).await;
-    assert_eq!((status, &answer["message"]), (400, &"the AdmissionReview has no request".into()));
+    assert_eq!(
+        (status, &answer["message"]),
+        (400, &"the AdmissionReview has no request".into())
+    );
     let (status, answer) = server.post("/mutate-nothing", &body(&review())).await;
     assert_eq!(status, 404);
-    assert_eq!((&answer["kind"], &answer["reason"], &answer["code"]), (&"Status".into(), &"NotFound".into(), &404.into()));
+    assert_eq!(
+        (&answer["kind"], &answer["reason"], &answer["code"]),
+        (&"Status".into(), &"NotFound".into(), &404.into())
+    );
     let (status, answer) = server.send("GET", "/convert", b"").await;
     assert_eq!((status, &answer["reason"]), (405, &"MethodNotAllowed".into()));
     server.end().await;
@@ -249,8 +300,13 @@ async fn garbage_is_400_with_a_clear_text_and_unknown_paths_are_404() {
 #[tokio::test]
 async fn a_body_over_the_limit_is_413() {
     let server = Server::start(webhooks()).await;
-    let (status, answer) = server.post("/mutate-batch-v1-job", &vec![b' '; BODY_BYTES_MAX + 1]).await;
-    assert_eq!((status, &answer["reason"]), (413, &"RequestEntityTooLarge".into()));
+    let (status, answer) = server
+        .post("/mutate-batch-v1-job", &vec![b' '; BODY_BYTES_MAX + 1])
+        .await;
+    assert_eq!(
+        (status, &answer["reason"]),
+        (413, &"RequestEntityTooLarge".into())
+    );
     let mut large = review();
     large["request"]["object"]["spec"]["filler"] = "x".repeat(BODY_BYTES_MAX / 2).into();
     assert_eq!(server.post("/validate-batch-v1-job", &body(&large)).await.0, 200);
@@ -262,13 +318,24 @@ async fn a_swapped_certificate_is_seen_by_the_next_connection() {
     let server = Server::start(webhooks()).await;
     let old = server.bundle.ca_bundle();
     let first = server.connect(&old).await.unwrap();
-    let rotated =
-        tls::renew(Rotation::RenewAll, now(), &server.bundle, &names(), &Lifetimes::default()).unwrap();
+    let rotated = tls::renew(
+        Rotation::RenewAll,
+        now(),
+        &server.bundle,
+        &names(),
+        &Lifetimes::default(),
+    )
+    .unwrap();
     server.slot.fill(rotated.certified_key().unwrap());
-    assert!(server.connect(&old).await.is_err(), "the old authority alone accepted the new certificate");
+    assert!(
+        server.connect(&old).await.is_err(),
+        "the old authority alone accepted the new certificate"
+    );
     let second = server.connect(&rotated.ca_bundle()).await.unwrap();
     let leaf = |stream: &tokio_rustls::client::TlsStream<TcpStream>| {
-        stream.get_ref().1.peer_certificates().unwrap()[0].clone().into_owned()
+        stream.get_ref().1.peer_certificates().unwrap()[0]
+            .clone()
+            .into_owned()
     };
     assert_ne!(leaf(&first), leaf(&second));
     drop((first, second));
@@ -278,8 +345,14 @@ async fn a_swapped_certificate_is_seen_by_the_next_connection() {
 #[tokio::test]
 async fn both_authorities_in_the_ca_bundle_let_clients_through_before_and_after_the_swap() {
     let server = Server::start(webhooks()).await;
-    let rotated =
-        tls::renew(Rotation::RenewAll, now(), &server.bundle, &names(), &Lifetimes::default()).unwrap();
+    let rotated = tls::renew(
+        Rotation::RenewAll,
+        now(),
+        &server.bundle,
+        &names(),
+        &Lifetimes::default(),
+    )
+    .unwrap();
     server.connect(&rotated.ca_bundle()).await.unwrap();
     server.slot.fill(rotated.certified_key().unwrap());
     server.connect(&rotated.ca_bundle()).await.unwrap();

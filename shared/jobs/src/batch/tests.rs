@@ -1,0 +1,341 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+fn job(spec: Value, status: Value) -> Value {
+    let mut spec = spec;
+    if spec.get("template").is_none() {
+        spec["template"] = json!({"metadata": {"labels": {
+            "app": "a", "controller-uid": "u", "job-name": "train",
+            "batch.kubernetes.io/controller-uid": "u", "batch.kubernetes.io/job-name": "train",
+        }}, "spec": {"containers": [{"name": "c"}]}});
+    }
+    json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {"name": "train", "namespace": "lab", "uid": "u", "resourceVersion": "7",
+            "labels": {"kueue.x-k8s.io/queue-name": "tests"},
+            "ownerReferences": [{"kind": "Flow"}], "finalizers": ["x"]},
+        "spec": spec, "status": status,
+    })
+}
+
+/// Applies a merge patch, as the API server would.
+fn apply(job: &Value, patch: &Value) -> Value {
+    let (Value::Object(fields), Value::Object(patch)) = (job, patch) else {
+        return patch.clone();
+    };
+    let mut fields = fields.clone();
+    for (key, value) in patch {
+        if value.is_null() {
+            fields.remove(key);
+        } else {
+            let old = fields.get(key).cloned().filter(Value::is_object);
+            let merged = if value.is_object() {
+                apply(&old.unwrap_or_else(|| json!({})), value)
+            } else {
+                value.clone()
+            };
+            fields.insert(key.clone(), merged);
+        }
+    }
+    Value::Object(fields)
+}
+
+fn info(count: u32) -> PodSetInfo {
+    PodSetInfo {
+        name: "main".to_owned(),
+        count,
+        labels: [("kueue.x-k8s.io/podset".to_owned(), "main".to_owned())].into(),
+        node_selector: [("tier".to_owned(), "spot".to_owned())].into(),
+        tolerations: vec![json!({"key": "spot"})],
+        ..PodSetInfo::default()
+    }
+}
+
+/// Spec: jobs 9.1, 15.66.
+#[test]
+fn a_job_has_one_pod_set() {
+    let check = |spec: Value, count: u32| {
+        assert_eq!(BatchJob.pod_sets(&job(spec, json!({}))).unwrap()[0].count, count);
+    };
+    check(json!({}), 1);
+    check(json!({"parallelism": 5}), 5);
+    check(json!({"parallelism": 5, "completions": 3}), 3);
+    check(json!({"parallelism": 2, "completions": 9}), 2);
+    check(json!({"parallelism": 0}), 0);
+    let sets = BatchJob.pod_sets(&job(json!({}), json!({}))).unwrap();
+    assert_eq!(sets[0].name, "main");
+    assert_eq!(
+        sets[0].template["metadata"]["labels"],
+        json!({"app": "a", "batch.kubernetes.io/job-name": "train"})
+    );
+}
+
+#[test]
+fn a_malformed_job_is_an_error_that_names_the_field() {
+    let error = BatchJob.pod_sets(&json!({"spec": {"template": 1}})).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "field spec.template of the job is a number, expected a pod template"
+    );
+    assert!(
+        BatchJob
+            .pod_sets(&job(json!({"parallelism": -1}), json!({})))
+            .is_err()
+    );
+}
+
+/// Spec: jobs 9.1.
+#[test]
+fn the_end_is_read_from_the_conditions() {
+    let end = |conditions: Value| BatchJob.finished(&job(json!({}), json!({"conditions": conditions})));
+    let complete = json!({"type": "Complete", "status": "True", "message": "done"});
+    assert_eq!(
+        end(json!([{"type": "Suspended", "status": "True"}, complete])),
+        Some(Outcome {
+            success: true,
+            message: "done".to_owned()
+        })
+    );
+    let failed = json!({"type": "Failed", "status": "True"});
+    assert!(!end(json!([failed])).unwrap().success);
+    assert_eq!(end(json!([{"type": "Failed", "status": "False"}])), None);
+    assert_eq!(
+        end(json!([{"type": "SuccessCriteriaMet", "status": "True"}])),
+        None
+    );
+}
+
+/// Spec: jobs 9.1, 15.69.
+#[test]
+fn pods_that_are_not_needed_any_more_are_counted() {
+    let indexed = json!({"parallelism": 4, "completions": 6, "completionMode": "Indexed"});
+    let status = json!({"completedIndexes": "0-2", "failedIndexes": "2,3"});
+    assert_eq!(
+        BatchJob.reclaimable(&job(indexed, status)),
+        [("main".into(), 2)].into()
+    );
+    let plain = json!({"parallelism": 4, "completions": 6});
+    let check = |succeeded, expected: Option<u32>| {
+        let found = BatchJob.reclaimable(&job(plain.clone(), json!({"succeeded": succeeded})));
+        assert_eq!(found.values().next().copied(), expected);
+    };
+    check(0, None);
+    check(2, None);
+    check(3, Some(1));
+    check(6, Some(4));
+    assert!(
+        BatchJob
+            .reclaimable(&job(json!({"completions": 3}), json!({"succeeded": 2})))
+            .is_empty()
+    );
+}
+
+/// Spec: jobs 9.1.
+#[test]
+fn activity_and_readiness_are_read_from_the_status() {
+    let status =
+        json!({"active": 1, "ready": 1, "succeeded": 1, "uncountedTerminatedPods": {"succeeded": ["u"]}});
+    let running = job(json!({"parallelism": 3, "completions": 3}), status);
+    assert!(BatchJob.is_active(&running) && BatchJob.pods_ready(&running));
+    let idle = job(json!({"parallelism": 3}), json!({"ready": 2}));
+    assert!(!BatchJob.is_active(&idle) && !BatchJob.pods_ready(&idle));
+}
+
+/// Spec: jobs 9.1, 15.32, 15.70.
+#[test]
+fn starting_and_stopping_leads_back_to_the_original() {
+    let original = job(json!({"suspend": true}), json!({}));
+    let pod_sets = BatchJob.pod_sets(&original).unwrap();
+    let patch = BatchJob.start_patch(&original, &[info(1)]).unwrap();
+    let mut running = apply(&original, &patch);
+    assert_eq!(running["spec"]["suspend"], false);
+    assert_eq!(
+        running["spec"]["template"]["spec"]["nodeSelector"]["tier"],
+        "spot"
+    );
+    running["status"] = json!({"startTime": "2026-01-01T00:00:00Z", "active": 1});
+
+    let steps = BatchJob.stop_steps(&running, &pod_sets);
+    let targets: Vec<_> = steps.iter().map(|step| step.target).collect();
+    assert_eq!(targets, [Target::Main, Target::Status, Target::Main]);
+    let mut stopped = running;
+    for (done, step) in steps.iter().enumerate() {
+        assert!(
+            !BatchJob.is_suspended(&stopped),
+            "a stop under way is no suspension"
+        );
+        stopped = apply(&stopped, &step.patch);
+        // A crash here: what is left is found again.
+        let rest = BatchJob.stop_steps(&stopped, &pod_sets);
+        assert_eq!(rest.len(), steps.len() - done - 1);
+    }
+    assert!(BatchJob.is_suspended(&stopped));
+    assert_eq!(stopped["spec"], original["spec"]);
+    assert_eq!(stopped["metadata"]["annotations"], json!({}));
+    assert_eq!(stopped["status"], json!({"active": 1}));
+}
+
+/// Spec: jobs 9.1.
+#[test]
+fn a_job_that_was_never_touched_is_stopped_in_one_write() {
+    let loose = job(json!({"suspend": false}), json!({}));
+    let pod_sets = BatchJob.pod_sets(&loose).unwrap();
+    assert_eq!(
+        BatchJob.stop_steps(&loose, &pod_sets),
+        [StopStep {
+            target: Target::Main,
+            patch: json!({"spec": {"suspend": true}})
+        }]
+    );
+    assert_eq!(BatchJob.stop_steps(&loose, &[]).len(), 1);
+    let held = job(json!({"suspend": true}), json!({}));
+    assert_eq!(BatchJob.stop_steps(&held, &pod_sets), []);
+}
+
+/// Spec: jobs 15.67.
+#[test]
+fn fewer_pods_are_started_when_the_job_allows_it() {
+    let mut partial = job(json!({"suspend": true, "parallelism": 5}), json!({}));
+    partial["metadata"]["annotations"] = json!({"kueue.x-k8s.io/job-min-parallelism": "2"});
+    let pod_sets = BatchJob.pod_sets(&partial).unwrap();
+    assert_eq!((pod_sets[0].count, pod_sets[0].min_count), (5, Some(2)));
+    let running = apply(&partial, &BatchJob.start_patch(&partial, &[info(3)]).unwrap());
+    assert_eq!(running["spec"]["parallelism"], 3);
+    let steps = BatchJob.stop_steps(&running, &pod_sets);
+    let stopped = steps.iter().fold(running, |job, step| apply(&job, &step.patch));
+    assert_eq!(stopped["spec"]["parallelism"], 5);
+}
+
+/// Spec: multikueue 5, 1.9, jobs 10.1.
+#[test]
+fn a_copy_carries_the_whole_spec_and_its_origin() {
+    let mut local = job(
+        json!({
+            "suspend": true, "managedBy": "kueue.x-k8s.io/multikueue", "selector": {"matchLabels": {}},
+            "ttlSecondsAfterFinished": 5, "fieldOfTheFuture": {"a": [1]},
+        }),
+        json!({"active": 1}),
+    );
+    let pod_sets = BatchJob.pod_sets(&local).unwrap();
+    let identity = RemoteIdentity {
+        origin: "mgr",
+        workload: "job-train-abcde",
+    };
+    local = apply(&local, &BatchJob.start_patch(&local, &[info(1)]).unwrap());
+    assert_eq!(
+        BatchJob.remote_object(&local, &identity, &pod_sets),
+        json!({
+            "apiVersion": "batch/v1", "kind": "Job",
+            "metadata": {
+                "name": "train", "namespace": "lab",
+                "labels": {
+                    "kueue.x-k8s.io/queue-name": "tests",
+                    "kueue.x-k8s.io/multikueue-origin": "mgr",
+                    "kueue.x-k8s.io/prebuilt-workload-name": "job-train-abcde",
+                },
+                "annotations": {"kueue.x-k8s.io/prebuilt-workload-name": "job-train-abcde"},
+            },
+            "spec": {
+                "suspend": true, "fieldOfTheFuture": {"a": [1]},
+                "template": {"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [{"name": "c"}]}},
+            },
+        })
+    );
+    let long = "w".repeat(64);
+    let identity = RemoteIdentity {
+        origin: "mgr",
+        workload: &long,
+    };
+    let copy = BatchJob.remote_object(&local, &identity, &pod_sets);
+    let key = "kueue.x-k8s.io/prebuilt-workload-name";
+    assert_eq!(copy["metadata"]["annotations"][key], json!(long));
+    assert_eq!(copy["metadata"]["labels"].get(key), None);
+}
+
+/// Spec: multikueue 5.1, jobs 10.3, 15.118.
+#[test]
+fn the_status_is_copied_unless_the_local_job_is_held_while_the_remote_runs() {
+    let now = Timestamp::from_second(1_800_000_000).unwrap();
+    let running = json!({"active": 1, "startTime": "2026-01-01T00:00:00Z"});
+    let held = |status: Value| job(json!({"suspend": true}), status);
+    let loose = |status: Value| job(json!({"suspend": false}), status);
+    let check = |local: Value, remote: Value, expected: Mirror| {
+        assert_eq!(BatchJob.mirror(&local, &remote, now), expected);
+    };
+    check(
+        loose(json!({"active": 2, "failed": 1})),
+        loose(running.clone()),
+        Mirror::Patch(json!({"status": {"active": 1, "failed": null, "startTime": "2026-01-01T00:00:00Z"}})),
+    );
+    check(loose(running.clone()), loose(running.clone()), Mirror::Nothing);
+    check(
+        held(json!({"active": 1})),
+        held(json!({})),
+        Mirror::Patch(json!({"status": {"active": null}})),
+    );
+    let done = json!({"conditions": [{"type": "Complete", "status": "True"}]});
+    check(
+        held(json!({})),
+        loose(done.clone()),
+        Mirror::Patch(json!({"status": done})),
+    );
+    let mark = json!({
+        "type": "Suspended", "status": "True", "reason": "MultiKueueAdapter", "message": "Set by MultiKueue adapter",
+        "lastProbeTime": "2027-01-15T08:00:00Z", "lastTransitionTime": "2027-01-15T08:00:00Z",
+    });
+    check(
+        held(json!({})),
+        loose(running.clone()),
+        Mirror::Deferred(Some(json!({"status": {"conditions": [mark]}}))),
+    );
+    check(
+        held(json!({"conditions": [mark]})),
+        loose(running),
+        Mirror::Deferred(None),
+    );
+}
+
+/// Spec: jobs 9.1, 15.68.
+#[test]
+fn bounds_of_partial_admission_are_checked() {
+    let with = |annotation: &str, value: &str, spec: Value| {
+        let mut job = job(spec, json!({}));
+        job["metadata"]["annotations"] = json!({annotation: value});
+        job
+    };
+    let messages = |job: &Value| -> Vec<String> {
+        BatchJob
+            .own_problems(job)
+            .into_iter()
+            .map(|problem| problem.message)
+            .collect()
+    };
+    let min = "kueue.x-k8s.io/job-min-parallelism";
+    for (value, expected) in [
+        ("5", vec!["should be between 0 and 4"]),
+        ("0", vec!["should be between 0 and 4"]),
+        ("x", vec!["\"x\" is not an integer"]),
+        ("2", vec![]),
+    ] {
+        assert_eq!(
+            messages(&with(min, value, json!({"parallelism": 5}))),
+            expected,
+            "{value}"
+        );
+    }
+    let sync = "kueue.x-k8s.io/job-completions-equal-parallelism";
+    assert_eq!(
+        messages(&with(sync, "true", json!({}))),
+        ["should not be enabled for NonIndexed jobs"]
+    );
+    let indexed =
+        |completions| json!({"completionMode": "Indexed", "parallelism": 3, "completions": completions});
+    assert_eq!(messages(&with(sync, "true", indexed(4))).len(), 1);
+    assert_eq!(messages(&with(sync, "true", indexed(3))), Vec::<String>::new());
+    let old = with(min, "2", json!({"parallelism": 5, "suspend": false}));
+    let new = with(min, "2", json!({"parallelism": 4, "suspend": false}));
+    assert_eq!(BatchJob.own_update_problems(&old, &new).len(), 1);
+    let held = with(min, "2", json!({"parallelism": 4, "suspend": true}));
+    assert_eq!(BatchJob.own_update_problems(&old, &held), []);
+}

@@ -1,0 +1,169 @@
+//! The contract of a job kind.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use roadstead_core::lifecycle::Outcome;
+use roadstead_core::name::PodSetName;
+use serde_json::Value;
+use thiserror::Error as ThisError;
+
+use crate::json;
+use crate::podset::{InjectError, PodSetInfo};
+use crate::problem::Problem;
+use crate::remote::RemoteIdentity;
+
+/// Group, version and kind of an API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Gvk {
+    /// The group; empty for the core group.
+    pub group: &'static str,
+    /// The version.
+    pub version: &'static str,
+    /// The kind.
+    pub kind: &'static str,
+}
+
+impl Gvk {
+    /// `group/version`, as in `apiVersion`.
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            self.version.to_owned()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
+    }
+}
+
+/// One homogeneous group of pods of a job.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobPodSet {
+    /// Its name, lower case.
+    pub name: String,
+    /// How many pods.
+    pub count: u32,
+    /// With how few it could start.
+    pub min_count: Option<u32>,
+    /// The pod template, as the job has it.
+    pub template: Value,
+}
+
+/// Where a kind says who runs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ManagedBy {
+    /// The path of the field.
+    pub path: &'static [&'static str],
+    /// The controller that runs the job when the field is absent.
+    pub default: &'static str,
+}
+
+/// Why a job cannot be understood.
+#[derive(Clone, Debug, PartialEq, Eq, ThisError)]
+pub enum Error {
+    /// A field is missing or not of the type it should be.
+    #[error("field {field} of the job is {found}, expected {expected}")]
+    Malformed {
+        /// The field.
+        field: &'static str,
+        /// What is there, as JSON type or value.
+        found: String,
+        /// What should be there.
+        expected: &'static str,
+    },
+}
+
+/// Which part of an object a patch is sent to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// The object itself.
+    Main,
+    /// Its status subresource.
+    Status,
+}
+
+/// One write of a stop: a JSON merge patch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StopStep {
+    /// Where to send it.
+    pub target: Target,
+    /// What to send.
+    pub patch: Value,
+}
+
+/// What to do with the status of a local job, given the remote one.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Mirror {
+    /// They agree.
+    Nothing,
+    /// Send this JSON merge patch to the status subresource.
+    Patch(Value),
+    /// It cannot be copied yet; look again in about two seconds. The patch, if any, is to be sent in the meantime.
+    Deferred(Option<Value>),
+}
+
+/// What the queue must know about a kind of job. *Source*: `spec/jobs.md 9, 10`.
+///
+/// All methods are total: a job that lacks fields is treated as the API's defaults say.
+pub trait JobKind: Send + Sync {
+    /// Group, version and kind.
+    fn gvk(&self) -> Gvk;
+
+    /// The plural under which the API serves it.
+    fn plural(&self) -> &'static str;
+
+    /// The name of the integration in the configuration file.
+    fn framework(&self) -> &'static str;
+
+    /// Where it says who runs it; `None` when the kind has no such field.
+    fn managed_by(&self) -> Option<ManagedBy>;
+
+    /// Its pods.
+    ///
+    /// *Errors*: the job is not what its schema says.
+    fn pod_sets(&self, job: &Value) -> Result<Vec<JobPodSet>, Error>;
+
+    /// Whether it is held back, and no stop is under way.
+    fn is_suspended(&self, job: &Value) -> bool;
+
+    /// Holds it back.
+    fn suspend(&self, job: &mut Value);
+
+    /// How it ended, if it ended.
+    fn finished(&self, job: &Value) -> Option<Outcome>;
+
+    /// Whether it still has pods.
+    fn is_active(&self, job: &Value) -> bool;
+
+    /// Whether all its pods are ready or done.
+    fn pods_ready(&self, job: &Value) -> bool;
+
+    /// Pods it will not need any more, by pod set; only positive counts.
+    fn reclaimable(&self, job: &Value) -> BTreeMap<PodSetName, u32>;
+
+    /// The JSON merge patch that lets it run with what was assigned.
+    ///
+    /// *Errors*: permanent ones, see [`InjectError`].
+    fn start_patch(&self, job: &Value, infos: &[PodSetInfo]) -> Result<Value, InjectError>;
+
+    /// The writes that stop it and restore its templates, in order; those not needed are left out, so a stopped job has
+    /// none. Each is idempotent. `original` are the pod sets of the Workload; when their number does not fit, nothing is
+    /// restored.
+    fn stop_steps(&self, job: &Value, original: &[JobPodSet]) -> Vec<StopStep>;
+
+    /// The job to create on a worker. `original` are the pod sets of the Workload: what was injected here stays here.
+    fn remote_object(&self, local: &Value, identity: &RemoteIdentity<'_>, original: &[JobPodSet]) -> Value;
+
+    /// How to bring the status of the local job in line with the remote one.
+    fn mirror(&self, local: &Value, remote: &Value, now: Timestamp) -> Mirror;
+
+    /// The kind's own rules for a new job.
+    fn own_problems(&self, job: &Value) -> Vec<Problem>;
+
+    /// The kind's own rules for a change.
+    fn own_update_problems(&self, old: &Value, new: &Value) -> Vec<Problem>;
+
+    /// Who runs the job, if it says so.
+    fn manager_of<'a>(&self, job: &'a Value) -> Option<&'a str> {
+        json::text(job, self.managed_by()?.path).filter(|name| !name.is_empty())
+    }
+}

@@ -1,0 +1,215 @@
+//! What is wrong with an object, for the answer of a webhook, and the checks many kinds share.
+
+use std::fmt;
+
+/// One thing that is wrong with an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The field, as in `metadata.labels[kueue.x-k8s.io/queue-name]`.
+    pub field: String,
+    /// Which sort of refusal it is.
+    pub sort: Sort,
+    /// What is wrong and what is allowed.
+    pub message: String,
+}
+
+/// The sort of a refusal, in the words of the API server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sort {
+    /// The value is not a good one.
+    Invalid,
+    /// The field may not be set at all.
+    Forbidden,
+    /// The field is missing.
+    Required,
+}
+
+impl Problem {
+    /// A value that is not a good one.
+    pub fn invalid(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            field: field.into(),
+            sort: Sort::Invalid,
+            message: message.into(),
+        }
+    }
+
+    /// A field that may not be set.
+    pub fn forbidden(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            field: field.into(),
+            sort: Sort::Forbidden,
+            message: message.into(),
+        }
+    }
+
+    /// A field that is missing.
+    pub fn required(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            field: field.into(),
+            sort: Sort::Required,
+            message: message.into(),
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sort = match self.sort {
+            Sort::Invalid => "Invalid value",
+            Sort::Forbidden => "Forbidden",
+            Sort::Required => "Required value",
+        };
+        write!(f, "{}: {sort}: {}", self.field, self.message)
+    }
+}
+
+/// Longest DNS-1123 subdomain.
+const SUBDOMAIN_LEN_MAX: usize = 253;
+/// Longest DNS-1123 label, and longest value of a Kubernetes label.
+pub const LABEL_LEN_MAX: usize = 63;
+
+/// Whether a text is a DNS-1123 label.
+pub fn is_label(text: &str) -> bool {
+    let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    let edge = |b: Option<&u8>| b.is_some_and(|b| *b != b'-');
+    let bytes = text.as_bytes();
+    bytes.len() <= LABEL_LEN_MAX
+        && edge(bytes.first())
+        && edge(bytes.last())
+        && bytes.iter().all(|b| inner(*b))
+}
+
+/// Whether a text is a DNS-1123 subdomain: labels joined by dots, where only the whole has a limit.
+pub fn is_subdomain(text: &str) -> bool {
+    let part = |part: &str| {
+        let bytes = part.as_bytes();
+        let inner = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-';
+        let edge = |b: Option<&u8>| b.is_some_and(|b| *b != b'-');
+        edge(bytes.first()) && edge(bytes.last()) && bytes.iter().all(inner)
+    };
+    text.len() <= SUBDOMAIN_LEN_MAX && text.split('.').all(part)
+}
+
+/// Whether a text may be the value of a label.
+pub fn is_label_value(text: &str) -> bool {
+    text.is_empty() || (text.len() <= LABEL_LEN_MAX && is_qualified_part(text))
+}
+
+/// Whether a text is a label key: a name, or a subdomain, a slash and a name.
+pub fn is_label_key(text: &str) -> bool {
+    match text.split_once('/') {
+        Some((domain, name)) => {
+            is_subdomain(domain) && name.len() <= LABEL_LEN_MAX && is_qualified_part(name)
+        }
+        None => text.len() <= LABEL_LEN_MAX && is_qualified_part(text),
+    }
+}
+
+fn is_qualified_part(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let edge = |b: Option<&u8>| b.is_some_and(u8::is_ascii_alphanumeric);
+    let inner = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+    edge(bytes.first()) && edge(bytes.last()) && bytes.iter().all(inner)
+}
+
+/// The gates in a value of annotation `kueue.x-k8s.io/admission-gated-by`, and what is wrong with it.
+///
+/// *Source*: `spec/api.md API-9.5 rule 9`: comma-separated, no empties, no duplicates, each a domain-prefixed path of at
+/// most 63 characters.
+pub fn gates_of(field: &str, value: &str) -> (Vec<String>, Vec<Problem>) {
+    let (mut gates, mut problems) = (Vec::<String>::new(), Vec::new());
+    if value.is_empty() {
+        return (gates, problems);
+    }
+    for gate in value.split(',') {
+        if gate.is_empty() {
+            problems.push(Problem::invalid(field, "gate name must not be empty"));
+        } else if gate.len() > LABEL_LEN_MAX {
+            let text = format!("\"{gate}\" must be no more than {LABEL_LEN_MAX} characters");
+            problems.push(Problem::invalid(field, text));
+        } else if !is_domain_path(gate) {
+            let text = format!("\"{gate}\" must be a domain-prefixed path (such as \"acme.io/foo\")");
+            problems.push(Problem::invalid(field, text));
+        } else if gates.iter().any(|known| known == gate) {
+            problems.push(Problem::invalid(field, format!("duplicate gate \"{gate}\"")));
+        } else {
+            gates.push(gate.to_owned());
+        }
+    }
+    (gates, problems)
+}
+
+fn is_domain_path(text: &str) -> bool {
+    let path_byte = |b: u8| b.is_ascii_alphanumeric() || b"-._~!$&'()*+;=:@%/".contains(&b);
+    text.split_once('/')
+        .is_some_and(|(domain, path)| is_subdomain(domain) && !path.is_empty() && path.bytes().all(path_byte))
+}
+
+/// What is wrong with a change of the gates of an existing object: they may only shrink.
+pub fn gates_may_only_shrink(field: &str, old: &str, new: &str) -> Vec<Problem> {
+    let (before, _) = gates_of(field, old);
+    let (after, mut problems) = gates_of(field, new);
+    if before.is_empty() && !after.is_empty() {
+        problems.push(Problem::forbidden(
+            field,
+            "cannot add admission gate after creation",
+        ));
+    } else if after.iter().any(|gate| !before.contains(gate)) {
+        problems.push(Problem::forbidden(
+            field,
+            "can only remove gates, not add new ones",
+        ));
+    }
+    problems
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{gates_may_only_shrink, gates_of, is_label, is_label_key, is_label_value, is_subdomain};
+
+    #[test]
+    fn names_are_checked_as_the_api_server_does() {
+        for name in ["a", "a.b", "0-x", "team.a-1", &"a".repeat(253)] {
+            assert!(is_subdomain(name), "{name}");
+        }
+        for name in ["", ".", "a.", "-a", "a-", "A", "a_b", "a..b", &"a".repeat(254)] {
+            assert!(!is_subdomain(name), "{name}");
+        }
+        assert!(is_label("a-1") && !is_label("a.b") && !is_label(&"a".repeat(64)) && !is_label(""));
+        assert!(
+            is_label_value("")
+                && is_label_value("A.b_c-9")
+                && !is_label_value("-a")
+                && !is_label_value("a b")
+        );
+        assert!(is_label_key("x.io/a") && is_label_key("a") && !is_label_key("x.io/") && !is_label_key("/a"));
+    }
+
+    /// Spec: api API-9.5 rule 9, admission-engine 9.1 B026.
+    #[test]
+    fn gates_are_domain_paths_without_duplicates_that_only_shrink() {
+        assert_eq!(gates_of("f", "x.io/a,y.io/b").0, ["x.io/a", "y.io/b"]);
+        for bad in [
+            "x.io/a,x.io/a",
+            "a",
+            ",",
+            "x.io/a,",
+            "x.io/",
+            &format!("x.io/{}", "a".repeat(59)),
+        ] {
+            assert_eq!(gates_of("f", bad).1.len().min(1), 1, "{bad}");
+        }
+        assert_eq!(gates_of("f", "").1, []);
+        assert_eq!(gates_may_only_shrink("f", "x.io/a,x.io/b", "x.io/b"), []);
+        assert_eq!(gates_may_only_shrink("f", "x.io/a", ""), []);
+        assert_eq!(
+            gates_may_only_shrink("f", "", "x.io/a")[0].message,
+            "cannot add admission gate after creation"
+        );
+        assert_eq!(
+            gates_may_only_shrink("f", "x.io/a", "x.io/a,x.io/b")[0].message,
+            "can only remove gates, not add new ones"
+        );
+    }
+}

@@ -1,0 +1,52 @@
+//! Copies of jobs on worker clusters: what all kinds have in common.
+//!
+//! *Source*: `spec/multikueue.md 5, 1.9`, `spec/jobs.md 10.1`.
+
+use roadstead_api::constants::{annotations, labels};
+use serde_json::{Value, json};
+
+use crate::json;
+use crate::kind::JobKind;
+use crate::problem::is_label_value;
+
+/// Who makes a copy, and of what.
+#[derive(Clone, Copy, Debug)]
+pub struct RemoteIdentity<'a> {
+    /// The manager's origin.
+    pub origin: &'a str,
+    /// Name of the Workload, the same on both sides.
+    pub workload: &'a str,
+}
+
+/// The parts every copy has: name, namespace, labels and annotations, the whole spec without the managed-by field, the
+/// origin label, and the name of its Workload as annotation and (for workers before 0.18) as label when it fits.
+pub fn skeleton(kind: &dyn JobKind, local: &Value, identity: &RemoteIdentity<'_>) -> Value {
+    let gvk = kind.gvk();
+    let mut copy = json!({"apiVersion": gvk.api_version(), "kind": gvk.kind, "metadata": {}});
+    for field in ["name", "namespace", "labels", "annotations"] {
+        if let Some(value) = json::at(local, &["metadata", field]) {
+            json::set(&mut copy, &["metadata", field], value.clone());
+        }
+    }
+    if let Some(spec) = json::at(local, &["spec"]) {
+        json::set(&mut copy, &["spec"], spec.clone());
+    }
+    if let Some(managed_by) = kind.managed_by() {
+        json::remove(&mut copy, managed_by.path);
+    }
+    let mut mark = |place: &str, key: &str, value: &str| {
+        json::set(&mut copy, &["metadata", place, key], json!(value));
+    };
+    mark("labels", labels::MULTIKUEUE_ORIGIN, identity.origin);
+    mark(
+        "annotations",
+        annotations::PREBUILT_WORKLOAD_NAME,
+        identity.workload,
+    );
+    if is_label_value(identity.workload) {
+        mark("labels", labels::PREBUILT_WORKLOAD_NAME, identity.workload);
+    } else {
+        json::remove(&mut copy, &["metadata", "labels", labels::PREBUILT_WORKLOAD_NAME]);
+    }
+    copy
+}

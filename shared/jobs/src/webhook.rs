@@ -1,0 +1,258 @@
+//! What the webhooks of all kinds do to jobs: defaults and rules. Pure: what must be known of the cluster is an argument.
+//!
+//! *Source*: `spec/jobs.md 7`.
+
+use roadstead_api::constants::{annotations, controllers, labels, names};
+use serde_json::{Value, json};
+
+use crate::json;
+use crate::kind::JobKind;
+use crate::labels::{annotation, label, queue};
+use crate::problem::{Problem, gates_may_only_shrink, gates_of, is_subdomain};
+
+/// What must be known to default a new job.
+#[derive(Clone, Copy)]
+pub struct DefaultFacts<'a> {
+    /// Whether the namespace has a `LocalQueue` named `default`.
+    pub default_queue: Presence,
+    /// Whether there is a `WorkloadPriorityClass` named `default`.
+    pub default_priority_class: Presence,
+    /// Whose the job is.
+    pub owner: Owner,
+    /// Whether jobs without a queue are held back here.
+    pub namespace: Namespace,
+    /// Whether a queue of the namespace leads to a `ClusterQueue` with a check of the `MultiKueue` controller.
+    pub uses_multikueue: &'a dyn Fn(&str) -> bool,
+}
+
+/// Whether something exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// It does.
+    Present,
+    /// It does not.
+    Absent,
+}
+
+/// Whose a job is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// Nobody's whose kind is managed.
+    Unmanaged,
+    /// Its direct owner is of a managed kind, but no ancestor is held by a queue.
+    ManagedKind,
+    /// An ancestor is managed: the job follows it.
+    ManagedAncestor,
+}
+
+/// How a namespace stands to the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Namespace {
+    /// It does not match `managedJobsNamespaceSelector`.
+    Outside,
+    /// It matches, and jobs without a queue are left alone.
+    Inside,
+    /// It matches, and jobs without a queue are held too (`manageJobsWithoutQueueName`).
+    InsideAll,
+}
+
+/// Fills in what a new job leaves open: queue, priority class, suspension, managed-by; in this order.
+///
+/// *Source*: `spec/jobs.md 7.2`.
+pub fn default_job(kind: &dyn JobKind, job: &mut Value, facts: &DefaultFacts<'_>) {
+    let free = facts.owner == Owner::Unmanaged;
+    let inside = facts.namespace != Namespace::Outside;
+    if free && inside && facts.default_queue == Presence::Present {
+        default_label(job, labels::QUEUE_NAME, names::DEFAULT_LOCAL_QUEUE);
+    }
+    if free && facts.default_priority_class == Presence::Present {
+        default_label(job, labels::PRIORITY_CLASS, names::DEFAULT_PRIORITY_CLASS);
+    }
+    let deleting = json::at(job, &["metadata", "deletionTimestamp"]).is_some();
+    let held = queue(job).is_some() || facts.namespace == Namespace::InsideAll;
+    if held && !deleting && facts.owner != Owner::ManagedAncestor {
+        kind.suspend(job);
+    }
+    if let (Some(managed_by), Some(queue)) = (kind.managed_by(), queue(job)) {
+        let ours = kind
+            .manager_of(job)
+            .is_none_or(|manager| manager == managed_by.default);
+        if ours && (facts.uses_multikueue)(queue) {
+            json::set(job, managed_by.path, json!(controllers::MULTIKUEUE));
+        }
+    }
+}
+
+fn default_label(job: &mut Value, key: &str, value: &str) {
+    if label(job, key).is_none() {
+        json::set(job, &["metadata", "labels", key], json!(value));
+    }
+}
+
+/// Kinds that may name a prebuilt Workload.
+const PREBUILT_KINDS: [&str; 13] = [
+    "Job",
+    "JobSet",
+    "TFJob",
+    "PaddleJob",
+    "PyTorchJob",
+    "XGBoostJob",
+    "TrainJob",
+    "MPIJob",
+    "RayJob",
+    "RayCluster",
+    "RayService",
+    "AppWrapper",
+    "Pod",
+];
+
+/// What is wrong with a new job. *Source*: `spec/jobs.md 7.3`.
+pub fn validate_create(kind: &dyn JobKind, job: &Value) -> Vec<Problem> {
+    let mut problems = common_problems(kind, job);
+    problems.extend(kind.own_problems(job));
+    problems
+}
+
+fn common_problems(kind: &dyn JobKind, job: &Value) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    subdomain(
+        &mut problems,
+        label_field(labels::QUEUE_NAME),
+        label(job, labels::QUEUE_NAME),
+    );
+    problems.extend(prebuilt_problems(kind, job));
+    if let Some(text) = label(job, labels::MAX_EXEC_TIME_SECONDS) {
+        let field = label_field(labels::MAX_EXEC_TIME_SECONDS);
+        match text.parse::<i32>() {
+            Err(_) => problems.push(Problem::invalid(
+                field,
+                format!("\"{text}\" is not a 32-bit integer"),
+            )),
+            Ok(secs) if secs <= 0 => problems.push(Problem::invalid(field, "should be greater than 0")),
+            Ok(_) => {}
+        }
+    }
+    if annotation(job, annotations::ELASTIC_JOB) == Some(labels::TRUE) {
+        let text = format!("elastic job is not supported for \"{}\"", describe(kind));
+        problems.push(Problem::forbidden(
+            annotation_field(annotations::ELASTIC_JOB),
+            text,
+        ));
+    }
+    if let Some(gates) = annotation(job, annotations::ADMISSION_GATED_BY) {
+        problems.extend(gates_of(&annotation_field(annotations::ADMISSION_GATED_BY), gates).1);
+    }
+    problems
+}
+
+fn prebuilt_problems(kind: &dyn JobKind, job: &Value) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let places = [
+        (
+            annotation_field(annotations::PREBUILT_WORKLOAD_NAME),
+            annotation(job, annotations::PREBUILT_WORKLOAD_NAME),
+        ),
+        (
+            label_field(labels::PREBUILT_WORKLOAD_NAME),
+            label(job, labels::PREBUILT_WORKLOAD_NAME),
+        ),
+    ];
+    for (field, name) in places {
+        if name.is_some() && !PREBUILT_KINDS.contains(&kind.gvk().kind) {
+            let text = format!("Is not supported for \"{}\"", describe(kind));
+            problems.push(Problem::forbidden(field.clone(), text));
+        }
+        subdomain(&mut problems, field, name);
+    }
+    problems
+}
+
+/// What is wrong with a change of a job. *Source*: `spec/jobs.md 7.4`.
+///
+/// `default_queue` says whether the namespace has a `LocalQueue` named `default`.
+pub fn validate_update(
+    kind: &dyn JobKind,
+    old: &Value,
+    new: &Value,
+    default_queue: Presence,
+) -> Vec<Problem> {
+    let (was_held, is_held) = (kind.is_suspended(old), kind.is_suspended(new));
+    let mut problems = Vec::new();
+    let field = label_field(labels::QUEUE_NAME);
+    subdomain(&mut problems, field.clone(), label(new, labels::QUEUE_NAME));
+    if !is_held && queue(old) != queue(new) {
+        problems.push(Problem::invalid(field.clone(), IMMUTABLE));
+    }
+    if queue(old).is_some() && queue(new).is_none() && default_queue == Presence::Present {
+        let text = "queue-name must not be empty in namespace with default queue";
+        problems.push(Problem::invalid(field, text));
+    }
+    if is_held {
+        problems.extend(prebuilt_problems(kind, new));
+    } else if crate::labels::prebuilt(old) != crate::labels::prebuilt(new) {
+        problems.push(Problem::invalid(
+            label_field(labels::PREBUILT_WORKLOAD_NAME),
+            IMMUTABLE,
+        ));
+    }
+    let max = labels::MAX_EXEC_TIME_SECONDS;
+    if !(was_held && is_held) && label(old, max) != label(new, max) {
+        problems.push(Problem::invalid(label_field(max), IMMUTABLE));
+    }
+    problems.extend(priority_class_problems(old, new, is_held));
+    let elastic = annotations::ELASTIC_JOB;
+    if annotation(old, elastic) != annotation(new, elastic) {
+        problems.push(Problem::invalid(annotation_field(elastic), IMMUTABLE));
+    }
+    let gated = annotations::ADMISSION_GATED_BY;
+    let gates = |job| annotation(job, gated).unwrap_or_default();
+    problems.extend(gates_may_only_shrink(
+        &annotation_field(gated),
+        gates(old),
+        gates(new),
+    ));
+    problems.extend(kind.own_update_problems(old, new));
+    problems
+}
+
+fn priority_class_problems(old: &Value, new: &Value, is_held: bool) -> Option<Problem> {
+    let field = label_field(labels::PRIORITY_CLASS);
+    let text = match (
+        crate::labels::priority_class(old),
+        crate::labels::priority_class(new),
+    ) {
+        (None, Some(_)) if !is_held => "WorkloadPriorityClass cannot be added to a non-suspended workload",
+        (Some(_), None) => "WorkloadPriorityClass cannot be removed from a workload",
+        (Some(_) | None, Some(_)) | (None, None) => return None,
+    };
+    Some(Problem::invalid(field, text))
+}
+
+const IMMUTABLE: &str = "field is immutable";
+
+fn subdomain(problems: &mut Vec<Problem>, field: String, name: Option<&str>) {
+    if let Some(name) = name.filter(|name| !name.is_empty() && !is_subdomain(name)) {
+        let text = format!(
+            "\"{name}\" must be a DNS-1123 subdomain: at most 253 lower case letters, digits, '-' and '.', starting and \
+             ending with a letter or digit"
+        );
+        problems.push(Problem::invalid(field, text));
+    }
+}
+
+fn label_field(key: &str) -> String {
+    format!("metadata.labels[{key}]")
+}
+
+fn annotation_field(key: &str) -> String {
+    format!("metadata.annotations[{key}]")
+}
+
+/// A kind as the reference prints it: `batch/v1, Kind=Job`.
+pub fn describe(kind: &dyn JobKind) -> String {
+    let gvk = kind.gvk();
+    format!("{}, Kind={}", gvk.api_version(), gvk.kind)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,206 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::batch::BatchJob;
+use crate::problem::Sort;
+
+const QUEUE: &str = "kueue.x-k8s.io/queue-name";
+const CLASS: &str = "kueue.x-k8s.io/priority-class";
+const MAX: &str = "kueue.x-k8s.io/max-exec-time-seconds";
+const PREBUILT: &str = "kueue.x-k8s.io/prebuilt-workload-name";
+const GATES: &str = "kueue.x-k8s.io/admission-gated-by";
+
+fn facts(uses_multikueue: &dyn Fn(&str) -> bool) -> DefaultFacts<'_> {
+    DefaultFacts {
+        default_queue: Presence::Absent,
+        default_priority_class: Presence::Absent,
+        owner: Owner::Unmanaged,
+        namespace: Namespace::Inside,
+        uses_multikueue,
+    }
+}
+
+fn job(labels: Value, annotations: Value, suspend: bool) -> Value {
+    json!({"metadata": {"labels": labels, "annotations": annotations}, "spec": {"suspend": suspend}})
+}
+
+fn defaulted(mut job: Value, facts: &DefaultFacts<'_>) -> Value {
+    default_job(&BatchJob, &mut job, facts);
+    job
+}
+
+/// Spec: jobs 7.2, 15.51, 15.52.
+#[test]
+fn a_default_queue_takes_what_names_none() {
+    let no = |_: &str| false;
+    let present = DefaultFacts {
+        default_queue: Presence::Present,
+        default_priority_class: Presence::Present,
+        ..facts(&no)
+    };
+    let taken = defaulted(json!({"metadata": {}}), &present);
+    assert_eq!(
+        taken,
+        json!({"metadata": {"labels": {QUEUE: "default", CLASS: "default"}}, "spec": {"suspend": true}})
+    );
+    for owner in [Owner::ManagedKind, Owner::ManagedAncestor] {
+        let child = defaulted(json!({"metadata": {}}), &DefaultFacts { owner, ..present });
+        assert_eq!(child, json!({"metadata": {}}));
+    }
+    let outside = DefaultFacts {
+        namespace: Namespace::Outside,
+        ..present
+    };
+    assert_eq!(
+        defaulted(json!({}), &outside),
+        json!({"metadata": {"labels": {CLASS: "default"}}})
+    );
+    let named = defaulted(job(json!({QUEUE: "q", CLASS: "c"}), json!({}), false), &present);
+    assert_eq!(named["metadata"]["labels"], json!({QUEUE: "q", CLASS: "c"}));
+}
+
+/// Spec: jobs 7.2 step 3, 15.61.
+#[test]
+fn what_a_queue_holds_is_suspended() {
+    let no = |_: &str| false;
+    let suspended =
+        |job: Value, facts: &DefaultFacts<'_>| defaulted(job, facts)["spec"]["suspend"] == json!(true);
+    let queued = || job(json!({QUEUE: "q"}), json!({}), false);
+    let free = || job(json!({}), json!({}), false);
+    assert!(suspended(queued(), &facts(&no)));
+    assert!(!suspended(free(), &facts(&no)));
+    let all = DefaultFacts {
+        namespace: Namespace::InsideAll,
+        ..facts(&no)
+    };
+    assert!(suspended(free(), &all));
+    let child = DefaultFacts {
+        owner: Owner::ManagedAncestor,
+        ..all
+    };
+    assert!(!suspended(queued(), &child));
+    let mut going = queued();
+    going["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    assert!(!suspended(going, &facts(&no)));
+}
+
+/// Spec: jobs 7.2 step 4, 15.53, 15.54, multikueue 1.8.
+#[test]
+fn jobs_of_a_federated_queue_are_marked_for_it() {
+    let federated = |queue: &str| queue == "fed";
+    let manager = |queue: &str, managed_by: Option<&str>| {
+        let mut job = job(json!({QUEUE: queue}), json!({}), true);
+        if let Some(name) = managed_by {
+            job["spec"]["managedBy"] = json!(name);
+        }
+        defaulted(job, &facts(&federated))["spec"]["managedBy"].clone()
+    };
+    assert_eq!(manager("fed", None), "kueue.x-k8s.io/multikueue");
+    assert_eq!(
+        manager("fed", Some("kubernetes.io/job-controller")),
+        "kueue.x-k8s.io/multikueue"
+    );
+    assert_eq!(manager("fed", Some("else.example/x")), "else.example/x");
+    assert_eq!(manager("other", None), Value::Null);
+}
+
+/// Spec: jobs 7.3, 15.39.
+#[test]
+fn a_new_job_is_checked() {
+    let check = |labels: Value, annotations: Value, expected: &[Sort]| {
+        let found: Vec<_> = validate_create(&BatchJob, &job(labels.clone(), annotations.clone(), true))
+            .into_iter()
+            .map(|problem| problem.sort)
+            .collect();
+        assert_eq!(found, expected, "{labels} {annotations}");
+    };
+    check(
+        json!({QUEUE: "q.a", MAX: "60", PREBUILT: "w"}),
+        json!({PREBUILT: "w", GATES: "x.io/a"}),
+        &[],
+    );
+    check(json!({QUEUE: "Q"}), json!({}), &[Sort::Invalid]);
+    check(json!({MAX: "abc"}), json!({}), &[Sort::Invalid]);
+    check(json!({MAX: "0"}), json!({}), &[Sort::Invalid]);
+    check(json!({PREBUILT: "_"}), json!({}), &[Sort::Invalid]);
+    check(json!({}), json!({PREBUILT: "_"}), &[Sort::Invalid]);
+    check(json!({}), json!({GATES: "x.io/a,x.io/a"}), &[Sort::Invalid]);
+    check(
+        json!({}),
+        json!({"kueue.x-k8s.io/elastic-job": "true"}),
+        &[Sort::Forbidden],
+    );
+    let elastic = job(json!({}), json!({"kueue.x-k8s.io/elastic-job": "true"}), true);
+    assert_eq!(
+        validate_create(&BatchJob, &elastic)[0].message,
+        "elastic job is not supported for \"batch/v1, Kind=Job\""
+    );
+}
+
+/// Spec: jobs 7.4, 15.55 to 15.57.
+#[test]
+fn a_change_is_checked() {
+    let check = |old: (Value, bool), new: (Value, bool), default_queue, expected: &[&str]| {
+        let (old, new) = (job(old.0, json!({}), old.1), job(new.0, json!({}), new.1));
+        let found: Vec<_> = validate_update(&BatchJob, &old, &new, default_queue)
+            .into_iter()
+            .map(|problem| problem.message)
+            .collect();
+        assert_eq!(found, expected, "{old} {new}");
+    };
+    let no = Presence::Absent;
+    let (a, b, none) = (json!({QUEUE: "a"}), json!({QUEUE: "b"}), json!({}));
+    check((a.clone(), false), (b.clone(), false), no, &[IMMUTABLE]);
+    check((a.clone(), false), (b.clone(), true), no, &[]);
+    check((a.clone(), true), (none.clone(), true), no, &[]);
+    check(
+        (a.clone(), true),
+        (none.clone(), true),
+        Presence::Present,
+        &["queue-name must not be empty in namespace with default queue"],
+    );
+    let class = |name: &str| json!({CLASS: name});
+    check(
+        (none.clone(), false),
+        (class("x"), false),
+        no,
+        &["WorkloadPriorityClass cannot be added to a non-suspended workload"],
+    );
+    check((none.clone(), true), (class("x"), true), no, &[]);
+    check((class("x"), false), (class("y"), false), no, &[]);
+    check(
+        (class("x"), true),
+        (none.clone(), true),
+        no,
+        &["WorkloadPriorityClass cannot be removed from a workload"],
+    );
+    let (short, long) = (json!({MAX: "1"}), json!({MAX: "2"}));
+    check((short.clone(), false), (long.clone(), true), no, &[IMMUTABLE]);
+    check((short, true), (long, true), no, &[]);
+    check(
+        (json!({PREBUILT: "a"}), false),
+        (json!({PREBUILT: "b"}), false),
+        no,
+        &[IMMUTABLE],
+    );
+    check(
+        (json!({PREBUILT: "a"}), true),
+        (json!({PREBUILT: "b"}), true),
+        no,
+        &[],
+    );
+}
+
+/// Spec: jobs 7.4.
+#[test]
+fn gates_and_elasticity_do_not_grow_later() {
+    let with = |annotations: Value| job(json!({}), annotations, true);
+    let check = |old: Value, new: Value, expected: usize| {
+        let found = validate_update(&BatchJob, &with(old), &with(new), Presence::Absent);
+        assert_eq!(found.len(), expected);
+    };
+    check(json!({}), json!({GATES: "x.io/a"}), 1);
+    check(json!({GATES: "x.io/a,x.io/b"}), json!({GATES: "x.io/b"}), 0);
+    check(json!({GATES: "x.io/a"}), json!({}), 0);
+    check(json!({}), json!({"kueue.x-k8s.io/elastic-job": "true"}), 1);
+}
