@@ -1,6 +1,7 @@
 //! The contract of a job kind.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use jiff::Timestamp;
 use roadstead_core::lifecycle::Outcome;
@@ -36,7 +37,7 @@ impl Gvk {
 }
 
 /// One homogeneous group of pods of a job.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct JobPodSet {
     /// Its name, lower case.
     pub name: String,
@@ -46,6 +47,17 @@ pub struct JobPodSet {
     pub min_count: Option<u32>,
     /// The pod template, as the job has it.
     pub template: Value,
+}
+
+impl fmt::Debug for JobPodSet {
+    /// Leaves the template out: environment variables of its containers may hold secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JobPodSet")
+            .field("name", &self.name)
+            .field("count", &self.count)
+            .field("min_count", &self.min_count)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Where a kind says who runs it.
@@ -82,7 +94,7 @@ pub enum Target {
 }
 
 /// One write of a stop: a JSON merge patch.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StopStep {
     /// Where to send it.
     pub target: Target,
@@ -91,7 +103,7 @@ pub struct StopStep {
 }
 
 /// What to do with the status of a local job, given the remote one.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mirror {
     /// They agree.
     Nothing,

@@ -17,7 +17,7 @@ use crate::kind::JobPodSet;
 use crate::problem::is_label;
 
 /// What to add to the pods of one pod set.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodSetInfo {
     /// The pod set.
     pub name: String,
