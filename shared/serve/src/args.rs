@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::ArgAction;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 
 use crate::exit::ExitKind;
 
@@ -14,11 +15,11 @@ use crate::exit::ExitKind;
 #[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
 pub struct Args {
     /// Kubeconfig of the cluster to run against; without it the in-cluster credentials are used
-    #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
+    #[arg(long, value_name = "FILE", env = "KUBECONFIG", value_parser = maybe_empty_path())]
     kubeconfig: Option<PathBuf>,
 
     /// Configuration file: a Kueue Configuration, and optionally a RoadsteadConfiguration as a second document
-    #[arg(long, value_name = "FILE", env = "ROADSTEAD_CONFIG")]
+    #[arg(long, value_name = "FILE", env = "ROADSTEAD_CONFIG", value_parser = maybe_empty_path())]
     config: Option<PathBuf>,
 
     /// Feature gates, for example MultiKueue=true,PriorityBoost=false; not together with featureGates in the file
@@ -46,6 +47,11 @@ pub struct Args {
     /// Log more: -v is debug, -vv is trace; --log-level wins
     #[arg(short, long, action = ArgAction::Count)]
     pub verbose: u8,
+}
+
+/// Why: clap refuses an empty path, but an environment variable set to nothing means not given.
+fn maybe_empty_path() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().map(PathBuf::from)
 }
 
 impl Args {
@@ -174,7 +180,7 @@ mod tests {
     use super::*;
 
     #[derive(Debug, Parser)]
-    #[command(version = "1.2.3")]
+    #[command(name = "x", version = "1.2.3")]
     struct Binary {
         #[command(flatten)]
         args: Args,

@@ -3,6 +3,8 @@
 //! Why it takes out and tries again: a serde reader stops at its first complaint. So the complaint is noted, the key
 //! at fault is taken out of the tree, and the rest is read again, at most [`PROBLEMS_MAX`] times.
 
+use std::collections::BTreeSet;
+
 use roadstead_api::config::{Document, DocumentKind};
 use serde_saphyr::Error;
 
@@ -94,32 +96,43 @@ fn kind_of(node: &Node, findings: &mut Findings) -> Option<DocumentKind> {
 }
 
 fn document(kind: DocumentKind, mut node: Node, findings: &mut Findings) -> Option<Document> {
+    let mut taken = BTreeSet::new();
     for _ in 0..PROBLEMS_MAX {
         let mut track = serde_path_to_error::Track::new();
-        let json = node.to_json();
-        let message = match kind.read(serde_path_to_error::Deserializer::new(json, &mut track)) {
+        let message = match kind.read(serde_path_to_error::Deserializer::new(&node, &mut track)) {
             Ok(document) => return Some(document),
             Err(error) => error.to_string(),
         };
         let way = track.path();
-        let Some(culprit) = node.take(way.iter()) else {
+        let Some(culprit) = node.take(&way.iter().collect::<Vec<_>>()) else {
             findings.add(way.to_string(), message);
             return None;
         };
         let path = culprit.path().to_owned();
-        let message = if may_hold_secret(&path) {
-            "must be text".into()
-        } else {
-            plain(&message)
-        };
-        findings.add_at(Some(culprit.position()), path, message);
+        if !follows_from(&taken, &path, &message) {
+            let message = if may_hold_secret(&path) {
+                "must be text".into()
+            } else {
+                plain(&message)
+            };
+            findings.add_at(Some(culprit.position()), path.as_str(), message);
+        }
+        taken.insert(path);
     }
     None
 }
 
+/// A key that is missing only because its wrong value was taken out is no news.
+fn follows_from(taken: &BTreeSet<String>, path: &str, message: &str) -> bool {
+    let key = message
+        .strip_prefix("missing field `")
+        .and_then(|rest| rest.split('`').next());
+    key.is_some_and(|key| taken.contains(&format!("{path}.{key}")))
+}
+
 /// The environment of a credentials program may hold secrets, which serde's complaints would quote.
 fn may_hold_secret(path: &str) -> bool {
-    path.contains(".execConfig.env[") || path.contains(".execConfig.args[")
+    path.contains(".execConfig.env[") && path.ends_with(".value") || path.contains(".execConfig.args[")
 }
 
 /// Serde's words in the words of a configuration file.

@@ -135,7 +135,14 @@ fn wrong_types_and_values_are_named_with_the_allowed_ones() {
             "webhook: {port: 70000}",
             "webhook.port: invalid value: integer `70000`",
         ),
-        ("integrations: [pod]", "integrations: invalid type: sequence"),
+        (
+            "integrations: [[pod]]",
+            "integrations: invalid type: sequence, expected a mapping",
+        ),
+        (
+            "integrations: pod",
+            "integrations: invalid type: string \"pod\", expected a mapping",
+        ),
         (
             "integrations: {externalFrameworks: [Job]}",
             "[0]: must be format, 'Kind.version.group.com'",
@@ -208,11 +215,11 @@ fn text_that_is_not_yaml_has_its_line() {
 #[test]
 fn each_rule_refuses_its_key() {
     let cases = [
-        ("namespace: A_b", "namespace: `A_b` is not the name"),
         (
-            "managedJobsNamespaceSelector: {}",
-            "should not match the \"kube-system\" namespace",
+            "managedJobsNamespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: NotIn, values: [kueue-system]}]}",
+            "managedJobsNamespaceSelector: should not match the \"kube-system\" namespace",
         ),
+        ("namespace: A_b", "namespace: `A_b` is not the name"),
         (
             "managedJobsNamespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: NotIn, values: [kube-system]}]}",
             "managedJobsNamespaceSelector: should not match the \"kueue-system\" namespace",
@@ -414,7 +421,7 @@ fn custom_labels_have_limits_per_kind() {
     assert!(with(&three.join(","))[0].contains("at most 2 items with sourceKind Workload"));
     assert!(with("{name: b, sourceKind: Workload}")[0].contains("must have 1 to 12 items"));
     assert!(with("{name: 1b}")[0].contains("not begin with a digit"));
-    assert!(with("{name: b, sourceLabelKey: x, sourceAnnotationKey: y}")[0].contains("keep one of the two"));
+    assert!(with("{name: b, sourceLabelKey: x, sourceAnnotationKey: z}")[0].contains("keep one of the two"));
     assert!(with("{name: b}, {name: b}")[0].contains("is listed twice"));
     let values: Vec<String> = (0..17).map(|n| n.to_string()).collect();
     let values = values.join("','");

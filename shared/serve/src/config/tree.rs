@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Number, Value};
+use serde::de::value::{MapDeserializer, SeqDeserializer};
+use serde::de::{Deserializer, Error as _, IntoDeserializer, MapAccess, SeqAccess, Unexpected, Visitor};
+use serde::forward_to_deserialize_any;
+use serde_json::{Number, Value};
 use serde_path_to_error::Segment;
 use serde_saphyr::Spanned;
 
@@ -183,37 +185,101 @@ impl Node {
         }
     }
 
-    pub(super) fn to_json(&self) -> Value {
-        match &self.content {
-            Content::Scalar(value) => value.clone(),
-            Content::List(items) => items.iter().map(Self::to_json).collect(),
-            Content::Map(entries) => {
-                let entries = entries.iter().map(|(key, node)| (key.clone(), node.to_json()));
-                Value::Object(entries.collect::<Map<String, Value>>())
-            }
-        }
-    }
-
     /// Takes out the deepest node on the way that exists, other than the root.
-    pub(super) fn take<'s>(&mut self, mut way: impl Iterator<Item = &'s Segment>) -> Option<Self> {
-        let mut rest = Vec::new();
-        rest.extend(way.by_ref());
-        self.take_along(&rest)
-    }
-
-    fn take_along(&mut self, way: &[&Segment]) -> Option<Self> {
+    pub(super) fn take(&mut self, way: &[&Segment]) -> Option<Self> {
         let (step, rest) = way.split_first()?;
         match (&mut self.content, step) {
             (Content::Map(entries), Segment::Map { key } | Segment::Enum { variant: key }) => {
                 let index = entries.iter().position(|(name, _)| name == key)?;
                 let (_, node) = entries.get_mut(index)?;
-                node.take_along(rest).or_else(|| Some(entries.remove(index).1))
+                node.take(rest).or_else(|| Some(entries.remove(index).1))
             }
             (Content::List(items), Segment::Seq { index }) => {
                 let node = items.get_mut(*index)?;
-                node.take_along(rest).or_else(|| Some(items.remove(*index)))
+                node.take(rest).or_else(|| Some(items.remove(*index)))
             }
             (Content::Scalar(_) | Content::List(_) | Content::Map(_), _) => None,
         }
+    }
+}
+
+/// Reads from the tree. Unlike JSON's own reader it takes no list where a mapping belongs.
+impl<'de> Deserializer<'de> for &'de Node {
+    type Error = serde_json::Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Self::Error> {
+        match &self.content {
+            Content::Scalar(value) => value.deserialize_any(visitor),
+            Content::List(items) => visitor.visit_seq(SeqDeserializer::new(items.iter())),
+            Content::Map(entries) => visitor.visit_map(MapDeserializer::new(
+                entries.iter().map(|(key, node)| (key.as_str(), node)),
+            )),
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Self::Error> {
+        if self.is_null() {
+            visitor.visit_none()
+        } else {
+            visitor.visit_some(self)
+        }
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Self::Error> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        _fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Self::Error> {
+        match &self.content {
+            Content::List(_) => Err(Self::Error::invalid_type(Unexpected::Seq, &"a mapping")),
+            Content::Scalar(value) => Err(Self::Error::invalid_type(unexpected(value), &"a mapping")),
+            Content::Map(_) => self.deserialize_any(visitor),
+        }
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Self::Error> {
+        match &self.content {
+            Content::Scalar(value) => value.deserialize_enum(name, variants, visitor),
+            Content::List(_) => Err(Self::Error::invalid_type(Unexpected::Seq, &"a string")),
+            Content::Map(_) => Err(Self::Error::invalid_type(Unexpected::Map, &"a string")),
+        }
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq
+        tuple tuple_struct map identifier ignored_any
+    }
+}
+
+fn unexpected(value: &Value) -> Unexpected<'_> {
+    match value {
+        Value::Bool(value) => Unexpected::Bool(*value),
+        Value::Number(_) => Unexpected::Other("number"),
+        Value::String(text) => Unexpected::Str(text),
+        Value::Null => Unexpected::Unit,
+        Value::Array(_) => Unexpected::Seq,
+        Value::Object(_) => Unexpected::Map,
+    }
+}
+
+impl<'de> IntoDeserializer<'de, serde_json::Error> for &'de Node {
+    type Deserializer = Self;
+
+    fn into_deserializer(self) -> Self {
+        self
     }
 }
