@@ -18,7 +18,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", env = "KUBECONFIG", value_parser = maybe_empty_path())]
     kubeconfig: Option<PathBuf>,
 
-    /// Configuration file: a Kueue Configuration, and optionally a RoadsteadConfiguration as a second document
+    /// Configuration file: a Kueue `Configuration`, and optionally `RoadsteadConfiguration` as a second document
     #[arg(long, value_name = "FILE", env = "ROADSTEAD_CONFIG", value_parser = maybe_empty_path())]
     config: Option<PathBuf>,
 
@@ -40,7 +40,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t, env = "ROADSTEAD_LOG_FORMAT")]
     pub log_format: LogFormat,
 
-    /// What is logged: error, warn, info, debug, trace, or directives such as info,roadstead_engine=debug
+    /// What is logged: error, warn, info, debug, trace, or directives such as `info,roadstead_engine=debug`
     #[arg(long, value_name = "LEVEL", env = "ROADSTEAD_LOG_LEVEL")]
     pub log_level: Option<String>,
 

@@ -1,7 +1,7 @@
 //! Loads the configuration file: strict, with every problem reported at once, each with its key and line.
 //!
-//! The steps: YAML with positions ([`tree`]), documents by kind ([`read`]), rules that need more than one key
-//! ([`rules`]), feature gates of file and flag. A process that starts has a [`Config`] without contradictions.
+//! The steps: YAML with positions (`tree`), documents by kind (`read`), rules that need more than one key
+//! (`rules`), feature gates of file and flag. A process that starts has a [`Config`] without contradictions.
 
 mod read;
 mod rules;

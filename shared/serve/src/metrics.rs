@@ -28,7 +28,7 @@ impl Metrics {
         }
     }
 
-    /// All metrics in the OpenMetrics text format.
+    /// All metrics in the `OpenMetrics` text format.
     ///
     /// # Errors
     /// When a collector fails to print itself.

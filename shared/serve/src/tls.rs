@@ -1,7 +1,7 @@
 //! Certificates of the process: made here or read from files, renewed in time, swapped without a restart.
 //!
-//! Reading order: [`bundle`] (what a Secret holds), [`plan`] (whether it is time), [`authority`] (make new ones),
-//! [`server`] (serve them), [`files`] (certificates that somebody else makes).
+//! Reading order: `bundle` (what a Secret holds), `plan` (whether it is time), `authority` (make new ones),
+//! `server` (serve them), `files` (certificates that somebody else makes).
 //!
 //! The order in which a caller must use a new bundle, so that no request fails: store the Secret, put
 //! [`Bundle::ca_bundle`] (old and new authority) into the webhook configurations, then fill the [`CertSlot`].

@@ -79,6 +79,16 @@ pub struct WebhookServer {
     pub cert_dir: PathBuf,
 }
 
+impl WebhookServer {
+    /// Where the server listens.
+    pub fn bind(&self) -> BindAddress {
+        BindAddress::Listen {
+            host: self.host.clone(),
+            port: self.port,
+        }
+    }
+}
+
 /// `health`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Health {
@@ -461,4 +471,14 @@ pub struct VisibilityServer {
     pub bind_address: String,
     /// TCP port.
     pub bind_port: u16,
+}
+
+impl VisibilityServer {
+    /// Where the server listens.
+    pub fn bind(&self) -> BindAddress {
+        BindAddress::Listen {
+            host: self.bind_address.clone(),
+            port: self.bind_port,
+        }
+    }
 }

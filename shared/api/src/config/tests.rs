@@ -24,7 +24,7 @@ fn each_key_has_the_default_of_the_table() {
     assert!(!selector.matches_namespace_named("kube-system"));
     assert!(!selector.matches_namespace_named("own"));
     assert!(selector.matches_namespace_named("team-a"));
-    assert_eq!((config.webhook.port, config.webhook.host.as_str()), (9443, ""));
+    assert_eq!(config.webhook.bind(), BindAddress::all(9443));
     assert_eq!(
         config.webhook.cert_dir.to_str(),
         Some("/tmp/k8s-webhook-server/serving-certs")

@@ -132,7 +132,8 @@ fn follows_from(taken: &BTreeSet<String>, path: &str, message: &str) -> bool {
 
 /// The environment of a credentials program may hold secrets, which serde's complaints would quote.
 fn may_hold_secret(path: &str) -> bool {
-    path.contains(".execConfig.env[") && path.ends_with(".value") || path.contains(".execConfig.args[")
+    path.contains(".execConfig.args[")
+        || path.contains(".execConfig.env[") && path.rsplit('.').next() == Some("value")
 }
 
 /// Serde's words in the words of a configuration file.

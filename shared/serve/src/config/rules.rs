@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 
 use jiff::SignedDuration;
 use roadstead_api::config::{
-    Config, FRAMEWORKS, FeatureGate, LabelSelector, PreemptionStrategy, QuotaCheckStrategy, SelectorOperator,
-    TlsVersion, WorkerLostPolicy,
+    Config, FRAMEWORKS, FeatureGate, Health, LabelSelector, PreemptionStrategy, QuotaCheckStrategy,
+    SelectorOperator, TlsVersion, WorkerLostPolicy,
 };
 
 use super::Findings;
@@ -151,7 +151,27 @@ fn process(config: &Config, findings: &mut Findings) {
     }
 }
 
+fn probes(health: &Health, findings: &mut Findings) {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'/');
+    let endpoints = [
+        ("health.readinessEndpointName", &health.readiness_endpoint),
+        ("health.livenessEndpointName", &health.liveness_endpoint),
+    ];
+    for (path, name) in endpoints {
+        if !name.bytes().all(plain) {
+            findings.add(path, "must consist of letters, digits, - _ . and /");
+        }
+    }
+    if health.readiness_endpoint == health.liveness_endpoint {
+        findings.add(
+            "health.livenessEndpointName",
+            "must differ from readinessEndpointName",
+        );
+    }
+}
+
 fn listeners(config: &Config, findings: &mut Findings) {
+    probes(&config.health, findings);
     for (index, name) in config.tls.cipher_suites.iter().enumerate() {
         if !tls::cipher_suite_known(name) {
             let known = tls::cipher_suite_names().join(", ");

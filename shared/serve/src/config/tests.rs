@@ -211,189 +211,199 @@ fn text_that_is_not_yaml_has_its_line() {
     );
 }
 
+/// A body that breaks one rule, and what the only problem says.
+const RULES: &[(&str, &str)] = &[
+    (
+        "managedJobsNamespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: NotIn, values: [kueue-system]}]}",
+        "managedJobsNamespaceSelector: should not match the \"kube-system\" namespace",
+    ),
+    ("namespace: A_b", "namespace: `A_b` is not the name"),
+    (
+        "managedJobsNamespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: NotIn, values: [kube-system]}]}",
+        "managedJobsNamespaceSelector: should not match the \"kueue-system\" namespace",
+    ),
+    (
+        "managedJobsNamespaceSelector: {matchExpressions: [{key: a, operator: In}]}",
+        "matchExpressions[0].values: must not be empty",
+    ),
+    (
+        "leaderElection: {resourceLock: configmaps}",
+        "leaderElection.resourceLock: unsupported value",
+    ),
+    (
+        "leaderElection: {leaseDuration: 5s}",
+        "leaderElection.leaseDuration: must be longer than renewDeadline",
+    ),
+    (
+        "leaderElection: {renewDeadline: 1s}",
+        "leaderElection.renewDeadline: must be longer than retryPeriod",
+    ),
+    (
+        "leaderElection: {retryPeriod: 0s}",
+        "leaderElection.retryPeriod: must be greater than 0",
+    ),
+    (
+        "controller: {groupKindConcurrency: {Job.batch: 0}}",
+        "groupKindConcurrency.Job.batch: must be greater",
+    ),
+    (
+        "controller: {cacheSyncTimeout: 0}",
+        "controller.cacheSyncTimeout: must be greater than 0",
+    ),
+    (
+        "tls: {cipherSuites: [RC4]}",
+        "tls.cipherSuites[0]: unsupported cipher suite `RC4`; supported are TLS_ECDHE",
+    ),
+    (
+        "tls: {minVersion: VersionTLS13, cipherSuites: [TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256]}",
+        "tls.cipherSuites: must not be set when minVersion is VersionTLS13",
+    ),
+    (
+        "tls: {curvePreferences: [CurveP1]}",
+        "tls.curvePreferences[0]: unsupported curve",
+    ),
+    (
+        "internalCertManagement: {webhookServiceName: a.b}",
+        "webhookServiceName: `a.b` is not the name",
+    ),
+    (
+        "internalCertManagement: {webhookSecretName: -a}",
+        "webhookSecretName: `-a` is not the name",
+    ),
+    (
+        "waitForPodsReady: {timeout: -1s}",
+        "waitForPodsReady.timeout: must be greater than or equal to 0",
+    ),
+    (
+        "waitForPodsReady: {recoveryTimeout: -1s}",
+        "waitForPodsReady.recoveryTimeout: must be greater than or",
+    ),
+    (
+        "waitForPodsReady: {requeuingStrategy: {backoffLimitCount: -1}}",
+        "requeuingStrategy.backoffLimitCount: must be greater than or equal to 0",
+    ),
+    (
+        "waitForPodsReady: {requeuingStrategy: {backoffMaxSeconds: -1}}",
+        "backoffMaxSeconds: must be greater",
+    ),
+    (
+        "integrations: {frameworks: [batch/jobs]}",
+        "Unsupported value: \"batch/jobs\": supported values: batch/job",
+    ),
+    (
+        "integrations: {frameworks: [pod, pod]}",
+        "integrations.frameworks[1]: is listed twice",
+    ),
+    (
+        "integrations: {frameworks: [sparkoperator.k8s.io/sparkapplication]}",
+        "needs the feature gate SparkApplicationIntegration",
+    ),
+    (
+        "integrations: {externalFrameworks: [A.v1.b, A.v1.b]}",
+        "externalFrameworks[1]: is listed twice",
+    ),
+    (
+        "multiKueue: {gcInterval: -1s}",
+        "multiKueue.gcInterval: must be greater than or equal to 0",
+    ),
+    (
+        "multiKueue: {workerLostTimeout: -1s}",
+        "multiKueue.workerLostTimeout: must be greater than or equal to 0",
+    ),
+    (
+        "multiKueue: {origin: 'a b'}",
+        "multiKueue.origin: `a b` is not a valid label value",
+    ),
+    (
+        "multiKueue: {externalFrameworks: [{name: Job.v1.batch}]}",
+        "externalFrameworks[0].name: conflicts with a built-in MultiKueue adapter",
+    ),
+    (
+        "multiKueue: {externalFrameworks: [{name: A.v1.b}, {name: A.v1.b}]}",
+        "multiKueue.externalFrameworks[1].name: is listed twice",
+    ),
+    (
+        "multiKueue: {incrementalDispatcherConfig: {}}",
+        "incrementalDispatcherConfig is only valid when dispatcherName is set to the incremental dispatcher",
+    ),
+    (
+        "multiKueue: {dispatcherName: kueue.x-k8s.io/multikueue-dispatcher-incremental, incrementalDispatcherConfig: {stepSize: 0}}",
+        "stepSize: must be greater than or equal to 1",
+    ),
+    (
+        "multiKueue: {clusterProfile: {accessProviders: [{name: a, execConfig: {command: c}}]}}",
+        "accessProviders[0].execConfig.interactiveMode: must be one of Never, IfAvailable, Always",
+    ),
+    (
+        "multiKueue: {clusterProfile: {accessProviders: [{name: a, execConfig: {command: c, interactiveMode: Never}}], credentialsProviders: [{name: a, execConfig: {command: c, interactiveMode: Never}}]}}",
+        "credentialsProviders: must not be specified when accessProviders is specified",
+    ),
+    (
+        "fairSharing: {}",
+        "fairSharing.preemptionStrategies: must be specified",
+    ),
+    (
+        "fairSharing: {preemptionStrategies: [LessThanInitialShare, LessThanOrEqualToFinalShare]}",
+        "fairSharing.preemptionStrategies: Unsupported value",
+    ),
+    (
+        "admissionFairSharing: {usageHalfLifeTime: -1s}",
+        "usageHalfLifeTime: must be greater than or equal to 0",
+    ),
+    (
+        "admissionFairSharing: {usageSamplingInterval: 0s}",
+        "usageSamplingInterval: must be greater than 0",
+    ),
+    (
+        "admissionFairSharing: {resourceWeights: {cpu: -1}}",
+        "resourceWeights.cpu: must be greater than or equal",
+    ),
+    (
+        "resources: {quotaCheckStrategy: IgnoreUndeclared, excludeResourcePrefixes: [a]}",
+        "resources.excludeResourcePrefixes: must not be set when quotaCheckStrategy is IgnoreUndeclared",
+    ),
+    (
+        "resources: {transformations: [{input: a}, {input: a}]}",
+        "resources.transformations[1].input: is listed",
+    ),
+    (
+        "resources: {transformations: [{input: ''}]}",
+        "resources.transformations[0].input: must not be empty",
+    ),
+    (
+        "resources: {deviceClassMappings: [{name: a, deviceClassNames: [b], sources: [{}]}]}",
+        "deviceClassMappings[0].sources[0]: must have exactly one of counter and capacity",
+    ),
+    (
+        "resources: {deviceClassMappings: [{name: a, deviceClassNames: []}]}",
+        "deviceClassMappings[0].deviceClassNames: must not be empty",
+    ),
+    (
+        "objectRetentionPolicies: {workloads: {afterFinished: -1s}}",
+        "workloads.afterFinished: must be greater",
+    ),
+    (
+        "featureGates: {Nope: true}",
+        "featureGates.Nope: unknown feature gate `Nope`; the known ones are ",
+    ),
+    (
+        "metrics: {customLabels: [{name: a}]}",
+        "metrics.customLabels: needs the feature gate CustomMetricLabels",
+    ),
+    (
+        "health: {readinessEndpointName: '{x'}",
+        "health.readinessEndpointName: must consist of letters",
+    ),
+    (
+        "health: {livenessEndpointName: readyz}",
+        "health.livenessEndpointName: must differ from readinessEndpointName",
+    ),
+];
+
 /// Spec: api API-13, column "Validation"; multikueue 7; jobs 3.
 #[test]
 fn each_rule_refuses_its_key() {
-    let cases = [
-        (
-            "managedJobsNamespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: NotIn, values: [kueue-system]}]}",
-            "managedJobsNamespaceSelector: should not match the \"kube-system\" namespace",
-        ),
-        ("namespace: A_b", "namespace: `A_b` is not the name"),
-        (
-            "managedJobsNamespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: NotIn, values: [kube-system]}]}",
-            "managedJobsNamespaceSelector: should not match the \"kueue-system\" namespace",
-        ),
-        (
-            "managedJobsNamespaceSelector: {matchExpressions: [{key: a, operator: In}]}",
-            "matchExpressions[0].values: must not be empty",
-        ),
-        (
-            "leaderElection: {resourceLock: configmaps}",
-            "leaderElection.resourceLock: unsupported value",
-        ),
-        (
-            "leaderElection: {leaseDuration: 5s}",
-            "leaderElection.leaseDuration: must be longer than renewDeadline",
-        ),
-        (
-            "leaderElection: {renewDeadline: 1s}",
-            "leaderElection.renewDeadline: must be longer than retryPeriod",
-        ),
-        (
-            "leaderElection: {retryPeriod: 0s}",
-            "leaderElection.retryPeriod: must be greater than 0",
-        ),
-        (
-            "controller: {groupKindConcurrency: {Job.batch: 0}}",
-            "groupKindConcurrency.Job.batch: must be greater",
-        ),
-        (
-            "controller: {cacheSyncTimeout: 0}",
-            "controller.cacheSyncTimeout: must be greater than 0",
-        ),
-        (
-            "tls: {cipherSuites: [RC4]}",
-            "tls.cipherSuites[0]: unsupported cipher suite `RC4`; supported are TLS_ECDHE",
-        ),
-        (
-            "tls: {minVersion: VersionTLS13, cipherSuites: [TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256]}",
-            "tls.cipherSuites: must not be set when minVersion is VersionTLS13",
-        ),
-        (
-            "tls: {curvePreferences: [CurveP1]}",
-            "tls.curvePreferences[0]: unsupported curve",
-        ),
-        (
-            "internalCertManagement: {webhookServiceName: a.b}",
-            "webhookServiceName: `a.b` is not the name",
-        ),
-        (
-            "internalCertManagement: {webhookSecretName: -a}",
-            "webhookSecretName: `-a` is not the name",
-        ),
-        (
-            "waitForPodsReady: {timeout: -1s}",
-            "waitForPodsReady.timeout: must be greater than or equal to 0",
-        ),
-        (
-            "waitForPodsReady: {recoveryTimeout: -1s}",
-            "waitForPodsReady.recoveryTimeout: must be greater than or",
-        ),
-        (
-            "waitForPodsReady: {requeuingStrategy: {backoffLimitCount: -1}}",
-            "requeuingStrategy.backoffLimitCount: must be greater than or equal to 0",
-        ),
-        (
-            "waitForPodsReady: {requeuingStrategy: {backoffMaxSeconds: -1}}",
-            "backoffMaxSeconds: must be greater",
-        ),
-        (
-            "integrations: {frameworks: [batch/jobs]}",
-            "Unsupported value: \"batch/jobs\": supported values: batch/job",
-        ),
-        (
-            "integrations: {frameworks: [pod, pod]}",
-            "integrations.frameworks[1]: is listed twice",
-        ),
-        (
-            "integrations: {frameworks: [sparkoperator.k8s.io/sparkapplication]}",
-            "needs the feature gate SparkApplicationIntegration",
-        ),
-        (
-            "integrations: {externalFrameworks: [A.v1.b, A.v1.b]}",
-            "externalFrameworks[1]: is listed twice",
-        ),
-        (
-            "multiKueue: {gcInterval: -1s}",
-            "multiKueue.gcInterval: must be greater than or equal to 0",
-        ),
-        (
-            "multiKueue: {workerLostTimeout: -1s}",
-            "multiKueue.workerLostTimeout: must be greater than or equal to 0",
-        ),
-        (
-            "multiKueue: {origin: 'a b'}",
-            "multiKueue.origin: `a b` is not a valid label value",
-        ),
-        (
-            "multiKueue: {externalFrameworks: [{name: Job.v1.batch}]}",
-            "externalFrameworks[0].name: conflicts with a built-in MultiKueue adapter",
-        ),
-        (
-            "multiKueue: {externalFrameworks: [{name: A.v1.b}, {name: A.v1.b}]}",
-            "multiKueue.externalFrameworks[1].name: is listed twice",
-        ),
-        (
-            "multiKueue: {incrementalDispatcherConfig: {}}",
-            "incrementalDispatcherConfig is only valid when dispatcherName is set to the incremental dispatcher",
-        ),
-        (
-            "multiKueue: {dispatcherName: kueue.x-k8s.io/multikueue-dispatcher-incremental, incrementalDispatcherConfig: {stepSize: 0}}",
-            "stepSize: must be greater than or equal to 1",
-        ),
-        (
-            "multiKueue: {clusterProfile: {accessProviders: [{name: a, execConfig: {command: c}}]}}",
-            "accessProviders[0].execConfig.interactiveMode: must be one of Never, IfAvailable, Always",
-        ),
-        (
-            "multiKueue: {clusterProfile: {accessProviders: [{name: a, execConfig: {command: c, interactiveMode: Never}}], credentialsProviders: [{name: a, execConfig: {command: c, interactiveMode: Never}}]}}",
-            "credentialsProviders: must not be specified when accessProviders is specified",
-        ),
-        (
-            "fairSharing: {}",
-            "fairSharing.preemptionStrategies: must be specified",
-        ),
-        (
-            "fairSharing: {preemptionStrategies: [LessThanInitialShare, LessThanOrEqualToFinalShare]}",
-            "fairSharing.preemptionStrategies: Unsupported value",
-        ),
-        (
-            "admissionFairSharing: {usageHalfLifeTime: -1s}",
-            "usageHalfLifeTime: must be greater than or equal to 0",
-        ),
-        (
-            "admissionFairSharing: {usageSamplingInterval: 0s}",
-            "usageSamplingInterval: must be greater than 0",
-        ),
-        (
-            "admissionFairSharing: {resourceWeights: {cpu: -1}}",
-            "resourceWeights.cpu: must be greater than or equal",
-        ),
-        (
-            "resources: {quotaCheckStrategy: IgnoreUndeclared, excludeResourcePrefixes: [a]}",
-            "resources.excludeResourcePrefixes: must not be set when quotaCheckStrategy is IgnoreUndeclared",
-        ),
-        (
-            "resources: {transformations: [{input: a}, {input: a}]}",
-            "resources.transformations[1].input: is listed",
-        ),
-        (
-            "resources: {transformations: [{input: ''}]}",
-            "resources.transformations[0].input: must not be empty",
-        ),
-        (
-            "resources: {deviceClassMappings: [{name: a, deviceClassNames: [b], sources: [{}]}]}",
-            "deviceClassMappings[0].sources[0]: must have exactly one of counter and capacity",
-        ),
-        (
-            "resources: {deviceClassMappings: [{name: a, deviceClassNames: []}]}",
-            "deviceClassMappings[0].deviceClassNames: must not be empty",
-        ),
-        (
-            "objectRetentionPolicies: {workloads: {afterFinished: -1s}}",
-            "workloads.afterFinished: must be greater",
-        ),
-        (
-            "featureGates: {Nope: true}",
-            "featureGates.Nope: unknown feature gate `Nope`; the known ones are ",
-        ),
-        (
-            "metrics: {customLabels: [{name: a}]}",
-            "metrics.customLabels: needs the feature gate CustomMetricLabels",
-        ),
-    ];
-    for (body, expect) in cases {
+    for (body, expect) in RULES {
         let line = only_problem(V2, body);
         assert!(line.contains(expect) && line.starts_with("f.yaml:3:"), "{line}");
     }

@@ -80,9 +80,6 @@ async fn a_taken_port_is_an_error_that_names_it() {
         error.to_string(),
         format!("webhook cannot listen on {}", first.local_addr())
     );
-    let all = BindAddress::all(first.local_addr().port());
-    drop(first);
-    assert!(Listener::bind("webhook", &all).await.unwrap().is_some());
 }
 
 #[tokio::test]
