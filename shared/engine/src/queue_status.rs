@@ -2,7 +2,7 @@
 //!
 //! Invariant: at most one write per queue and [`PACE`], however many jobs come and go; only what differs is written.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::{Api, Client};
@@ -31,12 +31,7 @@ pub(crate) async fn run(
             for changed in reports.changed.take().await {
                 let result = match &changed {
                     QueueRef::Cluster(name) => {
-                        let all = reports
-                            .cluster_queues
-                            .lock()
-                            .unwrap_or_else(PoisonError::into_inner);
-                        let report = all.get(name).cloned();
-                        drop(all);
+                        let report = reports.cluster_queue(name);
                         let stored = caches.cluster_queues.named(name.as_str());
                         let (Some(report), Some(stored)) = (report, stored) else {
                             continue;
@@ -51,12 +46,7 @@ pub(crate) async fn run(
                         })
                     }
                     QueueRef::Local(key) => {
-                        let all = reports
-                            .local_queues
-                            .lock()
-                            .unwrap_or_else(PoisonError::into_inner);
-                        let report = all.get(key).cloned();
-                        drop(all);
+                        let report = reports.local_queue(key);
                         let (Some(report), Some(stored)) = (report, caches.local_queues.get(key)) else {
                             continue;
                         };

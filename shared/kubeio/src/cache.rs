@@ -213,30 +213,19 @@ where
     pub async fn run(self: Arc<Self>, api: Api<K>, labels: Option<String>, stop: CancellationToken) {
         let forever = async {
             let mut backoff = Backoff::new(RETRY.0, RETRY.1);
-            let mut version = None;
+            self.health.send_if_modified(|health| set(health, Health::Starting));
             loop {
-                let error = match &version {
-                    None => match self.list(&api, labels.as_deref()).await {
-                        Ok(at) => {
-                            version = Some(at);
-                            backoff.reset();
-                            continue;
-                        }
-                        Err(error) => error,
-                    },
-                    Some(at) => match self
-                        .watch(&api, labels.as_deref(), at.clone(), &mut backoff)
-                        .await
-                    {
-                        Ok(at) => {
-                            version = at;
-                            continue;
-                        }
-                        Err((at, error)) => {
-                            version = at;
-                            error
-                        }
-                    },
+                let version = self.version.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let result = match version {
+                    None => self.list(&api, labels.as_deref()).await.map(Some),
+                    Some(version) => self.watch(&api, labels.as_deref(), version, &mut backoff).await,
+                };
+                let error = match result {
+                    Ok(version) => {
+                        *self.version.lock().unwrap_or_else(PoisonError::into_inner) = version;
+                        continue;
+                    }
+                    Err(error) => error,
                 };
                 let text = crate::write::describe(&error);
                 tracing::debug!(error = text, "listing or watching failed; trying again");

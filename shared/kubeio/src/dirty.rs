@@ -9,10 +9,16 @@ use std::sync::{Mutex, PoisonError};
 use tokio::sync::Notify;
 
 /// A set of changed items with a bell.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Dirty<T> {
     items: Mutex<BTreeSet<T>>,
     bell: Notify,
+}
+
+impl<T: Ord> Default for Dirty<T> {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl<T: Ord> Dirty<T> {

@@ -21,7 +21,7 @@ pub(crate) fn resolve(caches: &Caches, job: &Value, pod_sets: &[JobPodSet]) -> R
         };
         return Ok(Priority {
             class: Some(reference),
-            value: class.value,
+            value: class.spec.value,
         });
     }
     let named = pod_sets.iter().find_map(|set| {
@@ -37,7 +37,7 @@ pub(crate) fn resolve(caches: &Caches, job: &Value, pod_sets: &[JobPodSet]) -> R
             let all = caches.pod_classes.all();
             all.into_iter()
                 .filter(|class| class.global_default == Some(true))
-                .min_by_key(|class| class.value)
+                .min_by_key(|class| class.value.unwrap_or_default())
         }
     };
     // Why no error: the API server itself refuses pods whose class does not exist.
@@ -51,6 +51,6 @@ pub(crate) fn resolve(caches: &Caches, job: &Value, pod_sets: &[JobPodSet]) -> R
     };
     Ok(Priority {
         class: Some(reference),
-        value: class.value,
+        value: class.value.unwrap_or_default(),
     })
 }

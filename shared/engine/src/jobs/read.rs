@@ -187,9 +187,9 @@ impl Facts<'_> {
         }
         let plain = roadstead_convert::pod_sets(workload);
         let tolerations = if workload.is_true(lifecycle::ADMITTED) {
-            Tolerations::Ignored
+            Tolerations::Skip
         } else {
-            Tolerations::Compared
+            Tolerations::Compare
         };
         let same = |sets: &[JobPodSet]| same_pod_sets(self.pod_sets, sets, tolerations);
         if workload.is_true(lifecycle::QUOTA_RESERVED)

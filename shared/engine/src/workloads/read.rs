@@ -48,7 +48,7 @@ pub(super) fn facts(caches: &Caches, stored: &ApiWorkload, workload: &Workload) 
         Some(admission) => Some(Cow::Borrowed(admission.cluster_queue.as_str())),
         None => local
             .as_ref()
-            .and_then(|queue| queue.spec.cluster_queue.as_deref())
+            .map(|queue| queue.spec.cluster_queue.as_str())
             .map(Cow::Borrowed),
     };
     let cluster_queue = queue.and_then(|name| caches.cluster_queues.named(&name));
