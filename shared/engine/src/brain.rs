@@ -27,11 +27,11 @@ pub(crate) const MAIL_MAX: usize = 4096;
 
 /// What the brain wants written about Workloads, until it is written or withdrawn.
 #[derive(Debug, Default)]
-pub struct Proposals(Mutex<BTreeMap<Key, (Uid, Proposal)>>);
+pub(crate) struct Proposals(Mutex<BTreeMap<Key, (Uid, Proposal)>>);
 
 impl Proposals {
     /// The proposal for this Workload, if it is about this UID.
-    pub fn get(&self, key: &Key, uid: &Uid) -> Option<Proposal> {
+    pub(crate) fn get(&self, key: &Key, uid: &Uid) -> Option<Proposal> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.get(key)
             .filter(|(about, _)| about == uid)
@@ -39,7 +39,7 @@ impl Proposals {
     }
 
     /// Takes out a proposal that was carried out or has lost its ground; a newer one for the same Workload stays.
-    pub fn settle(&self, key: &Key, proposal: &Proposal) {
+    pub(crate) fn settle(&self, key: &Key, proposal: &Proposal) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if all.get(key).is_some_and(|(_, current)| current == proposal) {
             all.remove(key);

@@ -35,7 +35,7 @@ const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
 
 /// What the job reconciler asks the workload reconciler to write, by Workload.
 #[derive(Debug, Default)]
-pub struct Requests(Mutex<BTreeMap<Key, (Uid, Request)>>);
+pub(crate) struct Requests(Mutex<BTreeMap<Key, (Uid, Request)>>);
 
 impl Requests {
     /// Asks for something; the newest request for a Workload counts.
