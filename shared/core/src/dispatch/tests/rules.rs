@@ -510,6 +510,28 @@ fn an_evicted_workload_is_not_offered_again_before_the_lost_winner_answers() {
     assert_eq!(back.plan().waits_for(), Some("StoppingOnWorker"));
 }
 
+/// Spec: safety 1 I1 (a decision that is not stored is none)
+#[test]
+fn a_job_is_created_only_when_the_stored_status_names_the_cluster() {
+    let mut case = Case::won().remote("a", reachable(Some(admitted(1)), None));
+    case.stored = Some(Case::new().nominated(&["a"]).status);
+    assert_eq!(case.plan().on("a"), []);
+    case.stored = None;
+    assert_eq!(case.plan().on("a"), [CreateJob]);
+}
+
+/// Spec: safety 1 I1
+#[test]
+fn no_winner_is_chosen_while_an_earlier_run_is_alive() {
+    let case = Case::new().nominated(&["a", "b"]);
+    let case = case.remote("a", reachable(Some(admitted(1)), Some(RUNNING)));
+    let mut case = case.remote("b", reachable(Some(admitted(1)), None));
+    let plan = case.plan();
+    assert_eq!((plan.cluster(), plan.on("a")), (None, &ALL_GONE[..]));
+    case = case.remote("a", reachable(None, None));
+    assert_eq!(case.plan().cluster(), Some("b"));
+}
+
 /// Spec: multikueue 3.3 R2, 11.66, 11.78, 11.80
 #[test]
 fn without_quota_or_owner_everything_remote_goes() {
