@@ -32,11 +32,11 @@ pub enum Reason {
     BadKubeConfig,
     /// The kubeconfig is refused or cannot be parsed.
     InsecureKubeConfig,
-    /// The ClusterProfile is missing or gives no access.
+    /// The `ClusterProfile` is missing or gives no access.
     BadClusterProfile,
-    /// The credentials obtained through the ClusterProfile are refused.
+    /// The credentials obtained through the `ClusterProfile` are refused.
     BadRestConfig,
-    /// ClusterProfiles are switched off.
+    /// `ClusterProfiles` are switched off.
     ClusterProfileDisabled,
     /// The worker's API server cannot be used.
     ClientConnectionFailed,

@@ -135,7 +135,10 @@ impl<'a> Pass<'a> {
         if finished {
             return self.clean_up_finished();
         }
-        self.refuse_wrong_owner(check);
+        // Why: a verdict on what is switched off or stopping is taken back by the lifecycle, so it would be written for ever.
+        if self.o.workload.active && !(quota && evicted) {
+            self.refuse_wrong_owner(check);
+        }
         let phase = self.phase(check);
         if let (Some(winner), CheckPhase::Ready, true, false) =
             (self.plan.status.cluster.clone(), phase, quota, evicted)

@@ -40,9 +40,9 @@ pub struct Observed<'a> {
     pub classes: &'a BTreeMap<PodSetName, Classes>,
     /// Parameters from annotations `provreq.kueue.x-k8s.io/<key>` of the Workload, by key.
     pub overrides: &'a BTreeMap<String, String>,
-    /// The ProvisioningRequests whose owner reference has the Workload's UID.
+    /// The `ProvisioningRequests` whose owner reference has the Workload's UID.
     pub requests: &'a [Request],
-    /// Who controls each PodTemplate that belongs to this Workload or to one of its requests, by name; also those that
+    /// Who controls each `PodTemplate` that belongs to this Workload or to one of its requests, by name; also those that
     /// have one of the names this Workload needs.
     pub templates: &'a BTreeMap<String, TemplateOwner>,
     /// What went wrong when something was created for a check. Forgotten when it succeeds.
@@ -64,7 +64,7 @@ pub struct Check {
     pub managed: BTreeSet<PodSetName>,
 }
 
-/// A ProvisioningRequestConfig.
+/// A `ProvisioningRequestConfig`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// `provisioningClassName`.
@@ -122,7 +122,7 @@ pub struct Request {
     pub class: String,
     /// `spec.parameters`.
     pub parameters: BTreeMap<String, String>,
-    /// The names of its PodTemplates, in order.
+    /// The names of its `PodTemplates`, in order.
     pub templates: Vec<String>,
     /// Its conditions.
     pub conditions: Conditions,
@@ -130,7 +130,7 @@ pub struct Request {
     pub details: BTreeMap<String, String>,
 }
 
-/// Who controls a PodTemplate.
+/// Who controls a `PodTemplate`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TemplateOwner {
     /// The Workload: it is not handed over yet.
@@ -169,7 +169,7 @@ pub enum Action {
         /// Its name.
         name: String,
     },
-    /// Create the PodTemplates that are missing, controlled by the Workload.
+    /// Create the `PodTemplates` that are missing, controlled by the Workload.
     CreateTemplates {
         /// For which check.
         check: CheckName,
@@ -207,7 +207,7 @@ pub struct NewRequest {
 /// One pod set of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestPodSet {
-    /// The name of the PodTemplate.
+    /// The name of the `PodTemplate`.
     pub template: String,
     /// The pod set whose template it is.
     pub pod_set: PodSetName,

@@ -510,6 +510,28 @@ fn an_evicted_workload_is_not_offered_again_before_the_lost_winner_answers() {
     assert_eq!(back.plan().waits_for(), Some("StoppingOnWorker"));
 }
 
+/// Spec: safety 1 I1 (a decision that is not stored is none)
+#[test]
+fn a_job_is_created_only_when_the_stored_status_names_the_cluster() {
+    let mut case = Case::won().remote("a", reachable(Some(admitted(1)), None));
+    case.stored = Some(Case::new().nominated(&["a"]).status);
+    assert_eq!(case.plan().on("a"), []);
+    case.stored = None;
+    assert_eq!(case.plan().on("a"), [CreateJob]);
+}
+
+/// Spec: safety 1 I1
+#[test]
+fn no_winner_is_chosen_while_an_earlier_run_is_alive() {
+    let case = Case::new().nominated(&["a", "b"]);
+    let case = case.remote("a", reachable(Some(admitted(1)), Some(RUNNING)));
+    let mut case = case.remote("b", reachable(Some(admitted(1)), None));
+    let plan = case.plan();
+    assert_eq!((plan.cluster(), plan.on("a")), (None, &ALL_GONE[..]));
+    case = case.remote("a", reachable(None, None));
+    assert_eq!(case.plan().cluster(), Some("b"));
+}
+
 /// Spec: multikueue 3.3 R2, 11.66, 11.78, 11.80
 #[test]
 fn without_quota_or_owner_everything_remote_goes() {
@@ -588,6 +610,16 @@ fn an_owner_that_cannot_be_dispatched_is_rejected() {
         rejected(Owner::NoAdapter { kind: None }),
         "No multikueue adapter found, Previously: \"Pending\""
     );
+}
+
+/// Spec: safety 1 I3 (the lifecycle takes a verdict back when it deactivates)
+#[test]
+fn a_workload_that_is_being_deactivated_is_not_rejected_again() {
+    let mut case = Case::new().condition("Evicted", "x");
+    case.owner = Owner::NoAdapter { kind: None };
+    assert_eq!(case.plan().status, case.status);
+    case.status.conditions.remove("QuotaReserved");
+    assert_eq!(case.plan().check().0, CheckPhase::Rejected, "switched on again");
 }
 
 /// Spec: safety 1 I2

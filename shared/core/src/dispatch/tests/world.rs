@@ -480,6 +480,87 @@ impl World {
     }
 }
 
+/// Spec: safety 1 I1, W1, W3
+#[test]
+fn a_worker_that_evicts_then_vanishes_then_starts_again_is_not_joined_by_another() {
+    let (a, b) = (0, 1);
+    let runs_on_a = [
+        Op::Pass(NO_CRASH),
+        Op::Admit(a),
+        Op::Pass(NO_CRASH),
+        Op::Pass(NO_CRASH),
+        Op::Work(a),
+    ];
+    let evicted_and_cut = [
+        Op::Evict(a),
+        Op::Work(a),
+        Op::Pass(NO_CRASH),
+        Op::Pass(NO_CRASH),
+        Op::Cut(a),
+    ];
+    let new_round = [
+        Op::ReleaseQuota,
+        Op::Reserve,
+        Op::Pass(NO_CRASH),
+        Op::Admit(a),
+        Op::Work(a),
+    ];
+    let elsewhere = [
+        Op::Admit(b),
+        Op::Pass(NO_CRASH),
+        Op::Pass(NO_CRASH),
+        Op::Work(b),
+        Op::Pass(NO_CRASH),
+    ];
+    let mut world = World::new(LostPolicy::Wait);
+    for op in [runs_on_a, evicted_and_cut, new_round, elsewhere].concat() {
+        world.step(op);
+        assert!(
+            world.running().len() <= 1,
+            "runs on {:?} after {op:?}",
+            world.running()
+        );
+    }
+    assert_eq!(
+        world.running(),
+        [&ClusterName::from("a")],
+        "it started there again"
+    );
+    assert_eq!(world.stored.cluster, Some("a".into()));
+}
+
+/// Spec: safety 1 I1, W3
+#[test]
+fn an_eviction_while_the_worker_is_away_starts_nothing_elsewhere() {
+    let (a, b) = (0, 1);
+    let mut world = World::new(LostPolicy::Wait);
+    let runs_on_a = [
+        Op::Pass(NO_CRASH),
+        Op::Admit(a),
+        Op::Pass(NO_CRASH),
+        Op::Pass(NO_CRASH),
+        Op::Work(a),
+    ];
+    let evicted_away = [
+        Op::Cut(a),
+        Op::EvictHere,
+        Op::Pass(NO_CRASH),
+        Op::ReleaseQuota,
+        Op::Reserve,
+    ];
+    let elsewhere = [
+        Op::Pass(NO_CRASH),
+        Op::Admit(b),
+        Op::Pass(NO_CRASH),
+        Op::Pass(NO_CRASH),
+        Op::Work(b),
+    ];
+    for op in [runs_on_a, evicted_away, elsewhere].concat() {
+        world.step(op);
+    }
+    assert_eq!(world.running(), [&ClusterName::from("a")]);
+}
+
 fn ops() -> impl Strategy<Value = Vec<Op>> {
     proptest::collection::vec(op(), 0..120)
 }
