@@ -1,2 +1,51 @@
-//! The command.
-fn main() {}
+//! The command `roadstead`.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, FromArgMatches as _};
+use jiff::Timestamp;
+use roadstead_ctl::args::{Area, Cli, ClusterVerb};
+use roadstead_ctl::cluster::{join, leave, list};
+use roadstead_ctl::failure::Failure;
+use roadstead_ctl::output;
+
+/// Name of the file under which kubectl finds its plugins.
+const PLUGIN: &str = "kubectl-roadstead";
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let cli = parse(std::env::args_os().collect()).unwrap_or_else(|error| error.exit());
+    match run(cli).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            output::say(&failure.to_string());
+            ExitCode::from(failure.code.number())
+        }
+    }
+}
+
+fn parse(args: Vec<OsString>) -> Result<Cli, clap::Error> {
+    let plugin = args
+        .first()
+        .and_then(|program| Path::new(program).file_stem())
+        .is_some_and(|stem| stem == PLUGIN);
+    let command = if plugin {
+        Cli::command().bin_name("kubectl roadstead")
+    } else {
+        Cli::command()
+    };
+    let mut matches = command.try_get_matches_from(args)?;
+    Cli::from_arg_matches_mut(&mut matches)
+}
+
+async fn run(cli: Cli) -> Result<(), Failure> {
+    let now = Timestamp::now();
+    let Area::Cluster { verb } = cli.area;
+    match verb {
+        ClusterVerb::Join(args) => join::run(&args, now).await,
+        ClusterVerb::List(args) => list::run(&args).await,
+        ClusterVerb::Leave(args) => leave::run(&args).await,
+    }
+}

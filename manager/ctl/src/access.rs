@@ -1,0 +1,114 @@
+//! Who we talk to: the manager and the worker, each with the operator's own kubeconfig.
+
+use std::path::Path;
+
+use base64::Engine as _;
+use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client};
+use roadstead_kubeio::connect;
+
+use crate::args::Manager;
+use crate::failure::{Code, Failure};
+
+/// How we call ourselves to API servers.
+pub const USER_AGENT: &str = concat!("roadstead-ctl/", env!("CARGO_PKG_VERSION"));
+/// Field manager of what we apply.
+pub const FIELD_MANAGER: &str = "roadstead-ctl";
+/// Characters in a line of PEM, RFC 7468.
+const PEM_LINE: usize = 64;
+
+/// A worker cluster, reached by its administrator.
+pub struct Worker {
+    /// With the administrator's rights.
+    pub client: Client,
+    /// Address of the API server, as the administrator reaches it.
+    pub server: String,
+    /// Certificate authority of the API server, PEM.
+    pub authority: String,
+}
+
+/// Connects to the manager and makes sure that the namespace is there.
+pub async fn manager(args: &Manager) -> Result<Client, Failure> {
+    let client = local(args.kubeconfig.as_deref(), "--manager-kubeconfig").await?;
+    let namespaces = Api::<k8s_openapi::api::core::v1::Namespace>::all(client.clone());
+    match namespaces.get_opt(&args.namespace).await {
+        Ok(Some(_)) => Ok(client),
+        Ok(None) => Err(Failure::new(
+            format!("the management cluster has no namespace {}", args.namespace),
+            "Secrets with credentials belong into the namespace of the manager",
+            "name it with --namespace, or install the manager first",
+        )
+        .code(Code::NotFound)),
+        // Why: who may write Secrets there need not be allowed to look at namespaces.
+        Err(kube::Error::Api(status)) if status.code == 403 => Ok(client),
+        Err(error) => Err(Failure::request("the management cluster does not answer", &error)),
+    }
+}
+
+/// Connects to a worker as its administrator.
+pub async fn worker(kubeconfig: &Path) -> Result<Worker, Failure> {
+    let client = local(Some(kubeconfig), "--kubeconfig").await?;
+    let unusable = |why: String| {
+        Failure::new(
+            format!("the kubeconfig {} cannot be used", kubeconfig.display()),
+            why,
+            "check that the file is there and names a current context",
+        )
+    };
+    let file = Kubeconfig::read_from(kubeconfig).map_err(|e| unusable(e.to_string()))?;
+    let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
+        .await
+        .map_err(|e| unusable(e.to_string()))?;
+    let Some(roots) = config.root_cert.filter(|roots| !roots.is_empty()) else {
+        return Err(Failure::new(
+            format!(
+                "the kubeconfig {} names no certificate authority",
+                kubeconfig.display()
+            ),
+            "the manager must be able to tell the worker's API server from an impostor",
+            "add certificate-authority-data to the cluster entry of the kubeconfig",
+        ));
+    };
+    Ok(Worker {
+        client,
+        server: config.cluster_url.to_string().trim_end_matches('/').to_owned(),
+        authority: roots.iter().map(|der| pem(der)).collect(),
+    })
+}
+
+async fn local(kubeconfig: Option<&Path>, flag: &str) -> Result<Client, Failure> {
+    connect::local(kubeconfig, USER_AGENT).await.map_err(|error| {
+        let why = std::error::Error::source(&error).map_or_else(String::new, |cause| format!(" ({cause})"));
+        Failure::new(
+            format!("no cluster to talk to for {flag}"),
+            format!("{error}{why}"),
+            format!("name a kubeconfig with {flag} FILE"),
+        )
+    })
+}
+
+fn pem(der: &[u8]) -> String {
+    let text = base64::engine::general_purpose::STANDARD.encode(der);
+    let mut lines = String::from("-----BEGIN CERTIFICATE-----\n");
+    let mut rest = text.as_str();
+    while !rest.is_empty() {
+        let (line, more) = rest.split_at(rest.len().min(PEM_LINE));
+        lines.push_str(line);
+        lines.push('\n');
+        rest = more;
+    }
+    lines.push_str("-----END CERTIFICATE-----\n");
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::pem;
+
+    #[test]
+    fn certificates_are_written_in_lines_of_64() {
+        let text = pem(&[0; 60]);
+        let lines: Vec<usize> = text.lines().map(str::len).collect();
+        assert_eq!(lines, [27, 64, 16, 25]);
+    }
+}

@@ -1,0 +1,243 @@
+//! What can be typed.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use roadstead_kubeconfigs::account::rights;
+
+/// One queue in front of many Kubernetes clusters.
+#[derive(Debug, Parser)]
+#[command(name = "roadstead", version, propagate_version = true)]
+pub struct Cli {
+    /// What it is about.
+    #[command(subcommand)]
+    pub area: Area,
+}
+
+/// What a command is about.
+#[derive(Debug, Subcommand)]
+pub enum Area {
+    /// Worker clusters: register, list, remove.
+    Cluster {
+        /// What to do.
+        #[command(subcommand)]
+        verb: ClusterVerb,
+    },
+}
+
+/// What can be done with worker clusters.
+#[derive(Debug, Subcommand)]
+pub enum ClusterVerb {
+    /// Register a worker cluster: make an account there, give its credential to the manager, wait until it is connected.
+    Join(Join),
+    /// List the worker clusters.
+    List(List),
+    /// Remove a worker cluster, and whatever was made for it.
+    Leave(Leave),
+}
+
+/// How results are printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people.
+    #[default]
+    Table,
+    /// One JSON value.
+    Json,
+    /// YAML.
+    Yaml,
+    /// Only kind and name.
+    Name,
+}
+
+/// Where the manager is.
+#[derive(Clone, Debug, Args)]
+pub struct Manager {
+    /// Kubeconfig of the management cluster [default: KUBECONFIG, else in-cluster]
+    #[arg(id = "manager_kubeconfig", long = "manager-kubeconfig", value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Namespace on the management cluster in which the manager looks for Secrets
+    #[arg(short, long, default_value = "kueue-system")]
+    pub namespace: String,
+}
+
+/// Whose account on the worker it is.
+#[derive(Clone, Debug, Args)]
+pub struct Owner {
+    /// Origin of the manager, as in its configuration (multiKueue.origin)
+    #[arg(long, default_value = "multikueue")]
+    pub origin: String,
+    /// Namespace of the account on the worker cluster
+    #[arg(long, default_value = rights::NAMESPACE)]
+    pub worker_namespace: String,
+}
+
+/// `roadstead cluster join`
+#[derive(Clone, Debug, Args)]
+pub struct Join {
+    /// Name of the cluster: lower-case letters, digits, dashes
+    pub name: String,
+    /// Kubeconfig of an administrator of the worker cluster (its current context is used; it is never stored)
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: PathBuf,
+    /// Where the manager is.
+    #[command(flatten)]
+    pub manager: Manager,
+    /// Whose account.
+    #[command(flatten)]
+    pub owner: Owner,
+    /// Address at which the manager reaches the worker's API server [default: the one in the kubeconfig]
+    #[arg(long, value_name = "URL")]
+    pub server: Option<String>,
+    /// Accept a loopback address from the kubeconfig: the manager runs on the same machine as the worker's API server
+    #[arg(long)]
+    pub allow_loopback: bool,
+    /// `MultiKueueConfig` to add the cluster to [default: the only one; multikueue if there is none]
+    #[arg(long, value_name = "NAME")]
+    pub config_name: Option<String>,
+    /// Life of the credential; the manager renews it well before it ends (10m to 24h)
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = token_lifetime)]
+    pub token_lifetime: Duration,
+    /// Longest wait for the manager to connect
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
+    pub timeout: Duration,
+    /// Show what would be done, do nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Print the objects as YAML, for those who would rather apply them themselves; do nothing. No credential is made
+    #[arg(long)]
+    pub print_yaml: bool,
+    /// Do not ask
+    #[arg(short, long)]
+    pub yes: bool,
+    /// Format of the result
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: Format,
+}
+
+/// `roadstead cluster list`
+#[derive(Clone, Debug, Args)]
+pub struct List {
+    /// Where the manager is.
+    #[command(flatten)]
+    pub manager: Manager,
+    /// Format of the result
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: Format,
+}
+
+/// `roadstead cluster leave`
+#[derive(Clone, Debug, Args)]
+pub struct Leave {
+    /// Name of the cluster
+    pub name: String,
+    /// Kubeconfig of an administrator of the worker cluster; without it the account there stays
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Where the manager is.
+    #[command(flatten)]
+    pub manager: Manager,
+    /// Whose account.
+    #[command(flatten)]
+    pub owner: Owner,
+    /// Longest wait for the worker to be empty
+    #[arg(long, value_name = "TIME", default_value = "120s", value_parser = duration)]
+    pub timeout: Duration,
+    /// Delete the manager's workloads and jobs on the worker instead of waiting for them, and go on without the worker if
+    /// it cannot be reached
+    #[arg(long)]
+    pub force: bool,
+    /// Do not ask
+    #[arg(short, long)]
+    pub yes: bool,
+    /// Format of the result
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: Format,
+}
+
+/// `90`, `90s`, `15m` or `1h`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let (number, unit) = match text.strip_suffix(['s', 'm', 'h']) {
+        Some(number) => (number, text.get(number.len()..).unwrap_or_default()),
+        None => (text, "s"),
+    };
+    let factor = match unit {
+        "h" => 3600,
+        "m" => 60,
+        _ => 1,
+    };
+    number
+        .parse::<u64>()
+        .ok()
+        .and_then(|number| number.checked_mul(factor))
+        .map(Duration::from_secs)
+        .ok_or_else(|| "expected a whole number with s, m or h, such as 90s, 15m, 1h".to_owned())
+}
+
+fn token_lifetime(text: &str) -> Result<Duration, String> {
+    use roadstead_kubeconfigs::account::token::{LIFETIME_MAX, LIFETIME_MIN};
+    duration(text).and_then(|life| {
+        if (LIFETIME_MIN..=LIFETIME_MAX).contains(&life) {
+            Ok(life)
+        } else {
+            Err("API servers grant 10m at least; more than 24h is not asked for".to_owned())
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use clap::{CommandFactory as _, Parser as _};
+
+    use super::{Area, Cli, ClusterVerb, duration};
+
+    #[test]
+    fn command_tree_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn durations_have_a_unit_and_a_bound() {
+        assert_eq!(duration("90"), Ok(Duration::from_secs(90)));
+        assert_eq!(duration("90s"), Ok(Duration::from_secs(90)));
+        assert_eq!(duration("15m"), Ok(Duration::from_secs(900)));
+        assert_eq!(duration("1h"), Ok(Duration::from_secs(3600)));
+        for bad in [
+            "",
+            "h",
+            "-1s",
+            "1.5h",
+            "1d",
+            "99999999999999999999h",
+            "9999999999999999999h",
+        ] {
+            assert!(duration(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn join_knows_its_defaults_and_refuses_eternal_tokens() {
+        let parse = |more: &[&str]| {
+            let fixed = ["roadstead", "cluster", "join", "east", "--kubeconfig", "w"];
+            Cli::try_parse_from(fixed.iter().chain(more))
+        };
+        let Area::Cluster {
+            verb: ClusterVerb::Join(join),
+        } = parse(&[]).unwrap().area
+        else {
+            panic!("not a join");
+        };
+        assert_eq!(join.manager.namespace, "kueue-system");
+        assert_eq!(join.owner.origin, "multikueue");
+        assert_eq!(join.owner.worker_namespace, "roadstead-system");
+        assert_eq!(join.token_lifetime, Duration::from_secs(3600));
+        assert!(parse(&["--token-lifetime", "10m"]).is_ok());
+        for bad in ["9m", "25h", "0"] {
+            let error = parse(&["--token-lifetime", bad]).unwrap_err();
+            assert_eq!(error.exit_code(), 2);
+        }
+    }
+}

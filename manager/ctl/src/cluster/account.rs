@@ -1,0 +1,216 @@
+//! The account on the worker: compare, apply what differs, remove, prove that it is gone.
+
+use std::fmt::Debug;
+
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use kube::api::{ListParams, ObjectMeta};
+use kube::{Api, Client, Resource, ResourceExt as _};
+use roadstead_kubeconfigs::account::rights::{Account, Objects};
+use roadstead_kubeio::write;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::access::FIELD_MANAGER;
+use crate::failure::{Failure, done};
+
+/// How an object stands on the worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Not there.
+    Missing,
+    /// There, but not as it must be.
+    Different,
+    /// As it must be.
+    Same,
+}
+
+/// What has to be done to one object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Kind and name, as kubectl writes them.
+    pub object: String,
+    /// How it stands.
+    pub state: State,
+}
+
+/// Compares every object of the account with what stands on the worker.
+pub async fn observe(worker: &Client, account: &Account) -> Result<Vec<Step>, Failure> {
+    let Objects {
+        service_account,
+        cluster_role,
+        cluster_role_binding,
+        role,
+        role_binding,
+    } = account.objects();
+    let home = account.namespace();
+    let namespace = Namespace {
+        metadata: ObjectMeta {
+            name: Some(home.to_owned()),
+            ..ObjectMeta::default()
+        },
+        ..Namespace::default()
+    };
+    Ok(vec![
+        look(&Api::all(worker.clone()), &namespace).await?,
+        look(&Api::namespaced(worker.clone(), home), &service_account).await?,
+        look(&Api::all(worker.clone()), &cluster_role).await?,
+        look(&Api::all(worker.clone()), &cluster_role_binding).await?,
+        look(&Api::namespaced(worker.clone(), home), &role).await?,
+        look(&Api::namespaced(worker.clone(), home), &role_binding).await?,
+    ])
+}
+
+/// Applies whatever is not as it must be.
+pub async fn apply(worker: &Client, account: &Account, steps: &[Step]) -> Result<(), Failure> {
+    let Objects {
+        service_account,
+        cluster_role,
+        cluster_role_binding,
+        role,
+        role_binding,
+    } = account.objects();
+    let home = account.namespace();
+    let namespace = Namespace {
+        metadata: ObjectMeta {
+            name: Some(home.to_owned()),
+            ..ObjectMeta::default()
+        },
+        ..Namespace::default()
+    };
+    put(&Api::all(worker.clone()), &namespace, steps).await?;
+    put(&Api::namespaced(worker.clone(), home), &service_account, steps).await?;
+    put(&Api::all(worker.clone()), &cluster_role, steps).await?;
+    put(&Api::all(worker.clone()), &cluster_role_binding, steps).await?;
+    put(&Api::namespaced(worker.clone(), home), &role, steps).await?;
+    put(&Api::namespaced(worker.clone(), home), &role_binding, steps).await
+}
+
+/// Deletes every object that carries the account's labels. The namespace stays: others may live there.
+pub async fn remove(worker: &Client, account: &Account) -> Result<(), Failure> {
+    let home = account.namespace();
+    take::<ClusterRoleBinding>(&Api::all(worker.clone()), account).await?;
+    take::<ClusterRole>(&Api::all(worker.clone()), account).await?;
+    take::<RoleBinding>(&Api::namespaced(worker.clone(), home), account).await?;
+    take::<Role>(&Api::namespaced(worker.clone(), home), account).await?;
+    take::<ServiceAccount>(&Api::namespaced(worker.clone(), home), account).await
+}
+
+/// What carries the account's labels on the worker.
+pub async fn remains(worker: &Client, account: &Account) -> Result<Vec<String>, Failure> {
+    let home = account.namespace();
+    let mut found = names(&Api::<ClusterRoleBinding>::all(worker.clone()), account).await?;
+    found.extend(names(&Api::<ClusterRole>::all(worker.clone()), account).await?);
+    found.extend(names(&Api::<RoleBinding>::namespaced(worker.clone(), home), account).await?);
+    found.extend(names(&Api::<Role>::namespaced(worker.clone(), home), account).await?);
+    found.extend(names(&Api::<ServiceAccount>::namespaced(worker.clone(), home), account).await?);
+    Ok(found)
+}
+
+async fn look<K>(api: &Api<K>, wanted: &K) -> Result<Step, Failure>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
+{
+    let object = title(wanted);
+    let live = api
+        .get_opt(&wanted.name_any())
+        .await
+        .map_err(|error| Failure::request(format!("reading {object} on the worker failed"), &error))?;
+    let json = |object: &K| serde_json::to_value(object).unwrap_or_default();
+    let state = match live {
+        None => State::Missing,
+        Some(live) if holds(&json(&live), &json(wanted)) => State::Same,
+        Some(_) => State::Different,
+    };
+    Ok(Step { object, state })
+}
+
+async fn put<K>(api: &Api<K>, wanted: &K, steps: &[Step]) -> Result<(), Failure>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
+{
+    let object = title(wanted);
+    let in_order = steps
+        .iter()
+        .any(|step| step.object == object && step.state == State::Same);
+    if !in_order {
+        done(
+            &format!("applying {object} on the worker failed"),
+            write::apply(api, wanted, FIELD_MANAGER).await,
+        )?;
+    }
+    Ok(())
+}
+
+async fn labelled<K>(api: &Api<K>, account: &Account) -> Result<Vec<K>, Failure>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+{
+    let ours = ListParams::default().labels(&account.selector());
+    let list = api.list(&ours).await.map_err(|error| {
+        let kind = K::plural(&()).into_owned();
+        Failure::request(format!("listing {kind} on the worker failed"), &error)
+    })?;
+    Ok(list.items)
+}
+
+async fn names<K>(api: &Api<K>, account: &Account) -> Result<Vec<String>, Failure>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+{
+    Ok(labelled(api, account).await?.iter().map(title).collect())
+}
+
+async fn take<K>(api: &Api<K>, account: &Account) -> Result<(), Failure>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
+{
+    for item in labelled(api, account).await? {
+        let object = title(&item);
+        let answer = write::delete(api, &item.name_any(), item.uid().as_deref()).await;
+        if !matches!(answer, write::Written::Gone) {
+            done(&format!("deleting {object} on the worker failed"), answer)?;
+        }
+    }
+    Ok(())
+}
+
+fn title<K: Resource<DynamicType = ()>>(object: &K) -> String {
+    format!("{}/{}", K::kind(&()).to_lowercase(), object.name_any())
+}
+
+/// Whether everything of `wanted` is in `live`: maps may have more, lists may not.
+fn holds(live: &Value, wanted: &Value) -> bool {
+    match (live, wanted) {
+        (Value::Object(live), Value::Object(wanted)) => wanted
+            .iter()
+            .all(|(key, wanted)| live.get(key).is_some_and(|live| holds(live, wanted))),
+        (Value::Array(live), Value::Array(wanted)) => {
+            live.len() == wanted.len() && live.iter().zip(wanted).all(|(live, wanted)| holds(live, wanted))
+        }
+        (live, wanted) => live == wanted,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::holds;
+
+    #[test]
+    fn live_object_may_have_more_fields_but_not_more_rights() {
+        let wanted = json!({"metadata": {"labels": {"a": "b"}}, "rules": [{"verbs": ["get"]}]});
+        let mut live = json!({
+            "metadata": {"labels": {"a": "b", "c": "d"}, "uid": "x"},
+            "rules": [{"verbs": ["get"]}],
+        });
+        assert!(holds(&live, &wanted));
+        live["rules"][0]["verbs"] = json!(["get", "delete"]);
+        assert!(!holds(&live, &wanted));
+        live["rules"][0]["verbs"] = json!([]);
+        assert!(!holds(&live, &wanted));
+        assert!(!holds(&json!({"rules": wanted["rules"]}), &wanted));
+    }
+}

@@ -1,0 +1,327 @@
+//! What `join` will do: computed from what was read, shown before anything is written.
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt as _;
+use roadstead_api::kueue::v1beta2::MultiKueueConfig;
+use roadstead_kubeconfigs::account::rights::{Account, Objects, describe};
+use roadstead_kubeconfigs::secret;
+use roadstead_kubeio::connect::Endpoint;
+use serde::Serialize;
+
+use super::{Seen, cluster_object, config_object};
+use crate::args::{Format, Join};
+use crate::cluster::account::{State, Step};
+use crate::cluster::{secret_name, secret_of};
+use crate::failure::{Code, Failure};
+use crate::output;
+
+/// Name of the `MultiKueueConfig` when there is none and none is named.
+const CONFIG_DEFAULT: &str = "multikueue";
+/// Most clusters in a `MultiKueueConfig`. Source: `spec/multikueue.md 1.3`.
+const CONFIG_CLUSTERS_MAX: usize = 20;
+
+/// What to do about the credential.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CredentialStep {
+    /// The one in the Secret is good for more than half of its life.
+    Keep,
+    /// Make a token and write the Secret.
+    Make,
+}
+
+/// What to do about the `MultiKueueConfig`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum ConfigStep {
+    /// It has the cluster.
+    Keep {
+        /// Its name.
+        name: String,
+    },
+    /// Add the cluster.
+    Add {
+        /// Its name.
+        name: String,
+    },
+    /// Create it with this cluster.
+    Create {
+        /// Its name.
+        name: String,
+    },
+}
+
+/// All that will be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Plan {
+    /// On the worker.
+    pub(super) account: Vec<Step>,
+    /// The Secret.
+    pub(super) credential: CredentialStep,
+    /// Whether the `MultiKueueCluster` has to be created.
+    pub(super) cluster: bool,
+    /// The `MultiKueueConfig`.
+    pub(super) config: ConfigStep,
+}
+
+/// Decides, or says why not.
+pub(super) fn plan(args: &Join, seen: &Seen, credential_is_good: bool) -> Result<Plan, Failure> {
+    let name = secret_name(&args.name);
+    if let Some(found) = &seen.secret
+        && secret::cluster(found) != Some(&args.name)
+    {
+        return Err(foreign_secret(args, found));
+    }
+    if let Some(cluster) = &seen.cluster
+        && secret_of(cluster) != Some(&name)
+    {
+        return Err(Failure::new(
+            format!(
+                "cluster {} is registered already, with other credentials",
+                args.name
+            ),
+            format!("its MultiKueueCluster does not use secret {name}, so it was not made by this command"),
+            format!(
+                "choose another name, or delete it first: kubectl delete multikueuecluster {}",
+                args.name
+            ),
+        ));
+    }
+    Ok(Plan {
+        account: seen.steps.clone(),
+        credential: if credential_is_good {
+            CredentialStep::Keep
+        } else {
+            CredentialStep::Make
+        },
+        cluster: seen.cluster.is_none(),
+        config: config(args, &seen.configs)?,
+    })
+}
+
+fn foreign_secret(args: &Join, found: &Secret) -> Failure {
+    let name = found.name_any();
+    Failure::new(
+        format!(
+            "secret {}/{name} is there already and is not ours",
+            args.manager.namespace
+        ),
+        format!("it has no label {}={}", secret::CREDENTIAL_LABEL, args.name),
+        format!(
+            "choose another name for the cluster, or delete the secret if nobody needs it: kubectl -n {} delete secret {name}",
+            args.manager.namespace
+        ),
+    )
+}
+
+fn config(args: &Join, configs: &[MultiKueueConfig]) -> Result<ConfigStep, Failure> {
+    let found = match (&args.config_name, configs) {
+        (Some(name), _) => configs.iter().find(|config| config.name_any() == *name),
+        (None, [only]) => Some(only),
+        (None, []) => None,
+        (None, several) => {
+            let names: Vec<String> = several.iter().map(|config| config.name_any()).collect();
+            return Err(Failure::new(
+                "there are several MultiKueueConfigs",
+                format!("the cluster could belong to any of: {}", names.join(", ")),
+                "name one with --config-name",
+            )
+            .code(Code::Usage));
+        }
+    };
+    let Some(found) = found else {
+        let name = args
+            .config_name
+            .clone()
+            .unwrap_or_else(|| CONFIG_DEFAULT.to_owned());
+        return Ok(ConfigStep::Create { name });
+    };
+    let name = found.name_any();
+    if found.spec.clusters.contains(&args.name) {
+        return Ok(ConfigStep::Keep { name });
+    }
+    if found.spec.clusters.len() >= CONFIG_CLUSTERS_MAX {
+        return Err(Failure::new(
+            format!("MultiKueueConfig {name} is full"),
+            format!("it has {CONFIG_CLUSTERS_MAX} clusters, which is the most that the API allows"),
+            "name another one with --config-name",
+        ));
+    }
+    Ok(ConfigStep::Add { name })
+}
+
+impl Plan {
+    /// Whether everything is as it must be.
+    pub(super) fn is_nothing(&self) -> bool {
+        self.account.iter().all(|step| step.state == State::Same)
+            && self.credential == CredentialStep::Keep
+            && !self.cluster
+            && matches!(self.config, ConfigStep::Keep { .. })
+    }
+
+    /// What will be written, one entry per object.
+    pub(super) fn changes(&self, args: &Join) -> Vec<String> {
+        let mut changes: Vec<String> = self
+            .account
+            .iter()
+            .filter(|step| step.state != State::Same)
+            .map(|step| format!("worker {}", step.object))
+            .collect();
+        if self.credential == CredentialStep::Make {
+            changes.push(format!("manager secret/{}", secret_name(&args.name)));
+        }
+        if self.cluster {
+            changes.push(format!("manager multikueuecluster/{}", args.name));
+        }
+        match &self.config {
+            ConfigStep::Keep { .. } => {}
+            ConfigStep::Add { name } | ConfigStep::Create { name } => {
+                changes.push(format!("manager multikueueconfig/{name}"));
+            }
+        }
+        changes
+    }
+
+    /// For people, before they say yes.
+    pub(super) fn describe(&self, args: &Join, account: &Account, server: &str) -> String {
+        let mark = |state: State| match state {
+            State::Missing => "create",
+            State::Different => "change",
+            State::Same => "keep  ",
+        };
+        let mut lines = vec![
+            format!("plan for cluster {} at {server}", args.name),
+            "  on the worker".to_owned(),
+        ];
+        lines.extend(
+            self.account
+                .iter()
+                .map(|step| format!("    {} {}", mark(step.state), step.object)),
+        );
+        if self.account.iter().any(|step| step.state != State::Same) {
+            lines.push(format!("  rights of {}", account.username()));
+            let Objects {
+                cluster_role, role, ..
+            } = account.objects();
+            let everywhere = describe(cluster_role.rules.as_deref().unwrap_or_default());
+            lines.extend(everywhere.iter().map(|rule| format!("    {rule}")));
+            let at_home = describe(role.rules.as_deref().unwrap_or_default());
+            lines.extend(
+                at_home
+                    .iter()
+                    .map(|rule| format!("    {rule} (in {})", account.namespace())),
+            );
+        }
+        lines.push("  on the manager".to_owned());
+        let secret = format!("secret/{} in {}", secret_name(&args.name), args.manager.namespace);
+        lines.push(match self.credential {
+            CredentialStep::Keep => format!("    keep   {secret}"),
+            CredentialStep::Make => {
+                format!(
+                    "    write  {secret}, with a token for {} s",
+                    args.token_lifetime.as_secs()
+                )
+            }
+        });
+        let verb = if self.cluster { "create" } else { "keep  " };
+        lines.push(format!("    {verb} multikueuecluster/{}", args.name));
+        lines.push(match &self.config {
+            ConfigStep::Keep { name } => format!("    keep   multikueueconfig/{name}"),
+            ConfigStep::Add { name } => format!("    change multikueueconfig/{name}: add {}", args.name),
+            ConfigStep::Create { name } => format!("    create multikueueconfig/{name}"),
+        });
+        if self.is_nothing() {
+            lines.push("nothing to change".to_owned());
+        }
+        lines.join("\n")
+    }
+}
+
+/// Prints what `join` would apply, except the Secret, whose token nobody has made.
+pub(super) fn print_objects(args: &Join, account: &Account, endpoint: &Endpoint) -> Result<(), Failure> {
+    let Objects {
+        service_account,
+        cluster_role,
+        cluster_role_binding,
+        role,
+        role_binding,
+    } = account.objects();
+    let config = args.config_name.as_deref().unwrap_or(CONFIG_DEFAULT);
+    let name = &args.name;
+    let documents = [
+        ("on the worker", yaml(&service_account)?),
+        ("on the worker", yaml(&cluster_role)?),
+        ("on the worker", yaml(&cluster_role_binding)?),
+        ("on the worker", yaml(&role)?),
+        ("on the worker", yaml(&role_binding)?),
+        ("on the manager", yaml(&cluster_object(name))?),
+        (
+            "on the manager (add the cluster if it exists)",
+            yaml(&config_object(config, name))?,
+        ),
+    ];
+    let mut text = format!(
+        "# namespace {} must exist on the worker. The manager also needs secret {}/{} with a kubeconfig\n\
+         # (key kubeconfig) for {} that holds a token of service account {}.\n",
+        account.namespace(),
+        args.manager.namespace,
+        secret_name(name),
+        endpoint.server,
+        account.name()
+    );
+    for (place, document) in documents {
+        text.push_str("---\n# ");
+        text.push_str(place);
+        text.push('\n');
+        text.push_str(&document);
+    }
+    output::result(Format::Name, &(), &text, String::new)
+}
+
+fn yaml(object: &impl Serialize) -> Result<String, Failure> {
+    // Why through JSON: it leaves out empty fields the same way for all types.
+    serde_json::to_value(object)
+        .map_err(|error| error.to_string())
+        .and_then(|value| serde_saphyr::to_string(&value).map_err(|error| error.to_string()))
+        .map_err(|why| Failure::new("an object cannot be printed", why, "use --dry-run instead"))
+}
+
+/// The manager did not say `Active`=True in time.
+pub(super) fn not_active(args: &Join, told: Option<(&str, &str)>) -> Failure {
+    let (why, next) = match told {
+        None => (
+            "the manager has not looked at the cluster".to_owned(),
+            format!(
+                "check that the manager runs: kubectl -n {} get pods",
+                args.manager.namespace
+            ),
+        ),
+        Some((reason, message)) => {
+            let next = match reason {
+                "ClientConnectionFailed" => {
+                    "give the address at which the manager reaches the worker, with --server".to_owned()
+                }
+                "InsecureKubeConfig" => {
+                    "mend what the message names, then run the same command again".to_owned()
+                }
+                "BadKubeConfig" => format!(
+                    "check that the manager looks for Secrets in namespace {}, or name its namespace with --namespace",
+                    args.manager.namespace
+                ),
+                _ => format!("kubectl describe multikueuecluster {}", args.name),
+            };
+            (format!("{reason}: {message}"), next)
+        }
+    };
+    Failure::new(
+        format!(
+            "cluster {} is registered, but not connected after {} s",
+            args.name,
+            args.timeout.as_secs()
+        ),
+        why,
+        next,
+    )
+    .code(Code::TimedOut)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,550 @@
+//! `roadstead cluster leave`: no new work, wait until the worker is empty, remove what was made, prove it.
+//!
+//! Invariant: only objects with our labels are deleted, each by its UID; whatever else stands under the same name stays.
+
+use std::time::Duration;
+
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::ListParams;
+use kube::{Api, Client, ResourceExt as _};
+use roadstead_api::constants::labels;
+use roadstead_api::kueue::v1beta2::{MultiKueueCluster, MultiKueueConfig, Workload};
+use roadstead_kubeconfigs::account::rights::Account;
+use roadstead_kubeconfigs::check::{Rules, check};
+use roadstead_kubeconfigs::secret;
+use roadstead_kubeio::connect;
+use roadstead_kubeio::write::{self, Written};
+use serde::Serialize;
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::{account, check_name, secret_name, secret_of};
+use crate::access::{self, USER_AGENT};
+use crate::args::Leave;
+use crate::failure::{Code, Failure, done};
+use crate::output::{self, say};
+
+/// How often the worker is looked at while waiting.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Objects fetched and deleted at a time.
+const PAGE: u32 = 500;
+/// Names shown in a message.
+const SHOWN_MAX: usize = 10;
+/// How often taking the cluster out of a `MultiKueueConfig` is tried when someone else writes it at the same time.
+const CONFIG_TRIES: u32 = 3;
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Left {
+    /// The cluster.
+    pub cluster: String,
+    /// What was removed.
+    pub removed: Vec<String>,
+    /// What was looked for afterwards and not found.
+    pub verified: Vec<String>,
+    /// What is still there, and on purpose.
+    pub kept: Vec<String>,
+    /// From the start of the command.
+    pub elapsed_seconds: f64,
+}
+
+/// What there is of the cluster on the manager.
+struct Seen {
+    configs: Vec<MultiKueueConfig>,
+    cluster: Option<MultiKueueCluster>,
+    secret: Option<Secret>,
+}
+
+/// The worker, as far as it can be reached.
+struct Reach {
+    client: Option<Client>,
+    /// With an administrator's rights.
+    as_administrator: bool,
+}
+
+/// Removes a cluster.
+pub async fn run(args: &Leave) -> Result<(), Failure> {
+    let started = Instant::now();
+    check_name(&args.name)?;
+    let account = Account::new(&args.owner.origin, &args.owner.worker_namespace).map_err(|error| {
+        Failure::new(
+            "the worker account has no name",
+            error.to_string(),
+            "choose another --origin",
+        )
+        .code(Code::Usage)
+    })?;
+    let manager = access::manager(&args.manager).await?;
+    let seen = observe(args, &manager).await?;
+    let reach = reach(args, &seen).await?;
+    if seen.cluster.is_none() && seen.secret.is_none() && seen.configs.is_empty() && !reach.as_administrator {
+        return Err(Failure::new(
+            format!("cluster {} is not registered", args.name),
+            "there is no MultiKueueCluster, Secret or MultiKueueConfig entry of that name",
+            "roadstead cluster list",
+        )
+        .code(Code::NotFound));
+    }
+    say(&describe(args, &account, &seen, &reach));
+    output::consent(args.yes, "do this?")?;
+
+    let mut left = Left {
+        cluster: args.name.clone(),
+        removed: Vec::new(),
+        verified: Vec::new(),
+        kept: Vec::new(),
+        elapsed_seconds: 0.0,
+    };
+    for config in &seen.configs {
+        left.removed.push(leave_config(args, &manager, config).await?);
+    }
+    empty_worker(args, &reach, &mut left).await?;
+    remove_from_manager(args, &manager, &seen, &mut left).await?;
+    remove_account(args, &account, &reach, &mut left).await?;
+    verify(args, &manager, &mut left).await?;
+    left.elapsed_seconds = started.elapsed().as_secs_f64();
+    output::result(args.output, &left, &left.removed.join("\n"), || {
+        let mut lines = vec![format!(
+            "cluster {} has left ({:.1} s)",
+            args.name, left.elapsed_seconds
+        )];
+        lines.extend(left.removed.iter().map(|item| format!("  removed  {item}")));
+        lines.extend(left.verified.iter().map(|item| format!("  verified {item}")));
+        lines.extend(left.kept.iter().map(|item| format!("  kept     {item}")));
+        lines.join("\n")
+    })
+}
+
+async fn observe(args: &Leave, manager: &Client) -> Result<Seen, Failure> {
+    let cluster = Api::<MultiKueueCluster>::all(manager.clone())
+        .get_opt(&args.name)
+        .await
+        .map_err(|error| Failure::request("reading the MultiKueueCluster failed", &error))?;
+    let name = cluster
+        .as_ref()
+        .and_then(secret_of)
+        .map_or_else(|| secret_name(&args.name), str::to_owned);
+    let secret = Api::<Secret>::namespaced(manager.clone(), &args.manager.namespace)
+        .get_opt(&name)
+        .await
+        .map_err(|error| Failure::request("reading the Secret on the manager failed", &error))?;
+    Ok(Seen {
+        configs: configs_with(&args.name, manager).await?,
+        cluster,
+        secret,
+    })
+}
+
+async fn configs_with(cluster: &str, manager: &Client) -> Result<Vec<MultiKueueConfig>, Failure> {
+    let mut configs = Api::<MultiKueueConfig>::all(manager.clone())
+        .list(&ListParams::default())
+        .await
+        .map_err(|error| Failure::request("listing MultiKueueConfigs failed", &error))?
+        .items;
+    configs.retain(|config| config.spec.clusters.iter().any(|name| name == cluster));
+    Ok(configs)
+}
+
+/// The administrator's kubeconfig if given, else the credential that the manager uses.
+async fn reach(args: &Leave, seen: &Seen) -> Result<Reach, Failure> {
+    if let Some(kubeconfig) = &args.kubeconfig {
+        return Ok(Reach {
+            client: Some(access::worker(kubeconfig).await?.client),
+            as_administrator: true,
+        });
+    }
+    let client = seen
+        .secret
+        .as_ref()
+        .and_then(|found| secret::read("", Some(found)).ok())
+        .and_then(|bytes| check(bytes, &Rules { allow_loopback: true }).ok())
+        .and_then(|endpoint| connect::worker(&endpoint, USER_AGENT).ok());
+    Ok(Reach {
+        client,
+        as_administrator: false,
+    })
+}
+
+fn describe(args: &Leave, account: &Account, seen: &Seen, reach: &Reach) -> String {
+    let mut lines = vec![format!("plan for cluster {}", args.name)];
+    for config in &seen.configs {
+        let name = config.name_any();
+        lines.push(if config.spec.clusters.len() == 1 {
+            format!(
+                "  delete multikueueconfig/{name}: it has no other cluster, and the API forbids an empty one"
+            )
+        } else {
+            format!("  change multikueueconfig/{name}: take {} out", args.name)
+        });
+    }
+    lines.push(if args.force {
+        format!(
+            "  delete all workloads and jobs of origin {} on the worker",
+            args.owner.origin
+        )
+    } else {
+        format!(
+            "  wait until no workload or job of origin {} is left on the worker",
+            args.owner.origin
+        )
+    });
+    if seen.cluster.is_some() {
+        lines.push(format!("  delete multikueuecluster/{}", args.name));
+    }
+    if let Some(found) = &seen.secret {
+        let verb = if is_ours(args, found) {
+            "delete"
+        } else {
+            "keep (not ours)"
+        };
+        lines.push(format!("  {verb} secret/{}", found.name_any()));
+    }
+    lines.push(if reach.as_administrator {
+        format!("  delete account {} and its roles on the worker", account.name())
+    } else {
+        format!(
+            "  keep account {} on the worker (give --kubeconfig to delete it)",
+            account.name()
+        )
+    });
+    lines.join("\n")
+}
+
+fn is_ours(args: &Leave, secret: &Secret) -> bool {
+    secret::cluster(secret) == Some(args.name.as_str())
+}
+
+/// What a `MultiKueueConfig` becomes without the cluster; `None`: it has to go, since the API forbids an empty one.
+fn without(clusters: &[String], cluster: &str) -> Option<Vec<String>> {
+    let rest: Vec<String> = clusters.iter().filter(|name| *name != cluster).cloned().collect();
+    (!rest.is_empty()).then_some(rest)
+}
+
+async fn leave_config(args: &Leave, manager: &Client, config: &MultiKueueConfig) -> Result<String, Failure> {
+    let configs = Api::<MultiKueueConfig>::all(manager.clone());
+    let name = config.name_any();
+    let what = format!("taking the cluster out of MultiKueueConfig {name} failed");
+    let mut current = config.clone();
+    for _ in 0..CONFIG_TRIES {
+        let Some(rest) = without(&current.spec.clusters, &args.name) else {
+            let answer = write::delete(&configs, &name, current.uid().as_deref()).await;
+            if !matches!(answer, Written::Gone) {
+                done(&what, answer)?;
+            }
+            return Ok(format!("manager multikueueconfig/{name}"));
+        };
+        let patch = json!({
+            "metadata": {"resourceVersion": current.metadata.resource_version},
+            "spec": {"clusters": rest},
+        });
+        match write::patch(&configs, &name, &patch).await {
+            Written::Conflict => {
+                current = configs
+                    .get(&name)
+                    .await
+                    .map_err(|error| Failure::request(&what, &error))?;
+            }
+            answer => {
+                done(&what, answer)?;
+                return Ok(format!("manager multikueueconfig/{name} entry {}", args.name));
+            }
+        }
+    }
+    Err(Failure::new(
+        what,
+        "someone else keeps changing it",
+        "run the same command again",
+    ))
+}
+
+/// Waits until nothing of ours is left on the worker; with `--force`, deletes it.
+async fn empty_worker(args: &Leave, reach: &Reach, left: &mut Left) -> Result<(), Failure> {
+    let unreachable = |why: String| {
+        Failure::new(
+            format!("whether cluster {} is empty cannot be seen", args.name),
+            why,
+            "give an administrator's kubeconfig with --kubeconfig, or go on without looking with --force",
+        )
+    };
+    let Some(client) = &reach.client else {
+        if args.force {
+            left.kept
+                .push("worker: whatever runs there (it could not be reached)".to_owned());
+            return Ok(());
+        }
+        return Err(unreachable("there is no usable credential for it".to_owned()));
+    };
+    let deadline = Instant::now() + args.timeout;
+    let mut told = false;
+    loop {
+        let ours = match ours_on(client, &args.owner.origin).await {
+            Ok(ours) => ours,
+            Err(error) if args.force && !matches!(error, kube::Error::Api(_)) => {
+                say(&format!(
+                    "note: the worker does not answer: {}",
+                    write::describe(&error)
+                ));
+                left.kept
+                    .push("worker: whatever runs there (it could not be reached)".to_owned());
+                return Ok(());
+            }
+            Err(error) => return Err(unreachable(write::describe(&error))),
+        };
+        if ours.is_empty() {
+            left.verified.push(format!(
+                "worker: no workload and no job of origin {}",
+                args.owner.origin
+            ));
+            return Ok(());
+        }
+        if !told {
+            say(&format!(
+                "{} objects of ours on the worker: {}",
+                ours.len(),
+                shown(&ours)
+            ));
+            told = true;
+        }
+        if Instant::now() >= deadline {
+            return Err(Failure::new(
+                format!(
+                    "cluster {} is not empty after {} s",
+                    args.name,
+                    args.timeout.as_secs()
+                ),
+                format!("still there: {}", shown(&ours)),
+                format!(
+                    "wait longer with --timeout, or delete them: roadstead cluster leave {} --force",
+                    args.name
+                ),
+            )
+            .code(Code::TimedOut));
+        }
+        if args.force {
+            delete(client, &ours).await?;
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// An object on the worker with our origin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Ours {
+    kind: Kind,
+    namespace: String,
+    name: String,
+    uid: Option<String>,
+    going: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Job,
+    Workload,
+}
+
+async fn ours_on(worker: &Client, origin: &str) -> Result<Vec<Ours>, kube::Error> {
+    let selector = format!("{}={origin}", labels::MULTIKUEUE_ORIGIN);
+    let params = ListParams::default().labels(&selector).limit(PAGE);
+    let ours = |kind, meta: &kube::api::ObjectMeta| Ours {
+        kind,
+        namespace: meta.namespace.clone().unwrap_or_default(),
+        name: meta.name.clone().unwrap_or_default(),
+        uid: meta.uid.clone(),
+        going: meta.deletion_timestamp.is_some(),
+    };
+    let jobs = Api::<Job>::all(worker.clone()).list_metadata(&params).await?;
+    let mut found: Vec<Ours> = jobs
+        .items
+        .iter()
+        .map(|job| ours(Kind::Job, &job.metadata))
+        .collect();
+    match Api::<Workload>::all(worker.clone()).list_metadata(&params).await {
+        Ok(workloads) => found.extend(workloads.items.iter().map(|w| ours(Kind::Workload, &w.metadata))),
+        // Why: a worker without the custom resource has no workloads.
+        Err(kube::Error::Api(status)) if status.code == 404 => {}
+        Err(error) => return Err(error),
+    }
+    Ok(found)
+}
+
+async fn delete(worker: &Client, ours: &[Ours]) -> Result<(), Failure> {
+    for item in ours.iter().filter(|item| !item.going) {
+        let Ours {
+            kind,
+            namespace,
+            name,
+            uid,
+            going: _,
+        } = item;
+        let what = format!(
+            "deleting {} on the worker failed",
+            shown(std::slice::from_ref(item))
+        );
+        let gone = match kind {
+            Kind::Job => {
+                let api = Api::<Job>::namespaced(worker.clone(), namespace);
+                write::delete(&api, name, uid.as_deref())
+                    .await
+                    .map(|_| Box::new(()))
+            }
+            Kind::Workload => {
+                let api = Api::<Workload>::namespaced(worker.clone(), namespace);
+                write::delete(&api, name, uid.as_deref())
+                    .await
+                    .map(|_| Box::new(()))
+            }
+        };
+        if !matches!(gone, Written::Gone) {
+            done(&what, gone)?;
+        }
+    }
+    Ok(())
+}
+
+fn shown(ours: &[Ours]) -> String {
+    let mut text: Vec<String> = ours
+        .iter()
+        .take(SHOWN_MAX)
+        .map(|item| {
+            let kind = match item.kind {
+                Kind::Job => "job",
+                Kind::Workload => "workload",
+            };
+            format!("{kind} {}/{}", item.namespace, item.name)
+        })
+        .collect();
+    if ours.len() > SHOWN_MAX {
+        text.push(format!("and {} more", ours.len() - SHOWN_MAX));
+    }
+    text.join(", ")
+}
+
+async fn remove_from_manager(
+    args: &Leave,
+    manager: &Client,
+    seen: &Seen,
+    left: &mut Left,
+) -> Result<(), Failure> {
+    if let Some(cluster) = &seen.cluster {
+        let clusters = Api::<MultiKueueCluster>::all(manager.clone());
+        let answer = write::delete(&clusters, &args.name, cluster.uid().as_deref()).await;
+        if !matches!(answer, Written::Gone) {
+            done("deleting the MultiKueueCluster failed", answer)?;
+        }
+        left.removed
+            .push(format!("manager multikueuecluster/{}", args.name));
+    }
+    let Some(found) = &seen.secret else { return Ok(()) };
+    let name = found.name_any();
+    if !is_ours(args, found) {
+        left.kept
+            .push(format!("manager secret/{name}: it was not made by this command"));
+        return Ok(());
+    }
+    let secrets = Api::<Secret>::namespaced(manager.clone(), &args.manager.namespace);
+    let answer = write::delete(&secrets, &name, found.uid().as_deref()).await;
+    if !matches!(answer, Written::Gone) {
+        done("deleting the Secret failed", answer)?;
+    }
+    left.removed.push(format!("manager secret/{name}"));
+    Ok(())
+}
+
+async fn remove_account(
+    args: &Leave,
+    account: &Account,
+    reach: &Reach,
+    left: &mut Left,
+) -> Result<(), Failure> {
+    let (Some(client), true) = (&reach.client, reach.as_administrator) else {
+        left.kept.push(format!(
+            "worker account {}: run the same command with --kubeconfig FILE to delete it",
+            account.username()
+        ));
+        return Ok(());
+    };
+    account::remove(client, account).await?;
+    let remains = account::remains(client, account).await?;
+    if !remains.is_empty() {
+        return Err(Failure::new(
+            format!("something of the account is left on cluster {}", args.name),
+            remains.join(", "),
+            "run the same command again",
+        ));
+    }
+    left.removed
+        .push(format!("worker account {} and its roles", account.username()));
+    left.verified
+        .push(format!("worker: nothing has the labels {}", account.selector()));
+    left.kept.push(format!(
+        "worker namespace/{}: others may live there",
+        account.namespace()
+    ));
+    Ok(())
+}
+
+/// Looks again, at everything on the manager.
+async fn verify(args: &Leave, manager: &Client, left: &mut Left) -> Result<(), Failure> {
+    let mut remains: Vec<String> = configs_with(&args.name, manager)
+        .await?
+        .iter()
+        .map(|config| format!("multikueueconfig/{}", config.name_any()))
+        .collect();
+    let failed = |error: kube::Error| Failure::request("looking again at the manager failed", &error);
+    let cluster = Api::<MultiKueueCluster>::all(manager.clone());
+    if cluster.get_opt(&args.name).await.map_err(failed)?.is_some() {
+        remains.push(format!("multikueuecluster/{}", args.name));
+    }
+    let ours = ListParams::default().labels(&format!("{}={}", secret::CREDENTIAL_LABEL, args.name));
+    let secrets = Api::<Secret>::namespaced(manager.clone(), &args.manager.namespace);
+    let secrets = secrets.list_metadata(&ours).await.map_err(failed)?;
+    remains.extend(
+        secrets
+            .items
+            .iter()
+            .map(|secret| format!("secret/{}", secret.name_any())),
+    );
+    if remains.is_empty() {
+        left.verified
+            .push("manager: no MultiKueueCluster, no Secret, no MultiKueueConfig entry".to_owned());
+        return Ok(());
+    }
+    Err(Failure::new(
+        format!("something of cluster {} is left on the manager", args.name),
+        remains.join(", "),
+        "look at its finalizers, then run the same command again",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Kind, Ours, SHOWN_MAX, shown, without};
+
+    /// Spec: multikueue 1.3 (1 to 20 clusters)
+    #[test]
+    fn config_without_its_last_cluster_has_to_go() {
+        let clusters = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
+        assert_eq!(
+            without(&clusters(&["a", "b", "c"]), "b"),
+            Some(clusters(&["a", "c"]))
+        );
+        assert_eq!(without(&clusters(&["b"]), "b"), None);
+    }
+
+    #[test]
+    fn long_lists_are_cut() {
+        let one = |n: usize| Ours {
+            kind: if n == 0 { Kind::Job } else { Kind::Workload },
+            namespace: "team-a".to_owned(),
+            name: format!("x{n}"),
+            uid: None,
+            going: false,
+        };
+        assert_eq!(shown(&[one(0)]), "job team-a/x0");
+        let many: Vec<Ours> = (0..SHOWN_MAX + 3).map(one).collect();
+        assert!(shown(&many).ends_with("workload team-a/x9, and 3 more"));
+    }
+}

@@ -1,0 +1,173 @@
+//! `roadstead cluster list`
+
+use std::collections::BTreeMap;
+
+use comfy_table::{ContentArrangement, Table};
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::ListParams;
+use kube::{Api, ResourceExt as _};
+use roadstead_api::kueue::v1beta2::MultiKueueCluster;
+use roadstead_kubeconfigs::check::{Rules, check};
+use roadstead_kubeconfigs::secret;
+use roadstead_kubeio::write;
+use serde::Serialize;
+use url::Url;
+
+use super::{active, secret_of};
+use crate::access;
+use crate::args::List;
+use crate::failure::Failure;
+use crate::output;
+
+/// What is known of one worker cluster. Absent values are not known.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Row {
+    /// Its name.
+    pub name: String,
+    /// `True`, `False` or `Unknown`.
+    pub connected: String,
+    /// Why.
+    pub reason: Option<String>,
+    /// Host and port of its API server.
+    pub server: Option<String>,
+    /// When the credential ends, RFC 3339.
+    pub token_expires_at: Option<String>,
+    /// Since when `connected` is so, RFC 3339.
+    pub since: Option<String>,
+}
+
+/// Prints all clusters.
+pub async fn run(args: &List) -> Result<(), Failure> {
+    let manager = access::manager(&args.manager).await?;
+    let clusters = Api::<MultiKueueCluster>::all(manager.clone())
+        .list(&ListParams::default())
+        .await
+        .map_err(|error| Failure::request("listing MultiKueueClusters failed", &error))?
+        .items;
+    let secrets = Api::<Secret>::namespaced(manager, &args.manager.namespace);
+    let mut found = BTreeMap::new();
+    for name in clusters.iter().filter_map(secret_of) {
+        match secrets.get_opt(name).await {
+            Ok(Some(secret)) => {
+                found.insert(name.to_owned(), secret);
+            }
+            Ok(None) => {}
+            Err(error) => {
+                output::say(&format!(
+                    "note: server and expiry are not shown: {}",
+                    write::describe(&error)
+                ));
+                break;
+            }
+        }
+    }
+    let rows: Vec<Row> = clusters
+        .iter()
+        .map(|cluster| row(cluster, secret_of(cluster).and_then(|name| found.get(name))))
+        .collect();
+    let names: Vec<String> = rows
+        .iter()
+        .map(|row| format!("multikueuecluster.kueue.x-k8s.io/{}", row.name))
+        .collect();
+    output::result(args.output, &rows, &names.join("\n"), || table(&rows))
+}
+
+fn row(cluster: &MultiKueueCluster, secret: Option<&Secret>) -> Row {
+    let condition = active(cluster);
+    // Why loopback is fine here: the address is shown, not used.
+    let server = secret
+        .and_then(|found| secret::read("", Some(found)).ok())
+        .and_then(|bytes| check(bytes, &Rules { allow_loopback: true }).ok())
+        .and_then(|endpoint| host(&endpoint.server));
+    Row {
+        name: cluster.name_any(),
+        connected: condition.map_or_else(|| "Unknown".to_owned(), |c| c.status.clone()),
+        reason: condition.map(|c| c.reason.clone()),
+        server,
+        token_expires_at: secret
+            .and_then(secret::lifetime)
+            .map(|lifetime| lifetime.expires.to_string()),
+        since: condition.map(|c| c.last_transition_time.0.to_string()),
+    }
+}
+
+fn host(server: &str) -> Option<String> {
+    let url = Url::parse(server).ok()?;
+    Some(format!("{}:{}", url.host_str()?, url.port_or_known_default()?))
+}
+
+fn table(rows: &[Row]) -> String {
+    if rows.is_empty() {
+        output::say("no clusters; add one with: roadstead cluster join NAME --kubeconfig FILE");
+        return String::new();
+    }
+    let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+    let mut table = Table::new();
+    table
+        .load_style(comfy_table::presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Disabled)
+        .set_header(["NAME", "CONNECTED", "REASON", "SERVER", "TOKEN EXPIRES", "SINCE"]);
+    for row in rows {
+        table.add_row([
+            row.name.clone(),
+            row.connected.clone(),
+            or_dash(&row.reason),
+            or_dash(&row.server),
+            or_dash(&row.token_expires_at),
+            or_dash(&row.since),
+        ]);
+    }
+    let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Secret;
+    use roadstead_api::kueue::v1beta2::MultiKueueCluster;
+    use serde_json::json;
+
+    use super::{Row, host, row, table};
+
+    #[test]
+    fn row_shows_condition_and_expiry() {
+        let cluster: MultiKueueCluster = serde_json::from_value(json!({
+            "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "MultiKueueCluster",
+            "metadata": {"name": "east"},
+            "spec": {"clusterSource": {"kubeConfig": {"location": "roadstead-east", "locationType": "Secret"}}},
+            "status": {"conditions": [{"type": "Active", "status": "True", "reason": "Active", "message": "Connected",
+                "lastTransitionTime": "2026-11-21T10:00:00Z"}]},
+        }))
+        .unwrap();
+        let secret: Secret = serde_json::from_value(json!({
+            "metadata": {"annotations": {"roadstead.dev/issued-at": "2026-11-21T10:00:00Z",
+                "roadstead.dev/expires-at": "2026-11-21T11:00:00Z"}},
+        }))
+        .unwrap();
+        let row = row(&cluster, Some(&secret));
+        assert_eq!(
+            row,
+            Row {
+                name: "east".into(),
+                connected: "True".into(),
+                reason: Some("Active".into()),
+                server: None,
+                token_expires_at: Some("2026-11-21T11:00:00Z".into()),
+                since: Some("2026-11-21T10:00:00Z".into()),
+            }
+        );
+        let text = table(&[row]);
+        assert_eq!(text.lines().count(), 2, "{text}");
+        assert!(
+            text.contains("NAME") && text.contains("east") && text.contains(" - "),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn host_is_shown_with_its_port() {
+        assert_eq!(host("https://k.example").as_deref(), Some("k.example:443"));
+        assert_eq!(host("https://[::1]:6443").as_deref(), Some("[::1]:6443"));
+    }
+}

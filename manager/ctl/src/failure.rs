@@ -1,0 +1,119 @@
+//! What the user reads when something does not work: what, why, next command.
+
+use std::fmt;
+
+use roadstead_kubeio::kube;
+use roadstead_kubeio::write::{self, Written};
+
+/// Exit code. Source: `spec/experience.md 3`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Code {
+    /// Something was refused or went wrong.
+    Failed,
+    /// The command line makes no sense.
+    Usage,
+    /// What was named does not exist.
+    NotFound,
+    /// It took too long.
+    TimedOut,
+}
+
+impl Code {
+    /// For the shell.
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::NotFound => 3,
+            Self::TimedOut => 4,
+        }
+    }
+}
+
+/// A failure in three lines.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct Failure {
+    /// For the shell.
+    pub code: Code,
+    /// What did not work.
+    pub what: String,
+    /// Why.
+    pub why: String,
+    /// The next command, or what to change.
+    pub next: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "error: {}\n  why:  {}\n  next: {}",
+            self.what, self.why, self.next
+        )
+    }
+}
+
+impl Failure {
+    /// A failure with exit code 1.
+    pub fn new(what: impl Into<String>, why: impl Into<String>, next: impl Into<String>) -> Self {
+        Self {
+            code: Code::Failed,
+            what: what.into(),
+            why: why.into(),
+            next: next.into(),
+        }
+    }
+
+    /// The same with another exit code.
+    #[must_use]
+    pub const fn code(mut self, code: Code) -> Self {
+        self.code = code;
+        self
+    }
+
+    /// A request to an API server that did not work.
+    pub fn request(what: impl Into<String>, error: &kube::Error) -> Self {
+        let next = match error {
+            kube::Error::Api(status) if status.code == 403 => "use a kubeconfig with the rights named above",
+            kube::Error::Api(status) if status.code == 404 => {
+                "check that the custom resources of kueue.x-k8s.io are installed on that cluster"
+            }
+            kube::Error::Api(_) => "mend what the API server names, then run the same command again",
+            _ => "check the address and the network, then run the same command again",
+        };
+        Self::new(what, write::describe(error), next)
+    }
+}
+
+/// The object that a write gave back, or why there is none.
+pub fn done<K>(what: &str, written: Written<K>) -> Result<Box<K>, Failure> {
+    let again = "run the same command again";
+    let (why, next) = match written {
+        Written::Done(object) => return Ok(object),
+        Written::Gone => (
+            "it is gone, or its kind is not installed".to_owned(),
+            "check that the custom resources of kueue.x-k8s.io are installed on that cluster",
+        ),
+        Written::Conflict => ("someone else changed it at the same moment".to_owned(), again),
+        Written::AlreadyExists => ("it exists already".to_owned(), again),
+        Written::Refused(why) => (
+            why,
+            "mend what the API server names, then run the same command again",
+        ),
+        Written::Unclear(why) => (why, again),
+    };
+    Err(Failure::new(what, why, next))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Code, Failure};
+
+    /// Spec: experience 3
+    #[test]
+    fn failure_has_three_lines_and_a_code() {
+        let failure = Failure::new("a", "b", "c").code(Code::TimedOut);
+        assert_eq!(failure.to_string(), "error: a\n  why:  b\n  next: c");
+        assert_eq!(failure.code.number(), 4);
+    }
+}
