@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::cluster::later;
 use crate::condition::Truth;
@@ -29,6 +29,9 @@ pub use waiting::Waiting;
 
 /// Reason of the Events about dispatch. *Source*: `spec/multikueue.md 8`.
 const EVENT: &str = "MultiKueue";
+/// How long a remote job may lag behind its Workload that ended. They come by different watches, and a job that could not
+/// be started never ends by itself.
+pub const LAST_STATUS_WAIT: SignedDuration = SignedDuration::from_secs(30);
 const OUT_OF_SYNC: &str = "OutOfSync";
 const OWNER_NOT_FOUND: &str = "OwnerNotFound";
 const REMOTE_GONE: &str = "Admitting remote no longer exists, Previously: \"Ready\"";
@@ -70,6 +73,9 @@ pub struct Plan {
     pub remote: BTreeMap<ClusterName, Vec<RemoteAction>>,
     /// Copy the job status of this cluster onto the local job.
     pub mirror: Option<ClusterName>,
+    /// The Workload is Finished, and no cluster has the job any more: the local job gets a terminal status made from
+    /// condition `Finished`, because there is none to copy.
+    pub conclude: bool,
     /// It is evicted and no cluster can be running it: what the local job still counts as active is stale, so quota can be
     /// released without waiting for another mirrored status.
     pub stopped: bool,
@@ -92,6 +98,7 @@ pub fn plan(observed: &Observed<'_>, now: Timestamp) -> Plan {
             status: observed.workload.status.clone(),
             remote: BTreeMap::new(),
             mirror: None,
+            conclude: false,
             stopped: false,
             failed: Vec::new(),
             notes: Vec::new(),
@@ -285,22 +292,36 @@ impl<'a> Pass<'a> {
     }
 
     /// Everything remote goes, but the winner's job only after its end was mirrored.
+    ///
+    /// Unlike the anchor: a job that was tidied away before that is not run again to learn its end (`spec/safety.md` W9).
     fn clean_up_finished(&mut self) {
-        let winner = self.plan.status.cluster.clone();
-        let unmirrored = winner.filter(|winner| match self.holder(winner) {
-            Holder::Answers(copies) => {
-                let ended = copies.our_job().is_some_and(|job| job.finished);
-                ended && self.o.job.present && !self.o.job.finished
+        let unmirrored = self.o.job.present && !self.o.job.finished;
+        let Some(winner) = self.plan.status.cluster.clone().filter(|_| unmirrored) else {
+            return self.remove_everywhere();
+        };
+        let job = match self.holder(&winner) {
+            Holder::Answers(copies) => copies.our_job(),
+            Holder::Silent { .. } => return self.remove_elsewhere(&winner),
+            Holder::GivenUp => None,
+        };
+        let ended = self
+            .plan
+            .status
+            .conditions
+            .get("Finished")
+            .map_or(self.now, |c| c.since);
+        let patience = later(ended, LAST_STATUS_WAIT);
+        if let Some(job) = job
+            && (job.finished || self.now < patience)
+        {
+            if !job.finished {
+                self.wake(patience);
             }
-            Holder::Silent { .. } | Holder::GivenUp => false,
-        });
-        match unmirrored {
-            Some(winner) => {
-                self.remove_elsewhere(&winner);
-                self.mirror_from(&winner);
-            }
-            None => self.remove_everywhere(),
+            self.remove_elsewhere(&winner);
+            return self.mirror_from(&winner);
         }
+        self.plan.conclude = true;
+        self.remove_everywhere();
     }
 
     /// The Workload is evicted: what runs is asked to stop and is mirrored until quota is released.

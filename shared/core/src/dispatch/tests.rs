@@ -1,7 +1,5 @@
 use std::collections::BTreeMap;
 
-use jiff::{SignedDuration, Timestamp};
-
 use super::*;
 use crate::name::{Key, Uid};
 use crate::status::CheckState;

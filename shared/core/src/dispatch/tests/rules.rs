@@ -214,6 +214,31 @@ fn a_finished_job_whose_workload_was_tidied_away_is_not_run_again() {
         .plan();
     assert!(plan.status.conditions.is_true("Finished"));
     assert!(plan.remote.is_empty(), "no job is created to mirror it");
+    let mut case = Case::won().remote("a", reachable(Some(finished("Succeeded")), None));
+    case.status = plan.status;
+    let plan = case.plan();
+    assert!(
+        plan.conclude,
+        "the local job ends although there is no status to copy"
+    );
+    assert_eq!(plan.on("a"), GONE);
+    case.job.finished = true;
+    assert!(!case.plan().conclude);
+}
+
+/// Spec: multikueue 11.60 (Workload and job come by different watches)
+#[test]
+fn a_job_that_lags_behind_its_workload_is_waited_for_a_while() {
+    let mut case = Case::won().remote("a", reachable(Some(finished("Succeeded")), Some(RUNNING)));
+    case.status = case.plan().status;
+    let plan = case.plan();
+    assert_eq!(
+        (plan.mirrors(), plan.conclude, plan.on("a")),
+        (Some("a"), false, &[][..])
+    );
+    assert_eq!(plan.wake_at, Some(later(at(case.now), LAST_STATUS_WAIT)));
+    case.now += 1;
+    assert_eq!((case.plan().conclude, case.plan().on("a")), (true, &ALL_GONE[..]));
 }
 
 /// Spec: multikueue 11.61, 11.61b

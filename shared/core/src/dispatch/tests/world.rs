@@ -207,6 +207,12 @@ impl World {
             let detail = String::new();
             self.failures.insert(cluster, Failure { until, cause, detail });
         }
+        if plan.conclude {
+            if !spend() {
+                return true;
+            }
+            self.job.finished = true;
+        }
         if let Some(cluster) = plan.mirror {
             if !spend() {
                 return true;
@@ -484,13 +490,7 @@ impl World {
 #[test]
 fn a_worker_that_evicts_then_vanishes_then_starts_again_is_not_joined_by_another() {
     let (a, b) = (0, 1);
-    let runs_on_a = [
-        Op::Pass(NO_CRASH),
-        Op::Admit(a),
-        Op::Pass(NO_CRASH),
-        Op::Pass(NO_CRASH),
-        Op::Work(a),
-    ];
+    let runs_on_a = round(a);
     let evicted_and_cut = [
         Op::Evict(a),
         Op::Work(a),
@@ -513,7 +513,7 @@ fn a_worker_that_evicts_then_vanishes_then_starts_again_is_not_joined_by_another
         Op::Pass(NO_CRASH),
     ];
     let mut world = World::new(LostPolicy::Wait);
-    for op in [runs_on_a, evicted_and_cut, new_round, elsewhere].concat() {
+    for op in [&runs_on_a[..], &evicted_and_cut, &new_round, &elsewhere].concat() {
         world.step(op);
         assert!(
             world.running().len() <= 1,
@@ -534,13 +534,7 @@ fn a_worker_that_evicts_then_vanishes_then_starts_again_is_not_joined_by_another
 fn an_eviction_while_the_worker_is_away_starts_nothing_elsewhere() {
     let (a, b) = (0, 1);
     let mut world = World::new(LostPolicy::Wait);
-    let runs_on_a = [
-        Op::Pass(NO_CRASH),
-        Op::Admit(a),
-        Op::Pass(NO_CRASH),
-        Op::Pass(NO_CRASH),
-        Op::Work(a),
-    ];
+    let runs_on_a = round(a);
     let evicted_away = [
         Op::Cut(a),
         Op::EvictHere,
@@ -555,14 +549,36 @@ fn an_eviction_while_the_worker_is_away_starts_nothing_elsewhere() {
         Op::Pass(NO_CRASH),
         Op::Work(b),
     ];
-    for op in [runs_on_a, evicted_away, elsewhere].concat() {
+    for op in [&runs_on_a[..], &evicted_away, &elsewhere].concat() {
         world.step(op);
     }
     assert_eq!(world.running(), [&ClusterName::from("a")]);
 }
 
+/// What it takes to run on a site.
+fn round(site: usize) -> Vec<Op> {
+    vec![
+        Op::Pass(NO_CRASH),
+        Op::Admit(site),
+        Op::Pass(NO_CRASH),
+        Op::Pass(NO_CRASH),
+        Op::Work(site),
+    ]
+}
+
+/// What it takes to start again.
+fn restart() -> Vec<Op> {
+    vec![Op::EvictHere, Op::Pass(NO_CRASH), Op::ReleaseQuota, Op::Reserve]
+}
+
+/// Single steps, and now and then a sequence that single steps rarely hit upon.
 fn ops() -> impl Strategy<Value = Vec<Op>> {
-    proptest::collection::vec(op(), 0..120)
+    let steps = prop_oneof![
+        8 => op().prop_map(|op| vec![op]),
+        2 => (0..SITES.len()).prop_map(round),
+        1 => Just(restart()),
+    ];
+    proptest::collection::vec(steps, 0..60).prop_map(|steps| steps.concat())
 }
 
 proptest! {
