@@ -42,6 +42,7 @@ pub async fn run(args: &Args) -> Result<(), Error> {
             engine.workloads_due.clone(),
             engine.recorder.clone(),
             clock,
+            &host.config,
         );
         provisioning.listen();
         provisioning.spawn(&mut tasks, &stop);
