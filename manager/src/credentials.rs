@@ -10,7 +10,7 @@ use kube::{Client, ResourceExt as _};
 use roadstead_core::name::ClusterName;
 use roadstead_engine::clock::Clock;
 use roadstead_engine::until;
-use roadstead_kubeconfigs::account::{Terms, plan_renewal, renew_secret};
+use roadstead_kubeconfigs::account::token::{Terms, plan_renewal, renew_secret};
 use roadstead_kubeconfigs::check::Rules;
 use roadstead_kubeconfigs::secret;
 use roadstead_kubeio::cache::Cache;

@@ -17,7 +17,7 @@ use roadstead_core::dispatch::{self, Local, Plan, Policy};
 use roadstead_core::name::Key;
 use roadstead_core::status::Status;
 use roadstead_engine::caches::{Caches, named};
-use roadstead_engine::checks::{Checks, Elsewhere, Follow, Pass};
+use roadstead_engine::checks::{Checks, Elsewhere, Follow, Pass, Rest};
 use roadstead_engine::clock::Clock;
 use roadstead_engine::jobs::JobRef;
 use roadstead_kubeio::queue::{Lane, Queue};
@@ -65,6 +65,7 @@ impl Checks for Dispatch {
         Follow {
             notes: plan.notes,
             wake_at: plan.wake_at,
+            rest: if plan.stopped { Rest::Certain } else { Rest::AskTheJob },
             // Why not from this plan: once the status is stored, each worker's queue plans again from what is stored then.
             work: Some(Box::pin(async move {
                 this.wake_workers(&key);
@@ -169,7 +170,7 @@ impl Dispatch {
             }
         }
         if let Some(remote) = self.registry.get(name) {
-            for key in read::keys_on(&remote) {
+            for key in keys_on(&remote) {
                 remote.due.add(key, Lane::New);
             }
         }

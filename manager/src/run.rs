@@ -100,6 +100,7 @@ fn federate(host: &Host, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancel
         client: client.clone(),
         clusters: federation.clusters.clone(),
         secrets: secrets.clone(),
+        namespace: config.namespace.clone(),
         registry: registry.clone(),
         kinds: kinds(&config),
         ours: format!("{}={}", labels::MULTIKUEUE_ORIGIN, config.multi_kueue.origin),

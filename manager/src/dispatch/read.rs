@@ -36,8 +36,6 @@ pub(super) struct Scene {
     policy: Policy,
     /// The kind and object of the local job, for whoever creates its copy.
     pub(super) local_job: Option<(&'static dyn JobKind, Arc<DynamicObject>)>,
-    /// The kind of the job, also when the local job is gone.
-    pub(super) kind: Option<&'static dyn JobKind>,
     /// The key of the job.
     pub(super) job_key: Option<Key>,
 }
@@ -117,7 +115,6 @@ pub(super) fn scene(
         failures: d.memory.of(key),
         job,
         policy: d.policy,
-        kind: job_ref.as_ref().map(|(jobs, ..)| jobs.kind),
         job_key: job_ref.map(|(_, job_key, _)| job_key),
         local_job,
         workload,
@@ -187,10 +184,16 @@ fn copies(remote: &Remote, key: &Key, stored: Option<&ApiWorkload>, job_key: Opt
     let job = find_job(remote, key, job_key).map(|(kind, job)| RemoteJob {
         origin: Origin::Ours,
         life: life(job.metadata.deletion_timestamp.is_some()),
-        suspended: kind.is_suspended(&job.data),
+        // Why pods too: a job that is held may still have some.
+        suspended: held(kind, &job) && !kind.is_active(&job.data),
         finished: kind.finished(&job.data).is_some(),
     });
     Copies { workload, job }
+}
+
+/// Whether a job is held back; the whole object, because a stop under way is marked in its metadata.
+fn held(kind: &dyn JobKind, job: &DynamicObject) -> bool {
+    serde_json::to_value(job).is_ok_and(|job| kind.is_suspended(&job))
 }
 
 /// The job on a worker that belongs to this Workload: by its name, else by the Workload it names.

@@ -12,7 +12,7 @@ use kube::{Api, Client};
 use roadstead_api::kueue::v1beta2::MultiKueueCluster;
 use roadstead_core::cluster::{Active, Attempt, Connection, Reason};
 use roadstead_core::condition::Truth;
-use roadstead_core::name::ClusterName;
+use roadstead_core::name::{ClusterName, Key};
 use roadstead_engine::clock::Clock;
 use roadstead_engine::until;
 use roadstead_jobs::JobKind;
@@ -43,6 +43,8 @@ pub(crate) struct Fleet {
     pub(crate) clusters: Arc<Cache<MultiKueueCluster>>,
     /// Secrets of our namespace.
     pub(crate) secrets: Secrets,
+    /// Our namespace, where the Secrets are.
+    pub(crate) namespace: String,
     /// Where connected clusters are found.
     pub(crate) registry: Arc<Registry>,
     /// Kinds to watch on workers.
@@ -143,7 +145,9 @@ impl Fleet {
         let Some(kubeconfig) = &source.kube_config else {
             return Err(Refusal::profiles_disabled());
         };
-        roadstead_kubeconfigs::secret::load(kubeconfig, |secret| self.secrets.all_named(secret), &self.rules)
+        roadstead_kubeconfigs::secret::load(kubeconfig, |secret| {
+            self.secrets.get(&Key::new(self.namespace.as_str(), secret))
+        }, &self.rules)
     }
 
     async fn report(&self, name: &str, connection: &Connection) {

@@ -178,6 +178,11 @@ impl Connection {
         self.lose(now);
     }
 
+    /// The worker was seen to answer: the next attempt is due at once. It does not reset the count.
+    pub fn retry_now(&mut self) {
+        self.next_attempt = None;
+    }
+
     /// The credentials changed: the count starts again and the next attempt is due at once.
     ///
     /// Why: the time of loss is kept. New credentials say nothing about what runs on the worker meanwhile.

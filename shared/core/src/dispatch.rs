@@ -268,8 +268,20 @@ impl<'a> Pass<'a> {
                 .checks
                 .get(check)
                 .is_some_and(|c| c.phase == CheckPhase::Ready);
-        if decided && self.o.job.present && !self.o.job.finished {
-            self.act(winner, RemoteAction::CreateJob);
+        if !decided || !self.o.job.present || self.o.job.finished {
+            return;
+        }
+        match self.o.failures.get(winner).filter(|failure| failure.until > self.now) {
+            // Unlike the anchor: what the worker refused is not tried there for ever (`spec/multikueue.md` 10.F21).
+            Some(failure) => {
+                let message = format!(
+                    "Remote job cannot be created on worker cluster \"{winner}\", resetting for re-dispatch \
+                     ({}), Previously: \"Ready\"",
+                    failure.detail
+                );
+                self.retry(check, message, Some(Severity::Warning));
+            }
+            None => self.act(winner, RemoteAction::CreateJob),
         }
     }
 

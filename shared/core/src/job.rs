@@ -485,9 +485,9 @@ impl<'a> Draft<'a> {
                     self.notes.push(Note::normal("UpdatedAdmissionCheck", text));
                 }
             }
-            (Stage::Pending, false)
-            | (
-                Stage::Evicted {
+            (
+                Stage::Pending
+                | Stage::Evicted {
                     quota: Quota::Released,
                     ..
                 },

@@ -488,7 +488,6 @@ impl<'a> Draft<'a> {
             return;
         }
         match self.seen.proposal {
-            None => {}
             Some(Proposal::Pending { reason, message }) => {
                 let told = self.status.conditions.get(QUOTA_RESERVED);
                 if told.is_none_or(|c| c.reason != *reason || c.message != *message) {
@@ -497,8 +496,8 @@ impl<'a> Draft<'a> {
                 }
             }
             Some(Proposal::Reserve(admission)) if self.may_reserve(admission) => self.reserve(admission),
-            // Why: made from an older view; the brain sees the newer one and decides again.
-            Some(Proposal::Reserve(_)) => {}
+            // Why: a reservation made from an older view is left; the brain sees the newer one and decides again.
+            Some(Proposal::Reserve(_)) | None => {}
         }
     }
 

@@ -35,6 +35,18 @@ pub struct Follow {
     pub wake_at: Option<Timestamp>,
     /// What to do once the status is stored.
     pub work: Option<Work>,
+    /// Whether the job is known to be at rest whatever its own status says.
+    pub rest: Rest,
+}
+
+/// Whether a job that is to stop has stopped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rest {
+    /// Its own status says so, or not.
+    #[default]
+    AskTheJob,
+    /// Nothing of it runs or can start anywhere, also if its last mirrored status still counts pods.
+    Certain,
 }
 
 /// The admission checks of this process.

@@ -27,7 +27,7 @@ use tokio::sync::mpsc;
 
 use crate::brain::{Proposals, until};
 use crate::caches::Caches;
-use crate::checks::{Checks, Pass};
+use crate::checks::{Checks, Pass, Rest};
 use crate::clock::Clock;
 
 /// Pause after a write met a newer version; the watch usually brings it sooner.
@@ -138,6 +138,12 @@ impl Workloads {
             workload: &workload,
         };
         let follow = self.checks.plan(&pass, &mut next.status, now);
+        if follow.rest == Rest::Certain && !facts.at_rest() {
+            // Why again: what ran elsewhere is over, so quota is released now and not when a status arrives that never will.
+            let facts = facts.rested();
+            let evicted = roadstead_core::workload::Workload { status: next.status.clone(), ..workload.clone() };
+            next = lifecycle::step(&facts.observed(&evicted, request.as_ref(), None), now);
+        }
         next.notes.extend(follow.notes);
         next.notes.extend(lifecycle::settle(&mut next.status, now));
 

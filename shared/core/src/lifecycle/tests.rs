@@ -668,6 +668,19 @@ fn execution_time_is_counted_over_all_admissions() {
     );
 }
 
+fn ended(world: &mut World, success: bool) {
+    let message = if success { "done" } else { "exit 1" };
+    world.job = JobFacts::Present {
+        finished: Some(Outcome {
+            success,
+            message: message.to_owned(),
+        }),
+        active: false,
+        suspended: false,
+        reclaimable: BTreeMap::new(),
+    };
+}
+
 /// Spec: admission-engine 9.11 B175, jobs 5.10, 5.3 A5.
 #[test]
 fn it_finishes_with_its_job_once() {
@@ -685,18 +698,6 @@ fn it_finishes_with_its_job_once() {
         world.pass();
         world.check("Finished", Truth::True, reason, message);
     };
-    fn ended(world: &mut World, success: bool) {
-        let message = if success { "done" } else { "exit 1" };
-        world.job = JobFacts::Present {
-            finished: Some(Outcome {
-                success,
-                message: message.to_owned(),
-            }),
-            active: false,
-            suspended: false,
-            reclaimable: BTreeMap::new(),
-        };
-    }
     check(|w| ended(w, true), "Succeeded", "done");
     check(|w| ended(w, false), "Failed", "exit 1");
     check(

@@ -38,6 +38,25 @@ impl Facts {
     }
 }
 
+impl Facts {
+    /// Whether the job has stopped, as far as it says itself.
+    pub(super) const fn at_rest(&self) -> bool {
+        match &self.job {
+            JobFacts::NoOwner | JobFacts::OwnerGone => true,
+            JobFacts::Present { active, suspended, .. } => !*active && *suspended,
+        }
+    }
+
+    /// The same with a job that has stopped.
+    pub(super) fn rested(mut self) -> Self {
+        if let JobFacts::Present { active, suspended, .. } = &mut self.job {
+            *active = false;
+            *suspended = true;
+        }
+        self
+    }
+}
+
 /// Reads them.
 pub(super) fn facts(caches: &Caches, stored: &ApiWorkload, workload: &Workload) -> Facts {
     let local = caches

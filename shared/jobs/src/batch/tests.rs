@@ -2,6 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
+#[expect(clippy::needless_pass_by_value, reason = "so that calls read like the object")]
 fn job(spec: Value, status: Value) -> Value {
     let mut spec = spec;
     if spec.get("template").is_none() {

@@ -20,6 +20,7 @@ fn facts(uses_multikueue: &dyn Fn(&str) -> bool) -> DefaultFacts<'_> {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "so that calls read like the object")]
 fn job(labels: Value, annotations: Value, suspend: bool) -> Value {
     json!({"metadata": {"labels": labels, "annotations": annotations}, "spec": {"suspend": suspend}})
 }
