@@ -23,7 +23,7 @@ use kube::{Api, Client};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use roadstead_api::autoscaling::v1::ProvisioningRequest;
-use roadstead_api::config::{Config, FeatureGate};
+use roadstead_api::config::{FeatureGate, FeatureGates};
 use roadstead_api::constants::{controllers, labels};
 use roadstead_api::kueue::v1beta2::{AdmissionCheck, ProvisioningRequestConfig, Workload};
 use roadstead_core::check::{self, PROVISIONING_PARAMETERS, Parameters};
@@ -31,7 +31,7 @@ use roadstead_core::name::{CheckName, Key};
 use roadstead_core::provision::{Action, OnEviction};
 use roadstead_core::status::Status;
 use roadstead_engine::caches::Caches;
-use roadstead_engine::checks::{Checks, Elsewhere, Follow, Pass};
+use roadstead_engine::checks::{Checks, Elsewhere, Follow, Pass, Rest};
 use roadstead_engine::clock::Clock;
 use roadstead_kubeio::cache::{Cache, key_of};
 use roadstead_kubeio::dirty::Dirty;
@@ -83,10 +83,10 @@ impl Provisioning {
         due: Arc<Queue<Key>>,
         recorder: Recorder,
         clock: Clock,
-        config: &Config,
+        gates: &FeatureGates,
     ) -> Self {
         let cleanup = FeatureGate::CleanupProvisioningRequestsOnEviction;
-        let on_eviction = if config.feature_gates.enabled(cleanup) {
+        let on_eviction = if gates.enabled(cleanup) {
             OnEviction::Delete
         } else {
             OnEviction::Keep
@@ -117,7 +117,10 @@ impl Provisioning {
             owners.note(change.key, change.old.map(|r| &**r), change.new.map(|r| &**r));
             for request in [change.old, change.new].into_iter().flatten() {
                 if let Some(owner) = owners::controller(&**request).filter(|owner| owner.kind == "Workload") {
-                    due.add(Key::new(change.key.namespace.clone(), owner.name.as_str()), Lane::Placed);
+                    due.add(
+                        Key::new(change.key.namespace.clone(), owner.name.as_str()),
+                        Lane::Placed,
+                    );
                 }
             }
         });
@@ -147,7 +150,10 @@ impl Provisioning {
 
     /// The AdmissionCheck of this name, if it is ours.
     fn ours(&self, name: &CheckName) -> Option<Arc<AdmissionCheck>> {
-        self.caches.checks.named(name.as_str()).filter(|check| is_ours(check))
+        self.caches
+            .checks
+            .named(name.as_str())
+            .filter(|check| is_ours(check))
     }
 
     /// The configuration of a check.
@@ -163,7 +169,9 @@ impl Provisioning {
     fn wake(&self, which: impl Fn(&AdmissionCheck) -> bool) {
         let checks = self.caches.checks.all();
         let checks = checks.iter().filter(|check| is_ours(check) && which(check));
-        let names: Vec<_> = checks.filter_map(|check| check.metadata.name.as_deref()).collect();
+        let names: Vec<_> = checks
+            .filter_map(|check| check.metadata.name.as_deref())
+            .collect();
         if names.is_empty() {
             return;
         }
@@ -176,7 +184,10 @@ impl Provisioning {
     }
 
     fn roll(&self) -> f64 {
-        self.dice.lock().unwrap_or_else(PoisonError::into_inner).random_range(0.0..1.0)
+        self.dice
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .random_range(0.0..1.0)
     }
 }
 
@@ -190,14 +201,21 @@ impl Checks for Provisioning {
         self.failures.keep(&pass.workload.key, |check| {
             plan.actions.iter().any(|action| match action {
                 Action::CreateRequest(request) => request.check == *check,
-                Action::DeleteRequest { .. } | Action::CreateTemplates { .. } | Action::TransferOwner { .. } => false,
+                Action::DeleteRequest { .. }
+                | Action::CreateTemplates { .. }
+                | Action::TransferOwner { .. } => false,
             })
         });
         let work = (!plan.actions.is_empty() || !plan.problems.is_empty()).then(|| {
             let site = write::Site::new(self.clone(), pass.workload);
             site.carry_out(plan.actions, plan.problems)
         });
-        Follow { notes: plan.notes, wake_at: None, work }
+        Follow {
+            notes: plan.notes,
+            wake_at: None,
+            work,
+            rest: Rest::AskTheJob,
+        }
     }
 
     fn gone(&self, key: &Key) {

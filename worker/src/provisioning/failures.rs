@@ -34,7 +34,9 @@ impl CreateFailures {
     /// Forgets the failures of a Workload but those that are still `wanted`.
     pub(super) fn keep(&self, key: &Key, wanted: impl Fn(&CheckName) -> bool) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(of_workload) = all.get_mut(key) else { return };
+        let Some(of_workload) = all.get_mut(key) else {
+            return;
+        };
         of_workload.retain(|check, _| wanted(check));
         if of_workload.is_empty() {
             all.remove(key);

@@ -18,11 +18,19 @@ impl Owners {
     /// The requests whose controller has this UID.
     pub(super) fn of(&self, uid: &str) -> Vec<Key> {
         let index = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        index.get(uid).map(|keys| keys.iter().cloned().collect()).unwrap_or_default()
+        index
+            .get(uid)
+            .map(|keys| keys.iter().cloned().collect())
+            .unwrap_or_default()
     }
 
     /// A request changed from `old` to `new`.
-    pub(super) fn note(&self, key: &Key, old: Option<&ProvisioningRequest>, new: Option<&ProvisioningRequest>) {
+    pub(super) fn note(
+        &self,
+        key: &Key,
+        old: Option<&ProvisioningRequest>,
+        new: Option<&ProvisioningRequest>,
+    ) {
         let mut index = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(owner) = old.and_then(controller)
             && let Some(keys) = index.get_mut(&owner.uid)
@@ -40,5 +48,8 @@ impl Owners {
 
 /// The controller of an object.
 pub(super) fn controller<K: Resource>(object: &K) -> Option<&OwnerReference> {
-    object.owner_references().iter().find(|owner| owner.controller == Some(true))
+    object
+        .owner_references()
+        .iter()
+        .find(|owner| owner.controller == Some(true))
 }

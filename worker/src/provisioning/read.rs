@@ -60,7 +60,10 @@ pub(super) fn scene(p: &Provisioning, pass: &Pass<'_>, status: &Status) -> Optio
     if served == Served::NotYet {
         return None;
     }
-    let listed = status.checks.keys().filter_map(|name| Some((name.clone(), p.ours(name)?)));
+    let listed = status
+        .checks
+        .keys()
+        .filter_map(|name| Some((name.clone(), p.ours(name)?)));
     let mut checks: BTreeMap<CheckName, Check> = listed
         .map(|(name, check)| {
             let config = p.config(&check).ok();
@@ -72,7 +75,12 @@ pub(super) fn scene(p: &Provisioning, pass: &Pass<'_>, status: &Status) -> Optio
     if let Served::No(_) = served {
         // Why: without requests nothing can be decided; those that wait say so, what was decided stands.
         stored.clear();
-        checks.retain(|name, _| status.checks.get(name).is_some_and(|state| state.phase == CheckPhase::Pending));
+        checks.retain(|name, _| {
+            status
+                .checks
+                .get(name)
+                .is_some_and(|state| state.phase == CheckPhase::Pending)
+        });
         checks.values_mut().for_each(|check| check.config = None);
     }
     if checks.is_empty() && stored.is_empty() {
@@ -81,9 +89,15 @@ pub(super) fn scene(p: &Provisioning, pass: &Pass<'_>, status: &Status) -> Optio
     let requests: Vec<Request> = stored.iter().map(|stored| request(stored)).collect();
     let mut workload = pass.workload.clone();
     workload.status.clone_from(status);
-    let merges = checks.values().any(|check| check.config.as_ref().is_some_and(|config| config.merge.is_some()));
+    let merges = checks
+        .values()
+        .any(|check| check.config.as_ref().is_some_and(|config| config.merge.is_some()));
     Some(Scene {
-        classes: if merges { classes(pass.stored) } else { BTreeMap::new() },
+        classes: if merges {
+            classes(pass.stored)
+        } else {
+            BTreeMap::new()
+        },
         overrides: overrides(pass.stored),
         templates: templates(p, &workload, &checks, (&stored, &requests)),
         create_failures: p.failures.of(&workload.key),
@@ -97,7 +111,10 @@ pub(super) fn scene(p: &Provisioning, pass: &Pass<'_>, status: &Status) -> Optio
 
 fn read_check(config: Option<&ProvisioningRequestConfigSpec>, workload: &api::Workload) -> Check {
     let Some(spec) = config else {
-        return Check { config: None, managed: BTreeSet::new() };
+        return Check {
+            config: None,
+            managed: BTreeSet::new(),
+        };
     };
     let sets = workload.spec.pod_sets.iter();
     let managed = sets.filter(|set| uses(&set.template.0, &spec.managed_resources));
@@ -111,13 +128,21 @@ fn read_check(config: Option<&ProvisioningRequestConfigSpec>, workload: &api::Wo
 fn read_config(spec: &ProvisioningRequestConfigSpec) -> Config {
     let number = |number: i32| u32::try_from(number).unwrap_or_default();
     let retry = &spec.retry_strategy;
-    let updates = spec.pod_set_updates.iter().flat_map(|updates| &updates.node_selector);
+    let updates = spec
+        .pod_set_updates
+        .iter()
+        .flat_map(|updates| &updates.node_selector);
     Config {
         class: spec.provisioning_class_name.clone(),
         parameters: spec.parameters.clone(),
         retry_limit: number(retry.backoff_limit_count),
-        backoff: Backoff { base_secs: number(retry.backoff_base_seconds), max_secs: number(retry.backoff_max_seconds) },
-        node_selector: updates.map(|u| (u.key.clone(), u.value_from_provisioning_class_detail.clone())).collect(),
+        backoff: Backoff {
+            base_secs: number(retry.backoff_base_seconds),
+            max_secs: number(retry.backoff_max_seconds),
+        },
+        node_selector: updates
+            .map(|u| (u.key.clone(), u.value_from_provisioning_class_detail.clone()))
+            .collect(),
         merge: spec.pod_set_merge_policy.map(|policy| match policy {
             PodSetMergePolicy::IdenticalPodTemplates => MergePolicy::IdenticalPodTemplates,
             PodSetMergePolicy::IdenticalWorkloadSchedulingRequirements => {
@@ -134,17 +159,28 @@ fn uses(template: &Map<String, Value>, managed: &[String]) -> bool {
     if managed.is_empty() {
         return true;
     }
-    let Some(spec) = template.get("spec") else { return false };
-    let of_containers = containers(spec, "containers").iter().chain(containers(spec, "initContainers"));
-    let mut resources = of_containers.chain([spec]).filter_map(|holder| holder.get("resources"));
+    let Some(spec) = template.get("spec") else {
+        return false;
+    };
+    let of_containers = containers(spec, "containers")
+        .iter()
+        .chain(containers(spec, "initContainers"));
+    let mut resources = of_containers
+        .chain([spec])
+        .filter_map(|holder| holder.get("resources"));
     resources.any(|resources| {
-        let lists = ["requests", "limits"].iter().filter_map(|list| resources.get(list)?.as_object());
+        let lists = ["requests", "limits"]
+            .iter()
+            .filter_map(|list| resources.get(list)?.as_object());
         lists.flatten().any(|(resource, _)| managed.contains(resource))
     })
 }
 
 fn containers<'a>(spec: &'a Value, field: &str) -> &'a [Value] {
-    spec.get(field).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+    spec.get(field)
+        .and_then(Value::as_array)
+        .map(Vec::as_slice)
+        .unwrap_or_default()
 }
 
 /// Which templates are equal, and which a scheduler cannot tell apart. *Source*: `spec/provisioning.md 6.2`.
@@ -153,10 +189,10 @@ fn classes(workload: &api::Workload) -> BTreeMap<PodSetName, Classes> {
     let templates: Vec<_> = sets.iter().map(|set| &set.template.0).collect();
     let needs: Vec<_> = templates.iter().map(|template| scheduling(template)).collect();
     let names = sets.iter().map(|set| PodSetName::from(set.name.as_str()));
-    let classes = templates
-        .iter()
-        .zip(&needs)
-        .map(|(template, need)| Classes { template: first(&templates, template), scheduling: first(&needs, need) });
+    let classes = templates.iter().zip(&needs).map(|(template, need)| Classes {
+        template: first(&templates, template),
+        scheduling: first(&needs, need),
+    });
     names.zip(classes).collect()
 }
 
@@ -170,19 +206,33 @@ fn first<T: PartialEq>(all: &[T], wanted: &T) -> u32 {
 fn scheduling(template: &Map<String, Value>) -> Vec<Value> {
     let spec = template.get("spec").unwrap_or(&Value::Null);
     let requests = |field| {
-        let of = containers(spec, field).iter().map(|c| c.pointer("/resources/requests").cloned().unwrap_or_default());
+        let of = containers(spec, field)
+            .iter()
+            .map(|c| c.pointer("/resources/requests").cloned().unwrap_or_default());
         Value::Array(of.collect())
     };
     let field = |field| spec.get(field).cloned().unwrap_or_default();
-    let plain = ["resources", "nodeSelector", "tolerations", "affinity", "resourceClaims"].map(field);
-    [requests("containers"), requests("initContainers")].into_iter().chain(plain).collect()
+    let plain = [
+        "resources",
+        "nodeSelector",
+        "tolerations",
+        "affinity",
+        "resourceClaims",
+    ]
+    .map(field);
+    [requests("containers"), requests("initContainers")]
+        .into_iter()
+        .chain(plain)
+        .collect()
 }
 
 /// *Source*: `spec/provisioning.md 6.1`.
 fn overrides(workload: &api::Workload) -> BTreeMap<String, String> {
     let annotations = workload.metadata.annotations.iter().flatten();
     let parameters = annotations.filter_map(|(key, value)| {
-        let parameter = key.strip_prefix(PROVISIONING_PARAMETER_PREFIX).filter(|parameter| !parameter.is_empty())?;
+        let parameter = key
+            .strip_prefix(PROVISIONING_PARAMETER_PREFIX)
+            .filter(|parameter| !parameter.is_empty())?;
         Some((parameter.to_owned(), value.clone()))
     });
     parameters.collect()
@@ -215,9 +265,17 @@ fn request(stored: &ProvisioningRequest) -> Request {
         deleting: meta.deletion_timestamp.is_some(),
         class: spec.provisioning_class_name.clone(),
         parameters: spec.parameters.clone(),
-        templates: spec.pod_sets.iter().map(|set| set.pod_template_ref.name.clone()).collect(),
+        templates: spec
+            .pod_sets
+            .iter()
+            .map(|set| set.pod_template_ref.name.clone())
+            .collect(),
         conditions,
-        details: stored.status.as_ref().map(|status| status.provisioning_class_details.clone()).unwrap_or_default(),
+        details: stored
+            .status
+            .as_ref()
+            .map(|status| status.provisioning_class_details.clone())
+            .unwrap_or_default(),
     }
 }
 
@@ -228,7 +286,10 @@ fn templates(
     checks: &BTreeMap<CheckName, Check>,
     (stored, requests): (&[Arc<ProvisioningRequest>], &[Request]),
 ) -> BTreeMap<String, TemplateOwner> {
-    let mut wanted: BTreeSet<String> = requests.iter().flat_map(|request| request.templates.clone()).collect();
+    let mut wanted: BTreeSet<String> = requests
+        .iter()
+        .flat_map(|request| request.templates.clone())
+        .collect();
     for check in checks.keys() {
         for attempt in next_attempts(workload, check, requests) {
             let request = names::request(&workload.key.name, check.as_str(), attempt, suffix);
@@ -237,7 +298,9 @@ fn templates(
         }
     }
     let owner = |name: &String| {
-        let template = p.templates.get(&Key::new(workload.key.namespace.clone(), name.as_str()))?;
+        let template = p
+            .templates
+            .get(&Key::new(workload.key.namespace.clone(), name.as_str()))?;
         let uid = controller(&*template).map(|owner| owner.uid.as_str());
         let is_owner = |request: &ProvisioningRequest| {
             request.metadata.deletion_timestamp.is_none() && request.metadata.uid.as_deref() == uid
@@ -250,18 +313,27 @@ fn templates(
             Some(_) => TemplateOwner::Stale,
         })
     };
-    let owners = wanted.into_iter().filter_map(|name| owner(&name).map(|owner| (name, owner)));
+    let owners = wanted
+        .into_iter()
+        .filter_map(|name| owner(&name).map(|owner| (name, owner)));
     owners.collect()
 }
 
 /// The attempts that the plan may choose for its next request.
 fn next_attempts(workload: &Workload, check: &CheckName, requests: &[Request]) -> BTreeSet<u32> {
-    let retries = workload.status.checks.get(check).and_then(|state| state.retry_count).unwrap_or_default();
+    let retries = workload
+        .status
+        .checks
+        .get(check)
+        .and_then(|state| state.retry_count)
+        .unwrap_or_default();
     let made = requests.iter().filter_map(|request| match &request.identity {
         Some((of, attempt)) => (of == check).then_some(*attempt),
         None => names::attempt(&request.name, &workload.key.name, check.as_str(), suffix),
     });
-    made.chain([retries]).map(|attempt| attempt.saturating_add(1)).collect()
+    made.chain([retries])
+        .map(|attempt| attempt.saturating_add(1))
+        .collect()
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::Api;
@@ -21,6 +22,9 @@ use super::{Provisioning, is_ours};
 
 /// Reason of a check that cannot work because the API server does not serve what it needs.
 const API_UNAVAILABLE: &str = "APIUnavailable";
+
+/// Pause before a condition that could not be written is written again.
+const RETRY: Duration = Duration::from_secs(2);
 
 /// Whether what the check reads is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,8 +58,14 @@ impl Watched {
             Health::Failing(why) if self.listed && !is_unknown_api(&why) => Served::Yes,
             Health::Failing(why) => {
                 let Self { kind, remedy, .. } = self;
-                let remedy = if is_unknown_api(&why) { remedy } else { "check the connection and the rights of the worker" };
-                Served::No(format!("{kind} cannot be read ({why}): {remedy}; the check becomes active by itself"))
+                let remedy = if is_unknown_api(&why) {
+                    remedy
+                } else {
+                    "check the connection and the rights of the worker"
+                };
+                Served::No(format!(
+                    "{kind} cannot be read ({why}): {remedy}; the check becomes active by itself"
+                ))
             }
         }
     }
@@ -76,7 +86,12 @@ fn all(watched: &mut [Watched]) -> Served {
 
 /// Keeps condition `Active` of our checks true to the facts until `stop`.
 pub(super) async fn run(p: Provisioning, stop: CancellationToken) {
-    let watched = |kind, remedy, health| Watched { kind, remedy, health, listed: false };
+    let watched = |kind, remedy, health| Watched {
+        kind,
+        remedy,
+        health,
+        listed: false,
+    };
     let mut watched = [
         watched(
             "ProvisioningRequest.autoscaling.x-k8s.io/v1",
@@ -88,7 +103,11 @@ pub(super) async fn run(p: Provisioning, stop: CancellationToken) {
             "install the CustomResourceDefinitions that come with Roadstead",
             p.configs.health(),
         ),
-        watched("PodTemplate", "every Kubernetes serves it: check the address of the API server", p.templates.health()),
+        watched(
+            "PodTemplate",
+            "every Kubernetes serves it: check the address of the API server",
+            p.templates.health(),
+        ),
     ];
     loop {
         let served = all(&mut watched);
@@ -125,16 +144,26 @@ pub(super) async fn run(p: Provisioning, stop: CancellationToken) {
 
 async fn report(p: &Provisioning, check: &AdmissionCheck, served: &Served) {
     let active = match served {
-        Served::No(why) => Active { truth: Truth::False, reason: API_UNAVAILABLE, message: why.clone().into() },
+        Served::No(why) => Active {
+            truth: Truth::False,
+            reason: API_UNAVAILABLE,
+            message: why.clone().into(),
+        },
         Served::Yes | Served::NotYet => {
             let config = p.config(check);
             check::provisioning(config.as_ref().map(|_| ()).map_err(String::as_str))
         }
     };
     let name = check.metadata.name.as_deref().unwrap_or_default();
-    let old = check.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
+    let old = check
+        .status
+        .as_ref()
+        .map(|s| s.conditions.as_slice())
+        .unwrap_or_default();
     let now: Timestamp = (p.clock)();
-    let Some(patch) = condition_patch(old, &active, check.metadata.generation, now) else { return };
+    let Some(patch) = condition_patch(old, &active, check.metadata.generation, now) else {
+        return;
+    };
     let api: Api<AdmissionCheck> = Api::all(p.client.clone());
     match write::patch_status(&api, name, &patch).await {
         Written::Done(object) => p.caches.checks.observe(*object),
@@ -147,9 +176,6 @@ async fn report(p: &Provisioning, check: &AdmissionCheck, served: &Served) {
         }
     }
 }
-
-/// Pause before a condition that could not be written is written again.
-const RETRY: std::time::Duration = std::time::Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {
@@ -176,16 +202,22 @@ mod tests {
         let mut both = [watched("Other", &other), watched("Thing", &sender)];
         assert_eq!(all(&mut both), Served::NotYet);
         sender.send_replace(failing("404 page not found"));
-        let text = "Thing cannot be read (404 page not found): install it; the check becomes active by itself";
+        let text =
+            "Thing cannot be read (404 page not found): install it; the check becomes active by itself";
         assert_eq!(all(&mut both), Served::No(text.to_owned()));
         sender.send_replace(failing("things is forbidden"));
-        let Served::No(text) = all(&mut both) else { panic!("a kind that may not be read is not there") };
+        let Served::No(text) = all(&mut both) else {
+            panic!("a kind that may not be read is not there")
+        };
         assert!(text.contains("forbidden") && text.contains("rights"), "{text}");
         sender.send_replace(Health::Live);
         assert_eq!(all(&mut both), Served::Yes);
         sender.send_replace(failing("connection refused"));
         assert_eq!(all(&mut both), Served::Yes, "what was listed is still known");
         sender.send_replace(failing("404 page not found"));
-        assert!(matches!(all(&mut both), Served::No(_)), "the definition was removed");
+        assert!(
+            matches!(all(&mut both), Served::No(_)),
+            "the definition was removed"
+        );
     }
 }

@@ -27,7 +27,9 @@ pub(super) fn content(
     flavors: &BTreeMap<FlavorName, Flavor>,
 ) -> Result<Option<Value>, InjectError> {
     let name = PodSetName::from(pod_set.name.as_str());
-    let Some(info) = info(workload, &name, flavors)? else { return Ok(None) };
+    let Some(info) = info(workload, &name, flavors)? else {
+        return Ok(None);
+    };
     let mut template = Value::Object(pod_set.template.0.clone());
     inject(&mut template, &info)?;
     for field in ["containers", "initContainers"] {
@@ -44,7 +46,9 @@ fn info(
     pod_set: &PodSetName,
     flavors: &BTreeMap<FlavorName, Flavor>,
 ) -> Result<Option<PodSetInfo>, InjectError> {
-    let Some(admission) = &workload.status.admission else { return Ok(None) };
+    let Some(admission) = &workload.status.admission else {
+        return Ok(None);
+    };
     let assignments = admission.pod_sets.iter().filter(|set| set.name == *pod_set);
     let facts = StartFacts {
         workload: &workload.key.name,
@@ -58,12 +62,24 @@ fn info(
         flavors,
     };
     let info = infos(&facts)?.into_iter().next();
-    Ok(info.map(|info| PodSetInfo { labels: BTreeMap::new(), annotations: BTreeMap::new(), ..info }))
+    Ok(info.map(|info| PodSetInfo {
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::new(),
+        ..info
+    }))
 }
 
 fn copy_limits(container: &mut Value) {
-    let Some(limits) = container.pointer("/resources/limits").and_then(Value::as_object).cloned() else { return };
-    let Some(resources) = container.get_mut("resources").and_then(Value::as_object_mut) else { return };
+    let Some(limits) = container
+        .pointer("/resources/limits")
+        .and_then(Value::as_object)
+        .cloned()
+    else {
+        return;
+    };
+    let Some(resources) = container.get_mut("resources").and_then(Value::as_object_mut) else {
+        return;
+    };
     let requests = resources.entry("requests").or_insert(Value::Null);
     if requests.is_null() {
         *requests = Value::Object(serde_json::Map::new());
@@ -126,7 +142,12 @@ mod tests {
     #[test]
     fn the_template_has_flavor_labels_tolerations_and_requests_from_limits_and_nothing_of_a_start() {
         let workload = workload();
-        let got = content(&roadstead_convert::workload(&workload), &workload.spec.pod_sets[0], &spot()).unwrap();
+        let got = content(
+            &roadstead_convert::workload(&workload),
+            &workload.spec.pod_sets[0],
+            &spot(),
+        )
+        .unwrap();
         assert_eq!(
             got.unwrap(),
             json!({

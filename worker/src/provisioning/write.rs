@@ -51,7 +51,11 @@ pub(super) struct Site {
 
 impl Site {
     pub(super) fn new(p: Provisioning, workload: &Workload) -> Self {
-        Self { p, key: workload.key.clone(), uid: workload.uid.clone() }
+        Self {
+            p,
+            key: workload.key.clone(),
+            uid: workload.uid.clone(),
+        }
     }
 
     /// Does what is wanted, in order. What failed, and what could not even be planned, is the error.
@@ -68,7 +72,9 @@ impl Site {
                 if check.as_ref().is_some_and(|check| failed.contains(check)) {
                     continue;
                 }
-                let Err(trouble) = self.act(action).await else { continue };
+                let Err(trouble) = self.act(action).await else {
+                    continue;
+                };
                 failed.extend(check.clone());
                 troubles.push(match (trouble, check) {
                     (Trouble::Create(failure), check) => {
@@ -81,7 +87,11 @@ impl Site {
                     (Trouble::Passing(text), _) => text,
                 });
             }
-            if troubles.is_empty() { Ok(()) } else { Err(troubles.join("; ")) }
+            if troubles.is_empty() {
+                Ok(())
+            } else {
+                Err(troubles.join("; "))
+            }
         })
     }
 
@@ -116,34 +126,61 @@ impl Site {
     /// The request of this name, if it belongs to the Workload.
     fn request(&self, name: &str) -> Option<Arc<ProvisioningRequest>> {
         let stored = self.p.requests.get(&self.at(name))?;
-        controller(&*stored).is_some_and(|owner| owner.uid == self.uid.as_str()).then_some(stored)
+        controller(&*stored)
+            .is_some_and(|owner| owner.uid == self.uid.as_str())
+            .then_some(stored)
     }
 
     async fn delete_request(&self, name: &str) -> Result<(), Trouble> {
-        let Some(request) = self.request(name) else { return Ok(()) };
+        let Some(request) = self.request(name) else {
+            return Ok(());
+        };
         let uid = request.metadata.uid.as_deref();
         delete(&self.requests(), &self.p.requests, &self.at(name), uid).await?;
         // Why not left to garbage collection: the same names are wanted again after a preemption
         // (`spec/provisioning.md` 16), and collection may take its time.
         for set in &request.spec.pod_sets {
             let key = self.at(&set.pod_template_ref.name);
-            let Some(template) = self.p.templates.get(&key) else { continue };
+            let Some(template) = self.p.templates.get(&key) else {
+                continue;
+            };
             if controller(&*template).map(|owner| owner.uid.as_str()) == uid {
-                delete(&self.templates(), &self.p.templates, &key, template.metadata.uid.as_deref()).await?;
+                delete(
+                    &self.templates(),
+                    &self.p.templates,
+                    &key,
+                    template.metadata.uid.as_deref(),
+                )
+                .await?;
             }
         }
         Ok(())
     }
 
     async fn create_templates(&self, sets: &[RequestPodSet]) -> Result<(), Trouble> {
-        let Some(stored) = self.workload() else { return Ok(()) };
+        let Some(stored) = self.workload() else {
+            return Ok(());
+        };
         let workload = roadstead_convert::workload(&stored);
         let flavors = self.flavors(&workload);
         for set in sets {
-            let failure = |error| Trouble::Create(CreateFailure { kind: TEMPLATE, name: set.template.clone(), error });
-            let pod_set = stored.spec.pod_sets.iter().find(|other| other.name == set.pod_set.as_str());
+            let failure = |error| {
+                Trouble::Create(CreateFailure {
+                    kind: TEMPLATE,
+                    name: set.template.clone(),
+                    error,
+                })
+            };
+            let pod_set = stored
+                .spec
+                .pod_sets
+                .iter()
+                .find(|other| other.name == set.pod_set.as_str());
             let content = pod_set.map(|pod_set| template::content(&workload, pod_set, &flavors));
-            let content = content.transpose().map_err(|error| failure(error.to_string()))?.flatten();
+            let content = content
+                .transpose()
+                .map_err(|error| failure(error.to_string()))?
+                .flatten();
             // Why no trouble: the reservation was taken back since, and that change makes the Workload due.
             let Some(content) = content else { return Ok(()) };
             let mut object = DynamicObject::new(&set.template, &template::resource());
@@ -152,10 +189,8 @@ impl Site {
             match write::create(&self.templates(), &object).await {
                 Written::Done(object) => self.p.templates.observe(*object),
                 Written::AlreadyExists => {
-                    let known = self.p.templates.get(&self.at(&set.template)).is_some();
-                    if known || !self.look(&self.templates(), &self.p.templates, &set.template).await? {
-                        return Err(failure(NOT_OURS.to_owned()));
-                    }
+                    self.meet(&self.templates(), &self.p.templates, &set.template, &failure)
+                        .await?
                 }
                 answer => return Err(failure(refusal(answer))),
             }
@@ -164,9 +199,17 @@ impl Site {
     }
 
     async fn create_request(&self, request: NewRequest) -> Result<(), Trouble> {
-        let Some(stored) = self.workload() else { return Ok(()) };
-        let marks = [(CHECK_ANNOTATION, request.check.to_string()), (ATTEMPT_ANNOTATION, request.attempt.to_string())];
-        let marks = marks.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+        let Some(stored) = self.workload() else {
+            return Ok(());
+        };
+        let marks = [
+            (CHECK_ANNOTATION, request.check.to_string()),
+            (ATTEMPT_ANNOTATION, request.attempt.to_string()),
+        ];
+        let marks = marks
+            .into_iter()
+            .map(|(key, value)| (key.to_owned(), value))
+            .collect();
         let pod_sets = request.pod_sets.into_iter().map(|set| ProvisioningPodSet {
             pod_template_ref: PodTemplateReference { name: set.template },
             count: i32::try_from(set.count).unwrap_or(i32::MAX),
@@ -181,21 +224,25 @@ impl Site {
             status: None,
         };
         let name = request.name;
-        let failure = |error| Trouble::Create(CreateFailure { kind: REQUEST, name: name.clone(), error });
+        let failure = |error| {
+            Trouble::Create(CreateFailure {
+                kind: REQUEST,
+                name: name.clone(),
+                error,
+            })
+        };
         match write::create(&self.requests(), &object).await {
             Written::Done(object) => {
                 self.p.requests.observe(*object);
                 self.p.failures.succeeded(&self.key, &request.check);
-                self.p.recorder.record(stored.object_ref(&()), created_note(&name));
+                self.p
+                    .recorder
+                    .record(stored.object_ref(&()), created_note(&name));
                 Ok(())
             }
-            Written::AlreadyExists if self.p.requests.get(&self.at(&name)).is_some() => {
-                Err(failure(NOT_OURS.to_owned()))
-            }
-            // Wire: a request that we do not see yet is not reported (`spec/provisioning.md 4.4`).
             Written::AlreadyExists => {
-                self.look(&self.requests(), &self.p.requests, &name).await?;
-                Err(Trouble::Passing(format!("{REQUEST} {name} is already there; looking at it again")))
+                self.meet(&self.requests(), &self.p.requests, &name, &failure)
+                    .await
             }
             answer => Err(failure(refusal(answer))),
         }
@@ -204,7 +251,9 @@ impl Site {
     /// Makes the request the controller of the template instead of the Workload.
     async fn transfer(&self, template: &str, request: &str) -> Result<(), Trouble> {
         let key = self.at(template);
-        let (Some(stored), Some(request)) = (self.p.templates.get(&key), self.request(request)) else { return Ok(()) };
+        let (Some(stored), Some(request)) = (self.p.templates.get(&key), self.request(request)) else {
+            return Ok(());
+        };
         if controller(&*stored).is_none_or(|owner| owner.uid != self.uid.as_str()) {
             return Ok(());
         }
@@ -219,34 +268,68 @@ impl Site {
             Written::Gone => self.p.templates.forget(&key, stored.metadata.uid.as_deref()),
             answer => {
                 let why = refusal(answer);
-                return Err(Trouble::Passing(format!("handing over {TEMPLATE} {template}: {why}")));
+                return Err(Trouble::Passing(format!(
+                    "handing over {TEMPLATE} {template}: {why}"
+                )));
             }
         }
         Ok(())
     }
 
-    /// Reads an object that our cache should know. False when there is one of that name that cannot be ours, because it
-    /// does not carry our label.
-    async fn look<K>(&self, api: &Api<K>, cache: &Cache<K>, name: &str) -> Result<bool, Trouble>
+    /// An object of the name that we want is there. It is fine if it is ours (an earlier answer was lost).
+    ///
+    /// Wire: one that the cache does not show yet is a race and not reported (`spec/provisioning.md 4.4`).
+    async fn meet<K>(
+        &self,
+        api: &Api<K>,
+        cache: &Cache<K>,
+        name: &str,
+        failure: &(impl Fn(String) -> Trouble + Sync),
+    ) -> Result<(), Trouble>
     where
         K: Resource + Clone + DeserializeOwned + Debug,
     {
-        match api.get_opt(name).await {
-            Ok(Some(object)) => {
-                let ours = object.labels().get(labels::MANAGED).is_some_and(|value| value == labels::TRUE);
-                if ours {
-                    cache.observe(object);
-                }
-                Ok(ours)
-            }
-            Ok(None) => Err(Trouble::Passing(format!("{name} vanished while it was looked at"))),
-            Err(error) => Err(Trouble::Passing(write::describe(&error))),
+        let is_ours = |object: &K| controller(object).is_some_and(|owner| owner.uid == self.uid.as_str());
+        if let Some(known) = cache.get(&self.at(name)) {
+            return if is_ours(&known) {
+                Ok(())
+            } else {
+                Err(failure(NOT_OURS.to_owned()))
+            };
+        }
+        let found = api
+            .get_opt(name)
+            .await
+            .map_err(|error| Trouble::Passing(write::describe(&error)))?;
+        let Some(object) = found else {
+            return Err(Trouble::Passing(format!(
+                "{name} vanished while it was looked at"
+            )));
+        };
+        // Why the label: without it the watch never shows the object, and never tells when it is gone.
+        if object
+            .labels()
+            .get(labels::MANAGED)
+            .is_none_or(|value| value != labels::TRUE)
+        {
+            return Err(failure(NOT_OURS.to_owned()));
+        }
+        let ours = is_ours(&object);
+        cache.observe(object);
+        if ours {
+            Ok(())
+        } else {
+            Err(Trouble::Passing(format!(
+                "{name} belongs to something else; looking again"
+            )))
         }
     }
 
     fn flavors(&self, workload: &Workload) -> BTreeMap<FlavorName, Flavor> {
         let admission = workload.status.admission.iter();
-        let names = admission.flat_map(|admission| &admission.pod_sets).flat_map(|set| set.flavors.values());
+        let names = admission
+            .flat_map(|admission| &admission.pod_sets)
+            .flat_map(|set| set.flavors.values());
         let flavors = names.filter_map(|name| {
             let flavor = self.p.caches.flavors.named(name.as_str())?;
             Some((name.clone(), roadstead_convert::flavor(&flavor)))
@@ -263,7 +346,10 @@ impl Site {
         ObjectMeta {
             name: Some(name.to_owned()),
             namespace: Some(self.key.namespace.to_string()),
-            labels: Some(BTreeMap::from([(labels::MANAGED.to_owned(), labels::TRUE.to_owned())])),
+            labels: Some(BTreeMap::from([(
+                labels::MANAGED.to_owned(),
+                labels::TRUE.to_owned(),
+            )])),
             annotations: (!annotations.is_empty()).then_some(annotations),
             owner_references: owner(controller).map(|owner| vec![owner]),
             ..ObjectMeta::default()
@@ -277,7 +363,10 @@ const NOT_OURS: &str = "an object of that name is there that does not belong to 
 /// A reference that makes `object` the controller. `None` for an object that is not stored yet.
 fn owner<K: Resource<DynamicType = ()>>(object: &K) -> Option<OwnerReference> {
     let reference = object.controller_owner_ref(&())?;
-    Some(OwnerReference { block_owner_deletion: Some(true), ..reference })
+    Some(OwnerReference {
+        block_owner_deletion: Some(true),
+        ..reference
+    })
 }
 
 async fn delete<K>(api: &Api<K>, cache: &Cache<K>, key: &Key, uid: Option<&str>) -> Result<(), Trouble>
@@ -298,8 +387,7 @@ where
 /// Why a write was not done.
 fn refusal<K>(answer: Written<K>) -> String {
     match answer {
-        Written::Done(_) => String::from("it was done"),
-        Written::Gone => String::from("it is gone"),
+        Written::Done(_) | Written::Gone => String::from("it is gone"),
         Written::Conflict => String::from("it was changed meanwhile"),
         Written::AlreadyExists => String::from("it is already there"),
         Written::Refused(why) | Written::Unclear(why) => why,

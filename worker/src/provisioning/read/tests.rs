@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use roadstead_api::config::Config as ProcessConfig;
+use roadstead_api::config::FeatureGates;
 use roadstead_core::provision::Action;
 use roadstead_engine::caches::Caches;
 use roadstead_kubeio::events;
@@ -75,29 +75,45 @@ fn cluster(config: &ProvisioningRequestConfigSpec) -> Provisioning {
     let client = kube::Client::try_from(address).unwrap();
     let (recorder, _) = events::recorder(client.clone(), "test", CancellationToken::new());
     let clock: roadstead_engine::clock::Clock = Arc::new(|| Timestamp::UNIX_EPOCH);
-    let settings = ProcessConfig::default();
     let due = Arc::new(Queue::new());
-    let p = Provisioning::new(client, Caches::new(&[]), due, recorder, clock, &settings);
+    let p = Provisioning::new(
+        client,
+        Caches::new(&[]),
+        due,
+        recorder,
+        clock,
+        &FeatureGates::default(),
+    );
     p.listen();
-    for (name, controller) in [("chk", "kueue.x-k8s.io/provisioning-request"), ("other", "example.com/other")] {
+    for (name, controller) in [
+        ("chk", "kueue.x-k8s.io/provisioning-request"),
+        ("other", "example.com/other"),
+    ] {
         p.caches.checks.observe(object(json!({
             "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "AdmissionCheck", "metadata": { "name": name },
             "spec": { "controllerName": controller, "parameters": {
                 "apiGroup": "kueue.x-k8s.io", "kind": "ProvisioningRequestConfig", "name": "cfg" } },
         })));
     }
-    p.configs.observe(api::ProvisioningRequestConfig::new("cfg", config.clone()));
+    p.configs
+        .observe(api::ProvisioningRequestConfig::new("cfg", config.clone()));
     p.served.send_replace(Served::Yes);
     p
 }
 
 fn config() -> ProvisioningRequestConfigSpec {
-    ProvisioningRequestConfigSpec { provisioning_class_name: CLASS.into(), ..ProvisioningRequestConfigSpec::default() }
+    ProvisioningRequestConfigSpec {
+        provisioning_class_name: CLASS.into(),
+        ..ProvisioningRequestConfigSpec::default()
+    }
 }
 
 fn plan(p: &Provisioning, stored: &api::Workload) -> Option<Plan> {
     let workload = roadstead_convert::workload(stored);
-    let pass = Pass { stored, workload: &workload };
+    let pass = Pass {
+        stored,
+        workload: &workload,
+    };
     scene(p, &pass, &workload.status).map(|scene| scene.plan(Timestamp::UNIX_EPOCH))
 }
 
@@ -134,30 +150,46 @@ async fn only_requests_of_this_very_workload_decide() {
         "type": "Provisioned", "status": "True", "reason": "CapacityIsFound", "message": "found",
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }]);
-    p.requests.observe(request_object("wl-chk-1", "r0", "w0", yes.clone()));
+    p.requests
+        .observe(request_object("wl-chk-1", "r0", "w0", yes.clone()));
     let check = CheckName::from("chk");
     let before = plan(&p, &workload(&json!({}))).unwrap();
-    assert_eq!(before.status.checks[&check].phase, CheckPhase::Pending, "it belongs to an earlier workload");
+    assert_eq!(
+        before.status.checks[&check].phase,
+        CheckPhase::Pending,
+        "it belongs to an earlier workload"
+    );
     p.requests.observe(request_object("wl-chk-1", "r1", "w1", yes));
     let after = plan(&p, &workload(&json!({}))).unwrap();
     assert_eq!(after.status.checks[&check].phase, CheckPhase::Ready);
     assert_eq!(actions(&after), Vec::<String>::new());
-    assert_eq!(p.due.next().await, Key::new("ns", "wl"), "its controller was made due");
+    assert_eq!(
+        p.due.next().await,
+        Key::new("ns", "wl"),
+        "its controller was made due"
+    );
 }
 
 /// Spec: provisioning 4.4, 16 (names come back after a preemption).
 #[tokio::test]
 async fn a_template_of_a_request_that_is_gone_is_waited_for_and_one_of_ours_is_handed_over() {
     let p = cluster(&config());
-    p.templates.observe(template_object("ppt-wl-chk-1-main", "ProvisioningRequest", "r0"));
+    p.templates
+        .observe(template_object("ppt-wl-chk-1-main", "ProvisioningRequest", "r0"));
     let waiting = plan(&p, &workload(&json!({}))).unwrap();
     assert_eq!((waiting.actions.len(), waiting.problems.len()), (0, 1));
-    p.templates.observe(template_object("ppt-wl-chk-1-main", "Workload", "w1"));
-    p.requests.observe(request_object("wl-chk-1", "r1", "w1", json!([])));
+    p.templates
+        .observe(template_object("ppt-wl-chk-1-main", "Workload", "w1"));
+    p.requests
+        .observe(request_object("wl-chk-1", "r1", "w1", json!([])));
     let cut_short = plan(&p, &workload(&json!({}))).unwrap();
     assert_eq!(actions(&cut_short), ["ppt-wl-chk-1-main to wl-chk-1"]);
-    p.templates.observe(template_object("ppt-wl-chk-1-main", "ProvisioningRequest", "r1"));
-    assert_eq!(actions(&plan(&p, &workload(&json!({}))).unwrap()), Vec::<String>::new());
+    p.templates
+        .observe(template_object("ppt-wl-chk-1-main", "ProvisioningRequest", "r1"));
+    assert_eq!(
+        actions(&plan(&p, &workload(&json!({}))).unwrap()),
+        Vec::<String>::new()
+    );
 }
 
 /// Spec: provisioning 1, 4.3 row 1.
@@ -187,7 +219,9 @@ fn a_pod_set_uses_what_any_of_its_containers_or_the_pod_itself_names() {
     assert!(of(json!({ "containers": with("limits") })));
     assert!(of(json!({ "initContainers": with("limits") })));
     assert!(of(json!({ "resources": { "requests": { "gpu": "1" } } })));
-    assert!(!of(json!({ "containers": [{ "resources": { "requests": { "cpu": "1" } } }, {}] })));
+    assert!(!of(
+        json!({ "containers": [{ "resources": { "requests": { "cpu": "1" } } }, {}] })
+    ));
     assert!(!of(json!({ "containers": "text" })));
     assert!(!uses(&map(json!({})), &gpu));
     assert!(uses(&map(json!({})), &[]), "no resources means all");
@@ -218,7 +252,10 @@ fn pod_sets_are_equal_as_a_whole_or_in_what_a_scheduler_sees() {
         "spec": { "podSets": sets },
     }));
     let got = classes(&stored);
-    let got: Vec<(u32, u32)> = got.values().map(|class| (class.template, class.scheduling)).collect();
+    let got: Vec<(u32, u32)> = got
+        .values()
+        .map(|class| (class.template, class.scheduling))
+        .collect();
     assert_eq!(got, [(0, 0), (1, 0), (0, 0), (3, 3), (4, 4)]);
 }
 
@@ -239,6 +276,12 @@ fn check_and_attempt_are_read_from_our_annotations_only_when_both_are_there() {
 #[test]
 fn the_configuration_is_read_with_its_defaults() {
     let read = read_config(&config());
-    assert_eq!((read.retry_limit, read.backoff.base_secs, read.backoff.max_secs), (3, 60, 1800));
-    assert_eq!((read.class.as_str(), read.merge, read.node_selector.len()), (CLASS, None, 0));
+    assert_eq!(
+        (read.retry_limit, read.backoff.base_secs, read.backoff.max_secs),
+        (3, 60, 1800)
+    );
+    assert_eq!(
+        (read.class.as_str(), read.merge, read.node_selector.len()),
+        (CLASS, None, 0)
+    );
 }
