@@ -1,10 +1,10 @@
-//! The ProvisioningRequest check: asks this cluster's autoscaler whether it can run what quota says it may.
+//! The `ProvisioningRequest` check: asks this cluster's autoscaler whether it can run what quota says it may.
 //!
 //! `read` gathers what is known, [`roadstead_core::provision::plan`] decides, `write` creates and deletes requests and
 //! their templates, `state` says in condition `Active` whether our checks can be used.
 //!
 //! Invariant: nothing is decided before everything has been listed once, so an empty cache is never taken for a missing
-//! request. A cluster that does not serve ProvisioningRequests holds up nothing but these checks.
+//! request. A cluster that does not serve `ProvisioningRequests` holds up nothing but these checks.
 //!
 //! *Source*: `spec/provisioning.md 3, 4`.
 
@@ -61,7 +61,7 @@ pub(crate) struct Provisioning {
     client: Client,
     caches: Caches,
     requests: Arc<Cache<ProvisioningRequest>>,
-    /// PodTemplates that carry our label; raw, so that fields this version does not know survive.
+    /// `PodTemplates` that carry our label; raw, so that fields this version does not know survive.
     templates: Arc<Cache<DynamicObject>>,
     configs: Arc<Cache<ProvisioningRequestConfig>>,
     owners: Arc<Owners>,
@@ -110,7 +110,7 @@ impl Provisioning {
     }
 
     /// Makes Workloads due when one of their requests, or the configuration of one of their checks, changes. (A change of
-    /// an AdmissionCheck makes every Workload due already.)
+    /// an `AdmissionCheck` makes every Workload due already.)
     pub(crate) fn listen(&self) {
         let (owners, due) = (self.owners.clone(), self.due.clone());
         self.requests.listen(move |change| {
@@ -148,7 +148,7 @@ impl Provisioning {
         tasks.spawn(state::run(self.clone(), stop.clone()));
     }
 
-    /// The AdmissionCheck of this name, if it is ours.
+    /// The `AdmissionCheck` of this name, if it is ours.
     fn ours(&self, name: &CheckName) -> Option<Arc<AdmissionCheck>> {
         self.caches
             .checks
@@ -243,9 +243,11 @@ fn config_name(check: &AdmissionCheck) -> Result<String, String> {
 /// What is appended to a name that was cut: the first five hex digits of its SHA-1. *Source*: `spec/provisioning.md` 5.
 fn suffix(name: &str) -> String {
     let digest = Sha1::digest(name.as_bytes());
-    let mut digits: String = digest.iter().take(3).map(|byte| format!("{byte:02x}")).collect();
-    digits.truncate(5);
-    digits
+    let head = digest
+        .iter()
+        .take(3)
+        .fold(0_u32, |head, byte| (head << 8) | u32::from(*byte));
+    format!("{:05x}", head >> 4)
 }
 
 #[cfg(test)]

@@ -77,10 +77,19 @@ mod tests {
         let first = condition_patch(&old, &active(Truth::False, "a"), Some(1), at(10)).unwrap();
         assert_eq!(first["status"]["conditions"][0], other, "others are kept");
         let old = stored(&first);
-        assert_eq!(condition_patch(&old, &active(Truth::False, "a"), Some(1), at(20)), None);
+        assert_eq!(
+            condition_patch(&old, &active(Truth::False, "a"), Some(1), at(20)),
+            None
+        );
         let second = condition_patch(&old, &active(Truth::False, "b"), Some(1), at(20)).unwrap();
-        assert_eq!(second["status"]["conditions"][1]["lastTransitionTime"], "1970-01-01T00:00:10Z");
+        assert_eq!(
+            second["status"]["conditions"][1]["lastTransitionTime"],
+            "1970-01-01T00:00:10Z"
+        );
         let third = condition_patch(&stored(&second), &active(Truth::True, "b"), Some(2), at(30)).unwrap();
-        assert_eq!(third["status"]["conditions"][1]["lastTransitionTime"], "1970-01-01T00:00:30Z");
+        assert_eq!(
+            third["status"]["conditions"][1]["lastTransitionTime"],
+            "1970-01-01T00:00:30Z"
+        );
     }
 }

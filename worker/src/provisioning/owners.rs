@@ -1,4 +1,4 @@
-//! ProvisioningRequests by the UID of their controller.
+//! `ProvisioningRequests` by the UID of their controller.
 //!
 //! Why the UID: after a Workload is deleted and made again under the same name, requests of the old one may still be there.
 

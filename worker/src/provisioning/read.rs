@@ -81,7 +81,9 @@ pub(super) fn scene(p: &Provisioning, pass: &Pass<'_>, status: &Status) -> Optio
                 .get(name)
                 .is_some_and(|state| state.phase == CheckPhase::Pending)
         });
-        checks.values_mut().for_each(|check| check.config = None);
+        for check in checks.values_mut() {
+            check.config = None;
+        }
     }
     if checks.is_empty() && stored.is_empty() {
         return None;
@@ -305,12 +307,11 @@ fn templates(
         let is_owner = |request: &ProvisioningRequest| {
             request.metadata.deletion_timestamp.is_none() && request.metadata.uid.as_deref() == uid
         };
+        let going = template.metadata.deletion_timestamp.is_some();
         Some(match uid {
-            None => TemplateOwner::Stale,
-            Some(_) if template.metadata.deletion_timestamp.is_some() => TemplateOwner::Stale,
-            Some(uid) if uid == workload.uid.as_str() => TemplateOwner::Workload,
-            Some(_) if stored.iter().any(|request| is_owner(request)) => TemplateOwner::Request,
-            Some(_) => TemplateOwner::Stale,
+            Some(uid) if uid == workload.uid.as_str() && !going => TemplateOwner::Workload,
+            Some(_) if !going && stored.iter().any(|request| is_owner(request)) => TemplateOwner::Request,
+            Some(_) | None => TemplateOwner::Stale,
         })
     };
     let owners = wanted

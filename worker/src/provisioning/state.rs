@@ -1,4 +1,4 @@
-//! Condition `Active` of our AdmissionChecks, and whether this cluster serves what they need.
+//! Condition `Active` of our `AdmissionChecks`, and whether this cluster serves what they need.
 //!
 //! Invariant: the answer is computed from caches and their health alone, so it can be computed again at every change.
 

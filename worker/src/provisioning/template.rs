@@ -1,4 +1,4 @@
-//! The PodTemplates that a request points at. *Source*: `spec/provisioning.md 6.2`.
+//! The `PodTemplates` that a request points at. *Source*: `spec/provisioning.md 6.2`.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use roadstead_core::workload::Workload;
 use roadstead_jobs::podset::{InjectError, PodSetInfo, Provenance, StartFacts, infos, inject};
 use serde_json::Value;
 
-/// Where PodTemplates live.
+/// Where `PodTemplates` live.
 pub(super) fn resource() -> ApiResource {
     ApiResource::erase::<PodTemplate>(&())
 }

@@ -181,8 +181,11 @@ impl Site {
                 .transpose()
                 .map_err(|error| failure(error.to_string()))?
                 .flatten();
-            // Why no trouble: the reservation was taken back since, and that change makes the Workload due.
-            let Some(content) = content else { return Ok(()) };
+            let Some(content) = content else {
+                // Why not fine: the request must not be made without its templates.
+                let why = format!("nothing is assigned to pod set {} any more", set.pod_set);
+                return Err(Trouble::Passing(why));
+            };
             let mut object = DynamicObject::new(&set.template, &template::resource());
             object.metadata = self.meta(&set.template, BTreeMap::new(), &*stored);
             object.data = json!({ "template": content });
@@ -190,9 +193,11 @@ impl Site {
                 Written::Done(object) => self.p.templates.observe(*object),
                 Written::AlreadyExists => {
                     self.meet(&self.templates(), &self.p.templates, &set.template, &failure)
-                        .await?
+                        .await?;
                 }
-                answer => return Err(failure(refusal(answer))),
+                answer @ (Written::Gone | Written::Conflict | Written::Refused(_) | Written::Unclear(_)) => {
+                    return Err(failure(refusal(answer)));
+                }
             }
         }
         Ok(())
@@ -244,7 +249,9 @@ impl Site {
                 self.meet(&self.requests(), &self.p.requests, &name, &failure)
                     .await
             }
-            answer => Err(failure(refusal(answer))),
+            answer @ (Written::Gone | Written::Conflict | Written::Refused(_) | Written::Unclear(_)) => {
+                Err(failure(refusal(answer)))
+            }
         }
     }
 
@@ -266,7 +273,10 @@ impl Site {
         match write::patch(&self.templates(), template, &patch).await {
             Written::Done(object) => self.p.templates.observe(*object),
             Written::Gone => self.p.templates.forget(&key, stored.metadata.uid.as_deref()),
-            answer => {
+            answer @ (Written::Conflict
+            | Written::AlreadyExists
+            | Written::Refused(_)
+            | Written::Unclear(_)) => {
                 let why = refusal(answer);
                 return Err(Trouble::Passing(format!(
                     "handing over {TEMPLATE} {template}: {why}"
@@ -376,7 +386,7 @@ where
     match write::delete(api, &key.name, uid).await {
         Written::Done(object) => cache.observe(*object),
         Written::Gone => cache.forget(key, uid),
-        answer => {
+        answer @ (Written::Conflict | Written::AlreadyExists | Written::Refused(_) | Written::Unclear(_)) => {
             let why = refusal(answer);
             return Err(Trouble::Passing(format!("deleting {}: {why}", key.name)));
         }

@@ -49,7 +49,7 @@ fn workload(template: &Value) -> api::Workload {
     }))
 }
 
-fn request_object(name: &str, uid: &str, owner: &str, conditions: Value) -> ProvisioningRequest {
+fn request_object(name: &str, uid: &str, owner: &str, conditions: &Value) -> ProvisioningRequest {
     object(json!({
         "apiVersion": "autoscaling.x-k8s.io/v1", "kind": "ProvisioningRequest",
         "metadata": { "name": name, "namespace": "ns", "uid": uid, "ownerReferences": owned_by("Workload", owner) },
@@ -150,8 +150,7 @@ async fn only_requests_of_this_very_workload_decide() {
         "type": "Provisioned", "status": "True", "reason": "CapacityIsFound", "message": "found",
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }]);
-    p.requests
-        .observe(request_object("wl-chk-1", "r0", "w0", yes.clone()));
+    p.requests.observe(request_object("wl-chk-1", "r0", "w0", &yes));
     let check = CheckName::from("chk");
     let before = plan(&p, &workload(&json!({}))).unwrap();
     assert_eq!(
@@ -159,7 +158,7 @@ async fn only_requests_of_this_very_workload_decide() {
         CheckPhase::Pending,
         "it belongs to an earlier workload"
     );
-    p.requests.observe(request_object("wl-chk-1", "r1", "w1", yes));
+    p.requests.observe(request_object("wl-chk-1", "r1", "w1", &yes));
     let after = plan(&p, &workload(&json!({}))).unwrap();
     assert_eq!(after.status.checks[&check].phase, CheckPhase::Ready);
     assert_eq!(actions(&after), Vec::<String>::new());
@@ -181,7 +180,7 @@ async fn a_template_of_a_request_that_is_gone_is_waited_for_and_one_of_ours_is_h
     p.templates
         .observe(template_object("ppt-wl-chk-1-main", "Workload", "w1"));
     p.requests
-        .observe(request_object("wl-chk-1", "r1", "w1", json!([])));
+        .observe(request_object("wl-chk-1", "r1", "w1", &json!([])));
     let cut_short = plan(&p, &workload(&json!({}))).unwrap();
     assert_eq!(actions(&cut_short), ["ppt-wl-chk-1-main to wl-chk-1"]);
     p.templates
@@ -262,7 +261,7 @@ fn pod_sets_are_equal_as_a_whole_or_in_what_a_scheduler_sees() {
 /// Spec: provisioning 5, 16 (long names).
 #[test]
 fn check_and_attempt_are_read_from_our_annotations_only_when_both_are_there() {
-    let mut stored = request_object("wl-chk-1", "r1", "w1", json!([]));
+    let mut stored = request_object("wl-chk-1", "r1", "w1", &json!([]));
     assert_eq!(request(&stored).identity, None);
     let mut notes = BTreeMap::from([(CHECK_ANNOTATION.to_owned(), "chk".to_owned())]);
     stored.metadata.annotations = Some(notes.clone());
