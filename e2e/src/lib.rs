@@ -22,6 +22,7 @@
 //! # }
 //! ```
 
+pub mod answerer;
 pub mod audit;
 pub mod binaries;
 pub mod federation;
