@@ -6,13 +6,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use futures::StreamExt;
-use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{Config, Event, watcher};
 use kube::{Api, Resource, ResourceExt};
 use roadstead_api::autoscaling::v1::ProvisioningRequest;
-use roadstead_api::kueue::v1beta2::{MultiKueueCluster, Workload};
+use roadstead_api::kueue::v1beta2::MultiKueueCluster;
 use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 

@@ -61,7 +61,7 @@ impl Watched {
             "status": {"conditions": conditions},
         }));
         self.ledger
-            .workload(self.sight(Place::Manager), &workload.unwrap(), Presence::There);
+            .workload(self.sight(Place::Manager), &workload.unwrap(), There);
     }
 
     fn broken(&self) -> Vec<&str> {
