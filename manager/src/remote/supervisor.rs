@@ -16,6 +16,7 @@ use roadstead_core::name::{ClusterName, Key};
 use roadstead_engine::clock::Clock;
 use roadstead_engine::until;
 use roadstead_jobs::JobKind;
+use roadstead_kubeconfigs::check::address::judge_resolved;
 use roadstead_kubeconfigs::check::{Refusal, Rules};
 use roadstead_kubeio::cache::{Cache, Health};
 use roadstead_kubeio::connect::{self, Endpoint};
@@ -150,6 +151,12 @@ impl Fleet {
         }, &self.rules)
     }
 
+    /// Why at each attempt: what a name resolves to may change (`spec/safety.md S4`).
+    async fn load_and_resolve(&self, name: &str) -> Result<Endpoint, Refusal> {
+        let endpoint = self.load(name)?;
+        judge_resolved(&endpoint, &self.rules).await.map(|()| endpoint)
+    }
+
     async fn report(&self, name: &str, connection: &Connection) {
         let Some(active) = connection.active() else { return };
         let Some(cluster) = self.clusters.named(name) else {
@@ -216,7 +223,7 @@ async fn supervise(fleet: Arc<Fleet>, remote: Arc<Remote>, nudge: Arc<Notify>, s
     let work = async {
         let mut current: Option<String> = None;
         loop {
-            let endpoint = match fleet.load(&name) {
+            let endpoint = match fleet.load_and_resolve(&name).await {
                 Ok(endpoint) => endpoint,
                 Err(refusal) => {
                     let now = (fleet.clock)();
