@@ -29,6 +29,12 @@ pub(crate) struct Federation {
 }
 
 impl Federation {
+    /// Whether everything that describes the federation has been listed and is being watched. Before that nothing may be
+    /// decided: a cluster that is only not known yet would count as gone.
+    pub(crate) fn is_known(&self) -> bool {
+        self.checks.is_live() && self.configs.is_live() && self.clusters.is_live()
+    }
+
     /// Whether this check is one of ours.
     pub(crate) fn is_ours(&self, name: &CheckName) -> bool {
         self.checks
