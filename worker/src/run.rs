@@ -42,6 +42,7 @@ pub async fn run(args: &Args) -> Result<(), Error> {
             engine.workloads_due.clone(),
             engine.recorder.clone(),
             clock,
+            &host.config.feature_gates,
         );
         provisioning.listen();
         provisioning.spawn(&mut tasks, &stop);
@@ -49,8 +50,14 @@ pub async fn run(args: &Args) -> Result<(), Error> {
     } else {
         Arc::new(NoChecks)
     };
-    let conditions = (host.readiness.condition("caches"), host.readiness.condition("webhooks"));
-    engine.start(checks, conditions, &mut tasks, &stop).await.map_err(Error::Engine)?;
+    let conditions = (
+        host.readiness.condition("caches"),
+        host.readiness.condition("webhooks"),
+    );
+    engine
+        .start(checks, conditions, &mut tasks, &stop)
+        .await
+        .map_err(Error::Engine)?;
     host.run(Registry::default(), tasks).await
 }
 

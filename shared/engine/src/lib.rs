@@ -7,6 +7,7 @@
 //! only writer of a Workload's status), [`jobs`] (jobs and their Workloads), [`checks`] (what a process plugs in),
 //! `webhook`, `queue_status`.
 
+pub mod active;
 pub mod caches;
 pub mod checks;
 pub mod clock;

@@ -1,0 +1,252 @@
+//! The ProvisioningRequest check: asks this cluster's autoscaler whether it can run what quota says it may.
+//!
+//! `read` gathers what is known, [`roadstead_core::provision::plan`] decides, `write` creates and deletes requests and
+//! their templates, `state` says in condition `Active` whether our checks can be used.
+//!
+//! Invariant: nothing is decided before everything has been listed once, so an empty cache is never taken for a missing
+//! request. A cluster that does not serve ProvisioningRequests holds up nothing but these checks.
+//!
+//! *Source*: `spec/provisioning.md 3, 4`.
+
+mod failures;
+mod owners;
+mod read;
+mod state;
+mod template;
+mod write;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jiff::Timestamp;
+use kube::core::DynamicObject;
+use kube::{Api, Client};
+use rand::{RngExt as _, SeedableRng as _};
+use rand_chacha::ChaCha8Rng;
+use roadstead_api::autoscaling::v1::ProvisioningRequest;
+use roadstead_api::config::{FeatureGate, FeatureGates};
+use roadstead_api::constants::{controllers, labels};
+use roadstead_api::kueue::v1beta2::{AdmissionCheck, ProvisioningRequestConfig, Workload};
+use roadstead_core::check::{self, PROVISIONING_PARAMETERS, Parameters};
+use roadstead_core::name::{CheckName, Key};
+use roadstead_core::provision::{Action, OnEviction};
+use roadstead_core::status::Status;
+use roadstead_engine::caches::Caches;
+use roadstead_engine::checks::{Checks, Elsewhere, Follow, Pass, Rest};
+use roadstead_engine::clock::Clock;
+use roadstead_kubeio::cache::{Cache, key_of};
+use roadstead_kubeio::dirty::Dirty;
+use roadstead_kubeio::events::Recorder;
+use roadstead_kubeio::queue::{Lane, Queue};
+use sha1::{Digest as _, Sha1};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use failures::CreateFailures;
+use owners::Owners;
+use state::Served;
+
+/// Start of the sequence of chance values. Why fixed: it only spreads retries by a ten-thousandth, and a run can be
+/// repeated.
+const SEED: u64 = 0x5eed;
+
+/// Annotation of a request: the check it was made for. Ours; names of more than 247 characters do not tell.
+const CHECK_ANNOTATION: &str = "roadstead.dev/provisioning-check";
+/// Annotation of a request: which attempt it is, from 1.
+const ATTEMPT_ANNOTATION: &str = "roadstead.dev/provisioning-attempt";
+
+/// See the module.
+#[derive(Clone)]
+pub(crate) struct Provisioning {
+    client: Client,
+    caches: Caches,
+    requests: Arc<Cache<ProvisioningRequest>>,
+    /// PodTemplates that carry our label; raw, so that fields this version does not know survive.
+    templates: Arc<Cache<DynamicObject>>,
+    configs: Arc<Cache<ProvisioningRequestConfig>>,
+    owners: Arc<Owners>,
+    failures: Arc<CreateFailures>,
+    served: Arc<watch::Sender<Served>>,
+    touched: Arc<Dirty<()>>,
+    dice: Arc<Mutex<ChaCha8Rng>>,
+    due: Arc<Queue<Key>>,
+    recorder: Recorder,
+    clock: Clock,
+    on_eviction: OnEviction,
+}
+
+impl Provisioning {
+    /// The check for the cluster of `client`. Nothing runs yet.
+    pub(crate) fn new(
+        client: Client,
+        caches: Caches,
+        due: Arc<Queue<Key>>,
+        recorder: Recorder,
+        clock: Clock,
+        gates: &FeatureGates,
+    ) -> Self {
+        let cleanup = FeatureGate::CleanupProvisioningRequestsOnEviction;
+        let on_eviction = if gates.enabled(cleanup) {
+            OnEviction::Delete
+        } else {
+            OnEviction::Keep
+        };
+        Self {
+            client,
+            caches,
+            requests: Cache::new(),
+            templates: Cache::new(),
+            configs: Cache::new(),
+            owners: Arc::default(),
+            failures: Arc::default(),
+            served: Arc::new(watch::Sender::new(Served::NotYet)),
+            touched: Arc::new(Dirty::new()),
+            dice: Arc::new(Mutex::new(ChaCha8Rng::seed_from_u64(SEED))),
+            due,
+            recorder,
+            clock,
+            on_eviction,
+        }
+    }
+
+    /// Makes Workloads due when one of their requests, or the configuration of one of their checks, changes. (A change of
+    /// an AdmissionCheck makes every Workload due already.)
+    pub(crate) fn listen(&self) {
+        let (owners, due) = (self.owners.clone(), self.due.clone());
+        self.requests.listen(move |change| {
+            owners.note(change.key, change.old.map(|r| &**r), change.new.map(|r| &**r));
+            for request in [change.old, change.new].into_iter().flatten() {
+                if let Some(owner) = owners::controller(&**request).filter(|owner| owner.kind == "Workload") {
+                    due.add(
+                        Key::new(change.key.namespace.clone(), owner.name.as_str()),
+                        Lane::Placed,
+                    );
+                }
+            }
+        });
+        let this = self.clone();
+        self.configs.listen(move |change| {
+            this.touched.mark(());
+            // Unlike the anchor: every change of the spec counts (`spec/provisioning.md` 16).
+            if change.old.map(|c| &c.spec) != change.new.map(|c| &c.spec) {
+                this.wake(|check| config_name(check).is_ok_and(|name| name == *change.key.name));
+            }
+        });
+        let touched = self.touched.clone();
+        self.caches.checks.listen(move |_| touched.mark(()));
+    }
+
+    /// Starts the watches and the loop that writes condition `Active`.
+    pub(crate) fn spawn(&self, tasks: &mut JoinSet<()>, stop: &CancellationToken) {
+        let ours = Some(format!("{}={}", labels::MANAGED, labels::TRUE));
+        let requests = Api::all(self.client.clone());
+        tasks.spawn(self.requests.clone().run(requests, None, stop.clone()));
+        let templates = Api::all_with(self.client.clone(), &template::resource());
+        tasks.spawn(self.templates.clone().run(templates, ours, stop.clone()));
+        let configs = Api::all(self.client.clone());
+        tasks.spawn(self.configs.clone().run(configs, None, stop.clone()));
+        tasks.spawn(state::run(self.clone(), stop.clone()));
+    }
+
+    /// The AdmissionCheck of this name, if it is ours.
+    fn ours(&self, name: &CheckName) -> Option<Arc<AdmissionCheck>> {
+        self.caches
+            .checks
+            .named(name.as_str())
+            .filter(|check| is_ours(check))
+    }
+
+    /// The configuration of a check.
+    ///
+    /// *Errors*: the text for condition `Active` (`spec/provisioning.md` 3).
+    fn config(&self, check: &AdmissionCheck) -> Result<Arc<ProvisioningRequestConfig>, String> {
+        let name = config_name(check)?;
+        let config = self.configs.named(&name);
+        config.ok_or_else(|| format!("ProvisioningRequestConfig.kueue.x-k8s.io \"{name}\" not found"))
+    }
+
+    /// Makes the Workloads due that list one of our checks of which `which` says yes.
+    fn wake(&self, which: impl Fn(&AdmissionCheck) -> bool) {
+        let checks = self.caches.checks.all();
+        let checks = checks.iter().filter(|check| is_ours(check) && which(check));
+        let names: Vec<_> = checks
+            .filter_map(|check| check.metadata.name.as_deref())
+            .collect();
+        if names.is_empty() {
+            return;
+        }
+        for workload in self.caches.workloads.all() {
+            let mut listed = workload.status.iter().flat_map(|status| &status.admission_checks);
+            if listed.any(|check| names.contains(&check.name.as_str())) {
+                self.due.add(key_of(&*workload), Lane::Placed);
+            }
+        }
+    }
+
+    fn roll(&self) -> f64 {
+        self.dice
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .random_range(0.0..1.0)
+    }
+}
+
+impl Checks for Provisioning {
+    fn plan(&self, pass: &Pass<'_>, status: &mut Status, now: Timestamp) -> Follow {
+        let Some(scene) = read::scene(self, pass, status) else {
+            return Follow::default();
+        };
+        let plan = scene.plan(now);
+        *status = plan.status;
+        self.failures.keep(&pass.workload.key, |check| {
+            plan.actions.iter().any(|action| match action {
+                Action::CreateRequest(request) => request.check == *check,
+                Action::DeleteRequest { .. }
+                | Action::CreateTemplates { .. }
+                | Action::TransferOwner { .. } => false,
+            })
+        });
+        let work = (!plan.actions.is_empty() || !plan.problems.is_empty()).then(|| {
+            let site = write::Site::new(self.clone(), pass.workload);
+            site.carry_out(plan.actions, plan.problems)
+        });
+        Follow {
+            notes: plan.notes,
+            wake_at: None,
+            work,
+            rest: Rest::AskTheJob,
+        }
+    }
+
+    fn gone(&self, key: &Key) {
+        self.failures.keep(key, |_| false);
+    }
+
+    fn runs_elsewhere(&self, _workload: &Workload, _job: &Key) -> Option<Elsewhere> {
+        None
+    }
+}
+
+fn is_ours(check: &AdmissionCheck) -> bool {
+    check.spec.controller_name == controllers::PROVISIONING_REQUEST
+}
+
+fn config_name(check: &AdmissionCheck) -> Result<String, String> {
+    let reference = check.spec.parameters.as_ref().map(|p| Parameters {
+        group: p.api_group.clone(),
+        kind: p.kind.clone(),
+        name: p.name.clone(),
+    });
+    check::parameters(reference.as_ref(), PROVISIONING_PARAMETERS).map(str::to_owned)
+}
+
+/// What is appended to a name that was cut: the first five hex digits of its SHA-1. *Source*: `spec/provisioning.md` 5.
+fn suffix(name: &str) -> String {
+    let digest = Sha1::digest(name.as_bytes());
+    let mut digits: String = digest.iter().take(3).map(|byte| format!("{byte:02x}")).collect();
+    digits.truncate(5);
+    digits
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,55 @@
+//! ProvisioningRequests by the UID of their controller.
+//!
+//! Why the UID: after a Workload is deleted and made again under the same name, requests of the old one may still be there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::{Resource, ResourceExt as _};
+use roadstead_api::autoscaling::v1::ProvisioningRequest;
+use roadstead_core::name::Key;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Owners(Mutex<BTreeMap<String, BTreeSet<Key>>>);
+
+impl Owners {
+    /// The requests whose controller has this UID.
+    pub(super) fn of(&self, uid: &str) -> Vec<Key> {
+        let index = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        index
+            .get(uid)
+            .map(|keys| keys.iter().cloned().collect())
+            .unwrap_or_default()
+    }
+
+    /// A request changed from `old` to `new`.
+    pub(super) fn note(
+        &self,
+        key: &Key,
+        old: Option<&ProvisioningRequest>,
+        new: Option<&ProvisioningRequest>,
+    ) {
+        let mut index = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(owner) = old.and_then(controller)
+            && let Some(keys) = index.get_mut(&owner.uid)
+        {
+            keys.remove(key);
+            if keys.is_empty() {
+                index.remove(&owner.uid);
+            }
+        }
+        if let Some(owner) = new.and_then(controller) {
+            index.entry(owner.uid.clone()).or_default().insert(key.clone());
+        }
+    }
+}
+
+/// The controller of an object.
+pub(super) fn controller<K: Resource>(object: &K) -> Option<&OwnerReference> {
+    object
+        .owner_references()
+        .iter()
+        .find(|owner| owner.controller == Some(true))
+}

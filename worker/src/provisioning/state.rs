@@ -1,0 +1,223 @@
+//! Condition `Active` of our AdmissionChecks, and whether this cluster serves what they need.
+//!
+//! Invariant: the answer is computed from caches and their health alone, so it can be computed again at every change.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::Api;
+use roadstead_api::kueue::v1beta2::AdmissionCheck;
+use roadstead_core::check;
+use roadstead_core::cluster::Active;
+use roadstead_core::condition::Truth;
+use roadstead_engine::active::condition_patch;
+use roadstead_kubeio::cache::Health;
+use roadstead_kubeio::write::{self, Written};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::{Provisioning, is_ours};
+
+/// Reason of a check that cannot work because the API server does not serve what it needs.
+const API_UNAVAILABLE: &str = "APIUnavailable";
+
+/// Pause before a condition that could not be written is written again.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// Whether what the check reads is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Served {
+    /// Not everything has been listed.
+    NotYet,
+    /// Everything has been listed, and still exists as far as we know.
+    Yes,
+    /// Something cannot be read: which, why, and what to do about it.
+    No(String),
+}
+
+/// The health of one cache, over time.
+struct Watched {
+    kind: &'static str,
+    remedy: &'static str,
+    health: watch::Receiver<Health>,
+    listed: bool,
+}
+
+impl Watched {
+    fn look(&mut self) -> Served {
+        let health = self.health.borrow_and_update().clone();
+        match health {
+            Health::Live => {
+                self.listed = true;
+                Served::Yes
+            }
+            Health::Starting => Served::NotYet,
+            // Why: what was listed once is still known while a connection is opened again.
+            Health::Failing(why) if self.listed && !is_unknown_api(&why) => Served::Yes,
+            Health::Failing(why) => {
+                let Self { kind, remedy, .. } = self;
+                let remedy = if is_unknown_api(&why) {
+                    remedy
+                } else {
+                    "check the connection and the rights of the worker"
+                };
+                Served::No(format!(
+                    "{kind} cannot be read ({why}): {remedy}; the check becomes active by itself"
+                ))
+            }
+        }
+    }
+}
+
+/// What an API server says about a kind that it does not serve.
+fn is_unknown_api(why: &str) -> bool {
+    why == "404 page not found" || why.contains("could not find the requested resource")
+}
+
+/// The first that is missing; else whether all are there.
+fn all(watched: &mut [Watched]) -> Served {
+    let looks: Vec<Served> = watched.iter_mut().map(Watched::look).collect();
+    let missing = looks.iter().find(|look| matches!(look, Served::No(_)));
+    let waiting = looks.iter().find(|look| **look == Served::NotYet);
+    missing.or(waiting).cloned().unwrap_or(Served::Yes)
+}
+
+/// Keeps condition `Active` of our checks true to the facts until `stop`.
+pub(super) async fn run(p: Provisioning, stop: CancellationToken) {
+    let watched = |kind, remedy, health| Watched {
+        kind,
+        remedy,
+        health,
+        listed: false,
+    };
+    let mut watched = [
+        watched(
+            "ProvisioningRequest.autoscaling.x-k8s.io/v1",
+            "install its CustomResourceDefinition, which comes with cluster-autoscaler",
+            p.requests.health(),
+        ),
+        watched(
+            "ProvisioningRequestConfig.kueue.x-k8s.io/v1beta2",
+            "install the CustomResourceDefinitions that come with Roadstead",
+            p.configs.health(),
+        ),
+        watched(
+            "PodTemplate",
+            "every Kubernetes serves it: check the address of the API server",
+            p.templates.health(),
+        ),
+    ];
+    loop {
+        let served = all(&mut watched);
+        let news = p.served.send_if_modified(|old| {
+            let differs = *old != served;
+            old.clone_from(&served);
+            differs
+        });
+        if news {
+            if let Served::No(why) = &served {
+                tracing::warn!("ProvisioningRequest checks cannot be used: {why}");
+            }
+            p.wake(|_| true);
+        }
+        if served != Served::NotYet {
+            for check in p.caches.checks.all() {
+                if is_ours(&check) {
+                    report(&p, &check, &served).await;
+                }
+            }
+        }
+        let mut changes: Vec<Pin<Box<dyn Future<Output = _> + Send + '_>>> = Vec::new();
+        for one in &mut watched {
+            changes.push(Box::pin(one.health.changed()));
+        }
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            _ = p.touched.take() => {}
+            _ = futures::future::select_all(changes) => {}
+        }
+    }
+}
+
+async fn report(p: &Provisioning, check: &AdmissionCheck, served: &Served) {
+    let active = match served {
+        Served::No(why) => Active {
+            truth: Truth::False,
+            reason: API_UNAVAILABLE,
+            message: why.clone().into(),
+        },
+        Served::Yes | Served::NotYet => {
+            let config = p.config(check);
+            check::provisioning(config.as_ref().map(|_| ()).map_err(String::as_str))
+        }
+    };
+    let name = check.metadata.name.as_deref().unwrap_or_default();
+    let old = check
+        .status
+        .as_ref()
+        .map(|s| s.conditions.as_slice())
+        .unwrap_or_default();
+    let now: Timestamp = (p.clock)();
+    let Some(patch) = condition_patch(old, &active, check.metadata.generation, now) else {
+        return;
+    };
+    let api: Api<AdmissionCheck> = Api::all(p.client.clone());
+    match write::patch_status(&api, name, &patch).await {
+        Written::Done(object) => p.caches.checks.observe(*object),
+        Written::Gone | Written::Conflict | Written::AlreadyExists => {}
+        Written::Refused(why) | Written::Unclear(why) => {
+            tracing::warn!(admission_check = name, "writing condition Active failed: {why}");
+            // Why a mark: nothing else would bring it up again. The pause is that of a request.
+            p.touched.mark(());
+            tokio::time::sleep(RETRY).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use roadstead_kubeio::cache::Health;
+    use tokio::sync::watch;
+
+    use super::{Served, Watched, all};
+
+    fn failing(why: &str) -> Health {
+        Health::Failing(why.to_owned())
+    }
+
+    /// Spec: provisioning 1.
+    #[test]
+    fn a_kind_that_is_not_served_is_told_from_a_connection_that_is_being_opened_again() {
+        let sender = watch::Sender::new(Health::Starting);
+        let other = watch::Sender::new(Health::Live);
+        let watched = |kind, sender: &watch::Sender<Health>| Watched {
+            kind,
+            remedy: "install it",
+            health: sender.subscribe(),
+            listed: false,
+        };
+        let mut both = [watched("Other", &other), watched("Thing", &sender)];
+        assert_eq!(all(&mut both), Served::NotYet);
+        sender.send_replace(failing("404 page not found"));
+        let text =
+            "Thing cannot be read (404 page not found): install it; the check becomes active by itself";
+        assert_eq!(all(&mut both), Served::No(text.to_owned()));
+        sender.send_replace(failing("things is forbidden"));
+        let Served::No(text) = all(&mut both) else {
+            panic!("a kind that may not be read is not there")
+        };
+        assert!(text.contains("forbidden") && text.contains("rights"), "{text}");
+        sender.send_replace(Health::Live);
+        assert_eq!(all(&mut both), Served::Yes);
+        sender.send_replace(failing("connection refused"));
+        assert_eq!(all(&mut both), Served::Yes, "what was listed is still known");
+        sender.send_replace(failing("404 page not found"));
+        assert!(
+            matches!(all(&mut both), Served::No(_)),
+            "the definition was removed"
+        );
+    }
+}
