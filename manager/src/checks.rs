@@ -9,13 +9,12 @@ use roadstead_api::constants::controllers;
 use roadstead_api::kueue::v1beta2::{AdmissionCheck, MultiKueueCluster, MultiKueueConfig};
 use roadstead_core::check::{self, MULTIKUEUE_PARAMETERS, Parameters, Usable};
 use roadstead_core::name::{CheckName, ClusterName};
+use roadstead_engine::active::condition_patch;
 use roadstead_engine::clock::Clock;
 use roadstead_kubeio::cache::Cache;
 use roadstead_kubeio::dirty::Dirty;
 use roadstead_kubeio::write::{self, Written};
 use tokio_util::sync::CancellationToken;
-
-use crate::remote::supervisor::condition_patch;
 
 /// The caches that describe the federation.
 #[derive(Clone)]

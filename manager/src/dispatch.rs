@@ -61,7 +61,10 @@ pub(crate) struct Dispatch {
 impl Checks for Dispatch {
     fn plan(&self, pass: &Pass<'_>, status: &mut Status, now: Timestamp) -> Follow {
         if !self.knows_everything() {
-            return Follow { wake_at: now.checked_add(UNKNOWN_PAUSE).ok(), ..Follow::default() };
+            return Follow {
+                wake_at: now.checked_add(UNKNOWN_PAUSE).ok(),
+                ..Follow::default()
+            };
         }
         let mut composed = pass.workload.clone();
         composed.status = status.clone();
@@ -73,7 +76,11 @@ impl Checks for Dispatch {
         Follow {
             notes: plan.notes,
             wake_at: plan.wake_at,
-            rest: if plan.stopped { Rest::Certain } else { Rest::AskTheJob },
+            rest: if plan.stopped {
+                Rest::Certain
+            } else {
+                Rest::AskTheJob
+            },
             // Why not from this plan: once the status is stored, each worker's queue plans again from what is stored then.
             work: Some(Box::pin(async move {
                 this.wake_workers(&key);
@@ -88,7 +95,8 @@ impl Checks for Dispatch {
     }
 
     fn runs_elsewhere(&self, workload: &Workload, job: &Key) -> Option<Elsewhere> {
-        self.knows_everything().then(|| read::elsewhere(self, workload, job))?
+        self.knows_everything()
+            .then(|| read::elsewhere(self, workload, job))?
     }
 }
 

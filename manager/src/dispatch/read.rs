@@ -93,9 +93,13 @@ pub(super) fn scene(
             .as_ref()
             .is_some_and(|(kind, job)| kind.finished(&job.data).is_some()),
     };
-    let stored_status = stored.map(|w| roadstead_convert::workload(w).status).unwrap_or_default();
+    let stored_status = stored
+        .map(|w| roadstead_convert::workload(w).status)
+        .unwrap_or_default();
     // The clusters that matter even when they cannot be reached: those of the config, and the one that holds it.
-    let holders = [&workload.status.cluster, &stored_status.cluster].into_iter().flatten();
+    let holders = [&workload.status.cluster, &stored_status.cluster]
+        .into_iter()
+        .flatten();
     let concerned: BTreeSet<ClusterName> = clusters.iter().chain(holders).cloned().collect();
     let remotes = d.registry.all().into_iter().filter_map(|remote| {
         let listed = concerned.contains(&remote.name);
@@ -110,7 +114,9 @@ pub(super) fn scene(
     for name in &concerned {
         // Why: its supervisor has only not started yet; what is configured is never taken for gone.
         if d.federation.clusters.named(name.as_str()).is_some() {
-            remotes.entry(name.clone()).or_insert(dispatch::Remote::Unreachable { since: d.started });
+            remotes
+                .entry(name.clone())
+                .or_insert(dispatch::Remote::Unreachable { since: d.started });
         }
     }
     Scene {
