@@ -22,17 +22,20 @@
 //! # }
 //! ```
 
+pub mod answerer;
 pub mod audit;
 pub mod binaries;
 pub mod federation;
 mod kubeconfig;
 pub mod link;
+pub mod observer;
 pub mod options;
 mod pki;
 pub mod plane;
 mod port;
 mod process;
 pub mod progress;
+pub mod stage;
 
 pub use federation::Federation;
 pub use link::Link;

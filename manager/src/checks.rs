@@ -9,13 +9,12 @@ use roadstead_api::constants::controllers;
 use roadstead_api::kueue::v1beta2::{AdmissionCheck, MultiKueueCluster, MultiKueueConfig};
 use roadstead_core::check::{self, MULTIKUEUE_PARAMETERS, Parameters, Usable};
 use roadstead_core::name::{CheckName, ClusterName};
+use roadstead_engine::active::condition_patch;
 use roadstead_engine::clock::Clock;
 use roadstead_kubeio::cache::Cache;
 use roadstead_kubeio::dirty::Dirty;
 use roadstead_kubeio::write::{self, Written};
 use tokio_util::sync::CancellationToken;
-
-use crate::remote::supervisor::condition_patch;
 
 /// The caches that describe the federation.
 #[derive(Clone)]
@@ -29,6 +28,12 @@ pub(crate) struct Federation {
 }
 
 impl Federation {
+    /// Whether everything that describes the federation has been listed and is being watched. Before that nothing may be
+    /// decided: a cluster that is only not known yet would count as gone.
+    pub(crate) fn is_known(&self) -> bool {
+        self.checks.is_live() && self.configs.is_live() && self.clusters.is_live()
+    }
+
     /// Whether this check is one of ours.
     pub(crate) fn is_ours(&self, name: &CheckName) -> bool {
         self.checks

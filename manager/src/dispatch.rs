@@ -11,7 +11,7 @@ mod write;
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_core::dispatch::{self, Local, Plan, Policy};
 use roadstead_core::name::Key;
@@ -29,6 +29,9 @@ use crate::remote::registry::Registry;
 pub(crate) use memory::Memory;
 pub(crate) use read::keys_on;
 pub(crate) use write::run;
+
+/// When to look again while the federation is not known yet.
+const UNKNOWN_PAUSE: SignedDuration = SignedDuration::from_millis(200);
 
 /// See the module.
 #[derive(Clone)]
@@ -49,12 +52,20 @@ pub(crate) struct Dispatch {
     pub(crate) origin: Arc<str>,
     /// How the operator wants it.
     pub(crate) policy: Policy,
+    /// Since when this process runs: a worker that it has not reached yet counts as lost since then.
+    pub(crate) started: Timestamp,
     /// The time.
     pub(crate) clock: Clock,
 }
 
 impl Checks for Dispatch {
     fn plan(&self, pass: &Pass<'_>, status: &mut Status, now: Timestamp) -> Follow {
+        if !self.knows_everything() {
+            return Follow {
+                wake_at: now.checked_add(UNKNOWN_PAUSE).ok(),
+                ..Follow::default()
+            };
+        }
         let mut composed = pass.workload.clone();
         composed.status = status.clone();
         let scene = read::scene(self, &pass.workload.key, Some(pass.stored), Some(composed));
@@ -65,7 +76,11 @@ impl Checks for Dispatch {
         Follow {
             notes: plan.notes,
             wake_at: plan.wake_at,
-            rest: if plan.stopped { Rest::Certain } else { Rest::AskTheJob },
+            rest: if plan.stopped {
+                Rest::Certain
+            } else {
+                Rest::AskTheJob
+            },
             // Why not from this plan: once the status is stored, each worker's queue plans again from what is stored then.
             work: Some(Box::pin(async move {
                 this.wake_workers(&key);
@@ -80,11 +95,23 @@ impl Checks for Dispatch {
     }
 
     fn runs_elsewhere(&self, workload: &Workload, job: &Key) -> Option<Elsewhere> {
-        read::elsewhere(self, workload, job)
+        self.knows_everything()
+            .then(|| read::elsewhere(self, workload, job))?
     }
 }
 
 impl Dispatch {
+    /// Whether everything that a decision is made from has been listed.
+    ///
+    /// Invariant: before that nothing is decided and nothing is removed. After a restart a Workload that is only not listed
+    /// yet would look like one that was deleted, and its running copy would be collected.
+    fn knows_everything(&self) -> bool {
+        let caches = &self.caches;
+        self.federation.is_known()
+            && caches.workloads.is_live()
+            && caches.jobs.iter().all(|jobs| jobs.objects.is_live())
+    }
+
     /// The plan for a Workload from what is stored now.
     fn plan_stored(&self, key: &Key, now: Timestamp) -> (read::Scene, Plan) {
         let stored = self.caches.workloads.get(key);
@@ -178,7 +205,7 @@ impl Dispatch {
 }
 
 /// The dispatcher's settings from the configuration file.
-pub(crate) fn policy(worker_lost_timeout: jiff::SignedDuration, lost: dispatch::LostPolicy) -> Policy {
+pub(crate) fn policy(worker_lost_timeout: SignedDuration, lost: dispatch::LostPolicy) -> Policy {
     Policy {
         worker_lost_timeout,
         lost,

@@ -93,6 +93,7 @@ fn federate(host: &Host, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancel
         jobs_due: engine.jobs_due.clone(),
         origin: config.multi_kueue.origin.as_str().into(),
         policy: dispatch::policy(config.multi_kueue.worker_lost_timeout, lost),
+        started: clock(),
         clock: clock.clone(),
     };
     let changed = Arc::new(Dirty::new());

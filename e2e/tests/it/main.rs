@@ -10,6 +10,7 @@
     reason = "clippy exempts test functions, but not what they share"
 )]
 
+mod answerer;
 mod disturbance;
 mod federation;
 mod jobs;

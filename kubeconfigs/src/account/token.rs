@@ -20,11 +20,11 @@ use crate::check::{Refusal, Rules, check};
 use crate::secret::{self, Lifetime};
 
 /// Life of a token, unless told otherwise.
-pub const LIFETIME_DEFAULT: Duration = Duration::from_secs(60 * 60);
+pub const LIFETIME_DEFAULT: Duration = Duration::from_hours(1);
 /// Shortest life that API servers grant.
-pub const LIFETIME_MIN: Duration = Duration::from_secs(10 * 60);
+pub const LIFETIME_MIN: Duration = Duration::from_mins(10);
 /// Longest life that we ask for: nothing eternal. Spec: safety 5 S10.
-pub const LIFETIME_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+pub const LIFETIME_MAX: Duration = Duration::from_hours(24);
 /// Share of its life after which a token is renewed at the earliest. Spec: safety 6.
 const RENEW_FROM: f64 = 0.5;
 /// Share of its life after which a token is renewed at the latest.
@@ -269,9 +269,10 @@ pub async fn renew_secret(
 
 /// What went wrong, without the answer's content: a parser's message may quote a token.
 fn describe(error: &kube::Error) -> String {
-    match error {
-        kube::Error::SerdeError(_) => "the answer is not what was asked for".to_owned(),
-        other => write::describe(other),
+    if matches!(error, kube::Error::SerdeError(_)) {
+        "the answer is not what was asked for".to_owned()
+    } else {
+        write::describe(error)
     }
 }
 

@@ -153,11 +153,10 @@ pub(super) fn server(text: &str, name: &str, rules: Rules) -> Result<String, Ref
         return Err(refuse_part("a fragment"));
     }
     let forbidden = match url.host() {
-        None => return Err(untrusted()),
         Some(Host::Ipv4(v4)) => judge(v4.into(), &rules).err(),
         Some(Host::Ipv6(v6)) => judge(v6.into(), &rules).err(),
         Some(Host::Domain(domain)) if is_dns_subdomain(domain) => judge_name(domain, rules).err(),
-        Some(Host::Domain(_)) => return Err(untrusted()),
+        Some(Host::Domain(_)) | None => return Err(untrusted()),
     };
     if let Some(forbidden) = forbidden {
         return Err(Refusal::insecure(

@@ -5,6 +5,8 @@ use std::fmt;
 use roadstead_kubeio::kube;
 use roadstead_kubeio::write::{self, Written};
 
+const NO_KINDS: &str = "check that the custom resources of kueue.x-k8s.io are installed on that cluster";
+
 /// Exit code. Source: `spec/experience.md 3`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
@@ -73,13 +75,16 @@ impl Failure {
 
     /// A request to an API server that did not work.
     pub fn request(what: impl Into<String>, error: &kube::Error) -> Self {
-        let next = match error {
-            kube::Error::Api(status) if status.code == 403 => "use a kubeconfig with the rights named above",
-            kube::Error::Api(status) if status.code == 404 => {
-                "check that the custom resources of kueue.x-k8s.io are installed on that cluster"
-            }
-            kube::Error::Api(_) => "mend what the API server names, then run the same command again",
-            _ => "check the address and the network, then run the same command again",
+        let code = if let kube::Error::Api(status) = error {
+            Some(status.code)
+        } else {
+            None
+        };
+        let next = match code {
+            Some(403) => "use a kubeconfig with the rights named above",
+            Some(404) => NO_KINDS,
+            Some(_) => "mend what the API server names, then run the same command again",
+            None => "check the address and the network, then run the same command again",
         };
         Self::new(what, write::describe(error), next)
     }
@@ -90,10 +95,7 @@ pub fn done<K>(what: &str, written: Written<K>) -> Result<Box<K>, Failure> {
     let again = "run the same command again";
     let (why, next) = match written {
         Written::Done(object) => return Ok(object),
-        Written::Gone => (
-            "it is gone, or its kind is not installed".to_owned(),
-            "check that the custom resources of kueue.x-k8s.io are installed on that cluster",
-        ),
+        Written::Gone => ("it is gone, or its kind is not installed".to_owned(), NO_KINDS),
         Written::Conflict => ("someone else changed it at the same moment".to_owned(), again),
         Written::AlreadyExists => ("it exists already".to_owned(), again),
         Written::Refused(why) => (

@@ -93,9 +93,16 @@ pub(super) fn scene(
             .as_ref()
             .is_some_and(|(kind, job)| kind.finished(&job.data).is_some()),
     };
+    let stored_status = stored
+        .map(|w| roadstead_convert::workload(w).status)
+        .unwrap_or_default();
+    // The clusters that matter even when they cannot be reached: those of the config, and the one that holds it.
+    let holders = [&workload.status.cluster, &stored_status.cluster]
+        .into_iter()
+        .flatten();
+    let concerned: BTreeSet<ClusterName> = clusters.iter().chain(holders).cloned().collect();
     let remotes = d.registry.all().into_iter().filter_map(|remote| {
-        let listed =
-            clusters.contains(&remote.name) || workload.status.cluster.as_ref() == Some(&remote.name);
+        let listed = concerned.contains(&remote.name);
         let value = match remote.lost_since() {
             Some(since) if listed => dispatch::Remote::Unreachable { since },
             Some(_) => return None,
@@ -103,11 +110,17 @@ pub(super) fn scene(
         };
         Some((remote.name.clone(), value))
     });
-    let remotes = remotes.collect();
+    let mut remotes: BTreeMap<ClusterName, dispatch::Remote> = remotes.collect();
+    for name in &concerned {
+        // Why: its supervisor has only not started yet; what is configured is never taken for gone.
+        if d.federation.clusters.named(name.as_str()).is_some() {
+            remotes
+                .entry(name.clone())
+                .or_insert(dispatch::Remote::Unreachable { since: d.started });
+        }
+    }
     Scene {
-        stored: stored
-            .map(|w| roadstead_convert::workload(w).status)
-            .unwrap_or_default(),
+        stored: stored_status,
         check,
         owner,
         clusters,

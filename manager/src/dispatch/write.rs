@@ -4,6 +4,7 @@
 //! again by name and origin, deletions carry a UID, so each may be repeated.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kube::core::DynamicObject;
 use kube::{Api, Client, ResourceExt as _};
@@ -26,6 +27,9 @@ use crate::remote::Remote;
 /// Requests under way to one worker at the same time.
 const WORKERS: usize = 12;
 
+/// When to look again while the federation is not known yet.
+const UNKNOWN_PAUSE: Duration = Duration::from_millis(200);
+
 /// Works for one worker until `stop`.
 pub(crate) async fn run(dispatch: Dispatch, remote: Arc<Remote>, stop: CancellationToken) {
     let queue = remote.due.clone();
@@ -41,6 +45,9 @@ async fn pass(d: &Dispatch, remote: &Remote, key: &Key) -> Outcome {
     let Some(client) = remote.client() else {
         return Outcome::Done;
     };
+    if !d.knows_everything() {
+        return Outcome::After(UNKNOWN_PAUSE);
+    }
     let (scene, mut plan) = d.plan_stored(key, (d.clock)());
     for action in plan.remote.remove(&remote.name).unwrap_or_default() {
         let site = Site {

@@ -10,12 +10,13 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kube::{Api, Client};
 use roadstead_api::kueue::v1beta2::MultiKueueCluster;
-use roadstead_core::cluster::{Active, Attempt, Connection, Reason};
-use roadstead_core::condition::Truth;
+use roadstead_core::cluster::{Attempt, Connection, Reason};
 use roadstead_core::name::{ClusterName, Key};
+use roadstead_engine::active::condition_patch;
 use roadstead_engine::clock::Clock;
 use roadstead_engine::until;
 use roadstead_jobs::JobKind;
+use roadstead_kubeconfigs::check::address::judge_resolved;
 use roadstead_kubeconfigs::check::{Refusal, Rules};
 use roadstead_kubeio::cache::{Cache, Health};
 use roadstead_kubeio::connect::{self, Endpoint};
@@ -145,9 +146,17 @@ impl Fleet {
         let Some(kubeconfig) = &source.kube_config else {
             return Err(Refusal::profiles_disabled());
         };
-        roadstead_kubeconfigs::secret::load(kubeconfig, |secret| {
-            self.secrets.get(&Key::new(self.namespace.as_str(), secret))
-        }, &self.rules)
+        roadstead_kubeconfigs::secret::load(
+            kubeconfig,
+            |secret| self.secrets.get(&Key::new(self.namespace.as_str(), secret)),
+            &self.rules,
+        )
+    }
+
+    /// Why at each attempt: what a name resolves to may change (`spec/safety.md S4`).
+    async fn load_and_resolve(&self, name: &str) -> Result<Endpoint, Refusal> {
+        let endpoint = self.load(name)?;
+        judge_resolved(&endpoint, &self.rules).await.map(|()| endpoint)
     }
 
     async fn report(&self, name: &str, connection: &Connection) {
@@ -175,48 +184,12 @@ impl Fleet {
     }
 }
 
-/// A merge patch that sets condition `Active`, or nothing when it already says so.
-pub(crate) fn condition_patch(
-    old: &[k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition],
-    active: &Active,
-    generation: Option<i64>,
-    now: Timestamp,
-) -> Option<serde_json::Value> {
-    let status = match active.truth {
-        Truth::True => "True",
-        Truth::False => "False",
-        Truth::Unknown => "Unknown",
-    };
-    let before = old.iter().find(|c| c.type_ == "Active");
-    if before.is_some_and(|c| {
-        c.status == status
-            && c.reason == active.reason
-            && c.message == active.message
-            && c.observed_generation == generation
-    }) {
-        return None;
-    }
-    let since = before
-        .filter(|c| c.status == status)
-        .map_or(now, |c| c.last_transition_time.0);
-    let mut conditions: Vec<serde_json::Value> = old
-        .iter()
-        .filter(|c| c.type_ != "Active")
-        .filter_map(|c| serde_json::to_value(c).ok())
-        .collect();
-    conditions.push(serde_json::json!({
-        "type": "Active", "status": status, "reason": active.reason, "message": active.message,
-        "lastTransitionTime": since.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(), "observedGeneration": generation,
-    }));
-    Some(serde_json::json!({ "status": { "conditions": conditions } }))
-}
-
 async fn supervise(fleet: Arc<Fleet>, remote: Arc<Remote>, nudge: Arc<Notify>, stop: CancellationToken) {
     let name = remote.name.to_string();
     let work = async {
         let mut current: Option<String> = None;
         loop {
-            let endpoint = match fleet.load(&name) {
+            let endpoint = match fleet.load_and_resolve(&name).await {
                 Ok(endpoint) => endpoint,
                 Err(refusal) => {
                     let now = (fleet.clock)();

@@ -62,10 +62,14 @@ pub fn workload_for_job(made: Made<'_>) -> api::Workload {
     let pod_sets = made.pod_sets.into_iter().map(|set| api::PodSet {
         name: set.name,
         count: i32::try_from(set.count).unwrap_or(i32::MAX),
-        min_count: set.min_count.map(|count| i32::try_from(count).unwrap_or(i32::MAX)),
+        min_count: set
+            .min_count
+            .map(|count| i32::try_from(count).unwrap_or(i32::MAX)),
         template: api::RawTemplate(match sanitised(set.template) {
             Value::Object(template) => template,
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+                Map::new()
+            }
         }),
         topology_request: None,
     });
@@ -142,8 +146,13 @@ pub fn spec_drift(local: &api::Workload, remote: &api::Workload) -> Drift {
     if bare(&local.spec) != bare(&remote.spec) {
         return Drift::Spec;
     }
-    let priority = |spec: &api::WorkloadSpec| (spec.priority.unwrap_or_default(), spec.priority_class_ref.clone());
-    if priority(&local.spec) == priority(&remote.spec) { Drift::None } else { Drift::Priority }
+    let priority =
+        |spec: &api::WorkloadSpec| (spec.priority.unwrap_or_default(), spec.priority_class_ref.clone());
+    if priority(&local.spec) == priority(&remote.spec) {
+        Drift::None
+    } else {
+        Drift::Priority
+    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,9 @@ use roadstead_api::constants::annotations;
 use roadstead_api::kueue::v1beta2 as api;
 use roadstead_core::amount::Amount;
 use roadstead_core::condition::{Condition, Conditions, Truth};
-use roadstead_core::name::{CheckName, ClusterName, ClusterQueueName, FlavorName, Key, PodSetName, ResourceName, Uid};
+use roadstead_core::name::{
+    CheckName, ClusterName, ClusterQueueName, FlavorName, Key, PodSetName, ResourceName, Uid,
+};
 use roadstead_core::quantity;
 use roadstead_core::status::{Admission, Assignment, CheckPhase, CheckState, PodSetUpdate, Requeue, Status};
 use roadstead_core::workload::{PodSet, Workload};
@@ -19,18 +21,33 @@ use crate::template;
 pub fn workload(workload: &api::Workload) -> Workload {
     let (meta, spec) = (&workload.metadata, &workload.spec);
     let mut problems = Vec::new();
-    let pod_sets = spec.pod_sets.iter().map(|set| pod_set(set, &mut problems)).collect();
-    let gates = meta.annotations.as_ref().and_then(|all| all.get(annotations::ADMISSION_GATED_BY));
+    let pod_sets = spec
+        .pod_sets
+        .iter()
+        .map(|set| pod_set(set, &mut problems))
+        .collect();
+    let gates = meta
+        .annotations
+        .as_ref()
+        .and_then(|all| all.get(annotations::ADMISSION_GATED_BY));
     Workload {
-        key: Key::new(meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default()),
+        key: Key::new(
+            meta.namespace.clone().unwrap_or_default(),
+            meta.name.clone().unwrap_or_default(),
+        ),
         uid: Uid::from(meta.uid.clone().unwrap_or_default()),
-        created: meta.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+        created: meta
+            .creation_timestamp
+            .as_ref()
+            .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
         generation: meta.generation.unwrap_or_default(),
         deleting: meta.deletion_timestamp.is_some(),
         queue: spec.queue_name.clone().unwrap_or_default(),
         priority: spec.priority.unwrap_or_default(),
         active: workload.is_active(),
-        max_execution_secs: spec.maximum_execution_time_seconds.and_then(|secs| u32::try_from(secs).ok()),
+        max_execution_secs: spec
+            .maximum_execution_time_seconds
+            .and_then(|secs| u32::try_from(secs).ok()),
         gated: gates.is_some_and(|gates| !gates.is_empty()),
         pod_sets,
         problems,
@@ -85,19 +102,37 @@ pub(crate) fn status(status: &api::WorkloadStatus) -> Status {
             count: count(requeue.count),
             at: requeue.requeue_at.as_ref().map(|time| time.0),
         }),
-        nominated: status.nominated_cluster_names.iter().map(|name| ClusterName::from(name.as_str())).collect(),
-        cluster: status.cluster_name.as_deref().filter(|name| !name.is_empty()).map(ClusterName::from),
+        nominated: status
+            .nominated_cluster_names
+            .iter()
+            .map(|name| ClusterName::from(name.as_str()))
+            .collect(),
+        cluster: status
+            .cluster_name
+            .as_deref()
+            .filter(|name| !name.is_empty())
+            .map(ClusterName::from),
         reclaimable: status
             .reclaimable_pods
             .iter()
-            .map(|pods| (PodSetName::from(pods.name.as_str()), u32::try_from(pods.count).unwrap_or_default()))
+            .map(|pods| {
+                (
+                    PodSetName::from(pods.name.as_str()),
+                    u32::try_from(pods.count).unwrap_or_default(),
+                )
+            })
             .collect(),
         accumulated_secs: count(status.accumulated_past_execution_time_seconds),
         evictions: status
             .scheduling_stats
             .iter()
             .flat_map(|stats| &stats.evictions)
-            .map(|e| ((e.reason.clone(), e.underlying_cause.clone()), u32::try_from(e.count).unwrap_or_default()))
+            .map(|e| {
+                (
+                    (e.reason.clone(), e.underlying_cause.clone()),
+                    u32::try_from(e.count).unwrap_or_default(),
+                )
+            })
             .collect(),
     }
 }
@@ -109,7 +144,10 @@ pub(crate) fn admission(admission: &api::Admission) -> Admission {
             .resource_usage
             .iter()
             .map(|(name, amount)| {
-                (ResourceName::from(name.as_str()), quantity::parse(name, &amount.0).unwrap_or(Amount::UNLIMITED))
+                (
+                    ResourceName::from(name.as_str()),
+                    quantity::parse(name, &amount.0).unwrap_or(Amount::UNLIMITED),
+                )
             })
             .collect();
         Assignment {
@@ -117,7 +155,12 @@ pub(crate) fn admission(admission: &api::Admission) -> Admission {
             flavors: set
                 .flavors
                 .iter()
-                .map(|(resource, flavor)| (ResourceName::from(resource.as_str()), FlavorName::from(flavor.as_str())))
+                .map(|(resource, flavor)| {
+                    (
+                        ResourceName::from(resource.as_str()),
+                        FlavorName::from(flavor.as_str()),
+                    )
+                })
                 .collect(),
             usage,
             count: set.count.and_then(|n| u32::try_from(n).ok()).unwrap_or_default(),

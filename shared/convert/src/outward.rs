@@ -7,10 +7,10 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition as ApiCondition, Time};
 use roadstead_api::kueue::v1beta2 as api;
 use roadstead_core::amount::Amount;
-use roadstead_core::condition::{Condition, Conditions, Truth};
+use roadstead_core::condition::{Active, Condition, Conditions, Truth};
 use roadstead_core::name::ResourceName;
 use roadstead_core::quantity;
-use roadstead_core::report::{Active, ClusterQueueReport, FlavorTotal, LocalQueueReport};
+use roadstead_core::report::{ClusterQueueReport, FlavorTotal, LocalQueueReport};
 use roadstead_core::status::{Admission, CheckPhase, CheckState, Status};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -33,12 +33,17 @@ pub fn status_patch(stored: &api::Workload, after: &Status) -> Option<Value> {
         new.admission = after.admission.as_ref().map(admission);
     }
     if before.checks != after.checks {
-        new.admission_checks = after.checks.iter().map(|(name, state)| check(name.as_str(), state)).collect();
+        new.admission_checks = after
+            .checks
+            .iter()
+            .map(|(name, state)| check(name.as_str(), state))
+            .collect();
     }
     if before.requeue != after.requeue {
-        new.requeue_state = after
-            .requeue
-            .map(|r| api::RequeueState { count: r.count.map(signed), requeue_at: r.at.map(|at| Time(whole(at))) });
+        new.requeue_state = after.requeue.map(|r| api::RequeueState {
+            count: r.count.map(signed),
+            requeue_at: r.at.map(|at| Time(whole(at))),
+        });
     }
     if before.nominated != after.nominated {
         new.nominated_cluster_names = after.nominated.iter().map(ToString::to_string).collect();
@@ -49,19 +54,27 @@ pub fn status_patch(stored: &api::Workload, after: &Status) -> Option<Value> {
     if before.reclaimable != after.reclaimable {
         let pods = after.reclaimable.iter();
         new.reclaimable_pods = pods
-            .map(|(name, count)| api::ReclaimablePod { name: name.to_string(), count: signed(*count) })
+            .map(|(name, count)| api::ReclaimablePod {
+                name: name.to_string(),
+                count: signed(*count),
+            })
             .collect();
     }
     if before.accumulated_secs != after.accumulated_secs {
         new.accumulated_past_execution_time_seconds = after.accumulated_secs.map(signed);
     }
     if before.evictions != after.evictions {
-        let evictions = after.evictions.iter().map(|((reason, cause), count)| api::EvictionStats {
-            reason: reason.clone(),
-            underlying_cause: cause.clone(),
-            count: signed(*count),
+        let evictions = after
+            .evictions
+            .iter()
+            .map(|((reason, cause), count)| api::EvictionStats {
+                reason: reason.clone(),
+                underlying_cause: cause.clone(),
+                count: signed(*count),
+            });
+        new.scheduling_stats = Some(api::SchedulingStats {
+            evictions: evictions.collect(),
         });
-        new.scheduling_stats = Some(api::SchedulingStats { evictions: evictions.collect() });
     }
     difference(&old, &new)
 }
@@ -94,7 +107,9 @@ fn replacement(before: &Value, after: Value) -> Value {
     match (before, after) {
         (Value::Object(before), Value::Object(mut after)) => {
             for (field, old) in before {
-                let new = after.remove(field).map_or(Value::Null, |new| replacement(old, new));
+                let new = after
+                    .remove(field)
+                    .map_or(Value::Null, |new| replacement(old, new));
                 after.insert(field.clone(), new);
             }
             Value::Object(after)
@@ -106,7 +121,11 @@ fn replacement(before: &Value, after: Value) -> Value {
 fn conditions(before: &Conditions, after: &Conditions, generation: Option<i64>) -> Vec<ApiCondition> {
     let all = after.iter().map(|(kind, condition)| {
         let same = before.get(kind) == Some(condition);
-        let observed = if same { condition.observed_generation } else { generation };
+        let observed = if same {
+            condition.observed_generation
+        } else {
+            generation
+        };
         api_condition(kind, condition, observed)
     });
     all.collect()
@@ -156,13 +175,24 @@ fn amount(resource: &ResourceName, amount: Amount) -> Quantity {
 fn admission(admission: &Admission) -> api::Admission {
     let sets = admission.pod_sets.iter().map(|set| api::PodSetAssignment {
         name: set.name.to_string(),
-        flavors: set.flavors.iter().map(|(r, f)| (r.to_string(), f.to_string())).collect(),
-        resource_usage: set.usage.iter().map(|(r, a)| (r.to_string(), amount(r, *a))).collect(),
+        flavors: set
+            .flavors
+            .iter()
+            .map(|(r, f)| (r.to_string(), f.to_string()))
+            .collect(),
+        resource_usage: set
+            .usage
+            .iter()
+            .map(|(r, a)| (r.to_string(), amount(r, *a)))
+            .collect(),
         count: Some(signed(set.count)),
         topology_assignment: None,
         delayed_topology_request: None,
     });
-    api::Admission { cluster_queue: admission.cluster_queue.to_string(), pod_set_assignments: sets.collect() }
+    api::Admission {
+        cluster_queue: admission.cluster_queue.to_string(),
+        pod_set_assignments: sets.collect(),
+    }
 }
 
 fn check(name: &str, state: &CheckState) -> api::AdmissionCheckState {
@@ -193,7 +223,13 @@ fn check(name: &str, state: &CheckState) -> api::AdmissionCheckState {
 pub fn request_stop(copy: &api::Workload, message: &str, now: Timestamp) -> Value {
     let mut status = inward::status(&copy.status.clone().unwrap_or_default());
     let before = status.conditions.clone();
-    status.conditions.set("DeactivationTarget", Truth::True, "EvictedOnManagerCluster", message, now);
+    status.conditions.set(
+        "DeactivationTarget",
+        Truth::True,
+        "EvictedOnManagerCluster",
+        message,
+        now,
+    );
     let list = conditions(&before, &status.conditions, copy.metadata.generation);
     json!({
         "metadata": { "resourceVersion": copy.metadata.resource_version },
@@ -201,10 +237,19 @@ pub fn request_stop(copy: &api::Workload, message: &str, now: Timestamp) -> Valu
     })
 }
 
-fn with_active(old: &[ApiCondition], active: &Active, generation: Option<i64>, now: Timestamp) -> Vec<ApiCondition> {
+/// `old` with condition `Active` saying what it shall; its time moves only with the truth value.
+pub fn with_active(
+    old: &[ApiCondition],
+    active: &Active,
+    generation: Option<i64>,
+    now: Timestamp,
+) -> Vec<ApiCondition> {
     let status = truth(active.truth);
     let mut all = old.to_vec();
-    let since = old.iter().find(|c| c.type_ == "Active" && c.status == status).map(|c| c.last_transition_time.clone());
+    let since = old
+        .iter()
+        .find(|c| c.type_ == "Active" && c.status == status)
+        .map(|c| c.last_transition_time.clone());
     all.retain(|c| c.type_ != "Active");
     all.push(ApiCondition {
         type_: "Active".to_owned(),
@@ -222,7 +267,11 @@ fn count(number: usize) -> i32 {
 }
 
 /// What must be merged into the status of a ClusterQueue so that it says what the report says.
-pub fn cluster_queue_status(stored: &api::ClusterQueue, report: &ClusterQueueReport, now: Timestamp) -> Option<Value> {
+pub fn cluster_queue_status(
+    stored: &api::ClusterQueue,
+    report: &ClusterQueueReport,
+    now: Timestamp,
+) -> Option<Value> {
     let flavors = |totals: &[FlavorTotal]| -> Vec<api::FlavorUsage> {
         let flavor = |total: &FlavorTotal| api::FlavorUsage {
             name: total.name.to_string(),
@@ -249,20 +298,29 @@ pub fn cluster_queue_status(stored: &api::ClusterQueue, report: &ClusterQueueRep
         ..old.clone()
     };
     if stored.status.is_none() {
-        return serde_json::to_value(&new).ok().map(|status| json!({ "status": status }));
+        return serde_json::to_value(&new)
+            .ok()
+            .map(|status| json!({ "status": status }));
     }
     difference(&old, &new)
 }
 
 /// What must be merged into the status of a LocalQueue so that it says what the report says.
-pub fn local_queue_status(stored: &api::LocalQueue, report: &LocalQueueReport, now: Timestamp) -> Option<Value> {
+pub fn local_queue_status(
+    stored: &api::LocalQueue,
+    report: &LocalQueueReport,
+    now: Timestamp,
+) -> Option<Value> {
     let flavors = |totals: &[FlavorTotal]| -> Vec<api::LocalQueueFlavorUsage> {
         let flavor = |total: &FlavorTotal| api::LocalQueueFlavorUsage {
             name: total.name.to_string(),
             resources: total
                 .resources
                 .iter()
-                .map(|r| api::LocalQueueResourceUsage { name: r.name.to_string(), total: amount(&r.name, r.total) })
+                .map(|r| api::LocalQueueResourceUsage {
+                    name: r.name.to_string(),
+                    total: amount(&r.name, r.total),
+                })
                 .collect(),
         };
         totals.iter().map(flavor).collect()
@@ -278,7 +336,9 @@ pub fn local_queue_status(stored: &api::LocalQueue, report: &LocalQueueReport, n
         ..old.clone()
     };
     if stored.status.is_none() {
-        return serde_json::to_value(&new).ok().map(|status| json!({ "status": status }));
+        return serde_json::to_value(&new)
+            .ok()
+            .map(|status| json!({ "status": status }));
     }
     difference(&old, &new)
 }

@@ -8,15 +8,18 @@ use roadstead_core::amount::Amount;
 use roadstead_core::name::{CheckName, ClusterQueueName, FlavorName, Key, ResourceName};
 use roadstead_core::quantity;
 use roadstead_core::queue::{
-    Check, CheckRule, ClusterQueue, Flavor, FlavorQuota, Fungibility, LocalQueue, ResourceGroup, Selector, StopPolicy,
-    Strategy,
+    Check, CheckRule, ClusterQueue, Flavor, FlavorQuota, Fungibility, LocalQueue, ResourceGroup, Selector,
+    StopPolicy, Strategy,
 };
 use roadstead_core::workload::{Operator, Requirement, Taint, Toleration};
 
 /// A ClusterQueue. A quota that is no quantity counts as zero (the schema refuses it before it is stored).
 pub fn cluster_queue(queue: &api::ClusterQueue) -> ClusterQueue {
     let spec = &queue.spec;
-    let checks = spec.admission_checks_strategy.iter().flat_map(|strategy| &strategy.admission_checks);
+    let checks = spec
+        .admission_checks_strategy
+        .iter()
+        .flat_map(|strategy| &strategy.admission_checks);
     ClusterQueue {
         name: ClusterQueueName::from(queue.metadata.name.clone().unwrap_or_default()),
         cohort: spec.cohort_name.clone().filter(|name| !name.is_empty()),
@@ -29,7 +32,11 @@ pub fn cluster_queue(queue: &api::ClusterQueue) -> ClusterQueue {
         checks: checks
             .map(|rule| CheckRule {
                 name: CheckName::from(rule.name.as_str()),
-                on_flavors: rule.on_flavors.iter().map(|name| FlavorName::from(name.as_str())).collect(),
+                on_flavors: rule
+                    .on_flavors
+                    .iter()
+                    .map(|name| FlavorName::from(name.as_str()))
+                    .collect(),
             })
             .collect(),
         stop: stop(spec.stop_policy),
@@ -47,7 +54,11 @@ fn group(group: &api::ResourceGroup) -> ResourceGroup {
         (ResourceName::from(quota.name.as_str()), amount)
     };
     ResourceGroup {
-        covered: group.covered_resources.iter().map(|name| ResourceName::from(name.as_str())).collect(),
+        covered: group
+            .covered_resources
+            .iter()
+            .map(|name| ResourceName::from(name.as_str()))
+            .collect(),
         flavors: group
             .flavors
             .iter()
@@ -63,7 +74,10 @@ fn group(group: &api::ResourceGroup) -> ResourceGroup {
 pub fn local_queue(queue: &api::LocalQueue) -> LocalQueue {
     let meta = &queue.metadata;
     LocalQueue {
-        key: Key::new(meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default()),
+        key: Key::new(
+            meta.namespace.clone().unwrap_or_default(),
+            meta.name.clone().unwrap_or_default(),
+        ),
         cluster_queue: ClusterQueueName::from(queue.spec.cluster_queue.as_str()),
         stop: stop(queue.spec.stop_policy),
     }
@@ -91,18 +105,28 @@ pub fn flavor(flavor: &api::ResourceFlavor) -> Flavor {
 
 /// An AdmissionCheck.
 pub fn check(check: &api::AdmissionCheck) -> Check {
-    let conditions = check.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    let conditions = check
+        .status
+        .as_ref()
+        .map(|status| status.conditions.as_slice())
+        .unwrap_or_default();
     Check {
         name: CheckName::from(check.metadata.name.clone().unwrap_or_default()),
         controller: check.spec.controller_name.clone(),
-        active: conditions.iter().any(|c| c.type_ == "Active" && c.status == "True"),
+        active: conditions
+            .iter()
+            .any(|c| c.type_ == "Active" && c.status == "True"),
     }
 }
 
 /// A label selector. An operator that is none is taken as `In` without values, which matches nothing.
 pub fn selector(selector: &LabelSelector) -> Selector {
     let labels: BTreeMap<String, String> = selector.match_labels.clone().unwrap_or_default();
-    let equal = labels.into_iter().map(|(key, value)| Requirement { key, operator: Operator::In, values: vec![value] });
+    let equal = labels.into_iter().map(|(key, value)| Requirement {
+        key,
+        operator: Operator::In,
+        values: vec![value],
+    });
     let expressions = selector.match_expressions.iter().flatten().map(|expression| {
         let known = operator(&expression.operator);
         Requirement {

@@ -41,19 +41,35 @@ pub(crate) fn read(pod_set: &str, template: &Map<String, Value>) -> Pod {
     match serde_json::from_value::<PodSpec>(Value::Object(narrow)) {
         Ok(spec) => {
             pod.node_selector = spec.node_selector.unwrap_or_default();
-            pod.tolerations = spec.tolerations.unwrap_or_default().iter().map(toleration).collect();
+            pod.tolerations = spec
+                .tolerations
+                .unwrap_or_default()
+                .iter()
+                .map(toleration)
+                .collect();
             let required = spec.affinity.and_then(|a| a.node_affinity);
             let required = required.and_then(|n| n.required_during_scheduling_ignored_during_execution);
-            for term in required.map(|selector| selector.node_selector_terms).unwrap_or_default() {
+            for term in required
+                .map(|selector| selector.node_selector_terms)
+                .unwrap_or_default()
+            {
                 let expressions = term.match_expressions.unwrap_or_default().into_iter();
                 let expressions = expressions.filter_map(|e| {
                     let operator = operator(&e.operator)?;
-                    Some(Requirement { key: e.key, operator, values: e.values.unwrap_or_default() })
+                    Some(Requirement {
+                        key: e.key,
+                        operator,
+                        values: e.values.unwrap_or_default(),
+                    })
                 });
-                pod.affinity.push(AffinityTerm { expressions: expressions.collect() });
+                pod.affinity.push(AffinityTerm {
+                    expressions: expressions.collect(),
+                });
             }
         }
-        Err(error) => pod.problems.push(format!("pod set {pod_set}: template.spec cannot be read: {error}")),
+        Err(error) => pod.problems.push(format!(
+            "pod set {pod_set}: template.spec cannot be read: {error}"
+        )),
     }
     pod
 }
@@ -83,7 +99,9 @@ fn requests(pod_set: &str, spec: &Map<String, Value>, problems: &mut Vec<String>
         running.insert(resource, amount);
     }
     let overhead = spec.get("overhead").and_then(Value::as_object);
-    let overhead = overhead.map(|amounts| parse(pod_set, "overhead", amounts, problems)).unwrap_or_default();
+    let overhead = overhead
+        .map(|amounts| parse(pod_set, "overhead", amounts, problems))
+        .unwrap_or_default();
     add(&mut running, &overhead);
     running
 }
@@ -156,7 +174,11 @@ mod tests {
     }
 
     fn amount(pod: &Pod, resource: &str) -> i64 {
-        pod.requests.get(&ResourceName::from(resource)).copied().unwrap_or(Amount::ZERO).get()
+        pod.requests
+            .get(&ResourceName::from(resource))
+            .copied()
+            .unwrap_or(Amount::ZERO)
+            .get()
     }
 
     /// Spec: admission-engine 4.5.4.
@@ -170,7 +192,11 @@ mod tests {
             ],
             "overhead": { "cpu": "10m" },
         }));
-        assert_eq!(amount(&pod, "cpu"), 2260, "sidecar 250 + init 2000 beats 1500 + 250; overhead 10");
+        assert_eq!(
+            amount(&pod, "cpu"),
+            2260,
+            "sidecar 250 + init 2000 beats 1500 + 250; overhead 10"
+        );
         assert_eq!(amount(&pod, "memory"), 1 << 30);
         assert!(pod.problems.is_empty());
     }
@@ -183,13 +209,21 @@ mod tests {
             { "resources": { "requests": { "memory": "lots" } } },
         ] }));
         assert_eq!(pod.problems.len(), 2);
-        assert!(pod.problems[0].contains("containers[0]") && pod.problems[0].contains("must not exceed its limits"));
+        assert!(
+            pod.problems[0].contains("containers[0]")
+                && pod.problems[0].contains("must not exceed its limits")
+        );
         assert!(pod.problems[1].contains("containers[1]") && pod.problems[1].contains("memory"));
     }
 
     #[test]
     fn a_template_of_the_wrong_shape_is_a_problem_and_not_a_panic() {
-        for spec in [json!("text"), json!({ "tolerations": 5 }), json!({ "containers": { "a": 1 } }), json!(null)] {
+        for spec in [
+            json!("text"),
+            json!({ "tolerations": 5 }),
+            json!({ "containers": { "a": 1 } }),
+            json!(null),
+        ] {
             let _ = read("main", json!({ "spec": spec }).as_object().unwrap());
         }
         assert_eq!(pod(json!({ "tolerations": 5 })).problems.len(), 1);

@@ -35,7 +35,10 @@ struct Problems(Vec<Problem>);
 
 impl Problems {
     fn add(&mut self, field: impl Into<String>, message: impl Into<String>) {
-        self.0.push(Problem { field: field.into(), message: message.into() });
+        self.0.push(Problem {
+            field: field.into(),
+            message: message.into(),
+        });
     }
 }
 
@@ -58,10 +61,22 @@ fn spec(new: &api::Workload, problems: &mut Problems) {
     for (index, set) in new.spec.pod_sets.iter().enumerate() {
         with_minimum += i32::from(set.min_count.is_some());
         let base = format!("spec.podSets[{index}].template.spec");
-        let Some(spec) = set.template.0.get("spec") else { continue };
+        let Some(spec) = set.template.0.get("spec") else {
+            continue;
+        };
         for list in ["containers", "initContainers"] {
-            for (at, container) in spec.get(list).and_then(Value::as_array).into_iter().flatten().enumerate() {
-                resources(&format!("{base}.{list}[{at}].resources"), container.get("resources"), problems);
+            for (at, container) in spec
+                .get(list)
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+                .enumerate()
+            {
+                resources(
+                    &format!("{base}.{list}[{at}].resources"),
+                    container.get("resources"),
+                    problems,
+                );
             }
         }
         resources(&format!("{base}.resources"), spec.get("resources"), problems);
@@ -79,30 +94,55 @@ fn resources(path: &str, resources: Option<&Value>, problems: &mut Problems) {
             if name == PODS {
                 problems.add(&field, "the key is reserved for internal kueue use");
             }
-            if value.as_str().is_some_and(|text| text.starts_with('-')) || value.as_f64().is_some_and(|n| n < 0.0) {
+            if value.as_str().is_some_and(|text| text.starts_with('-'))
+                || value.as_f64().is_some_and(|n| n < 0.0)
+            {
                 problems.add(field, "must be greater than or equal to 0");
             }
         }
     }
 }
 
-fn status(old: Option<&api::Workload>, new: &api::Workload, status: &api::WorkloadStatus, problems: &mut Problems) {
+fn status(
+    old: Option<&api::Workload>,
+    new: &api::Workload,
+    status: &api::WorkloadStatus,
+    problems: &mut Problems,
+) {
     let unexplained = |w: &api::Workload| w.is_true("QuotaReserved") && w.admission().is_none();
     if unexplained(new) && !old.is_some_and(unexplained) {
-        problems.add("status.admission", "must be set while the QuotaReserved condition is true");
+        problems.add(
+            "status.admission",
+            "must be set while the QuotaReserved condition is true",
+        );
     }
-    let counts: BTreeMap<&str, i32> = new.spec.pod_sets.iter().map(|set| (set.name.as_str(), set.count)).collect();
-    for (index, set) in status.admission.iter().flat_map(|a| &a.pod_set_assignments).enumerate() {
+    let counts: BTreeMap<&str, i32> = new
+        .spec
+        .pod_sets
+        .iter()
+        .map(|set| (set.name.as_str(), set.count))
+        .collect();
+    for (index, set) in status
+        .admission
+        .iter()
+        .flat_map(|a| &a.pod_set_assignments)
+        .enumerate()
+    {
         let base = format!("status.admission.podSetAssignments[{index}]");
         if !counts.contains_key(set.name.as_str()) {
             problems.add(format!("{base}.name"), format!("Not found: \"{}\"", set.name));
         }
-        let Some(count) = set.count.filter(|count| *count > 0) else { continue };
+        let Some(count) = set.count.filter(|count| *count > 0) else {
+            continue;
+        };
         for (resource, usage) in &set.resource_usage {
             let name = ResourceName::from(resource.as_str());
             let amount = quantity::parse(name.as_str(), &usage.0).map(roadstead_core::amount::Amount::get);
             if amount.is_ok_and(|amount| amount % i64::from(count) != 0) {
-                problems.add(format!("{base}.resourceUsage[{resource}]"), format!("is not a multiple of {count}"));
+                problems.add(
+                    format!("{base}.resourceUsage[{resource}]"),
+                    format!("is not a multiple of {count}"),
+                );
             }
         }
     }
@@ -111,7 +151,10 @@ fn status(old: Option<&api::Workload>, new: &api::Workload, status: &api::Worklo
         match counts.get(pods.name.as_str()) {
             None => problems.add(format!("{base}.name"), format!("Not found: \"{}\"", pods.name)),
             Some(count) if pods.count > *count => {
-                problems.add(format!("{base}.count"), format!("should be less or equal to {count}"));
+                problems.add(
+                    format!("{base}.count"),
+                    format!("should be less or equal to {count}"),
+                );
             }
             Some(_) => {}
         }
@@ -127,7 +170,11 @@ fn status(old: Option<&api::Workload>, new: &api::Workload, status: &api::Worklo
 }
 
 fn gate_names(workload: &api::Workload) -> Option<Vec<&str>> {
-    let all = workload.metadata.annotations.as_ref()?.get(annotations::ADMISSION_GATED_BY)?;
+    let all = workload
+        .metadata
+        .annotations
+        .as_ref()?
+        .get(annotations::ADMISSION_GATED_BY)?;
     Some(all.split(',').collect())
 }
 
@@ -136,7 +183,9 @@ fn gates(old: Option<&api::Workload>, new: &api::Workload, problems: &mut Proble
     let names = gate_names(new).unwrap_or_default();
     let mut seen = BTreeSet::new();
     for name in &names {
-        let domain = name.split_once('/').filter(|(domain, path)| !domain.is_empty() && !path.is_empty());
+        let domain = name
+            .split_once('/')
+            .filter(|(domain, path)| !domain.is_empty() && !path.is_empty());
         if name.is_empty() {
             problems.add(&field, "must not contain empty names");
         } else if domain.is_none() || name.len() > GATE_MAX {
@@ -160,11 +209,17 @@ fn update(old: &api::Workload, new: &api::Workload, problems: &mut Problems) {
     if reserved && old.spec.pod_sets != new.spec.pod_sets {
         problems.add("spec.podSets", "field is immutable");
     }
-    let (before, after) = (old.status.clone().unwrap_or_default(), new.status.clone().unwrap_or_default());
+    let (before, after) = (
+        old.status.clone().unwrap_or_default(),
+        new.status.clone().unwrap_or_default(),
+    );
     if reserved && new.is_true("QuotaReserved") {
         for pods in &before.reclaimable_pods {
             match after.reclaimable_pods.iter().find(|p| p.name == pods.name) {
-                None => problems.add(format!("status.reclaimablePods[{}]", pods.name), "cannot be removed"),
+                None => problems.add(
+                    format!("status.reclaimablePods[{}]", pods.name),
+                    "cannot be removed",
+                ),
                 Some(now) if now.count < pods.count => problems.add(
                     format!("status.reclaimablePods[{}].count", pods.name),
                     format!("cannot be less than {}", pods.count),

@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 
 use jiff::{SignedDuration, Timestamp};
 
+pub use crate::condition::Active;
 use crate::condition::Truth;
 use crate::retry::RetryPolicy;
 
@@ -54,17 +55,6 @@ impl Reason {
             Self::ClientConnectionFailed => "ClientConnectionFailed",
         }
     }
-}
-
-/// What condition `Active` of an object shall say.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Active {
-    /// Whether it can be used.
-    pub truth: Truth,
-    /// A CamelCase token.
-    pub reason: &'static str,
-    /// A sentence for people.
-    pub message: Cow<'static, str>,
 }
 
 /// What to do when somebody asks for a connection.

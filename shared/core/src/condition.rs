@@ -109,6 +109,33 @@ impl Conditions {
     }
 }
 
+/// What condition `Active` of an object shall say; its time is the border's business.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Active {
+    /// Whether it can be used.
+    pub truth: Truth,
+    /// A CamelCase token.
+    pub reason: &'static str,
+    /// A sentence for people.
+    pub message: Cow<'static, str>,
+}
+
+impl Active {
+    /// With a fixed sentence.
+    pub const fn new(truth: Truth, reason: &'static str, message: &'static str) -> Self {
+        Self {
+            truth,
+            reason,
+            message: Cow::Borrowed(message),
+        }
+    }
+
+    /// Whether it can be used.
+    pub fn is_active(&self) -> bool {
+        self.truth == Truth::True
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;

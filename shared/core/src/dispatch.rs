@@ -271,7 +271,12 @@ impl<'a> Pass<'a> {
         if !decided || !self.o.job.present || self.o.job.finished {
             return;
         }
-        match self.o.failures.get(winner).filter(|failure| failure.until > self.now) {
+        match self
+            .o
+            .failures
+            .get(winner)
+            .filter(|failure| failure.until > self.now)
+        {
             // Unlike the anchor: what the worker refused is not tried there for ever (`spec/multikueue.md` 10.F21).
             Some(failure) => {
                 let message = format!(

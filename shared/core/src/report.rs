@@ -3,46 +3,16 @@
 //! Invariant: a report is computed from the state alone, so it is right whenever it is asked for.
 //! *Source*: `spec/api.md API-2.3, API-3`, `spec/admission-engine.md 7`.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use crate::amount::Amount;
+use crate::check::{MULTIKUEUE_CONTROLLER, PROVISIONING_CONTROLLER};
+use crate::condition::Active;
 use crate::condition::Truth;
 use crate::name::{CheckName, ClusterQueueName, FlavorName, Key, ResourceName};
 use crate::queue::{Check, ClusterQueue, Flavor, StopPolicy};
 use crate::quota::{Ledger, Usage};
 use crate::state::State;
-
-/// Controller name of MultiKueue checks. *Source*: `spec/multikueue.md 1.1`.
-pub const MULTIKUEUE_CONTROLLER: &str = "kueue.x-k8s.io/multikueue";
-/// Controller name of ProvisioningRequest checks. *Source*: `spec/provisioning.md`.
-pub const PROVISIONING_CONTROLLER: &str = "kueue.x-k8s.io/provisioning-request";
-
-/// The condition `Active` of a queue, without its time.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Active {
-    /// Whether the queue admits workloads.
-    pub truth: Truth,
-    /// A CamelCase token.
-    pub reason: &'static str,
-    /// A sentence for people.
-    pub message: Cow<'static, str>,
-}
-
-impl Active {
-    const fn new(truth: Truth, reason: &'static str, message: &'static str) -> Self {
-        Self {
-            truth,
-            reason,
-            message: Cow::Borrowed(message),
-        }
-    }
-
-    /// Whether the queue admits workloads.
-    pub fn is_active(&self) -> bool {
-        self.truth == Truth::True
-    }
-}
 
 /// What is held of one flavor.
 #[derive(Clone, Debug, PartialEq, Eq)]

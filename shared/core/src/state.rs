@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use crate::condition::Active;
 use crate::cycle::PendingReason;
 use crate::flavor::Undeclared;
 use crate::name::{CheckName, ClusterQueueName, FlavorName, Key, Uid};
 use crate::pending::{Pending, RequeuingTimestamp};
 use crate::queue::{Check, ClusterQueue, Flavor, LocalQueue};
 use crate::quota::{Charge, Ledger, Stage};
-use crate::report::{Active, QueueRef};
+use crate::report::QueueRef;
 use crate::status::Admission;
 use crate::workload::Workload;
 

@@ -4,11 +4,8 @@
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use roadstead_core::cluster::Active;
-use roadstead_core::condition::Truth;
+use roadstead_core::condition::Active;
 use serde_json::{Value, json};
-
-const ACTIVE: &str = "Active";
 
 /// A merge patch for the status that sets condition `Active` and keeps the others; `None` when it already says so.
 ///
@@ -19,38 +16,16 @@ pub fn condition_patch(
     generation: Option<i64>,
     now: Timestamp,
 ) -> Option<Value> {
-    let status = match active.truth {
-        Truth::True => "True",
-        Truth::False => "False",
-        Truth::Unknown => "Unknown",
-    };
-    let before = old.iter().find(|c| c.type_ == ACTIVE);
-    let same = before.is_some_and(|c| {
-        c.status == status
-            && c.reason == active.reason
-            && c.message == active.message
-            && c.observed_generation == generation
-    });
-    if same {
-        return None;
-    }
-    let since = before
-        .filter(|c| c.status == status)
-        .map_or(now, |c| c.last_transition_time.0);
-    let others = old.iter().filter(|c| c.type_ != ACTIVE);
-    let mut conditions: Vec<Value> = others.map(|c| json!(c)).collect();
-    conditions.push(json!({
-        "type": ACTIVE, "status": status, "reason": active.reason, "message": active.message,
-        "lastTransitionTime": since.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(), "observedGeneration": generation,
-    }));
-    Some(json!({ "status": { "conditions": conditions } }))
+    let new = roadstead_convert::with_active(old, active, generation, now);
+    // Why as sets: the condition may stand elsewhere in the list.
+    let same = old.len() == new.len() && new.iter().all(|condition| old.contains(condition));
+    (!same).then(|| json!({ "status": { "conditions": new } }))
 }
 
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
-    use roadstead_core::cluster::Active;
-    use roadstead_core::condition::Truth;
+    use roadstead_core::condition::{Active, Truth};
     use serde_json::json;
 
     use super::condition_patch;

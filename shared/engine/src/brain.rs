@@ -68,12 +68,20 @@ pub(crate) struct Reports {
 impl Reports {
     /// The last report on a ClusterQueue.
     pub(crate) fn cluster_queue(&self, name: &ClusterQueueName) -> Option<ClusterQueueReport> {
-        self.cluster_queues.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+        self.cluster_queues
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(name)
+            .cloned()
     }
 
     /// The last report on a LocalQueue.
     pub(crate) fn local_queue(&self, key: &Key) -> Option<LocalQueueReport> {
-        self.local_queues.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+        self.local_queues
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(key)
+            .cloned()
     }
 }
 

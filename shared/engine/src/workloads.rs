@@ -141,7 +141,10 @@ impl Workloads {
         if follow.rest == Rest::Certain && !facts.at_rest() {
             // Why again: what ran elsewhere is over, so quota is released now and not when a status arrives that never will.
             let facts = facts.rested();
-            let evicted = roadstead_core::workload::Workload { status: next.status.clone(), ..workload.clone() };
+            let evicted = roadstead_core::workload::Workload {
+                status: next.status.clone(),
+                ..workload.clone()
+            };
             next = lifecycle::step(&facts.observed(&evicted, request.as_ref(), None), now);
         }
         next.notes.extend(follow.notes);

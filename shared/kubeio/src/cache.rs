@@ -213,9 +213,14 @@ where
     pub async fn run(self: Arc<Self>, api: Api<K>, labels: Option<String>, stop: CancellationToken) {
         let forever = async {
             let mut backoff = Backoff::new(RETRY.0, RETRY.1);
-            self.health.send_if_modified(|health| set(health, Health::Starting));
+            self.health
+                .send_if_modified(|health| set(health, Health::Starting));
             loop {
-                let version = self.version.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let version = self
+                    .version
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .clone();
                 let result = match version {
                     None => self.list(&api, labels.as_deref()).await.map(Some),
                     Some(version) => self.watch(&api, labels.as_deref(), version, &mut backoff).await,

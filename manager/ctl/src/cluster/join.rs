@@ -66,6 +66,17 @@ struct Seen {
     configs: Vec<MultiKueueConfig>,
 }
 
+/// Both ends, and what to put between them.
+struct Site<'a> {
+    args: &'a Join,
+    account: &'a Account,
+    worker: &'a Worker,
+    manager: &'a Client,
+    /// Where the manager will reach the worker; without its credential.
+    endpoint: &'a Endpoint,
+    now: Timestamp,
+}
+
 /// Registers a cluster.
 pub async fn run(args: &Join, now: Timestamp) -> Result<(), Failure> {
     let started = Instant::now();
@@ -93,7 +104,15 @@ pub async fn run(args: &Join, now: Timestamp) -> Result<(), Failure> {
     }
     if !plan.is_nothing() {
         output::consent(args.yes, "do this?")?;
-        write_all(args, &account, &worker, &manager, &endpoint, &plan, now).await?;
+        let site = Site {
+            args,
+            account: &account,
+            worker: &worker,
+            manager: &manager,
+            endpoint: &endpoint,
+            now,
+        };
+        write_all(&site, &plan).await?;
     }
     let expires = written_expiry(args, &manager).await;
     let reason = wait_until_active(args, &manager).await?;
@@ -182,19 +201,19 @@ async fn is_credential_good(seen: &Seen, endpoint: &Endpoint, account: &Account,
         && token::prove(&current, &account.username()).await.is_ok()
 }
 
-async fn write_all(
-    args: &Join,
-    account: &Account,
-    worker: &Worker,
-    manager: &Client,
-    endpoint: &Endpoint,
-    plan: &Plan,
-    now: Timestamp,
-) -> Result<(), Failure> {
+async fn write_all(site: &Site<'_>, plan: &Plan) -> Result<(), Failure> {
+    let Site {
+        args,
+        account,
+        worker,
+        manager,
+        endpoint: _,
+        now: _,
+    } = *site;
     account::apply(&worker.client, account, &plan.account).await?;
     say(&format!("account {} is ready on the worker", account.username()));
     if plan.credential == CredentialStep::Make {
-        write_credential(args, account, worker, manager, endpoint, now).await?;
+        write_credential(site).await?;
         say(&format!(
             "credential is in secret {}/{}",
             args.manager.namespace,
@@ -203,25 +222,24 @@ async fn write_all(
     }
     if plan.cluster {
         let clusters = Api::<MultiKueueCluster>::all(manager.clone());
-        match write::create(&clusters, &cluster_object(&args.name)).await {
-            Written::AlreadyExists => {}
-            answer => {
-                done("creating the MultiKueueCluster failed", answer)?;
-            }
+        let answer = write::create(&clusters, &cluster_object(&args.name)).await;
+        if !matches!(answer, Written::AlreadyExists) {
+            done("creating the MultiKueueCluster failed", answer)?;
         }
     }
     write_config(args, manager, &plan.config).await
 }
 
 /// Makes a token, proves it, and stores it.
-async fn write_credential(
-    args: &Join,
-    account: &Account,
-    worker: &Worker,
-    manager: &Client,
-    endpoint: &Endpoint,
-    now: Timestamp,
-) -> Result<(), Failure> {
+async fn write_credential(site: &Site<'_>) -> Result<(), Failure> {
+    let Site {
+        args,
+        account,
+        worker,
+        manager,
+        endpoint,
+        now,
+    } = *site;
     let failed = |what: &str, error: &token::Error| {
         let why = std::error::Error::source(error).map_or_else(String::new, |cause| format!(": {cause}"));
         Failure::new(
@@ -306,12 +324,10 @@ async fn write_config(args: &Join, manager: &Client, step: &ConfigStep) -> Resul
         ConfigStep::Add { name } => (name, false),
     };
     if create {
-        match write::create(&configs, &config_object(name, &args.name)).await {
-            Written::AlreadyExists => {}
-            answer => {
-                done("creating the MultiKueueConfig failed", answer)?;
-                return Ok(());
-            }
+        let answer = write::create(&configs, &config_object(name, &args.name)).await;
+        if !matches!(answer, Written::AlreadyExists) {
+            done("creating the MultiKueueConfig failed", answer)?;
+            return Ok(());
         }
     }
     let what = format!("adding the cluster to MultiKueueConfig {name} failed");
@@ -331,12 +347,10 @@ async fn write_config(args: &Join, manager: &Client, step: &ConfigStep) -> Resul
             "spec": {"clusters": clusters},
         });
         tries += 1;
-        match write::patch(&configs, name, &patch).await {
-            Written::Conflict if tries < CONFIG_TRIES => {}
-            answer => {
-                done(&what, answer)?;
-                return Ok(());
-            }
+        let answer = write::patch(&configs, name, &patch).await;
+        if !matches!(answer, Written::Conflict) || tries >= CONFIG_TRIES {
+            done(&what, answer)?;
+            return Ok(());
         }
     }
 }

@@ -239,18 +239,15 @@ async fn leave_config(args: &Leave, manager: &Client, config: &MultiKueueConfig)
             "metadata": {"resourceVersion": current.metadata.resource_version},
             "spec": {"clusters": rest},
         });
-        match write::patch(&configs, &name, &patch).await {
-            Written::Conflict => {
-                current = configs
-                    .get(&name)
-                    .await
-                    .map_err(|error| Failure::request(&what, &error))?;
-            }
-            answer => {
-                done(&what, answer)?;
-                return Ok(format!("manager multikueueconfig/{name} entry {}", args.name));
-            }
+        let answer = write::patch(&configs, &name, &patch).await;
+        if !matches!(answer, Written::Conflict) {
+            done(&what, answer)?;
+            return Ok(format!("manager multikueueconfig/{name} entry {}", args.name));
         }
+        current = configs
+            .get(&name)
+            .await
+            .map_err(|error| Failure::request(&what, &error))?;
     }
     Err(Failure::new(
         what,
@@ -281,9 +278,10 @@ async fn empty_worker(args: &Leave, reach: &Reach, left: &mut Left) -> Result<()
     loop {
         let ours = match ours_on(client, &args.owner.origin).await {
             Ok(ours) => ours,
-            Err(error) if args.force && !matches!(error, kube::Error::Api(_)) => {
+            // Why not for administrators whom the API server answered: what it says can be mended.
+            Err(error) if args.force && !(reach.as_administrator && matches!(error, kube::Error::Api(_))) => {
                 say(&format!(
-                    "note: the worker does not answer: {}",
+                    "note: the worker cannot be looked at: {}",
                     write::describe(&error)
                 ));
                 left.kept
@@ -300,11 +298,7 @@ async fn empty_worker(args: &Leave, reach: &Reach, left: &mut Left) -> Result<()
             return Ok(());
         }
         if !told {
-            say(&format!(
-                "{} objects of ours on the worker: {}",
-                ours.len(),
-                shown(&ours)
-            ));
+            say(&format!("ours on the worker: {}", shown(&ours)));
             told = true;
         }
         if Instant::now() >= deadline {

@@ -48,7 +48,13 @@ fn only_what_changed_is_written_and_unknown_conditions_survive() {
     let stored = workload(full());
     let now: Timestamp = "2026-01-01T00:05:00.7Z".parse().unwrap();
     let mut status = crate::workload(&stored).status;
-    status.conditions.set("Admitted", Truth::True, "Admitted", "The workload is admitted", now);
+    status.conditions.set(
+        "Admitted",
+        Truth::True,
+        "Admitted",
+        "The workload is admitted",
+        now,
+    );
     status.nominated.clear();
     status.cluster = Some(ClusterName::from("east"));
     let patch = status_patch(&stored, &status).unwrap();
@@ -58,7 +64,10 @@ fn only_what_changed_is_written_and_unknown_conditions_survive() {
     let conditions = patch["status"]["conditions"].as_array().unwrap();
     assert_eq!(conditions.len(), 3);
     assert_eq!(conditions[1]["type"], "example.com/Custom");
-    assert_eq!(conditions[0]["observedGeneration"], 1, "untouched conditions stay as they are");
+    assert_eq!(
+        conditions[0]["observedGeneration"], 1,
+        "untouched conditions stay as they are"
+    );
     assert_eq!(conditions[2]["observedGeneration"], 3);
     assert_eq!(conditions[2]["lastTransitionTime"], "2026-01-01T00:05:00Z");
 }
@@ -68,18 +77,30 @@ fn a_field_that_goes_away_is_written_as_null_also_inside_objects() {
     let stored = workload(full());
     let mut status = crate::workload(&stored).status;
     status.admission = None;
-    status.requeue = Some(roadstead_core::status::Requeue { count: Some(2), at: None });
-    status.checks.insert(CheckName::from("d"), CheckState::pending(Timestamp::UNIX_EPOCH));
+    status.requeue = Some(roadstead_core::status::Requeue {
+        count: Some(2),
+        at: None,
+    });
+    status
+        .checks
+        .insert(CheckName::from("d"), CheckState::pending(Timestamp::UNIX_EPOCH));
     let patch = status_patch(&stored, &status).unwrap();
     assert_eq!(patch["status"]["admission"], Value::Null);
-    assert_eq!(patch["status"]["requeueState"], json!({ "count": 2, "requeueAt": null }));
+    assert_eq!(
+        patch["status"]["requeueState"],
+        json!({ "count": 2, "requeueAt": null })
+    );
     assert_eq!(patch["status"]["admissionChecks"].as_array().unwrap().len(), 2);
 }
 
 /// Spec: multikueue 3.8.
 #[test]
 fn a_stop_request_keeps_the_other_conditions_and_carries_the_version() {
-    let patch = request_stop(&workload(full()), "Evicted on manager: why", Timestamp::UNIX_EPOCH);
+    let patch = request_stop(
+        &workload(full()),
+        "Evicted on manager: why",
+        Timestamp::UNIX_EPOCH,
+    );
     assert_eq!(patch["metadata"]["resourceVersion"], "7");
     let conditions = patch["status"]["conditions"].as_array().unwrap();
     assert_eq!(conditions.len(), 3);

@@ -42,13 +42,20 @@ fn resources_and_minimum_counts_are_checked() {
     let pod = |resources: Value| json!({ "spec": { "containers": [{ "resources": resources }] } });
     let set = |name: &str, template: Value| json!({ "name": name, "count": 1, "minCount": 1, "template": template });
     let sets = json!([
-        set("a", pod(json!({ "requests": { "pods": 1 }, "limits": { "cpu": "-1" } }))),
+        set(
+            "a",
+            pod(json!({ "requests": { "pods": 1 }, "limits": { "cpu": "-1" } }))
+        ),
         set("b", json!({})),
     ]);
     check(
         None,
         &json!({ "spec": { "podSets": sets } }),
-        &["reserved for internal kueue use", "greater than or equal to 0", "at most one podSet can use minCount"],
+        &[
+            "reserved for internal kueue use",
+            "greater than or equal to 0",
+            "at most one podSet can use minCount",
+        ],
     );
 }
 
@@ -57,7 +64,11 @@ fn resources_and_minimum_counts_are_checked() {
 fn statuses_must_fit_the_spec() {
     let mut status = reserved();
     status["admission"] = Value::Null;
-    check(None, &json!({ "status": status }), &["must be set while the QuotaReserved condition is true"]);
+    check(
+        None,
+        &json!({ "status": status }),
+        &["must be set while the QuotaReserved condition is true"],
+    );
     let old = json!({ "status": status });
     check(Some(&old), &old, &[]);
     let mut status = reserved();
@@ -69,16 +80,27 @@ fn statuses_must_fit_the_spec() {
     check(
         None,
         &json!({ "status": status }),
-        &["is not a multiple of 2", "\"other\"", "less or equal to 2", "\"x\"", "podSetUpdates[0].name"],
+        &[
+            "is not a multiple of 2",
+            "\"other\"",
+            "less or equal to 2",
+            "\"x\"",
+            "podSetUpdates[0].name",
+        ],
     );
 }
 
 /// Spec: api API-9.5.9.
 #[test]
 fn gates_are_domain_prefixed_unique_and_can_only_be_removed() {
-    let gated = |by: &str| json!({ "metadata": { "annotations": { "kueue.x-k8s.io/admission-gated-by": by } } });
+    let gated =
+        |by: &str| json!({ "metadata": { "annotations": { "kueue.x-k8s.io/admission-gated-by": by } } });
     check(None, &gated("example.com/a,example.com/b"), &[]);
-    check(None, &gated("a,,x/y,x/y"), &["\"a\" must be", "empty names", "Duplicate value: \"x/y\""]);
+    check(
+        None,
+        &gated("a,,x/y,x/y"),
+        &["\"a\" must be", "empty names", "Duplicate value: \"x/y\""],
+    );
     check(Some(&gated("x/a,x/b")), &gated("x/b"), &[]);
     check(Some(&gated("x/a")), &gated("x/b"), &["can only remove gates"]);
 }

@@ -4,11 +4,12 @@ use super::fixtures::{
 };
 use super::{Event, Pace, Settings, State};
 use crate::amount::Amount;
+use crate::check::{MULTIKUEUE_CONTROLLER, PROVISIONING_CONTROLLER};
 use crate::condition::Truth;
 use crate::cycle::{Decision, HEADS_PER_CYCLE};
 use crate::name::{ClusterQueueName, Key};
 use crate::queue::{Check, LocalQueue, Selector, StopPolicy, Strategy};
-use crate::report::{MULTIKUEUE_CONTROLLER, PROVISIONING_CONTROLLER, QueueRef};
+use crate::report::QueueRef;
 use crate::status::{CheckPhase, CheckState, Requeue};
 use crate::workload::{Operator, Requirement, Workload};
 

@@ -43,13 +43,18 @@ impl Facts {
     pub(super) const fn at_rest(&self) -> bool {
         match &self.job {
             JobFacts::NoOwner | JobFacts::OwnerGone => true,
-            JobFacts::Present { active, suspended, .. } => !*active && *suspended,
+            JobFacts::Present {
+                active, suspended, ..
+            } => !*active && *suspended,
         }
     }
 
     /// The same with a job that has stopped.
     pub(super) fn rested(mut self) -> Self {
-        if let JobFacts::Present { active, suspended, .. } = &mut self.job {
+        if let JobFacts::Present {
+            active, suspended, ..
+        } = &mut self.job
+        {
             *active = false;
             *suspended = true;
         }

@@ -118,7 +118,7 @@ fn config(args: &Join, configs: &[MultiKueueConfig]) -> Result<ConfigStep, Failu
         (None, [only]) => Some(only),
         (None, []) => None,
         (None, several) => {
-            let names: Vec<String> = several.iter().map(|config| config.name_any()).collect();
+            let names: Vec<String> = several.iter().map(kube::ResourceExt::name_any).collect();
             return Err(Failure::new(
                 "there are several MultiKueueConfigs",
                 format!("the cluster could belong to any of: {}", names.join(", ")),

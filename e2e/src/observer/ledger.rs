@@ -1,0 +1,420 @@
+//! What was seen in all clusters, and which invariant it breaks. Pure: changes come in with the moment they were seen.
+
+mod facts;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use roadstead_api::constants::conditions::workload::{FINISHED, QUOTA_RESERVED};
+use roadstead_api::kueue::v1beta2::{MultiKueueCluster, Workload};
+use tokio::sync::mpsc;
+
+pub use facts::{Outcome, Run};
+pub(super) use facts::{job_outcome, owner_job, pod_lives, run_of};
+
+/// Violations that are kept; the first ones tell most.
+const VIOLATIONS_MAX: usize = 100;
+
+/// A broken invariant.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Violation {
+    /// Its number in `spec/safety.md` section 1.
+    pub invariant: &'static str,
+    /// What was seen.
+    pub sentence: String,
+}
+
+/// One thing that happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// When it was seen here.
+    pub at: Instant,
+    /// To what.
+    pub subject: Subject,
+    /// What.
+    pub event: Event,
+}
+
+/// To what something happened.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Subject {
+    /// A job: namespace and name.
+    Job(String, String),
+    /// A worker cluster.
+    Cluster(String),
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// The job was seen on the manager.
+    Submitted,
+    /// The manager says why it waits.
+    Waiting(String),
+    /// The manager reserved quota for it.
+    Reserved,
+    /// Its pods may run in this cluster.
+    Started(String),
+    /// Its pods must not run in this cluster any more, although it has not ended.
+    Stopped(String),
+    /// It ended in this cluster.
+    Ended(String, Outcome),
+    /// The manager knows that it ended.
+    Finished(Outcome),
+    /// It is gone from the manager.
+    Gone,
+    /// The manager's condition `Active` of the cluster: whether it is True, and the message.
+    Active(bool, String),
+    /// A capacity request of the cluster was answered: its name and the reason.
+    Capacity(String, String),
+}
+
+/// Which cluster a change comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// The management cluster.
+    Manager,
+    /// The worker of this index.
+    Worker(usize),
+}
+
+/// Where and when a change was seen.
+#[derive(Debug, Clone, Copy)]
+pub struct Sight {
+    /// Where.
+    pub place: Place,
+    /// When.
+    pub at: Instant,
+}
+
+/// Whether an object is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Presence {
+    /// It was made or changed.
+    There,
+    /// It was removed.
+    Gone,
+}
+
+/// A job as it stands in one cluster.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct JobState {
+    /// Unsuspended, not ended.
+    live: bool,
+    outcome: Option<Outcome>,
+}
+
+/// Everything about one workload of the manager in the workers.
+#[derive(Debug, Default)]
+struct RunState {
+    /// By worker and UID of the job there; gone jobs stay, not live.
+    jobs: BTreeMap<(usize, String), JobState>,
+}
+
+/// All that was seen.
+#[derive(Debug)]
+pub struct Ledger {
+    workers: Vec<String>,
+    steps: mpsc::Sender<Step>,
+    dropped: usize,
+    runs: BTreeMap<Run, RunState>,
+    /// Which workload a worker's job belongs to, by worker and UID.
+    owners: BTreeMap<(usize, String), Run>,
+    /// Pods that have not ended, by worker and UID of their job.
+    pods: BTreeMap<(usize, String), BTreeSet<String>>,
+    /// First start of each job name.
+    starts: BTreeMap<(String, String), (Instant, String)>,
+    /// Jobs and workloads that have ended, by place, kind and UID.
+    ended: BTreeSet<(Place, &'static str, String)>,
+    /// Times at which a workload of the manager became Finished, by UID.
+    finishes: BTreeMap<String, BTreeSet<String>>,
+    /// Last word about each subject, so that repetitions are not told.
+    said: BTreeMap<(Subject, u8), Event>,
+    doubts: BTreeMap<Run, BTreeSet<usize>>,
+    doubled: BTreeSet<Run>,
+    violations: Vec<Violation>,
+}
+
+impl Ledger {
+    /// An empty ledger over these workers. What happens is told to `steps`.
+    pub fn new(workers: Vec<String>, steps: mpsc::Sender<Step>) -> Self {
+        Self {
+            workers,
+            steps,
+            dropped: 0,
+            runs: BTreeMap::new(),
+            owners: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            starts: BTreeMap::new(),
+            ended: BTreeSet::new(),
+            finishes: BTreeMap::new(),
+            said: BTreeMap::new(),
+            doubts: BTreeMap::new(),
+            doubled: BTreeSet::new(),
+            violations: Vec::new(),
+        }
+    }
+
+    /// A job was seen.
+    pub fn job(&mut self, sight: Sight, job: &Job, presence: Presence) {
+        let outcome = job_outcome(job);
+        self.check_backward(sight.place, "Job", job, outcome.is_some(), presence);
+        match sight.place {
+            Place::Manager => self.managers_job(sight.at, job, outcome, presence),
+            Place::Worker(worker) => self.workers_job(worker, sight.at, job, outcome, presence),
+        }
+    }
+
+    /// A pod was seen.
+    pub fn pod(&mut self, sight: Sight, pod: &Pod, presence: Presence) {
+        let Some(job) = owner_job(pod) else { return };
+        let Place::Worker(worker) = sight.place else {
+            return;
+        };
+        let key = (worker, job);
+        let living = self.pods.entry(key.clone()).or_default();
+        let uid = pod.uid().unwrap_or_default();
+        if presence == Presence::There && pod_lives(pod) {
+            living.insert(uid);
+        } else {
+            living.remove(&uid);
+        }
+        if let Some(run) = self.owners.get(&key).cloned() {
+            self.check_single(&run);
+        }
+    }
+
+    /// A workload was seen.
+    pub fn workload(&mut self, sight: Sight, workload: &Workload, presence: Presence) {
+        let condition = |type_: &str| {
+            let conditions = workload.status.iter().flat_map(|status| &status.conditions);
+            { conditions }.find(|condition| condition.type_ == type_)
+        };
+        let finished = condition(FINISHED).filter(|condition| condition.status == "True");
+        self.check_backward(sight.place, "Workload", workload, finished.is_some(), presence);
+        if sight.place != Place::Manager || presence == Presence::Gone {
+            return;
+        }
+        if let Some(finished) = finished {
+            let times = self
+                .finishes
+                .entry(workload.uid().unwrap_or_default())
+                .or_default();
+            times.insert(finished.last_transition_time.0.to_string());
+            if times.len() > 1 {
+                let name = facts::full_name(workload);
+                let times = times.iter().cloned().collect::<Vec<_>>().join(" and ");
+                self.convict(
+                    "I11",
+                    format!("workload {name} on the manager finished more than once: {times}"),
+                );
+            }
+        }
+        let owners = workload.owner_references().iter();
+        let Some(owner) = { owners }.find(|owner| owner.controller == Some(true) && owner.kind == "Job")
+        else {
+            return;
+        };
+        let subject = Subject::Job(workload.namespace().unwrap_or_default(), owner.name.clone());
+        if let Some(reserved) = condition(QUOTA_RESERVED) {
+            let event = if reserved.status == "True" {
+                Event::Reserved
+            } else {
+                Event::Waiting(reserved.message.clone())
+            };
+            self.tell(sight.at, subject, event);
+        }
+    }
+
+    /// A worker's entry on the manager was seen.
+    pub fn cluster(&mut self, at: Instant, cluster: &MultiKueueCluster) {
+        let conditions = cluster.status.iter().flat_map(|status| &status.conditions);
+        if let Some(active) = { conditions }.find(|condition| condition.type_ == "Active") {
+            let event = Event::Active(active.status == "True", active.message.clone());
+            self.tell(at, Subject::Cluster(cluster.name_any()), event);
+        }
+    }
+
+    /// A capacity request of a worker was answered.
+    pub fn capacity(&mut self, worker: usize, at: Instant, request: &str, reason: &str) {
+        let event = Event::Capacity(request.to_owned(), reason.to_owned());
+        self.tell(at, Subject::Cluster(self.workers[worker].clone()), event);
+    }
+
+    /// Overlaps that were seen and neither confirmed nor cleared.
+    pub fn doubts(&self) -> Vec<Run> {
+        self.doubts.keys().cloned().collect()
+    }
+
+    /// The overlap of this workload was an illusion of two watches.
+    pub fn clear(&mut self, run: &Run) {
+        self.doubts.remove(run);
+    }
+
+    /// The overlap of this workload was read in these workers.
+    pub fn convict_overlap(&mut self, run: &Run, workers: &[String]) {
+        self.doubts.remove(run);
+        self.doubled.insert(run.clone());
+        self.convict(
+            "I1",
+            format!(
+                "workload {run} runs at the same time in {}",
+                workers.join(" and ")
+            ),
+        );
+    }
+
+    /// Notes a violation, once.
+    pub fn convict(&mut self, invariant: &'static str, sentence: String) {
+        let violation = Violation { invariant, sentence };
+        if self.violations.len() < VIOLATIONS_MAX && !self.violations.contains(&violation) {
+            self.violations.push(violation);
+        }
+    }
+
+    /// What was broken so far.
+    pub fn violations(&self) -> &[Violation] {
+        &self.violations
+    }
+
+    /// How many workloads ran in two clusters at once or to the end more than once.
+    pub fn duplicate_runs(&self) -> usize {
+        self.doubled.len()
+    }
+
+    /// Steps that nobody was told because too many waited.
+    pub fn dropped(&self) -> usize {
+        self.dropped
+    }
+
+    /// When a job was first seen unsuspended in a worker, and in which.
+    pub fn started(&self, namespace: &str, name: &str) -> Option<(Instant, String)> {
+        self.starts.get(&(namespace.to_owned(), name.to_owned())).cloned()
+    }
+
+    fn managers_job(&mut self, at: Instant, job: &Job, outcome: Option<Outcome>, presence: Presence) {
+        if !facts::is_queued(job) {
+            return;
+        }
+        let subject = Subject::Job(job.namespace().unwrap_or_default(), job.name_any());
+        match (presence, outcome) {
+            (Presence::Gone, _) => self.tell(at, subject, Event::Gone),
+            (Presence::There, Some(outcome)) => self.tell(at, subject, Event::Finished(outcome)),
+            (Presence::There, None) => self.tell(at, subject, Event::Submitted),
+        }
+    }
+
+    fn workers_job(
+        &mut self,
+        worker: usize,
+        at: Instant,
+        job: &Job,
+        outcome: Option<Outcome>,
+        presence: Presence,
+    ) {
+        let Some(run) = run_of(job) else { return };
+        let uid = job.uid().unwrap_or_default();
+        self.owners.insert((worker, uid.clone()), run.clone());
+        let suspended = job.spec.as_ref().and_then(|spec| spec.suspend).unwrap_or(false);
+        let new = JobState {
+            live: presence == Presence::There && !suspended && outcome.is_none(),
+            outcome,
+        };
+        let state = self.runs.entry(run.clone()).or_default();
+        let old = state.jobs.insert((worker, uid), new.clone()).unwrap_or_default();
+        let completions = state
+            .jobs
+            .values()
+            .filter(|job| job.outcome == Some(Outcome::Succeeded))
+            .count();
+        if completions > 1 {
+            self.doubled.insert(run.clone());
+            self.convict(
+                "I11",
+                format!("workload {run} ran to completion {completions} times"),
+            );
+        }
+        let cluster = self.workers[worker].clone();
+        let subject = Subject::Job(run.namespace.clone(), job.name_any());
+        if new.live && !old.live {
+            let key = (run.namespace.clone(), job.name_any());
+            self.starts.entry(key).or_insert_with(|| (at, cluster.clone()));
+            self.tell(at, subject, Event::Started(cluster));
+        } else if let (Some(outcome), None) = (new.outcome, old.outcome) {
+            self.tell(at, subject, Event::Ended(cluster, outcome));
+        } else if old.live && !new.live && new.outcome.is_none() {
+            self.tell(at, subject, Event::Stopped(cluster));
+        }
+        self.check_single(&run);
+    }
+
+    /// I1: no two workers with an unsuspended job or a live pod.
+    fn check_single(&mut self, run: &Run) {
+        let Some(state) = self.runs.get(run) else { return };
+        let lives = |(key, job): (&(usize, String), &JobState)| {
+            let has_pods = self.pods.get(key).is_some_and(|pods| !pods.is_empty());
+            (job.live || has_pods).then_some(key.0)
+        };
+        let alive: BTreeSet<usize> = state.jobs.iter().filter_map(lives).collect();
+        if alive.len() > 1 {
+            self.doubts.insert(run.clone(), alive);
+        }
+    }
+
+    /// I6: what has ended stays ended.
+    fn check_backward(
+        &mut self,
+        place: Place,
+        kind: &'static str,
+        object: &impl ResourceExt,
+        ended: bool,
+        presence: Presence,
+    ) {
+        let key = (place, kind, object.uid().unwrap_or_default());
+        if presence == Presence::Gone {
+            self.ended.remove(&key);
+        } else if ended {
+            self.ended.insert(key);
+        } else if self.ended.remove(&key) {
+            let place = match place {
+                Place::Manager => "the manager",
+                Place::Worker(worker) => self.workers[worker].as_str(),
+            };
+            let name = facts::full_name(object);
+            let sentence = format!("{kind} {name} on {place} had ended and is not ended any more");
+            self.convict("I6", sentence);
+        }
+    }
+
+    /// Tells a step unless it was the last one of its sort about this subject.
+    fn tell(&mut self, at: Instant, subject: Subject, event: Event) {
+        let key = (subject.clone(), event.sort());
+        if self.said.get(&key) == Some(&event) {
+            return;
+        }
+        self.said.insert(key, event.clone());
+        match self.steps.try_send(Step { at, subject, event }) {
+            Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => {}
+            Err(mpsc::error::TrySendError::Full(_)) => self.dropped += 1,
+        }
+    }
+}
+
+impl Event {
+    /// Events of one sort replace each other; those of different sorts come beside each other.
+    fn sort(&self) -> u8 {
+        match self {
+            Self::Submitted | Self::Finished(_) | Self::Gone => 0,
+            Self::Waiting(_) | Self::Reserved => 1,
+            Self::Started(_) | Self::Stopped(_) | Self::Ended(..) => 2,
+            Self::Active(..) => 3,
+            Self::Capacity(..) => 4,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,413 @@
+//! A whole federation on this machine: control planes, our processes, queues, registered workers.
+//!
+//! [`Stage::start`] takes a [`Spec`] and returns when every worker is registered through the command `roadstead cluster
+//! join` and its cluster is Active. What the manager knows of a worker goes through a [`Link`], so that a test can cut it
+//! while it still looks at the worker itself. Everything ends when the stage is dropped or this process dies.
+//!
+//! Reading order: [`spec`], this file, [`programs`] (where our binaries come from), `subject` (one process of ours),
+//! `objects` (what is applied to the clusters).
+
+mod objects;
+pub mod programs;
+pub mod spec;
+mod subject;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use kube::Client;
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::process::Command;
+use tokio::time::timeout;
+
+pub use objects::apply;
+pub use programs::Programs;
+pub use spec::{Queue, Spec, Worker};
+pub use subject::Memory;
+
+use crate::answerer::{Answerer, Policy};
+use crate::{ControlPlane, Federation, Link, Progress, plane};
+use subject::Subject;
+
+/// Name of the AdmissionCheck and of the MultiKueueConfig on the manager.
+pub const FEDERATION: &str = "federation";
+/// Name of the AdmissionCheck and of the ProvisioningRequestConfig on workers.
+pub const CAPACITY: &str = "capacity";
+/// Namespace of our processes: kubeconfig Secrets, accounts, leases.
+pub const SYSTEM_NAMESPACE: &str = "kueue-system";
+
+/// How long one command, or one wait for something to become ready, may take.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// How often a wait looks.
+const POLL: Duration = Duration::from_millis(50);
+
+/// Why a stage could not be set up or used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Our binaries are not there.
+    #[error("the programs of this project are not there")]
+    Programs(#[source] programs::Error),
+    /// A control plane could not be started or used.
+    #[error("a control plane of the stage")]
+    Plane(#[source] plane::Error),
+    /// A file or a port could not be used.
+    #[error("{doing}")]
+    System {
+        /// What was tried.
+        doing: String,
+        /// The system's reason.
+        #[source]
+        source: std::io::Error,
+    },
+    /// There is no such process on the stage.
+    #[error("no process {name} on this stage")]
+    NoSubject {
+        /// The name that was asked for.
+        name: String,
+    },
+    /// A process of ours ended by itself.
+    #[error("process {name} ended ({status}); its last lines:\n{tail}")]
+    Died {
+        /// Which process.
+        name: String,
+        /// How it ended.
+        status: ExitStatus,
+        /// The end of its log.
+        tail: String,
+    },
+    /// Something did not happen in time.
+    #[error("{what} after {} s{}", waited.as_secs(), quote(detail))]
+    NotReady {
+        /// What is not as it should be.
+        what: String,
+        /// For how long it was waited for.
+        waited: Duration,
+        /// What was last seen, or the end of a log.
+        detail: String,
+    },
+    /// An object could not be applied.
+    #[error("applying {object} to {cluster}")]
+    Apply {
+        /// Kind and name.
+        object: String,
+        /// Name of the cluster.
+        cluster: String,
+        /// The server's answer.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// The command failed.
+    #[error("roadstead {args} failed ({status}):\n{output}")]
+    Command {
+        /// Its arguments.
+        args: String,
+        /// How it ended.
+        status: ExitStatus,
+        /// What it said.
+        output: String,
+    },
+}
+
+fn quote(detail: &str) -> String {
+    if detail.is_empty() {
+        String::new()
+    } else {
+        format!(": {detail}")
+    }
+}
+
+/// A running federation with our processes in it.
+#[derive(Debug)]
+pub struct Stage {
+    /// By cluster name.
+    subjects: Mutex<BTreeMap<String, Subject>>,
+    links: BTreeMap<String, Link>,
+    _answerers: Vec<Answerer>,
+    programs: Programs,
+    progress: Progress,
+    // Invariant: after the processes that use them.
+    planes: Federation,
+    dir: TempDir,
+}
+
+impl Stage {
+    /// Brings everything up; each step is told to `progress`.
+    ///
+    /// *Errors*: what is missing, what died (with the end of its log), what did not become ready in time.
+    /// *Limits*: a first build of the programs takes minutes.
+    pub async fn start(spec: Spec, progress: Progress) -> Result<Self, Error> {
+        let programs = Programs::find_or_build(&progress)
+            .await
+            .map_err(Error::Programs)?;
+        let Spec {
+            manager,
+            workers,
+            namespaces,
+            queues,
+            priorities,
+            configuration,
+        } = spec;
+        progress.step(&format!("starting {} control planes", workers.len() + 1));
+        let quiet = |options: crate::Options| options.with_progress(progress.clone());
+        let options = workers
+            .iter()
+            .map(|worker| quiet(worker.options.clone()))
+            .collect();
+        let planes = Federation::start(quiet(manager), options)
+            .await
+            .map_err(Error::Plane)?;
+        let dir = tempfile::Builder::new()
+            .prefix("roadstead-stage-")
+            .tempdir()
+            .map_err(system("creating a directory for the stage"))?;
+        let mut stage = Self {
+            subjects: Mutex::default(),
+            links: BTreeMap::new(),
+            _answerers: Vec::new(),
+            programs,
+            progress,
+            planes,
+            dir,
+        };
+        stage.connect(&workers).await?;
+        stage.progress.step("installing the definitions");
+        for plane in stage.all_planes() {
+            objects::install_definitions(plane.name(), &client_of(plane)?).await?;
+        }
+        stage.progress.step("starting the manager and the workers");
+        stage.start_subjects(&configuration).await?;
+        stage.progress.step("creating namespaces and queues");
+        let clusters = objects::Clusters {
+            namespaces,
+            queues,
+            priorities,
+        };
+        for plane in stage.all_planes() {
+            let role = if plane.name() == stage.planes.manager.name() {
+                objects::Role::Manager
+            } else {
+                objects::Role::Worker
+            };
+            clusters.apply_to(plane.name(), role, &client_of(plane)?).await?;
+        }
+        for worker in workers.iter().filter(|worker| worker.registered) {
+            stage.join(&worker.options.name).await?;
+        }
+        Ok(stage)
+    }
+
+    /// The planes.
+    pub fn planes(&self) -> &Federation {
+        &self.planes
+    }
+
+    /// An administrator's client of a cluster, past the link.
+    pub fn client(&self, cluster: &str) -> Result<Client, Error> {
+        client_of(self.plane(cluster)?)
+    }
+
+    /// The link between the manager and a worker.
+    pub fn link(&self, worker: &str) -> Result<&Link, Error> {
+        self.links.get(worker).ok_or_else(|| Error::NoSubject {
+            name: worker.to_owned(),
+        })
+    }
+
+    /// What our process in a cluster holds of memory; fails if it does not run.
+    pub fn memory(&self, cluster: &str) -> Result<Memory, Error> {
+        self.with_subject(cluster, |subject| subject.memory())
+    }
+
+    /// Where our process in a cluster writes its log.
+    pub fn log(&self, cluster: &str) -> Result<PathBuf, Error> {
+        self.with_subject(cluster, |subject| Ok(subject.log()))
+    }
+
+    /// Kills our process in a cluster (SIGKILL). Does nothing if it is already killed.
+    pub fn kill(&self, cluster: &str) -> Result<(), Error> {
+        self.with_subject(cluster, |subject| {
+            subject.kill();
+            Ok(())
+        })
+    }
+
+    /// Starts our process in a cluster again, with the same configuration, and waits until it is ready. Kills it first if
+    /// it runs.
+    pub async fn restart(&self, cluster: &str) -> Result<(), Error> {
+        self.with_subject(cluster, |subject| {
+            subject.kill();
+            subject.spawn()
+        })?;
+        self.wait_subject(cluster).await
+    }
+
+    /// Fails if a process of ours or of a plane has ended by itself.
+    pub fn check(&self) -> Result<(), Error> {
+        for subject in self.subjects().values_mut() {
+            subject.check()?;
+        }
+        self.all_planes()
+            .try_for_each(|plane| plane.check().map_err(Error::Plane))
+    }
+
+    /// Runs the command `roadstead` and returns what it printed.
+    pub async fn command(&self, args: &[&str]) -> Result<String, Error> {
+        let mut command = Command::new(&self.programs.command);
+        command.args(args).current_dir(self.dir.path()).kill_on_drop(true);
+        let output = timeout(PATIENCE, command.output())
+            .await
+            .map_err(|_elapsed| Error::NotReady {
+                what: format!("roadstead {} still runs", args.join(" ")),
+                waited: PATIENCE,
+                detail: String::new(),
+            })?
+            .map_err(system("running roadstead"))?;
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        if output.status.success() {
+            return Ok(printed);
+        }
+        Err(Error::Command {
+            args: args.join(" "),
+            status: output.status,
+            output: format!("{printed}{}", String::from_utf8_lossy(&output.stderr)),
+        })
+    }
+
+    /// Registers a worker as a user would, through its link, and waits until its cluster is Active.
+    pub async fn join(&self, worker: &str) -> Result<(), Error> {
+        self.progress
+            .step(&format!("registering {worker}: roadstead cluster join {worker}"));
+        let kubeconfig = |cluster: &str| self.kubeconfig(cluster).display().to_string();
+        let (of_worker, of_manager) = (kubeconfig(worker), kubeconfig(self.planes.manager.name()));
+        let server = self.link(worker)?.server_url();
+        self.command(&[
+            "cluster",
+            "join",
+            worker,
+            "--kubeconfig",
+            &of_worker,
+            "--manager-kubeconfig",
+            &of_manager,
+            "--server",
+            &server,
+            "--config-name",
+            FEDERATION,
+            "--yes",
+        ])
+        .await?;
+        let client = self.client(self.planes.manager.name())?;
+        objects::wait_active(&client, "MultiKueueCluster", worker).await
+    }
+
+    /// The administrator's kubeconfig of a cluster, in a file that lives as long as the stage.
+    pub fn kubeconfig(&self, cluster: &str) -> PathBuf {
+        self.dir.path().join(format!("{cluster}.kubeconfig"))
+    }
+
+    /// Ends all processes and removes all files, as dropping does.
+    pub fn stop(self) {
+        drop(self);
+    }
+
+    fn plane(&self, cluster: &str) -> Result<&ControlPlane, Error> {
+        self.all_planes()
+            .find(|plane| plane.name() == cluster)
+            .ok_or_else(|| Error::NoSubject {
+                name: cluster.to_owned(),
+            })
+    }
+
+    fn all_planes(&self) -> impl Iterator<Item = &ControlPlane> {
+        std::iter::once(&self.planes.manager).chain(&self.planes.workers)
+    }
+
+    /// Kubeconfig files, links, answerers.
+    async fn connect(&mut self, workers: &[Worker]) -> Result<(), Error> {
+        for plane in self.all_planes() {
+            plane
+                .write_kubeconfig(&self.kubeconfig(plane.name()))
+                .map_err(Error::Plane)?;
+        }
+        let mut links = BTreeMap::new();
+        let mut answerers = Vec::new();
+        for worker in workers {
+            let plane = self.plane(&worker.options.name)?;
+            let link = Link::start(plane.address())
+                .await
+                .map_err(system("starting a link"))?;
+            links.insert(plane.name().to_owned(), link);
+            if worker.answers_capacity {
+                answerers.push(Answerer::start(client_of(plane)?, Policy::default()));
+            }
+        }
+        self.links = links;
+        self._answerers = answerers;
+        Ok(())
+    }
+
+    async fn start_subjects(&self, configuration: &Value) -> Result<(), Error> {
+        let names: Vec<String> = self.all_planes().map(|plane| plane.name().to_owned()).collect();
+        for name in &names {
+            let program = if *name == self.planes.manager.name() {
+                &self.programs.manager
+            } else {
+                &self.programs.worker
+            };
+            let kubeconfig = self.kubeconfig(name);
+            let subject = Subject::start(name, program, self.dir.path(), &kubeconfig, configuration)?;
+            self.subjects().insert(name.clone(), subject);
+        }
+        for name in &names {
+            self.wait_subject(name).await?;
+        }
+        Ok(())
+    }
+
+    async fn wait_subject(&self, cluster: &str) -> Result<(), Error> {
+        let started = Instant::now();
+        let health = self.with_subject(cluster, |subject| Ok(subject.health()))?;
+        while !subject::is_ready(health).await {
+            self.with_subject(cluster, |subject| subject.check())?;
+            if started.elapsed() > PATIENCE {
+                let detail = self.with_subject(cluster, |subject| Ok(subject.log_tail()))?;
+                return Err(Error::NotReady {
+                    what: format!("process {cluster} is not ready"),
+                    waited: PATIENCE,
+                    detail,
+                });
+            }
+            tokio::time::sleep(POLL).await;
+        }
+        Ok(())
+    }
+
+    fn subjects(&self) -> MutexGuard<'_, BTreeMap<String, Subject>> {
+        self.subjects.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn with_subject<T>(
+        &self,
+        cluster: &str,
+        act: impl FnOnce(&mut Subject) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        match self.subjects().get_mut(cluster) {
+            Some(subject) => act(subject),
+            None => Err(Error::NoSubject {
+                name: cluster.to_owned(),
+            }),
+        }
+    }
+}
+
+fn client_of(plane: &ControlPlane) -> Result<Client, Error> {
+    plane.client().map_err(Error::Plane)
+}
+
+fn system(doing: impl Into<String>) -> impl FnOnce(std::io::Error) -> Error {
+    let doing = doing.into();
+    move |source| Error::System { doing, source }
+}

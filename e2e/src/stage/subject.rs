@@ -1,0 +1,249 @@
+//! One process of ours: `roadstead-manager` or `roadstead-worker`.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::{Error, POLL, SYSTEM_NAMESPACE, system};
+use crate::port;
+use crate::process::{self, Guarded, Spec};
+
+/// How long one question to `/readyz` may take, in units of the poll.
+const PROBE_POLLS: u32 = 20;
+/// More than any answer of `/readyz` that we want to look at.
+const ANSWER_BYTES: usize = 512;
+
+/// Memory of a process, in kilobytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memory {
+    /// Resident now (`VmRSS`).
+    pub resident_kb: u64,
+    /// Most that was ever resident (`VmHWM`).
+    pub peak_kb: u64,
+}
+
+/// One process of ours, running or killed.
+#[derive(Debug)]
+pub(super) struct Subject {
+    cluster: String,
+    spec: Spec,
+    health: SocketAddr,
+    process: Option<Guarded>,
+}
+
+impl Subject {
+    /// Writes its configuration and starts it; it is not ready yet.
+    pub(super) fn start(
+        cluster: &str,
+        program: &Path,
+        dir: &Path,
+        kubeconfig: &Path,
+        configuration: &Value,
+    ) -> Result<Self, Error> {
+        let [health, metrics, webhook] = [free_port()?, free_port()?, free_port()?];
+        let config = dir.join(format!("{cluster}.config.yaml"));
+        let text = render_config([health, metrics, webhook], configuration);
+        fs::write(&config, text).map_err(system(format!("writing {}", config.display())))?;
+        let name = if program
+            .file_name()
+            .is_some_and(|name| name == "roadstead-manager")
+        {
+            "roadstead-manager"
+        } else {
+            "roadstead-worker"
+        };
+        let mut subject = Self {
+            cluster: cluster.to_owned(),
+            spec: Spec {
+                name,
+                program: program.to_owned(),
+                args: vec![
+                    "--kubeconfig".to_owned(),
+                    kubeconfig.display().to_string(),
+                    "--config".to_owned(),
+                    config.display().to_string(),
+                ],
+                env: Vec::new(),
+                workdir: dir.to_owned(),
+                doomed: dir.to_owned(),
+                log: dir.join(format!("{cluster}.log")),
+            },
+            health: (Ipv4Addr::LOCALHOST, health).into(),
+            process: None,
+        };
+        subject.spawn()?;
+        Ok(subject)
+    }
+
+    pub(super) fn spawn(&mut self) -> Result<(), Error> {
+        let doing = format!("starting {} of {}", self.spec.name, self.cluster);
+        self.process = Some(Guarded::spawn(self.spec.clone()).map_err(system(doing))?);
+        Ok(())
+    }
+
+    pub(super) fn kill(&mut self) {
+        self.process = None;
+    }
+
+    pub(super) fn health(&self) -> SocketAddr {
+        self.health
+    }
+
+    pub(super) fn log(&self) -> PathBuf {
+        self.spec.log.clone()
+    }
+
+    pub(super) fn log_tail(&self) -> String {
+        process::tail(&self.spec.log)
+    }
+
+    /// Fails if the process has ended by itself; one that we killed is fine.
+    pub(super) fn check(&mut self) -> Result<(), Error> {
+        let doing = format!("looking at {} of {}", self.spec.name, self.cluster);
+        let ended = self
+            .process
+            .as_mut()
+            .map(Guarded::ended)
+            .transpose()
+            .map_err(system(doing))?;
+        match ended.flatten() {
+            None => Ok(()),
+            Some(status) => Err(Error::Died {
+                name: format!("{} of {}", self.spec.name, self.cluster),
+                status,
+                tail: self.log_tail(),
+            }),
+        }
+    }
+
+    pub(super) fn memory(&mut self) -> Result<Memory, Error> {
+        let doing = format!("reading the memory of {} of {}", self.spec.name, self.cluster);
+        let none = || std::io::Error::new(ErrorKind::NotFound, "it does not run");
+        let read = || {
+            let id = self.process.as_ref().map(Guarded::id).ok_or_else(none)?;
+            let status = fs::read_to_string(format!("/proc/{id}/status"))?;
+            parse_memory(&status).ok_or_else(none)
+        };
+        read().map_err(system(doing))
+    }
+}
+
+fn parse_memory(status: &str) -> Option<Memory> {
+    let kilobytes = |field: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(field))?;
+        line.split_whitespace().next()?.parse().ok()
+    };
+    Some(Memory {
+        resident_kb: kilobytes("VmRSS:")?,
+        peak_kb: kilobytes("VmHWM:")?,
+    })
+}
+
+/// Whether `/readyz` answers 200.
+pub(super) async fn is_ready(address: SocketAddr) -> bool {
+    let ask = async {
+        let mut stream = TcpStream::connect(address).await?;
+        stream
+            .write_all(b"GET /readyz HTTP/1.0\r\nHost: localhost\r\n\r\n")
+            .await?;
+        let mut answer = vec![0; ANSWER_BYTES];
+        let length = stream.read(&mut answer).await?;
+        answer.truncate(length);
+        std::io::Result::Ok(answer)
+    };
+    let answer = timeout(POLL * PROBE_POLLS, ask).await;
+    answer.is_ok_and(|answer| answer.is_ok_and(|bytes| bytes.get(8..13) == Some(b" 200 ")))
+}
+
+fn free_port() -> Result<u16, Error> {
+    let none = || std::io::Error::new(ErrorKind::AddrInUse, "no free port on 127.0.0.1");
+    port::free().ok_or_else(none).map_err(system("choosing a port"))
+}
+
+/// Two documents: the reference's configuration and ours. JSON is YAML.
+fn render_config([health, metrics, webhook]: [u16; 3], over: &Value) -> String {
+    let mut theirs = json!({
+        "apiVersion": "config.kueue.x-k8s.io/v1beta2",
+        "kind": "Configuration",
+        "namespace": SYSTEM_NAMESPACE,
+        "health": {"healthProbeBindAddress": format!("127.0.0.1:{health}")},
+        "metrics": {"bindAddress": format!("127.0.0.1:{metrics}")},
+        "webhook": {"host": "127.0.0.1", "port": webhook},
+        "multiKueue": {"gcInterval": "10s", "workerLostTimeout": "15m"},
+    });
+    merge(&mut theirs, over);
+    let ours = json!({
+        "apiVersion": "config.roadstead.dev/v1alpha1",
+        "kind": "RoadsteadConfiguration",
+        "webhook": {"url": format!("https://127.0.0.1:{webhook}")},
+        "multiKueue": {"allowLoopbackWorkers": true, "workerLostPolicy": "Wait"},
+    });
+    format!("{theirs:#}\n---\n{ours:#}\n")
+}
+
+/// Merges objects key by key; anything else replaces.
+fn merge(into: &mut Value, over: &Value) {
+    match (into, over) {
+        (Value::Object(into), Value::Object(over)) => {
+            for (key, value) in over {
+                merge(into.entry(key.clone()).or_insert(Value::Null), value);
+            }
+        }
+        (into, over) => *into = over.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_configuration_is_merged_key_by_key() {
+        let text = render_config([1, 2, 3], &json!({"multiKueue": {"gcInterval": "1s"}}));
+        let (theirs, ours) = text.split_once("\n---\n").unwrap();
+        let theirs: Value = serde_json::from_str(theirs).unwrap();
+        assert_eq!(
+            theirs["multiKueue"],
+            json!({"gcInterval": "1s", "workerLostTimeout": "15m"})
+        );
+        assert_eq!(theirs["webhook"]["port"], 3);
+        let ours: Value = serde_json::from_str(ours).unwrap();
+        assert_eq!(ours["webhook"]["url"], "https://127.0.0.1:3");
+    }
+
+    #[test]
+    fn memory_is_read_from_the_kernels_words() {
+        let status = "Name:\tx\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\n";
+        assert_eq!(
+            parse_memory(status),
+            Some(Memory {
+                resident_kb: 1024,
+                peak_kb: 2048
+            })
+        );
+        assert_eq!(parse_memory("Name:\tzombie\n"), None);
+    }
+
+    #[tokio::test]
+    async fn only_200_is_ready() {
+        for (answer, ready) in [
+            ("HTTP/1.1 200 OK\r\n\r\n", true),
+            ("HTTP/1.1 503 No\r\n\r\n", false),
+        ] {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let serve = tokio::spawn(async move {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            });
+            assert_eq!(is_ready(address).await, ready);
+            serve.await.unwrap();
+        }
+    }
+}
