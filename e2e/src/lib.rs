@@ -25,6 +25,7 @@
 pub mod answerer;
 pub mod audit;
 pub mod binaries;
+pub mod demo;
 pub mod federation;
 mod kubeconfig;
 pub mod link;

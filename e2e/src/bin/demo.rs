@@ -1,0 +1,11 @@
+//! The README's first command: a whole federation on this machine, jobs, an accident, and a card that says what held.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use roadstead_e2e::demo::{self, Args};
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    demo::main(Args::parse()).await
+}

@@ -1,0 +1,112 @@
+//! The demo: one manager, two workers, jobs of three tenants, a cable that is cut and mended, and a closing card.
+//!
+//! Everything is real but the pods: API servers, the Job controller, the scheduler, our processes. The card is computed by
+//! an [`crate::observer::Observer`] that reads every cluster itself. *Source*: `spec/experience.md` 2.
+//!
+//! Reading order: this file (what can be asked for), `script` (which jobs), `play` (the run), `view` (what is said),
+//! `card` (what is found).
+
+mod accident;
+mod card;
+mod play;
+mod script;
+mod view;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, bail};
+use clap::{Parser, ValueEnum};
+
+pub use card::Card;
+
+/// Variable in which the harness looks first for the programs of a control plane.
+const ASSETS: &str = "KUBEBUILDER_ASSETS";
+/// How many jobs can be asked for: at least those with a part of their own, at most what is still fun to watch.
+const JOBS: std::ops::RangeInclusive<i64> = 3..=500;
+
+/// Shows a whole federation on this machine: no cluster, no container engine, no root, no network.
+#[derive(Debug, Clone, Parser)]
+#[command(name = "demo")]
+pub struct Args {
+    /// Which API servers to use; auto takes the real ones
+    #[arg(long, value_enum, default_value_t = ControlPlaneKind::Auto)]
+    pub control_plane: ControlPlaneKind,
+    /// Print the closing card as JSON on standard output; everything else goes to standard error
+    #[arg(long)]
+    pub json: bool,
+    /// Stay up at the end until Ctrl-C, and say how to look around
+    #[arg(long)]
+    pub keep: bool,
+    /// Without the accident: no cable is cut
+    #[arg(long)]
+    pub calm: bool,
+    /// Write one administrator's kubeconfig per cluster into this directory; they are removed at the end
+    #[arg(long, value_name = "DIR")]
+    pub kubeconfigs: Option<PathBuf>,
+    /// How many jobs to submit
+    #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u16).range(JOBS))]
+    pub jobs: u16,
+    /// Look here first for etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok
+    #[arg(long, value_name = "DIR")]
+    pub assets: Option<PathBuf>,
+}
+
+/// Which API servers to use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ControlPlaneKind {
+    /// etcd and kube-apiserver, found on this machine or built once.
+    Real,
+    /// The best there is: real ones.
+    Auto,
+    /// An API server inside this process.
+    Embedded,
+}
+
+/// Runs the demo and says how it ended: 0 if every job that can run has run and no invariant broke.
+pub async fn main(args: Args) -> ExitCode {
+    let result = match prepare(&args) {
+        Ok(()) => play::run(&args).await,
+        Err(error) => Err(error),
+    };
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            // Why: a closed standard error must not hide the exit code.
+            let _ = writeln!(std::io::stderr().lock(), "demo: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn prepare(args: &Args) -> anyhow::Result<()> {
+    match args.control_plane {
+        ControlPlaneKind::Real | ControlPlaneKind::Auto => {}
+        ControlPlaneKind::Embedded => bail!(
+            "--control-plane embedded is not built yet; use --control-plane real, which needs Go once to build the servers"
+        ),
+    }
+    match &args.assets {
+        Some(dir) => look_first_in(dir),
+        None => Ok(()),
+    }
+}
+
+/// Starts this program again with the directory in the environment: the harness reads it there, and a process cannot
+/// safely change its own environment.
+fn look_first_in(dir: &Path) -> anyhow::Result<()> {
+    use std::os::unix::process::CommandExt;
+    let dir = dir
+        .canonicalize()
+        .with_context(|| format!("--assets {}", dir.display()))?;
+    if std::env::var_os(ASSETS).is_some_and(|set| set == dir) {
+        return Ok(());
+    }
+    let error = Command::new(std::env::current_exe()?)
+        .args(std::env::args_os().skip(1))
+        .env(ASSETS, dir)
+        .exec();
+    Err(error).context("starting again with --assets")
+}

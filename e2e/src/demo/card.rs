@@ -1,0 +1,196 @@
+//! What was found, as a card for people and as JSON for tests.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::observer::ledger::Violation;
+
+/// The result of a demo.
+#[derive(Debug, Clone, Serialize)]
+pub struct Card {
+    /// Jobs created on the manager.
+    pub submitted: usize,
+    /// Jobs that the manager knows to have succeeded.
+    pub finished: usize,
+    /// Jobs that are larger than every worker, and wait with a reason.
+    pub never_fit: usize,
+    /// The reason of each of those.
+    pub never_fit_reasons: Vec<String>,
+    /// Jobs that should have finished and have not.
+    pub unfinished: Vec<String>,
+    /// Workloads that ran in two clusters at once, or to the end more than once.
+    pub duplicate_runs: usize,
+    /// Objects in workers without a counterpart on the manager, at the end.
+    pub orphans: usize,
+    /// From the creation of a job on the manager until it may run in a worker, waiting for quota included.
+    pub dispatch_ms: Percentiles,
+    /// The same, only for jobs that did not have to wait for others.
+    pub dispatch_idle_ms: Percentiles,
+    /// Which API servers: `real`.
+    pub control_plane: &'static str,
+    /// Names of the clusters, the manager's first.
+    pub clusters: Vec<String>,
+    /// What the accident was, and what came of it; absent with `--calm`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accident: Option<Accident>,
+    /// Broken invariants of `spec/safety.md` section 1.
+    pub violations: Vec<Violation>,
+    /// From the start of the program until the card, builds included.
+    pub seconds: f64,
+    /// Part of it until all workers were registered.
+    pub setup_seconds: f64,
+    /// Resident memory of the manager's process at the end, megabytes.
+    pub manager_rss_mb: f64,
+}
+
+/// What happened while a worker could not be reached.
+#[derive(Debug, Clone, Serialize)]
+pub struct Accident {
+    /// Which worker.
+    pub cluster: String,
+    /// For how long the cable was cut.
+    pub seconds: f64,
+    /// The job that was followed.
+    pub job: String,
+    /// Whether it went on and ended there while nobody could see it.
+    pub ended_unseen: bool,
+    /// From the mending until the manager showed its end.
+    pub seen_after_ms: Option<u64>,
+}
+
+/// Two percentiles, milliseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Percentiles {
+    /// Half of all are below.
+    pub p50: u64,
+    /// All but one in a hundred are below.
+    pub p99: u64,
+}
+
+impl Percentiles {
+    /// Of these; zero of none.
+    pub fn of(mut durations: Vec<Duration>) -> Self {
+        durations.sort();
+        let at = |hundredths: usize| {
+            let rank = (durations.len() * hundredths).div_ceil(100).max(1);
+            let duration = durations.get(rank - 1).copied().unwrap_or_default();
+            u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+        };
+        Self {
+            p50: at(50),
+            p99: at(99),
+        }
+    }
+}
+
+impl Card {
+    /// Whether every job that can run has run and no invariant broke.
+    pub fn is_good(&self) -> bool {
+        self.unfinished.is_empty()
+            && self.violations.is_empty()
+            && self.duplicate_runs == 0
+            && self.orphans == 0
+            && self.never_fit == self.never_fit_reasons.len()
+            && self
+                .accident
+                .as_ref()
+                .is_none_or(|accident| accident.ended_unseen)
+    }
+}
+
+impl fmt::Display for Card {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            submitted,
+            finished,
+            never_fit,
+            never_fit_reasons,
+            unfinished,
+            duplicate_runs,
+            orphans,
+            dispatch_ms,
+            dispatch_idle_ms,
+            control_plane,
+            clusters,
+            accident,
+            violations,
+            seconds,
+            setup_seconds,
+            manager_rss_mb,
+        } = self;
+        writeln!(
+            f,
+            "clusters         {} ({control_plane} control planes)",
+            clusters.join(", ")
+        )?;
+        writeln!(f, "submitted        {submitted}")?;
+        writeln!(f, "finished         {finished}")?;
+        writeln!(f, "never fit        {never_fit}")?;
+        for reason in never_fit_reasons {
+            writeln!(f, "                 {reason}")?;
+        }
+        for job in unfinished {
+            writeln!(f, "NOT FINISHED     {job}")?;
+        }
+        writeln!(f, "duplicate runs   {duplicate_runs}")?;
+        writeln!(f, "orphans          {orphans}")?;
+        let Percentiles { p50, p99 } = dispatch_ms;
+        writeln!(
+            f,
+            "submit to run    p50 {p50} ms, p99 {p99} ms, waiting for quota included"
+        )?;
+        let Percentiles { p50, p99 } = dispatch_idle_ms;
+        writeln!(
+            f,
+            "                 p50 {p50} ms, p99 {p99} ms where there was room at once"
+        )?;
+        if let Some(accident) = accident {
+            writeln!(f, "accident         {accident}")?;
+        }
+        for Violation { invariant, sentence } in violations {
+            writeln!(f, "BROKEN {invariant:<9} {sentence}")?;
+        }
+        writeln!(f, "manager memory   {manager_rss_mb:.1} MB")?;
+        write!(
+            f,
+            "time             {seconds:.0} s, {setup_seconds:.0} s of it to set up"
+        )
+    }
+}
+
+impl fmt::Display for Accident {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            cluster,
+            seconds,
+            job,
+            ended_unseen,
+            seen_after_ms,
+        } = self;
+        write!(f, "{cluster} unreachable for {seconds:.0} s; {job} ")?;
+        match (ended_unseen, seen_after_ms) {
+            (true, Some(after)) => write!(f, "ended there meanwhile, known {after} ms after the return"),
+            (true, None) => write!(f, "ended there meanwhile, never known"),
+            (false, _) => write!(f, "did not end there meanwhile"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_the_nearest_rank() {
+        let of = |millis: &[u64]| {
+            Percentiles::of(millis.iter().map(|each| Duration::from_millis(*each)).collect())
+        };
+        assert_eq!(of(&[]), Percentiles { p50: 0, p99: 0 });
+        assert_eq!(of(&[7]), Percentiles { p50: 7, p99: 7 });
+        assert_eq!(of(&[4, 1, 3, 2]), Percentiles { p50: 2, p99: 4 });
+        let hundred: Vec<u64> = (1..=100).collect();
+        assert_eq!(of(&hundred), Percentiles { p50: 50, p99: 99 });
+    }
+}

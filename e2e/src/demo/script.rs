@@ -1,0 +1,237 @@
+//! Which clusters there are and which jobs are submitted.
+
+use roadstead_api::constants::labels::{PRIORITY_CLASS, QUEUE_NAME};
+use serde_json::{Value, json};
+
+use crate::options::{Node, Options, RUN_SECONDS};
+use crate::stage::{Queue, Spec, Worker};
+
+pub(super) const MANAGER: &str = "manager";
+pub(super) const EAST: &str = "east";
+pub(super) const WEST: &str = "west";
+/// The tenants, each with a namespace.
+pub(super) const TENANTS: [&str; 3] = ["team-a", "team-b", "team-c"];
+
+/// The queue of most jobs.
+const MAIN: &str = "main";
+/// The queue whose jobs start only where nodes have room.
+const CHECKED: &str = "checked";
+const GPU: &str = "nvidia.com/gpu";
+const HIGH: &str = "high";
+const LOW: &str = "low";
+
+/// Jobs that have a part of their own: one that never fits, one that waits for real nodes, one that lives through the
+/// accident.
+pub(super) const NAMED_JOBS: usize = 3;
+
+/// What is expected of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    /// It runs somewhere.
+    Runs,
+    /// It is larger than every worker.
+    NeverFits,
+    /// Both workers have quota for it, but only this one has the node.
+    OnlyIn(&'static str),
+    /// It runs in west when the cable is cut.
+    LivesThroughAccident,
+}
+
+/// A job to submit.
+#[derive(Debug, Clone)]
+pub(super) struct Planned {
+    pub(super) namespace: &'static str,
+    pub(super) name: String,
+    pub(super) part: Part,
+    pub(super) object: Value,
+}
+
+/// One manager; east with 8 CPU, west with 4 CPU and 2 GPU.
+///
+/// The quota of `checked` in east counts a GPU that no node has: quota alone would let a job wait there forever.
+pub(super) fn clusters() -> Spec {
+    let manager = Options {
+        // Why none: jobs run in workers, and a manager that had a scheduler could run one by mistake.
+        scheduler: false,
+        kwok: false,
+        ..Options::complete(MANAGER)
+    };
+    let east = Options::complete(EAST).with_node(Node::new("east-1", "8", "32Gi"));
+    let west = Options::complete(WEST)
+        .with_node(Node::new("west-1", "2", "16Gi").with_resource(GPU, "1"))
+        .with_node(Node::new("west-2", "2", "16Gi").with_resource(GPU, "1"));
+    let spec = Spec::new(manager, vec![Worker::new(east), Worker::new(west)])
+        .with_queue(
+            Queue::new(MAIN)
+                .with_quota(MANAGER, &[("cpu", "10"), ("memory", "40Gi"), (GPU, "1")])
+                .with_quota(EAST, &[("cpu", "7"), ("memory", "28Gi")])
+                .with_quota(WEST, &[("cpu", "3"), ("memory", "12Gi"), (GPU, "1")]),
+        )
+        .with_queue(
+            Queue::new(CHECKED)
+                .with_quota(MANAGER, &[("cpu", "2"), ("memory", "8Gi"), (GPU, "2")])
+                .with_quota(EAST, &[("cpu", "1"), ("memory", "4Gi"), (GPU, "1")])
+                .with_quota(WEST, &[("cpu", "1"), ("memory", "4Gi"), (GPU, "1")])
+                .asking_capacity(),
+        )
+        .with_priority(HIGH, 1000)
+        .with_priority(LOW, 10);
+    TENANTS.into_iter().fold(spec, Spec::with_namespace)
+}
+
+/// `count` jobs (at least [`NAMED_JOBS`]) in the order in which they are submitted.
+pub(super) fn jobs(count: usize) -> Vec<Planned> {
+    let ordinary = count.saturating_sub(NAMED_JOBS);
+    let mut jobs: Vec<Planned> = (0..ordinary).map(ordinary_job).collect();
+    // Why early: the accident waits for it, and the one that never fits has time to say why.
+    jobs.insert(
+        jobs.len().min(2),
+        gpu_job("gpu-survivor", MAIN, 8.0, Part::LivesThroughAccident),
+    );
+    jobs.insert(
+        jobs.len().min(5),
+        gpu_job("gpu-real-node", CHECKED, 3.0, Part::OnlyIn(WEST)),
+    );
+    jobs.insert(jobs.len().min(8), never_fitting());
+    jobs
+}
+
+/// Sizes, times, priorities and tenants in a fixed mix.
+fn ordinary_job(index: usize) -> Planned {
+    let cpu = ["500m", "1", "1", "2", "500m"][index % 5];
+    let pods = [1, 1, 2, 1, 3, 1, 2][index % 7];
+    let seconds = [1.0, 2.5, 1.5, 4.0, 2.0, 3.0][index % 6];
+    let (kind, priority) = if index.is_multiple_of(4) {
+        ("train", HIGH)
+    } else {
+        ("batch", LOW)
+    };
+    planned(Wanted {
+        tenant: TENANTS[index % TENANTS.len()],
+        name: format!("{kind}-{index:02}"),
+        queue: MAIN,
+        priority,
+        pods,
+        seconds,
+        requests: json!({"cpu": cpu, "memory": "256Mi"}),
+        part: Part::Runs,
+    })
+}
+
+fn gpu_job(name: &str, queue: &'static str, seconds: f64, part: Part) -> Planned {
+    planned(Wanted {
+        tenant: TENANTS[1],
+        name: name.to_owned(),
+        queue,
+        priority: HIGH,
+        pods: 1,
+        seconds,
+        requests: json!({"cpu": "1", "memory": "1Gi", GPU: "1"}),
+        part,
+    })
+}
+
+fn never_fitting() -> Planned {
+    planned(Wanted {
+        tenant: TENANTS[2],
+        name: "huge".to_owned(),
+        queue: MAIN,
+        priority: LOW,
+        pods: 1,
+        seconds: 1.0,
+        requests: json!({"cpu": "64", "memory": "1Gi"}),
+        part: Part::NeverFits,
+    })
+}
+
+struct Wanted {
+    tenant: &'static str,
+    name: String,
+    queue: &'static str,
+    priority: &'static str,
+    pods: i32,
+    seconds: f64,
+    requests: Value,
+    part: Part,
+}
+
+fn planned(wanted: Wanted) -> Planned {
+    let Wanted {
+        tenant,
+        name,
+        queue,
+        priority,
+        pods,
+        seconds,
+        requests,
+        part,
+    } = wanted;
+    // Wire: an extended resource must be limited to what is requested.
+    let limits = requests.get(GPU).map(|gpus| json!({GPU: gpus}));
+    let object = json!({
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": name,
+            "namespace": tenant,
+            "labels": {QUEUE_NAME: queue, PRIORITY_CLASS: priority},
+        },
+        "spec": {
+            "parallelism": pods,
+            "completions": pods,
+            "backoffLimit": 0,
+            // Why set although a webhook would: a job is never started by accident.
+            "suspend": true,
+            "template": {
+                "metadata": {"annotations": {RUN_SECONDS: seconds.to_string()}},
+                "spec": {
+                    "restartPolicy": "Never",
+                    "containers": [{
+                        "name": "main",
+                        "image": "registry.example/train:1",
+                        "resources": {"requests": requests, "limits": limits},
+                    }],
+                },
+            },
+        },
+    });
+    Planned {
+        namespace: tenant,
+        name,
+        part,
+        object,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_count_has_all_parts_and_distinct_names() {
+        for count in [NAMED_JOBS, 4, 24, 100] {
+            let jobs = jobs(count);
+            assert_eq!(jobs.len(), count);
+            let names: BTreeSet<_> = jobs.iter().map(|job| (job.namespace, &job.name)).collect();
+            assert_eq!(names.len(), count);
+            for part in [Part::NeverFits, Part::OnlyIn(WEST), Part::LivesThroughAccident] {
+                assert_eq!(jobs.iter().filter(|job| job.part == part).count(), 1);
+            }
+        }
+    }
+
+    #[test]
+    fn the_usual_demo_has_several_tenants_priorities_and_sizes() {
+        let jobs = jobs(24);
+        let distinct = |pointer: &str| {
+            let values = jobs.iter().filter_map(|job| job.object.pointer(pointer));
+            values.map(ToString::to_string).collect::<BTreeSet<_>>().len()
+        };
+        assert_eq!(distinct("/metadata/namespace"), 3);
+        assert_eq!(distinct("/metadata/labels/kueue.x-k8s.io~1priority-class"), 2);
+        assert!(distinct("/spec/parallelism") >= 3);
+        assert!(distinct("/spec/template/metadata/annotations/demo.roadstead.dev~1run-seconds") >= 5);
+    }
+}

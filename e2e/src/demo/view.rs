@@ -1,0 +1,121 @@
+//! What is said while the demo runs: one line per change, so that logs and terminals read alike.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::Progress;
+use crate::observer::ledger::{Event, Outcome, Step, Subject};
+
+/// Where lines go.
+#[derive(Clone)]
+pub(super) struct Voice {
+    started: Instant,
+    say: Arc<dyn Fn(&str) + Send + Sync>,
+}
+
+impl Voice {
+    /// Lines to standard error if standard output is for the card only, else to standard output.
+    pub(super) fn new(json: bool) -> Self {
+        let say: Arc<dyn Fn(&str) + Send + Sync> = if json {
+            Arc::new(|line| drop(writeln!(std::io::stderr().lock(), "{line}")))
+        } else {
+            Arc::new(|line| drop(writeln!(std::io::stdout().lock(), "{line}")))
+        };
+        Self {
+            started: Instant::now(),
+            say,
+        }
+    }
+
+    /// A line with the time since the start.
+    pub(super) fn line(&self, text: &str) {
+        self.line_at(Instant::now(), text);
+    }
+
+    fn line_at(&self, at: Instant, text: &str) {
+        let seconds = at.duration_since(self.started).as_secs_f64();
+        self.plain(&format!("t+{seconds:05.1}  {text}"));
+    }
+
+    /// A line as it is.
+    pub(super) fn plain(&self, text: &str) {
+        (self.say)(text);
+    }
+
+    /// For those who report slow work.
+    pub(super) fn progress(&self) -> Progress {
+        let voice = self.clone();
+        Progress::to(move |line| {
+            // Why: progress lines bring a time of their own, counted from the same moment.
+            let text = line.split_once("] ").map_or(line, |(_, text)| text);
+            voice.line(text);
+        })
+    }
+}
+
+/// Turns steps into lines.
+pub(super) struct View {
+    voice: Voice,
+    /// When each job was first seen, and where it runs.
+    seen: BTreeMap<Subject, Instant>,
+    clusters: BTreeMap<String, usize>,
+}
+
+impl View {
+    pub(super) fn new(voice: Voice) -> Self {
+        Self {
+            voice,
+            seen: BTreeMap::new(),
+            clusters: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn show(&mut self, step: &Step) {
+        let Step { at, subject, event } = step;
+        let first = *self.seen.entry(subject.clone()).or_insert(*at);
+        let after = at.duration_since(first).as_secs_f64();
+        let text = match event {
+            Event::Submitted => "submitted".to_owned(),
+            Event::Waiting(reason) => format!("waiting    {reason}"),
+            Event::Reserved => "reserved   quota on the manager".to_owned(),
+            Event::Started(cluster) => {
+                let running = self.clusters.entry(cluster.clone()).or_default();
+                *running += 1;
+                format!("running    in {cluster}, {after:.1} s after submit ({running} there)")
+            }
+            Event::Stopped(cluster) => {
+                self.ends_in(cluster);
+                format!("stopped    in {cluster}")
+            }
+            Event::Ended(cluster, outcome) => {
+                self.ends_in(cluster);
+                format!("{:<10} in {cluster}", word(*outcome))
+            }
+            Event::Finished(outcome) => format!("finished   {} on the manager", word(*outcome)),
+            Event::Gone => "deleted    on the manager".to_owned(),
+            Event::Active(true, _) => "active     the manager is connected".to_owned(),
+            Event::Active(false, message) => format!("lost       {message}"),
+            Event::Capacity(request, reason) => format!("capacity   {reason} for {request}"),
+        };
+        let name = match subject {
+            Subject::Job(namespace, name) => format!("{namespace}/{name}"),
+            Subject::Cluster(name) => format!("cluster {name}"),
+        };
+        self.voice.line_at(*at, &format!("{name:<22} {text}"));
+    }
+
+    fn ends_in(&mut self, cluster: &str) {
+        if let Some(running) = self.clusters.get_mut(cluster) {
+            *running = running.saturating_sub(1);
+        }
+    }
+}
+
+fn word(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Succeeded => "succeeded",
+        Outcome::Failed => "failed",
+    }
+}
