@@ -181,7 +181,13 @@ impl Stage {
         stage.progress.step("starting the manager and the workers");
         stage.start_subjects(&configuration).await?;
         stage.progress.step("creating namespaces and queues");
-        stage.apply_clusters(&objects::Clusters { namespaces, queues, priorities }).await?;
+        stage
+            .apply_clusters(&objects::Clusters {
+                namespaces,
+                queues,
+                priorities,
+            })
+            .await?;
         for worker in workers.iter().filter(|worker| worker.registered) {
             stage.join(&worker.options.name).await?;
         }
@@ -330,9 +336,7 @@ impl Stage {
             } else {
                 objects::Role::Worker
             };
-            clusters
-                .apply_to(plane.name(), role, &client_of(plane)?)
-                .await?;
+            clusters.apply_to(plane.name(), role, &client_of(plane)?).await?;
         }
         Ok(())
     }

@@ -82,9 +82,7 @@ fn merged(mut object: Value, more: &Value) -> Value {
 }
 
 fn conditions(types: &[(&str, &str)]) -> Value {
-    let condition = |(type_, status): &(&str, &str)| {
-        json!({"type": type_, "status": status, "reason": "R", "message": "", "lastTransitionTime": TIME})
-    };
+    let condition = |(type_, status): &(&str, &str)| json!({"type": type_, "status": status, "reason": "R", "message": "", "lastTransitionTime": TIME});
     json!({"conditions": types.iter().map(condition).collect::<Vec<_>>()})
 }
 
@@ -113,7 +111,11 @@ fn queues() -> Vec<Case> {
     vec![
         new(kind, json!({}), None),
         new(kind, json!({"namespaceSelector": null}), None),
-        new(kind, json!({"cohortName": "c", "resourceGroups": [group(&["cpu"], &json!({"borrowingLimit": "2Gi"}))]}), None),
+        new(
+            kind,
+            json!({"cohortName": "c", "resourceGroups": [group(&["cpu"], &json!({"borrowingLimit": "2Gi"}))]}),
+            None,
+        ),
         new(
             kind,
             json!({"resourceGroups": [group(&["cpu"], &json!({"borrowingLimit": 1}))]}),
@@ -134,11 +136,25 @@ fn queues() -> Vec<Case> {
             json!({"preemption": {"borrowWithinCohort": {"policy": "LowerPriority"}}}),
             "reclaimWithinCohort=Never and borrowWithinCohort.Policy!=Never",
         ),
-        new(kind, json!({"queueingStrategy": "Fifo"}), "supported values: \"StrictFIFO\", \"BestEffortFIFO\""),
+        new(
+            kind,
+            json!({"queueingStrategy": "Fifo"}),
+            "supported values: \"StrictFIFO\", \"BestEffortFIFO\"",
+        ),
         new(kind, checks(json!([])), "at least 1 items"),
-        new(kind, checks(json!([{"name": "a"}, {"name": "a"}])), "Duplicate value"),
+        new(
+            kind,
+            checks(json!([{"name": "a"}, {"name": "a"}])),
+            "Duplicate value",
+        ),
         new(kind, json!({"cohortName": "Bad_Name"}), "should match"),
-        change("LocalQueue", &Value::Null, &json!({"clusterQueue": "a"}), json!({"clusterQueue": "b"}), "field is immutable"),
+        change(
+            "LocalQueue",
+            &Value::Null,
+            &json!({"clusterQueue": "a"}),
+            json!({"clusterQueue": "b"}),
+            "field is immutable",
+        ),
         change(
             "LocalQueue",
             &Value::Null,
@@ -156,10 +172,22 @@ fn configuration() -> Vec<Case> {
     let secret = json!({"location": "s"});
     vec![
         new(flavor, json!({}), None),
-        new(flavor, json!({"topologyName": "t"}), "at least one nodeLabel is required when topology is set"),
-        new(flavor, json!({"nodeTaints": [{"key": "a", "effect": "Nope"}]}), "supported taint effect values"),
+        new(
+            flavor,
+            json!({"topologyName": "t"}),
+            "at least one nodeLabel is required when topology is set",
+        ),
+        new(
+            flavor,
+            json!({"nodeTaints": [{"key": "a", "effect": "Nope"}]}),
+            "supported taint effect values",
+        ),
         new(flavor, tolerates(json!({"operator": "Exists"})), None),
-        new(flavor, tolerates(json!({"operator": "Equal", "value": "b"})), "operator must be Exists when"),
+        new(
+            flavor,
+            tolerates(json!({"operator": "Equal", "value": "b"})),
+            "operator must be Exists when",
+        ),
         new(
             flavor,
             tolerates(json!({"key": "a", "operator": "Exists", "value": "b"})),
@@ -181,9 +209,17 @@ fn configuration() -> Vec<Case> {
             "field is immutable",
         ),
         new(cluster, json!({"clusterSource": {"kubeConfig": secret}}), None),
-        new(cluster, json!({"clusterSource": {"clusterProfileRef": {"name": "p"}}}), None),
+        new(
+            cluster,
+            json!({"clusterSource": {"clusterProfileRef": {"name": "p"}}}),
+            None,
+        ),
         new(cluster, json!({"clusterSource": {}}), one),
-        new(cluster, json!({"clusterSource": {"kubeConfig": secret, "clusterProfileRef": {"name": "p"}}}), one),
+        new(
+            cluster,
+            json!({"clusterSource": {"kubeConfig": secret, "clusterProfileRef": {"name": "p"}}}),
+            one,
+        ),
         new(
             cluster,
             json!({"clusterSource": {"kubeConfig": {"location": "a", "locationType": "Url"}}}),
@@ -191,8 +227,16 @@ fn configuration() -> Vec<Case> {
         ),
         new(config, json!({"clusters": ["a", "b"]}), None),
         new(config, json!({"clusters": ["a", "a"]}), "must be unique"),
-        new(config, json!({"clusters": (0..21).map(|n| n.to_string()).collect::<Vec<_>>()}), "at most 20 items"),
-        new("ProvisioningRequestConfig", json!({"provisioningClassName": ""}), "provisioningClassName"),
+        new(
+            config,
+            json!({"clusters": (0..21).map(|n| n.to_string()).collect::<Vec<_>>()}),
+            "at most 20 items",
+        ),
+        new(
+            "ProvisioningRequestConfig",
+            json!({"provisioningClassName": ""}),
+            "provisioningClassName",
+        ),
     ]
 }
 
@@ -200,25 +244,43 @@ fn workload_specs() -> Vec<Case> {
     let kind = "Workload";
     let sets = |list: Value| json!({"podSets": list});
     let class = |group: &str, kind: &str, name: &str| {
-        merged(workload_spec(), &json!({"priority": 1, "priorityClassRef": {"group": group, "kind": kind, "name": name}}))
+        merged(
+            workload_spec(),
+            &json!({"priority": 1, "priorityClassRef": {"group": group, "kind": kind, "name": name}}),
+        )
     };
     let own = |name| class("kueue.x-k8s.io", "WorkloadPriorityClass", name);
     let plain = |name| class("scheduling.k8s.io", "PriorityClass", name);
     let limit = |seconds: i64| merged(workload_spec(), &json!({"maximumExecutionTimeSeconds": seconds}));
-    let admitted = merged(conditions(&[("QuotaReserved", "True"), ("Admitted", "True")]), &admission(1));
+    let admitted = merged(
+        conditions(&[("QuotaReserved", "True"), ("Admitted", "True")]),
+        &admission(1),
+    );
     let other_queue = merged(workload_spec(), &json!({"queueName": "other"}));
     vec![
         new(kind, workload_spec(), None),
         new(kind, sets(json!([])), "at least 1 items"),
-        new(kind, sets(json!([pod_set("a", &json!({})), pod_set("a", &json!({}))])), "Duplicate value"),
+        new(
+            kind,
+            sets(json!([pod_set("a", &json!({})), pod_set("a", &json!({}))])),
+            "Duplicate value",
+        ),
         new(
             kind,
             sets(json!([pod_set("a", &json!({"minCount": 3}))])),
             "minCount should be positive and less or equal to count",
         ),
         new(kind, limit(0), "greater than or equal to 1"),
-        new(kind, class("kueue.x-k8s.io", "PriorityClass", "w"), "kind must be"),
-        new(kind, class("x", "PriorityClass", "w"), "supported values: \"kueue.x-k8s.io\", \"scheduling.k8s.io\""),
+        new(
+            kind,
+            class("kueue.x-k8s.io", "PriorityClass", "w"),
+            "kind must be",
+        ),
+        new(
+            kind,
+            class("x", "PriorityClass", "w"),
+            "supported values: \"kueue.x-k8s.io\", \"scheduling.k8s.io\"",
+        ),
         change(
             kind,
             &reserved(),
@@ -226,7 +288,13 @@ fn workload_specs() -> Vec<Case> {
             other_queue.clone(),
             "queueName is immutable while workload quota reserved",
         ),
-        change(kind, &conditions(&[("QuotaReserved", "False")]), &workload_spec(), other_queue, None),
+        change(
+            kind,
+            &conditions(&[("QuotaReserved", "False")]),
+            &workload_spec(),
+            other_queue,
+            None,
+        ),
         change(
             kind,
             &reserved(),
@@ -255,7 +323,10 @@ fn workload_specs() -> Vec<Case> {
 
 fn workload_statuses() -> Vec<Case> {
     let check = |more: &Value| {
-        merged(json!({"name": "c", "state": "Pending", "lastTransitionTime": TIME, "message": ""}), more)
+        merged(
+            json!({"name": "c", "state": "Pending", "lastTransitionTime": TIME, "message": ""}),
+            more,
+        )
     };
     let checks = |list: Vec<Value>| json!({"admissionChecks": list});
     vec![
@@ -265,15 +336,27 @@ fn workload_statuses() -> Vec<Case> {
             merged(conditions(&[("QuotaReserved", "True")]), &admission(0)),
             "podSetAssignments must have the same number of podSets as the spec",
         ),
-        status(json!({"clusterName": "a"}), json!({"clusterName": "b"}), "clusterName is immutable once set"),
+        status(
+            json!({"clusterName": "a"}),
+            json!({"clusterName": "b"}),
+            "clusterName is immutable once set",
+        ),
         status(json!({"clusterName": "a"}), json!({}), None),
         status(
             json!({"nominatedClusterNames": ["a"]}),
             json!({"nominatedClusterNames": ["a"], "clusterName": "a"}),
             "clusterName and nominatedClusterNames are mutually exclusive",
         ),
-        status(json!({"nominatedClusterNames": ["a"]}), json!({"clusterName": "a"}), None),
-        status(Value::Null, checks(vec![check(&json!({"requeueAfterSeconds": 1, "retryCount": 2}))]), None),
+        status(
+            json!({"nominatedClusterNames": ["a"]}),
+            json!({"clusterName": "a"}),
+            None,
+        ),
+        status(
+            Value::Null,
+            checks(vec![check(&json!({"requeueAfterSeconds": 1, "retryCount": 2}))]),
+            None,
+        ),
         status(
             Value::Null,
             checks(vec![check(&json!({"state": "Unknown"}))]),
@@ -284,31 +367,53 @@ fn workload_statuses() -> Vec<Case> {
             checks((0..9).map(|n| check(&json!({"name": format!("c{n}")}))).collect()),
             "at most 8 items",
         ),
-        status(Value::Null, conditions(&[("A", "Yes")]), "supported values: \"True\", \"False\", \"Unknown\""),
-        status(Value::Null, conditions(&[("A", "True"), ("A", "True")]), "Duplicate value"),
+        status(
+            Value::Null,
+            conditions(&[("A", "Yes")]),
+            "supported values: \"True\", \"False\", \"Unknown\"",
+        ),
+        status(
+            Value::Null,
+            conditions(&[("A", "True"), ("A", "True")]),
+            "Duplicate value",
+        ),
     ]
 }
 
 fn requests() -> Vec<Case> {
     let kind = "ProvisioningRequest";
-    let spec = |template: &str, count: i32| {
-        json!({"provisioningClassName": "c", "podSets": [{"podTemplateRef": {"name": template}, "count": count}]})
-    };
+    let spec = |template: &str, count: i32| json!({"provisioningClassName": "c", "podSets": [{"podTemplateRef": {"name": template}, "count": count}]});
     vec![
         new(kind, spec("t", 1), None),
         new(kind, spec("t", 0), "greater than or equal to 1"),
-        change(kind, &Value::Null, &spec("t", 1), spec("u", 1), "Value is immutable"),
+        change(
+            kind,
+            &Value::Null,
+            &spec("t", 1),
+            spec("u", 1),
+            "Value is immutable",
+        ),
     ]
 }
 
 fn served() -> BTreeMap<String, CustomResourceDefinition> {
     let all = roadstead_api::crd::all().into_iter();
-    all.map(|definition| (definition.spec.names.kind.clone(), definition)).collect()
+    all.map(|definition| (definition.spec.names.kind.clone(), definition))
+        .collect()
 }
 
-fn api(room: Room, client: &Client, definition: &CustomResourceDefinition) -> (Api<DynamicObject>, ApiResource) {
+fn api(
+    room: Room,
+    client: &Client,
+    definition: &CustomResourceDefinition,
+) -> (Api<DynamicObject>, ApiResource) {
     let names = &definition.spec.names;
-    let version = definition.spec.versions.iter().find(|version| version.storage).unwrap();
+    let version = definition
+        .spec
+        .versions
+        .iter()
+        .find(|version| version.storage)
+        .unwrap();
     let gvk = GroupVersionKind::gvk(&definition.spec.group, &version.name, &names.kind);
     let resource = ApiResource::from_gvk_with_plural(&gvk, &names.plural);
     let api = if definition.spec.scope == "Namespaced" {
@@ -320,17 +425,32 @@ fn api(room: Room, client: &Client, definition: &CustomResourceDefinition) -> (A
 }
 
 /// What the server says to one case; `Ok` if it takes it.
-async fn answer(api: &Api<DynamicObject>, resource: &ApiResource, name: &str, case: &Case) -> Result<(), String> {
+async fn answer(
+    api: &Api<DynamicObject>,
+    resource: &ApiResource,
+    name: &str,
+    case: &Case,
+) -> Result<(), String> {
     let said = |error: kube::Error| error.to_string();
     let params = PostParams::default();
     let object = |spec: &Value| DynamicObject::new(name, resource).data(json!({"spec": spec}));
     let Some((spec, status)) = &case.before else {
-        return api.create(&params, &object(&case.spec)).await.map(drop).map_err(said);
+        return api
+            .create(&params, &object(&case.spec))
+            .await
+            .map(drop)
+            .map_err(said);
     };
-    let mut stored = api.create(&params, &object(spec)).await.expect("the object before");
+    let mut stored = api
+        .create(&params, &object(spec))
+        .await
+        .expect("the object before");
     if !status.is_null() {
         stored.data["status"] = status.clone();
-        stored = api.replace_status(name, &params, &stored).await.expect("the status before");
+        stored = api
+            .replace_status(name, &params, &stored)
+            .await
+            .expect("the status before");
     }
     let changed = if case.spec.is_null() {
         stored.data["status"] = case.status.clone();
@@ -348,7 +468,13 @@ fn the_rules_of_the_definitions_refuse_with_their_words_and_nothing_else() {
     beside_others("definitions", EVEN, |room| async move {
         let client = room.shared.client(SPARE);
         let served = served();
-        let all = [queues(), configuration(), workload_specs(), workload_statuses(), requests()];
+        let all = [
+            queues(),
+            configuration(),
+            workload_specs(),
+            workload_statuses(),
+            requests(),
+        ];
         let mut wrong = Vec::new();
         for (index, case) in all.iter().flatten().enumerate() {
             let (api, resource) = api(room, &client, &served[case.kind]);
@@ -360,7 +486,10 @@ fn the_rules_of_the_definitions_refuse_with_their_words_and_nothing_else() {
                 (Ok(()), Some(_)) | (Err(_), None) => false,
             };
             if !right {
-                wrong.push(format!("{} {} {}: wanted {:?}, got {said:?}", case.kind, case.spec, case.status, case.refusal));
+                wrong.push(format!(
+                    "{} {} {}: wanted {:?}, got {said:?}",
+                    case.kind, case.spec, case.status, case.refusal
+                ));
             }
             let _ = api.delete(&name, &DeleteParams::default()).await;
         }
@@ -377,10 +506,15 @@ fn every_definition_is_established_and_structural() {
             let found = api.get(&definition.name_any()).await.unwrap();
             let conditions = found.status.unwrap().conditions.unwrap_or_default();
             for type_ in GOOD {
-                let is_true = conditions.iter().any(|each| each.type_ == type_ && each.status == "True");
+                let is_true = conditions
+                    .iter()
+                    .any(|each| each.type_ == type_ && each.status == "True");
                 assert!(is_true, "{}: {conditions:?}", definition.name_any());
             }
-            let others: Vec<_> = conditions.iter().filter(|each| !GOOD.contains(&each.type_.as_str())).collect();
+            let others: Vec<_> = conditions
+                .iter()
+                .filter(|each| !GOOD.contains(&each.type_.as_str()))
+                .collect();
             assert!(others.is_empty(), "{}: {others:?}", definition.name_any());
         }
     });

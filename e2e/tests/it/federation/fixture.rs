@@ -208,11 +208,7 @@ impl Room {
 
     /// The manager's Workload of a job.
     pub(super) async fn workload(&self, job: &str) -> Option<Workload> {
-        let all = self
-            .workloads(MANAGER)
-            .list(&ListParams::default())
-            .await
-            .ok()?;
+        let all = self.workloads(MANAGER).list(&ListParams::default()).await.ok()?;
         let of_job = |workload: &Workload| workload.owner_references().iter().any(|owner| owner.name == job);
         all.items.into_iter().find(of_job)
     }
@@ -250,17 +246,27 @@ impl Room {
         let jobs = self.jobs(worker).list(&ours).await.unwrap();
         let workloads = self.workloads(worker).list(&ours).await.unwrap();
         let jobs = jobs.iter().map(|job| format!("job {}", job.name_any()));
-        jobs.chain(workloads.iter().map(|each| format!("workload {}", each.name_any())))
-            .collect()
+        jobs.chain(
+            workloads
+                .iter()
+                .map(|each| format!("workload {}", each.name_any())),
+        )
+        .collect()
     }
 
     /// No invariant was broken for anything in this room, and everything still runs.
     pub(super) fn stays_clean(&self) {
         let violations = self.shared.observer.violations();
         let here = format!("{}/", self.name);
-        let here: Vec<_> = violations.iter().filter(|each| each.sentence.contains(&here)).collect();
+        let here: Vec<_> = violations
+            .iter()
+            .filter(|each| each.sentence.contains(&here))
+            .collect();
         assert!(here.is_empty(), "{here:?}");
-        self.shared.stage.check().unwrap_or_else(|error| panic!("{}", chain(&error)));
+        self.shared
+            .stage
+            .check()
+            .unwrap_or_else(|error| panic!("{}", chain(&error)));
     }
 
     /// Merges into an object of the room.
@@ -272,7 +278,9 @@ impl Room {
             + serde::de::DeserializeOwned,
     {
         let api: Api<K> = self.api(cluster);
-        let merged = api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
+        let merged = api
+            .patch(name, &PatchParams::default(), &Patch::Merge(patch))
+            .await;
         merged.unwrap()
     }
 }

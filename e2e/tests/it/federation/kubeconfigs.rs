@@ -55,7 +55,10 @@ fn cases(authority: &str) -> Vec<Case> {
         ),
         bad(
             "bad-exec",
-            kubeconfig(&good, "exec: {apiVersion: client.authentication.k8s.io/v1, command: id}"),
+            kubeconfig(
+                &good,
+                "exec: {apiVersion: client.authentication.k8s.io/v1, command: id}",
+            ),
             "load client config failed: exec plugins are not allowed",
         ),
         bad(
@@ -65,13 +68,19 @@ fn cases(authority: &str) -> Vec<Case> {
         ),
         bad(
             "bad-ca-file",
-            kubeconfig("server: 'https://127.0.0.1:1', certificate-authority: /ca.pem", "token: t"),
+            kubeconfig(
+                "server: 'https://127.0.0.1:1', certificate-authority: /ca.pem",
+                "token: t",
+            ),
             "load client config failed: certificate-authority file paths are not allowed, use \
              certificate-authority-data for cluster w",
         ),
         bad(
             "bad-tls",
-            kubeconfig("server: 'https://127.0.0.1:1', insecure-skip-tls-verify: true", "token: t"),
+            kubeconfig(
+                "server: 'https://127.0.0.1:1', insecure-skip-tls-verify: true",
+                "token: t",
+            ),
             "load client config failed: insecure TLS verification is not allowed for cluster w",
         ),
         bad(
@@ -155,7 +164,11 @@ fn a_bad_kubeconfig_is_named_and_forgotten_once_it_is_mended() {
         }
         for case in &cases {
             let said = active(&client, case.name, |condition| condition["status"] == "False").await;
-            assert!(says(&said, "False", case.reason, case.message), "{}: {said}", case.name);
+            assert!(
+                says(&said, "False", case.reason, case.message),
+                "{}: {said}",
+                case.name
+            );
             if case.name == "bad-scheme" {
                 assert!(said["message"].to_string().contains("https"), "{said}");
             }
@@ -167,11 +180,17 @@ fn a_bad_kubeconfig_is_named_and_forgotten_once_it_is_mended() {
             put(&client, case.name, &good).await;
         }
         for case in &cases {
-            active(&client, case.name, |said| says(said, "True", "Active", "Connected")).await;
+            active(&client, case.name, |said| {
+                says(said, "True", "Active", "Connected")
+            })
+            .await;
         }
         let clusters: Api<MultiKueueCluster> = Api::all(client.clone());
         for case in &cases {
-            clusters.delete(case.name, &DeleteParams::default()).await.unwrap();
+            clusters
+                .delete(case.name, &DeleteParams::default())
+                .await
+                .unwrap();
         }
         assert_eq!(standing_of_others(room).await, before);
     });
@@ -187,15 +206,29 @@ fn a_kubeconfig_that_turns_bad_while_connected_ends_the_connection() {
         put(&client, name, &good).await;
         register(&client, name).await;
         active(&client, name, |said| says(said, "True", "Active", "Connected")).await;
-        put(&client, name, &kubeconfig("server: 'https://127.0.0.1:1', insecure-skip-tls-verify: true", "token: t")).await;
+        put(
+            &client,
+            name,
+            &kubeconfig(
+                "server: 'https://127.0.0.1:1', insecure-skip-tls-verify: true",
+                "token: t",
+            ),
+        )
+        .await;
         let words = "insecure TLS verification is not allowed for cluster w";
-        active(&client, name, |said| says(said, "False", "InsecureKubeConfig", words)).await;
+        active(&client, name, |said| {
+            says(said, "False", "InsecureKubeConfig", words)
+        })
+        .await;
         put(&client, name, &good).await;
         active(&client, name, |said| says(said, "True", "Active", "Connected")).await;
         let secrets: Api<Secret> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
         let no_key = json!({"data": {"kubeconfig": null}});
         let params = PatchParams::default();
-        secrets.patch(name, &params, &Patch::Merge(&no_key)).await.unwrap();
+        secrets
+            .patch(name, &params, &Patch::Merge(&no_key))
+            .await
+            .unwrap();
         let words = format!("key \"kubeconfig\" not found in secret \"{name}\"");
         active(&client, name, |said| says(said, "False", "BadKubeConfig", &words)).await;
         secrets.delete(name, &DeleteParams::default()).await.unwrap();

@@ -54,13 +54,17 @@ async fn job_ends_in_the_dark(room: Room, cut: Cut) {
 /// Spec: multikueue 3.10, 10.F8; safety I1, I5, I13
 #[test]
 fn a_job_that_ends_behind_a_cut_cable_is_known_to_have_ended_once_it_is_mended() {
-    alone("cable-refuses", WEST_IS_LARGER, |room| job_ends_in_the_dark(room, Cut::Refuse));
+    alone("cable-refuses", WEST_IS_LARGER, |room| {
+        job_ends_in_the_dark(room, Cut::Refuse)
+    });
 }
 
 /// Spec: multikueue 3.10, 10.F5, 10.F8; safety I1, I5, I12
 #[test]
 fn a_worker_that_falls_silent_keeps_its_job_and_holds_up_nobody() {
-    alone("cable-swallows", WEST_IS_LARGER, |room| job_ends_in_the_dark(room, Cut::Swallow));
+    alone("cable-swallows", WEST_IS_LARGER, |room| {
+        job_ends_in_the_dark(room, Cut::Swallow)
+    });
 }
 
 /// A deletion that nobody could tell the worker.

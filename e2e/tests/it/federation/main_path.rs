@@ -16,7 +16,10 @@ fn spec(job: &Job) -> &k8s_openapi::api::batch::v1::JobSpec {
 }
 
 fn active(job: &Job) -> i32 {
-    job.status.as_ref().and_then(|status| status.active).unwrap_or_default()
+    job.status
+        .as_ref()
+        .and_then(|status| status.active)
+        .unwrap_or_default()
 }
 
 fn other(worker: &str) -> &'static str {
@@ -48,9 +51,19 @@ fn a_job_runs_in_exactly_one_worker_and_its_end_comes_back() {
         let winner = runs(room, "train").await;
         let workload = room.workload_where("train", |w| cluster_name(w).is_some()).await;
         assert_eq!(cluster_name(&workload).unwrap(), winner);
-        let check = workload.status.as_ref().unwrap().admission_checks.first().unwrap().clone();
+        let check = workload
+            .status
+            .as_ref()
+            .unwrap()
+            .admission_checks
+            .first()
+            .unwrap()
+            .clone();
         assert_eq!(check.state, CheckState::Ready);
-        assert_eq!(check.message, format!("The workload was admitted on \"{winner}\""));
+        assert_eq!(
+            check.message,
+            format!("The workload was admitted on \"{winner}\"")
+        );
         room.is_swept_in(other(&winner)).await;
         let there = room.jobs(&winner).get("train").await.unwrap();
         assert_ne!(there.uid(), made.uid());
@@ -87,7 +100,9 @@ fn deleting_a_running_job_removes_everything_in_the_workers() {
         room.submit(room.job("cancelled", "1", 600)).await;
         let winner = runs(room, "cancelled").await;
         let jobs = room.jobs(MANAGER);
-        jobs.delete("cancelled", &DeleteParams::background()).await.unwrap();
+        jobs.delete("cancelled", &DeleteParams::background())
+            .await
+            .unwrap();
         room.is_swept().await;
         eventually(|| async { room.workload("cancelled").await.is_none().then_some(()) }).await;
         let pods = room.api::<k8s_openapi::api::core::v1::Pod>(&winner);
@@ -108,18 +123,25 @@ fn a_deactivated_job_stops_and_runs_again_when_it_is_activated() {
         set_active(room, "pausing", false).await;
         room.is_swept().await;
         let evicted = |w: &_| condition(w, "Evicted").is_some_and(|(status, ..)| status == "True");
-        let seen = room.workload_where("pausing", |w| evicted(w) && cluster_name(w).is_none()).await;
+        let seen = room
+            .workload_where("pausing", |w| evicted(w) && cluster_name(w).is_none())
+            .await;
         assert_eq!(condition(&seen, "Evicted").unwrap().1, "Deactivated");
         let released = |w: &_| condition(w, "QuotaReserved").is_some_and(|(status, ..)| status == "False");
         room.workload_where("pausing", released).await;
         assert!(room.ours_in(EAST).await.is_empty() && room.ours_in(WEST).await.is_empty());
 
         set_active(room, "pausing", true).await;
-        let again = room.workload_where("pausing", |w| cluster_name(w).is_some()).await;
+        let again = room
+            .workload_where("pausing", |w| cluster_name(w).is_some())
+            .await;
         let winner = cluster_name(&again).unwrap();
         let jobs = room.jobs(&winner);
         eventually(|| async { jobs.get("pausing").await.ok().filter(|job| active(job) == 1) }).await;
-        room.jobs(MANAGER).delete("pausing", &DeleteParams::background()).await.unwrap();
+        room.jobs(MANAGER)
+            .delete("pausing", &DeleteParams::background())
+            .await
+            .unwrap();
         room.is_swept().await;
     });
 }

@@ -15,7 +15,9 @@ fn of_two_workers_with_quota_the_one_whose_request_is_provisioned_gets_the_job()
         let quota = [("cpu", "8"), (GPU, "2")];
         let queue = [MANAGER, EAST, WEST]
             .into_iter()
-            .fold(Queue::new("asks-nodes"), |queue, cluster| queue.with_quota(cluster, &quota))
+            .fold(Queue::new("asks-nodes"), |queue, cluster| {
+                queue.with_quota(cluster, &quota)
+            })
             .asking_capacity();
         let room = Room::open(room.shared, "asks-nodes", queue).await;
         let mut job = room.job("needs-gpu", "1", 4);

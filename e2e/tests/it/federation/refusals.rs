@@ -52,7 +52,9 @@ fn a_workload_that_makes_no_sense_is_refused_with_its_reason() {
         };
         let params = PostParams::default();
         let reserved = pod_set("main", &json!({"pods": "1"}));
-        let made = api.create(&params, &workload("reserved-key", &json!([reserved]))).await;
+        let made = api
+            .create(&params, &workload("reserved-key", &json!([reserved])))
+            .await;
         refused(made, "the key is reserved for internal kueue use");
         let mut sets = json!([pod_set("a", &json!({})), pod_set("b", &json!({}))]);
         for set in sets.as_array_mut().unwrap() {
@@ -67,7 +69,10 @@ fn a_workload_that_makes_no_sense_is_refused_with_its_reason() {
         let patch_params = PatchParams::default();
         let jump = status(json!({"clusterName": "east"}));
         let patched = api.patch_status("fine", &patch_params, &jump).await;
-        refused(patched, "when setting clusterName it must be one of the nominatedClusterNames");
+        refused(
+            patched,
+            "when setting clusterName it must be one of the nominatedClusterNames",
+        );
         let unexplained = status(json!({"conditions": [{
             "type": "QuotaReserved", "status": "True", "reason": "QuotaReserved", "message": "",
             "lastTransitionTime": "2026-01-01T00:00:00Z",

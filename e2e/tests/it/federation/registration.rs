@@ -41,8 +41,20 @@ async fn join(room: Room) -> Value {
     let said = command(
         room,
         &[
-            "cluster", "join", SPARE, "--kubeconfig", &worker, "--manager-kubeconfig", &manager, "--server", &server,
-            "--config-name", CONFIG, "--yes", "-o", "json",
+            "cluster",
+            "join",
+            SPARE,
+            "--kubeconfig",
+            &worker,
+            "--manager-kubeconfig",
+            &manager,
+            "--server",
+            &server,
+            "--config-name",
+            CONFIG,
+            "--yes",
+            "-o",
+            "json",
         ],
     )
     .await;
@@ -64,18 +76,28 @@ async fn made(room: Room) -> BTreeMap<String, String> {
     let (manager, spare) = (room.shared.client(MANAGER), room.shared.client(SPARE));
     let mut all = BTreeMap::new();
     // Why not its status: the condition is the manager's to write.
-    add(&mut all, Api::<MultiKueueConfig>::all(manager.clone()), |name| name == CONFIG).await;
+    add(&mut all, Api::<MultiKueueConfig>::all(manager.clone()), |name| {
+        name == CONFIG
+    })
+    .await;
     let secrets = Api::<Secret>::namespaced(manager, SYSTEM_NAMESPACE);
     add(&mut all, secrets, |name| name.ends_with(SPARE)).await;
     let accounts = Api::<ServiceAccount>::namespaced(spare.clone(), WORKER_NAMESPACE);
     add(&mut all, accounts, |name| name != "default").await;
-    add(&mut all, Api::<ClusterRole>::all(spare), |name| name.contains("roadstead")).await;
+    add(&mut all, Api::<ClusterRole>::all(spare), |name| {
+        name.contains("roadstead")
+    })
+    .await;
     all
 }
 
 async fn list(room: Room) -> Vec<Value> {
     let manager = text(&room.shared.stage.kubeconfig(MANAGER));
-    let said = command(room, &["cluster", "list", "--manager-kubeconfig", &manager, "-o", "json"]).await;
+    let said = command(
+        room,
+        &["cluster", "list", "--manager-kubeconfig", &manager, "-o", "json"],
+    )
+    .await;
     serde_json::from_str(&said).unwrap()
 }
 
@@ -94,13 +116,20 @@ async fn active(room: Room) -> Value {
 async fn renewal(room: Room) {
     let secrets: Api<Secret> = Api::namespaced(room.shared.client(MANAGER), SYSTEM_NAMESPACE);
     let all = secrets.list(&ListParams::default()).await.unwrap();
-    let secret = all.items.iter().find(|secret| secret.name_any().ends_with(SPARE)).unwrap();
+    let secret = all
+        .items
+        .iter()
+        .find(|secret| secret.name_any().ends_with(SPARE))
+        .unwrap();
     let (name, before) = (secret.name_any(), secret.data.clone());
     let standing = active(room).await;
     let now = Timestamp::now();
     let minutes = |count: i64| (now + jiff::SignedDuration::from_mins(count)).to_string();
     let due = json!({"metadata": {"annotations": {ISSUED_AT: minutes(-50), EXPIRES_AT: minutes(10)}}});
-    secrets.patch(&name, &PatchParams::default(), &Patch::Merge(&due)).await.unwrap();
+    secrets
+        .patch(&name, &PatchParams::default(), &Patch::Merge(&due))
+        .await
+        .unwrap();
     let renewed = eventually(|| async {
         let secret = secrets.get(&name).await.ok()?;
         (secret.data != before).then_some(secret)
@@ -111,12 +140,22 @@ async fn renewal(room: Room) {
     let kubeconfig = renewed.data.unwrap()["kubeconfig"].0.clone();
     let client = client_of(&String::from_utf8(kubeconfig).unwrap()).await;
     let reviews = Api::<SelfSubjectReview>::all(client);
-    let me = reviews.create(&PostParams::default(), &SelfSubjectReview::default()).await.unwrap();
+    let me = reviews
+        .create(&PostParams::default(), &SelfSubjectReview::default())
+        .await
+        .unwrap();
     let me = me.status.unwrap().user_info.unwrap().username.unwrap();
-    assert!(me.starts_with(&format!("system:serviceaccount:{WORKER_NAMESPACE}:")), "{me}");
+    assert!(
+        me.starts_with(&format!("system:serviceaccount:{WORKER_NAMESPACE}:")),
+        "{me}"
+    );
     // Longer than connecting again takes.
     tokio::time::sleep(ANSWERS).await;
-    assert_eq!(active(room).await, standing, "the connection stays Active all the time");
+    assert_eq!(
+        active(room).await,
+        standing,
+        "the connection stays Active all the time"
+    );
 }
 
 /// Spec: safety 6; experience 3
@@ -141,12 +180,26 @@ fn a_cluster_joins_once_is_listed_renews_its_credential_and_leaves_nothing() {
         let (worker, manager) = (text(&stage.kubeconfig(SPARE)), text(&stage.kubeconfig(MANAGER)));
         let left = command(
             room,
-            &["cluster", "leave", SPARE, "--kubeconfig", &worker, "--manager-kubeconfig", &manager, "--yes", "-o", "json"],
+            &[
+                "cluster",
+                "leave",
+                SPARE,
+                "--kubeconfig",
+                &worker,
+                "--manager-kubeconfig",
+                &manager,
+                "--yes",
+                "-o",
+                "json",
+            ],
         )
         .await;
         let left: Value = serde_json::from_str(&left).unwrap();
         let verified = left["verified"].to_string();
-        assert!(verified.contains("no workload and no job of origin multikueue"), "{left}");
+        assert!(
+            verified.contains("no workload and no job of origin multikueue"),
+            "{left}"
+        );
         assert_eq!(made(room).await, BTreeMap::new(), "{left}");
         assert!(row(&list(room).await, SPARE).is_none());
     });
