@@ -1,6 +1,7 @@
 //! Where our own binaries come from: built from the workspace beside us, else found beside our executable.
 
 use std::env;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
@@ -94,6 +95,14 @@ async fn build(manifest: &Path, progress: &Progress) -> Result<Programs, Error> 
     if !cfg!(debug_assertions) {
         command.arg("--release");
     }
+    // Why: build scripts ask for what cargo tells the process that it runs, us, and would build everything anew each time
+    // this build and one from a shell take turns.
+    for name in env::vars_os()
+        .map(|(name, _)| name)
+        .filter(|name| is_told_by_cargo(name))
+    {
+        command.env_remove(name);
+    }
     let output = command
         .output()
         .await
@@ -119,6 +128,15 @@ async fn build(manifest: &Path, progress: &Progress) -> Result<Programs, Error> 
                 place: "the output of cargo build".into(),
             })
     })
+}
+
+/// Whether cargo sets this variable for the package whose program or test it runs.
+fn is_told_by_cargo(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_"]
+        .iter()
+        .any(|prefix| name.starts_with(prefix))
+        || ["CARGO_CRATE_NAME", "CARGO_PRIMARY_PACKAGE"].contains(&&*name)
 }
 
 // Wire: https://doc.rust-lang.org/cargo/reference/external-tools.html, reason `compiler-artifact`.

@@ -131,6 +131,10 @@ pub struct Said {
 }
 
 /// A Workload on a worker.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "what an object says of itself is so or not, each by itself"
+)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteWorkload {
     /// Whose it is.
