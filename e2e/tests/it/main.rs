@@ -11,6 +11,7 @@
 )]
 
 mod answerer;
+mod architecture;
 mod disturbance;
 mod federation;
 mod jobs;

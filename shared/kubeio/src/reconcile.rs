@@ -106,9 +106,10 @@ mod tests {
         let work = move |key: &'static str| {
             let (seen, end) = (seen.clone(), end.clone());
             async move {
-                if key == "bad" && seen.fetch_add(1, Ordering::Relaxed) < 2 {
-                    panic!("poison");
-                }
+                assert!(
+                    key != "bad" || seen.fetch_add(1, Ordering::Relaxed) >= 2,
+                    "poison"
+                );
                 if key == "bad" {
                     end.cancel();
                 }
