@@ -17,7 +17,7 @@ use crate::queue::Queue;
 use crate::retry::Failures;
 
 /// First and longest pause after a failed reconcile.
-const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
+const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_mins(1));
 
 /// How a reconcile ended.
 #[derive(Debug)]

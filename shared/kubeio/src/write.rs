@@ -166,22 +166,23 @@ fn without_values(message: &str) -> String {
 
 /// What went wrong, in one line, without secrets: only the API server's own words or the chain of transport errors.
 pub fn describe(error: &kube::Error) -> String {
-    match error {
-        kube::Error::Api(status) if !status.message.is_empty() => without_values(&status.message),
-        kube::Error::Api(status) => format!("HTTP {} {}", status.code, status.reason),
-        other => {
-            let mut text = other.to_string();
-            let mut cause = std::error::Error::source(other);
-            while let Some(inner) = cause {
-                let inner_text = inner.to_string();
-                if !text.contains(&inner_text) {
-                    text = format!("{text}: {inner_text}");
-                }
-                cause = inner.source();
-            }
-            text
-        }
+    if let kube::Error::Api(status) = error {
+        return if status.message.is_empty() {
+            format!("HTTP {} {}", status.code, status.reason)
+        } else {
+            without_values(&status.message)
+        };
     }
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(inner) = cause {
+        let inner_text = inner.to_string();
+        if !text.contains(&inner_text) {
+            text = format!("{text}: {inner_text}");
+        }
+        cause = inner.source();
+    }
+    text
 }
 
 #[cfg(test)]
