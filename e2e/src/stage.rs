@@ -181,23 +181,27 @@ impl Stage {
         stage.progress.step("starting the manager and the workers");
         stage.start_subjects(&configuration).await?;
         stage.progress.step("creating namespaces and queues");
-        let clusters = objects::Clusters {
-            namespaces,
-            queues,
-            priorities,
-        };
-        for plane in stage.all_planes() {
-            let role = if plane.name() == stage.planes.manager.name() {
-                objects::Role::Manager
-            } else {
-                objects::Role::Worker
-            };
-            clusters.apply_to(plane.name(), role, &client_of(plane)?).await?;
-        }
+        stage
+            .apply_clusters(&objects::Clusters {
+                namespaces,
+                queues,
+                priorities,
+            })
+            .await?;
         for worker in workers.iter().filter(|worker| worker.registered) {
             stage.join(&worker.options.name).await?;
         }
         Ok(stage)
+    }
+
+    /// Makes one more namespace and one more queue in every cluster, and a LocalQueue for the queue in the namespace.
+    pub async fn furnish(&self, namespace: &str, queue: Queue) -> Result<(), Error> {
+        self.apply_clusters(&objects::Clusters {
+            namespaces: vec![namespace.to_owned()],
+            queues: vec![queue],
+            priorities: Vec::new(),
+        })
+        .await
     }
 
     /// The planes.
@@ -323,6 +327,18 @@ impl Stage {
 
     fn all_planes(&self) -> impl Iterator<Item = &ControlPlane> {
         std::iter::once(&self.planes.manager).chain(&self.planes.workers)
+    }
+
+    async fn apply_clusters(&self, clusters: &objects::Clusters) -> Result<(), Error> {
+        for plane in self.all_planes() {
+            let role = if plane.name() == self.planes.manager.name() {
+                objects::Role::Manager
+            } else {
+                objects::Role::Worker
+            };
+            clusters.apply_to(plane.name(), role, &client_of(plane)?).await?;
+        }
+        Ok(())
     }
 
     /// Kubeconfig files, links, answerers.

@@ -1,4 +1,17 @@
-//! Several planes at once.
+//! Several planes at once, and what the whole federation does on them.
+//!
+//! The tests share one federation (`fixture`); each has a namespace and a queue of its own. Those that cut, kill or mend
+//! something the others need run while nobody else does.
+
+mod definitions;
+mod fixture;
+mod kubeconfigs;
+mod loss;
+mod main_path;
+mod pending;
+mod provisioning;
+mod refusals;
+mod registration;
 
 use roadstead_e2e::{Federation, Options};
 

@@ -145,6 +145,8 @@ pub struct RemoteWorkload {
     pub active: bool,
     /// Whether `QuotaReserved` is True.
     pub reserved: bool,
+    /// Whether `QuotaReserved` is False: its queue there has looked at it and has no room.
+    pub turned_down: bool,
     /// The transition time of `Admitted` when it is True. Shown to people, never compared between clusters.
     pub admitted: Option<Timestamp>,
     /// `Finished` when it is True.

@@ -57,7 +57,11 @@ impl<'a> Pass<'a> {
             self.plan.status.nominated = offered.to_vec();
         }
         self.spread(offered, obstacle.is_some());
-        self.plan.waiting = Some(obstacle.unwrap_or_else(|| self.top_reason(&listed)));
+        let waiting = obstacle.unwrap_or_else(|| self.top_reason(&listed));
+        if is_settled(&waiting, &listed) {
+            self.set_check(check, CheckPhase::Pending, waiting.to_string());
+        }
+        self.plan.waiting = Some(waiting);
     }
 
     fn standing(&mut self, cluster: &ClusterName) -> Standing<'a> {
@@ -196,6 +200,25 @@ impl<'a> Pass<'a> {
                 clusters: clusters.to_vec(),
             },
         })
+    }
+}
+
+/// Whether the reason will stay for a while, so that it is worth a write: people read it in the check's message.
+///
+/// Unlike the anchor: there the message of a pending check is empty (`spec/experience.md` P4).
+fn is_settled(waiting: &Waiting, listed: &[(&ClusterName, Standing<'_>)]) -> bool {
+    match waiting {
+        Waiting::NoClusterListed | Waiting::NoClusterConnected { .. } | Waiting::ClusterFailed { .. } => true,
+        // Why all of them: on the way to a worker with room there is a moment in which others have answered.
+        Waiting::WaitingForWorkers { .. } => listed.iter().all(|(_, standing)| match standing {
+            Standing::Open(copy) => copy.is_some_and(|w| w.reserved || w.turned_down),
+            Standing::Silent | Standing::Failed { .. } | Standing::Clearing => true,
+        }),
+        Waiting::OtherChecks { .. }
+        | Waiting::Deactivated
+        | Waiting::NoLocalJob
+        | Waiting::StoppingOnWorker { .. }
+        | Waiting::WorkerLost { .. } => false,
     }
 }
 

@@ -41,6 +41,7 @@ fn remote() -> RemoteWorkload {
         drift: Drift::None,
         active: true,
         reserved: false,
+        turned_down: false,
         admitted: None,
         finished: None,
         evicted: None,

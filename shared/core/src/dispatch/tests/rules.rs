@@ -142,6 +142,22 @@ fn a_worker_that_only_reserved_quota_ends_nothing() {
         plan.waiting.unwrap().to_string(),
         "waiting for checks on \"a\", waiting for quota on \"b\""
     );
+    assert_eq!(plan.status.checks[&CheckName::from(CHECK)].message, "", "b has not answered yet");
+}
+
+/// Spec: experience P4
+#[test]
+fn the_check_says_why_it_waits_once_every_worker_has_answered() {
+    let turned_down = RemoteWorkload {
+        turned_down: true,
+        ..remote()
+    };
+    let case = Case::new()
+        .nominated(&["a", "b"])
+        .remote("a", reachable(Some(turned_down.clone()), None));
+    let plan = case.remote("b", reachable(Some(turned_down), None)).plan();
+    assert_eq!(plan.check(), (CheckPhase::Pending, "waiting for quota on \"a\", \"b\""));
+    assert!(plan.remote.is_empty() && plan.cluster().is_none());
 }
 
 /// Spec: safety 2 W1, W4, W5

@@ -1,0 +1,307 @@
+//! The federation that the tests share, and a room of one's own in it.
+
+use std::panic::resume_unwind;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::batch::v1::Job;
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client, Resource, ResourceExt};
+use roadstead_api::constants::labels::{MULTIKUEUE_ORIGIN, QUEUE_NAME};
+use roadstead_api::kueue::v1beta2::Workload;
+use roadstead_e2e::observer::{Cluster, Observer};
+use roadstead_e2e::options::RUN_SECONDS;
+use roadstead_e2e::stage::{Queue, Spec, Stage, Worker};
+use roadstead_e2e::{Node, Options, Progress};
+use serde_json::{Value, from_value, json};
+use tokio::runtime::Runtime;
+use tokio::sync::{OnceCell, RwLock};
+use tokio::time::timeout;
+
+use crate::shared::{chain, eventually};
+
+pub(super) const MANAGER: &str = "manager";
+pub(super) const EAST: &str = "east";
+pub(super) const WEST: &str = "west";
+/// A cluster that is not registered: for what must not disturb the others.
+pub(super) const SPARE: &str = "spare";
+pub(super) const GPU: &str = "nvidia.com/gpu";
+
+/// For a test beside others.
+const DEADLINE: Duration = Duration::from_secs(120);
+/// For a test that has the federation for itself.
+const DEADLINE_ALONE: Duration = Duration::from_secs(180);
+/// For starting everything, a first build included.
+const START_DEADLINE: Duration = Duration::from_mins(30);
+
+/// Plenty for small jobs everywhere.
+pub(super) const EVEN: &[(&str, &str)] = &[(MANAGER, "16"), (EAST, "8"), (WEST, "8")];
+
+// Why one for all: what the federation does in the background must outlive the test that started it.
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
+static SHARED: OnceCell<Shared> = OnceCell::const_new();
+/// Held for writing by who disturbs.
+static PEACE: RwLock<()> = RwLock::const_new(());
+
+/// What all tests look at. Nobody drops it: it ends with this process.
+pub(super) struct Shared {
+    pub(super) stage: Stage,
+    observer: Observer,
+    clients: [(&'static str, Client); 4],
+}
+
+impl Shared {
+    /// An administrator's client of a cluster.
+    pub(super) fn client(&self, cluster: &str) -> Client {
+        let found = self.clients.iter().find(|(name, _)| *name == cluster);
+        found.expect("a cluster of the federation").1.clone()
+    }
+}
+
+async fn shared() -> &'static Shared {
+    let start = async {
+        // Why no scheduler there: a job of the manager must not run on it.
+        let manager = Options {
+            scheduler: false,
+            kwok: false,
+            ..Options::complete(MANAGER)
+        };
+        let node = |name: &str| Node::new(name, "64", "256Gi");
+        let workers = vec![
+            Worker::new(Options::complete(EAST).with_node(node("east-1"))),
+            Worker::new(Options::complete(WEST).with_node(node("west-1").with_resource(GPU, "8"))),
+            Worker::new(Options::bare(SPARE)).unregistered(),
+        ];
+        let mut spec = Spec::new(manager, workers);
+        spec.configuration = json!({"multiKueue": {"gcInterval": "3s"}});
+        let stage = Stage::start(spec, Progress::stderr())
+            .await
+            .unwrap_or_else(|error| panic!("{}", chain(&error)));
+        // Why: nobody shall write there but the tests themselves.
+        stage.kill(SPARE).unwrap();
+        let clients = [MANAGER, EAST, WEST, SPARE].map(|name| (name, stage.client(name).unwrap()));
+        let seen = |name: &str| Cluster {
+            name: name.to_owned(),
+            client: stage.client(name).unwrap(),
+        };
+        let (observer, _) = Observer::start(seen(MANAGER), vec![seen(EAST), seen(WEST)]);
+        Shared {
+            stage,
+            observer,
+            clients,
+        }
+    };
+    let started = timeout(START_DEADLINE, SHARED.get_or_init(|| start));
+    started.await.expect("the start must end")
+}
+
+/// Runs a test while others run too.
+pub(super) fn beside_others<F: Future<Output = ()>>(
+    name: &'static str,
+    quota: &[(&str, &str)],
+    body: impl FnOnce(Room) -> F,
+) {
+    RUNTIME.block_on(async {
+        let shared = shared().await;
+        let _peace = PEACE.read().await;
+        let room = Room::open(shared, name, cpu_queue(name, quota)).await;
+        let ended = timeout(DEADLINE, body(room)).await;
+        ended.expect("the test must end within its deadline");
+        room.stays_clean();
+    });
+}
+
+/// Runs a test that has the federation for itself; whatever it did to links and processes is mended afterwards.
+pub(super) fn alone<F: Future<Output = ()> + Send + 'static>(
+    name: &'static str,
+    quota: &[(&str, &str)],
+    body: impl FnOnce(Room) -> F + Send + 'static,
+) {
+    RUNTIME.block_on(async {
+        let shared = shared().await;
+        let _alone = PEACE.write().await;
+        let room = Room::open(shared, name, cpu_queue(name, quota)).await;
+        let ended = RUNTIME
+            .spawn(async move { timeout(DEADLINE_ALONE, body(room)).await })
+            .await;
+        for worker in [EAST, WEST] {
+            shared.stage.link(worker).unwrap().heal();
+        }
+        for cluster in [MANAGER, EAST, WEST] {
+            if shared.stage.memory(cluster).is_err() {
+                shared.stage.restart(cluster).await.unwrap();
+            }
+        }
+        match ended {
+            Ok(ended) => ended.expect("the test must end within its deadline"),
+            Err(error) => resume_unwind(error.into_panic()),
+        }
+        room.stays_clean();
+    });
+}
+
+/// A queue for CPU only.
+pub(super) fn cpu_queue(name: &str, quota: &[(&str, &str)]) -> Queue {
+    let add = |queue: Queue, (cluster, cpu): &(&str, &str)| queue.with_quota(*cluster, &[("cpu", *cpu)]);
+    quota.iter().fold(Queue::new(name), add)
+}
+
+/// A namespace and a queue of the same name in every cluster.
+#[derive(Clone, Copy)]
+pub(super) struct Room {
+    pub(super) shared: &'static Shared,
+    pub(super) name: &'static str,
+}
+
+impl Room {
+    pub(super) async fn open(shared: &'static Shared, name: &'static str, queue: Queue) -> Self {
+        let made = shared.stage.furnish(name, queue).await;
+        made.unwrap_or_else(|error| panic!("{}", chain(&error)));
+        let room = Self { shared, name };
+        let queues: Api<roadstead_api::kueue::v1beta2::ClusterQueue> = Api::all(shared.client(MANAGER));
+        // Why: a job that comes before its queue is known gets its `managedBy` from nobody.
+        eventually(|| async {
+            let conditions = queues.get(name).await.ok()?.status?.conditions;
+            conditions.iter().any(|c| c.type_ == "Active").then_some(())
+        })
+        .await;
+        room
+    }
+
+    pub(super) fn api<K>(&self, cluster: &str) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        Api::namespaced(self.shared.client(cluster), self.name)
+    }
+
+    pub(super) fn jobs(&self, cluster: &str) -> Api<Job> {
+        self.api(cluster)
+    }
+
+    pub(super) fn workloads(&self, cluster: &str) -> Api<Workload> {
+        self.api(cluster)
+    }
+
+    /// A job of one pod that asks for `cpu` and runs for so many seconds.
+    pub(super) fn job(&self, name: &str, cpu: &str, seconds: u32) -> Value {
+        json!({
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": name, "namespace": self.name, "labels": {QUEUE_NAME: self.name}},
+            "spec": {"backoffLimit": 0, "template": {
+                "metadata": {"annotations": {RUN_SECONDS: seconds.to_string()}},
+                "spec": {"restartPolicy": "Never", "containers": [{
+                    "name": "main", "image": "none", "resources": {"requests": {"cpu": cpu}},
+                }]},
+            }},
+        })
+    }
+
+    /// Submits to the manager; gives the job as stored.
+    pub(super) async fn submit(&self, job: Value) -> Job {
+        let job: Job = from_value(job).unwrap();
+        let made = self.jobs(MANAGER).create(&PostParams::default(), &job).await;
+        made.unwrap()
+    }
+
+    /// The manager's Workload of a job.
+    pub(super) async fn workload(&self, job: &str) -> Option<Workload> {
+        let all = self.workloads(MANAGER).list(&ListParams::default()).await.ok()?;
+        let of_job = |workload: &Workload| workload.owner_references().iter().any(|owner| owner.name == job);
+        all.items.into_iter().find(of_job)
+    }
+
+    /// Waits until the manager's Workload of a job is as wanted.
+    pub(super) async fn workload_where(&self, job: &str, wanted: impl Fn(&Workload) -> bool) -> Workload {
+        eventually(|| async { self.workload(job).await.filter(&wanted) }).await
+    }
+
+    /// Waits until the job was seen unsuspended in a worker; gives its name.
+    pub(super) async fn started(&self, job: &str) -> String {
+        eventually(|| async { Some(self.shared.observer.started(self.name, job)?.1) }).await
+    }
+
+    /// Waits until the job has this condition in the cluster.
+    pub(super) async fn job_is(&self, cluster: &str, job: &str, condition: &str) -> Job {
+        let jobs = self.jobs(cluster);
+        eventually(|| async { jobs.get(job).await.ok().filter(|job| has(job, condition)) }).await
+    }
+
+    /// Waits until nothing that a manager put there is left in the workers.
+    pub(super) async fn is_swept(&self) {
+        for worker in [EAST, WEST] {
+            self.is_swept_in(worker).await;
+        }
+    }
+
+    pub(super) async fn is_swept_in(&self, worker: &str) {
+        eventually(|| async { self.ours_in(worker).await.is_empty().then_some(()) }).await;
+    }
+
+    /// Names of what a manager put there.
+    pub(super) async fn ours_in(&self, worker: &str) -> Vec<String> {
+        let ours = ListParams::default().labels(MULTIKUEUE_ORIGIN);
+        let jobs = self.jobs(worker).list(&ours).await.unwrap();
+        let workloads = self.workloads(worker).list(&ours).await.unwrap();
+        let jobs = jobs.iter().map(|job| format!("job {}", job.name_any()));
+        jobs.chain(
+            workloads
+                .iter()
+                .map(|each| format!("workload {}", each.name_any())),
+        )
+        .collect()
+    }
+
+    /// No invariant was broken for anything in this room, and everything still runs.
+    pub(super) fn stays_clean(&self) {
+        let violations = self.shared.observer.violations();
+        let here = format!("{}/", self.name);
+        let here: Vec<_> = violations
+            .iter()
+            .filter(|each| each.sentence.contains(&here))
+            .collect();
+        assert!(here.is_empty(), "{here:?}");
+        self.shared
+            .stage
+            .check()
+            .unwrap_or_else(|error| panic!("{}", chain(&error)));
+    }
+
+    /// Merges into an object of the room.
+    pub(super) async fn merge<K>(&self, cluster: &str, name: &str, patch: Value) -> K
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + std::fmt::Debug
+            + serde::de::DeserializeOwned,
+    {
+        let api: Api<K> = self.api(cluster);
+        let merged = api
+            .patch(name, &PatchParams::default(), &Patch::Merge(patch))
+            .await;
+        merged.unwrap()
+    }
+}
+
+/// Whether a job has this condition.
+pub(super) fn has(job: &Job, condition: &str) -> bool {
+    let conditions = job.status.as_ref().and_then(|status| status.conditions.as_ref());
+    conditions
+        .into_iter()
+        .flatten()
+        .any(|each| each.type_ == condition && each.status == "True")
+}
+
+/// A condition of a Workload: status, reason, message.
+pub(super) fn condition(workload: &Workload, type_: &str) -> Option<(String, String, String)> {
+    let conditions = &workload.status.as_ref()?.conditions;
+    let found = conditions.iter().find(|each| each.type_ == type_)?;
+    Some((found.status.clone(), found.reason.clone(), found.message.clone()))
+}
+
+/// The cluster that the manager recorded.
+pub(super) fn cluster_name(workload: &Workload) -> Option<String> {
+    workload.status.as_ref()?.cluster_name.clone()
+}
