@@ -14,6 +14,7 @@ mod answerer;
 mod disturbance;
 mod federation;
 mod jobs;
+mod observer;
 mod owner;
 mod serving;
 mod shared;
