@@ -242,6 +242,7 @@ impl Run {
                 .iter()
                 .map(|job| (subject(job), (job.part, Progress::default())))
                 .collect(),
+            lost: false,
         }
     }
 
