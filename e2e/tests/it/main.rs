@@ -15,6 +15,7 @@ mod architecture;
 mod disturbance;
 mod federation;
 mod jobs;
+mod observer;
 mod owner;
 mod serving;
 mod shared;
