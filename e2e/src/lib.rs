@@ -31,6 +31,7 @@ mod kubeconfig;
 pub mod link;
 pub mod observer;
 pub mod options;
+pub mod perf;
 mod pki;
 pub mod plane;
 mod port;

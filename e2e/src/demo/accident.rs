@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::observer::ledger::{Event, Step, Subject};
 
 /// How long the job runs before the cable is cut, so that everybody has seen it run.
-const BEFORE: Duration = Duration::from_secs(1);
+const BEFORE: Duration = Duration::from_secs(3);
 /// How long the cable stays cut at least, after the job has ended in the dark.
 const DARK: Duration = Duration::from_secs(4);
 /// How long it stays cut at most.
@@ -120,8 +120,8 @@ mod tests {
         };
         assert_eq!(script.due(at(0)), None);
         script.note(&step(0, Event::Started("west".to_owned())));
-        assert_eq!(script.due(at(0)), None);
-        assert_eq!(script.due(at(1)), Some(Order::Cut));
+        assert_eq!(script.due(at(2)), None);
+        assert_eq!(script.due(at(3)), Some(Order::Cut));
         assert_eq!(script.due(at(7)), None);
         script.note(&step(8, Event::Ended("west".to_owned(), Outcome::Succeeded)));
         assert_eq!(script.due(at(9)), None);
@@ -130,7 +130,7 @@ mod tests {
         assert!(!script.is_over() && script.ended_unseen());
         script.note(&step(13, Event::Finished(Outcome::Succeeded)));
         assert!(script.is_over());
-        assert_eq!(script.dark(at(99)), Duration::from_secs(11));
+        assert_eq!(script.dark(at(99)), Duration::from_secs(9));
         assert_eq!(script.seen_after(), Some(Duration::from_secs(1)));
     }
 

@@ -208,6 +208,8 @@ async fn submit(client: Client, jobs: &[Planned]) -> anyhow::Result<BTreeMap<(St
 #[derive(Debug, Default)]
 struct Progress {
     waiting: Option<String>,
+    started: bool,
+    /// For quota, or for a cluster that was lost meanwhile.
     had_to_wait: bool,
     finished: Option<Outcome>,
 }
@@ -216,6 +218,8 @@ struct Progress {
 struct Run {
     jobs: BTreeMap<Subject, (Part, Progress)>,
     accident: Option<Script>,
+    /// Whether the manager misses a cluster now.
+    lost: bool,
 }
 
 /// What is measured beside the jobs.
@@ -238,12 +242,20 @@ impl Run {
                 .iter()
                 .map(|job| (subject(job), (job.part, Progress::default())))
                 .collect(),
+            lost: false,
         }
     }
 
     fn note(&mut self, step: &Step) {
         if let Some(accident) = &mut self.accident {
             accident.note(step);
+        }
+        if let Event::Active(active, _) = step.event {
+            self.lost = !active;
+        }
+        if self.lost {
+            let waiting = self.jobs.values_mut().filter(|(_, progress)| !progress.started);
+            waiting.for_each(|(_, progress)| progress.had_to_wait = true);
         }
         let Some((_, progress)) = self.jobs.get_mut(&step.subject) else {
             return;
@@ -254,9 +266,9 @@ impl Run {
                 progress.had_to_wait = true;
             }
             Event::Reserved => progress.waiting = None,
+            Event::Started(_) => progress.started = true,
             Event::Finished(outcome) => progress.finished = Some(*outcome),
             Event::Submitted
-            | Event::Started(_)
             | Event::Stopped(_)
             | Event::Ended(..)
             | Event::Gone

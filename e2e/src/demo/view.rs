@@ -58,9 +58,12 @@ impl Voice {
 /// Turns steps into lines.
 pub(super) struct View {
     voice: Voice,
-    /// When each job was first seen, and where it runs.
+    /// When each subject was first seen.
     seen: BTreeMap<Subject, Instant>,
-    clusters: BTreeMap<String, usize>,
+    /// How many jobs run in each cluster.
+    running: BTreeMap<String, usize>,
+    /// The last word of each subject on a state that has many wordings, without its numbers.
+    wordings: BTreeMap<Subject, String>,
 }
 
 impl View {
@@ -68,12 +71,16 @@ impl View {
         Self {
             voice,
             seen: BTreeMap::new(),
-            clusters: BTreeMap::new(),
+            running: BTreeMap::new(),
+            wordings: BTreeMap::new(),
         }
     }
 
     pub(super) fn show(&mut self, step: &Step) {
         let Step { at, subject, event } = step;
+        if self.is_said_already(subject, event) {
+            return;
+        }
         let first = *self.seen.entry(subject.clone()).or_insert(*at);
         let after = at.duration_since(first).as_secs_f64();
         let text = match event {
@@ -81,7 +88,7 @@ impl View {
             Event::Waiting(reason) => format!("waiting    {reason}"),
             Event::Reserved => "reserved   quota on the manager".to_owned(),
             Event::Started(cluster) => {
-                let running = self.clusters.entry(cluster.clone()).or_default();
+                let running = self.running.entry(cluster.clone()).or_default();
                 *running += 1;
                 format!("running    in {cluster}, {after:.1} s after submit ({running} there)")
             }
@@ -106,8 +113,27 @@ impl View {
         self.voice.line_at(*at, &format!("{name:<22} {text}"));
     }
 
+    /// Whether only numbers of a reason have changed, or the words about a state that lasts.
+    fn is_said_already(&mut self, subject: &Subject, event: &Event) -> bool {
+        let wording = match event {
+            Event::Waiting(reason) => reason.replace(|c: char| c.is_ascii_digit(), ""),
+            Event::Active(true, _) => "active".to_owned(),
+            Event::Active(false, _) => "lost".to_owned(),
+            Event::Submitted
+            | Event::Reserved
+            | Event::Started(_)
+            | Event::Stopped(_)
+            | Event::Ended(..)
+            | Event::Finished(_)
+            | Event::Gone
+            | Event::Capacity(..) => return false,
+        };
+        let last = self.wordings.insert(subject.clone(), wording.clone());
+        last.is_some_and(|last| last == wording)
+    }
+
     fn ends_in(&mut self, cluster: &str) {
-        if let Some(running) = self.clusters.get_mut(cluster) {
+        if let Some(running) = self.running.get_mut(cluster) {
             *running = running.saturating_sub(1);
         }
     }

@@ -69,7 +69,7 @@ impl Programs {
 }
 
 async fn find_or_build(progress: &Progress) -> Result<Programs, Error> {
-    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml");
     if manifest.exists() {
         build(&manifest, progress).await
     } else {
@@ -90,7 +90,9 @@ async fn build(manifest: &Path, progress: &Progress) -> Result<Programs, Error> 
             "--manifest-path",
         ])
         .arg(manifest)
-        .args(["-p", MANAGER, "-p", WORKER, "-p", "roadstead-ctl"])
+        // Why no `-p`: then the features of dependencies are those of the whole workspace, as with `cargo run --bin demo`, and
+        // nothing is built twice.
+        .args(["--bin", MANAGER, "--bin", WORKER, "--bin", COMMAND])
         .kill_on_drop(true);
     if !cfg!(debug_assertions) {
         command.arg("--release");

@@ -11,9 +11,11 @@
 )]
 
 mod answerer;
+mod architecture;
 mod disturbance;
 mod federation;
 mod jobs;
+mod observer;
 mod owner;
 mod serving;
 mod shared;

@@ -18,7 +18,10 @@ const MAX: usize = 50_000;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Memory(Mutex<BTreeMap<Key, BTreeMap<ClusterName, (u32, Failure)>>>);
+pub(crate) struct Memory(Mutex<BTreeMap<Key, Failures>>);
+
+/// How often each cluster failed one Workload, and the last time.
+type Failures = BTreeMap<ClusterName, (u32, Failure)>;
 
 impl Memory {
     /// Notes a failure, unless that cluster is kept out already.

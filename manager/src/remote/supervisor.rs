@@ -36,6 +36,9 @@ const MISSED_MAX: u32 = 2;
 /// How often a lost worker is looked for between the attempts of the back-off table.
 const LOOK: Duration = Duration::from_secs(2);
 
+/// What is done with a new cluster.
+pub(crate) type Greet = Box<dyn Fn(&Arc<Remote>) + Send + Sync>;
+
 /// What the supervisors share.
 pub(crate) struct Fleet {
     /// Client of the manager cluster.
@@ -59,7 +62,7 @@ pub(crate) struct Fleet {
     /// Told about every gain and loss of a connection.
     pub(crate) changed: Arc<Dirty<ClusterName>>,
     /// Called once for each new cluster, before it is connected.
-    pub(crate) greet: Box<dyn Fn(&Arc<Remote>) + Send + Sync>,
+    pub(crate) greet: Greet,
     /// The time.
     pub(crate) clock: Clock,
 }
@@ -223,7 +226,6 @@ async fn supervise(fleet: Arc<Fleet>, remote: Arc<Remote>, nudge: Arc<Notify>, s
                     wait_or_seen(&fleet, &endpoint, at, &nudge).await;
                     // Why: a worker that answers again is connected at once, not at the end of the back-off.
                     remote.with(|link| link.connection.retry_now());
-                    continue;
                 }
                 Attempt::Open { timeout } => {
                     let timeout = Duration::try_from(timeout).unwrap_or(Duration::MAX);

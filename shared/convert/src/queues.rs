@@ -132,7 +132,7 @@ pub fn selector(selector: &LabelSelector) -> Selector {
         Requirement {
             key: expression.key.clone(),
             operator: known.unwrap_or(Operator::In),
-            values: known.and(expression.values.clone()).unwrap_or_default(),
+            values: known.and_then(|_| expression.values.clone()).unwrap_or_default(),
         }
     });
     Selector(equal.chain(expressions).collect())

@@ -169,7 +169,7 @@ mod tests {
 
     use super::{Pod, read};
 
-    fn pod(spec: Value) -> Pod {
+    fn pod(spec: &Value) -> Pod {
         read("main", json!({ "spec": spec }).as_object().unwrap())
     }
 
@@ -184,7 +184,7 @@ mod tests {
     /// Spec: admission-engine 4.5.4.
     #[test]
     fn init_containers_count_by_their_highest_moment_and_sidecars_stay() {
-        let pod = pod(json!({
+        let pod = pod(&json!({
             "containers": [{ "resources": { "requests": { "cpu": "1" } } }, { "resources": { "limits": { "cpu": "500m" } } }],
             "initContainers": [
                 { "restartPolicy": "Always", "resources": { "requests": { "cpu": "250m" } } },
@@ -204,7 +204,7 @@ mod tests {
     /// Spec: admission-engine 2.3.6.
     #[test]
     fn a_request_above_its_limit_and_a_strange_amount_are_problems_with_a_path() {
-        let pod = pod(json!({ "containers": [
+        let pod = pod(&json!({ "containers": [
             { "resources": { "requests": { "cpu": "2" }, "limits": { "cpu": "1" } } },
             { "resources": { "requests": { "memory": "lots" } } },
         ] }));
@@ -226,6 +226,6 @@ mod tests {
         ] {
             let _ = read("main", json!({ "spec": spec }).as_object().unwrap());
         }
-        assert_eq!(pod(json!({ "tolerations": 5 })).problems.len(), 1);
+        assert_eq!(pod(&json!({ "tolerations": 5 })).problems.len(), 1);
     }
 }

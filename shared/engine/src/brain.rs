@@ -192,7 +192,7 @@ impl Brain {
 
     fn until_wake(&self) -> Duration {
         /// Why: a wake-up that is missed must not be missed for ever.
-        const LONGEST: Duration = Duration::from_secs(60);
+        const LONGEST: Duration = Duration::from_mins(1);
         until(self.state.next_wake(), (self.clock)())
             .unwrap_or(LONGEST)
             .min(LONGEST)

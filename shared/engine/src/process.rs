@@ -20,6 +20,7 @@ use roadstead_kubeio::reconcile;
 use roadstead_serve::health::Condition;
 use roadstead_serve::listen::Listener;
 use roadstead_serve::tls::{CertSlot, Lifetimes, server_config};
+use roadstead_serve::webhook::Webhooks;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -174,14 +175,7 @@ impl Engine {
             let slot = CertSlot::empty();
             let handlers =
                 webhook::handlers(&self.caches, &config).map_err(|source| Error::Webhooks { source })?;
-            let tls = server_config(&config.tls, slot.clone()).map_err(|source| Error::Tls { source })?;
-            let address = config.webhook.bind();
-            let listener = Listener::bind("webhook", &address)
-                .await
-                .map_err(|source| Error::Listen { source })?;
-            if let Some(listener) = listener {
-                tasks.spawn(listener.serve(handlers.router(), Some(tls), stop.clone()));
-            }
+            listen(&config, slot.clone(), handlers, tasks, stop).await?;
             let certificates = Certificates {
                 client: client.clone(),
                 config: config.clone(),
@@ -216,35 +210,53 @@ impl Engine {
             if core {
                 let queue = workloads.due.clone();
                 let pass = move |key| workloads.clone().reconcile(key);
-                running.spawn(reconcile::run(
-                    "workload",
-                    queue,
-                    WORKLOAD_WORKERS,
-                    stop.clone(),
-                    pass,
-                ));
+                let passes = reconcile::run("workload", queue, WORKLOAD_WORKERS, stop.clone(), pass);
+                running.spawn(passes);
             }
             if job {
                 let queue = jobs.due.clone();
                 let pass = move |at| jobs.clone().reconcile(at);
                 running.spawn(reconcile::run("job", queue, JOB_WORKERS, stop.clone(), pass));
             }
-            tokio::select! {
-                biased;
-                () = stop.cancelled() => {}
-                Some(ended) = running.join_next() => {
-                    // Why the whole process: half an engine would hold quota and never give it back.
-                    tracing::error!(?ended, "a part of the engine ended; stopping");
-                    stop.cancel();
-                }
-            }
-            while tokio::time::timeout(Duration::from_secs(3), running.join_next())
-                .await
-                .is_ok_and(|e| e.is_some())
-            {}
+            until_stopped(running, &stop).await;
         });
         Ok(())
     }
+}
+
+/// Starts the webhook server, unless the configuration gives it no address.
+async fn listen(
+    config: &Config,
+    slot: Arc<CertSlot>,
+    handlers: Webhooks,
+    tasks: &mut JoinSet<()>,
+    stop: &CancellationToken,
+) -> Result<(), Error> {
+    let tls = server_config(&config.tls, slot).map_err(|source| Error::Tls { source })?;
+    let listener = Listener::bind("webhook", &config.webhook.bind())
+        .await
+        .map_err(|source| Error::Listen { source })?;
+    if let Some(listener) = listener {
+        tasks.spawn(listener.serve(handlers.router(), Some(tls), stop.clone()));
+    }
+    Ok(())
+}
+
+/// Waits for the stop, or makes one of the end of any part, and gives the parts a moment to finish.
+async fn until_stopped(mut running: JoinSet<()>, stop: &CancellationToken) {
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => {}
+        Some(ended) = running.join_next() => {
+            // Why the whole process: half an engine would hold quota and never give it back.
+            tracing::error!(?ended, "a part of the engine ended; stopping");
+            stop.cancel();
+        }
+    }
+    while tokio::time::timeout(Duration::from_secs(3), running.join_next())
+        .await
+        .is_ok_and(|e| e.is_some())
+    {}
 }
 
 /// The enabled job kinds, in the order of the registry.

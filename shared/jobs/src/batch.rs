@@ -180,11 +180,14 @@ impl JobKind for BatchJob {
             target: Target::Status,
             patch: json!({"status": {"startTime": null}}),
         });
-        [
-            step(Target::Main, job, &held),
-            cleared,
-            step(Target::Main, &held, &restored),
-        ]
+        // Why: the API server refuses a change of the template as long as the status counts active pods. Until then the job
+        // stays marked as stopping, and the change of its status is what brings it back here.
+        let restore = if status_count(job, "active") == 0 {
+            step(Target::Main, &held, &restored)
+        } else {
+            None
+        };
+        [step(Target::Main, job, &held), cleared, restore]
         .into_iter()
         .flatten()
         .collect()

@@ -236,7 +236,7 @@ where
                 tracing::debug!(error = text, "listing or watching failed; trying again");
                 self.health
                     .send_if_modified(|health| set(health, Health::Failing(text)));
-                tokio::time::sleep(backoff.next()).await;
+                tokio::time::sleep(backoff.pause()).await;
             }
         };
         tokio::select! {

@@ -22,7 +22,7 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long an API server may take until it begins to answer one request.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long an idle pooled connection is kept.
-const POOL_IDLE: Duration = Duration::from_secs(60);
+const POOL_IDLE: Duration = Duration::from_mins(1);
 
 /// Why there is no client.
 #[derive(Debug, thiserror::Error)]

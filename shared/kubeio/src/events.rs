@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 /// How many events may wait to be written.
 const BUFFER: usize = 4096;
 /// How long the same event on the same object is not repeated.
-pub const QUIET: Duration = Duration::from_secs(600);
+pub const QUIET: Duration = Duration::from_mins(10);
 /// Entries kept to recognise repetitions.
 const REMEMBERED_MAX: usize = 20_000;
 /// Events written at the same time.

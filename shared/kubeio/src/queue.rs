@@ -193,7 +193,7 @@ mod tests {
     async fn the_shorter_of_two_delays_counts_and_an_earlier_add_replaces_it() {
         let queue = Queue::new();
         let start = tokio::time::Instant::now();
-        queue.add_after("a", Duration::from_secs(60));
+        queue.add_after("a", Duration::from_mins(1));
         queue.add_after("a", Duration::from_secs(2));
         queue.add_after("a", Duration::from_secs(30));
         assert_eq!(queue.next().await, "a");

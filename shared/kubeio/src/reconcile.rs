@@ -17,7 +17,7 @@ use crate::queue::Queue;
 use crate::retry::Failures;
 
 /// First and longest pause after a failed reconcile.
-const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
+const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_mins(1));
 
 /// How a reconcile ended.
 #[derive(Debug)]
@@ -106,9 +106,10 @@ mod tests {
         let work = move |key: &'static str| {
             let (seen, end) = (seen.clone(), end.clone());
             async move {
-                if key == "bad" && seen.fetch_add(1, Ordering::Relaxed) < 2 {
-                    panic!("poison");
-                }
+                assert!(
+                    key != "bad" || seen.fetch_add(1, Ordering::Relaxed) >= 2,
+                    "poison"
+                );
                 if key == "bad" {
                     end.cancel();
                 }

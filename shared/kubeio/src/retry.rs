@@ -47,7 +47,7 @@ impl Backoff {
     }
 
     /// The pause before the next attempt.
-    pub fn next(&mut self) -> Duration {
+    pub fn pause(&mut self) -> Duration {
         let pause = self.policy.next_backoff().unwrap_or(self.policy.max_interval);
         pause.mul_f64(1.0 + self.dice.random_range(0.0..JITTER))
     }
@@ -85,7 +85,7 @@ impl<K: Ord> Failures<K> {
         by_key
             .entry(key)
             .or_insert_with(|| Backoff::new(self.first, self.longest))
-            .next()
+            .pause()
     }
 
     /// Notes a success.
@@ -106,12 +106,12 @@ mod tests {
     #[test]
     fn pauses_double_up_to_the_longest_and_start_over_after_success() {
         let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_millis(350));
-        let pauses: Vec<u128> = (0..4).map(|_| backoff.next().as_millis()).collect();
+        let pauses: Vec<u128> = (0..4).map(|_| backoff.pause().as_millis()).collect();
         for (pause, base) in pauses.iter().zip([100, 200, 350, 350]) {
             assert!((base..=base * 12 / 10).contains(pause), "{pauses:?}");
         }
         backoff.reset();
-        assert!(backoff.next() < Duration::from_millis(121));
+        assert!(backoff.pause() < Duration::from_millis(121));
     }
 
     #[test]

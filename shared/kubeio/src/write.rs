@@ -142,22 +142,64 @@ fn is_webhook_refusal(status: &Status) -> bool {
     status.message.starts_with("admission webhook") && status.message.contains("denied the request")
 }
 
+/// The text without the objects that an API server quotes in `Invalid value: …`: a pod template among them may hold
+/// secrets in its environment (`spec/safety.md S8`). Plain words in quotes stay.
+fn without_values(message: &str) -> String {
+    const QUOTED: &str = "Invalid value: ";
+    let mut kept = String::new();
+    let mut rest = message;
+    while let Some(at) = rest.find(QUOTED) {
+        let (before, value) = rest.split_at(at + QUOTED.len());
+        kept.push_str(before);
+        rest = value;
+        if value.starts_with('"') {
+            continue;
+        }
+        // The reason follows the value; where the value ends cannot be told otherwise.
+        let end = value.rfind("}: ").map(|at| at + 1);
+        kept.push('…');
+        rest = end.map_or("", |end| &value[end..]);
+    }
+    kept.push_str(rest);
+    kept
+}
+
 /// What went wrong, in one line, without secrets: only the API server's own words or the chain of transport errors.
 pub fn describe(error: &kube::Error) -> String {
-    match error {
-        kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
-        kube::Error::Api(status) => format!("HTTP {} {}", status.code, status.reason),
-        other => {
-            let mut text = other.to_string();
-            let mut cause = std::error::Error::source(other);
-            while let Some(inner) = cause {
-                let inner_text = inner.to_string();
-                if !text.contains(&inner_text) {
-                    text = format!("{text}: {inner_text}");
-                }
-                cause = inner.source();
-            }
-            text
+    if let kube::Error::Api(status) = error {
+        return if status.message.is_empty() {
+            format!("HTTP {} {}", status.code, status.reason)
+        } else {
+            without_values(&status.message)
+        };
+    }
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(inner) = cause {
+        let inner_text = inner.to_string();
+        if !text.contains(&inner_text) {
+            text = format!("{text}: {inner_text}");
         }
+        cause = inner.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_values;
+
+    /// Spec: safety S8.
+    #[test]
+    fn quoted_objects_are_left_out_and_the_reason_stays() {
+        let message = "Job.batch \"x\" is invalid: spec.template: Invalid value: {\"env\":[{\"value\":\"canary\"}]}: field is immutable";
+        let text = without_values(message);
+        assert!(!text.contains("canary"), "{text}");
+        assert!(text.starts_with("Job.batch \"x\" is invalid: spec.template"));
+        assert!(text.ends_with(": field is immutable"));
+        let go = without_values("a: Invalid value: core.PodTemplateSpec{Env:\"canary\"}: field is immutable");
+        assert!(!go.contains("canary") && go.ends_with("field is immutable"));
+        assert_eq!(without_values("x: Invalid value: \"A\": must be lower case"), "x: Invalid value: \"A\": must be lower case");
+        assert!(!without_values("x: Invalid value: [canary]").contains("canary"));
     }
 }

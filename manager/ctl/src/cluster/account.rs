@@ -13,7 +13,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::access::FIELD_MANAGER;
-use crate::failure::{Failure, done};
+use crate::args::Owner;
+use crate::failure::{Code, Failure, done};
 
 /// How an object stands on the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +36,28 @@ pub struct Step {
     pub state: State,
 }
 
+/// The account that a command speaks of.
+pub fn named(owner: &Owner) -> Result<Account, Failure> {
+    Account::new(&owner.origin, &owner.worker_namespace).map_err(|error| {
+        Failure::new(
+            "the worker account has no name",
+            error.to_string(),
+            "choose another --origin",
+        )
+        .code(Code::Usage)
+    })
+}
+
+fn namespace(name: &str) -> Namespace {
+    Namespace {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            ..ObjectMeta::default()
+        },
+        ..Namespace::default()
+    }
+}
+
 /// Compares every object of the account with what stands on the worker.
 pub async fn observe(worker: &Client, account: &Account) -> Result<Vec<Step>, Failure> {
     let Objects {
@@ -45,13 +68,7 @@ pub async fn observe(worker: &Client, account: &Account) -> Result<Vec<Step>, Fa
         role_binding,
     } = account.objects();
     let home = account.namespace();
-    let namespace = Namespace {
-        metadata: ObjectMeta {
-            name: Some(home.to_owned()),
-            ..ObjectMeta::default()
-        },
-        ..Namespace::default()
-    };
+    let namespace = namespace(home);
     Ok(vec![
         look(&Api::all(worker.clone()), &namespace).await?,
         look(&Api::namespaced(worker.clone(), home), &service_account).await?,
@@ -72,13 +89,7 @@ pub async fn apply(worker: &Client, account: &Account, steps: &[Step]) -> Result
         role_binding,
     } = account.objects();
     let home = account.namespace();
-    let namespace = Namespace {
-        metadata: ObjectMeta {
-            name: Some(home.to_owned()),
-            ..ObjectMeta::default()
-        },
-        ..Namespace::default()
-    };
+    let namespace = namespace(home);
     put(&Api::all(worker.clone()), &namespace, steps).await?;
     put(&Api::namespaced(worker.clone(), home), &service_account, steps).await?;
     put(&Api::all(worker.clone()), &cluster_role, steps).await?;

@@ -30,7 +30,7 @@ use self::plan::{ConfigStep, CredentialStep, Plan};
 use super::{account, active, check_name, secret_name};
 use crate::access::{self, FIELD_MANAGER, Worker};
 use crate::args::Join;
-use crate::failure::{Code, Failure, done};
+use crate::failure::{Failure, done};
 use crate::output::{self, say};
 
 /// How often the condition is looked at while waiting.
@@ -81,14 +81,7 @@ struct Site<'a> {
 pub async fn run(args: &Join, now: Timestamp) -> Result<(), Failure> {
     let started = Instant::now();
     check_name(&args.name)?;
-    let account = Account::new(&args.owner.origin, &args.owner.worker_namespace).map_err(|error| {
-        Failure::new(
-            "the worker account has no name",
-            error.to_string(),
-            "choose another --origin",
-        )
-        .code(Code::Usage)
-    })?;
+    let account = account::named(&args.owner)?;
     let worker = access::worker(&args.kubeconfig).await?;
     let endpoint = address(args, &worker)?;
     if args.print_yaml {

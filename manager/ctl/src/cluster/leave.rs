@@ -68,14 +68,7 @@ struct Reach {
 pub async fn run(args: &Leave) -> Result<(), Failure> {
     let started = Instant::now();
     check_name(&args.name)?;
-    let account = Account::new(&args.owner.origin, &args.owner.worker_namespace).map_err(|error| {
-        Failure::new(
-            "the worker account has no name",
-            error.to_string(),
-            "choose another --origin",
-        )
-        .code(Code::Usage)
-    })?;
+    let account = account::named(&args.owner)?;
     let manager = access::manager(&args.manager).await?;
     let seen = observe(args, &manager).await?;
     let reach = reach(args, &seen).await?;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{request_stop, status_patch};
 
-fn workload(status: Value) -> api::Workload {
+fn workload(status: &Value) -> api::Workload {
     serde_json::from_value(json!({
         "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload",
         "metadata": { "name": "w", "namespace": "ns", "generation": 3, "resourceVersion": "7" },
@@ -38,14 +38,14 @@ fn full() -> Value {
 
 #[test]
 fn what_was_read_and_not_changed_needs_no_write() {
-    let stored = workload(full());
+    let stored = workload(&full());
     let status = crate::workload(&stored).status;
     assert_eq!(status_patch(&stored, &status), None);
 }
 
 #[test]
 fn only_what_changed_is_written_and_unknown_conditions_survive() {
-    let stored = workload(full());
+    let stored = workload(&full());
     let now: Timestamp = "2026-01-01T00:05:00.7Z".parse().unwrap();
     let mut status = crate::workload(&stored).status;
     status.conditions.set(
@@ -74,7 +74,7 @@ fn only_what_changed_is_written_and_unknown_conditions_survive() {
 
 #[test]
 fn a_field_that_goes_away_is_written_as_null_also_inside_objects() {
-    let stored = workload(full());
+    let stored = workload(&full());
     let mut status = crate::workload(&stored).status;
     status.admission = None;
     status.requeue = Some(roadstead_core::status::Requeue {
@@ -97,7 +97,7 @@ fn a_field_that_goes_away_is_written_as_null_also_inside_objects() {
 #[test]
 fn a_stop_request_keeps_the_other_conditions_and_carries_the_version() {
     let patch = request_stop(
-        &workload(full()),
+        &workload(&full()),
         "Evicted on manager: why",
         Timestamp::UNIX_EPOCH,
     );

@@ -1,4 +1,4 @@
-//! Objects for tests of this crate. They live here and not in the testkit, because the testkit is built on this crate.
+//! Objects for tests of this crate.
 
 use std::collections::BTreeMap;
 

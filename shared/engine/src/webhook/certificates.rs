@@ -32,7 +32,7 @@ use crate::caches::api_resource;
 use crate::clock::Clock;
 
 /// How often certificates and registrations are looked at.
-const LOOK: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_mins(1);
 /// Pause after a failure.
 const RETRY: Duration = Duration::from_secs(2);
 /// Pause between attempts to see our own webhook answer.

@@ -1,0 +1,11 @@
+//! Measures a federation on this machine, as ratios to a bare client that sends the same writes in the same run.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use roadstead_e2e::perf::{self, Args};
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    perf::main(Args::parse()).await
+}

@@ -1,0 +1,177 @@
+//! How fast a federation is, and what it costs the API servers.
+//!
+//! One manager and two workers, each an etcd and a kube-apiserver and nothing else: no Job controller, no scheduler, no
+//! nodes. The harness ends jobs itself, so that nothing is measured but our processes and the API servers. A bare client
+//! then sends the writes of `design.md` section 7 for the same number of jobs to the same servers; ratios are to that.
+//!
+//! *Limits*: the bare client runs after our processes were stopped and their webhooks removed, so that nobody reacts to
+//! its objects; what webhooks and watches cost counts against us.
+//!
+//! Reading order: this file (what is reported), `federation` (the run), `bare` (the bare client), `eyes` (when things
+//! were seen), `requests` (what was asked of the API servers).
+
+mod bare;
+mod eyes;
+mod federation;
+mod requests;
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+use serde::Serialize;
+
+use requests::Tally;
+
+/// Measures on this machine; figures are ratios to a bare client wherever the machine matters.
+#[derive(Debug, Clone, Parser)]
+#[command(name = "perf")]
+pub struct Args {
+    /// What is measured.
+    #[command(subcommand)]
+    pub what: What,
+}
+
+/// What is measured.
+#[derive(Debug, Clone, Subcommand)]
+pub enum What {
+    /// Dispatch latency, mirroring, throughput, requests and memory of one manager with two workers
+    Federation(Sizes),
+}
+
+/// How much of it.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Sizes {
+    /// Print one JSON object on standard output; progress goes to standard error
+    #[arg(long)]
+    pub json: bool,
+    /// Jobs submitted one after the other, each when nothing else is going on
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u16).range(2..=1000))]
+    pub samples: u16,
+    /// Jobs submitted at once
+    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u16).range(1..=5000))]
+    pub burst: u16,
+    /// Jobs dispatched and not ended when memory is read; at least the burst
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u16).range(1..=10000))]
+    pub held: u16,
+}
+
+/// What was found.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// Job created on the manager until it is unsuspended on the winner, idle, to the bare client's series of writes.
+    pub latency_ratio_p50: f64,
+    /// The same, milliseconds.
+    pub latency_ms_p50: f64,
+    /// The same, milliseconds.
+    pub latency_ms_p99: f64,
+    /// The bare client's series: the job and the eight writes until it is unsuspended everywhere.
+    pub bare_latency_ms_p50: f64,
+    /// Its part that must be in series: without the manager's second status and its unsuspended job.
+    pub bare_critical_ms_p50: f64,
+    /// The end of the job written in the worker until the manager's job shows it, to one bare status write.
+    pub mirror_ratio_p50: f64,
+    /// The same, milliseconds.
+    pub mirror_ms_p50: f64,
+    /// The same, milliseconds.
+    pub mirror_ms_p99: f64,
+    /// One status write of a job by the bare client.
+    pub bare_status_ms_p50: f64,
+    /// Jobs per second of the burst, to the bare client's.
+    pub throughput_ratio: f64,
+    /// From the first submission of the burst until the last job is unsuspended on its winner.
+    pub jobs_per_s: f64,
+    /// The bare client's, with as many requests in flight.
+    pub bare_jobs_per_s: f64,
+    /// Writes of our processes to the manager's API server, per job from submission to the end.
+    pub manager_writes_per_job: f64,
+    /// Reads of our processes from the manager's API server, watches not counted.
+    pub manager_reads_per_job: f64,
+    /// Writes of our processes to the workers' API servers together.
+    pub worker_writes_per_job: f64,
+    /// Reads of our processes from the workers' API servers together.
+    pub worker_reads_per_job: f64,
+    /// All of them.
+    pub requests_per_job: f64,
+    /// Requests that were refused or failed (status 400 and above), per job.
+    pub failed_requests_per_job: f64,
+    /// Resident memory of the manager with its workers registered and no job.
+    pub manager_rss_mb_idle: f64,
+    /// Resident memory of the manager while `jobs_held` jobs are dispatched.
+    pub manager_rss_mb_1000: f64,
+    /// The same of the larger worker process.
+    pub worker_rss_mb_1000: f64,
+    /// How many those were.
+    pub jobs_held: u16,
+    /// Size of the burst.
+    pub jobs_burst: u16,
+    /// Requests in flight at once, of the submitter and of the bare client.
+    pub concurrency: usize,
+    /// How many jobs the requests were counted over.
+    pub jobs_counted: u16,
+    /// Requests by cluster, user agent, verb and resource.
+    pub requests: Vec<Tally>,
+    /// The whole run.
+    pub seconds: f64,
+}
+
+/// Measures and prints; fails if something could not be measured.
+pub async fn main(args: Args) -> ExitCode {
+    let What::Federation(sizes) = args.what;
+    let done = async {
+        let report = federation::measure(&sizes).await?;
+        let mut out = std::io::stdout().lock();
+        if sizes.json {
+            writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
+        } else {
+            write!(out, "{}", in_words(&report))?;
+        }
+        anyhow::Ok(())
+    };
+    match done.await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Why: a closed standard error must not hide the exit code.
+            let _ = writeln!(std::io::stderr().lock(), "perf: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn in_words(report: &Report) -> String {
+    let value = serde_json::to_value(report).unwrap_or_default();
+    let lines = value.as_object().into_iter().flatten();
+    let lines = lines.filter(|(name, _)| *name != "requests");
+    let mut text: String = lines
+        .map(|(name, value)| format!("{name:<26} {value}\n"))
+        .collect();
+    for tally in &report.requests {
+        let Tally {
+            cluster,
+            agent,
+            verb,
+            resource,
+            per_job,
+            count,
+        } = tally;
+        text.push_str(&format!(
+            "{cluster:<8} {agent:<18} {verb:<8} {resource:<40} {count:>7} {per_job:>8.2} per job\n"
+        ));
+    }
+    text
+}
+
+/// Percentile (nearest rank) of some durations, in milliseconds with two digits.
+fn millis(durations: &[Duration], hundredths: usize) -> f64 {
+    let mut sorted = durations.to_vec();
+    sorted.sort();
+    let rank = (sorted.len() * hundredths).div_ceil(100).max(1);
+    let duration = sorted.get(rank - 1).copied().unwrap_or_default();
+    rounded(duration.as_secs_f64() * 1000.0)
+}
+
+/// Two digits after the point.
+fn rounded(value: f64) -> f64 {
+    (value * 100.0).round() / 100.0
+}

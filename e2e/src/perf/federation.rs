@@ -1,0 +1,377 @@
+//! The run: idle samples, a burst, memory, requests, then the bare client.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+};
+use k8s_openapi::api::batch::v1::Job;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use roadstead_api::constants::labels::{MULTIKUEUE_ORIGIN, QUEUE_NAME};
+use roadstead_api::kueue::v1beta2::Workload;
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::bare::{Bare, Content, ended_status};
+use super::eyes::{Eyes, Mark};
+use super::requests::{self, Counted, per_job};
+use super::{Report, Sizes, millis, rounded};
+use crate::plane::HARNESS_USER_AGENT;
+use crate::stage::{Queue, Spec, Stage, Worker};
+use crate::{ControlPlane, Options, Progress};
+
+const MANAGER: &str = "manager";
+const WORKERS: [&str; 2] = ["east", "west"];
+const NAMESPACE: &str = "perf";
+const QUEUE: &str = "main";
+/// Room for everything: what is measured is the way, not the waiting.
+const QUOTA: [(&str, &str); 2] = [("cpu", "100k"), ("memory", "100Ti")];
+
+/// Requests in flight at once.
+const CONCURRENCY: usize = 32;
+/// Between two idle samples, so that one does not hear the other.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Samples at the start that are not counted.
+const WARM_UP: u16 = 5;
+/// After the start, and after the last job, until the processes are as still as they get.
+const REST: Duration = Duration::from_secs(2);
+/// How long one sample may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a burst may take, and the sweeping after it.
+const BURST_PATIENCE: Duration = Duration::from_secs(180);
+const POLL: Duration = Duration::from_millis(250);
+
+/// Everything that the phases share.
+struct Bench {
+    stage: Stage,
+    manager: Client,
+    workers: Vec<Client>,
+    eyes: Eyes,
+    progress: Progress,
+}
+
+pub(super) async fn measure(sizes: &Sizes) -> anyhow::Result<Report> {
+    let Sizes {
+        json: _,
+        samples,
+        burst,
+        held,
+    } = *sizes;
+    let held = held.max(burst);
+    let started = Instant::now();
+    let mut bench = Bench::set_up().await?;
+    sleep(REST).await;
+    let idle = bench.stage.memory(MANAGER)?;
+
+    bench
+        .progress
+        .step(&format!("{samples} jobs, one after the other"));
+    let (latency, mirror, content) = bench.idle(samples).await?;
+
+    bench.progress.step(&format!("{burst} jobs at once"));
+    bench.swept().await?;
+    let marks = bench.marks()?;
+    let took = bench.burst("burst", burst).await?;
+    let jobs_per_s = f64::from(burst) / took.as_secs_f64();
+    bench.progress.step(&format!(
+        "{jobs_per_s:.1} jobs/s; now {held} at once for the memory"
+    ));
+    if held > burst {
+        bench.burst("held", held - burst).await?;
+    }
+    sleep(REST).await;
+    let full = bench.stage.memory(MANAGER)?;
+    let worker_full = WORKERS
+        .iter()
+        .map(|worker| Ok(bench.stage.memory(worker)?.resident_kb));
+    let worker_full = { worker_full }.collect::<anyhow::Result<Vec<u64>>>()?;
+
+    bench.progress.step("ending all of them");
+    bench.end_all(burst, held).await?;
+    bench.swept().await?;
+    let counted = bench.counted(marks)?;
+
+    bench.progress.step("the bare client");
+    let bare = bench.bare(content, samples, burst).await?;
+    let seconds = started.elapsed().as_secs_f64();
+
+    let latency_ms_p50 = millis(&latency, 50);
+    let mirror_ms_p50 = millis(&mirror, 50);
+    let writes = |clusters: &[Counted]| clusters.iter().map(|each| each.writes).sum::<usize>();
+    let reads = |clusters: &[Counted]| clusters.iter().map(|each| each.reads).sum::<usize>();
+    let (manager, workers) = counted.split_at(1);
+    let failed = counted.iter().map(|each| each.failed).sum();
+    let names = std::iter::once(MANAGER).chain(WORKERS);
+    Ok(Report {
+        latency_ratio_p50: rounded(latency_ms_p50 / bare.series_ms),
+        latency_ms_p50,
+        latency_ms_p99: millis(&latency, 99),
+        bare_latency_ms_p50: bare.series_ms,
+        bare_critical_ms_p50: bare.critical_ms,
+        mirror_ratio_p50: rounded(mirror_ms_p50 / bare.status_ms),
+        mirror_ms_p50,
+        mirror_ms_p99: millis(&mirror, 99),
+        bare_status_ms_p50: bare.status_ms,
+        throughput_ratio: rounded(jobs_per_s / bare.jobs_per_s),
+        jobs_per_s: rounded(jobs_per_s),
+        bare_jobs_per_s: rounded(bare.jobs_per_s),
+        manager_writes_per_job: per_job(writes(manager), held),
+        manager_reads_per_job: per_job(reads(manager), held),
+        worker_writes_per_job: per_job(writes(workers), held),
+        worker_reads_per_job: per_job(reads(workers), held),
+        requests_per_job: per_job(writes(&counted) + reads(&counted), held),
+        failed_requests_per_job: per_job(failed, held),
+        manager_rss_mb_idle: megabytes(idle.resident_kb),
+        manager_rss_mb_1000: megabytes(full.resident_kb),
+        worker_rss_mb_1000: worker_full.into_iter().map(megabytes).fold(0.0, f64::max),
+        jobs_held: held,
+        jobs_burst: burst,
+        concurrency: CONCURRENCY,
+        jobs_counted: held,
+        requests: { names }
+            .zip(&counted)
+            .flat_map(|(name, counted)| counted.tallies(name, held))
+            .collect(),
+        seconds: rounded(seconds),
+    })
+}
+
+/// What the bare client needed.
+struct BareFigures {
+    series_ms: f64,
+    critical_ms: f64,
+    status_ms: f64,
+    jobs_per_s: f64,
+}
+
+impl Bench {
+    async fn set_up() -> anyhow::Result<Self> {
+        let progress = Progress::stderr();
+        let bare = |name: &str| Options::bare(name).with_audit();
+        let worker = |name: &str| Worker {
+            answers_capacity: false,
+            ..Worker::new(bare(name))
+        };
+        let quota = |queue: Queue, cluster: &str| queue.with_quota(cluster, &QUOTA);
+        let queue = std::iter::once(MANAGER)
+            .chain(WORKERS)
+            .fold(Queue::new(QUEUE), quota);
+        let spec = Spec::new(bare(MANAGER), WORKERS.map(worker).into())
+            .with_namespace(NAMESPACE)
+            .with_queue(queue);
+        let stage = Stage::start(spec, progress.clone()).await?;
+        let manager = stage.client(MANAGER)?;
+        let workers = WORKERS
+            .iter()
+            .map(|name| stage.client(name))
+            .collect::<Result<Vec<_>, _>>()?;
+        let eyes = Eyes::open(manager.clone(), workers.clone());
+        Ok(Self {
+            stage,
+            manager,
+            workers,
+            eyes,
+            progress,
+        })
+    }
+
+    fn planes(&self) -> impl Iterator<Item = &ControlPlane> {
+        let planes = self.stage.planes();
+        std::iter::once(&planes.manager).chain(&planes.workers)
+    }
+
+    /// Latencies and mirror times of single jobs, and what was written for one of them.
+    async fn idle(&mut self, samples: u16) -> anyhow::Result<(Vec<Duration>, Vec<Duration>, Content)> {
+        let (mut latency, mut mirror, mut content) = (Vec::new(), Vec::new(), None);
+        for sample in 0..WARM_UP + samples {
+            let name = format!("idle-{sample}");
+            let begun = Instant::now();
+            self.create(&name).await?;
+            let (at, worker) = self.eyes.see(Mark::Started, &name, PATIENCE).await?;
+            let dispatched = at.duration_since(begun);
+            sleep(PAUSE).await;
+            if sample == 0 {
+                let read = Content::read(&self.manager, &self.workers[worker], NAMESPACE, job());
+                content = Some(read.await?);
+            }
+            self.end(&name, worker).await?;
+            let ended = Instant::now();
+            let (at, _) = self.eyes.see(Mark::Finished, &name, PATIENCE).await?;
+            if sample >= WARM_UP {
+                latency.push(dispatched);
+                // Why saturating: the manager may be told before we are.
+                mirror.push(at.saturating_duration_since(ended));
+            }
+            sleep(PAUSE).await;
+        }
+        let content = content.context("no sample")?;
+        Ok((latency, mirror, content))
+    }
+
+    /// Submits so many jobs at once; until the last one may run.
+    async fn burst(&mut self, prefix: &str, count: u16) -> anyhow::Result<Duration> {
+        let names: Vec<String> = (0..count).map(|index| format!("{prefix}-{index}")).collect();
+        let begun = Instant::now();
+        let submit = stream::iter(&names)
+            .map(|name| self.create(name))
+            .buffer_unordered(CONCURRENCY);
+        submit.try_collect::<()>().await?;
+        let last = self.eyes.see_all(Mark::Started, &names, BURST_PATIENCE).await?;
+        Ok(last.duration_since(begun))
+    }
+
+    /// Plays the Job controller for all jobs of the bursts, and waits until the manager shows every end.
+    async fn end_all(&mut self, burst: u16, held: u16) -> anyhow::Result<()> {
+        let names: Vec<String> = (0..burst)
+            .map(|index| format!("burst-{index}"))
+            .chain((0..held - burst).map(|index| format!("held-{index}")))
+            .collect();
+        let mut places = Vec::new();
+        for name in &names {
+            places.push((name, self.eyes.see(Mark::Started, name, PATIENCE).await?.1));
+        }
+        let end = stream::iter(places).map(|(name, worker)| self.end(name, worker));
+        end.buffer_unordered(CONCURRENCY).try_collect::<()>().await?;
+        self.eyes.see_all(Mark::Finished, &names, BURST_PATIENCE).await?;
+        Ok(())
+    }
+
+    /// Waits until no workload of ours is left in the workers and all of the manager are Finished.
+    async fn swept(&self) -> anyhow::Result<()> {
+        let started = Instant::now();
+        loop {
+            let mut left = 0;
+            for worker in &self.workers {
+                let api: Api<Workload> = Api::namespaced(worker.clone(), NAMESPACE);
+                let ours = ListParams::default().labels(MULTIKUEUE_ORIGIN);
+                left += api.list_metadata(&ours).await?.items.len();
+            }
+            let api: Api<Workload> = Api::namespaced(self.manager.clone(), NAMESPACE);
+            let local = api.list(&ListParams::default()).await?;
+            left += local.iter().filter(|workload| !is_finished(workload)).count();
+            if left == 0 {
+                sleep(REST).await;
+                return Ok(());
+            }
+            if started.elapsed() > BURST_PATIENCE {
+                bail!("{left} workloads are left after {} s", BURST_PATIENCE.as_secs());
+            }
+            sleep(POLL).await;
+        }
+    }
+
+    fn marks(&self) -> anyhow::Result<Vec<requests::Mark>> {
+        self.planes()
+            .map(|plane| Ok(requests::mark(&log(plane)?)?))
+            .collect()
+    }
+
+    fn counted(&self, marks: Vec<requests::Mark>) -> anyhow::Result<Vec<Counted>> {
+        self.planes()
+            .zip(marks)
+            .map(|(plane, mark)| Ok(Counted::since(&log(plane)?, mark, HARNESS_USER_AGENT)?))
+            .collect()
+    }
+
+    /// Stops our processes and lets the bare client do the same work.
+    async fn bare(self, content: Content, samples: u16, burst: u16) -> anyhow::Result<BareFigures> {
+        for cluster in std::iter::once(MANAGER).chain(WORKERS) {
+            self.stage.kill(cluster)?;
+        }
+        for client in std::iter::once(&self.manager).chain(&self.workers) {
+            remove_webhooks(client).await?;
+        }
+        let Some(worker) = self.workers.first() else {
+            bail!("no worker")
+        };
+        let bare = Bare::new(self.manager.clone(), worker.clone(), content);
+        let (mut series, mut critical, mut status) = (Vec::new(), Vec::new(), Vec::new());
+        for sample in 0..WARM_UP + samples {
+            let name = format!("bare-idle-{sample}");
+            let (all, needed) = bare.dispatch(&name).await?;
+            sleep(PAUSE).await;
+            let ended = bare.finish(&name).await?;
+            if sample >= WARM_UP {
+                series.push(all);
+                critical.push(needed);
+                status.push(ended);
+            }
+            sleep(PAUSE).await;
+        }
+        let names: Vec<String> = (0..burst).map(|index| format!("bare-burst-{index}")).collect();
+        let begun = Instant::now();
+        let dispatch = stream::iter(&names).map(|name| bare.dispatch(name));
+        dispatch
+            .buffer_unordered(CONCURRENCY)
+            .try_for_each(|_| async { Ok(()) })
+            .await?;
+        Ok(BareFigures {
+            series_ms: millis(&series, 50),
+            critical_ms: millis(&critical, 50),
+            status_ms: millis(&status, 50),
+            jobs_per_s: f64::from(burst) / begun.elapsed().as_secs_f64(),
+        })
+    }
+
+    async fn create(&self, name: &str) -> anyhow::Result<()> {
+        let mut object = job();
+        object["metadata"]["name"] = json!(name);
+        let api: Api<Job> = Api::namespaced(self.manager.clone(), NAMESPACE);
+        let job = serde_json::from_value(object)?;
+        let made = api.create(&PostParams::default(), &job).await;
+        made.map(drop).with_context(|| format!("creating job {name}"))
+    }
+
+    /// Plays the Job controller: the job's one pod has succeeded.
+    async fn end(&self, name: &str, worker: usize) -> anyhow::Result<()> {
+        let api: Api<Job> = Api::namespaced(self.workers[worker].clone(), NAMESPACE);
+        let patch = Patch::Merge(json!({"status": ended_status()}));
+        let done = api.patch_status(name, &PatchParams::default(), &patch).await;
+        done.map(drop).with_context(|| format!("ending job {name}"))
+    }
+}
+
+/// The job that is submitted again and again; without a name.
+fn job() -> Value {
+    json!({
+        "metadata": {"labels": {QUEUE_NAME: QUEUE}},
+        "spec": {
+            "suspend": true,
+            "template": {"spec": {
+                "restartPolicy": "Never",
+                "containers": [{
+                    "name": "main",
+                    "image": "registry.example/train:1",
+                    "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}},
+                }],
+            }},
+        },
+    })
+}
+
+async fn remove_webhooks(client: &Client) -> anyhow::Result<()> {
+    let (params, all) = (DeleteParams::default(), ListParams::default());
+    let mutating: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
+    mutating.delete_collection(&params, &all).await?;
+    let validating: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
+    validating.delete_collection(&params, &all).await?;
+    Ok(())
+}
+
+fn is_finished(workload: &Workload) -> bool {
+    let conditions = workload.status.iter().flat_map(|status| &status.conditions);
+    { conditions }.any(|condition| condition.type_ == "Finished" && condition.status == "True")
+}
+
+fn log(plane: &ControlPlane) -> anyhow::Result<std::path::PathBuf> {
+    plane
+        .audit_log()
+        .with_context(|| format!("{} keeps no audit log", plane.name()))
+}
+
+fn megabytes(kilobytes: u64) -> f64 {
+    rounded(u32::try_from(kilobytes).map_or(f64::MAX, f64::from) / 1024.0)
+}

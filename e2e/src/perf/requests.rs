@@ -1,0 +1,133 @@
+//! What our processes asked of the API servers, from the audit logs.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::rounded;
+use crate::audit::{self, Request};
+
+/// Start of the user agents that are ours.
+const OURS: &str = "roadstead-";
+
+/// How often one kind of request was sent.
+#[derive(Debug, Clone, Serialize)]
+pub struct Tally {
+    /// To which cluster.
+    pub cluster: String,
+    /// By whom.
+    pub agent: String,
+    /// `get`, `list`, `create`, `patch`, ...
+    pub verb: String,
+    /// Plural of the resource, with a subresource after a slash.
+    pub resource: String,
+    /// In all.
+    pub count: usize,
+    /// Per job.
+    pub per_job: f64,
+}
+
+/// Place in an audit log from which requests are counted.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Mark(usize);
+
+/// The end of the log as it is now.
+pub(super) fn mark(log: &Path) -> Result<Mark, audit::Error> {
+    audit::read(log).map(|requests| Mark(requests.len()))
+}
+
+/// Requests of our processes since a mark, without watches.
+#[derive(Debug, Default)]
+pub(super) struct Counted {
+    pub(super) writes: usize,
+    pub(super) reads: usize,
+    pub(super) failed: usize,
+    by_kind: BTreeMap<(String, String, String), usize>,
+}
+
+impl Counted {
+    pub(super) fn since(log: &Path, Mark(from): Mark, harness: &str) -> Result<Self, audit::Error> {
+        let mut counted = Self::default();
+        for request in audit::read(log)?.into_iter().skip(from) {
+            counted.add(request, harness);
+        }
+        Ok(counted)
+    }
+
+    fn add(&mut self, request: Request, harness: &str) {
+        let Request {
+            user_agent,
+            verb,
+            resource,
+            subresource,
+            code,
+        } = request;
+        let agent = user_agent.split(['/', ' ']).next().unwrap_or_default().to_owned();
+        if !agent.starts_with(OURS) || agent == harness || verb == "watch" {
+            return;
+        }
+        if matches!(verb.as_str(), "get" | "list") {
+            self.reads += 1;
+        } else {
+            self.writes += 1;
+        }
+        self.failed += usize::from(code >= 400);
+        let resource = if subresource.is_empty() {
+            resource
+        } else {
+            format!("{resource}/{subresource}")
+        };
+        *self.by_kind.entry((agent, verb, resource)).or_default() += 1;
+    }
+
+    pub(super) fn tallies(&self, cluster: &str, jobs: u16) -> Vec<Tally> {
+        let tally = |((agent, verb, resource), count): (&(String, String, String), &usize)| Tally {
+            cluster: cluster.to_owned(),
+            agent: agent.clone(),
+            verb: verb.clone(),
+            resource: resource.clone(),
+            count: *count,
+            per_job: per_job(*count, jobs),
+        };
+        let mut tallies: Vec<Tally> = self.by_kind.iter().map(tally).collect();
+        tallies.sort_by_key(|tally| std::cmp::Reverse(tally.count));
+        tallies
+    }
+}
+
+/// With two digits.
+pub(super) fn per_job(count: usize, jobs: u16) -> f64 {
+    rounded(u32::try_from(count).map_or(f64::MAX, f64::from) / f64::from(jobs))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_our_processes_count_and_watches_do_not() {
+        let request = |agent: &str, verb: &str, code| Request {
+            user_agent: agent.to_owned(),
+            verb: verb.to_owned(),
+            resource: "jobs".to_owned(),
+            subresource: "status".to_owned(),
+            code,
+        };
+        let mut counted = Counted::default();
+        for each in [
+            request("roadstead-manager", "patch", 200),
+            request("roadstead-manager/0.1", "patch", 409),
+            request("roadstead-manager", "list", 200),
+            request("roadstead-manager", "watch", 200),
+            request("roadstead-harness", "patch", 200),
+            request("kube-controller-manager/v1", "patch", 200),
+        ] {
+            counted.add(each, "roadstead-harness");
+        }
+        assert_eq!((counted.writes, counted.reads, counted.failed), (2, 1, 1));
+        let tallies = counted.tallies("east", 2);
+        assert_eq!((tallies[0].count, tallies[0].per_job), (2, 1.0));
+        assert_eq!(tallies[0].resource, "jobs/status");
+    }
+}

@@ -1,0 +1,282 @@
+//! The shape of the workspace: who may import whom, which crate has one door, how files are laid out.
+//!
+//! Whoever needs a new arrow changes the table here, where everybody sees it, and not only a `Cargo.toml`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde::Deserialize;
+
+/// Each crate of ours with the crates of ours it may import, for tests too.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("core", &[]),
+    ("api", &[]),
+    ("jobs", &["core", "api"]),
+    ("convert", &["core", "api", "jobs"]),
+    ("kubeio", &["core"]),
+    ("serve", &["api"]),
+    ("engine", &["core", "api", "jobs", "convert", "kubeio", "serve"]),
+    ("kubeconfigs", &["core", "api", "kubeio"]),
+    (
+        "manager",
+        &[
+            "core",
+            "api",
+            "jobs",
+            "convert",
+            "kubeio",
+            "serve",
+            "engine",
+            "kubeconfigs",
+        ],
+    ),
+    (
+        "worker",
+        &["core", "api", "jobs", "convert", "kubeio", "serve", "engine"],
+    ),
+    ("ctl", &["core", "api", "convert", "kubeio", "kubeconfigs"]),
+    ("deploy", &["api"]),
+    ("e2e", &["api", "kubeio"]),
+];
+
+/// What decisions may be made of; tests aside.
+const CORE_IMPORTS: &[&str] = &["indexmap", "jiff", "thiserror"];
+
+/// Outside crates that only some of ours may declare.
+const DOORS: &[(&str, &[&str])] = &[
+    ("backoff", &["kubeio"]),
+    ("dashmap", &["manager"]),
+    ("axum", &["serve"]),
+    ("anyhow", &["manager", "worker", "ctl", "deploy", "e2e"]),
+];
+
+/// Words with the only files or folders they may stand in.
+const WORDS: &[(&str, &[&str])] = &[
+    ("backoff::", &["shared/kubeio/src/retry.rs"]),
+    ("dashmap::", &["manager/src/remote/registry.rs"]),
+    ("axum::", &["shared/serve/"]),
+    (
+        "anyhow::",
+        &[
+            "manager/src/main.rs",
+            "manager/ctl/src/main.rs",
+            "worker/src/main.rs",
+            "deploy/",
+            "e2e/",
+        ],
+    ),
+    // A queue without a limit, by all its names.
+    ("unbounded_channel", &[]),
+    ("mpsc::unbounded", &[]),
+    ("mpsc::channel()", &[]),
+    // A test is run or deleted.
+    ("#[ignore", &[]),
+];
+
+/// Past this a file is no longer one room.
+const FILE_LINES_MAX: usize = 700;
+
+const PREFIX: &str = "roadstead-";
+/// This file names what it forbids.
+const THIS_FILE: &str = "e2e/tests/it/architecture.rs";
+
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+    workspace_root: PathBuf,
+}
+
+#[derive(Deserialize)]
+struct Package {
+    name: String,
+    manifest_path: PathBuf,
+    dependencies: Vec<Dependency>,
+}
+
+#[derive(Deserialize)]
+struct Dependency {
+    name: String,
+    /// Absent for what the product itself is made of, else `dev` or `build`.
+    kind: Option<String>,
+}
+
+impl Package {
+    /// Its name in the tables.
+    fn room(&self) -> &str {
+        let room = self.name.strip_prefix(PREFIX);
+        room.unwrap_or_else(|| panic!("{} has a name without {PREFIX}", self.name))
+    }
+
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.dependencies
+            .iter()
+            .map(|dependency| dependency.name.as_str())
+    }
+}
+
+fn metadata() -> Metadata {
+    let cargo = std::env::var_os("CARGO").expect("cargo runs the tests");
+    let output = Command::new(cargo)
+        .args(["metadata", "--format-version", "1", "--no-deps"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// All Rust files of the workspace by their path below its root.
+fn sources(root: &Path) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap();
+            if path.is_dir() {
+                if name != "target" && !name.starts_with('.') {
+                    folders.push(path);
+                }
+            } else if name.ends_with(".rs") {
+                let below = path.strip_prefix(root).unwrap().to_str().unwrap();
+                found.insert(below.to_owned(), fs::read_to_string(&path).unwrap());
+            }
+        }
+    }
+    found
+}
+
+/// Whether a crate's name stands there as one, and not as a part of another path or word.
+fn begins_a_path(text: &str, path: &str) -> bool {
+    let continues = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
+    text.match_indices(path)
+        .any(|(at, _)| !text[..at].ends_with(continues))
+}
+
+/// Fails with all complaints at once.
+fn none(complaints: &[String]) {
+    assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
+}
+
+#[test]
+fn every_arrow_between_our_crates_is_in_the_table() {
+    let packages = metadata().packages;
+    let allowed: BTreeMap<_, _> = ARROWS.iter().copied().collect();
+    let rooms: BTreeSet<_> = packages.iter().map(Package::room).collect();
+    assert_eq!(
+        rooms,
+        allowed.keys().copied().collect(),
+        "the table lists the crates of the workspace"
+    );
+    let mut complaints = Vec::new();
+    for package in &packages {
+        let room = package.room();
+        let ours = package.names().filter_map(|name| name.strip_prefix(PREFIX));
+        for other in ours.filter(|other| !allowed[room].contains(other)) {
+            complaints.push(format!("{room} must not import {other}"));
+        }
+    }
+    none(&complaints);
+}
+
+#[test]
+fn decisions_are_made_of_three_outside_crates() {
+    let packages = metadata().packages;
+    let core = packages.iter().find(|package| package.room() == "core").unwrap();
+    let product = core
+        .dependencies
+        .iter()
+        .filter(|dependency| dependency.kind.is_none());
+    let imports: BTreeSet<_> = product.map(|dependency| dependency.name.as_str()).collect();
+    assert_eq!(imports, CORE_IMPORTS.iter().copied().collect());
+}
+
+#[test]
+fn a_crate_with_a_door_is_declared_behind_it_only() {
+    let mut complaints = Vec::new();
+    for package in &metadata().packages {
+        for (name, rooms) in DOORS {
+            if package.names().any(|other| other == *name) && !rooms.contains(&package.room()) {
+                complaints.push(format!("{} must not depend on {name}", package.room()));
+            }
+        }
+    }
+    none(&complaints);
+}
+
+#[test]
+fn every_declared_crate_is_used() {
+    let Metadata {
+        packages,
+        workspace_root,
+    } = metadata();
+    let sources = sources(&workspace_root);
+    let folder = |package: &Package| {
+        let folder = package.manifest_path.parent().unwrap();
+        let below = folder.strip_prefix(&workspace_root).unwrap();
+        format!("{}/", below.to_str().unwrap())
+    };
+    let folders: Vec<String> = packages.iter().map(folder).collect();
+    let mut complaints = Vec::new();
+    for (package, home) in packages.iter().zip(&folders) {
+        // Why: a crate may live inside the folder of another one.
+        let foreign = |path: &str| {
+            folders
+                .iter()
+                .any(|f| f.len() > home.len() && path.starts_with(f.as_str()))
+        };
+        let own = sources
+            .iter()
+            .filter(|(path, _)| path.starts_with(home.as_str()) && !foreign(path));
+        let own: Vec<&str> = own.map(|(_, text)| text.as_str()).collect();
+        for name in package.names() {
+            let path = format!("{}::", name.replace('-', "_"));
+            if !own.iter().any(|text| begins_a_path(text, &path)) {
+                complaints.push(format!("{} declares {name} and does not use it", package.room()));
+            }
+        }
+    }
+    none(&complaints);
+}
+
+#[test]
+fn words_with_a_door_stand_behind_it_only() {
+    let sources = sources(&metadata().workspace_root);
+    let mut complaints = Vec::new();
+    for (word, places) in WORDS {
+        let holders = sources
+            .iter()
+            .filter(|(path, text)| *path != THIS_FILE && text.contains(word))
+            .map(|(path, _)| path);
+        let (inside, outside): (Vec<_>, Vec<_>) =
+            holders.partition(|path| places.iter().any(|place| path.starts_with(place)));
+        complaints.extend(outside.iter().map(|path| format!("{path} must not say `{word}`")));
+        if !places.is_empty() && inside.is_empty() {
+            complaints.push(format!("nobody says `{word}`: its row is out of date"));
+        }
+    }
+    none(&complaints);
+}
+
+#[test]
+fn files_are_small_and_a_module_is_never_called_mod() {
+    let sources = sources(&metadata().workspace_root);
+    assert!(sources.contains_key(THIS_FILE), "the walk sees the sources");
+    let mut complaints = Vec::new();
+    for (path, text) in &sources {
+        if Path::new(path).file_name().is_some_and(|name| name == "mod.rs") {
+            complaints.push(format!("{path}: `foo/mod.rs` is written `foo.rs`"));
+        }
+        let lines = text.lines().count();
+        if lines > FILE_LINES_MAX {
+            complaints.push(format!("{path} has {lines} lines, more than {FILE_LINES_MAX}"));
+        }
+    }
+    none(&complaints);
+}

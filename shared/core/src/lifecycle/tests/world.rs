@@ -1,0 +1,198 @@
+//! A workload, its queue and its job, as the tests change them.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use super::super::*;
+use crate::amount::Amount;
+use crate::name::{CheckName, FlavorName, Key};
+use crate::queue::{CheckRule, FlavorQuota, Fungibility, ResourceGroup, Selector, Strategy};
+use crate::status::{Assignment, CheckState};
+use crate::workload::PodSet;
+
+pub(super) const NOW: i64 = 1_000;
+
+pub(super) fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+pub(super) fn workload() -> Workload {
+    Workload {
+        key: Key::new("lab", "job-a"),
+        uid: "u".into(),
+        created: at(900),
+        generation: 1,
+        deleting: false,
+        queue: "tests".to_owned(),
+        priority: 0,
+        active: true,
+        max_execution_secs: None,
+        gated: false,
+        pod_sets: vec![PodSet {
+            name: "main".into(),
+            count: 3,
+            min_count: None,
+            requests: BTreeMap::new(),
+            node_selector: BTreeMap::new(),
+            affinity: Vec::new(),
+            tolerations: Vec::new(),
+        }],
+        problems: Vec::new(),
+        status: Status::default(),
+    }
+}
+
+pub(super) fn queue(checks: &[(&str, &[&str])]) -> ClusterQueue {
+    let flavor = |name: &str| FlavorQuota {
+        name: name.into(),
+        nominal: BTreeMap::new(),
+    };
+    ClusterQueue {
+        name: "team".into(),
+        cohort: None,
+        strategy: Strategy::BestEffortFifo,
+        namespaces: Some(Selector::default()),
+        groups: vec![ResourceGroup {
+            covered: vec!["cpu".into()],
+            flavors: vec![flavor("spot"), flavor("fixed")],
+        }],
+        checks: checks
+            .iter()
+            .map(|(name, flavors)| CheckRule {
+                name: (*name).into(),
+                on_flavors: flavors.iter().map(|f| FlavorName::from(*f)).collect(),
+            })
+            .collect(),
+        stop: StopPolicy::None,
+        when_can_preempt: Fungibility::TryNextFlavor,
+        terminating: false,
+    }
+}
+
+pub(super) fn admission(flavor: &str) -> Admission {
+    Admission {
+        cluster_queue: "team".into(),
+        pod_sets: vec![Assignment {
+            name: "main".into(),
+            flavors: [("cpu".into(), flavor.into())].into(),
+            usage: [("cpu".into(), Amount::new(3000))].into(),
+            count: 3,
+        }],
+    }
+}
+
+pub(super) fn job(active: bool, suspended: bool) -> JobFacts {
+    JobFacts::Present {
+        finished: None,
+        active,
+        suspended,
+        reclaimable: BTreeMap::new(),
+    }
+}
+
+/// A world in which one pass after the other is made; each pass must be stable.
+#[derive(Debug)]
+pub(super) struct World {
+    pub(super) workload: Workload,
+    pub(super) queue: Option<ClusterQueue>,
+    pub(super) local_stop: Option<StopPolicy>,
+    pub(super) job: JobFacts,
+    pub(super) request: Option<Request>,
+    pub(super) proposal: Option<Proposal>,
+    pub(super) now: i64,
+}
+
+impl World {
+    pub(super) fn new() -> Self {
+        Self {
+            workload: workload(),
+            queue: Some(queue(&[])),
+            local_stop: Some(StopPolicy::None),
+            job: job(false, true),
+            request: None,
+            proposal: None,
+            now: NOW,
+        }
+    }
+
+    /// Reserved and admitted in `ClusterQueue` `team` at time 1000, job running.
+    pub(super) fn admitted() -> Self {
+        let mut world = Self::new();
+        world.proposal = Some(Proposal::Reserve(admission("spot")));
+        world.pass();
+        world.proposal = None;
+        world.job = job(true, false);
+        assert!(world.workload.is_admitted());
+        world
+    }
+
+    fn look(&self) -> (Next, Vec<Note>) {
+        let seen = Observed {
+            workload: &self.workload,
+            cluster_queue: self.queue.as_ref(),
+            local_stop: self.local_stop,
+            job: &self.job,
+            request: self.request.as_ref(),
+            proposal: self.proposal.as_ref(),
+            policy: &Policy::default(),
+        };
+        let mut next = step(&seen, at(self.now));
+        let more = settle(&mut next.status, at(self.now));
+        let notes = next.notes.iter().cloned().chain(more).collect();
+        (next, notes)
+    }
+
+    /// One pass, its status written, and the proof that the next one would change nothing.
+    pub(super) fn pass(&mut self) -> (Next, Vec<Note>) {
+        let (next, notes) = self.look();
+        self.workload.status = next.status.clone();
+        let (again, noise) = self.look();
+        assert_eq!(again.status, next.status, "a second pass changed something");
+        assert_eq!(again.active, next.active);
+        assert_eq!(noise, Vec::new(), "a second pass told something");
+        (next, notes)
+    }
+
+    fn condition(&self, kind: &str) -> (Truth, String, String) {
+        let condition = self.workload.status.conditions.get(kind).unwrap();
+        (
+            condition.truth,
+            condition.reason.to_string(),
+            condition.message.clone(),
+        )
+    }
+
+    pub(super) fn check(&self, kind: &str, truth: Truth, reason: &str, message: &str) {
+        assert_eq!(
+            self.condition(kind),
+            (truth, reason.to_owned(), message.to_owned()),
+            "{kind}"
+        );
+    }
+
+    pub(super) fn verdict(
+        &mut self,
+        name: &str,
+        phase: CheckPhase,
+        message: &str,
+        requeue_after_secs: Option<u32>,
+    ) {
+        self.workload.status.checks.insert(
+            CheckName::from(name),
+            CheckState {
+                phase,
+                message: message.to_owned(),
+                requeue_after_secs,
+                ..CheckState::pending(at(self.now))
+            },
+        );
+    }
+}
+
+pub(super) fn texts(notes: &[Note]) -> Vec<(&str, &str)> {
+    notes
+        .iter()
+        .map(|n| (n.reason.as_ref(), n.message.as_str()))
+        .collect()
+}
