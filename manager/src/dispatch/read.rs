@@ -265,7 +265,9 @@ fn remote_workload(stored: Option<&ApiWorkload>, copy: &ApiWorkload) -> RemoteWo
         }),
         active: copy.is_active(),
         reserved: copy.is_true("QuotaReserved"),
-        turned_down: copy.condition("QuotaReserved").is_some_and(|c| c.status == "False"),
+        turned_down: copy
+            .condition("QuotaReserved")
+            .is_some_and(|c| c.status == "False"),
         admitted: admitted.map(|c| c.last_transition_time.0),
         finished: said("Finished"),
         evicted: said("Evicted"),

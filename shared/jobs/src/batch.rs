@@ -188,9 +188,9 @@ impl JobKind for BatchJob {
             None
         };
         [step(Target::Main, job, &held), cleared, restore]
-        .into_iter()
-        .flatten()
-        .collect()
+            .into_iter()
+            .flatten()
+            .collect()
     }
 
     fn remote_object(&self, local: &Value, identity: &RemoteIdentity<'_>, original: &[JobPodSet]) -> Value {

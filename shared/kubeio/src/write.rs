@@ -199,7 +199,10 @@ mod tests {
         assert!(text.ends_with(": field is immutable"));
         let go = without_values("a: Invalid value: core.PodTemplateSpec{Env:\"canary\"}: field is immutable");
         assert!(!go.contains("canary") && go.ends_with("field is immutable"));
-        assert_eq!(without_values("x: Invalid value: \"A\": must be lower case"), "x: Invalid value: \"A\": must be lower case");
+        assert_eq!(
+            without_values("x: Invalid value: \"A\": must be lower case"),
+            "x: Invalid value: \"A\": must be lower case"
+        );
         assert!(!without_values("x: Invalid value: [canary]").contains("canary"));
     }
 }

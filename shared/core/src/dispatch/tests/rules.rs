@@ -142,7 +142,11 @@ fn a_worker_that_only_reserved_quota_ends_nothing() {
         plan.waiting.unwrap().to_string(),
         "waiting for checks on \"a\", waiting for quota on \"b\""
     );
-    assert_eq!(plan.status.checks[&CheckName::from(CHECK)].message, "", "b has not answered yet");
+    assert_eq!(
+        plan.status.checks[&CheckName::from(CHECK)].message,
+        "",
+        "b has not answered yet"
+    );
 }
 
 /// Spec: experience P4
@@ -156,7 +160,10 @@ fn the_check_says_why_it_waits_once_every_worker_has_answered() {
         .nominated(&["a", "b"])
         .remote("a", reachable(Some(turned_down.clone()), None));
     let plan = case.remote("b", reachable(Some(turned_down), None)).plan();
-    assert_eq!(plan.check(), (CheckPhase::Pending, "waiting for quota on \"a\", \"b\""));
+    assert_eq!(
+        plan.check(),
+        (CheckPhase::Pending, "waiting for quota on \"a\", \"b\"")
+    );
     assert!(plan.remote.is_empty() && plan.cluster().is_none());
 }
 
