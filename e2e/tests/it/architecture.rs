@@ -143,7 +143,7 @@ fn sources(root: &Path) -> BTreeMap<String, String> {
                 if name != "target" && !name.starts_with('.') {
                     folders.push(path);
                 }
-            } else if name.ends_with(".rs") {
+            } else if path.extension().is_some_and(|end| end == "rs") {
                 let below = path.strip_prefix(root).unwrap().to_str().unwrap();
                 found.insert(below.to_owned(), fs::read_to_string(&path).unwrap());
             }

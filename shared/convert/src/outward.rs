@@ -266,6 +266,16 @@ fn count(number: usize) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }
 
+/// The difference to the status that is stored, or all of the new one if nothing is.
+fn change<T: Serialize>(stored: Option<&T>, new: &T) -> Option<Value> {
+    match stored {
+        Some(old) => difference(old, new),
+        None => serde_json::to_value(new)
+            .ok()
+            .map(|status| json!({ "status": status })),
+    }
+}
+
 /// What must be merged into the status of a ClusterQueue so that it says what the report says.
 pub fn cluster_queue_status(
     stored: &api::ClusterQueue,
@@ -295,14 +305,9 @@ pub fn cluster_queue_status(
         pending_workloads: count(report.pending),
         reserving_workloads: signed(report.reserving),
         admitted_workloads: signed(report.admitted),
-        ..old.clone()
+        ..old
     };
-    if stored.status.is_none() {
-        return serde_json::to_value(&new)
-            .ok()
-            .map(|status| json!({ "status": status }));
-    }
-    difference(&old, &new)
+    change(stored.status.as_ref(), &new)
 }
 
 /// What must be merged into the status of a LocalQueue so that it says what the report says.
@@ -333,14 +338,9 @@ pub fn local_queue_status(
         pending_workloads: count(report.pending),
         reserving_workloads: signed(report.reserving),
         admitted_workloads: signed(report.admitted),
-        ..old.clone()
+        ..old
     };
-    if stored.status.is_none() {
-        return serde_json::to_value(&new)
-            .ok()
-            .map(|status| json!({ "status": status }));
-    }
-    difference(&old, &new)
+    change(stored.status.as_ref(), &new)
 }
 
 #[cfg(test)]
