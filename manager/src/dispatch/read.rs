@@ -9,7 +9,7 @@ use kube::core::DynamicObject;
 use roadstead_api::constants::{controllers, finalizers};
 use roadstead_api::kueue::v1beta2::Workload as ApiWorkload;
 use roadstead_core::dispatch::{
-    self, Copies, Failure, Life, Local, LocalJob, Observed, Origin, Owner, Plan, Policy, RemoteJob,
+    self, Answer, Copies, Failure, Life, Local, LocalJob, Observed, Origin, Owner, Plan, Policy, RemoteJob,
     RemoteWorkload, Said, Stop,
 };
 use roadstead_core::name::{CheckName, ClusterName, Key};
@@ -264,10 +264,11 @@ fn remote_workload(stored: Option<&ApiWorkload>, copy: &ApiWorkload) -> RemoteWo
             roadstead_convert::spec_drift(local, copy)
         }),
         active: copy.is_active(),
-        reserved: copy.is_true("QuotaReserved"),
-        turned_down: copy
-            .condition("QuotaReserved")
-            .is_some_and(|c| c.status == "False"),
+        answer: match copy.condition("QuotaReserved").map(|c| c.status.as_str()) {
+            Some("True") => Answer::Reserved,
+            Some(_) => Answer::TurnedDown,
+            None => Answer::None,
+        },
         admitted: admitted.map(|c| c.last_transition_time.0),
         finished: said("Finished"),
         evicted: said("Evicted"),

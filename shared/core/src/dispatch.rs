@@ -22,7 +22,7 @@ mod seek;
 mod waiting;
 
 pub use observed::{
-    Cause, Copies, Dispatcher, Drift, Failure, Life, Local, LocalJob, LostPolicy, Observed, Origin, Owner,
+    Answer, Cause, Copies, Dispatcher, Drift, Failure, Life, Local, LocalJob, LostPolicy, Observed, Origin, Owner,
     Policy, Remote, RemoteJob, RemoteWorkload, Said, Stop,
 };
 pub use waiting::Waiting;

@@ -131,10 +131,6 @@ pub struct Said {
 }
 
 /// A Workload on a worker.
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "what an object says of itself is so or not, each by itself"
-)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteWorkload {
     /// Whose it is.
@@ -147,10 +143,8 @@ pub struct RemoteWorkload {
     pub drift: Drift,
     /// `spec.active`: false when it was rejected or deactivated there.
     pub active: bool,
-    /// Whether `QuotaReserved` is True.
-    pub reserved: bool,
-    /// Whether `QuotaReserved` is False: its queue there has looked at it and has no room.
-    pub turned_down: bool,
+    /// What its queue there says.
+    pub answer: Answer,
     /// The transition time of `Admitted` when it is True. Shown to people, never compared between clusters.
     pub admitted: Option<Timestamp>,
     /// `Finished` when it is True.
@@ -159,6 +153,17 @@ pub struct RemoteWorkload {
     pub evicted: Option<Said>,
     /// Whether `DeactivationTarget` is True: it was asked to stop.
     pub stop: Stop,
+}
+
+/// What the queue of a worker has said about a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It has not looked at it yet.
+    None,
+    /// It holds quota (`QuotaReserved` is True).
+    Reserved,
+    /// It has looked at it and has no room (`QuotaReserved` is False).
+    TurnedDown,
 }
 
 /// Whether a remote Workload was asked to stop.

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::observed::{Cause, Copies, Dispatcher, Drift, Life, Remote, RemoteWorkload};
+use super::observed::{Answer, Cause, Copies, Dispatcher, Drift, Life, Remote, RemoteWorkload};
 use super::waiting::Waiting;
 use super::{Pass, RemoteAction, admitted_on, false_end};
 use crate::name::{CheckName, ClusterName};
@@ -175,7 +175,7 @@ impl<'a> Pass<'a> {
         for (cluster, standing) in listed {
             let cluster = (*cluster).clone();
             match standing {
-                Standing::Open(Some(w)) if w.reserved => reserved.push(cluster),
+                Standing::Open(Some(w)) if w.answer == Answer::Reserved => reserved.push(cluster),
                 Standing::Open(_) => queued.push(cluster),
                 Standing::Clearing => {
                     clearing.get_or_insert(Waiting::StoppingOnWorker { cluster });
@@ -211,7 +211,7 @@ fn is_settled(waiting: &Waiting, listed: &[(&ClusterName, Standing<'_>)]) -> boo
         Waiting::NoClusterListed | Waiting::NoClusterConnected { .. } | Waiting::ClusterFailed { .. } => true,
         // Why all of them: on the way to a worker with room there is a moment in which others have answered.
         Waiting::WaitingForWorkers { .. } => listed.iter().all(|(_, standing)| match standing {
-            Standing::Open(copy) => copy.is_some_and(|w| w.reserved || w.turned_down),
+            Standing::Open(copy) => copy.is_some_and(|w| w.answer != Answer::None),
             Standing::Silent | Standing::Failed { .. } | Standing::Clearing => true,
         }),
         Waiting::OtherChecks { .. }

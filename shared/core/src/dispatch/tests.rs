@@ -40,8 +40,7 @@ fn remote() -> RemoteWorkload {
         has_finalizer: true,
         drift: Drift::None,
         active: true,
-        reserved: false,
-        turned_down: false,
+        answer: Answer::None,
         admitted: None,
         finished: None,
         evicted: None,
@@ -51,7 +50,7 @@ fn remote() -> RemoteWorkload {
 
 fn admitted(minute: i64) -> RemoteWorkload {
     RemoteWorkload {
-        reserved: true,
+        answer: Answer::Reserved,
         admitted: Some(at(minute)),
         ..remote()
     }

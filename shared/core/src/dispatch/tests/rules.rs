@@ -129,7 +129,7 @@ fn a_worker_that_was_not_nominated_does_not_win() {
 #[test]
 fn a_worker_that_only_reserved_quota_ends_nothing() {
     let reserved = RemoteWorkload {
-        reserved: true,
+        answer: Answer::Reserved,
         ..remote()
     };
     let case = Case::new()
@@ -153,7 +153,7 @@ fn a_worker_that_only_reserved_quota_ends_nothing() {
 #[test]
 fn the_check_says_why_it_waits_once_every_worker_has_answered() {
     let turned_down = RemoteWorkload {
-        turned_down: true,
+        answer: Answer::TurnedDown,
         ..remote()
     };
     let case = Case::new()

@@ -321,13 +321,13 @@ impl World {
             && w.active
             && w.life == Life::Present
         {
-            (w.reserved, w.admitted, w.evicted) = (true, Some(now), None);
+            (w.answer, w.admitted, w.evicted) = (Answer::Reserved, Some(now), None);
         }
     }
 
     fn evict(&mut self, site: usize, active: bool) {
         if let Some(w) = self.ours(site) {
-            (w.reserved, w.admitted, w.active) = (false, None, active);
+            (w.answer, w.admitted, w.active) = (Answer::None, None, active);
             w.evicted = Some(said("Preempted", "x"));
         }
     }
