@@ -143,9 +143,7 @@ fn in_words(report: &Report) -> String {
     let value = serde_json::to_value(report).unwrap_or_default();
     let lines = value.as_object().into_iter().flatten();
     let lines = lines.filter(|(name, _)| *name != "requests");
-    let mut text: String = lines
-        .map(|(name, value)| format!("{name:<26} {value}\n"))
-        .collect();
+    let mut text: Vec<String> = lines.map(|(name, value)| format!("{name:<26} {value}")).collect();
     for tally in &report.requests {
         let Tally {
             cluster,
@@ -155,11 +153,11 @@ fn in_words(report: &Report) -> String {
             per_job,
             count,
         } = tally;
-        text.push_str(&format!(
-            "{cluster:<8} {agent:<18} {verb:<8} {resource:<40} {count:>7} {per_job:>8.2} per job\n"
+        text.push(format!(
+            "{cluster:<8} {agent:<18} {verb:<8} {resource:<40} {count:>7} {per_job:>8.2} per job"
         ));
     }
-    text
+    text.join("\n")
 }
 
 /// Percentile (nearest rank) of some durations, in milliseconds with two digits.

@@ -126,7 +126,8 @@ pub struct Stage {
     /// By cluster name.
     subjects: Mutex<BTreeMap<String, Subject>>,
     links: BTreeMap<String, Link>,
-    _answerers: Vec<Answerer>,
+    /// They answer as long as they are held.
+    answerers: Vec<Answerer>,
     programs: Programs,
     progress: Progress,
     // Invariant: after the processes that use them.
@@ -167,7 +168,7 @@ impl Stage {
         let mut stage = Self {
             subjects: Mutex::default(),
             links: BTreeMap::new(),
-            _answerers: Vec::new(),
+            answerers: Vec::new(),
             programs,
             progress,
             planes,
@@ -223,7 +224,7 @@ impl Stage {
 
     /// What our process in a cluster holds of memory; fails if it does not run.
     pub fn memory(&self, cluster: &str) -> Result<Memory, Error> {
-        self.with_subject(cluster, |subject| subject.memory())
+        self.with_subject(cluster, Subject::memory)
     }
 
     /// Where our process in a cluster writes its log.
@@ -361,7 +362,7 @@ impl Stage {
             }
         }
         self.links = links;
-        self._answerers = answerers;
+        self.answerers = answerers;
         Ok(())
     }
 
@@ -387,7 +388,7 @@ impl Stage {
         let started = Instant::now();
         let health = self.with_subject(cluster, |subject| Ok(subject.health()))?;
         while !subject::is_ready(health).await {
-            self.with_subject(cluster, |subject| subject.check())?;
+            self.with_subject(cluster, Subject::check)?;
             if started.elapsed() > PATIENCE {
                 let detail = self.with_subject(cluster, |subject| Ok(subject.log_tail()))?;
                 return Err(Error::NotReady {

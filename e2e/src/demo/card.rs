@@ -61,7 +61,7 @@ pub struct Accident {
 }
 
 /// Two percentiles, milliseconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Percentiles {
     /// Half of all are below.
     pub p50: u64,

@@ -29,7 +29,7 @@ const PAUSE: Duration = Duration::from_millis(150);
 /// How often the run looks at what does not come as a step.
 const TICK: Duration = Duration::from_millis(100);
 /// How long after the last submission the jobs may take, for each job on top.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 const PATIENCE_PER_JOB: Duration = Duration::from_secs(2);
 /// How long leftovers in workers may take to go.
 const SWEEP: Duration = Duration::from_secs(45);
@@ -145,7 +145,7 @@ async fn show(args: &Args, voice: &Voice) -> anyhow::Result<Shown> {
         &jobs,
         &created,
         &observer,
-        Measured {
+        &Measured {
             orphans: orphans.len(),
             seconds: started.elapsed(),
             setup,
@@ -291,9 +291,9 @@ impl Run {
         jobs: &[Planned],
         created: &BTreeMap<(String, String), Instant>,
         observer: &Observer,
-        measured: Measured,
+        measured: &Measured,
     ) -> Card {
-        let Measured {
+        let &Measured {
             orphans,
             seconds,
             setup,

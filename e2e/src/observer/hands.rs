@@ -20,7 +20,7 @@ pub(super) struct Planted {
     objects: Vec<(ApiResource, Value)>,
 }
 
-/// Plants a suspended Job and a ConfigMap.
+/// Plants a suspended Job and a `ConfigMap`.
 pub(super) async fn plant(cluster: &Cluster, namespace: &str) -> Result<Planted, kube::Error> {
     let job = json!({"metadata": {"name": NAME}, "spec": {"suspend": true, "template": {"spec": {
         "restartPolicy": "Never", "containers": [{"name": "main", "image": "none"}],

@@ -41,7 +41,7 @@ const REST: Duration = Duration::from_secs(2);
 /// How long one sample may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How long a burst may take, and the sweeping after it.
-const BURST_PATIENCE: Duration = Duration::from_secs(180);
+const BURST_PATIENCE: Duration = Duration::from_mins(3);
 const POLL: Duration = Duration::from_millis(250);
 
 /// Everything that the phases share.

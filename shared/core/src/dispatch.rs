@@ -22,8 +22,8 @@ mod seek;
 mod waiting;
 
 pub use observed::{
-    Answer, Cause, Copies, Dispatcher, Drift, Failure, Life, Local, LocalJob, LostPolicy, Observed, Origin, Owner,
-    Policy, Remote, RemoteJob, RemoteWorkload, Said, Stop,
+    Answer, Cause, Copies, Dispatcher, Drift, Failure, Life, Local, LocalJob, LostPolicy, Observed, Origin,
+    Owner, Policy, Remote, RemoteJob, RemoteWorkload, Said, Stop,
 };
 pub use waiting::Waiting;
 

@@ -1,3 +1,8 @@
+#![expect(
+    clippy::needless_pass_by_value,
+    reason = "a `json!` literal is handed over as it stands"
+)]
+
 use serde_json::{Value, from_value, json};
 
 use super::*;

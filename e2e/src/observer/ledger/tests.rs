@@ -100,7 +100,7 @@ fn two_unsuspended_jobs_of_one_workload_are_a_doubt_until_they_are_read() {
         namespace: "ns".to_owned(),
         workload: "wl".to_owned(),
     };
-    assert_eq!(seen.ledger.doubts(), [run.clone()]);
+    assert_eq!(seen.ledger.doubts(), std::slice::from_ref(&run));
     assert_eq!(seen.broken(), [""; 0]);
     seen.ledger
         .convict_overlap(&run, &["east".to_owned(), "west".to_owned()]);
