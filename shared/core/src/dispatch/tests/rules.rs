@@ -162,7 +162,7 @@ fn the_check_says_why_it_waits_once_every_worker_has_answered() {
     let plan = case.remote("b", reachable(Some(turned_down), None)).plan();
     assert_eq!(
         plan.check(),
-        (CheckPhase::Pending, "waiting for quota on \"a\", \"b\"")
+        (CheckPhase::Pending, "waiting for quota on \"b\", \"a\"")
     );
     assert!(plan.remote.is_empty() && plan.cluster().is_none());
 }
