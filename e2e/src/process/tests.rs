@@ -56,6 +56,10 @@ fn closing_the_pipe_kills_the_process_and_removes_its_directory() {
 fn a_stopped_process_is_killed_too() {
     let dir = tempfile::tempdir().unwrap();
     let mut process = Guarded::spawn(spec(dir.path(), "exec sleep 600")).unwrap();
+    // Why: stopped any earlier, the shell has not started the watcher yet.
+    eventually("the program must run", || {
+        fs::read_to_string(format!("/proc/{}/comm", process.id())).is_ok_and(|name| name.trim() == "sleep")
+    });
     process.signal(Signal::Stop).unwrap();
     eventually("SIGSTOP must arrive", || state(process.id()) == Some('T'));
     drop(process.child.stdin.take());
