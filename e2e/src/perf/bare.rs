@@ -89,6 +89,7 @@ impl Written {
         let annotations = found.metadata.annotations.clone();
         let finalizers = found.metadata.finalizers.clone();
         let object = json!({
+            "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload",
             "metadata": {"labels": labels, "annotations": annotations, "finalizers": finalizers},
             "spec": found.data["spec"],
         });
@@ -180,8 +181,7 @@ pub(super) fn ended_status() -> Value {
 async fn create(api: &Api<DynamicObject>, name: &str, object: &Value) -> anyhow::Result<()> {
     let mut object = object.clone();
     object["metadata"]["name"] = json!(name);
-    let mut object: DynamicObject = serde_json::from_value(object)?;
-    object.types = None;
+    let object: DynamicObject = serde_json::from_value(object)?;
     let made = api.create(&PostParams::default(), &object).await;
     made.map(drop).with_context(|| format!("creating {name}"))
 }
