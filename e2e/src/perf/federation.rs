@@ -337,6 +337,7 @@ impl Bench {
 /// The job that is submitted again and again; without a name.
 fn job() -> Value {
     json!({
+        "apiVersion": "batch/v1", "kind": "Job",
         "metadata": {"labels": {QUEUE_NAME: QUEUE}},
         "spec": {
             "suspend": true,
