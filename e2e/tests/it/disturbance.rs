@@ -47,10 +47,8 @@ async fn a_paused_server_is_silent_and_a_killed_one_comes_back_with_its_data() {
         api.create(&PostParams::default(), &map).await.unwrap();
 
         plane.pause().unwrap();
-        assert!(
-            timeout(SILENCE, api.get("kept")).await.is_err(),
-            "a paused server must not answer"
-        );
+        // Why not at once: a busy machine may let an answer out before all threads stand still.
+        eventually(|| async { timeout(SILENCE, api.get("kept")).await.is_err().then_some(()) }).await;
         plane.resume().unwrap();
         // Why not at once: connections that were under way while it stood still may end first.
         eventually(|| async { api.get("kept").await.ok() }).await;
