@@ -5,8 +5,8 @@
 //! cannot be done is a decision with a reason.
 //!
 //! Reading order: [`name`] and [`amount`] (the words), [`condition`] and [`status`] (what a Workload's status says),
-//! [`workload`] and [`queue`] (what is asked for, and of whom), then the decisions: admission is [`quota`] and
-//! [`flavor`] (does it fit), [`pending`] (who is next), [`state`] (everything known), [`cycle`] (decide), [`report`].
+//! [`workload`] and [`queue`] (what is asked for, and of whom), then the decisions: admission is [`quota`],
+//! [`hierarchy`] and [`flavor`] (does it fit), [`pending`] (who is next), [`state`] (everything known), [`cycle`] (decide), [`report`].
 //!
 //! ```
 //! use roadstead_core::amount::Amount;
@@ -31,6 +31,7 @@ pub mod workload;
 
 pub mod cycle;
 pub mod flavor;
+pub mod hierarchy;
 pub mod pending;
 pub mod quota;
 pub mod report;

@@ -10,6 +10,7 @@ use thiserror::Error as ThisError;
 
 use crate::amount::Amount;
 use crate::name::ResourceName;
+use crate::queue::Weight;
 
 /// The longest text that is looked at, in bytes. *Limit*: longer ones are refused, so that work per field is bounded.
 pub const TEXT_LEN_MAX: usize = 256;
@@ -31,6 +32,14 @@ pub enum Error {
         "\"{0}\" is not a quantity: after the number only n, u, m, k, M, G, T, P, E, Ki, Mi, Gi, Ti, Pi, Ei or an exponent such as e3 may follow"
     )]
     UnknownSuffix(String),
+}
+
+/// Reads a weight of fair sharing, exact to a billionth; a negative one counts as zero.
+///
+/// *Errors*: the text is not a quantity.
+pub fn weight(text: &str) -> Result<Weight, Error> {
+    let nano = Exact::read(text)?.whole(9);
+    Ok(Weight::from_nano(u64::try_from(nano).unwrap_or(0)))
 }
 
 /// Reads the quantity of a resource: `cpu` in millicores, everything else in base units, rounded away from zero.

@@ -200,7 +200,10 @@ impl Ledger {
 
 /// The nominal quota of one resource in one flavor; nothing when the flavor does not list it.
 pub fn nominal(quota: &FlavorQuota, resource: &ResourceName) -> Amount {
-    quota.nominal.get(resource).copied().unwrap_or(Amount::ZERO)
+    quota
+        .quotas
+        .get(resource)
+        .map_or(Amount::ZERO, |quota| quota.nominal)
 }
 
 #[cfg(test)]

@@ -135,7 +135,7 @@ fn totals(spec: &ClusterQueue, usage: Option<&Usage>) -> Vec<FlavorTotal> {
         .map(|quota| FlavorTotal {
             name: quota.name.clone(),
             resources: quota
-                .nominal
+                .quotas
                 .keys()
                 .map(|resource| ResourceTotal {
                     name: resource.clone(),

@@ -1,7 +1,7 @@
 use super::{Charge, Ledger, Stage, scale};
 use crate::amount::Amount;
 use crate::name::{FlavorName, ResourceName};
-use crate::queue::FlavorQuota;
+use crate::queue::{FlavorQuota, Quota};
 
 fn charge(amount: i128) -> Charge {
     let resources = [(ResourceName::from("cpu"), amount)].into();
@@ -11,7 +11,7 @@ fn charge(amount: i128) -> Charge {
 fn quota(nominal: Amount) -> FlavorQuota {
     FlavorQuota {
         name: "default".into(),
-        nominal: [("cpu".into(), nominal)].into(),
+        quotas: [("cpu".into(), Quota::of(nominal))].into(),
     }
 }
 

@@ -353,6 +353,7 @@ fn configuration() -> impl Generator<Value = Event> {
             } else {
                 StopPolicy::None
             },
+            weight: crate::queue::Weight::ONE,
         })
     });
     let flavor = (1..3_u8, any::<bool>()).prop_map(|(name, labelled)| {
@@ -441,6 +442,7 @@ fn ground() -> Vec<Step> {
             key: Key::new(namespace, name),
             cluster_queue: cluster.into(),
             stop: StopPolicy::None,
+            weight: crate::queue::Weight::ONE,
         }));
     }
     events.push(Event::Synced);

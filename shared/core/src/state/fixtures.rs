@@ -10,8 +10,8 @@ use crate::condition::Truth;
 use crate::cycle::Decision;
 use crate::name::{ClusterQueueName, Key};
 use crate::queue::{
-    CheckRule, ClusterQueue, Flavor, FlavorQuota, Fungibility, LocalQueue, ResourceGroup, Selector,
-    StopPolicy, Strategy,
+    CheckRule, ClusterQueue, Flavor, FlavorQuota, FungibilityPolicy, LocalQueue, PreemptionPolicy, Quota,
+    ResourceGroup, Selector, StopPolicy, Strategy, UsageOrder, Weight,
 };
 use crate::status::{Admission, Status};
 use crate::workload::{PodSet, Workload};
@@ -32,9 +32,9 @@ pub(crate) fn group(flavors: &[(&str, &[(&str, i64)])]) -> ResourceGroup {
             .iter()
             .map(|(name, nominal)| FlavorQuota {
                 name: (*name).into(),
-                nominal: nominal
+                quotas: nominal
                     .iter()
-                    .map(|(r, v)| ((*r).into(), Amount::new(*v)))
+                    .map(|(r, v)| ((*r).into(), Quota::of(Amount::new(*v))))
                     .collect(),
             })
             .collect(),
@@ -50,7 +50,10 @@ pub(crate) fn cluster_queue(name: &str, groups: Vec<ResourceGroup>) -> ClusterQu
         groups,
         checks: Vec::new(),
         stop: StopPolicy::None,
-        when_can_preempt: Fungibility::TryNextFlavor,
+        fungibility: FungibilityPolicy::default(),
+        preemption: PreemptionPolicy::default(),
+        weight: Weight::ONE,
+        usage_order: UsageOrder::Ignored,
         terminating: false,
     }
 }
@@ -82,6 +85,7 @@ pub(crate) fn local_queue(cluster_queue: &str) -> LocalQueue {
         key: Key::new("ns", "lq"),
         cluster_queue: cluster_queue.into(),
         stop: StopPolicy::None,
+        weight: Weight::ONE,
     }
 }
 

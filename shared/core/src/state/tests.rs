@@ -429,7 +429,7 @@ fn a_check_that_becomes_active_resumes_admission() {
 #[test]
 fn cohorts_and_topologies_are_refused_with_a_way_out() {
     let mut queue = cores(10);
-    queue.cohort = Some("all".to_owned());
+    queue.cohort = Some("all".into());
     let mut world = World::new(queue);
     world.put(asks("a", 1, 1));
     let text = "cohorts are not supported yet: remove spec.cohortName \"all\" from the ClusterQueue";

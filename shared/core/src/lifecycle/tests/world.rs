@@ -7,7 +7,10 @@ use jiff::Timestamp;
 use super::super::*;
 use crate::amount::Amount;
 use crate::name::{CheckName, FlavorName, Key};
-use crate::queue::{CheckRule, FlavorQuota, Fungibility, ResourceGroup, Selector, Strategy};
+use crate::queue::{
+    CheckRule, FlavorQuota, FungibilityPolicy, PreemptionPolicy, ResourceGroup, Selector, Strategy,
+    UsageOrder, Weight,
+};
 use crate::status::{Assignment, CheckState};
 use crate::workload::PodSet;
 
@@ -46,7 +49,7 @@ pub(super) fn workload() -> Workload {
 pub(super) fn queue(checks: &[(&str, &[&str])]) -> ClusterQueue {
     let flavor = |name: &str| FlavorQuota {
         name: name.into(),
-        nominal: BTreeMap::new(),
+        quotas: BTreeMap::new(),
     };
     ClusterQueue {
         name: "team".into(),
@@ -65,7 +68,10 @@ pub(super) fn queue(checks: &[(&str, &[&str])]) -> ClusterQueue {
             })
             .collect(),
         stop: StopPolicy::None,
-        when_can_preempt: Fungibility::TryNextFlavor,
+        fungibility: FungibilityPolicy::default(),
+        preemption: PreemptionPolicy::default(),
+        weight: Weight::ONE,
+        usage_order: UsageOrder::Ignored,
         terminating: false,
     }
 }
