@@ -134,7 +134,7 @@ pub fn count(path: &str, pod: &Pod, around: &Around<'_>, findings: &mut Findings
             .any(|prefix| name.as_str().starts_with(prefix.as_str()))
     };
     let counted: Amounts = total.into_iter().filter(|(name, _)| counts(name)).collect();
-    let mut counted = transform::apply(&around.rules.transformations, counted);
+    let mut counted = transform::apply(&around.rules.transformations, &counted);
     for amount in counted.values_mut() {
         *amount = (*amount).max(Amount::ZERO);
     }

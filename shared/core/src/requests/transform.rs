@@ -32,13 +32,13 @@ pub enum Input {
 }
 
 /// Rewrites requests. What comes out of one transformation does not go into another.
-pub(super) fn apply(rules: &[Transformation], asked: Amounts) -> Amounts {
+pub(super) fn apply(rules: &[Transformation], asked: &Amounts) -> Amounts {
     let mut result = Amounts::new();
     let mut add = |name: &ResourceName, amount: Amount| {
         let sum = result.entry(name.clone()).or_default();
         *sum = sum.plus(amount);
     };
-    for (name, amount) in &asked {
+    for (name, amount) in asked {
         let Some(rule) = rules.iter().find(|rule| rule.input == *name) else {
             add(name, *amount);
             continue;
