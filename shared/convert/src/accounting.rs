@@ -121,7 +121,7 @@ fn thousandths(factor: &str) -> i64 {
     quantity::parse("cpu", factor).unwrap_or_default().get()
 }
 
-/// What one LimitRange says about containers and pods. Amounts that do not parse, which the API server does not let
+/// What one `LimitRange` says about containers and pods. Amounts that do not parse, which the API server does not let
 /// through, are left out.
 pub fn limit_range(range: &LimitRange) -> Limits {
     let mut limits = Limits::default();

@@ -27,8 +27,10 @@ pub(crate) struct Pod {
 pub(crate) fn read(path: &str, template: &Map<String, Value>, invalid: &mut Vec<String>) -> Pod {
     let empty = Map::new();
     let spec = template.get("spec").and_then(Value::as_object).unwrap_or(&empty);
-    let mut pod = Pod::default();
-    pod.asked = asked(path, spec, invalid);
+    let mut pod = Pod {
+        asked: asked(path, spec, invalid),
+        ..Pod::default()
+    };
     // Why typed here: only these three fields are needed, and their types are stable since the first version.
     let narrow: Map<String, Value> = ["nodeSelector", "affinity", "tolerations"]
         .into_iter()

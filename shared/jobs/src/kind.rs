@@ -113,6 +113,12 @@ pub enum Mirror {
     Deferred(Option<Value>),
 }
 
+impl From<Option<Value>> for Mirror {
+    fn from(patch: Option<Value>) -> Self {
+        patch.map_or(Self::Nothing, Self::Patch)
+    }
+}
+
 /// What the queue must know about a kind of job. *Source*: `spec/jobs.md 9, 10`.
 ///
 /// All methods are total: a job that lacks fields is treated as the API's defaults say.

@@ -8,19 +8,19 @@ use crate::status::{CheckPhase, GatePosition, PreemptionGate};
 const MESSAGE: &str =
     "Preempted to accommodate a workload (UID: u2, JobUID: j2) due to prioritization in the ClusterQueue";
 
-fn make_room() -> Option<Proposal> {
-    Some(Proposal::Evict {
+fn make_room() -> Proposal {
+    Proposal::Evict {
         reason: "Preempted",
         preempted_reason: PreemptedReason::InClusterQueue,
         message: MESSAGE.to_owned(),
-    })
+    }
 }
 
 /// Spec: admission-engine B172, B173, B129.
 #[test]
 fn a_victim_keeps_its_quota_until_its_pods_stopped_and_is_then_queued_again() {
     let mut world = World::admitted();
-    world.proposal = make_room();
+    world.proposal = Some(make_room());
     let (_, notes) = world.pass();
     assert_eq!(
         texts(&notes),
@@ -54,7 +54,7 @@ fn a_victim_keeps_its_quota_until_its_pods_stopped_and_is_then_queued_again() {
 #[test]
 fn who_is_evicted_already_is_not_evicted_again() {
     let mut world = World::admitted();
-    world.proposal = make_room();
+    world.proposal = Some(make_room());
     world.pass();
     let evicted = world.workload.status.clone();
     world.now += 5;
@@ -86,7 +86,7 @@ fn an_eviction_resets_what_belonged_to_the_reservation() {
         since: at(1),
     };
     status.preemption_gates = [("kueue.x-k8s.io/multikueue".to_owned(), open)].into();
-    world.proposal = make_room();
+    world.proposal = Some(make_room());
     world.job = job(true, false);
     world.pass();
     let status = &world.workload.status;
@@ -109,14 +109,14 @@ fn an_eviction_resets_what_belonged_to_the_reservation() {
 #[test]
 fn who_holds_nothing_or_is_being_switched_off_makes_no_room() {
     let mut pending = World::new();
-    pending.proposal = make_room();
+    pending.proposal = Some(make_room());
     pending.pass();
     assert_eq!(pending.workload.status, Status::default());
 
     let mut rejected = World::admitted();
     rejected.verdict("c", CheckPhase::Rejected, "never", None);
     rejected.queue = Some(queue(&[("c", &[])]));
-    rejected.proposal = make_room();
+    rejected.proposal = Some(make_room());
     let (next, _) = rejected.pass();
     assert_eq!(next.active, Activation::Deactivate);
     assert!(!rejected.workload.is_evicted(), "the deactivation evicts it");
@@ -131,7 +131,7 @@ fn a_victim_that_is_not_admitted_is_evicted_and_released_at_once() {
     world.queue = Some(queue(&[("c", &[])]));
     world.proposal = Some(Proposal::Reserve(admission("spot")));
     world.pass();
-    world.proposal = make_room();
+    world.proposal = Some(make_room());
     world.pass();
     world.check("Evicted", Truth::True, "Preempted", MESSAGE);
     world.check("Requeued", Truth::True, "Preempted", MESSAGE);
