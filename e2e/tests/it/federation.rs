@@ -12,6 +12,7 @@ mod pending;
 mod provisioning;
 mod refusals;
 mod registration;
+mod vanished;
 
 use roadstead_e2e::{Federation, Options};
 

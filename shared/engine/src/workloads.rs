@@ -229,7 +229,8 @@ impl Workloads {
             ))),
             Written::Refused(why) => {
                 // Why: what is refused now may be refused for ever. The quota goes back, the brain decides anew.
-                if let Some(proposal) = proposal {
+                // An eviction stays proposed: whoever needs the room waits for it.
+                if let Some(proposal) = proposal.filter(|p| !matches!(p, Proposal::Evict { .. })) {
                     let key = roadstead_kubeio::cache::key_of(stored);
                     self.proposals.settle(&key, proposal);
                     self.withdraw(&key, &Uid::new(meta.uid.clone().unwrap_or_default()))

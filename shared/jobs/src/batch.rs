@@ -272,8 +272,20 @@ impl JobKind for BatchJob {
     }
 
     fn own_update_problems(&self, old: &Value, new: &Value) -> Vec<Problem> {
-        let mut problems = partial_admission_problems(new);
-        if !self.is_suspended(new) && min_parallelism(new).is_some() && parallelism(old) != parallelism(new) {
+        // Why not always: a job that was started with fewer pods may run with as few as it allows.
+        let keys = [
+            annotations::JOB_MIN_PARALLELISM,
+            annotations::JOB_COMPLETIONS_EQUAL_PARALLELISM,
+        ];
+        let edited = keys.iter().any(|key| annotation(old, key) != annotation(new, key));
+        let mut problems = if edited || (self.is_suspended(old) && self.is_suspended(new)) {
+            partial_admission_problems(new)
+        } else {
+            Vec::new()
+        };
+        // Why both: a start lowers it while it lets the job run, and a stop that is under way brings it back.
+        let runs = !spec_suspend(old) && !spec_suspend(new);
+        if runs && min_parallelism(new).is_some() && parallelism(old) != parallelism(new) {
             let text = "cannot change when partial admission is enabled and the job is not suspended";
             problems.push(Problem::forbidden("spec.parallelism", text));
         }

@@ -61,12 +61,13 @@ impl Scene {
     }
 
     /// The Workload that describes the job, as stored.
+    ///
+    /// Its only one counts also when it does not: a job that was started with fewer pods differs from it until the stop is over.
     pub(super) fn current_workload(&self) -> Option<&Workload> {
-        let fits = self
-            .workloads
-            .iter()
-            .find(|w| w.control == Control::This && w.fit == Fit::Equivalent)?;
-        self.stored.get(&fits.key).map(|workload| &**workload)
+        let own = || self.workloads.iter().filter(|w| w.control == Control::This);
+        let only = || own().next().filter(|_| own().count() == 1);
+        let current = own().find(|w| w.fit == Fit::Equivalent).or_else(only)?;
+        self.stored.get(&current.key).map(|workload| &**workload)
     }
 }
 

@@ -348,6 +348,16 @@ fn bounds_of_partial_admission_are_checked() {
     assert_eq!(BatchJob.own_update_problems(&old, &new).len(), 1);
     let held = with(min, "2", json!({"parallelism": 4, "suspend": true}));
     assert_eq!(BatchJob.own_update_problems(&old, &held), []);
+    // A start with as few as allowed, and the way back.
+    let full = with(min, "2", json!({"parallelism": 5, "suspend": true}));
+    let few = with(min, "2", json!({"parallelism": 2, "suspend": false}));
+    assert_eq!(BatchJob.own_update_problems(&full, &few), []);
+    let mut stopping = with(min, "2", json!({"parallelism": 2, "suspend": true}));
+    stopping["metadata"]["annotations"][annotations::STOPPING] = json!("true");
+    assert_eq!(BatchJob.own_update_problems(&few, &stopping), []);
+    assert_eq!(BatchJob.own_update_problems(&stopping, &full), []);
+    let wrong = with(min, "5", json!({"parallelism": 5, "suspend": true}));
+    assert_eq!(BatchJob.own_update_problems(&full, &wrong).len(), 1);
 }
 
 /// Spec: multikueue 13.B2.
