@@ -405,12 +405,14 @@ fn a_restart_gives_no_quota_twice() {
         room.submit(room.job("holder", "1", 600)).await;
         room.runs("holder").await;
         room.submit(room.job("next", "1", 1)).await;
-        room.says("next", "QuotaReserved", "False", "WaitingForQuota").await;
+        room.says("next", "QuotaReserved", "False", "WaitingForQuota")
+            .await;
         let before = room.workload("holder").await.unwrap();
         // Everybody else's job goes on over the restart too.
         stage().await.restart(SOLO).await.unwrap();
         room.submit(room.job("last", "1", 1)).await;
-        room.says("last", "QuotaReserved", "False", "WaitingForQuota").await;
+        room.says("last", "QuotaReserved", "False", "WaitingForQuota")
+            .await;
         for waiting in ["next", "last"] {
             assert!(!room.workload(waiting).await.unwrap().is_true("QuotaReserved"));
         }

@@ -122,11 +122,12 @@ pub fn count(path: &str, pod: &Pod, around: &Around<'_>, findings: &mut Findings
              switch gate KueueDRARejectWorkloadsWhenDRADisabled off to run the pods without counting them"
         ));
     }
-    let mut pod = pod.clone();
-    complete(&mut pod, around);
-    validate(path, &pod, findings);
-    let total = total(&pod);
-    around.limits.check(path, &pod, &total, findings);
+    validate(path, pod, findings);
+    let mut full = pod.clone();
+    complete(&mut full, around);
+    let total = total(&full);
+    around.limits.check(path, &full, &total, findings);
+    check_defaults(path, pod, &full, findings);
     let counts = |name: &ResourceName| {
         let excluded = &around.rules.excluded_prefixes;
         !excluded
@@ -190,6 +191,26 @@ fn validate(path: &str, pod: &Pod, findings: &mut Findings) {
         check(&path, &container.resources);
     }
     check(path, &pod.whole);
+}
+
+/// Looks for requests above limits that nobody wrote: those are the namespace's doing.
+fn check_defaults(path: &str, asked: &Pod, full: &Pod, findings: &mut Findings) {
+    for ((path, full), (_, asked)) in containers(path, full).zip(containers(path, asked)) {
+        for (name, request) in &full.resources.requests {
+            let own = asked.resources.limits.contains_key(name);
+            if !own
+                && full
+                    .resources
+                    .limits
+                    .get(name)
+                    .is_some_and(|limit| request > limit)
+            {
+                findings.outside_limits.push(format!(
+                    "{path}.resources.requests[{name}]: requests must not be above the limitRange default"
+                ));
+            }
+        }
+    }
 }
 
 /// The pod's total: containers and sidecars together, or the highest moment of the init containers; what the pod asks for

@@ -277,7 +277,9 @@ impl JobKind for BatchJob {
             annotations::JOB_MIN_PARALLELISM,
             annotations::JOB_COMPLETIONS_EQUAL_PARALLELISM,
         ];
-        let edited = keys.iter().any(|key| annotation(old, key) != annotation(new, key));
+        let edited = keys
+            .iter()
+            .any(|key| annotation(old, key) != annotation(new, key));
         let mut problems = if edited || (self.is_suspended(old) && self.is_suspended(new)) {
             partial_admission_problems(new)
         } else {

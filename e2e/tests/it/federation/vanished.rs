@@ -38,7 +38,11 @@ fn a_job_whose_copy_is_deleted_before_its_end_was_seen_ends_as_its_workload_did(
         room.shared.stage.link(WEST).unwrap().cut(Cut::Refuse);
         room.job_is(WEST, "ended", "Complete").await;
         let over = || async {
-            let all = room.workloads(WEST).list(&kube::api::ListParams::default()).await.ok()?;
+            let all = room
+                .workloads(WEST)
+                .list(&kube::api::ListParams::default())
+                .await
+                .ok()?;
             all.items.iter().any(|w| w.is_true("Finished")).then_some(())
         };
         eventually(over).await;
@@ -72,7 +76,8 @@ fn a_job_whose_running_copy_is_deleted_counts_no_pods_is_restored_and_runs_again
         let copies = room.workloads(WEST);
         for copy in copies.list(&kube::api::ListParams::default()).await.unwrap() {
             let name = copy.name_any();
-            room.merge::<Workload>(WEST, &name, json!({"metadata": {"finalizers": null}})).await;
+            room.merge::<Workload>(WEST, &name, json!({"metadata": {"finalizers": null}}))
+                .await;
             let gone = copies.delete(&name, &DeleteParams::background()).await;
             assert!(gone.is_ok() || copies.get_opt(&name).await.unwrap().is_none());
         }

@@ -279,6 +279,26 @@ fn what_the_namespace_does_not_allow_is_told_with_its_path() {
     assert_eq!(world.look(&pod(vec![cores(2000)])).1, None);
 }
 
+/// The API server itself makes the maximum of a limit range its default.
+///
+/// Spec: admission-engine B064.
+#[test]
+fn a_limit_that_nobody_wrote_is_the_namespaces_doing() {
+    let mut world = World::default();
+    world.limits.container.max = amounts(&[("cpu", 2000)]);
+    world.limits.container.default = amounts(&[("cpu", 2000)]);
+    let told = problem(&world, &pod(vec![container(&[("cpu", 4000)], &[])]));
+    let start = "resources didn't satisfy LimitRange constraints: spec.containers[0].resources.requests[cpu]: \
+                 requests must not be above the limitRange max; ";
+    assert!(told.starts_with(start), "{told}");
+    world.limits.container.max.clear();
+    let told = problem(&world, &pod(vec![container(&[("cpu", 4000)], &[])]));
+    assert!(
+        told.ends_with("requests must not be above the limitRange default"),
+        "{told}"
+    );
+}
+
 #[test]
 fn devices_are_refused_or_cost_nothing() {
     let mut world = World::default();
