@@ -11,6 +11,7 @@ mod pending;
 mod provisioning;
 mod refusals;
 mod registration;
+mod vanished;
 
 use roadstead_e2e::{Federation, Options};
 

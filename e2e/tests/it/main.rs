@@ -15,6 +15,7 @@ mod architecture;
 mod disturbance;
 mod federation;
 mod jobs;
+mod lifecycle;
 mod observer;
 mod owner;
 mod scenarios;

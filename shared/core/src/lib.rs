@@ -6,7 +6,8 @@
 //!
 //! Reading order: [`name`] and [`amount`] (the words), [`condition`] and [`status`] (what a Workload's status says),
 //! [`workload`] and [`queue`] (what is asked for, and of whom), then the decisions: admission is [`quota`],
-//! [`hierarchy`] and [`flavor`] (does it fit), [`pending`] (who is next), [`state`] (everything known), [`cycle`] (decide), [`report`].
+//! [`hierarchy`] and [`flavor`] (does it fit), [`requests`] (what a pod asks for), [`pending`] (who is next), [`state`]
+//! (everything known), [`cycle`] (decide), [`report`].
 //!
 //! ```
 //! use roadstead_core::amount::Amount;
@@ -25,6 +26,7 @@ pub mod note;
 pub mod provision;
 pub mod quantity;
 pub mod queue;
+pub mod requests;
 pub mod retry;
 pub mod status;
 pub mod workload;

@@ -26,12 +26,12 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::brain::{Brain, MAIL_MAX, Proposals, Reports};
-use crate::caches::Caches;
+use crate::caches::{Caches, Counting};
 use crate::checks::Checks;
 use crate::clock::Clock;
 use crate::jobs::{JobRef, Jobs};
 use crate::webhook::{self, Certificates};
-use crate::workloads::{Requests, Workloads};
+use crate::workloads::{self, Requests, Workloads};
 use crate::{feed, queue_status};
 
 /// Passes over Workloads at the same time.
@@ -104,7 +104,7 @@ impl Engine {
         let kinds = kinds(&parts.config);
         let (recorder, events) = events::recorder(parts.client.clone(), parts.name, stop.clone());
         Self {
-            caches: Caches::new(&kinds),
+            caches: Caches::new(&kinds).counting(Counting::of(&parts.config)),
             workloads_due: Arc::new(Queue::new()),
             jobs_due: Arc::new(Queue::new()),
             recorder,
@@ -149,6 +149,7 @@ impl Engine {
         let workloads = Workloads {
             client: client.clone(),
             caches: self.caches.clone(),
+            policy: workloads::policy(&config),
             due: self.workloads_due.clone(),
             proposals,
             requests: requests.clone(),
