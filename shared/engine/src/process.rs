@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
-use roadstead_api::config::{Config, RequeueTimestamp};
+use roadstead_api::config::{Config, FeatureGate, RequeueTimestamp};
 use roadstead_core::name::Key;
 use roadstead_core::pending::RequeuingTimestamp;
 use roadstead_core::state::{Event, Pace, Settings, State};
@@ -30,6 +30,7 @@ use crate::caches::Caches;
 use crate::checks::Checks;
 use crate::clock::Clock;
 use crate::jobs::{JobRef, Jobs};
+use crate::visibility::{ASKS_MAX, Visibility};
 use crate::webhook::{self, Certificates};
 use crate::workloads::{Requests, Workloads};
 use crate::{feed, queue_status};
@@ -53,14 +54,14 @@ pub enum Error {
         source: roadstead_serve::webhook::Error,
     },
     /// The TLS settings of the configuration file leave nothing to use.
-    #[error("setting up TLS for the webhooks")]
+    #[error("setting up TLS")]
     Tls {
         /// What is wrong with them.
         #[source]
         source: roadstead_serve::tls::Error,
     },
-    /// The webhook port cannot be had.
-    #[error("listening for webhooks")]
+    /// A port cannot be had.
+    #[error("opening a port")]
     Listen {
         /// What the system says.
         #[source]
@@ -134,6 +135,7 @@ impl Engine {
         let on = |name: &str| controllers.contains(name);
         tasks.spawn(self.events);
         let (post, mail) = mpsc::channel(MAIL_MAX);
+        let (ask, asks) = mpsc::channel(ASKS_MAX);
         let (proposals, requests, reports): (Arc<Proposals>, Arc<Requests>, Arc<Reports>) =
             Default::default();
         let brain = Brain {
@@ -141,6 +143,7 @@ impl Engine {
             dirty: feed::connect(&self.caches),
             caches: self.caches.clone(),
             mail,
+            asks,
             proposals: proposals.clone(),
             reports: reports.clone(),
             due: self.workloads_due.clone(),
@@ -176,6 +179,17 @@ impl Engine {
             let handlers =
                 webhook::handlers(&self.caches, &config).map_err(|source| Error::Webhooks { source })?;
             listen(&config, slot.clone(), handlers, tasks, stop).await?;
+            // Why only with the webhooks: they keep the certificate that both serve.
+            if config.feature_gates.enabled(FeatureGate::VisibilityOnDemand) {
+                let visibility = Visibility {
+                    client: client.clone(),
+                    config: config.clone(),
+                    caches: self.caches.clone(),
+                    slot: slot.clone(),
+                    asks: ask,
+                };
+                visibility.start(tasks, stop).await?;
+            }
             let certificates = Certificates {
                 client: client.clone(),
                 config: config.clone(),

@@ -30,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 use super::registration::{Reach, Registration};
 use crate::caches::api_resource;
 use crate::clock::Clock;
+use crate::visibility;
 
 /// How often certificates and registrations are looked at.
 const LOOK: Duration = Duration::from_mins(1);
@@ -106,6 +107,12 @@ impl Certificates {
     }
 
     fn names(&self) -> Result<Vec<String>, String> {
+        let mut names = service_names(visibility::SERVICE, &self.config.namespace);
+        names.extend(self.webhook_names()?);
+        Ok(names)
+    }
+
+    fn webhook_names(&self) -> Result<Vec<String>, String> {
         match self.reach() {
             Reach::Service { name, namespace } => Ok(service_names(&name, &namespace)),
             Reach::Url(url) => {
