@@ -25,3 +25,4 @@ pub mod crd;
 mod schema;
 
 pub mod config;
+pub mod visibility;

@@ -235,7 +235,11 @@ impl Exact {
         }
         let zeros = usize::try_from(self.exponent - exponent).unwrap_or(0);
         let digits = self.digits.iter().copied().chain(std::iter::repeat_n(0, zeros));
-        let mut text = if self.negative { "-".to_owned() } else { String::new() };
+        let mut text = if self.negative {
+            "-".to_owned()
+        } else {
+            String::new()
+        };
         text.extend(digits.map(|digit| char::from(b'0' + digit)));
         if form == Form::Exponent {
             if exponent != 0 {

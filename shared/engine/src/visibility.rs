@@ -21,6 +21,7 @@ use std::time::Duration;
 use http::{Method, StatusCode};
 use kube::Client;
 use roadstead_api::config::Config;
+use roadstead_api::visibility::GROUP;
 use roadstead_core::name::{ClusterQueueName, Key};
 use roadstead_core::state::PendingEntry;
 use roadstead_serve::delegated::{Asked, Guard, Reply, answering, health};
@@ -36,14 +37,6 @@ use crate::process::Error;
 use page::Page;
 use path::{Of, Target};
 
-/// API group.
-const GROUP: &str = "visibility.kueue.x-k8s.io";
-/// Versions, the preferred one first; they say the same.
-const VERSIONS: [&str; 2] = ["v1beta2", "v1beta1"];
-/// The subresource that holds the answer.
-const PENDING: &str = "pendingworkloads";
-/// Name of the Service through which the API server reaches us, as installations of the reference have it.
-pub(crate) const SERVICE: &str = "kueue-visibility-server";
 /// Limit: questions that may wait for the brain.
 pub(crate) const ASKS_MAX: usize = 8;
 /// Limit: time until the brain has answered.
@@ -154,8 +147,9 @@ impl Answerer {
                     Some(queue) => {
                         let cluster_queue = ClusterQueueName::new(queue.spec.cluster_queue.as_str());
                         let entries = self.ask(cluster_queue, ENTRIES_MAX).await;
-                        entries
-                            .map(|entries| summary::of_local_queue(version, &entries, &key, page, &self.caches))
+                        entries.map(|entries| {
+                            summary::of_local_queue(version, &entries, &key, page, &self.caches)
+                        })
                     }
                 }
             }

@@ -165,6 +165,9 @@ pub type AskWho = Box<dyn Fn(Token) -> Pending<Option<Caller>> + Send + Sync>;
 /// Asks whether somebody may do something.
 pub type AskWhether = Box<dyn Fn(Caller, Question) -> Pending<Verdict> + Send + Sync>;
 
+/// Says what a request wants to do.
+pub type Wish = fn(&Method, &Uri) -> Question;
+
 /// How the API server is asked.
 pub struct Reviews {
     /// A `TokenReview`.
@@ -206,16 +209,12 @@ impl Guard {
     }
 
     /// Puts the guard before every route of a router. `question` says what a request wants to do.
-    pub fn protect(self: &Arc<Self>, router: Router, question: fn(&Method, &Uri) -> Question) -> Router {
+    pub fn protect(self: &Arc<Self>, router: Router, question: Wish) -> Router {
         let state = (self.clone(), question);
         router.layer(from_fn_with_state(state, admit))
     }
 
-    async fn caller(
-        &self,
-        headers: &HeaderMap,
-        peer: Option<&PeerCertificates>,
-    ) -> Result<Caller, Box<Response>> {
+    async fn caller(&self, headers: &HeaderMap, peer: Option<&PeerCertificates>) -> Result<Caller, Refusal> {
         let proxied = self
             .proxy
             .load()
@@ -225,7 +224,7 @@ impl Guard {
             return Ok(known(caller));
         }
         let Some(token) = bearer(headers) else {
-            return Err(unauthorized());
+            return Err(Refusal::Unauthorized);
         };
         let found = match self.tokens.get(&token) {
             Some(found) => found,
@@ -235,10 +234,10 @@ impl Guard {
                 found
             }
         };
-        found.map(known).ok_or_else(unauthorized)
+        found.map(known).ok_or(Refusal::Unauthorized)
     }
 
-    async fn allow(&self, caller: Caller, question: Question) -> Result<(), Box<Response>> {
+    async fn allow(&self, caller: Caller, question: Question) -> Result<(), Refusal> {
         let about = (caller, question);
         let verdict = match self.verdicts.get(&about) {
             Some(verdict) => verdict,
@@ -258,22 +257,44 @@ impl Guard {
                     message.push_str(": ");
                     message.push_str(&reason);
                 }
-                Err(refuse(StatusCode::FORBIDDEN, "Forbidden", &message))
+                Err(Refusal::Forbidden(message))
             }
         }
     }
 
-    async fn ask<T>(&self, ask: impl FnOnce() -> Pending<T>) -> Result<T, Box<Response>> {
+    async fn ask<T>(&self, ask: impl FnOnce() -> Pending<T>) -> Result<T, Refusal> {
         let asked = async {
             let _turn = self.turns.acquire().await.map_err(|_closed| NotAsked)?;
             ask().await
         };
         match timeout(REVIEW_WAIT, asked).await {
             Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(NotAsked)) | Err(_) => {
-                let message = "who you are and what you may do could not be asked of the API server; try again";
-                let code = StatusCode::SERVICE_UNAVAILABLE;
-                Err(refuse(code, "ServiceUnavailable", message))
+            Ok(Err(NotAsked)) | Err(_) => Err(Refusal::Unavailable),
+        }
+    }
+}
+
+/// Why a request is not let through.
+#[derive(Debug)]
+enum Refusal {
+    /// Nobody knows who asks.
+    Unauthorized,
+    /// It is known, and it may not.
+    Forbidden(String),
+    /// The API server could not be asked.
+    Unavailable,
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let refuse = |code, reason, message: &str| Reply::failure(code, reason, message).into_response();
+        match self {
+            Self::Unauthorized => refuse(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized"),
+            Self::Forbidden(message) => refuse(StatusCode::FORBIDDEN, "Forbidden", &message),
+            Self::Unavailable => {
+                let message =
+                    "who you are and what you may do could not be asked of the API server; try again";
+                refuse(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
             }
         }
     }
@@ -281,7 +302,7 @@ impl Guard {
 
 /// The middleware of [`Guard::protect`].
 async fn admit(
-    State((guard, question)): State<(Arc<Guard>, fn(&Method, &Uri) -> Question)>,
+    State((guard, question)): State<(Arc<Guard>, Wish)>,
     request: Request,
     next: Next,
 ) -> Response {
@@ -293,7 +314,7 @@ async fn admit(
     };
     match admitted.await {
         Ok(()) => next.run(Request::from_parts(parts, body)).await,
-        Err(refusal) => *refusal,
+        Err(refusal) => refusal.into_response(),
     }
 }
 
@@ -308,14 +329,6 @@ fn bearer(headers: &HeaderMap) -> Option<Token> {
     let token = token.trim();
     let good = scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() && token.len() <= TOKEN_BYTES_MAX;
     good.then(|| Token(token.to_owned()))
-}
-
-fn unauthorized() -> Box<Response> {
-    refuse(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
-}
-
-fn refuse(code: StatusCode, reason: &str, message: &str) -> Box<Response> {
-    Box::new(Reply::failure(code, reason, message).into_response())
 }
 
 #[cfg(test)]

@@ -56,9 +56,7 @@ fn values_out_of_every_range_saturate_and_are_printed_in_full() {
 fn what_is_no_quantity_is_an_error_that_says_why() {
     assert_eq!(parse("cpu", ""), Err(Error::Empty));
     assert_eq!(parse("cpu", &"9".repeat(TEXT_LEN_MAX + 1)), Err(Error::TooLong));
-    for text in [
-        "one", " 1", "--1", "+-1", "\u{661}", "K", "e", ".e", "..",
-    ] {
+    for text in ["one", " 1", "--1", "+-1", "\u{661}", "K", "e", ".e", ".."] {
         assert_eq!(
             parse("cpu", text),
             Err(Error::NoNumber(text.to_owned())),

@@ -1,9 +1,8 @@
 //! What the group has, for the API server and for clients.
 
+use roadstead_api::visibility::{GROUP, PENDING_WORKLOADS as PENDING, VERSIONS};
 use roadstead_serve::delegated::Reply;
 use serde_json::{Value, json};
-
-use super::{GROUP, PENDING, VERSIONS};
 
 /// The form in which API servers ask for everything at once.
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
@@ -59,8 +58,8 @@ pub(super) fn resources(version: &str) -> Reply {
 }
 
 fn this_group() -> Value {
-    let versions = VERSIONS
-        .map(|version| json!({ "groupVersion": format!("{GROUP}/{version}"), "version": version }));
+    let versions =
+        VERSIONS.map(|version| json!({ "groupVersion": format!("{GROUP}/{version}"), "version": version }));
     json!({ "name": GROUP, "versions": versions, "preferredVersion": versions[0] })
 }
 

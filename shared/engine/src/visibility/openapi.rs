@@ -3,10 +3,9 @@
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use http::StatusCode;
+use roadstead_api::visibility::{GROUP, PENDING_WORKLOADS as PENDING, VERSIONS};
 use roadstead_serve::delegated::Reply;
 use serde_json::{Map, Value, json};
-
-use super::{GROUP, PENDING, VERSIONS};
 
 /// `/openapi/v2`: all versions.
 pub(super) fn v2(known: &str) -> Reply {
@@ -57,7 +56,8 @@ fn document_v2() -> Value {
     let mut definitions = Map::new();
     for version in VERSIONS {
         for (path, place) in places(version) {
-            let answer = json!({ "$ref": format!("#/definitions/{}", name(version, "PendingWorkloadsSummary")) });
+            let answer =
+                json!({ "$ref": format!("#/definitions/{}", name(version, "PendingWorkloadsSummary")) });
             let mut operation = operation(version, place, &parameters_v2(place));
             operation["produces"] = json!(["application/json"]);
             operation["schemes"] = json!(["https"]);
@@ -77,7 +77,8 @@ fn document_v2() -> Value {
 fn document_v3(version: &str) -> Value {
     let mut paths = Map::new();
     for (path, place) in places(version) {
-        let answer = json!({ "$ref": format!("#/components/schemas/{}", name(version, "PendingWorkloadsSummary")) });
+        let answer =
+            json!({ "$ref": format!("#/components/schemas/{}", name(version, "PendingWorkloadsSummary")) });
         let parameters: Vec<Value> = parameters_v2(place)
             .into_iter()
             .map(|mut parameter| {
@@ -90,8 +91,7 @@ fn document_v3(version: &str) -> Value {
             })
             .collect();
         let mut operation = operation(version, place, &parameters);
-        operation["responses"] =
-            json!({ "200": { "description": "OK", "content": { "application/json": { "schema": answer } } } });
+        operation["responses"] = json!({ "200": { "description": "OK", "content": { "application/json": { "schema": answer } } } });
         paths.insert(path, json!({ "get": operation }));
     }
     json!({
@@ -137,18 +137,20 @@ fn operation(version: &str, place: Place, parameters: &[Value]) -> Value {
 }
 
 fn parameters_v2(place: Place) -> Vec<Value> {
-    let in_path = |name: &str, text: &str| {
-        json!({ "name": name, "in": "path", "required": true, "type": "string", "description": text })
-    };
-    let in_query = |name: &str, text: &str| {
-        json!({ "name": name, "in": "query", "required": false, "type": "integer", "description": text })
-    };
+    let in_path = |name: &str, text: &str| json!({ "name": name, "in": "path", "required": true, "type": "string", "description": text });
+    let in_query = |name: &str, text: &str| json!({ "name": name, "in": "query", "required": false, "type": "integer", "description": text });
     let mut parameters = vec![in_path("name", "name of the queue")];
     if place == Place::Namespace {
         parameters.push(in_path("namespace", "namespace of the queue"));
     }
-    parameters.push(in_query("limit", "how many workloads at most; 1000 when absent or 0, at most 100000"));
-    parameters.push(in_query("offset", "how many workloads are left out at the beginning"));
+    parameters.push(in_query(
+        "limit",
+        "how many workloads at most; 1000 when absent or 0, at most 100000",
+    ));
+    parameters.push(in_query(
+        "offset",
+        "how many workloads are left out at the beginning",
+    ));
     parameters
 }
 

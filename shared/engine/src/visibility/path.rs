@@ -1,9 +1,8 @@
 //! What a path asks for, and what right that takes.
 
 use http::{Method, Uri};
+use roadstead_api::visibility::{GROUP, PENDING_WORKLOADS as PENDING, VERSIONS};
 use roadstead_serve::delegated::Question;
-
-use super::{GROUP, PENDING, VERSIONS};
 
 /// What is asked for.
 #[derive(Debug, PartialEq, Eq)]

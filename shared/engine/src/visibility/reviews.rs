@@ -13,13 +13,12 @@ use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use kube::api::PostParams;
 use kube::{Api, Client};
 use roadstead_api::config::Config;
+use roadstead_api::visibility::{GROUP, SERVICE, VERSIONS};
 use roadstead_kubeio::write::{self, Written};
 use roadstead_serve::delegated::{Caller, FrontProxy, Guard, NotAsked, Question, Reviews, Token, Verdict};
 use roadstead_serve::tls::CA_CERT_KEY;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
-
-use super::{GROUP, SERVICE, VERSIONS};
 
 /// How often what the cluster publishes, and our registration, are looked at.
 const LOOK: Duration = Duration::from_secs(15);
@@ -40,7 +39,7 @@ pub(crate) fn of(client: &Client) -> Reviews {
 async fn ask_who(client: Client, token: Token) -> Result<Option<Caller>, NotAsked> {
     let review = TokenReview {
         spec: TokenReviewSpec {
-            token: Some(token.reveal().to_owned()),
+            token: token.reveal().to_owned(),
             audiences: None,
         },
         ..TokenReview::default()
@@ -130,12 +129,7 @@ async fn ask_whether(client: Client, caller: Caller, question: Question) -> Resu
 }
 
 /// Keeps the guard's trust and our registration in order until `stop`.
-pub(super) async fn follow(
-    client: Client,
-    config: Arc<Config>,
-    guard: Arc<Guard>,
-    stop: CancellationToken,
-) {
+pub(super) async fn follow(client: Client, config: Arc<Config>, guard: Arc<Guard>, stop: CancellationToken) {
     let work = async {
         let mut last = String::new();
         loop {
@@ -168,7 +162,12 @@ async fn once(client: &Client, config: &Config, guard: &Guard) -> Result<(), Str
     let published = Api::<ConfigMap>::namespaced(client.clone(), namespace)
         .get_opt(name)
         .await
-        .map_err(|error| format!("reading ConfigMap {namespace}/{name} failed: {}", write::describe(&error)))?;
+        .map_err(|error| {
+            format!(
+                "reading ConfigMap {namespace}/{name} failed: {}",
+                write::describe(&error)
+            )
+        })?;
     let data = published.and_then(|map| map.data).unwrap_or_default();
     guard.trust(FrontProxy::from_config_map(&data).map_err(|error| error.to_string())?);
     if config.roadstead.webhook.manage_configurations {

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::ObjectMeta;
+use roadstead_api::visibility::GROUP;
 use roadstead_core::name::Key;
 use roadstead_core::state::PendingEntry;
 use serde_json::{Value, json};
 
-use super::GROUP;
 use super::page::Page;
 use crate::caches::Caches;
 
@@ -37,7 +37,12 @@ fn placed(entries: &[PendingEntry]) -> impl Iterator<Item = Placed<'_>> {
 }
 
 /// The page of all workloads of a ClusterQueue.
-pub(super) fn of_cluster_queue(version: &str, entries: &[PendingEntry], page: Page, caches: &Caches) -> Value {
+pub(super) fn of_cluster_queue(
+    version: &str,
+    entries: &[PendingEntry],
+    page: Page,
+    caches: &Caches,
+) -> Value {
     render(version, page.of(placed(entries)), caches)
 }
 

@@ -1,6 +1,7 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use roadstead_api::kueue::v1beta2::{LocalQueue, Workload};
+use roadstead_api::visibility::VERSIONS;
 use roadstead_serve::delegated::Question;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -174,7 +175,12 @@ async fn an_unknown_queue_is_not_found() {
         assert_eq!(code, 404);
         assert_eq!(
             (&body["kind"], &body["status"], &body["reason"], &body["code"]),
-            (&json!("Status"), &json!("Failure"), &json!("NotFound"), &json!(404))
+            (
+                &json!("Status"),
+                &json!("Failure"),
+                &json!("NotFound"),
+                &json!(404)
+            )
         );
         assert_eq!(body["message"], message);
     }
@@ -367,10 +373,9 @@ fn rights_are_asked_for_the_subresource_and_else_for_the_path() {
         path: "/openapi/v2".to_owned(),
     };
     assert_eq!(question(Method::GET, "/openapi/v2?x=y"), path);
-    let Question::Resource { verb, namespace, .. } = question(
-        Method::DELETE,
-        &format!("{V2}/clusterqueues/q/pendingworkloads"),
-    ) else {
+    let Question::Resource { verb, namespace, .. } =
+        question(Method::DELETE, &format!("{V2}/clusterqueues/q/pendingworkloads"))
+    else {
         panic!("not a resource");
     };
     assert_eq!((verb.as_str(), namespace), ("delete", None));

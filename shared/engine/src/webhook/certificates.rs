@@ -18,6 +18,7 @@ use kube::core::DynamicObject;
 use kube::{Api, Client};
 use roadstead_api::config::Config;
 use roadstead_api::constants::labels;
+use roadstead_api::visibility::SERVICE as VISIBILITY_SERVICE;
 use roadstead_jobs::JobKind;
 use roadstead_kubeio::write::{self, Written};
 use roadstead_serve::health::Condition;
@@ -30,7 +31,6 @@ use tokio_util::sync::CancellationToken;
 use super::registration::{Reach, Registration};
 use crate::caches::api_resource;
 use crate::clock::Clock;
-use crate::visibility;
 
 /// How often certificates and registrations are looked at.
 const LOOK: Duration = Duration::from_mins(1);
@@ -107,7 +107,7 @@ impl Certificates {
     }
 
     fn names(&self) -> Result<Vec<String>, String> {
-        let mut names = service_names(visibility::SERVICE, &self.config.namespace);
+        let mut names = service_names(VISIBILITY_SERVICE, &self.config.namespace);
         names.extend(self.webhook_names()?);
         Ok(names)
     }

@@ -1,6 +1,6 @@
 //! The API server's front proxy: how it proves itself, and in which headers it names the user.
 //!
-//! The cluster publishes both in ConfigMap `kube-system/extension-apiserver-authentication`.
+//! The cluster publishes both in `ConfigMap` `kube-system/extension-apiserver-authentication`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -54,7 +54,7 @@ impl fmt::Debug for FrontProxy {
 }
 
 impl FrontProxy {
-    /// Reads the entries of the ConfigMap; `None` when the cluster has no front proxy.
+    /// Reads the entries of the `ConfigMap`; `None` when the cluster has no front proxy.
     ///
     /// # Errors
     /// The first entry that holds something else than it should.

@@ -32,7 +32,10 @@ impl Authority {
         let entries = [
             ("requestheader-client-ca-file", self.0.pem()),
             ("requestheader-allowed-names", r#"["front-proxy"]"#.to_owned()),
-            ("requestheader-username-headers", r#"["X-Remote-User"]"#.to_owned()),
+            (
+                "requestheader-username-headers",
+                r#"["X-Remote-User"]"#.to_owned(),
+            ),
             ("requestheader-group-headers", r#"["X-Remote-Group"]"#.to_owned()),
             (
                 "requestheader-extra-headers-prefix",
@@ -87,7 +90,12 @@ impl Site {
         Self { guard, asked }
     }
 
-    async fn get(&self, path: &str, peer: Option<PeerCertificates>, headers: &[(&str, &str)]) -> (u16, String) {
+    async fn get(
+        &self,
+        path: &str,
+        peer: Option<PeerCertificates>,
+        headers: &[(&str, &str)],
+    ) -> (u16, String) {
         let page = answering(|asked| Box::pin(async move { Reply::json(&asked.path) }));
         let router = self.guard.protect(page, Question::of_path);
         let mut request = http::Request::get(path);
@@ -133,14 +141,22 @@ async fn nobody_is_anonymous() {
 #[tokio::test]
 async fn a_token_is_reviewed_and_its_owner_may_what_the_api_server_allows() {
     let site = Site::new();
-    assert_eq!(site.get("/page", None, BEARER).await, (200, "\"/page\"".to_owned()));
+    assert_eq!(
+        site.get("/page", None, BEARER).await,
+        (200, "\"/page\"".to_owned())
+    );
     let (code, body) = site.get("/other", None, BEARER).await;
     assert_eq!(code, 403);
     assert!(
         body.contains(r#"forbidden: User \"bob\" cannot get path \"/other\": no rule"#),
         "{body}"
     );
-    assert_eq!(site.get("/page", None, &[("Authorization", "bearer bad")]).await.0, 401);
+    assert_eq!(
+        site.get("/page", None, &[("Authorization", "bearer bad")])
+            .await
+            .0,
+        401
+    );
     let (code, body) = site.get("/page", None, &[("Authorization", "Bearer lost")]).await;
     assert_eq!(code, 503, "{body}");
 }
@@ -196,8 +212,7 @@ async fn an_empty_list_of_names_allows_every_name() {
     let (site, authority) = (Site::new(), Authority::new());
     let mut published = authority.published();
     published.insert("requestheader-allowed-names".to_owned(), "[]".to_owned());
-    site.guard
-        .trust(FrontProxy::from_config_map(&published).unwrap());
+    site.guard.trust(FrontProxy::from_config_map(&published).unwrap());
     let anyone = authority.client("somebody");
     assert_eq!(site.get("/page", Some(anyone), ALICE).await.0, 200);
 }
@@ -205,7 +220,9 @@ async fn an_empty_list_of_names_allows_every_name() {
 #[test]
 fn the_proxy_names_groups_and_extras() {
     let authority = Authority::new();
-    let proxy = FrontProxy::from_config_map(&authority.published()).unwrap().unwrap();
+    let proxy = FrontProxy::from_config_map(&authority.published())
+        .unwrap()
+        .unwrap();
     let mut headers = HeaderMap::new();
     for (name, value) in [
         ("x-remote-user", "alice"),
@@ -228,8 +245,15 @@ fn what_the_cluster_publishes_is_read_or_named() {
     let mut published = Authority::new().published();
     published.insert("requestheader-group-headers".to_owned(), "x".to_owned());
     let error = FrontProxy::from_config_map(&published).unwrap_err();
-    assert!(error.to_string().starts_with("entry requestheader-group-headers of"));
-    published.insert("requestheader-client-ca-file".to_owned(), "no certificate".to_owned());
+    assert!(
+        error
+            .to_string()
+            .starts_with("entry requestheader-group-headers of")
+    );
+    published.insert(
+        "requestheader-client-ca-file".to_owned(),
+        "no certificate".to_owned(),
+    );
     let error = FrontProxy::from_config_map(&published).unwrap_err();
     assert_eq!(error.entry, "requestheader-client-ca-file");
 }
