@@ -252,7 +252,7 @@ async fn what_waits_is_shown_through_the_api_server_to_those_who_may_see_it() {
         })
         .await;
         let (_, shapes) = get(&admin, &format!("/openapi/v3/apis/{GROUP}/v1beta2")).await;
-        assert!(shapes["paths"].get(&format!("{v2}/clusterqueues/{{name}}/pendingworkloads")).is_some());
+        assert!(shapes["paths"].get(format!("{v2}/clusterqueues/{{name}}/pendingworkloads")).is_some());
         eventually(|| async {
             let (_, shapes) = get(&admin, "/openapi/v2").await;
             shapes["paths"]

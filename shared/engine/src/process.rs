@@ -178,18 +178,8 @@ impl Engine {
             let slot = CertSlot::empty();
             let handlers =
                 webhook::handlers(&self.caches, &config).map_err(|source| Error::Webhooks { source })?;
-            listen(&config, slot.clone(), handlers, tasks, stop).await?;
-            // Why only with the webhooks: they keep the certificate that both serve.
-            if config.feature_gates.enabled(FeatureGate::VisibilityOnDemand) {
-                let visibility = Visibility {
-                    client: client.clone(),
-                    config: config.clone(),
-                    caches: self.caches.clone(),
-                    slot: slot.clone(),
-                    asks: ask,
-                };
-                visibility.start(tasks, stop).await?;
-            }
+            let visibility = Visibility::new(&client, &config, &self.caches, &slot, ask);
+            listen(visibility, handlers, tasks, stop).await?;
             let certificates = Certificates {
                 client: client.clone(),
                 config: config.clone(),
@@ -199,13 +189,7 @@ impl Engine {
                 lifetimes,
                 clock: clock.clone(),
             };
-            let (caches, stop) = (self.caches.clone(), stop.clone());
-            tasks.spawn(async move {
-                // Why first: an answer from empty caches would let jobs slip by that must be held.
-                if all_live(&caches, &stop).await {
-                    certificates.run(stop).await;
-                }
-            });
+            tasks.spawn(certify(certificates, self.caches.clone(), stop.clone()));
         } else {
             webhooks.ready();
         }
@@ -238,22 +222,34 @@ impl Engine {
     }
 }
 
-/// Starts the webhook server, unless the configuration gives it no address.
+/// Starts the webhook server, unless the configuration gives it no address, and beside it the visibility server, which
+/// uses the certificate that the webhooks keep.
 async fn listen(
-    config: &Config,
-    slot: Arc<CertSlot>,
+    visibility: Visibility,
     handlers: Webhooks,
     tasks: &mut JoinSet<()>,
     stop: &CancellationToken,
 ) -> Result<(), Error> {
-    let tls = server_config(&config.tls, slot).map_err(|source| Error::Tls { source })?;
+    let config = visibility.config.clone();
+    let tls = server_config(&config.tls, visibility.slot.clone()).map_err(|source| Error::Tls { source })?;
     let listener = Listener::bind("webhook", &config.webhook.bind())
         .await
         .map_err(|source| Error::Listen { source })?;
     if let Some(listener) = listener {
         tasks.spawn(listener.serve(handlers.router(), Some(tls), stop.clone()));
     }
+    if config.feature_gates.enabled(FeatureGate::VisibilityOnDemand) {
+        visibility.start(tasks, stop).await?;
+    }
     Ok(())
+}
+
+/// Keeps certificates and registrations in order, once the caches are filled.
+async fn certify(certificates: Certificates, caches: Caches, stop: CancellationToken) {
+    // Why then: an answer from empty caches would let jobs slip by that must be held.
+    if all_live(&caches, &stop).await {
+        certificates.run(stop).await;
+    }
 }
 
 /// Waits for the stop, or makes one of the end of any part, and gives the parts a moment to finish.

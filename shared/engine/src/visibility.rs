@@ -57,14 +57,31 @@ pub(crate) struct Ask {
 
 /// Everything the visibility server needs.
 pub(crate) struct Visibility {
-    pub(crate) client: Client,
+    client: Client,
     pub(crate) config: Arc<Config>,
-    pub(crate) caches: Caches,
+    caches: Caches,
     pub(crate) slot: Arc<CertSlot>,
-    pub(crate) asks: mpsc::Sender<Ask>,
+    asks: mpsc::Sender<Ask>,
 }
 
 impl Visibility {
+    /// A server for this cluster that is not started yet.
+    pub(crate) fn new(
+        client: &Client,
+        config: &Arc<Config>,
+        caches: &Caches,
+        slot: &Arc<CertSlot>,
+        asks: mpsc::Sender<Ask>,
+    ) -> Self {
+        Self {
+            client: client.clone(),
+            config: config.clone(),
+            caches: caches.clone(),
+            slot: slot.clone(),
+            asks,
+        }
+    }
+
     /// Opens the port and serves until `stop`.
     ///
     /// *Errors*: the port cannot be had, or the TLS settings leave nothing to use.

@@ -43,7 +43,7 @@ pub(super) fn of_cluster_queue(
     page: Page,
     caches: &Caches,
 ) -> Value {
-    render(version, page.of(placed(entries)), caches)
+    render(version, &page.of(placed(entries)), caches)
 }
 
 /// The page of those that came through one LocalQueue.
@@ -57,10 +57,10 @@ pub(super) fn of_local_queue(
     let ours = placed(entries).filter(|placed| {
         placed.entry.key.namespace == queue.namespace && placed.entry.local_queue == *queue.name
     });
-    render(version, page.of(ours), caches)
+    render(version, &page.of(ours), caches)
 }
 
-fn render(version: &str, items: Vec<Placed<'_>>, caches: &Caches) -> Value {
+fn render(version: &str, items: &[Placed<'_>], caches: &Caches) -> Value {
     let items: Vec<Value> = items.iter().map(|item| workload(item, caches)).collect();
     json!({
         "kind": "PendingWorkloadsSummary",

@@ -1,6 +1,6 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use roadstead_api::kueue::v1beta2::{LocalQueue, Workload};
+use roadstead_api::kueue::v1beta2::{LocalQueue, Workload, WorkloadSpec};
 use roadstead_api::visibility::VERSIONS;
 use roadstead_serve::delegated::Question;
 use serde_json::{Value, json};
@@ -209,7 +209,7 @@ async fn an_item_has_the_fields_of_the_reference() {
     };
     // The second one has a successor of the same name: its owner is not shown.
     for (name, uid) in [("one", "uid-one"), ("two", "successor")] {
-        let mut workload = Workload::new(name, Default::default());
+        let mut workload = Workload::new(name, WorkloadSpec::default());
         workload.metadata.namespace = Some("a".to_owned());
         workload.metadata.uid = Some(uid.to_owned());
         workload.metadata.resource_version = Some("1".to_owned());

@@ -115,7 +115,7 @@ fn document(kind: DocumentKind, mut node: Node, findings: &mut Findings) -> Opti
                 .iter()
                 .any(|start| message.starts_with(start));
             let message = if may_hold_secret(&path) && !names_a_key {
-                if path.ends_with(".value") || path.contains(".args[") {
+                if path.rsplit('.').next() == Some("value") || path.contains(".args[") {
                     "must be text".into()
                 } else {
                     "has another form than it should; it is not shown, because it may be a secret".into()

@@ -600,7 +600,10 @@ fn secrets_are_in_no_message() {
     assert!(!found[0].contains("112233"));
     for entry in ["TOKEN=hush", "{name: TOKEN, vlaue: hush}", "[hush]"] {
         let found = problems(&provider(entry));
-        assert!(!found.is_empty() && !found.join("").contains("hush"), "{found:#?}");
+        assert!(
+            !found.is_empty() && !found.join("").contains("hush"),
+            "{found:#?}"
+        );
     }
     assert!(!format!("{:?}", read(&provider("{name: TOKEN, value: hush}"))).contains("hush"));
 }

@@ -230,7 +230,7 @@ impl Node {
 
 /// The environment and the arguments of a credentials program may hold secrets, which complaints would quote.
 pub(super) fn may_hold_secret(path: &str) -> bool {
-    let in_environment = path.contains(".execConfig.env") && !path.ends_with(".name");
+    let in_environment = path.contains(".execConfig.env") && path.rsplit('.').next() != Some("name");
     in_environment || path.contains(".execConfig.args")
 }
 

@@ -27,7 +27,7 @@ enum Age {
 }
 use Age::{Both, OnlyNew};
 
-fn show(value: &impl std::fmt::Debug) -> String {
+fn show(value: &impl fmt::Debug) -> String {
     format!("{value:?}")
 }
 
@@ -194,7 +194,10 @@ fn every_row_of_the_paper_is_walked() {
             let path = match name.strip_prefix('.') {
                 // The paper leaves out what the key has in common with the one before it, or with its section.
                 Some(rest) => {
-                    let before = |path: &str| path.rsplit_once('.').map_or(String::new(), |(before, _)| before.into());
+                    let before = |path: &str| {
+                        path.rsplit_once('.')
+                            .map_or(String::new(), |(before, _)| before.into())
+                    };
                     let places: [String; 3] = [section_key.clone(), before(&section_key), before(&previous)];
                     let mut paths = places.iter().map(|place| format!("{place}.{rest}"));
                     let found = paths.find(|path| covered(&walked, path));
