@@ -184,7 +184,7 @@ proptest! {
     /// Spec: api API-16.
     #[test]
     fn the_canonical_form_is_the_same_quantity_and_stays_as_it_is(
-        text in "[-+]?[0-9]{0,12}([.][0-9]{0,14})?(n|u|m||k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|e-?[0-9]{1,2})"
+        text in "[-+]?[0-9]{1,12}([.][0-9]{0,14})?(n|u|m||k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|e-?[0-9]{1,2})"
     ) {
         let once = canonical(&text).unwrap();
         prop_assert!(same(&text, &once), "{} {}", text, once);
