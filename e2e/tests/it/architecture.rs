@@ -37,7 +37,10 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["core", "api", "jobs", "convert", "kubeio", "serve", "engine"],
     ),
     // Why serve: `config check` reads a file with the very code of the processes.
-    ("ctl", &["core", "api", "convert", "kubeio", "kubeconfigs", "serve"]),
+    (
+        "ctl",
+        &["core", "api", "convert", "kubeio", "kubeconfigs", "serve"],
+    ),
     ("testkit", &["core"]),
     ("deploy", &["api"]),
     ("e2e", &["api", "kubeio"]),

@@ -39,7 +39,7 @@ pub enum Error {
 ///
 /// *Errors*: the text is not a quantity.
 pub fn weight(text: &str) -> Result<Weight, Error> {
-    let nano = Exact::read(text)?.whole(9);
+    let nano = Exact::read(text)?.0.whole(9);
     Ok(Weight::from_nano(u64::try_from(nano).unwrap_or(0)))
 }
 

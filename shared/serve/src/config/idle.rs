@@ -83,16 +83,8 @@ const KEYS: &[(&str, &str)] = &[
         "workers are registered by Secrets only",
     ),
     (
-        "multiKueue.dispatcherName",
-        "every workload is offered to all workers at once yet",
-    ),
-    (
         "multiKueue.externalFrameworks",
         "custom job kinds are not dispatched yet",
-    ),
-    (
-        "multiKueue.incrementalDispatcherConfig",
-        "every workload is offered to all workers at once yet",
     ),
     ("pprofBindAddress", "no profiler is served"),
     ("queueVisibility", "use the visibility API instead"),
