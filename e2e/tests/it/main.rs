@@ -22,3 +22,4 @@ mod scenarios;
 mod serving;
 mod shared;
 mod versions;
+mod visibility;

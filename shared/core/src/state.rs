@@ -20,7 +20,10 @@ use crate::status::Admission;
 use crate::workload::Workload;
 
 mod configuration;
+mod visible;
 pub(crate) mod workloads;
+
+pub use visible::PendingEntry;
 
 /// What the operator chose. *Source*: `spec/api.md API-13`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

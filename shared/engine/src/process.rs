@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
-use roadstead_api::config::{Config, RequeueTimestamp};
+use roadstead_api::config::{Config, FeatureGate, RequeueTimestamp};
 use roadstead_core::name::Key;
 use roadstead_core::pending::RequeuingTimestamp;
 use roadstead_core::state::{Event, Pace, Settings, State};
@@ -30,6 +30,7 @@ use crate::caches::{Caches, Counting};
 use crate::checks::Checks;
 use crate::clock::Clock;
 use crate::jobs::{JobRef, Jobs};
+use crate::visibility::{ASKS_MAX, Visibility};
 use crate::webhook::{self, Certificates};
 use crate::workloads::{self, Requests, Workloads};
 use crate::{feed, queue_status};
@@ -53,14 +54,14 @@ pub enum Error {
         source: roadstead_serve::webhook::Error,
     },
     /// The TLS settings of the configuration file leave nothing to use.
-    #[error("setting up TLS for the webhooks")]
+    #[error("setting up TLS")]
     Tls {
         /// What is wrong with them.
         #[source]
         source: roadstead_serve::tls::Error,
     },
-    /// The webhook port cannot be had.
-    #[error("listening for webhooks")]
+    /// A port cannot be had.
+    #[error("opening a port")]
     Listen {
         /// What the system says.
         #[source]
@@ -134,6 +135,7 @@ impl Engine {
         let on = |name: &str| controllers.contains(name);
         tasks.spawn(self.events);
         let (post, mail) = mpsc::channel(MAIL_MAX);
+        let (ask, asks) = mpsc::channel(ASKS_MAX);
         let (proposals, requests, reports): (Arc<Proposals>, Arc<Requests>, Arc<Reports>) =
             Default::default();
         let brain = Brain {
@@ -141,6 +143,7 @@ impl Engine {
             dirty: feed::connect(&self.caches),
             caches: self.caches.clone(),
             mail,
+            asks,
             proposals: proposals.clone(),
             reports: reports.clone(),
             due: self.workloads_due.clone(),
@@ -176,7 +179,8 @@ impl Engine {
             let slot = CertSlot::empty();
             let handlers =
                 webhook::handlers(&self.caches, &config).map_err(|source| Error::Webhooks { source })?;
-            listen(&config, slot.clone(), handlers, tasks, stop).await?;
+            let visibility = Visibility::new(&client, &config, &self.caches, &slot, ask);
+            listen(visibility, handlers, tasks, stop).await?;
             let certificates = Certificates {
                 client: client.clone(),
                 config: config.clone(),
@@ -186,13 +190,7 @@ impl Engine {
                 lifetimes,
                 clock: clock.clone(),
             };
-            let (caches, stop) = (self.caches.clone(), stop.clone());
-            tasks.spawn(async move {
-                // Why first: an answer from empty caches would let jobs slip by that must be held.
-                if all_live(&caches, &stop).await {
-                    certificates.run(stop).await;
-                }
-            });
+            tasks.spawn(certify(certificates, self.caches.clone(), stop.clone()));
         } else {
             webhooks.ready();
         }
@@ -225,22 +223,34 @@ impl Engine {
     }
 }
 
-/// Starts the webhook server, unless the configuration gives it no address.
+/// Starts the webhook server, unless the configuration gives it no address, and beside it the visibility server, which
+/// uses the certificate that the webhooks keep.
 async fn listen(
-    config: &Config,
-    slot: Arc<CertSlot>,
+    visibility: Visibility,
     handlers: Webhooks,
     tasks: &mut JoinSet<()>,
     stop: &CancellationToken,
 ) -> Result<(), Error> {
-    let tls = server_config(&config.tls, slot).map_err(|source| Error::Tls { source })?;
+    let config = visibility.config.clone();
+    let tls = server_config(&config.tls, visibility.slot.clone()).map_err(|source| Error::Tls { source })?;
     let listener = Listener::bind("webhook", &config.webhook.bind())
         .await
         .map_err(|source| Error::Listen { source })?;
     if let Some(listener) = listener {
         tasks.spawn(listener.serve(handlers.router(), Some(tls), stop.clone()));
     }
+    if config.feature_gates.enabled(FeatureGate::VisibilityOnDemand) {
+        visibility.start(tasks, stop).await?;
+    }
     Ok(())
+}
+
+/// Keeps certificates and registrations in order, once the caches are filled.
+async fn certify(certificates: Certificates, caches: Caches, stop: CancellationToken) {
+    // Why then: an answer from empty caches would let jobs slip by that must be held.
+    if all_live(&caches, &stop).await {
+        certificates.run(stop).await;
+    }
 }
 
 /// Waits for the stop, or makes one of the end of any part, and gives the parts a moment to finish.

@@ -18,6 +18,7 @@ use kube::core::DynamicObject;
 use kube::{Api, Client};
 use roadstead_api::config::Config;
 use roadstead_api::constants::labels;
+use roadstead_api::visibility::SERVICE as VISIBILITY_SERVICE;
 use roadstead_jobs::JobKind;
 use roadstead_kubeio::write::{self, Written};
 use roadstead_serve::health::Condition;
@@ -106,6 +107,12 @@ impl Certificates {
     }
 
     fn names(&self) -> Result<Vec<String>, String> {
+        let mut names = service_names(VISIBILITY_SERVICE, &self.config.namespace);
+        names.extend(self.webhook_names()?);
+        Ok(names)
+    }
+
+    fn webhook_names(&self) -> Result<Vec<String>, String> {
         match self.reach() {
             Reach::Service { name, namespace } => Ok(service_names(&name, &namespace)),
             Reach::Url(url) => {
