@@ -4,7 +4,7 @@
 //! object ([`roadstead_core::workload::Workload::problems`]) and shows up as its reason for waiting.
 //!
 //! Reading order: `queues` and `inward` (API to core), `template` (what a pod asks for), `outward` (core to a patch),
-//! `copies` (Workloads we create), `validate` (what the webhook refuses).
+//! `copies` (Workloads we create), [`default`] and [`validate`] (what the webhooks fill in and refuse).
 //!
 //! ```
 //! let flavor = roadstead_api::kueue::v1beta2::ResourceFlavor::new("spot", Default::default());
@@ -12,14 +12,14 @@
 //! ```
 
 mod copies;
+pub mod default;
 mod inward;
 mod outward;
 mod queues;
 mod template;
-mod validate;
+pub mod validate;
 
 pub use copies::{Made, Priority, pod_sets, remote_workload, spec_drift, workload_for_job};
 pub use inward::workload;
 pub use outward::{cluster_queue_status, local_queue_status, request_stop, status_patch, with_active};
 pub use queues::{check, cluster_queue, flavor, local_queue, selector};
-pub use validate::{Problem, validate_workload};
