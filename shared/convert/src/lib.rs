@@ -4,7 +4,8 @@
 //! object ([`roadstead_core::workload::Workload::problems`]) and shows up as its reason for waiting.
 //!
 //! Reading order: `queues` and `inward` (API to core), `template` (what a pod asks for), `outward` (core to a patch),
-//! `copies` (Workloads we create), [`default`] and [`validate`] (what the webhooks fill in and refuse).
+//! `copies` (Workloads we create), [`default`] and [`validate`] (what the webhooks fill in and refuse), [`versions`]
+//! (objects of older versions of the API).
 //!
 //! ```
 //! let flavor = roadstead_api::kueue::v1beta2::ResourceFlavor::new("spot", Default::default());
@@ -17,7 +18,12 @@ mod inward;
 mod outward;
 mod queues;
 mod template;
+<<<<<<< HEAD
 pub mod validate;
+=======
+mod validate;
+pub mod versions;
+>>>>>>> df8d780 (versions: convert)
 
 pub use copies::{Made, Priority, pod_sets, remote_workload, spec_drift, workload_for_job};
 pub use inward::workload;
