@@ -18,12 +18,8 @@ mod inward;
 mod outward;
 mod queues;
 mod template;
-<<<<<<< HEAD
 pub mod validate;
-=======
-mod validate;
 pub mod versions;
->>>>>>> df8d780 (versions: convert)
 
 pub use copies::{Made, Priority, pod_sets, remote_workload, spec_drift, workload_for_job};
 pub use inward::workload;
