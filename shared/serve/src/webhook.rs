@@ -11,8 +11,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::to_bytes;
-use axum::extract::{Request, State};
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, FromRequest as _, Request, State};
 use axum::http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use kube::core::DynamicObject;
@@ -140,21 +140,24 @@ struct Server {
     large: Semaphore,
 }
 
-async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response {
-    let (parts, body) = request.into_parts();
-    let path = parts.uri.path().to_owned();
+async fn answer(State(server): State<Arc<Server>>, mut request: Request) -> Response {
+    let path = request.uri().path().to_owned();
     let Some(handler) = server.webhooks.handlers.get(&path).cloned() else {
         let message = format!("no webhook is served at {path}");
         return refuse(StatusCode::NOT_FOUND, "NotFound", &message);
     };
-    if parts.method != Method::POST {
+    if request.method() != Method::POST {
         let message = format!("{path} takes POST with a review as body");
         return refuse(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", &message);
     }
-    let content = header_text(&parts.headers, &header::CONTENT_TYPE);
+    let content = header_text(request.headers(), &header::CONTENT_TYPE);
     if content.split(';').next().map(str::trim) != Some("application/json") {
         let message = format!("{path} takes application/json, not {content:?}");
-        return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", &message);
+        return refuse(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "UnsupportedMediaType",
+            &message,
+        );
     }
     let limit = match &handler {
         Handler::Admission(_) => BODY_BYTES_MAX,
@@ -164,7 +167,7 @@ async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response
         let message = format!("the review is larger than {limit} bytes");
         refuse(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", &message)
     };
-    let length = header_text(&parts.headers, &header::CONTENT_LENGTH);
+    let length = header_text(request.headers(), &header::CONTENT_LENGTH);
     // Why the limit without a length: who does not say how much is coming is counted among the large ones.
     let length = length.parse().unwrap_or(limit);
     if length > limit {
@@ -176,13 +179,11 @@ async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response
     } else {
         None
     };
-    let body = match to_bytes(body, limit).await {
+    DefaultBodyLimit::max(limit).apply(&mut request);
+    let body = match Bytes::from_request(request, &()).await {
         Ok(body) => body,
-        Err(error) if is_too_long(&error) => return too_large(),
-        Err(error) => {
-            let message = format!("the review could not be read: {error}");
-            return refuse(StatusCode::BAD_REQUEST, "BadRequest", &message);
-        }
+        Err(rejection) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => return too_large(),
+        Err(rejection) => return refuse(StatusCode::BAD_REQUEST, "BadRequest", &rejection.body_text()),
     };
     if body.len() <= LARGE_BYTES {
         return handler.answer(&path, &body);
@@ -197,11 +198,6 @@ async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response
 fn header_text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> &'a str {
     let value = headers.get(name).and_then(|value| value.to_str().ok());
     value.unwrap_or_default()
-}
-
-fn is_too_long(error: &axum::Error) -> bool {
-    let source = std::error::Error::source(error);
-    source.is_some_and(|source| source.is::<http_body_util::LengthLimitError>())
 }
 
 impl Handler {

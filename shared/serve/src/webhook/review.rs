@@ -2,10 +2,10 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use kube::core::{DynamicObject, TypeMeta};
 use kube::core::admission::{AdmissionRequest, AdmissionResponse};
 use kube::core::conversion::{ConversionRequest, ConversionResponse};
 use kube::core::response::{Status, StatusCause, StatusDetails, StatusSummary};
+use kube::core::{DynamicObject, TypeMeta};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -132,7 +132,9 @@ impl<R: DeserializeOwned> Review<R> {
         let review: Self = serde_json::from_slice(body).map_err(|error| {
             // Why: a body that is readable JSON but of another kind is best told by that.
             match serde_json::from_slice::<Types>(body) {
-                Ok(types) if types.api_version != version || types.kind != kind => types.unexpected(kind, version),
+                Ok(types) if types.api_version != version || types.kind != kind => {
+                    types.unexpected(kind, version)
+                }
                 Ok(_) | Err(_) => format!("the body is not {} of {version}: {error}", with_article(kind)),
             }
         })?;
@@ -156,7 +158,10 @@ struct Types {
 
 impl Types {
     fn unexpected(&self, kind: &str, version: &str) -> String {
-        format!("expected {version} {kind}, got {} {}", self.api_version, self.kind)
+        format!(
+            "expected {version} {kind}, got {} {}",
+            self.api_version, self.kind
+        )
     }
 }
 
@@ -167,7 +172,9 @@ fn with_article(kind: &str) -> String {
 
 fn same_uid(uid: &str, kind: &str) -> Result<(), String> {
     if uid.is_empty() {
-        return Err(format!("request.uid of the {kind} is empty, so the answer could not be told from others"));
+        return Err(format!(
+            "request.uid of the {kind} is empty, so the answer could not be told from others"
+        ));
     }
     Ok(())
 }
