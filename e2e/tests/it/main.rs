@@ -20,3 +20,4 @@ mod owner;
 mod scenarios;
 mod serving;
 mod shared;
+mod webhooks;

@@ -184,14 +184,10 @@ impl Engine {
                 ready: webhooks,
                 lifetimes,
                 clock: clock.clone(),
+                caches: self.caches.clone(),
             };
-            let (caches, stop) = (self.caches.clone(), stop.clone());
-            tasks.spawn(async move {
-                // Why first: an answer from empty caches would let jobs slip by that must be held.
-                if all_live(&caches, &stop).await {
-                    certificates.run(stop).await;
-                }
-            });
+            // Why at once: stored objects of an older version need the conversion webhook before they can be listed.
+            tasks.spawn(certificates.run(stop.clone()));
         } else {
             webhooks.ready();
         }

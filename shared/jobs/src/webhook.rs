@@ -137,7 +137,7 @@ fn template_problems(kind: &dyn JobKind, job: &Value, gates: &FeatureGates) -> V
         .zip(&pod_sets)
         .map(|(path, set)| Template {
             path,
-            template: &set.template,
+            content: &set.template,
             count: set.count,
         })
         .collect();

@@ -239,7 +239,7 @@ fn convert(path: &str, handler: &ConversionHandler, body: &[u8]) -> Response {
         Ok(response) => response,
         Err(_panic) => {
             tracing::error!(path, uid, "webhook handler panicked");
-            review::conversion_failed(&format!("internal error in the webhook {path}"))
+            conversion_failed(&format!("internal error in the webhook {path}"))
         }
     };
     response.uid = uid;

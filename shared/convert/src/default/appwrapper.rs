@@ -1,4 +1,4 @@
-//! Who submitted an AppWrapper. *Source*: `spec/appwrapper.md 3.2`.
+//! Who submitted an `AppWrapper`. *Source*: `spec/appwrapper.md 3.2`.
 
 use roadstead_jobs::json;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 /// Longest label value.
 const VALUE_BYTES_MAX: usize = 63;
 
-/// Overwrites the labels that say who submitted an AppWrapper.
+/// Overwrites the labels that say who submitted an `AppWrapper`.
 pub fn appwrapper_submitter(wrapper: &mut Value, user: &str, uid: &str) {
     for (key, value) in [
         ("workload.codeflare.dev/user", user),

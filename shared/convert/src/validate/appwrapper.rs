@@ -1,4 +1,4 @@
-//! What the webhook refuses in an AppWrapper: the rules that need neither a server nor a controller.
+//! What the webhook refuses in an `AppWrapper`: the rules that need neither a server nor a controller.
 //!
 //! The check whether the requester may create the children asks the API server and is not made here.
 //! *Source*: `spec/appwrapper.md 3.3, 3.5`.
@@ -18,7 +18,7 @@ const IMMUTABLE: &str = "attempt to change immutable field";
 /// Labels with the submitter, set at creation.
 const FIXED_LABELS: [&str; 2] = ["workload.codeflare.dev/user", "workload.codeflare.dev/userid"];
 
-/// Checks an AppWrapper that is being created in a namespace. An empty list means that it is fine.
+/// Checks an `AppWrapper` that is being created in a namespace. An empty list means that it is fine.
 pub fn appwrapper(wrapper: &Value, namespace: &str) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut total = 0_usize;
@@ -149,7 +149,7 @@ fn disagreement(declared: &[Value], inferred: &[infer::PodSet]) -> Option<String
     })
 }
 
-/// Checks a change of an AppWrapper: what it consists of and who submitted it stay.
+/// Checks a change of an `AppWrapper`: what it consists of and who submitted it stay.
 pub fn appwrapper_update(old: &Value, new: &Value) -> Vec<Problem> {
     let fixed = |field: String| Problem::forbidden(field, IMMUTABLE);
     let (before, after) = (components(old), components(new));

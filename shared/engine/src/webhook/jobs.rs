@@ -4,105 +4,95 @@ use std::sync::Arc;
 
 use kube::ResourceExt as _;
 use kube::core::DynamicObject;
-use kube::core::admission::{AdmissionRequest, AdmissionResponse, Operation};
-use roadstead_api::config::Config;
+use kube::core::admission::{AdmissionResponse, Operation};
+use roadstead_api::config::{Config, FeatureGate, FeatureGates};
 use roadstead_api::constants::{controllers, names};
 use roadstead_core::name::Key;
 use roadstead_jobs::JobKind;
-use roadstead_jobs::problem::Problem;
 use roadstead_jobs::webhook::{self as rules, DefaultFacts, Namespace, Owner, Presence};
-use roadstead_serve::webhook::{AdmissionHandler, allowed, failed, invalid, patched};
-use serde_json::Value;
+use roadstead_serve::webhook::{AdmissionHandler, allowed, failed};
 
+use super::Filled;
+use super::answers::{Request, changed, is_leaving, unless, value};
 use crate::caches::Caches;
 
-/// The mutating and the validating handler of a kind. A kind whose integration is off is let through unchanged.
+/// The mutating and the validating handler of a kind whose integration is on.
 pub(super) fn handlers(
     kind: &'static dyn JobKind,
-    enabled: bool,
     caches: Caches,
     config: Arc<Config>,
+    filled: &Arc<Filled>,
 ) -> (AdmissionHandler, AdmissionHandler) {
-    if !enabled {
-        return (
-            Arc::new(|request| allowed(&request)),
-            Arc::new(|request| allowed(&request)),
-        );
-    }
-    let validating = caches.clone();
+    let (known, settings) = (caches.clone(), config.clone());
     (
-        Arc::new(move |request| default(kind, &caches, &config, &request)),
-        Arc::new(move |request| validate(kind, &validating, &request)),
+        once_filled(filled, move |request| default(kind, &known, &settings, request)),
+        once_filled(filled, move |request| {
+            validate(kind, &caches, &config.feature_gates, request)
+        }),
     )
 }
 
-fn default(
-    kind: &dyn JobKind,
-    caches: &Caches,
-    config: &Config,
-    request: &AdmissionRequest<DynamicObject>,
-) -> AdmissionResponse {
+/// Refuses until the caches are filled: an answer from empty ones would let jobs slip by that must be held.
+fn once_filled(
+    filled: &Arc<Filled>,
+    answer: impl Fn(&Request) -> AdmissionResponse + Send + Sync + 'static,
+) -> AdmissionHandler {
+    let filled = filled.clone();
+    Arc::new(move |request| {
+        if filled.is_true() {
+            answer(&request)
+        } else {
+            failed(
+                &request,
+                "the queues are still being read after a start; try again in a moment",
+            )
+        }
+    })
+}
+
+fn default(kind: &dyn JobKind, caches: &Caches, config: &Config, request: &Request) -> AdmissionResponse {
     let Some(object) = &request.object else {
         return allowed(request);
     };
-    let Ok(mut job) = serde_json::to_value(object) else {
-        return failed(request, "the job cannot be read as JSON");
-    };
     let namespace = request.namespace.clone().unwrap_or_default();
-    let uses_multikueue = |queue: &str| leads_to_multikueue(caches, &namespace, queue);
+    let gates = &config.feature_gates;
+    let uses_multikueue = |queue: &str| {
+        gates.enabled(FeatureGate::MultiKueue) && leads_to_multikueue(caches, &namespace, queue)
+    };
+    let default_class = gates.enabled(FeatureGate::WorkloadPriorityClassDefaulting)
+        && caches
+            .workload_classes
+            .named(names::DEFAULT_PRIORITY_CLASS)
+            .is_some();
     let facts = DefaultFacts {
         default_queue: default_queue(caches, &namespace),
-        default_priority_class: present(
-            caches
-                .workload_classes
-                .named(names::DEFAULT_PRIORITY_CLASS)
-                .is_some(),
-        ),
+        default_priority_class: present(default_class),
         owner: owner(caches, object),
         namespace: standing(caches, config, &namespace),
         uses_multikueue: &uses_multikueue,
     };
-    rules::default_job(kind, &mut job, &facts);
-    match serde_json::from_value::<DynamicObject>(job) {
-        Ok(changed) => patched(request, &changed),
-        Err(error) => failed(request, &format!("the defaulted job cannot be printed: {error}")),
-    }
+    changed(request, |job| rules::default_job(kind, job, &facts))
 }
 
 fn validate(
     kind: &dyn JobKind,
     caches: &Caches,
-    request: &AdmissionRequest<DynamicObject>,
+    gates: &FeatureGates,
+    request: &Request,
 ) -> AdmissionResponse {
-    let value = |object: &Option<DynamicObject>| object.as_ref().and_then(|o| serde_json::to_value(o).ok());
-    let Some(new) = value(&request.object) else {
+    let Some(new) = value(request.object.as_ref()).filter(|_| !is_leaving(request)) else {
         return allowed(request);
     };
-    let problems: Vec<Problem> = match (&request.operation, value(&request.old_object)) {
+    let problems = match (&request.operation, value(request.old_object.as_ref())) {
         (Operation::Update, Some(old)) => {
-            // Why: a job on its way out only loses finalizers; nobody can mend its fields any more.
-            if new
-                .pointer("/metadata/deletionTimestamp")
-                .is_some_and(|at| *at != Value::Null)
-            {
-                return allowed(request);
-            }
             let namespace = request.namespace.clone().unwrap_or_default();
-            rules::validate_update(kind, &old, &new, default_queue(caches, &namespace))
+            rules::validate_update(kind, &old, &new, default_queue(caches, &namespace), gates)
         }
         (Operation::Create | Operation::Update | Operation::Delete | Operation::Connect, _) => {
-            rules::validate_create(kind, &new)
+            rules::validate_create(kind, &new, gates)
         }
     };
-    if problems.is_empty() {
-        return allowed(request);
-    }
-    let causes: Vec<(String, String)> = problems
-        .iter()
-        .map(|problem| (problem.field.clone(), problem.message.clone()))
-        .collect();
-    let text: Vec<String> = problems.iter().map(ToString::to_string).collect();
-    invalid(request, &text.join("; "), &causes)
+    unless(request, &problems)
 }
 
 fn present(is: bool) -> Presence {

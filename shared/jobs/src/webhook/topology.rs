@@ -25,14 +25,14 @@ pub(super) struct Template<'a> {
     /// Where it stands, such as `spec.template`.
     pub(super) path: String,
     /// The template.
-    pub(super) template: &'a Value,
+    pub(super) content: &'a Value,
     /// How many pods are made of it.
     pub(super) count: u32,
 }
 
 impl<'a> Template<'a> {
     fn get(&self, key: &str) -> Option<&'a str> {
-        annotation(self.template, key)
+        annotation(self.content, key)
     }
 
     fn field(&self, key: &str) -> String {

@@ -1,4 +1,4 @@
-//! Certificates that somebody else makes: `tls.crt` and `tls.key` in a folder, read again when they change.
+//! Certificates that somebody else makes: `tls.crt`, `tls.key` and perhaps `ca.crt` in a folder, read again when they change.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::bundle::{certificates, certified_key};
-use super::{CERT_KEY, CertSlot, Error, KEY_KEY};
+use super::{CA_CERT_KEY, CERT_KEY, CertSlot, Error, KEY_KEY};
 
 /// Pause between two looks at the files. Why polling: a mounted Secret changes by a swap of links, which file
 /// notifications miss.
@@ -47,6 +47,20 @@ impl Follower {
         self.slot.fill(certified_key(&chain, KEY_KEY, &found.1)?);
         self.seen = Some(found);
         Ok(true)
+    }
+
+    /// The authorities that clients are to trust, PEM: `ca.crt` of the folder, as cert-manager writes it. `None` when there
+    /// is no such file, because then somebody else makes them known.
+    ///
+    /// # Errors
+    /// When the file is there but cannot be read or holds no certificate.
+    pub async fn authorities(&self) -> Result<Option<String>, Error> {
+        let text = match self.read(CA_CERT_KEY).await {
+            Err(Error::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(None),
+            found => found?,
+        };
+        certificates(CA_CERT_KEY, &text)?;
+        Ok(Some(String::from_utf8_lossy(&text).into_owned()))
     }
 
     /// Looks every [`FILES_POLL_WAIT`] until `stop` is cancelled; troubles are logged.

@@ -20,7 +20,7 @@ fn found(sets: &[(u32, Value)], gates: &FeatureGates) -> Vec<String> {
         .zip(sets)
         .map(|(template, (count, _))| Template {
             path: "spec.template".to_owned(),
-            template,
+            content: template,
             count: *count,
         })
         .collect();
