@@ -56,8 +56,9 @@ pub(super) async fn stranger(solo: &Solo) -> Client {
             user.impersonate_groups = Some(vec!["system:masters".to_owned()]);
         }
     }
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default());
-    Client::try_from(config.await.unwrap()).unwrap()
+    let options = KubeConfigOptions::default();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
+    Client::try_from(config.unwrap()).unwrap()
 }
 
 pub(super) fn api(client: &Client, object: &Value) -> Api<DynamicObject> {

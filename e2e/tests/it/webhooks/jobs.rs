@@ -153,7 +153,7 @@ fn each_rule_about_changes_of_jobs_holds() {
         ("a time", label("max-exec-time-seconds", json!("5")), None),
         (
             "no time",
-            label("max-exec-time-seconds", json!("-5")),
+            label("max-exec-time-seconds", json!("0")),
             Some("should be greater than 0"),
         ),
         (

@@ -41,7 +41,6 @@ impl Server {
         let (base, ca_bundle) = registered(client).await;
         let mut config = Config::new(base.parse().unwrap());
         config.root_cert = Some(ders(&ca_bundle));
-        config.default_ns = "default".to_owned();
         Self {
             client: Client::try_from(config).unwrap(),
         }

@@ -40,12 +40,11 @@ fn ready(updates: Value) -> Value {
         "podSetUpdates": updates}])
 }
 
-/// A stored Workload whose quota is reserved, so that nobody of ours works on it: it names no queue.
+/// A stored Workload whose quota is reserved. It has finished, so that the process leaves it as it is.
 async fn reserved(client: &Client, name: &str, more: Value) -> Value {
     let workload = workload(name, json!({}));
     create(client, &workload).await;
-    let mut status =
-        json!({"conditions": [condition("QuotaReserved")], "admission": admission(5, json!({"cpu": "5"}))});
+    let mut status = json!({"conditions": [condition("QuotaReserved"), condition("Finished")], "admission": admission(5, json!({"cpu": "5"}))});
     merge(&mut status, more);
     patch(
         client,
