@@ -4,7 +4,7 @@
 //! object ([`roadstead_core::workload::Workload::problems`]) and shows up as its reason for waiting.
 //!
 //! Reading order: `queues` and `inward` (API to core), `template` (what a pod asks for), `outward` (core to a patch),
-//! `copies` (Workloads we create), `validate` (what the webhook refuses).
+//! `copies` (Workloads we create), `validate` (what the webhook refuses), [`versions`] (objects of older versions of the API).
 //!
 //! ```
 //! let flavor = roadstead_api::kueue::v1beta2::ResourceFlavor::new("spot", Default::default());
@@ -17,6 +17,7 @@ mod outward;
 mod queues;
 mod template;
 mod validate;
+pub mod versions;
 
 pub use copies::{Made, Priority, pod_sets, remote_workload, spec_drift, workload_for_job};
 pub use inward::workload;
