@@ -179,12 +179,12 @@ pub(crate) fn taints(_: &mut SchemaGenerator) -> Schema {
 }
 
 /// Tolerations added to pods: at most 8, with the five rules the API server has for a pod's tolerations.
-pub(crate) fn tolerations(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "type": "array",
-        "maxItems": 8,
-        "x-kubernetes-list-type": "atomic",
-        "x-kubernetes-validations": [
+pub(crate) fn tolerations(generator: &mut SchemaGenerator) -> Schema {
+    let mut schema = tolerations_unchecked(generator);
+    schema.insert("maxItems".to_owned(), json!(8));
+    schema.insert(
+        "x-kubernetes-validations".to_owned(),
+        json!([
             {
                 "rule": "self.all(t, (has(t.key) && t.key != '') || (has(t.operator) && t.operator == 'Exists'))",
                 "message": "operator must be Exists when 'key' is empty, which means 'match all values and all keys'",
@@ -205,7 +205,16 @@ pub(crate) fn tolerations(_: &mut SchemaGenerator) -> Schema {
                 "rule": "self.all(t, !has(t.effect) || t.effect in ['', 'NoSchedule', 'PreferNoSchedule', 'NoExecute'])",
                 "message": "supported toleration effects: 'NoSchedule', 'PreferNoSchedule', 'NoExecute'; empty matches all",
             },
-        ],
+        ]),
+    );
+    schema
+}
+
+/// Tolerations that something checks elsewhere.
+pub(crate) fn tolerations_unchecked(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "x-kubernetes-list-type": "atomic",
         "items": {
             "type": "object",
             "properties": {

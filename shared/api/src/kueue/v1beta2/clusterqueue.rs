@@ -7,6 +7,7 @@ use k8s_openapi::apimachinery::pkg::{
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use super::{FairSharing, FairSharingStatus, ResourceGroup, StopPolicy};
 
@@ -28,10 +29,7 @@ use super::{FairSharing, FairSharingStatus, ResourceGroup, StopPolicy};
     printcolumn = r#"{"name": "Admitted Workloads", "type": "integer", "jsonPath": ".status.admittedWorkloads", "description": "Number of admitted workloads that have not finished", "priority": 1}"#
 )]
 #[serde(rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = [{
-    "rule": "has(self.cohortName) || !has(self.resourceGroups) || self.resourceGroups.all(g, g.flavors.all(f, f.resources.all(r, !has(r.borrowingLimit))))",
-    "message": "borrowingLimit must be nil when cohort is empty",
-}]))]
+#[schemars(extend("x-kubernetes-validations" = [borrowing_needs("cohortName")]))]
 pub struct ClusterQueueSpec {
     /// Groups of resources with the flavors that offer them: at most 16. A resource or flavor appears in one group only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -73,6 +71,20 @@ pub struct ClusterQueueSpec {
     /// feature gate `ConcurrentAdmission`; immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub concurrent_admission_policy: Option<ConcurrentAdmissionPolicy>,
+}
+
+/// What the rule of [`borrowing_needs`] refuses with.
+pub(crate) const BORROWING_NEEDS_COHORT: &str = "borrowingLimit must be nil when cohort is empty";
+
+/// The rule that a limit on borrowing needs a cohort, whose name is in `field`.
+pub(crate) fn borrowing_needs(field: &str) -> Value {
+    json!({
+        "rule": format!(
+            "has(self.{field}) || !has(self.resourceGroups) || {}",
+            "self.resourceGroups.all(g, g.flavors.all(f, f.resources.all(r, !has(r.borrowingLimit))))",
+        ),
+        "message": BORROWING_NEEDS_COHORT,
+    })
 }
 
 /// Order in which pending workloads are tried.
