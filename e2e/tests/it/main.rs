@@ -19,3 +19,4 @@ mod observer;
 mod owner;
 mod serving;
 mod shared;
+mod versions;
