@@ -146,9 +146,12 @@ impl Shared {
             .header("Content-Type", "application/json")
             .body(body.into_bytes())
             .unwrap();
-        self.client.request(request).await.map_err(|error| match error {
-            kube::Error::Api(status) => status.message,
-            other => panic!("{method} {path}: {other}"),
+        self.client.request(request).await.map_err(|error| {
+            if let kube::Error::Api(status) = error {
+                status.message
+            } else {
+                panic!("{method} {path}: {error}")
+            }
         })
     }
 

@@ -15,7 +15,7 @@ fn manifests(folder: &Path, begin: &str) -> Vec<(PathBuf, Vec<Value>)> {
     let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
     files.retain(|file| {
         let name = file.file_name().unwrap().to_str().unwrap();
-        name.starts_with(begin) && name.ends_with(".yaml")
+        name.starts_with(begin) && file.extension().is_some_and(|end| end == "yaml")
     });
     files.sort();
     let read = |file: PathBuf| {

@@ -1,4 +1,4 @@
-//! AppWrapper: the rules that need no controller.
+//! `AppWrapper`: the rules that need no controller.
 
 use serde_json::{Value, json};
 
