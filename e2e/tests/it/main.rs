@@ -20,4 +20,5 @@ mod owner;
 mod scenarios;
 mod serving;
 mod shared;
+mod versions;
 mod webhooks;

@@ -266,25 +266,25 @@ fn condition() -> Value {
         "required": ["lastTransitionTime", "message", "reason", "status", "type"],
         "properties": {
             "type": {
-                "description": "Which aspect this is, in CamelCase or as domain/CamelCase.",
+                "description": "Which aspect this is, in CamelCase or as domain/CamelCase: at most 316 characters.",
                 "type": "string",
                 "maxLength": 316,
                 "pattern": LABEL_KEY,
             },
             "status": {
-                "description": "Whether the aspect holds.",
+                "description": "Whether the aspect holds: True, False or Unknown.",
                 "type": "string",
                 "enum": ["True", "False", "Unknown"],
             },
             "reason": {
-                "description": "Why the status is what it is, as one CamelCase word for programs.",
+                "description": "Why the status is what it is, as one CamelCase word for programs: 1 to 1024 characters.",
                 "type": "string",
                 "minLength": 1,
                 "maxLength": 1024,
                 "pattern": REASON,
             },
             "message": {
-                "description": "The same for people; may be empty.",
+                "description": "The same for people; may be empty, at most 32768 characters.",
                 "type": "string",
                 "maxLength": MESSAGE_MAX,
             },
@@ -294,7 +294,7 @@ fn condition() -> Value {
                 "format": "date-time",
             },
             "observedGeneration": {
-                "description": "The metadata.generation this condition speaks about; smaller than the current one means out of date.",
+                "description": "The metadata.generation this condition speaks about; at least 0, smaller than the current one means out of date.",
                 "type": "integer",
                 "format": "int64",
                 "minimum": 0,

@@ -90,6 +90,40 @@ fn every_field_is_documented_on_one_line() {
     }
 }
 
+#[test]
+fn the_documentation_of_a_field_says_its_default_its_words_and_its_limits() {
+    for (name, schema) in schemas() {
+        walk(&schema, "", &mut |schema, path| {
+            let Some(text) = schema["description"].as_str() else {
+                return;
+            };
+            let says = |words: &str| assert!(text.contains(words), "{name} {path}: {text:?} lacks {words:?}");
+            if schema.get("default").is_some_and(|default| !default.is_object()) {
+                says("default");
+            }
+            for word in schema["enum"].as_array().into_iter().flatten() {
+                says(word.as_str().unwrap());
+            }
+            // Why: names of objects have everywhere the same limit.
+            let is_name =
+                schema.get("pattern").is_some() && [253, 63].iter().any(|max| schema["maxLength"] == *max);
+            for limit in [
+                "minItems",
+                "maxItems",
+                "minLength",
+                "maxLength",
+                "maxProperties",
+                "minimum",
+                "maximum",
+            ] {
+                if let Some(limit) = schema.get(limit).filter(|_| !is_name) {
+                    says(limit.to_string().trim_end_matches(".0"));
+                }
+            }
+        });
+    }
+}
+
 /// Spec: api, reading conventions: list types matter for server-side apply.
 #[test]
 fn every_list_of_objects_says_how_it_is_merged() {

@@ -145,7 +145,7 @@ fn plain_list(schema: &mut Older, path: &str) {
 }
 
 fn any_number_of_conditions(schema: &mut Older) {
-    schema.cut("status.conditions", "maxItems");
+    schema.lift("status.conditions", "maxItems", " At most 16.");
 }
 
 /// Past usage, where nobody fills it.

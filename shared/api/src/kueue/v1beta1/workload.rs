@@ -79,7 +79,6 @@ fn topology_request(schema: &mut Older) {
 
 fn status(schema: &mut Older) {
     any_number_of_conditions(schema);
-    schema.reword("status.conditions", " At most 16.", "");
     schema.cut("status.admissionChecks[].name", "minLength");
     schema.reword("status.admissionChecks[].name", "1 to 316", "at most 316");
     // Wire: misspelt in this version.

@@ -115,8 +115,8 @@ pub struct FlavorFungibility {
     /// (default): look at the remaining flavors first.
     #[serde(default = "try_next_flavor")]
     pub when_can_preempt: FlavorFungibilityPolicy,
-    /// Which is better when one flavor needs borrowing and another needs preemption. Absent means
-    /// `BorrowingOverPreemption`. May only be set when both fields above are `TryNextFlavor`.
+    /// Which is better when one flavor needs borrowing and another needs preemption: `BorrowingOverPreemption` (as when
+    /// absent) or `PreemptionOverBorrowing`. May only be set when both fields above are `TryNextFlavor`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preference: Option<FlavorFungibilityPreference>,
 }
@@ -319,18 +319,18 @@ pub struct ConcurrentAdmissionConstraints {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterQueueStatus {
-    /// State of the queue; type Active says whether it can admit workloads and, if not, why.
+    /// State of the queue; type Active says whether it can admit workloads and, if not, why. At most 16.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "crate::schema::conditions")]
     pub conditions: Vec<Condition>,
-    /// Quota held by workloads that have it reserved, admitted ones included, by flavor.
+    /// Quota held by workloads that have it reserved, admitted ones included, by flavor: at most 64.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = 64),
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"])
     )]
     pub flavors_reservation: Vec<FlavorUsage>,
-    /// Quota held by admitted workloads, by flavor.
+    /// Quota held by admitted workloads, by flavor: at most 64.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = 64),
