@@ -9,3 +9,4 @@ mod jobs;
 mod queues;
 mod serving;
 mod workloads;
+mod wrappers;

@@ -31,12 +31,12 @@ static SOLO: OnceCell<Solo> = OnceCell::const_new();
 pub(super) fn on_cluster<F: Future<Output = ()>>(test: impl FnOnce(&'static Solo, Client) -> F) {
     RUNTIME.block_on(async {
         let starting = async {
-            let solo = timeout(
-                START_DEADLINE,
-                Solo::start(Options::bare("webhooks"), &json!({}), Progress::stderr()),
-            )
-            .await
-            .expect("the start must end");
+            let frameworks =
+                json!({"integrations": {"frameworks": ["batch/job", "workload.codeflare.dev/appwrapper"]}});
+            let starting = Solo::start(Options::bare("webhooks"), &frameworks, Progress::stderr());
+            let solo = timeout(START_DEADLINE, starting)
+                .await
+                .expect("the start must end");
             solo.unwrap_or_else(|error| panic!("{}", chain(&error)))
         };
         let solo = SOLO.get_or_init(|| starting).await;

@@ -141,7 +141,6 @@ fn kinds_whose_integration_is_off_are_let_through_unchanged() {
             ("ray.io", "v1", "RayJob"),
             ("ray.io", "v1", "RayCluster"),
             ("ray.io", "v1", "RayService"),
-            ("workload.codeflare.dev", "v1beta2", "AppWrapper"),
             ("sparkoperator.k8s.io", "v1beta2", "SparkApplication"),
             ("", "v1", "Pod"),
             ("apps", "v1", "Deployment"),

@@ -159,3 +159,37 @@ fn standing(caches: &Caches, config: &Config, namespace: &str) -> Namespace {
         Namespace::Inside
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A queue that is not known yet may lead to another cluster, and a namespace may have a default queue.
+    #[test]
+    fn nothing_is_answered_about_jobs_before_the_caches_are_filled() {
+        let kinds = roadstead_jobs::registry();
+        let text = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n";
+        let config = Arc::new(roadstead_serve::config::parse("test", text, &[], "kueue-system").unwrap());
+        let caches = Caches::new(&kinds);
+        let filled = Arc::new(Filled::new(&caches));
+        let (mutate, validate) = handlers(kinds[0], caches, config, &filled);
+        let request = json!({
+            "uid": "u", "operation": "CREATE", "name": "j", "namespace": "team",
+            "kind": {"group": "batch", "version": "v1", "kind": "Job"},
+            "resource": {"group": "batch", "version": "v1", "resource": "jobs"}, "userInfo": {},
+            "object": {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": {}},
+        });
+        for handler in [mutate, validate] {
+            let answer = handler(serde_json::from_value(request.clone()).unwrap());
+            assert!(!answer.allowed);
+            assert_eq!(answer.result.code, 500);
+            assert!(
+                answer.result.message.ends_with("try again in a moment"),
+                "{}",
+                answer.result.message
+            );
+        }
+    }
+}
