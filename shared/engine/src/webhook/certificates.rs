@@ -43,6 +43,8 @@ use crate::clock::Clock;
 const LOOK: Duration = Duration::from_mins(1);
 /// Pause after a failure.
 const RETRY: Duration = Duration::from_secs(2);
+/// Registrations are looked at with every so many looks at the files, unless the files changed.
+const LOOKS_PER_REGISTRATION: u32 = 6;
 /// Pause after a definition was missing or could not be written.
 const DEFINITIONS_RETRY: Duration = Duration::from_secs(5);
 /// Pause between attempts to see our own webhook answer.
@@ -69,6 +71,8 @@ struct Progress {
     definitions: Definitions,
     /// Follows the files, when certificates come from files.
     files: Option<Follower>,
+    /// How often the files were looked at.
+    looks: u32,
     /// The authorities with which the API server has been seen to call us.
     answered: Option<Option<String>>,
 }
@@ -80,6 +84,7 @@ impl Certificates {
         let mut progress = Progress {
             definitions: Definitions::new(),
             files: (!self.config.cert_management.enable).then(files),
+            looks: 0,
             answered: None,
         };
         let filled = Filled::new(&self.caches);
@@ -118,22 +123,32 @@ impl Certificates {
     /// One look at everything, and how long to wait for the next.
     async fn once(&self, progress: &mut Progress, filled: &Filled) -> Result<Duration, String> {
         let (authorities, key) = match &mut progress.files {
-            Some(files) => {
-                files.look().await.map_err(|error| with_cause(&error))?;
-                let authorities = files.authorities().await.map_err(|error| with_cause(&error))?;
-                (authorities, None)
-            }
+            Some(files) => match self.read(files).await {
+                Ok(authorities) => (authorities, None),
+                Err(why) if self.slot.is_filled() => {
+                    // Why not an error: what was read before is served on; perhaps the files are just being written.
+                    tracing::warn!("keeping the earlier webhook certificate: {why}");
+                    return Ok(FILES_POLL_WAIT);
+                }
+                Err(why) => return Err(why),
+            },
             None => {
                 let bundle = self.bundle(&self.names()?).await?;
                 let key = bundle.certified_key().map_err(|error| error.to_string())?;
                 (Some(bundle.ca_bundle()), Some(key))
             }
         };
-        let mut pause = if progress.files.is_some() {
-            FILES_POLL_WAIT
-        } else {
-            LOOK
-        };
+        let mut pause = LOOK;
+        if progress.files.is_some() {
+            pause = FILES_POLL_WAIT;
+            progress.looks = progress.looks.wrapping_add(1);
+            // Why: files are cheap to look at, registrations are not.
+            if progress.answered.as_ref() == Some(&authorities)
+                && progress.looks % LOOKS_PER_REGISTRATION != 0
+            {
+                return Ok(pause);
+            }
+        }
         let manage = self.config.roadstead.webhook.manage_configurations;
         if manage {
             let ca_bundle = authorities.as_deref();
@@ -160,6 +175,16 @@ impl Certificates {
         }
         self.ready.ready();
         Ok(pause)
+    }
+
+    /// Takes over the files if they changed; the authorities to register.
+    async fn read(&self, files: &mut Follower) -> Result<Option<String>, String> {
+        let folder = self.config.webhook.cert_dir.display();
+        let explain = |error| format!("webhook.certDir {folder}: {}", with_cause(&error));
+        if files.look().await.map_err(explain)? {
+            tracing::info!(%folder, "webhook certificate loaded");
+        }
+        files.authorities().await.map_err(explain)
     }
 
     fn reach(&self) -> Reach {

@@ -5,9 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::sleep;
-use tokio_util::sync::CancellationToken;
-
 use super::bundle::{certificates, certified_key};
 use super::{CA_CERT_KEY, CERT_KEY, CertSlot, Error, KEY_KEY};
 
@@ -61,28 +58,6 @@ impl Follower {
         };
         certificates(CA_CERT_KEY, &text)?;
         Ok(Some(String::from_utf8_lossy(&text).into_owned()))
-    }
-
-    /// Looks every [`FILES_POLL_WAIT`] until `stop` is cancelled; troubles are logged.
-    ///
-    /// # Errors
-    /// Never; the type fits [`crate::shutdown::Tasks::spawn`].
-    pub async fn follow(mut self, stop: CancellationToken) -> Result<(), Error> {
-        loop {
-            match self.look().await {
-                Ok(true) => tracing::info!(folder = %self.folder.display(), "serving certificate loaded"),
-                Ok(false) => {}
-                Err(error) => {
-                    let cause = std::error::Error::source(&error).map(ToString::to_string);
-                    tracing::warn!(folder = %self.folder.display(), %error, cause, "serving certificate not loaded");
-                }
-            }
-            tokio::select! {
-                biased;
-                () = stop.cancelled() => return Ok(()),
-                () = sleep(FILES_POLL_WAIT) => {}
-            }
-        }
     }
 
     async fn read(&self, name: &str) -> Result<Vec<u8>, Error> {
