@@ -23,3 +23,4 @@ mod serving;
 mod shared;
 mod versions;
 mod visibility;
+mod webhooks;

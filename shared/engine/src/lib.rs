@@ -5,7 +5,7 @@
 //!
 //! Reading order: [`process`] (how it is put together), [`caches`], `feed` and `brain` (who gets quota), `workloads` (the
 //! only writer of a Workload's status), [`jobs`] (jobs and their Workloads), [`checks`] (what a process plugs in),
-//! `webhook`, `queue_status`, `visibility`.
+//! [`webhook`], `queue_status`, `visibility`.
 
 pub mod active;
 pub mod caches;
@@ -14,12 +14,12 @@ pub mod clock;
 pub mod host;
 pub mod jobs;
 pub mod process;
+pub mod webhook;
 
 mod brain;
 mod feed;
 mod queue_status;
 mod visibility;
-mod webhook;
 mod workloads;
 
 pub use brain::until;

@@ -189,8 +189,10 @@ impl Engine {
                 ready: webhooks,
                 lifetimes,
                 clock: clock.clone(),
+                caches: self.caches.clone(),
             };
-            tasks.spawn(certify(certificates, self.caches.clone(), stop.clone()));
+            // Why at once: stored objects of an older version need the conversion webhook before they can be listed.
+            tasks.spawn(certificates.run(stop.clone()));
         } else {
             webhooks.ready();
         }
@@ -243,14 +245,6 @@ async fn listen(
         visibility.start(tasks, stop).await?;
     }
     Ok(())
-}
-
-/// Keeps certificates and registrations in order, once the caches are filled.
-async fn certify(certificates: Certificates, caches: Caches, stop: CancellationToken) {
-    // Why then: an answer from empty caches would let jobs slip by that must be held.
-    if all_live(&caches, &stop).await {
-        certificates.run(stop).await;
-    }
 }
 
 /// Waits for the stop, or makes one of the end of any part, and gives the parts a moment to finish.
