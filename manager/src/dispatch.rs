@@ -12,8 +12,11 @@ mod write;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use roadstead_api::config::{
+    DISPATCHER_ALL_AT_ONCE, DISPATCHER_INCREMENTAL, FeatureGate, FeatureGates, MultiKueue,
+};
 use roadstead_api::kueue::v1beta2::Workload;
-use roadstead_core::dispatch::{self, Local, Plan, Policy};
+use roadstead_core::dispatch::{self, Dispatcher, Local, Plan, Policy};
 use roadstead_core::name::Key;
 use roadstead_core::status::Status;
 use roadstead_engine::caches::{Caches, named};
@@ -83,6 +86,7 @@ impl Checks for Dispatch {
             },
             // Why not from this plan: once the status is stored, each worker's queue plans again from what is stored then.
             work: Some(Box::pin(async move {
+                this.memory.remember_round(&key, plan.round);
                 this.wake_workers(&key);
                 Ok(())
             })),
@@ -205,10 +209,21 @@ impl Dispatch {
 }
 
 /// The dispatcher's settings from the configuration file.
-pub(crate) fn policy(worker_lost_timeout: SignedDuration, lost: dispatch::LostPolicy) -> Policy {
+pub(crate) fn policy(config: &MultiKueue, gates: &FeatureGates, lost: dispatch::LostPolicy) -> Policy {
     Policy {
-        worker_lost_timeout,
+        worker_lost_timeout: config.worker_lost_timeout,
         lost,
-        dispatcher: dispatch::Dispatcher::AllAtOnce,
+        dispatcher: match config.dispatcher_name.as_str() {
+            DISPATCHER_ALL_AT_ONCE => Dispatcher::AllAtOnce,
+            DISPATCHER_INCREMENTAL => Dispatcher::Incremental {
+                step: u32::try_from(config.step_size()).unwrap_or(1).max(1),
+                order: if gates.enabled(FeatureGate::MultiKueueIncrementalDispatcherRespectConfigOrder) {
+                    dispatch::Order::OfConfig
+                } else {
+                    dispatch::Order::OfName
+                },
+            },
+            _ => Dispatcher::External,
+        },
     }
 }

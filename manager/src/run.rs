@@ -92,7 +92,7 @@ fn federate(host: &Host, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancel
         due: engine.workloads_due.clone(),
         jobs_due: engine.jobs_due.clone(),
         origin: config.multi_kueue.origin.as_str().into(),
-        policy: dispatch::policy(config.multi_kueue.worker_lost_timeout, lost),
+        policy: dispatch::policy(&config.multi_kueue, &config.feature_gates, lost),
         started: clock(),
         clock: clock.clone(),
     };

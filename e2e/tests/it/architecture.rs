@@ -37,6 +37,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["core", "api", "jobs", "convert", "kubeio", "serve", "engine"],
     ),
     ("ctl", &["core", "api", "convert", "kubeio", "kubeconfigs"]),
+    ("testkit", &["core"]),
     ("deploy", &["api"]),
     ("e2e", &["api", "kubeio"]),
 ];

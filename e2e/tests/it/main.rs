@@ -17,5 +17,6 @@ mod federation;
 mod jobs;
 mod observer;
 mod owner;
+mod scenarios;
 mod serving;
 mod shared;

@@ -32,6 +32,7 @@ pub(super) struct Scene {
     clusters: Vec<ClusterName>,
     remotes: BTreeMap<ClusterName, dispatch::Remote>,
     failures: BTreeMap<ClusterName, Failure>,
+    round: Option<Timestamp>,
     job: LocalJob,
     policy: Policy,
     /// The kind and object of the local job, for whoever creates its copy.
@@ -52,6 +53,7 @@ impl Scene {
             clusters: &self.clusters,
             remotes: &self.remotes,
             failures: &self.failures,
+            round: self.round,
             job: self.job,
             policy: &self.policy,
         };
@@ -126,6 +128,7 @@ pub(super) fn scene(
         clusters,
         remotes,
         failures: d.memory.of(key),
+        round: d.memory.round(key),
         job,
         policy: d.policy,
         job_key: job_ref.map(|(_, job_key, _)| job_key),

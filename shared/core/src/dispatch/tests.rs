@@ -5,6 +5,7 @@ use crate::name::{Key, Uid};
 use crate::status::CheckState;
 use crate::workload::Workload;
 
+mod offers;
 mod rules;
 mod world;
 
@@ -86,6 +87,8 @@ struct Case {
     failures: BTreeMap<ClusterName, Failure>,
     job: LocalJob,
     lost: LostPolicy,
+    dispatcher: Dispatcher,
+    round: Option<i64>,
     now: i64,
 }
 
@@ -110,6 +113,8 @@ impl Case {
                 finished: false,
             },
             lost: LostPolicy::Wait,
+            dispatcher: Dispatcher::AllAtOnce,
+            round: None,
             now: 100,
         }
     }
@@ -157,11 +162,12 @@ impl Case {
                 clusters: &self.clusters,
                 remotes: &self.remotes,
                 failures: &self.failures,
+                round: self.round.map(at),
                 job: self.job,
                 policy: &Policy {
                     worker_lost_timeout: SignedDuration::from_mins(TIMEOUT_MINS),
                     lost: self.lost,
-                    dispatcher: Dispatcher::AllAtOnce,
+                    dispatcher: self.dispatcher,
                 },
             },
             at(self.now),

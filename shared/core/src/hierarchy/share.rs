@@ -3,9 +3,9 @@
 //! *Source*: `spec/admission-engine.md 2.8.1`.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Exact, Forest, NodeId, Weight};
+use super::{Exact, FlavorResource, Forest, NodeId, Weight};
 use crate::name::ResourceName;
 
 /// See the module. Ordered: who has the smaller share goes first.
@@ -105,8 +105,14 @@ impl Forest {
 
     /// All that could ever be used below a cohort of one resource, over all flavors.
     fn lendable(&self, cohort: NodeId, resource: &ResourceName) -> Exact {
-        self.pairs_of(cohort)
+        // Why the whole path: a cohort without any quota of its own in a flavor may still draw on that of its ancestors.
+        let pairs: BTreeSet<FlavorResource> = self
+            .path(cohort)
+            .flat_map(|at| self.pairs_of(at))
             .filter(|pair| self.pair_names(*pair).is_some_and(|(_, name)| name == resource))
+            .collect();
+        pairs
+            .into_iter()
             .map(|pair| self.potential_exact(cohort, pair))
             .sum()
     }
