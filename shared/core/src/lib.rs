@@ -6,13 +6,14 @@
 //!
 //! Reading order: [`name`] and [`amount`] (the words), [`condition`] and [`status`] (what a Workload's status says),
 //! [`workload`] and [`queue`] (what is asked for, and of whom), then the decisions: admission is [`quota`],
-//! [`hierarchy`] and [`flavor`] (does it fit), [`pending`] (who is next), [`state`] (everything known), [`cycle`] (decide), [`report`].
+//! [`hierarchy`] and [`flavor`] (does it fit), [`pending`] (who is next), [`state`] (everything known), [`cycle`] (decide), [`afs`] (past usage), [`report`].
 //!
 //! ```
 //! use roadstead_core::amount::Amount;
 //! assert_eq!(Amount::new(2).plus(Amount::UNLIMITED), Amount::UNLIMITED);
 //! ```
 
+pub mod afs;
 pub mod amount;
 pub mod check;
 pub mod cluster;
