@@ -115,6 +115,7 @@ impl State {
             return decisions;
         }
         self.end_backoffs(now);
+        self.sample_usage(now);
         match self.pace {
             Pace::Paused => {}
             Pace::Running => {

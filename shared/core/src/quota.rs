@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::afs::ByResource;
 use crate::amount::Amount;
 use crate::name::{FlavorName, ResourceName};
 use crate::queue::FlavorQuota;
@@ -61,7 +62,12 @@ impl Charge {
         })
     }
 
-    fn entries(&self) -> impl Iterator<Item = (&FlavorName, &ResourceName, i128)> {
+    /// The amounts by resource, over all flavors.
+    pub fn by_resource(&self) -> ByResource {
+        by_resource(&self.0)
+    }
+
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&FlavorName, &ResourceName, i128)> {
         self.0
             .iter()
             .flat_map(|(flavor, resources)| resources.iter().map(move |(name, value)| (flavor, name, *value)))
@@ -94,6 +100,11 @@ impl Usage {
         Amount::new(i64::try_from(exact).unwrap_or(if exact < 0 { i64::MIN } else { i64::MAX }))
     }
 
+    /// The sums by resource, over all flavors.
+    pub fn by_resource(&self) -> ByResource {
+        by_resource(&self.0)
+    }
+
     fn add(&mut self, charge: &Charge) {
         for (flavor, resource, value) in charge.entries() {
             self.change(flavor, resource, value);
@@ -117,6 +128,17 @@ impl Usage {
             self.0.remove(flavor);
         }
     }
+}
+
+fn by_resource(amounts: &BTreeMap<FlavorName, BTreeMap<ResourceName, i128>>) -> ByResource {
+    let mut sums: BTreeMap<&ResourceName, i128> = BTreeMap::new();
+    for (resource, value) in amounts.values().flatten() {
+        *sums.entry(resource).or_default() += value;
+    }
+    let amount = |sum: i128| Amount::new(i64::try_from(sum).unwrap_or(i64::MAX));
+    sums.into_iter()
+        .map(|(resource, sum)| (resource.clone(), amount(sum)))
+        .collect()
 }
 
 /// How far a holder of quota is.

@@ -8,12 +8,14 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use crate::afs::{UsageBook, UsagePolicy};
 use crate::condition::Active;
 use crate::cycle::PendingReason;
 use crate::flavor::Undeclared;
-use crate::name::{CheckName, ClusterQueueName, FlavorName, Key, Uid};
+use crate::hierarchy::Forest;
+use crate::name::{CheckName, ClusterQueueName, CohortName, FlavorName, Key, Uid};
 use crate::pending::{Pending, RequeuingTimestamp};
-use crate::queue::{Check, ClusterQueue, Flavor, LocalQueue};
+use crate::queue::{Check, ClusterQueue, Cohort, Flavor, LocalQueue};
 use crate::quota::{Charge, Ledger, Stage};
 use crate::report::QueueRef;
 use crate::status::Admission;
@@ -23,12 +25,14 @@ mod configuration;
 pub(crate) mod workloads;
 
 /// What the operator chose. *Source*: `spec/api.md API-13`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
     /// `waitForPodsReady.requeuingStrategy.timestamp`.
     pub timestamp: RequeuingTimestamp,
     /// `resources.quotaCheckStrategy`.
     pub undeclared: Undeclared,
+    /// `admissionFairSharing`; `None` when it is off.
+    pub usage: Option<UsagePolicy>,
 }
 
 /// The operator's brake.
@@ -48,6 +52,10 @@ pub enum Event {
     ClusterQueue(Box<ClusterQueue>),
     /// A ClusterQueue is gone.
     ClusterQueueGone(ClusterQueueName),
+    /// A Cohort is there, or changed.
+    Cohort(Cohort),
+    /// A Cohort is gone.
+    CohortGone(CohortName),
     /// A LocalQueue is there, or changed.
     LocalQueue(LocalQueue),
     /// A LocalQueue is gone.
@@ -121,6 +129,10 @@ pub struct State {
     /// Workloads whose reason for waiting may have changed without a cycle.
     pub(crate) unexplained: BTreeSet<Key>,
     pub(crate) changed: BTreeSet<QueueRef>,
+    /// Quota and usage of the trees of cohorts.
+    pub(crate) forest: Forest,
+    /// Past usage of LocalQueues; `None` when it orders nothing.
+    pub(crate) usage: Option<UsageBook>,
 }
 
 /// A ClusterQueue and its pending workloads.
@@ -178,8 +190,10 @@ pub(crate) struct Assumption {
 
 impl State {
     /// An empty state that waits for [`Event::Synced`].
-    pub const fn new(settings: Settings) -> Self {
+    pub fn new(settings: Settings) -> Self {
         Self {
+            usage: settings.usage.clone().map(UsageBook::new),
+            forest: Forest::default(),
             settings,
             synced: false,
             pace: Pace::Running,
@@ -209,6 +223,8 @@ impl State {
         match event {
             Event::ClusterQueue(queue) => self.put_cluster_queue(*queue, now),
             Event::ClusterQueueGone(name) => self.drop_cluster_queue(&name, now),
+            Event::Cohort(cohort) => self.put_cohort(&cohort),
+            Event::CohortGone(name) => self.drop_cohort(&name),
             Event::LocalQueue(queue) => self.put_local_queue(queue, now),
             Event::LocalQueueGone(key) => self.drop_local_queue(&key, now),
             Event::Flavor(flavor) => self.put_flavor(flavor),
@@ -231,9 +247,11 @@ impl State {
         }
     }
 
-    /// The earliest end of a back-off, which may put a workload in a heap.
+    /// The earliest end of a back-off, which may put a workload in a heap, or sample of usage, which may reorder heaps.
     pub fn next_wake(&self) -> Option<Timestamp> {
-        self.backoffs.first().map(|(at, _)| *at)
+        let backoff = self.backoffs.first().map(|(at, _)| *at);
+        let sample = self.usage.as_ref().and_then(UsageBook::next_sample);
+        backoff.into_iter().chain(sample).min()
     }
 
     /// Whether another cycle would find something to do right now.

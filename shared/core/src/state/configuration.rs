@@ -6,9 +6,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::{Queue, State};
-use crate::name::{CheckName, ClusterQueueName, FlavorName, Key};
+use crate::name::{CheckName, ClusterQueueName, CohortName, FlavorName, Key};
 use crate::pending::Pending;
-use crate::queue::{Check, ClusterQueue, Flavor, LocalQueue};
+use crate::queue::{Check, ClusterQueue, Cohort, Flavor, LocalQueue};
 use crate::report::{self, QueueRef};
 use crate::state::workloads::Fresh;
 
@@ -20,6 +20,7 @@ impl State {
         }
         self.unlink(&name);
         self.link(&spec);
+        self.forest.put_queue(&spec);
         let active = report::active(&spec, &self.flavors, &self.checks);
         if let Some(queue) = self.queues.get_mut(&name) {
             queue.spec = spec;
@@ -46,6 +47,7 @@ impl State {
         let Some(queue) = self.queues.remove(name) else {
             return;
         };
+        self.forest.drop_queue(name);
         for (at, key) in queue.pending.backoffs() {
             self.backoffs.remove(&(at, key.clone()));
         }
@@ -54,8 +56,24 @@ impl State {
         self.touch(name);
     }
 
+    pub(super) fn put_cohort(&mut self, cohort: &Cohort) {
+        self.forest.put_cohort(cohort);
+        self.changed.insert(QueueRef::Cohort(cohort.name.clone()));
+    }
+
+    pub(super) fn drop_cohort(&mut self, name: &CohortName) {
+        self.forest.drop_cohort(name);
+        self.changed.insert(QueueRef::Cohort(name.clone()));
+    }
+
     pub(super) fn put_local_queue(&mut self, queue: LocalQueue, now: Timestamp) {
         let (key, cluster) = (queue.key.clone(), queue.cluster_queue.clone());
+        if let Some(book) = &mut self.usage {
+            book.open(&key, queue.weight, now);
+            if let Some(past) = &queue.past {
+                book.restore(&key, past);
+            }
+        }
         if self.locals.get(&key) == Some(&queue) {
             return;
         }
@@ -71,6 +89,9 @@ impl State {
         let Some(old) = self.locals.remove(key) else {
             return;
         };
+        if let Some(book) = &mut self.usage {
+            book.close(key);
+        }
         unlink(&mut self.locals_of, &old.cluster_queue, key);
         self.changed.insert(QueueRef::Local(key.clone()));
         self.settle_local(key, now);

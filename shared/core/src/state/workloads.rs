@@ -141,6 +141,8 @@ impl State {
             return;
         };
         let old = std::mem::replace(&mut record.place, wanted.clone());
+        let uid = record.workload.uid.clone();
+        self.note_usage(&uid, wanted);
         self.leave(key, &old);
         self.enter(key, wanted, now);
         let (cluster, freed) = match (&old, wanted) {
@@ -158,6 +160,36 @@ impl State {
         if freed {
             self.flush_capacity(cluster);
         }
+    }
+
+    /// Keeps the book of past usage in step. *Source*: `spec/admission-engine.md 6`.
+    fn note_usage(&mut self, uid: &Uid, place: &Place) {
+        let Some(book) = &mut self.usage else { return };
+        match place {
+            Place::Out | Place::Queued { .. } => book.drop(uid),
+            Place::Holding {
+                local,
+                charge,
+                stage: Stage::Reserved,
+                ..
+            } => book.reserve(uid, local, &charge.by_resource()),
+            Place::Holding {
+                stage: Stage::Admitted,
+                ..
+            } => book.settle(uid),
+        }
+    }
+
+    /// Samples the usage of the LocalQueues that are due.
+    pub(crate) fn sample_usage(&mut self, now: Timestamp) {
+        let Some(book) = &mut self.usage else { return };
+        let ledgers = &self.local_ledgers;
+        let admitted = |local: &Key| {
+            let ledger = ledgers.get(local);
+            ledger.map(|l| l.admitted().by_resource()).unwrap_or_default()
+        };
+        let sampled = book.sample(now, admitted);
+        self.changed.extend(sampled.into_iter().map(QueueRef::Local));
     }
 
     fn leave(&mut self, key: &Key, place: &Place) {
@@ -183,6 +215,12 @@ impl State {
                 stage,
             } => {
                 book(&mut self.ledgers, cluster, |ledger| ledger.remove(charge, *stage));
+                let node = self.forest.ensure_queue(cluster);
+                for (flavor, resource, value) in charge.entries() {
+                    let pair = self.forest.pair(flavor, resource);
+                    self.forest.remove(node, pair, value);
+                }
+                self.forest.released(node);
                 book(&mut self.local_ledgers, local, |ledger| {
                     ledger.remove(charge, *stage);
                 });
@@ -217,6 +255,11 @@ impl State {
                 stage,
             } => {
                 book(&mut self.ledgers, cluster, |ledger| ledger.add(charge, *stage));
+                let node = self.forest.ensure_queue(cluster);
+                for (flavor, resource, value) in charge.entries() {
+                    let pair = self.forest.pair(flavor, resource);
+                    self.forest.add(node, pair, value);
+                }
                 book(&mut self.local_ledgers, local, |ledger| {
                     ledger.add(charge, *stage);
                 });
