@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::afs::PastUsage;
 use crate::amount::Amount;
 use crate::name::{CheckName, ClusterQueueName, CohortName, FlavorName, Key, ResourceName};
 use crate::workload::{Requirement, Taint, Toleration};
@@ -267,8 +266,6 @@ pub struct LocalQueue {
     pub stop: StopPolicy,
     /// Its weight in admission fair sharing.
     pub weight: Weight,
-    /// What its status says it consumed.
-    pub past: Option<PastUsage>,
 }
 
 /// A ResourceFlavor.

@@ -13,7 +13,7 @@ use crate::hierarchy::{NodeId, NodeName, Share};
 use crate::name::{CheckName, ClusterQueueName, CohortName, FlavorName, Key, ResourceName};
 use crate::queue::{Check, ClusterQueue, Flavor, FlavorQuota, StopPolicy, UsageOrder};
 use crate::quota::{self, Ledger, Usage};
-use crate::state::State;
+use crate::state::{Queue, State};
 
 /// What is held of one flavor.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,6 +76,8 @@ pub struct LocalQueueReport {
     pub active: Active,
     /// `pendingWorkloads`.
     pub pending: usize,
+    /// The part of `pending` that was tried and waits for a change.
+    pub inadmissible: usize,
     /// `reservingWorkloads`.
     pub reserving: u32,
     /// `admittedWorkloads`.
@@ -191,6 +193,22 @@ impl State {
         })
     }
 
+    /// How many pending workloads of a LocalQueue wait for a change.
+    fn parked_of(&self, key: &Key, queue: &Queue) -> usize {
+        let (pending, parked) = (queue.pending.len(), queue.pending.parked_count());
+        let here = self.local_pending.get(key).copied().unwrap_or(0);
+        // Why so: counting one by one is left to queues with several LocalQueues and workloads in both places.
+        if here == pending || parked == 0 {
+            return parked;
+        }
+        if parked == pending {
+            return here;
+        }
+        let all = self.by_local.get(key).into_iter().flatten();
+        all.filter(|workload| queue.pending.wait(workload).is_some())
+            .count()
+    }
+
     fn kinship(&self, node: NodeId) -> Option<Kinship> {
         let cohort = |id| match self.forest.name(id)? {
             NodeName::Cohort(name) => Some(name.clone()),
@@ -239,11 +257,12 @@ impl State {
             totals.unwrap_or_default()
         };
         let by_usage = queue.is_some_and(|queue| queue.spec.usage_order == UsageOrder::LeastUsedFirst);
-        let book = self.usage.as_ref().filter(|_| by_usage);
+        let book = self.book.as_ref().filter(|_| by_usage);
         Some(LocalQueueReport {
             cluster_queue: local.cluster_queue.clone(),
             active,
             pending: self.local_pending.get(key).copied().unwrap_or(0),
+            inadmissible: queue.map_or(0, |queue| self.parked_of(key, queue)),
             reserving: ledger.map_or(0, Ledger::reserving_count),
             admitted: ledger.map_or(0, Ledger::admitted_count),
             reservation: listed(ledger.map(Ledger::reserved)),

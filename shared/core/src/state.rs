@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::afs::{UsageBook, UsagePolicy};
+use crate::afs::{PastUsage, UsageBook, UsagePolicy};
 use crate::condition::Active;
 use crate::cycle::PendingReason;
 use crate::flavor::Undeclared;
@@ -32,7 +32,7 @@ pub struct Settings {
     /// `resources.quotaCheckStrategy`.
     pub undeclared: Undeclared,
     /// `admissionFairSharing`; `None` when it is off.
-    pub usage: Option<UsagePolicy>,
+    pub past_usage: Option<UsagePolicy>,
 }
 
 /// The operator's brake.
@@ -60,6 +60,13 @@ pub enum Event {
     LocalQueue(LocalQueue),
     /// A LocalQueue is gone.
     LocalQueueGone(Key),
+    /// What the status of a LocalQueue says of its past usage; only the first one told counts.
+    PastUsage {
+        /// The LocalQueue; it must have been told before.
+        local: Key,
+        /// What its status says.
+        past: PastUsage,
+    },
     /// A ResourceFlavor is there, or changed.
     Flavor(Flavor),
     /// A ResourceFlavor is gone.
@@ -117,7 +124,7 @@ pub struct State {
     pub(crate) local_ledgers: BTreeMap<Key, Ledger>,
     pub(crate) local_pending: BTreeMap<Key, usize>,
     /// Workloads by the LocalQueue that they name, whether or not it exists.
-    by_local: BTreeMap<Key, BTreeSet<Key>>,
+    pub(crate) by_local: BTreeMap<Key, BTreeSet<Key>>,
     locals_of: BTreeMap<ClusterQueueName, BTreeSet<Key>>,
     users_of_flavor: BTreeMap<FlavorName, BTreeSet<ClusterQueueName>>,
     users_of_check: BTreeMap<CheckName, BTreeSet<ClusterQueueName>>,
@@ -132,7 +139,7 @@ pub struct State {
     /// Quota and usage of the trees of cohorts.
     pub(crate) forest: Forest,
     /// Past usage of LocalQueues; `None` when it orders nothing.
-    pub(crate) usage: Option<UsageBook>,
+    pub(crate) book: Option<UsageBook>,
 }
 
 /// A ClusterQueue and its pending workloads.
@@ -192,7 +199,7 @@ impl State {
     /// An empty state that waits for [`Event::Synced`].
     pub fn new(settings: Settings) -> Self {
         Self {
-            usage: settings.usage.clone().map(UsageBook::new),
+            book: settings.past_usage.clone().map(UsageBook::new),
             forest: Forest::default(),
             settings,
             synced: false,
@@ -227,6 +234,11 @@ impl State {
             Event::CohortGone(name) => self.drop_cohort(&name),
             Event::LocalQueue(queue) => self.put_local_queue(queue, now),
             Event::LocalQueueGone(key) => self.drop_local_queue(&key, now),
+            Event::PastUsage { local, past } => {
+                if let Some(book) = &mut self.book {
+                    book.restore(&local, &past);
+                }
+            }
             Event::Flavor(flavor) => self.put_flavor(flavor),
             Event::FlavorGone(name) => self.drop_flavor(&name),
             Event::Check(check) => self.put_check(check),
@@ -250,7 +262,7 @@ impl State {
     /// The earliest end of a back-off, which may put a workload in a heap, or sample of usage, which may reorder heaps.
     pub fn next_wake(&self) -> Option<Timestamp> {
         let backoff = self.backoffs.first().map(|(at, _)| *at);
-        let sample = self.usage.as_ref().and_then(UsageBook::next_sample);
+        let sample = self.book.as_ref().and_then(UsageBook::next_sample);
         backoff.into_iter().chain(sample).min()
     }
 

@@ -130,7 +130,7 @@ fn counting(now: Timestamp) -> World {
     queue.usage_order = UsageOrder::LeastUsedFirst;
     let mut world = World::new(queue.clone());
     world.state = State::new(Settings {
-        usage: Some(UsagePolicy {
+        past_usage: Some(UsagePolicy {
             half_life: Duration::from_mins(10),
             sampling_interval: Duration::from_mins(5),
             resource_weights: BTreeMap::new(),
@@ -191,9 +191,10 @@ fn past_usage_survives_a_restart() {
     });
     let (past, _) = world.local_report().past.unwrap();
     let mut again = counting(at(1_200));
-    let mut queue = local_queue("cq");
-    queue.past = Some(past.clone());
-    again.tell(Event::LocalQueue(queue));
+    again.tell(Event::PastUsage {
+        local: Key::new("ns", "lq"),
+        past: past.clone(),
+    });
     assert_eq!(again.local_report().past.unwrap().0, past);
 }
 

@@ -354,7 +354,6 @@ fn configuration() -> impl Generator<Value = Event> {
                 StopPolicy::None
             },
             weight: crate::queue::Weight::ONE,
-            past: None,
         })
     });
     let flavor = (1..3_u8, any::<bool>()).prop_map(|(name, labelled)| {
@@ -444,7 +443,6 @@ fn ground() -> Vec<Step> {
             cluster_queue: cluster.into(),
             stop: StopPolicy::None,
             weight: crate::queue::Weight::ONE,
-            past: None,
         }));
     }
     events.push(Event::Synced);

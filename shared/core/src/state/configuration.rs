@@ -68,11 +68,8 @@ impl State {
 
     pub(super) fn put_local_queue(&mut self, queue: LocalQueue, now: Timestamp) {
         let (key, cluster) = (queue.key.clone(), queue.cluster_queue.clone());
-        if let Some(book) = &mut self.usage {
+        if let Some(book) = &mut self.book {
             book.open(&key, queue.weight, now);
-            if let Some(past) = &queue.past {
-                book.restore(&key, past);
-            }
         }
         if self.locals.get(&key) == Some(&queue) {
             return;
@@ -89,7 +86,7 @@ impl State {
         let Some(old) = self.locals.remove(key) else {
             return;
         };
-        if let Some(book) = &mut self.usage {
+        if let Some(book) = &mut self.book {
             book.close(key);
         }
         unlink(&mut self.locals_of, &old.cluster_queue, key);

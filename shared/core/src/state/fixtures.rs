@@ -86,7 +86,6 @@ pub(crate) fn local_queue(cluster_queue: &str) -> LocalQueue {
         cluster_queue: cluster_queue.into(),
         stop: StopPolicy::None,
         weight: Weight::ONE,
-        past: None,
     }
 }
 

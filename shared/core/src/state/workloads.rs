@@ -164,7 +164,7 @@ impl State {
 
     /// Keeps the book of past usage in step. *Source*: `spec/admission-engine.md 6`.
     fn note_usage(&mut self, uid: &Uid, place: &Place) {
-        let Some(book) = &mut self.usage else { return };
+        let Some(book) = &mut self.book else { return };
         match place {
             Place::Out | Place::Queued { .. } => book.drop(uid),
             Place::Holding {
@@ -182,7 +182,7 @@ impl State {
 
     /// Samples the usage of the LocalQueues that are due.
     pub(crate) fn sample_usage(&mut self, now: Timestamp) {
-        let Some(book) = &mut self.usage else { return };
+        let Some(book) = &mut self.book else { return };
         let ledgers = &self.local_ledgers;
         let admitted = |local: &Key| {
             let ledger = ledgers.get(local);
