@@ -91,7 +91,10 @@ mod tests {
     fn infinite_values_are_spelled_as_the_format_wants() {
         let page = "# HELP a up to inf\na{b=\"x inf\"} inf\nc -inf\nd 1.5\ne NaN\n# EOF\n";
         let text = with_infinity(page);
-        assert_eq!(text, "# HELP a up to inf\na{b=\"x inf\"} +Inf\nc -Inf\nd 1.5\ne NaN\n# EOF\n");
+        assert_eq!(
+            text,
+            "# HELP a up to inf\na{b=\"x inf\"} +Inf\nc -Inf\nd 1.5\ne NaN\n# EOF\n"
+        );
     }
 
     #[tokio::test]
