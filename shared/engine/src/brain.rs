@@ -10,8 +10,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use roadstead_core::cycle::Decision;
 use roadstead_core::lifecycle::Proposal;
-use roadstead_core::name::{ClusterQueueName, Key, Uid};
-use roadstead_core::report::{ClusterQueueReport, LocalQueueReport, QueueRef};
+use roadstead_core::name::{Key, Uid};
 use roadstead_core::state::{Event, State};
 use roadstead_kubeio::dirty::Dirty;
 use roadstead_kubeio::queue::{Lane, Queue};
@@ -21,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::caches::Caches;
 use crate::clock::Clock;
 use crate::feed::{self, Subject};
+use crate::queue_status::Reports;
 
 /// Messages from the writers that may wait for the brain.
 pub(crate) const MAIL_MAX: usize = 4096;
@@ -51,37 +51,6 @@ impl Proposals {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .insert(key, (uid, proposal));
-    }
-}
-
-/// Reports on queues for the status writer.
-#[derive(Debug, Default)]
-pub(crate) struct Reports {
-    /// By ClusterQueue.
-    pub(crate) cluster_queues: Mutex<BTreeMap<ClusterQueueName, ClusterQueueReport>>,
-    /// By LocalQueue.
-    pub(crate) local_queues: Mutex<BTreeMap<Key, LocalQueueReport>>,
-    /// Which changed since the writer last looked.
-    pub(crate) changed: Dirty<QueueRef>,
-}
-
-impl Reports {
-    /// The last report on a ClusterQueue.
-    pub(crate) fn cluster_queue(&self, name: &ClusterQueueName) -> Option<ClusterQueueReport> {
-        self.cluster_queues
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(name)
-            .cloned()
-    }
-
-    /// The last report on a LocalQueue.
-    pub(crate) fn local_queue(&self, key: &Key) -> Option<LocalQueueReport> {
-        self.local_queues
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(key)
-            .cloned()
     }
 }
 
@@ -157,37 +126,7 @@ impl Brain {
                 self.due.add(key, lane);
             }
         }
-        self.report();
-    }
-
-    fn report(&mut self) {
-        for queue in self.state.take_changed_queues() {
-            match &queue {
-                QueueRef::Cluster(name) => {
-                    let mut all = self
-                        .reports
-                        .cluster_queues
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner);
-                    match self.state.cluster_queue_report(name) {
-                        Some(report) => all.insert(name.clone(), report),
-                        None => all.remove(name),
-                    };
-                }
-                QueueRef::Local(key) => {
-                    let mut all = self
-                        .reports
-                        .local_queues
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner);
-                    match self.state.local_queue_report(key) {
-                        Some(report) => all.insert(key.clone(), report),
-                        None => all.remove(key),
-                    };
-                }
-            }
-            self.reports.changed.mark(queue);
-        }
+        self.reports.take_in(&mut self.state);
     }
 
     fn until_wake(&self) -> Duration {

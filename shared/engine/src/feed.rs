@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use roadstead_core::name::{CheckName, ClusterQueueName, FlavorName, Key, Uid};
+use roadstead_core::name::{CheckName, ClusterQueueName, CohortName, FlavorName, Key, Uid};
 use roadstead_core::state::Event;
 use roadstead_kubeio::cache::{Cache, Change};
 use roadstead_kubeio::dirty::Dirty;
@@ -21,6 +21,8 @@ pub(crate) enum Subject {
     Flavor(Key),
     /// An AdmissionCheck.
     Check(Key),
+    /// A Cohort.
+    Cohort(Key),
     /// A ClusterQueue.
     ClusterQueue(Key),
     /// A LocalQueue.
@@ -35,6 +37,7 @@ pub(crate) fn connect(caches: &Caches) -> Arc<Dirty<Subject>> {
     mark(&caches.namespaces, &dirty, Subject::Namespace);
     mark(&caches.flavors, &dirty, Subject::Flavor);
     mark(&caches.checks, &dirty, Subject::Check);
+    mark(&caches.cohorts, &dirty, Subject::Cohort);
     mark(&caches.cluster_queues, &dirty, Subject::ClusterQueue);
     mark(&caches.local_queues, &dirty, Subject::LocalQueue);
     let set = dirty.clone();
@@ -73,6 +76,10 @@ pub(crate) fn event(caches: &Caches, subject: Subject) -> Event {
         Subject::Check(key) => match caches.checks.get(&key) {
             Some(check) => Event::Check(roadstead_convert::check(&check)),
             None => Event::CheckGone(CheckName::new(key.name)),
+        },
+        Subject::Cohort(key) => match caches.cohorts.get(&key) {
+            Some(cohort) => Event::Cohort(roadstead_convert::cohort(&cohort)),
+            None => Event::CohortGone(CohortName::new(key.name)),
         },
         Subject::ClusterQueue(key) => match caches.cluster_queues.get(&key) {
             Some(queue) => Event::ClusterQueue(Box::new(roadstead_convert::cluster_queue(&queue))),

@@ -5,7 +5,7 @@
 //!
 //! Reading order: [`process`] (how it is put together), [`caches`], `feed` and `brain` (who gets quota), `workloads` (the
 //! only writer of a Workload's status), [`jobs`] (jobs and their Workloads), [`checks`] (what a process plugs in),
-//! `webhook`, `queue_status`.
+//! `webhook`, `queue_status`, `queues` (finalizers), [`metrics`].
 
 pub mod active;
 pub mod caches;
@@ -13,11 +13,13 @@ pub mod checks;
 pub mod clock;
 pub mod host;
 pub mod jobs;
+pub mod metrics;
 pub mod process;
 
 mod brain;
 mod feed;
 mod queue_status;
+mod queues;
 mod webhook;
 mod workloads;
 

@@ -8,14 +8,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
-use roadstead_api::config::{Config, RequeueTimestamp};
-use roadstead_core::name::Key;
+use roadstead_api::config::{Config, FeatureGate, RequeueTimestamp};
+use roadstead_convert::Shares;
+use roadstead_core::afs::UsagePolicy;
+use roadstead_core::name::{ClusterQueueName, Key, ResourceName};
 use roadstead_core::pending::RequeuingTimestamp;
 use roadstead_core::state::{Event, Pace, Settings, State};
 use roadstead_jobs::JobKind;
 use roadstead_kubeio::cache::Health;
 use roadstead_kubeio::events::{self, Recorder};
-use roadstead_kubeio::queue::Queue;
+use roadstead_kubeio::queue::{Lane, Queue};
 use roadstead_kubeio::reconcile;
 use roadstead_serve::health::Condition;
 use roadstead_serve::listen::Listener;
@@ -25,14 +27,17 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::brain::{Brain, MAIL_MAX, Proposals, Reports};
+use crate::brain::{Brain, MAIL_MAX, Proposals};
 use crate::caches::Caches;
 use crate::checks::Checks;
 use crate::clock::Clock;
+use crate::feed;
 use crate::jobs::{JobRef, Jobs};
+use crate::metrics::Metrics;
+use crate::queue_status::{self, Reports};
+use crate::queues::{self, Finalizers};
 use crate::webhook::{self, Certificates};
 use crate::workloads::{Requests, Workloads};
-use crate::{feed, queue_status};
 
 /// Passes over Workloads at the same time.
 const WORKLOAD_WORKERS: usize = 16;
@@ -95,6 +100,9 @@ pub struct Engine {
     pub jobs_due: Arc<Queue<JobRef>>,
     /// Where Events go.
     pub recorder: Recorder,
+    /// What is counted; put it into a registry before the engine starts.
+    pub metrics: Metrics,
+    reports: Arc<Reports>,
     events: std::pin::Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
@@ -103,8 +111,12 @@ impl Engine {
     pub fn new(parts: Parts, stop: &CancellationToken) -> Self {
         let kinds = kinds(&parts.config);
         let (recorder, events) = events::recorder(parts.client.clone(), parts.name, stop.clone());
+        let (caches, reports) = (Caches::new(&kinds), Arc::<Reports>::default());
+        let metrics = Metrics::new(&parts.config, &caches, reports.clone(), parts.clock.clone());
         Self {
-            caches: Caches::new(&kinds),
+            caches,
+            metrics,
+            reports,
             workloads_due: Arc::new(Queue::new()),
             jobs_due: Arc::new(Queue::new()),
             recorder,
@@ -134,8 +146,8 @@ impl Engine {
         let on = |name: &str| controllers.contains(name);
         tasks.spawn(self.events);
         let (post, mail) = mpsc::channel(MAIL_MAX);
-        let (proposals, requests, reports): (Arc<Proposals>, Arc<Requests>, Arc<Reports>) =
-            Default::default();
+        let (proposals, requests): (Arc<Proposals>, Arc<Requests>) = Default::default();
+        let reports = self.reports;
         let brain = Brain {
             state: state(&config, &clock),
             dirty: feed::connect(&self.caches),
@@ -168,8 +180,25 @@ impl Engine {
             recorder: self.recorder,
             clock: clock.clone(),
         };
+        let finalizers = Finalizers {
+            client: client.clone(),
+            caches: self.caches.clone(),
+            reports: reports.clone(),
+            due: Arc::new(Queue::new()),
+        };
+        let statuses = queue_status::Writer {
+            client: client.clone(),
+            caches: self.caches.clone(),
+            reports,
+            shares: match &config.fair_sharing {
+                Some(_) => Shares::Shown,
+                None => Shares::Hidden,
+            },
+            clock: clock.clone(),
+        };
         workloads.listen();
         jobs.listen();
+        finalizers.listen();
         self.caches.spawn(&client, tasks, stop);
         if on("webhooks") {
             let slot = CertSlot::empty();
@@ -205,12 +234,20 @@ impl Engine {
             let mut running = JoinSet::new();
             if admission {
                 running.spawn(brain.run(stop.clone()));
-                running.spawn(queue_status::run(client, caches, reports, clock, stop.clone()));
+                let due = finalizers.due.clone();
+                let ended = move |name: &ClusterQueueName| {
+                    due.add(queues::Object::ClusterQueue(name.as_str().into()), Lane::New);
+                };
+                running.spawn(statuses.run(ended, stop.clone()));
             }
             if core {
                 let queue = workloads.due.clone();
                 let pass = move |key| workloads.clone().reconcile(key);
                 let passes = reconcile::run("workload", queue, WORKLOAD_WORKERS, stop.clone(), pass);
+                running.spawn(passes);
+                let queue = finalizers.due.clone();
+                let pass = move |object| finalizers.clone().reconcile(object);
+                let passes = reconcile::run("finalizer", queue, queues::WORKERS, stop.clone(), pass);
                 running.spawn(passes);
             }
             if job {
@@ -279,12 +316,29 @@ fn state(config: &Config, clock: &Clock) -> State {
     };
     let mut state = State::new(Settings {
         timestamp,
+        past_usage: past_usage(config),
         ..Settings::default()
     });
     if config.roadstead.admission_paused {
         state.apply(Event::Paused(Pace::Paused), clock());
     }
     state
+}
+
+/// How past usage orders workloads, if it does.
+fn past_usage(config: &Config) -> Option<UsagePolicy> {
+    let sharing = config.admission_fair_sharing.as_ref()?;
+    let on = config.feature_gates.enabled(FeatureGate::AdmissionFairSharing);
+    // Why positive: the loader has refused everything else.
+    let time = |span| Duration::try_from(span).unwrap_or(Duration::ZERO);
+    let weights = sharing.resource_weights.iter();
+    on.then(|| UsagePolicy {
+        half_life: time(sharing.usage_half_life_time),
+        sampling_interval: time(sharing.usage_sampling_interval),
+        resource_weights: weights
+            .map(|(name, weight)| (ResourceName::from(name.as_str()), *weight))
+            .collect(),
+    })
 }
 
 /// Waits until every cache has been listed; false when `stop` came first.
