@@ -151,7 +151,9 @@ impl State {
     /// Hands out evictions that had to wait until the reservation they end was visible.
     fn tell_orders(&mut self, decisions: &mut Vec<Decision>) {
         for id in std::mem::take(&mut self.orders) {
-            let Some(record) = self.records.at_mut(id) else { continue };
+            let Some(record) = self.records.at_mut(id) else {
+                continue;
+            };
             let (key, uid) = (record.workload.key.clone(), record.workload.uid.clone());
             if let Some(eviction) = record.eviction.as_deref_mut() {
                 eviction.told = Told::Yes;
@@ -162,7 +164,9 @@ impl State {
 
     fn tell_bypassed(&mut self, decisions: &mut Vec<Decision>) {
         for id in std::mem::take(&mut self.bypassed) {
-            let Some(record) = self.records.at(id) else { continue };
+            let Some(record) = self.records.at(id) else {
+                continue;
+            };
             let asleep = match &record.place {
                 Place::Queued { cluster, ticket, .. } => self
                     .queue(*cluster)
@@ -183,7 +187,9 @@ impl State {
             batch.push(id);
         }
         for id in batch {
-            let Some(record) = self.records.at(id) else { continue };
+            let Some(record) = self.records.at(id) else {
+                continue;
+            };
             if let Some(reason) = self.explain(record).filter(|reason| !knows(record, reason)) {
                 decisions.extend(self.say(id, reason));
             }

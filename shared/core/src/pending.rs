@@ -49,11 +49,13 @@ impl AgeRule {
     /// The queue-order timestamp of a workload.
     pub fn queue_time(self, workload: &Workload) -> Timestamp {
         let conditions = &workload.status.conditions;
-        let evicted = conditions.when_true("Evicted").filter(|c| match c.reason.as_ref() {
-            "AdmissionCheck" => true,
-            "PodsReadyTimeout" => self.timestamp == RequeuingTimestamp::Eviction,
-            _ => false,
-        });
+        let evicted = conditions
+            .when_true("Evicted")
+            .filter(|c| match c.reason.as_ref() {
+                "AdmissionCheck" => true,
+                "PodsReadyTimeout" => self.timestamp == RequeuingTimestamp::Eviction,
+                _ => false,
+            });
         let reclaimed = || match self.reclaimed {
             ReclaimedAge::Kept => None,
             ReclaimedAge::Renewed => conditions

@@ -74,7 +74,9 @@ fn change(amounts: &mut Amounts, pair: FlavorResource, by: Exact) {
     }
     match amounts.binary_search_by_key(&pair, |(at, _)| *at) {
         Ok(at) => {
-            let Some((_, sum)) = amounts.get_mut(at) else { return };
+            let Some((_, sum)) = amounts.get_mut(at) else {
+                return;
+            };
             *sum += by;
             if *sum == 0 {
                 amounts.remove(at);

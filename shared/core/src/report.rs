@@ -297,7 +297,11 @@ impl State {
         flavors
             .map(|flavor| FlavorTotal {
                 name: flavor.name.clone(),
-                resources: flavor.quotas.iter().map(|quota| resource(flavor, quota)).collect(),
+                resources: flavor
+                    .quotas
+                    .iter()
+                    .map(|quota| resource(flavor, quota))
+                    .collect(),
             })
             .collect()
     }

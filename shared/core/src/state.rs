@@ -32,8 +32,8 @@ mod visible;
 mod wake;
 pub(crate) mod workloads;
 
-use classes::Classes;
 pub use classes::ClassId;
+use classes::Classes;
 use table::Table;
 pub use table::{ClusterId, LocalId, WorkloadId};
 pub use visible::PendingEntry;
@@ -193,6 +193,8 @@ pub struct State {
     pub(crate) bypassed: BTreeSet<WorkloadId>,
     pub(crate) changed: BTreeSet<QueueRef>,
     pub(crate) outcome: CycleOutcome,
+    /// Queues whose head was skipped, when it was last tried, because its victims were taken.
+    pub(crate) skipping: BTreeSet<ClusterId>,
 }
 
 /// A ClusterQueue that exists, or that only a LocalQueue or a reservation names.
@@ -356,6 +358,7 @@ impl State {
             bypassed: BTreeSet::new(),
             changed: BTreeSet::new(),
             outcome: CycleOutcome::default(),
+            skipping: BTreeSet::new(),
         }
     }
 
@@ -411,7 +414,9 @@ impl State {
     }
 
     pub(crate) fn queue_mut(&mut self, id: ClusterId) -> Option<&mut Queue> {
-        self.clusters.at_mut(id).and_then(|cluster| cluster.queue.as_mut())
+        self.clusters
+            .at_mut(id)
+            .and_then(|cluster| cluster.queue.as_mut())
     }
 
     /// A ClusterQueue that exists.

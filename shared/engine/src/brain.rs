@@ -8,11 +8,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use roadstead_core::cycle::Decision;
-use roadstead_core::lifecycle::Proposal;
+use roadstead_core::cycle::{CycleOutcome, Decision};
+use roadstead_core::lifecycle::{PREEMPTED, PreemptedReason, Proposal};
 use roadstead_core::name::{Key, Uid};
+use roadstead_core::note::Note;
+use roadstead_core::preempt::PreemptReason;
 use roadstead_core::state::{Event, State};
 use roadstead_kubeio::dirty::Dirty;
+use roadstead_kubeio::events::Recorder;
 use roadstead_kubeio::queue::{Lane, Queue};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -20,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use crate::caches::Caches;
 use crate::clock::Clock;
 use crate::feed::{self, Subject};
+use crate::metrics::{Change, Metric, Metrics, Update};
 use crate::queue_status::Reports;
 
 /// Messages from the writers that may wait for the brain.
@@ -63,6 +67,8 @@ pub(crate) struct Brain {
     pub(crate) proposals: Arc<Proposals>,
     pub(crate) reports: Arc<Reports>,
     pub(crate) due: Arc<Queue<Key>>,
+    pub(crate) metrics: Metrics,
+    pub(crate) recorder: Recorder,
     pub(crate) clock: Clock,
 }
 
@@ -95,38 +101,122 @@ impl Brain {
     fn take_in(&mut self, changed: BTreeSet<Subject>) {
         let now = (self.clock)();
         for subject in changed {
-            let event = feed::event(&self.caches, subject);
-            self.state.apply(event, now);
+            for event in feed::events(&self.caches, subject) {
+                self.state.apply(event, now);
+            }
         }
     }
 
     fn decide(&mut self) {
-        while self.state.has_work() {
-            for decision in self.state.cycle((self.clock)()) {
-                let (key, uid, proposal, lane) = match decision {
-                    Decision::Reserve { key, uid, admission } => {
-                        (key, uid, Proposal::Reserve(admission), Lane::Placed)
-                    }
-                    Decision::NotAdmitted {
-                        key,
-                        uid,
-                        reason,
-                        message,
-                    } => (
-                        key,
-                        uid,
-                        Proposal::Pending {
-                            reason: reason.as_str().into(),
-                            message,
-                        },
-                        Lane::New,
-                    ),
-                };
-                self.proposals.put(key.clone(), uid, proposal);
-                self.due.add(key, lane);
+        loop {
+            let started = (self.clock)();
+            let decisions = self.state.cycle(started);
+            self.count((self.clock)().duration_since(started).as_secs_f64());
+            for decision in decisions {
+                self.propose(decision);
+            }
+            // Why after: time alone may have ended a back-off, which only a cycle notices.
+            if !self.state.has_work() {
+                break;
             }
         }
         self.reports.take_in(&mut self.state);
+    }
+
+    fn propose(&self, decision: Decision) {
+        let (key, uid, proposal, lane) = match decision {
+            Decision::Reserve { key, uid, admission } => {
+                (key, uid, Proposal::Reserve(admission), Lane::Placed)
+            }
+            Decision::NotAdmitted { key, uid, reason } => {
+                let proposal = Proposal::Pending {
+                    reason: reason.word().as_str().into(),
+                    message: reason.to_string(),
+                };
+                (key, uid, proposal, Lane::New)
+            }
+            Decision::Preempt {
+                key,
+                uid,
+                reason,
+                message,
+                preemptor,
+                preemptor_uid: _,
+                preemptor_queue: _,
+            } => {
+                self.tell_preemptor(&preemptor, &key, &uid, reason);
+                let proposal = Proposal::Evict {
+                    reason: PREEMPTED,
+                    preempted_reason: preempted(reason),
+                    message,
+                };
+                (key, uid, proposal, Lane::Placed)
+            }
+        };
+        self.proposals.put(key.clone(), uid, proposal);
+        self.due.add(key, lane);
+    }
+
+    /// *Source*: `spec/admission-engine.md 2.12`.
+    fn tell_preemptor(&self, preemptor: &Key, victim: &Key, uid: &Uid, reason: PreemptReason) {
+        if let Some(workload) = self.caches.workloads.get(preemptor) {
+            let text = format!("Preempted workload {victim} (UID: {uid}) due to {}", reason.why());
+            let about = kube::Resource::object_ref(&*workload, &());
+            self.recorder
+                .record(about, Note::normal("PreemptedWorkload", text));
+        }
+    }
+
+    /// Counts what the cycles did. *Source*: `spec/admission-engine.md 8`.
+    fn count(&mut self, seconds: f64) {
+        let CycleOutcome {
+            successes,
+            failures,
+            heads: _,
+            preemption_skips,
+            recomputations,
+        } = self.state.take_outcome();
+        let record = |metric, labels: Vec<Arc<str>>, change| {
+            self.metrics.record(Update {
+                metric,
+                labels,
+                change,
+            });
+        };
+        // Limit: rounds are not timed one by one; each counts as a part of its call.
+        #[expect(clippy::cast_precision_loss, reason = "rounds of one call are few")]
+        let each = seconds / (successes + failures).max(1) as f64;
+        for (result, rounds) in [("success", successes), ("inadmissible", failures)] {
+            if rounds > 0 {
+                record(
+                    Metric::AdmissionAttempts,
+                    vec![result.into()],
+                    Change::Add(rounds),
+                );
+                record(
+                    Metric::AdmissionAttemptDuration,
+                    vec![result.into()],
+                    Change::Observe(each),
+                );
+            }
+        }
+        for (queue, skips) in preemption_skips {
+            #[expect(clippy::cast_precision_loss, reason = "a queue has one head at a time")]
+            let skips = Change::Set(skips as f64);
+            record(
+                Metric::AdmissionCyclePreemptionSkips,
+                vec![queue.as_str().into()],
+                skips,
+            );
+        }
+        for (queue, (success, failure)) in recomputations {
+            for (result, count) in [("success", success), ("failure", failure)] {
+                if count > 0 {
+                    let labels = vec![queue.as_str().into(), result.into()];
+                    record(Metric::PreemptionTargetRecomputations, labels, Change::Add(count));
+                }
+            }
+        }
     }
 
     fn until_wake(&self) -> Duration {
@@ -135,6 +225,15 @@ impl Brain {
         until(self.state.next_wake(), (self.clock)())
             .unwrap_or(LONGEST)
             .min(LONGEST)
+    }
+}
+
+const fn preempted(reason: PreemptReason) -> PreemptedReason {
+    match reason {
+        PreemptReason::InClusterQueue => PreemptedReason::InClusterQueue,
+        PreemptReason::InCohortReclamation => PreemptedReason::InCohortReclamation,
+        PreemptReason::InCohortFairSharing => PreemptedReason::InCohortFairSharing,
+        PreemptReason::InCohortReclaimWhileBorrowing => PreemptedReason::InCohortReclaimWhileBorrowing,
     }
 }
 

@@ -68,17 +68,18 @@ impl State {
         }
         let victims = !entry.nomination.targets.is_empty();
         match entry.nomination.mode {
-            Mode::NoFit => return self.refuse(entry, false),
+            Mode::NoFit => return refuse(entry),
             Mode::NoCandidates | Mode::Preempt | Mode::Reclaim if !victims => {
-                let claims = self.withhold(entry, scratch);
-                return self.refuse(entry, claims);
+                self.withhold(entry, scratch);
+                return refuse(entry);
             }
             Mode::NoCandidates | Mode::Preempt | Mode::Reclaim | Mode::Fit => {}
         }
         if overlaps(entry, scratch) {
             if let Some(queue) = self.queue(entry.cluster) {
                 let name = queue.spec.name.clone();
-                *self.outcome.preemption_skips.entry(name).or_default() += 1;
+                self.outcome.preemption_skips.insert(name, 1);
+                self.skipping.insert(entry.cluster);
             }
             return Fate::Refused(Reason::VictimsTaken, Requeue::Skipped);
         }
@@ -115,27 +116,14 @@ impl State {
         entry.needs = Needs::Anything;
     }
 
-    pub(super) fn refuse(&self, entry: &Entry, claims: bool) -> Fate {
-        let (category, text, remedy) = entry.nomination.refusal.as_ref().map_or_else(
-            || (Category::WaitingForQuota, String::new(), Remedy::Capacity),
-            |refusal| (refusal.category, refusal.message.clone(), refusal.remedy),
-        );
-        let requeue = if claims {
-            Requeue::NoCandidates
-        } else {
-            Requeue::NoRoom(remedy)
-        };
-        Fate::Refused(Reason::NoRoom { category, text }, requeue)
-    }
-
-    /// Keeps what could be its own for a head that has nobody to preempt, and says whether it did.
-    fn withhold(&mut self, entry: &Entry, scratch: &mut Scratch) -> bool {
+    /// Keeps what could be its own for a head that has nobody to preempt.
+    fn withhold(&mut self, entry: &Entry, scratch: &mut Scratch) {
         let reclaims_any = self
             .queue(entry.cluster)
             .is_some_and(|queue| queue.spec.preemption.reclaim_within_cohort == Reclaim::Any);
         if reclaims_any {
             // Why: whatever others take meanwhile can be reclaimed.
-            return false;
+            return;
         }
         for (pair, value) in &entry.nomination.usage {
             let used = self.forest.usage(entry.node, *pair);
@@ -153,7 +141,6 @@ impl State {
                 scratch.withheld.push((entry.node, *pair, kept));
             }
         }
-        true
     }
 
     /// Whether an entry still fits after those before it: later, when all victims have stopped and all claims are
@@ -161,9 +148,15 @@ impl State {
     fn still_fits(&mut self, entry: &Entry, scratch: &Scratch) -> bool {
         let victims = entry.nomination.targets.iter().map(|target| &target.holder);
         let gone: Vec<Arc<Holder>> = scratch.taken.iter().chain(victims).cloned().collect();
-        let later = self.fits_without(entry, gone.iter().flat_map(|holder| {
-            holder.usage.iter().map(|(pair, value)| (holder.node, *pair, *value))
-        }));
+        let later = self.fits_without(
+            entry,
+            gone.iter().flat_map(|holder| {
+                holder
+                    .usage
+                    .iter()
+                    .map(|(pair, value)| (holder.node, *pair, *value))
+            }),
+        );
         if !later || !entry.nomination.targets.is_empty() || scratch.claims.is_empty() {
             return later;
         }
@@ -201,7 +194,11 @@ impl State {
                 decisions.extend(self.evict(entry, target, now));
             }
         }
-        let text = entry.nomination.refusal.as_ref().map(|refusal| refusal.message.clone());
+        let text = entry
+            .nomination
+            .refusal
+            .as_ref()
+            .map(|refusal| refusal.message.clone());
         let reason = Reason::AwaitsVictims {
             text: text.unwrap_or_default(),
             count: entry.nomination.targets.len(),
@@ -283,6 +280,20 @@ impl State {
         self.move_to(entry.id, place, now);
         Some(Decision::Reserve { key, uid, admission })
     }
+}
+
+/// A head that has no room, and nobody to preempt.
+pub(super) fn refuse(entry: &Entry) -> Fate {
+    let (category, text, remedy) = entry.nomination.refusal.as_ref().map_or_else(
+        || (Category::WaitingForQuota, String::new(), Remedy::Capacity),
+        |refusal| (refusal.category, refusal.message.clone(), refusal.remedy),
+    );
+    let requeue = if entry.nomination.mode == Mode::NoFit {
+        Requeue::NoRoom(remedy)
+    } else {
+        Requeue::NoCandidates
+    };
+    Fate::Refused(Reason::NoRoom { category, text }, requeue)
 }
 
 /// Whether an entry counts on victims that were taken for others in this round.

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::process::Scratch;
+use super::process::{Scratch, refuse};
 use super::{Decision, Reason};
 use crate::fair::{Contender, Tournament, classical_order};
 use crate::flavor::Remedy;
@@ -40,9 +40,9 @@ pub(super) enum Fate {
 /// Why a head is put back. *Source*: `spec/admission-engine.md 1.4`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Requeue {
-    /// `NoFit`, and `PreemptionNoCandidates` of a head that claims nothing.
+    /// `NoFit`.
     NoRoom(Remedy),
-    /// `PreemptionNoCandidates`, with a claim to what would be its own.
+    /// `PreemptionNoCandidates`: it may find some, or lay claim to what would be its own.
     NoCandidates,
     /// `PendingPreemption`.
     PendingPreemption,
@@ -54,7 +54,12 @@ pub(super) enum Requeue {
 
 impl State {
     /// Runs a round in the tree of a queue, and says how many heads were tried.
-    pub(super) fn round(&mut self, trigger: ClusterId, now: Timestamp, decisions: &mut Vec<Decision>) -> usize {
+    pub(super) fn round(
+        &mut self,
+        trigger: ClusterId,
+        now: Timestamp,
+        decisions: &mut Vec<Decision>,
+    ) -> usize {
         let tree = self.tree_of(trigger);
         let mut entries = Vec::new();
         let mut scratch = Scratch::default();
@@ -83,7 +88,7 @@ impl State {
             if entry.nomination.mode == Mode::NoFit
                 && let Some(fate) = fates.get_mut(at)
             {
-                *fate = Some(self.refuse(entry, false));
+                *fate = Some(refuse(entry));
             }
         }
         self.serve_in_order(&mut entries, &mut fates, &mut scratch, (now, decisions));
@@ -117,7 +122,8 @@ impl State {
                 Place::Queued { ticket, .. } => ticket.clone(),
                 Place::Out | Place::Holding(_) => return None,
             };
-            let hopeless = queue.spec.strategy == Strategy::BestEffortFifo && queue.pending.is_hopeless(&ticket);
+            let hopeless =
+                queue.spec.strategy == Strategy::BestEffortFifo && queue.pending.is_hopeless(&ticket);
             if !hopeless {
                 return Some((id, ticket));
             }
@@ -162,9 +168,16 @@ impl State {
 
     fn enter_round(&mut self, cluster: ClusterId, id: WorkloadId, ticket: Ticket) -> Option<Entry> {
         self.refresh_past(cluster);
+        if self.skipping.remove(&cluster) {
+            let name = self.queue(cluster)?.spec.name.clone();
+            self.outcome.preemption_skips.insert(name, 0);
+        }
         let queue = self.queue_mut(cluster)?;
         queue.tries += 1;
-        let (node, preemptor) = (queue.node, queue.pending.is_sticky(id) || queue.pending.stance(id).is_some());
+        let (node, preemptor) = (
+            queue.node,
+            queue.pending.is_sticky(id) || queue.pending.stance(id).is_some(),
+        );
         let nomination = self.nominate(cluster, id, &ticket, None)?;
         let needs = self.needs_of(node, &nomination);
         self.outcome.heads += 1;
@@ -234,10 +247,17 @@ impl State {
         let open: Vec<usize> = (0..entries.len())
             .filter(|at| fates.get(*at).is_some_and(Option::is_none))
             .collect();
-        let fair = matches!(self.settings.rules.preemption, PreemptionRules::FairSharing { .. });
+        let fair = matches!(
+            self.settings.rules.preemption,
+            PreemptionRules::FairSharing { .. }
+        );
         let contender = |entry: &Entry| Contender {
             node: entry.node,
-            usage: if fair { entry.nomination.usage.clone() } else { Vec::new() },
+            usage: if fair {
+                entry.nomination.usage.clone()
+            } else {
+                Vec::new()
+            },
             level: entry.nomination.level,
             priority: entry.ticket.rank.priority(),
             queue_time: entry.ticket.rank.since(),
@@ -277,7 +297,9 @@ impl State {
         {
             record.progress = left.then(|| Box::new((progress.clone(), queue.tries)));
         }
-        let Some(queue) = self.queue_mut(entry.cluster) else { return };
+        let Some(queue) = self.queue_mut(entry.cluster) else {
+            return;
+        };
         let (strict, id) = (queue.spec.strategy == Strategy::StrictFifo, entry.id);
         if requeue == Requeue::PendingPreemption {
             if !strict {
@@ -314,7 +336,9 @@ impl State {
 
     /// Takes a head out of the heap, or blocks the heap with it where the strategy wants that.
     fn set_aside(&mut self, cluster: ClusterId, ticket: &Ticket, wait: Wait, scratch: &mut Scratch) {
-        let Some(queue) = self.queue_mut(cluster) else { return };
+        let Some(queue) = self.queue_mut(cluster) else {
+            return;
+        };
         let id = ticket.rank.id();
         queue.pending.unstick(id);
         match (queue.spec.strategy, &wait) {

@@ -4,7 +4,7 @@ use super::{Decision, Reason};
 use crate::condition::Truth;
 use crate::nominate::{PreemptionRules, Rules, Switch};
 use crate::queue::{ClusterQueue, Reclaim, Strategy, WithinClusterQueue};
-use crate::state::fixtures::{World, cores, in_cohort};
+use crate::state::fixtures::{World, cores};
 use crate::state::{Settings, State};
 
 mod blocking;
@@ -93,7 +93,9 @@ fn no_longer(name: &str) -> String {
 
 fn ready(world: &mut World, name: &str, truth: Truth) {
     world.edit(name, |w| {
-        w.status.conditions.set("PodsReady", truth, "x", "", crate::state::fixtures::at(1));
+        w.status
+            .conditions
+            .set("PodsReady", truth, "x", "", crate::state::fixtures::at(1));
     });
 }
 

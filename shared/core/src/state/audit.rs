@@ -242,7 +242,10 @@ impl Server {
     fn settle(&mut self) {
         for _ in 0..100 {
             self.take(&Step::Cycle);
-            let stopping = self.workloads.values().any(|w| w.is_evicted() && w.has_quota() && !w.is_finished());
+            let stopping = self
+                .workloads
+                .values()
+                .any(|w| w.is_evicted() && w.has_quota() && !w.is_finished());
             if self.unwritten.is_empty() && !self.state.has_work() && !stopping {
                 return;
             }
@@ -317,7 +320,9 @@ fn audit(server: &Server) {
         }
         let on_its_way = record.eviction.as_ref();
         assert!(on_its_way.is_none() || matches!(record.place, Place::Holding(_)));
-        assert!(on_its_way.is_none_or(|e| e.told == Told::Yes || record.assumption.is_some() || state.orders.contains(&id)));
+        assert!(on_its_way.is_none_or(|e| e.told == Told::Yes
+            || record.assumption.is_some()
+            || state.orders.contains(&id)));
     }
     assert_eq!((state.holders.len(), state.unready), (holders, unready));
     assert_eq!(state.classes.len(), classes.len());
@@ -332,7 +337,11 @@ fn audit(server: &Server) {
         let Some(queue) = &cluster.queue else { continue };
         let pending: BTreeSet<_> = queue.pending.ids().collect();
         assert_eq!(pending.len(), queue.pending.len());
-        assert_eq!(pending, queued.remove(&id).unwrap_or_default(), "pending in {name}");
+        assert_eq!(
+            pending,
+            queued.remove(&id).unwrap_or_default(),
+            "pending in {name}"
+        );
         backoffs.extend(queue.pending.backoffs());
         let head = state.head_of(queue);
         let ready = state.is_served(queue) && head.is_some_and(|head| queue.pending.stance(head).is_none());
@@ -344,7 +353,11 @@ fn audit(server: &Server) {
         }
     }
     for ((node, pair), sum) in usage {
-        assert_eq!(state.forest.usage(node, pair), sum, "usage of a queue that is gone");
+        assert_eq!(
+            state.forest.usage(node, pair),
+            sum,
+            "usage of a queue that is gone"
+        );
     }
     assert!(ledgers.is_empty());
     assert!(queued.is_empty(), "queued in a queue that is gone");
@@ -355,7 +368,10 @@ fn audit(server: &Server) {
 fn audit_rest(state: &State) {
     for id in state.nodes.values() {
         let queue = state.queue(*id).unwrap();
-        let claimed = state.tree_of(*id).iter().any(|other| state.queue(*other).unwrap().pending.has_claim());
+        let claimed = state
+            .tree_of(*id)
+            .iter()
+            .any(|other| state.queue(*other).unwrap().pending.has_claim());
         if !state.is_served(queue) || claimed {
             continue;
         }
@@ -392,23 +408,37 @@ fn preemption() -> impl Generator<Value = PreemptionPolicy> {
         Just(BorrowWithinCohort::Never),
         Just(BorrowWithinCohort::LowerPriority { max_priority: None })
     ];
-    (within, reclaim, borrow).prop_map(|(within_cluster_queue, reclaim_within_cohort, borrow)| PreemptionPolicy {
-        within_cluster_queue,
-        reclaim_within_cohort,
-        borrow_within_cohort: match reclaim_within_cohort {
-            Reclaim::Never => BorrowWithinCohort::Never,
-            Reclaim::LowerPriority | Reclaim::Any => borrow,
-        },
+    (within, reclaim, borrow).prop_map(|(within_cluster_queue, reclaim_within_cohort, borrow)| {
+        PreemptionPolicy {
+            within_cluster_queue,
+            reclaim_within_cohort,
+            borrow_within_cohort: match reclaim_within_cohort {
+                Reclaim::Never => BorrowWithinCohort::Never,
+                Reclaim::LowerPriority | Reclaim::Any => borrow,
+            },
+        }
     })
 }
 
 fn rules() -> impl Generator<Value = PreemptionRules> {
-    prop_oneof![Just(PreemptionRules::Classical), Just(PreemptionRules::fair_sharing())]
+    prop_oneof![
+        Just(PreemptionRules::Classical),
+        Just(PreemptionRules::fair_sharing())
+    ]
 }
 
 fn configuration() -> impl Generator<Value = Event> {
-    let cluster = (0..2_u8, 0..9_i64, 0..9_i64, any::<bool>(), 0..8_u8, 0..6_u8, 0..4_u8, preemption()).prop_map(
-        |(name, first, second, strict, odd, rest, cohort, preemption)| {
+    let cluster = (
+        0..2_u8,
+        0..9_i64,
+        0..9_i64,
+        any::<bool>(),
+        0..8_u8,
+        0..6_u8,
+        0..4_u8,
+        preemption(),
+    )
+        .prop_map(|(name, first, second, strict, odd, rest, cohort, preemption)| {
             let flavors: [(&str, &[(&str, i64)]); 2] = [
                 ("f1", &[("cpu", first * 1_000)]),
                 ("f2", &[("cpu", second * 1_000)]),
@@ -435,8 +465,7 @@ fn configuration() -> impl Generator<Value = Event> {
                 queue.checks = vec![super::fixtures::rule("check")];
             }
             Event::ClusterQueue(Box::new(queue))
-        },
-    );
+        });
     let local = (0..3_u8, any::<bool>(), 0..2_u8, 0..6_u8).prop_map(|(name, even, cluster, stop)| {
         Event::LocalQueue(LocalQueue {
             key: Key::new(if even { "even" } else { "odd" }, format!("lq{name}")),

@@ -28,7 +28,9 @@ impl State {
         self.nodes.insert(node, id);
         let compiled = CompiledQueue::of(&mut self.forest, &spec);
         let active = report::active(&spec, &self.flavors, &self.checks);
-        let Some(cluster) = self.clusters.at_mut(id) else { return };
+        let Some(cluster) = self.clusters.at_mut(id) else {
+            return;
+        };
         let renew = match &mut cluster.queue {
             Some(queue) => {
                 let renew = queue.spec.usage_order != spec.usage_order;
@@ -114,7 +116,11 @@ impl State {
 
     pub(super) fn put_local_queue(&mut self, queue: LocalQueue, now: Timestamp) {
         let id = self.ensure_local(&queue.key);
-        if self.locals.at(id).is_some_and(|local| local.queue.as_ref() == Some(&queue)) {
+        if self
+            .locals
+            .at(id)
+            .is_some_and(|local| local.queue.as_ref() == Some(&queue))
+        {
             return;
         }
         if let Some(book) = &mut self.book {
@@ -136,7 +142,12 @@ impl State {
 
     pub(super) fn drop_local_queue(&mut self, key: &Key, now: Timestamp) {
         let Some(id) = self.locals.id(key) else { return };
-        if self.locals.at_mut(id).and_then(|local| local.queue.take()).is_none() {
+        if self
+            .locals
+            .at_mut(id)
+            .and_then(|local| local.queue.take())
+            .is_none()
+        {
             return;
         }
         self.set_cluster(id, None);
@@ -149,7 +160,9 @@ impl State {
     }
 
     fn set_cluster(&mut self, id: LocalId, cluster: Option<ClusterId>) {
-        let Some(local) = self.locals.at_mut(id) else { return };
+        let Some(local) = self.locals.at_mut(id) else {
+            return;
+        };
         let old = std::mem::replace(&mut local.cluster, cluster);
         if let Some(new) = cluster.and_then(|new| self.clusters.at_mut(new)) {
             new.locals.insert(id);
@@ -268,7 +281,9 @@ impl State {
 
     /// The reports of a queue and of its LocalQueues change.
     fn mark(&mut self, id: ClusterId) {
-        let Some(cluster) = self.clusters.at(id) else { return };
+        let Some(cluster) = self.clusters.at(id) else {
+            return;
+        };
         self.changed.insert(QueueRef::Cluster(cluster.name.clone()));
         let locals = cluster.locals.iter().filter_map(|local| self.locals.at(*local));
         self.changed
@@ -301,6 +316,7 @@ impl State {
         self.clusters.remove(&name);
         self.ready.remove(&id);
         self.gains.remove(&id);
+        self.skipping.remove(&id);
         if let Some(node) = self.forest.queue(&name) {
             self.forest.released(node);
         }
@@ -308,10 +324,16 @@ impl State {
 
     fn link(&mut self, id: ClusterId, spec: &ClusterQueue) {
         for quota in spec.groups.iter().flat_map(|g| &g.flavors) {
-            self.users_of_flavor.entry(quota.name.clone()).or_default().insert(id);
+            self.users_of_flavor
+                .entry(quota.name.clone())
+                .or_default()
+                .insert(id);
         }
         for rule in &spec.checks {
-            self.users_of_check.entry(rule.name.clone()).or_default().insert(id);
+            self.users_of_check
+                .entry(rule.name.clone())
+                .or_default()
+                .insert(id);
         }
     }
 

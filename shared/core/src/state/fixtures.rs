@@ -10,8 +10,8 @@ use crate::condition::Truth;
 use crate::cycle::Decision;
 use crate::name::{ClusterQueueName, Key};
 use crate::queue::{
-    CheckRule, ClusterQueue, Cohort, Flavor, FlavorQuota, FungibilityPolicy, LocalQueue, PreemptionPolicy, Quota,
-    ResourceGroup, Selector, StopPolicy, Strategy, UsageOrder, Weight,
+    CheckRule, ClusterQueue, Cohort, Flavor, FlavorQuota, FungibilityPolicy, LocalQueue, PreemptionPolicy,
+    Quota, ResourceGroup, Selector, StopPolicy, Strategy, UsageOrder, Weight,
 };
 use crate::status::{Admission, Status};
 use crate::workload::{PodSet, Workload};
@@ -274,6 +274,12 @@ impl World {
 
 pub(crate) fn hold(workload: &mut Workload, admission: Admission, now: Timestamp) {
     let message = format!("Quota reserved in ClusterQueue {}", admission.cluster_queue);
+    for kind in ["Evicted", "Preempted"] {
+        if workload.status.conditions.is_true(kind) {
+            let conditions = &mut workload.status.conditions;
+            conditions.set(kind, Truth::False, "QuotaReserved", "", now);
+        }
+    }
     workload.status.admission = Some(admission);
     workload
         .status

@@ -15,21 +15,30 @@ use crate::report::QueueRef;
 impl State {
     /// Moves a workload.
     pub(crate) fn move_to(&mut self, id: WorkloadId, wanted: Place, now: Timestamp) {
-        let Some(record) = self.records.at_mut(id) else { return };
+        let Some(record) = self.records.at_mut(id) else {
+            return;
+        };
         let old = std::mem::replace(&mut record.place, Place::Out);
         let sticky = self.leave(id, &old);
         self.enter(id, &wanted, now);
-        if let (true, Place::Queued { cluster: was, .. }, Place::Queued { cluster, ticket, .. }) = (sticky, &old, &wanted)
+        if let (true, Place::Queued { cluster: was, .. }, Place::Queued { cluster, ticket, .. }) =
+            (sticky, &old, &wanted)
             && was == cluster
             && let Some(queue) = self.queue_mut(*cluster)
         {
             queue.pending.stick(ticket);
         }
+        let repriced = match (&old, &wanted) {
+            (Place::Holding(was), Place::Holding(is)) if was.priority != is.priority => Some(is.cluster),
+            (Place::Out | Place::Queued { .. } | Place::Holding(_), _) => None,
+        };
         self.book_past(id, &old, &wanted);
         self.note_freed(&old, &wanted);
         if let Some(record) = self.records.at_mut(id) {
             record.place = wanted;
         }
+        // Why: whom nobody could preempt before may be preempted now.
+        self.flush_trees(repriced);
         if let Some(cluster) = place_cluster(&old) {
             self.touch(cluster);
             self.sweep_cluster(cluster);
@@ -104,7 +113,9 @@ impl State {
                     .workload
                     .in_backoff(now)
                     .then(|| backoff_end(&record.workload));
-                let Some(queue) = self.queue_mut(*cluster) else { return };
+                let Some(queue) = self.queue_mut(*cluster) else {
+                    return;
+                };
                 match wait {
                     Some(at) => {
                         queue.pending.park(ticket, Wait::Backoff(at));

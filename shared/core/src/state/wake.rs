@@ -133,7 +133,9 @@ impl State {
                 break;
             }
             self.backoffs.remove(&(at, id));
-            let Some(cluster) = self.cluster_of(id) else { continue };
+            let Some(cluster) = self.cluster_of(id) else {
+                continue;
+            };
             if let Some(queue) = self.queue_mut(cluster) {
                 queue.pending.end_backoff(id);
             }
@@ -188,7 +190,9 @@ impl State {
         if self.stale_past.is_empty() {
             return;
         }
-        let Some(cluster) = self.clusters.at(id) else { return };
+        let Some(cluster) = self.clusters.at(id) else {
+            return;
+        };
         let matters = cluster.queue.as_ref().is_some_and(|queue| {
             queue.spec.usage_order == UsageOrder::LeastUsedFirst
                 && queue.spec.preemption.within_cluster_queue != WithinClusterQueue::Never

@@ -148,14 +148,18 @@ impl State {
         if workload.is_finished() {
             return Some(Place::Out);
         }
-        let shown = workload.status.admission.as_ref().filter(|_| workload.has_quota());
+        let shown = workload
+            .status
+            .admission
+            .as_ref()
+            .filter(|_| workload.has_quota());
         let assumed = record.assumption.as_ref().map(|a| &a.admission);
         if let Some(admission) = shown.or(assumed) {
             let quota = workload.status.conditions.when_true("QuotaReserved");
             let since = record.assumption.as_ref().map(|a| a.since);
-            let cluster = self
-                .clusters
-                .ensure(&admission.cluster_queue, || super::configuration::unknown(&admission.cluster_queue));
+            let cluster = self.clusters.ensure(&admission.cluster_queue, || {
+                super::configuration::unknown(&admission.cluster_queue)
+            });
             return Some(Place::Holding(Box::new(Holding {
                 cluster,
                 local: record.local,
@@ -215,7 +219,10 @@ impl State {
     /// Forgets a LocalQueue that does not exist and that nobody names.
     pub(super) fn sweep_local(&mut self, id: LocalId) {
         let unused = |local: &Local| {
-            local.queue.is_none() && local.workloads.is_empty() && local.ledger.is_empty() && local.pending == 0
+            local.queue.is_none()
+                && local.workloads.is_empty()
+                && local.ledger.is_empty()
+                && local.pending == 0
         };
         if let Some(key) = self.locals.at(id).filter(|l| unused(l)).map(|l| l.key.clone()) {
             self.locals.remove(&key);

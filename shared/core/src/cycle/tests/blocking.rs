@@ -18,10 +18,16 @@ fn nobody_is_served_while_somebody_served_is_not_ready() {
     world.ask("a", "first", (0, 1_000));
     world.ask("b", "second", (0, 1_000));
     world.ask("b", "third", (0, 1_000));
-    assert_eq!(world.run(), ["first: reserved".to_owned(), format!("second: {WAITS}")]);
+    assert_eq!(
+        world.run(),
+        ["first: reserved".to_owned(), format!("second: {WAITS}")]
+    );
     assert_eq!(world.run(), [""; 0]);
     ready(&mut world, "first", Truth::True);
-    assert_eq!(world.run(), ["second: reserved".to_owned(), format!("third: {WAITS}")]);
+    assert_eq!(
+        world.run(),
+        ["second: reserved".to_owned(), format!("third: {WAITS}")]
+    );
     ready(&mut world, "second", Truth::True);
     ready(&mut world, "first", Truth::False);
     assert_eq!(world.run(), [""; 0], "one that was ready holds others back again");

@@ -4,7 +4,8 @@ use super::{Decision, Reason, world};
 use crate::state::Event;
 use crate::state::fixtures::{World, cluster_queue, finish, flavor, group, pod_set, workload};
 
-const BYPASSED: &str = "PendingEvaluation Bypassed scheduling evaluation because an equivalent workload recently failed";
+const BYPASSED: &str =
+    "PendingEvaluation Bypassed scheduling evaluation because an equivalent workload recently failed";
 
 /// A queue with 1 GPU, in use, and 1 free core.
 fn full() -> World {
@@ -44,9 +45,21 @@ fn equals_of_one_that_failed_are_put_aside_unseen() {
     world.ask("q", "cpu", (-1, 1_000));
     world.state.take_outcome();
     let decisions = world.decide();
-    let bypassed = |d: &&Decision| matches!(d, Decision::NotAdmitted { reason: Reason::Bypassed, .. });
+    let bypassed = |d: &&Decision| {
+        matches!(
+            d,
+            Decision::NotAdmitted {
+                reason: Reason::Bypassed,
+                ..
+            }
+        )
+    };
     assert_eq!(decisions.iter().filter(bypassed).count(), 999);
-    assert!(decisions.iter().any(|d| matches!(d, Decision::Reserve { key, .. } if *key.name == *"cpu")));
+    assert!(
+        decisions
+            .iter()
+            .any(|d| matches!(d, Decision::Reserve { key, .. } if *key.name == *"cpu"))
+    );
     assert_eq!(world.state.take_outcome().heads, 2, "one of a thousand was tried");
     assert_eq!(counts(&world), (1_000, 1_000));
     gpu(&mut world, "late", 5_000, 0);
@@ -58,7 +71,11 @@ fn equals_of_one_that_failed_are_put_aside_unseen() {
     world.state.take_outcome();
     world.edit("g0000", finish);
     world.decide();
-    assert_eq!(world.state.take_outcome().heads, 2, "one is served, one fails for all");
+    assert_eq!(
+        world.state.take_outcome().heads,
+        2,
+        "one is served, one fails for all"
+    );
 }
 
 /// Spec: admission-engine B040.
@@ -69,13 +86,19 @@ fn another_priority_is_another_class() {
     gpu(&mut world, "low", 2, 0);
     let lines = world.run();
     assert_eq!(lines.len(), 2);
-    assert!(lines.iter().all(|line| line.contains("1 more needed")), "{lines:?}");
+    assert!(
+        lines.iter().all(|line| line.contains("1 more needed")),
+        "{lines:?}"
+    );
 }
 
 /// Spec: admission-engine B036, B037, 10.1 (released quota is spread once, whoever gave it back).
 #[test]
 fn many_releases_are_one_flush() {
-    let mut world = world(vec![cluster_queue("q", vec![group(&[("default", &[("cpu", 5_000)])])])]);
+    let mut world = world(vec![cluster_queue(
+        "q",
+        vec![group(&[("default", &[("cpu", 5_000)])])],
+    )]);
     for number in 0..5 {
         world.ask("q", &format!("user{number}"), (0, 1_000));
     }

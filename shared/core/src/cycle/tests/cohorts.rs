@@ -26,7 +26,10 @@ fn cohorts_in_a_circle_make_their_queues_inactive_until_it_is_broken() {
     world.ask("q", "w", (0, 1_000));
     let lines = world.run();
     assert_eq!(lines.len(), 1);
-    assert!(lines[0].starts_with("w: Suspended ClusterQueue q is inactive"), "{lines:?}");
+    assert!(
+        lines[0].starts_with("w: Suspended ClusterQueue q is inactive"),
+        "{lines:?}"
+    );
     world.tell(cohort("a", None));
     assert_eq!(world.run(), ["w: reserved"]);
 }
@@ -90,7 +93,10 @@ fn quota_of_a_queue_that_is_gone_stays_held_until_it_is_released() {
     world.tell(Event::ClusterQueueGone("q".into()));
     assert!(world.state.cluster_queue_report(&"q".into()).is_none());
     world.add_queue(in_cohort("q", "x", 4));
-    assert_eq!(world.state.cluster_queue_report(&"q".into()).unwrap().reserving, 1);
+    assert_eq!(
+        world.state.cluster_queue_report(&"q".into()).unwrap().reserving,
+        1
+    );
     world.ask("q", "late", (0, 1_000));
     assert!(world.run()[0].contains("1 more needed"));
     world.tell(Event::ClusterQueueGone("q".into()));
@@ -102,7 +108,12 @@ fn quota_of_a_queue_that_is_gone_stays_held_until_it_is_released() {
 /// Spec: admission-engine B179.
 #[test]
 fn a_restart_counts_all_reservations_before_anything_is_decided() {
-    let queues = || vec![in_cohort("a", "x", 4), reclaiming(in_cohort("b", "x", 4), Reclaim::Any)];
+    let queues = || {
+        vec![
+            in_cohort("a", "x", 4),
+            reclaiming(in_cohort("b", "x", 4), Reclaim::Any),
+        ]
+    };
     let mut before = world(queues());
     before.ask("a", "w1", (0, 6_000));
     before.ask("b", "w2", (0, 2_000));
@@ -116,13 +127,18 @@ fn a_restart_counts_all_reservations_before_anything_is_decided() {
     }
     assert_eq!(after.state.cycle(after.now), []);
     let fresh = world(queues());
-    after.tell(Event::Flavor(fresh.state.flavors.values().next().unwrap().clone()));
+    after.tell(Event::Flavor(
+        fresh.state.flavors.values().next().unwrap().clone(),
+    ));
     for queue in queues() {
         after.add_queue(queue);
     }
     after.tell(Event::Synced);
     assert_eq!(after.run(), [""; 0], "all is said and nothing is free");
-    assert_eq!(after.state.cluster_queue_report(&"a".into()).unwrap().reserving, 1);
+    assert_eq!(
+        after.state.cluster_queue_report(&"a".into()).unwrap().reserving,
+        1
+    );
 }
 
 /// Spec: admission-engine B065 (all pod sets or none).
@@ -134,7 +150,10 @@ fn a_workload_is_admitted_whole_or_not_at_all() {
     asked.queue = "q".to_owned();
     world.put(asked);
     assert_eq!(world.run().len(), 1);
-    assert_eq!(world.state.cluster_queue_report(&"q".into()).unwrap().reserving, 0);
+    assert_eq!(
+        world.state.cluster_queue_report(&"q".into()).unwrap().reserving,
+        0
+    );
 }
 
 /// Spec: admission-engine B166, B163.
@@ -174,7 +193,11 @@ fn what_is_reserved_is_told_in_full() {
     asked.queue = "q".to_owned();
     world.put(asked);
     assert_eq!(world.run(), ["w: reserved"]);
-    let admission = world.workloads[&Key::new("ns", "w")].status.admission.clone().unwrap();
+    let admission = world.workloads[&Key::new("ns", "w")]
+        .status
+        .admission
+        .clone()
+        .unwrap();
     let assignment = &admission.pod_sets[0];
     assert_eq!((admission.cluster_queue.as_str(), assignment.count), ("q", 3));
     assert_eq!(assignment.flavors[&"cpu".into()].as_str(), "default");

@@ -89,17 +89,26 @@ fn rivals_with_equal_pasts_take_turns() {
 /// Spec: admission-engine 6 (samples reorder the heap).
 #[test]
 fn a_sample_reorders_those_who_wait() {
-    let mut world = rivals(counting(), (10, 0), (10, 1));
+    let mut world = rivals(counting(), (10, 0), (10, 3));
     world.ask("a", "user", (0, 4_000));
     world.run();
     world.edit("user", |w| {
         let conditions = &mut w.status.conditions;
-        conditions.set("Admitted", crate::condition::Truth::True, "Admitted", "", at(1_000));
+        conditions.set(
+            "Admitted",
+            crate::condition::Truth::True,
+            "Admitted",
+            "",
+            at(1_000),
+        );
     });
     world.ask("a", "a1", (0, 4_000));
     world.ask("b", "b1", (0, 4_000));
     world.run();
+    assert_eq!(heads(&world), ["a1", "b1"]);
     world.wait(3_000);
+    world.run();
+    assert_eq!(heads(&world), ["b1", "a1"]);
     world.edit("user", finish);
     assert_eq!(world.run()[0], "b1: reserved");
 }

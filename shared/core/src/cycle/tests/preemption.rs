@@ -1,12 +1,13 @@
 //! Preemption as seen from the cycle: who waits, for how long, and what is said.
 
-use super::{OFF, Decision, reclaiming, round, ruled, strict, within, world, world_with};
+use super::{Decision, OFF, reclaiming, round, ruled, strict, within, world, world_with};
 use crate::nominate::Rules;
 use crate::queue::{ClusterQueue, Reclaim, WithinClusterQueue};
 use crate::state::Event;
 use crate::state::fixtures::{World, at, cores, evict, finish, in_cohort};
 
-const SHORT: &str = "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default";
+const SHORT: &str =
+    "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default";
 
 fn lower(name: &str, cpu: i64) -> ClusterQueue {
     let mut queue = within(cores(cpu), WithinClusterQueue::LowerPriority);
@@ -27,7 +28,10 @@ fn the_preemptor_waits_until_the_victim_has_given_its_quota_back() {
     world.ask("q", "low", (0, 4_000));
     world.run();
     world.ask("q", "high", (1, 4_000));
-    assert_eq!(world.run(), ["low: InClusterQueue for high".to_owned(), waits("high", 4, 1)]);
+    assert_eq!(
+        world.run(),
+        ["low: InClusterQueue for high".to_owned(), waits("high", 4, 1)]
+    );
     let reserving = |world: &World| {
         let report = world.state.cluster_queue_report(&"q".into()).unwrap();
         (report.reserving, report.reservation[0].resources[0].total.get())
@@ -104,7 +108,10 @@ fn an_eviction_waits_until_the_reservation_is_visible() {
     let reserve = world.decide();
     world.ask("q", "high", (1, 4_000));
     let decisions = world.decide();
-    assert!(!decisions.iter().any(|d| matches!(d, Decision::Preempt { .. })), "{decisions:?}");
+    assert!(
+        !decisions.iter().any(|d| matches!(d, Decision::Preempt { .. })),
+        "{decisions:?}"
+    );
     for decision in reserve {
         world.write(decision);
     }
@@ -179,9 +186,15 @@ fn two_preemptors_of_one_round_find_different_victims() {
     world.ask("c1", "h1", (0, 4_000));
     world.ask("c2", "h2", (0, 4_000));
     let lines = round(&mut world, "c1");
-    let evicted: Vec<_> = lines.iter().filter(|l| l.contains("InCohortReclamation")).collect();
+    let evicted: Vec<_> = lines
+        .iter()
+        .filter(|l| l.contains("InCohortReclamation"))
+        .collect();
     assert_eq!(evicted.len(), 2, "{lines:?}");
-    assert_eq!(lines.iter().filter(|l| l.contains("WaitingForPreempted")).count(), 2);
+    assert_eq!(
+        lines.iter().filter(|l| l.contains("WaitingForPreempted")).count(),
+        2
+    );
 }
 
 const DEFERRED: &str = "h2: WaitingForPreemptedWorkloads Workload has overlapping preemption targets with another \
@@ -228,7 +241,10 @@ fn without_a_second_look_the_second_preemptor_is_skipped() {
 #[test]
 fn quota_that_victims_still_hold_is_given_to_nobody() {
     let mut world = world(vec![
-        reclaiming(within(in_cohort("p", "x", 10), WithinClusterQueue::LowerPriority), Reclaim::Any),
+        reclaiming(
+            within(in_cohort("p", "x", 10), WithinClusterQueue::LowerPriority),
+            Reclaim::Any,
+        ),
         in_cohort("f", "x", 0),
         in_cohort("g", "x", 0),
     ]);
@@ -238,7 +254,9 @@ fn quota_that_victims_still_hold_is_given_to_nobody() {
     world.ask("f", "small1", (0, 2_000));
     world.ask("g", "small2", (0, 2_000));
     let lines = world.run();
-    let served = lines.iter().filter(|line| line.contains("small") && line.contains("reserved"));
+    let served = lines
+        .iter()
+        .filter(|line| line.contains("small") && line.contains("reserved"));
     assert_eq!(served.count(), 1, "{lines:?}");
     world.release("victim");
     assert!(world.run().contains(&"preemptor: reserved".to_owned()));

@@ -26,9 +26,15 @@ fn parked_and_fresh_workloads_stand_in_one_order() {
     world.put(with_priority("late", 20, 0, 1));
     world.put(with_priority("early", 10, 0, 1));
     world.put(with_priority("urgent", 30, 5, 1));
-    assert_eq!(names(&world.state, 9).unwrap(), ["urgent", "large", "early", "late"]);
+    assert_eq!(
+        names(&world.state, 9).unwrap(),
+        ["urgent", "large", "early", "late"]
+    );
     world.run();
-    assert_eq!(names(&world.state, 9).unwrap(), ["urgent", "large", "early", "late"]);
+    assert_eq!(
+        names(&world.state, 9).unwrap(),
+        ["urgent", "large", "early", "late"]
+    );
     for limit in 0..4 {
         let all = names(&world.state, 9).unwrap();
         assert_eq!(names(&world.state, limit).unwrap(), all[..limit]);
