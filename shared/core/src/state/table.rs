@@ -46,13 +46,6 @@ impl WorkloadId {
     }
 }
 
-#[cfg(test)]
-impl LocalId {
-    pub(crate) fn nth(index: u32) -> Self {
-        Self(index)
-    }
-}
-
 /// See the module.
 #[derive(Clone, Debug)]
 pub(crate) struct Table<K, I, V> {
