@@ -8,11 +8,14 @@ use std::ops::Bound;
 use jiff::Timestamp;
 
 use crate::condition::Truth;
-use crate::flavor::{self, Category, Offer, Remedy};
+use crate::flavor::{Category, Remedy};
+use crate::hierarchy::Forest;
+use crate::holders::Holders;
 use crate::name::{ClusterQueueName, Key, Uid};
+use crate::nominate::{CompiledQueue, Grounds, Head, Rules, Switch, nominate};
 use crate::pending::{Class, Rank, Wait};
-use crate::queue::{ClusterQueue, StopPolicy, Strategy};
-use crate::quota::{Charge, Ledger, Stage};
+use crate::queue::{ClusterQueue, PreemptionPolicy, StopPolicy, Strategy};
+use crate::quota::{Charge, Stage};
 use crate::state::workloads::{eviction_count, local_key, may_queue};
 use crate::state::{Assumption, Pace, Place, Record, State};
 use crate::status::{Admission, CheckPhase};
@@ -216,19 +219,49 @@ impl State {
                 Wait::Configuration,
             );
         }
-        let nobody = Ledger::default();
-        let offer = Offer {
-            queue,
-            flavors: &self.flavors,
-            ledger: self.ledgers.get(&queue.name).unwrap_or(&nobody),
+        // The cycle that keeps a forest, holders and compiled queues replaces this: here each head gets a forest of its
+        // own queue, without cohort and without preemption.
+        let mut alone = queue.clone();
+        alone.cohort = None;
+        alone.preemption = PreemptionPolicy::default();
+        let mut forest = Forest::default();
+        let compiled = CompiledQueue::of(&mut forest, &alone);
+        let node = forest.put_queue(&alone);
+        if let Some(ledger) = self.ledgers.get(&queue.name) {
+            for flavor in alone.groups.iter().flat_map(|group| &group.flavors) {
+                for resource in flavor.quotas.keys() {
+                    let pair = forest.pair(&flavor.name, resource);
+                    let used = ledger.reserved().total(&flavor.name, resource);
+                    forest.add(node, pair, i128::from(used.get()));
+                }
+            }
+        }
+        let rules = Rules {
             undeclared: self.settings.undeclared,
+            partial_admission: Switch::Off,
+            ..Rules::default()
         };
-        match flavor::assign(&offer, &workload.pod_sets, &workload.status.reclaimable) {
-            Ok(pod_sets) => Verdict::Fits(Admission {
+        let mut grounds = Grounds {
+            forest: &mut forest,
+            holders: &Holders::default(),
+            flavors: &self.flavors,
+            rules: &rules,
+        };
+        let head = Head {
+            workload,
+            queue: &compiled,
+            node,
+            priority: i64::from(workload.priority),
+            queue_time: workload.created,
+            progress: None,
+        };
+        let nomination = nominate(&mut grounds, &head, None);
+        match nomination.refusal {
+            None => Verdict::Fits(Admission {
                 cluster_queue: queue.name.clone(),
-                pod_sets,
+                pod_sets: nomination.pod_sets,
             }),
-            Err(refusal) => refused(
+            Some(refusal) => refused(
                 refusal.category.into(),
                 refusal.message,
                 match refusal.remedy {

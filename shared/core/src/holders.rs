@@ -4,7 +4,7 @@
 //! starts with the best candidate and never sorts. *Source*: `spec/admission-engine.md 2.7.2`.
 
 use std::cmp::{Ordering, Reverse};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_set};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -159,12 +159,8 @@ impl Holders {
     }
 
     /// The holders of one ClusterQueue, first victim first.
-    pub fn of(&self, queue: NodeId) -> impl Iterator<Item = &Arc<Holder>> + Clone {
-        self.by_queue
-            .get(&queue)
-            .into_iter()
-            .flatten()
-            .map(|listed| &listed.0)
+    pub fn of(&self, queue: NodeId) -> Line<'_> {
+        Line(self.by_queue.get(&queue).map(BTreeSet::iter))
     }
 
     /// How many there are.
@@ -175,5 +171,17 @@ impl Holders {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.by_uid.is_empty()
+    }
+}
+
+/// Holders of one ClusterQueue in the order in which they are preempted.
+#[derive(Clone, Debug)]
+pub struct Line<'a>(Option<btree_set::Iter<'a, Listed>>);
+
+impl<'a> Iterator for Line<'a> {
+    type Item = &'a Arc<Holder>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.as_mut()?.next().map(|listed| &listed.0)
     }
 }

@@ -3,19 +3,20 @@
 //! Invariant: the forest is left as it was found; the same input gives the same nomination.
 //! *Source*: `spec/admission-engine.md 2.5 to 2.9`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use crate::flavor::assign::{Assigner, mode_of};
 use crate::flavor::{Category, Remedy};
 use crate::hierarchy::{Exact, FlavorResource, Forest, NodeId};
 use crate::holders::{Holder, Holders};
-use crate::name::FlavorName;
+use crate::name::{FlavorName, Uid};
 use crate::preempt::Target;
 use crate::queue::Flavor;
 use crate::status::Assignment;
-use crate::workload::Workload;
+use crate::workload::{PodSet, Workload};
 
 mod compiled;
 mod rules;
@@ -145,26 +146,157 @@ pub struct Nomination {
     pub considered: String,
 }
 
-/// Finds out what a head would get and whom it would have to preempt. See [`Restriction`] for `None`.
+/// Finds out what a head would get and whom it would have to preempt for that.
 pub fn nominate(
     grounds: &mut Grounds<'_>,
     head: &Head<'_>,
     restriction: Option<&Restriction<'_>>,
 ) -> Nomination {
-    // Signature only: the search follows.
-    let _ = (head, restriction);
+    let Restriction { pinned, gone } = restriction.copied().unwrap_or_default();
+    for holder in gone {
+        for (pair, value) in &holder.usage {
+            grounds.forest.remove(holder.node, *pair, *value);
+        }
+    }
+    let excluded: BTreeSet<Uid> = gone.iter().map(|holder| holder.uid.clone()).collect();
+    let mut assigner = Assigner {
+        forest: grounds.forest,
+        holders: grounds.holders,
+        flavors: grounds.flavors,
+        rules: grounds.rules,
+        head,
+        pinned,
+        gone: &excluded,
+        memo: Vec::new(),
+    };
+    let mut nomination = largest(&mut assigner);
+    for holder in gone {
+        for (pair, value) in &holder.usage {
+            grounds.forest.add(holder.node, *pair, *value);
+        }
+    }
+    nomination.fits_only_with_gone = nomination.mode == Mode::Fit
+        && !gone.is_empty()
+        && !nomination
+            .usage
+            .iter()
+            .all(|(pair, value)| grounds.forest.fits(head.node, *pair, *value));
+    nomination
+}
+
+/// The full size, or else the largest smaller size that is allowed and can be had; if there is none, the full size again.
+/// *Source*: `spec/admission-engine.md 2.9`.
+fn largest(assigner: &mut Assigner<'_>) -> Nomination {
+    let mut counts = counts(assigner);
+    let full = at_size(assigner, &counts);
+    if full.is_had() {
+        return full;
+    }
+    let Some((index, least)) = partial(assigner, &counts) else {
+        return full;
+    };
+    let Some(whole) = counts.get(index).copied() else {
+        return full;
+    };
+    // Invariant: sizes below `low` are not known to fail; `high` and above fail; `best` is the largest had so far.
+    let (mut low, mut high) = (least, whole);
+    let mut best = None;
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if let Some(count) = counts.get_mut(index) {
+            *count = middle;
+        }
+        let nomination = at_size(assigner, &counts);
+        if nomination.is_had() {
+            best = Some(nomination);
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    best.unwrap_or_else(|| {
+        let mut full = full;
+        // Why: a smaller size could be had with less than the full one lacks.
+        if let Some(refusal) = &mut full.refusal {
+            refusal.lacks.clear();
+        }
+        full
+    })
+}
+
+/// The sizes asked for: reclaimable pods are not needed any more.
+fn counts(assigner: &Assigner<'_>) -> Vec<u32> {
+    let workload = assigner.head.workload;
+    let size = |pod_set: &PodSet| {
+        let pinned = assigner
+            .pinned
+            .and_then(|pinned| pinned.pod_sets.iter().find(|p| p.name == pod_set.name));
+        if let Some(pinned) = pinned {
+            return pinned.count;
+        }
+        let gone = workload.status.reclaimable.get(&pod_set.name);
+        pod_set.count.saturating_sub(gone.copied().unwrap_or(0))
+    };
+    workload.pod_sets.iter().map(size).collect()
+}
+
+/// The one pod set that may be smaller, and the least size of it.
+fn partial(assigner: &Assigner<'_>, counts: &[u32]) -> Option<(usize, u32)> {
+    if assigner.rules.partial_admission == Switch::Off || assigner.pinned.is_some() {
+        return None;
+    }
+    let pod_sets = assigner.head.workload.pod_sets.iter().zip(counts).enumerate();
+    let mut flexible = pod_sets.filter_map(|(index, (pod_set, count))| {
+        let least = pod_set.min_count.filter(|least| least < count)?;
+        Some((index, least))
+    });
+    let one = flexible.next();
+    one.filter(|_| flexible.next().is_none())
+}
+
+fn at_size(assigner: &mut Assigner<'_>, counts: &[u32]) -> Nomination {
+    let assigned = assigner.assign(counts);
+    let targets = match assigned.mode {
+        Mode::Fit | Mode::NoFit => Vec::new(),
+        Mode::NoCandidates | Mode::Preempt | Mode::Reclaim => assigner.targets(&assigned.usage).targets,
+    };
+    let mode = match assigned.mode {
+        Mode::Fit | Mode::NoFit => assigned.mode,
+        Mode::NoCandidates | Mode::Preempt | Mode::Reclaim => mode_of(&targets, assigner.head),
+    };
+    let refusal = (mode != Mode::Fit).then(|| assigned.refusal());
     Nomination {
-        pod_sets: Vec::new(),
-        usage: Vec::new(),
-        mode: Mode::NoFit,
-        level: 0,
-        targets: Vec::new(),
-        refusal: None,
-        progress: Progress {
-            generation: grounds.forest.generation(head.node),
-            tried: Vec::new(),
-        },
+        pod_sets: assigned.pod_sets,
+        usage: assigned.usage,
+        mode,
+        level: assigned.level,
+        targets,
+        refusal,
+        // Why: within a cycle the search went no further than before.
+        progress: assigner
+            .pinned
+            .map_or(assigned.progress, |pinned| pinned.progress.clone()),
         fits_only_with_gone: false,
-        considered: String::new(),
+        considered: assigned.considered,
+    }
+}
+
+impl Mode {
+    /// The word of events.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NoFit => "NoFit",
+            Self::NoCandidates => "NoCandidates",
+            Self::Preempt => "Preempt",
+            Self::Reclaim => "Reclaim",
+            Self::Fit => "Fit",
+        }
+    }
+}
+
+impl Nomination {
+    /// Whether the workload can get this, at once or after its victims are gone.
+    pub const fn is_had(&self) -> bool {
+        matches!(self.mode, Mode::Fit) || !self.targets.is_empty()
     }
 }

@@ -101,6 +101,7 @@ pub(crate) fn pod_set(name: &str, count: u32, requests: &[(&str, i64)]) -> PodSe
         node_selector: BTreeMap::new(),
         affinity: Vec::new(),
         tolerations: Vec::new(),
+        group: None,
     }
 }
 
