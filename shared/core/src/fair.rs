@@ -260,3 +260,6 @@ impl Entry {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

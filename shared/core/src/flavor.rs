@@ -118,3 +118,6 @@ fn selected(flavor: &Flavor, pod_set: &PodSet, keys: &BTreeSet<&str>) -> bool {
     };
     by_selector && (pod_set.affinity.is_empty() || pod_set.affinity.iter().any(term_fits))
 }
+
+#[cfg(test)]
+mod tests;

@@ -300,3 +300,8 @@ impl Nomination {
         matches!(self.mode, Mode::Fit) || !self.targets.is_empty()
     }
 }
+
+#[cfg(test)]
+pub(crate) mod scene;
+#[cfg(test)]
+mod tests;

@@ -74,7 +74,11 @@ impl Assigned {
             } else {
                 self.remedy
             },
-            lacks: if self.any_release { Vec::new() } else { self.lacks.clone() },
+            lacks: if self.any_release {
+                Vec::new()
+            } else {
+                self.lacks.clone()
+            },
         }
     }
 
@@ -326,7 +330,11 @@ impl<'a> Assigner<'a> {
         let group = queue.groups.get(at);
         let flavors: &'a [CompiledFlavor] = group.map_or(&[], |group: &'a CompiledGroup| &group.flavors);
         let mut last = None;
-        for (index, flavor) in flavors.iter().enumerate().skip(self.start(members, at, flavors.len())) {
+        for (index, flavor) in flavors
+            .iter()
+            .enumerate()
+            .skip(self.start(members, at, flavors.len()))
+        {
             if self.pinned_elsewhere(members, at, wanted, &flavor.name) {
                 continue;
             }
@@ -394,7 +402,9 @@ impl<'a> Assigner<'a> {
         wanted: &[Wanted<'_>],
         name: &FlavorName,
     ) -> bool {
-        let pod_set = members.first().and_then(|at| self.head.workload.pod_sets.get(*at));
+        let pod_set = members
+            .first()
+            .and_then(|at| self.head.workload.pod_sets.get(*at));
         let (Some(pinned), Some(pod_set)) = (self.pinned, pod_set) else {
             return false;
         };
@@ -524,12 +534,18 @@ impl<'a> Assigner<'a> {
         let node = self.head.node;
         let held = |target: &Target| {
             let usage = target.holder.usage.iter();
-            (target.holder.node, usage.filter(|(p, _)| *p == pair).map(|(_, v)| *v).sum::<Exact>())
+            (
+                target.holder.node,
+                usage.filter(|(p, _)| *p == pair).map(|(_, v)| *v).sum::<Exact>(),
+            )
         };
         for (of, value) in found.targets.iter().map(held) {
             self.forest.remove(of, pair, value);
         }
-        let level = self.forest.smallest_fit(node, pair, value, Counting::Usage).height;
+        let level = self
+            .forest
+            .smallest_fit(node, pair, value, Counting::Usage)
+            .height;
         for (of, value) in found.targets.iter().map(held) {
             self.forest.add(of, pair, value);
         }
@@ -598,7 +614,9 @@ impl<'a> Assigner<'a> {
     }
 
     fn note_considered(&self, members: &[usize], group: usize, choice: &Choice, text: &mut String) {
-        let pod_set = members.first().and_then(|at| self.head.workload.pod_sets.get(*at));
+        let pod_set = members
+            .first()
+            .and_then(|at| self.head.workload.pod_sets.get(*at));
         let flavors = self.head.queue.groups.get(group).map(|group| &group.flavors);
         let (Some(pod_set), Some(flavors)) = (pod_set, flavors.filter(|_| choice.seen.len() > 1)) else {
             return;
@@ -606,7 +624,9 @@ impl<'a> Assigner<'a> {
         let mut between = if text.is_empty() { "" } else { "; " }.to_owned();
         let _ = write!(between, "{}: ", pod_set.name);
         for (index, mode, level) in &choice.seen {
-            let Some(flavor) = flavors.get(*index) else { continue };
+            let Some(flavor) = flavors.get(*index) else {
+                continue;
+            };
             let _ = write!(text, "{between}{}({}", flavor.name, mode.as_str());
             if *level > 0 {
                 let _ = write!(text, ";borrow={level}");

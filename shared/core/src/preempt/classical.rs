@@ -179,7 +179,10 @@ fn enough(
         .iter()
         .filter(|(pair, _)| contested.contains(pair))
         .all(|(pair, value)| {
-            let held: Exact = sources.iter().map(|source| forest.usage(source.node, *pair)).sum();
+            let held: Exact = sources
+                .iter()
+                .map(|source| forest.usage(source.node, *pair))
+                .sum();
             *value <= forest.available_exact(search.node, *pair) + held
         })
 }
@@ -242,8 +245,14 @@ impl Pass<'_> {
                         push_next(&mut heap, &mut lines, index, evicted);
                     }
                 }
-                while let Some(Next { holder, source: index }) = heap.pop() {
-                    let Some(source) = sources.get(index) else { continue };
+                while let Some(Next {
+                    holder,
+                    source: index,
+                }) = heap.pop()
+                {
+                    let Some(source) = sources.get(index) else {
+                        continue;
+                    };
                     // Why the queue leaves the walk: during a walk it never comes to borrow again.
                     if relation != Relation::Own && !self.still_borrows(search, source) {
                         continue;
@@ -268,7 +277,9 @@ impl Pass<'_> {
     /// Puts victims back without which the goal is reached all the same, last chosen first; the very last one was needed.
     fn fill_back(&mut self, search: &mut Search<'_>) {
         for index in (0..self.chosen.len().saturating_sub(1)).rev() {
-            let Some(target) = self.chosen.get(index) else { continue };
+            let Some(target) = self.chosen.get(index) else {
+                continue;
+            };
             let holder = Arc::clone(&target.holder);
             search.add(&holder);
             if self.goal(search) {
@@ -337,3 +348,6 @@ fn push_next<'a>(
         heap.push(Next { holder, source });
     }
 }
+
+#[cfg(test)]
+mod tests;

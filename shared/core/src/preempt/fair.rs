@@ -253,7 +253,9 @@ impl<'a> Hunt<'a> {
         own_test: Option<Test<'a>>,
         others_test: Option<Test<'a>>,
     ) {
-        let Some(branch) = self.branches.get_mut(at) else { return };
+        let Some(branch) = self.branches.get_mut(at) else {
+            return;
+        };
         let node = branch.node;
         branch.is_own = way.contains(&node);
         for child in search.forest.children(node) {
@@ -420,7 +422,9 @@ impl<'a> Hunt<'a> {
                     self.close(at);
                     at = 0;
                 }
-                Some(found) if matches!(self.branches.get(found)?.kind, Kind::Queue(_)) => return Some(found),
+                Some(found) if matches!(self.branches.get(found)?.kind, Kind::Queue(_)) => {
+                    return Some(found);
+                }
                 Some(found) => at = found,
             }
         }
@@ -440,8 +444,8 @@ impl<'a> Hunt<'a> {
             Kind::Queue(supply) => {
                 // Unlike the anchor: a queue that has come down to its own quota of all that is contested gives no more,
                 // even if it borrows something else; otherwise its workload would claim its own back at once.
-                let may_give = is_own
-                    || (branch.share.is_borrowing() && search.borrows(branch.node, contested));
+                let may_give =
+                    is_own || (branch.share.is_borrowing() && search.borrows(branch.node, contested));
                 supply.peek().is_some() && may_give
             }
         }
@@ -495,7 +499,9 @@ impl<'a> Hunt<'a> {
             theirs = parent;
         };
         let ours = self.branches.get(meeting)?.children.iter().copied();
-        let ours = ours.into_iter().find(|child| self.branches.get(*child).is_some_and(|b| b.is_own))?;
+        let ours = ours
+            .into_iter()
+            .find(|child| self.branches.get(*child).is_some_and(|b| b.is_own))?;
         Some((ours, theirs))
     }
 
@@ -555,7 +561,9 @@ impl<'a> Hunt<'a> {
     /// Puts victims back without which the preemptor fits all the same, last chosen first; the very last one was needed.
     fn fill_back(&mut self, search: &mut Search<'_>) {
         for index in (0..self.chosen.len().saturating_sub(1)).rev() {
-            let Some(victim) = self.chosen.get(index).copied() else { continue };
+            let Some(victim) = self.chosen.get(index).copied() else {
+                continue;
+            };
             search.add(victim.holder);
             if self.goal(search) {
                 self.chosen.remove(index);
@@ -578,7 +586,10 @@ impl<'a> Hunt<'a> {
             match reason {
                 None => unjust.push(victim.holder.uid.clone()),
                 Some(reason) => {
-                    let entry = self.chosen.iter_mut().find(|v| Arc::ptr_eq(v.holder, victim.holder));
+                    let entry = self
+                        .chosen
+                        .iter_mut()
+                        .find(|v| Arc::ptr_eq(v.holder, victim.holder));
                     if let Some(entry) = entry {
                         entry.reason = reason;
                     }
@@ -638,3 +649,6 @@ impl Victim<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
