@@ -234,7 +234,7 @@ impl<'a> Assigner<'a> {
                 .flavor
                 .and_then(|flavor| queue.groups.get(group)?.flavors.get(flavor));
             let Some(flavor) = flavor else { break };
-            for want in wanted.iter_mut() {
+            for want in &mut wanted {
                 if let Some((of, column)) = want.place
                     && of == group
                     && let Some(pair) = flavor.pairs.get(column)

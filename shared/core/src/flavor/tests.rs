@@ -447,7 +447,7 @@ fn of_flavors_that_must_be_borrowed_the_nearest_lender_wins() {
 /// Spec: admission-engine B083.
 #[test]
 fn pod_sets_of_one_group_get_one_flavor() {
-    let grouped = |name, cpu| {
+    let grouped = |name, cpu: i64| {
         let mut pod_set = pod_set(name, 1, &[("cpu", cpu * 1_000)]);
         pod_set.group = Some("job".to_owned());
         pod_set

@@ -141,16 +141,12 @@ struct Branch<'a> {
     children: Vec<usize>,
     /// Kept up to date while victims are taken.
     share: Share,
-    kind: Kind<'a>,
+    /// Of a queue; a cohort has none.
+    supply: Option<Supply<'a>>,
     /// Whether it is the preemptor's queue or one of its ancestors.
     is_own: bool,
     /// Nothing more is to be had here.
     closed: bool,
-}
-
-enum Kind<'a> {
-    Cohort,
-    Queue(Supply<'a>),
 }
 
 /// Candidates of a queue.
@@ -163,6 +159,14 @@ struct Supply<'a> {
 }
 
 impl<'a> Supply<'a> {
+    const fn of(fresh: Option<Peekable<Choice<'a>>>) -> Self {
+        Self {
+            fresh,
+            again: VecDeque::new(),
+            failed: VecDeque::new(),
+        }
+    }
+
     fn peek(&mut self) -> Option<&'a Arc<Holder>> {
         match &mut self.fresh {
             Some(fresh) => fresh.peek().copied(),
@@ -218,23 +222,31 @@ impl<'a> Hunt<'a> {
         };
         let way: Vec<NodeId> = search.forest.path(search.node).collect();
         let root = *way.last()?;
-        hunt.push(search, root, None, Kind::Cohort);
+        hunt.push(search, root, None, None);
         hunt.grow(search, 0, &way, own_test, others_test);
-        let any = hunt
-            .branches
-            .iter_mut()
-            .any(|branch| branch.kind.supply().is_some_and(|supply| supply.peek().is_some()));
+        let any = hunt.branches.iter_mut().any(|branch| {
+            branch
+                .supply
+                .as_mut()
+                .is_some_and(|supply| supply.peek().is_some())
+        });
         any.then_some(hunt)
     }
 
-    fn push(&mut self, search: &Search<'_>, node: NodeId, parent: Option<usize>, kind: Kind<'a>) -> usize {
+    fn push(
+        &mut self,
+        search: &Search<'_>,
+        node: NodeId,
+        parent: Option<usize>,
+        supply: Option<Supply<'a>>,
+    ) -> usize {
         let index = self.branches.len();
         self.branches.push(Branch {
             node,
             parent,
             children: Vec::new(),
             share: search.forest.share(node),
-            kind,
+            supply,
             is_own: false,
             closed: false,
         });
@@ -261,14 +273,14 @@ impl<'a> Hunt<'a> {
         for child in search.forest.children(node) {
             if child == search.node {
                 let fresh = own_test.and_then(|test| Choice::of(search.holders, child, test));
-                self.own = self.push(search, child, Some(at), Kind::queue(fresh));
+                self.own = self.push(search, child, Some(at), Some(Supply::of(fresh)));
                 if let Some(branch) = self.branches.get_mut(self.own) {
                     branch.is_own = true;
                 }
                 continue;
             }
             if matches!(search.forest.name(child), Some(NodeName::Cohort(_))) {
-                let index = self.push(search, child, Some(at), Kind::Cohort);
+                let index = self.push(search, child, Some(at), None);
                 let borrows = self.branches.get(index).is_some_and(|b| b.share.is_borrowing());
                 if way.contains(&child) || (borrows && others_test.is_some()) {
                     self.grow(search, index, way, own_test, others_test);
@@ -279,7 +291,7 @@ impl<'a> Hunt<'a> {
                 && search.borrows(child, self.demand.contested)
                 && let Some(fresh) = Choice::of(search.holders, child, test)
             {
-                self.push(search, child, Some(at), Kind::queue(Some(fresh)));
+                self.push(search, child, Some(at), Some(Supply::of(Some(fresh))));
             }
         }
     }
@@ -395,7 +407,7 @@ impl<'a> Hunt<'a> {
     fn reopen(&mut self) {
         for branch in &mut self.branches {
             branch.closed = false;
-            if let Kind::Queue(supply) = &mut branch.kind {
+            if let Some(supply) = &mut branch.supply {
                 supply.fresh = None;
                 supply.again = std::mem::take(&mut supply.failed);
             }
@@ -422,7 +434,7 @@ impl<'a> Hunt<'a> {
                     self.close(at);
                     at = 0;
                 }
-                Some(found) if matches!(self.branches.get(found)?.kind, Kind::Queue(_)) => {
+                Some(found) if self.branches.get(found)?.supply.is_some() => {
                     return Some(found);
                 }
                 Some(found) => at = found,
@@ -439,9 +451,9 @@ impl<'a> Hunt<'a> {
         if branch.closed {
             return false;
         }
-        match &mut branch.kind {
-            Kind::Cohort => !branch.children.is_empty() && (branch.is_own || branch.share.is_borrowing()),
-            Kind::Queue(supply) => {
+        match &mut branch.supply {
+            None => !branch.children.is_empty() && (branch.is_own || branch.share.is_borrowing()),
+            Some(supply) => {
                 // Unlike the anchor: a queue that has come down to its own quota of all that is contested gives no more,
                 // even if it borrows something else; otherwise its workload would claim its own back at once.
                 let may_give =
@@ -458,16 +470,15 @@ impl<'a> Hunt<'a> {
             return false;
         };
         let by_share = b.share.compare(&a.share);
-        let kind = |branch: &Branch<'_>| matches!(branch.kind, Kind::Queue(_));
-        by_share.then(kind(a).cmp(&kind(b))).then_with(|| {
-            let rank = |first: Option<(bool, &'a Arc<Holder>)>| first;
-            match (rank(self.first_below(one)), rank(self.first_below(other))) {
+        by_share
+            .then(a.supply.is_some().cmp(&b.supply.is_some()))
+            .then_with(|| match (self.first_below(one), self.first_below(other)) {
                 (Some((own_a, a)), Some((own_b, b))) => {
                     (!a.evicted, own_a).cmp(&(!b.evicted, own_b)).then(a.compare(b))
                 }
                 (a, b) => b.is_some().cmp(&a.is_some()),
-            }
-        }) == Ordering::Less
+            })
+            == Ordering::Less
     }
 
     /// The best first candidate of the queues below, and whether it is in the preemptor's own queue.
@@ -477,7 +488,7 @@ impl<'a> Hunt<'a> {
         if branch.closed {
             return None;
         }
-        if let Kind::Queue(supply) = &mut branch.kind {
+        if let Some(supply) = &mut branch.supply {
             return supply.peek().map(|holder| (is_own, holder));
         }
         let children = branch.children.clone();
@@ -525,12 +536,12 @@ impl<'a> Hunt<'a> {
     }
 
     fn supply(&mut self, index: usize) -> Option<&mut Supply<'a>> {
-        self.branches.get_mut(index)?.kind.supply()
+        self.branches.get_mut(index)?.supply.as_mut()
     }
 
     /// Whether it could suffice to take everything from everybody: a bound that costs one look per queue.
     fn enough(&self, search: &mut Search<'_>) -> bool {
-        let queues = || self.branches.iter().filter(|b| matches!(b.kind, Kind::Queue(_)));
+        let queues = || self.branches.iter().filter(|b| b.supply.is_some());
         self.without_preemptor(search, |search| {
             let contested = self.demand.usage.iter();
             contested
@@ -621,23 +632,6 @@ impl<'a> Hunt<'a> {
             FairStrategy::LessThanInitialShare => true,
         });
         (by_strategy && ours.compare(&with) == Ordering::Less).then_some(PreemptReason::InCohortFairSharing)
-    }
-}
-
-impl<'a> Kind<'a> {
-    const fn queue(fresh: Option<Peekable<Choice<'a>>>) -> Self {
-        Self::Queue(Supply {
-            fresh,
-            again: VecDeque::new(),
-            failed: VecDeque::new(),
-        })
-    }
-
-    const fn supply(&mut self) -> Option<&mut Supply<'a>> {
-        match self {
-            Self::Cohort => None,
-            Self::Queue(supply) => Some(supply),
-        }
     }
 }
 
