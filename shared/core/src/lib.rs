@@ -6,7 +6,9 @@
 //!
 //! Reading order: [`name`] and [`amount`] (the words), [`condition`] and [`status`] (what a Workload's status says),
 //! [`workload`] and [`queue`] (what is asked for, and of whom), then the decisions: admission is [`quota`],
-//! [`hierarchy`] and [`flavor`] (does it fit), [`pending`] (who is next), [`state`] (everything known), [`cycle`] (decide), [`afs`] (past usage), [`report`].
+//! [`hierarchy`] (who may use how much), [`holders`] (who uses it), [`nominate`] with [`flavor`] and [`preempt`] (what would
+//! one workload get, and at whose cost), [`fair`] (in which order), [`pending`] (who is next), [`state`] (everything known),
+//! [`cycle`] (decide), [`afs`] (past usage), [`report`].
 //!
 //! ```
 //! use roadstead_core::amount::Amount;
