@@ -22,7 +22,7 @@ use roadstead_core::status::Status;
 use roadstead_engine::caches::{Caches, named};
 use roadstead_engine::checks::{Checks, Elsewhere, Follow, Pass, Rest};
 use roadstead_engine::clock::Clock;
-use roadstead_engine::jobs::JobRef;
+use roadstead_engine::jobs::{JobRef, job_of};
 use roadstead_kubeio::queue::{Lane, Queue};
 
 use crate::checks::Federation;
@@ -75,6 +75,12 @@ impl Checks for Dispatch {
         let plan = scene.plan(Local::Present, now);
         self.remember(&pass.workload.key, &plan, now);
         *status = plan.status.clone();
+        // Why the job too: what follows for it comes from no copy, so no watch brings it.
+        if (plan.stopped || plan.conclude)
+            && let Some(job) = job_of(&self.caches, pass.stored)
+        {
+            self.jobs_due.add(job, Lane::Placed);
+        }
         let (this, key) = (self.clone(), pass.workload.key.clone());
         Follow {
             notes: plan.notes,

@@ -39,7 +39,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("ctl", &["core", "api", "convert", "kubeio", "kubeconfigs"]),
     ("testkit", &["core"]),
     ("deploy", &["api"]),
-    ("e2e", &["api", "core", "kubeio"]),
+    ("e2e", &["api", "convert", "core", "kubeio", "serve"]),
 ];
 
 /// What decisions may be made of; tests aside.

@@ -12,7 +12,7 @@ use roadstead_core::condition::{Active, Condition, Conditions, Truth};
 use roadstead_core::name::ResourceName;
 use roadstead_core::quantity;
 use roadstead_core::report::{ClusterQueueReport, CohortReport, FlavorTotal, Kinship, LocalQueueReport};
-use roadstead_core::status::{Admission, CheckPhase, CheckState, Status};
+use roadstead_core::status::{Admission, CheckPhase, CheckState, GatePosition, Status};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -63,6 +63,36 @@ pub fn status_patch(stored: &api::Workload, after: &Status) -> Option<Value> {
     }
     if before.accumulated_secs != after.accumulated_secs {
         new.accumulated_past_execution_time_seconds = after.accumulated_secs.map(signed);
+    }
+    if before.requests != after.requests {
+        let sets = after.requests.iter().map(|(name, amounts)| api::PodSetRequest {
+            name: name.to_string(),
+            resources: amounts
+                .iter()
+                .map(|(r, a)| (r.to_string(), amount(r, *a)))
+                .collect(),
+        });
+        new.resource_requests = sets.collect();
+    }
+    if before.unhealthy_nodes != after.unhealthy_nodes {
+        let nodes = after.unhealthy_nodes.iter();
+        new.unhealthy_nodes = nodes
+            .map(|name| api::UnhealthyNode { name: name.clone() })
+            .collect();
+    }
+    if before.preemption_gates != after.preemption_gates {
+        let gates = after
+            .preemption_gates
+            .iter()
+            .map(|(name, gate)| api::PreemptionGateState {
+                name: name.clone(),
+                position: match gate.position {
+                    GatePosition::Closed => api::GatePosition::Closed,
+                    GatePosition::Open => api::GatePosition::Open,
+                },
+                last_transition_time: Time(whole(gate.since)),
+            });
+        new.preemption_gates = gates.collect();
     }
     if before.evictions != after.evictions {
         let evictions = after

@@ -65,6 +65,7 @@ fn workload(number: usize) -> Workload {
         deleting: false,
         queue: format!("queue-{at:04}"),
         priority: 0,
+        boost: 0,
         active: true,
         max_execution_secs: None,
         gated: false,

@@ -164,6 +164,7 @@ fn workload(requests: &[(&str, i64)]) -> Workload {
         deleting: false,
         queue: "lq".to_owned(),
         priority: 50,
+        boost: 0,
         active: true,
         max_execution_secs: None,
         gated: false,

@@ -6,7 +6,7 @@
 //!
 //! Reading order: [`name`] and [`amount`] (the words), [`condition`] and [`status`] (what a Workload's status says),
 //! [`workload`] and [`queue`] (what is asked for, and of whom), then the decisions: admission is [`quota`],
-//! [`hierarchy`] (who may use how much), [`holders`] (who uses it), [`nominate`] with [`flavor`] and [`preempt`] (what would
+//! [`requests`] (what a pod asks for), [`hierarchy`] (who may use how much), [`holders`] (who uses it), [`nominate`] with [`flavor`] and [`preempt`] (what would
 //! one workload get, and at whose cost), [`fair`] (in which order), [`pending`] (who is next), [`state`] (everything known),
 //! [`cycle`] (decide), [`afs`] (past usage), [`report`].
 //!
@@ -28,6 +28,7 @@ pub mod note;
 pub mod provision;
 pub mod quantity;
 pub mod queue;
+pub mod requests;
 pub mod retry;
 pub mod status;
 pub mod workload;

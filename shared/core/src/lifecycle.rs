@@ -7,25 +7,31 @@
 //! Invariants: a finished Workload never becomes unfinished; with the same facts, a second pass over the result of the
 //! first changes nothing; quota is never released while the job may have pods.
 //!
-//! *Source*: `spec/admission-engine.md 1.7, 1.8, 3, 4.2`, `spec/jobs.md 5.9, 5.10, 5.14`, `spec/api.md API-9.6`.
+//! *Source*: `spec/admission-engine.md 1.7, 1.8, 3, 4.1 to 4.3`, `spec/jobs.md 5.9, 5.10, 5.14`, `spec/api.md API-9.6`.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::condition::Truth;
-use crate::name::PodSetName;
 use crate::note::Note;
-use crate::queue::{ClusterQueue, StopPolicy};
+use crate::queue::StopPolicy;
 use crate::status::{Admission, CheckPhase, Status};
-use crate::workload::Workload;
+use crate::workload::PodSet;
 
 mod checks;
 mod evict;
+mod observed;
+mod ready;
+mod retire;
 mod settle;
 
 pub use checks::required_checks;
+pub use observed::{
+    JobFacts, Observed, Orphans, Outcome, Policy, PreemptedReason, Proposal, Reclaim, Request, Retention,
+};
+pub use ready::WaitForPods;
+pub use retire::Removal;
 pub use settle::settle;
 
 /// Condition: quota is held.
@@ -38,151 +44,14 @@ pub const EVICTED: &str = "Evicted";
 pub const PREEMPTED: &str = "Preempted";
 /// Condition: may be queued again after an eviction.
 pub const REQUEUED: &str = "Requeued";
+/// Condition: all pods are ready or have succeeded.
+pub const PODS_READY: &str = "PodsReady";
 /// Condition: the job is over.
 pub const FINISHED: &str = "Finished";
 /// Condition: `spec.active` is about to become false.
 pub const DEACTIVATION_TARGET: &str = "DeactivationTarget";
 /// Condition: a preemption waits for a gate.
 pub const BLOCKED_ON_GATES: &str = "BlockedOnPreemptionGates";
-
-/// Everything that is known about one Workload at the moment of the pass.
-#[derive(Clone, Debug)]
-pub struct Observed<'a> {
-    /// The Workload as last read.
-    pub workload: &'a Workload,
-    /// The `ClusterQueue` that holds its quota or, without a reservation, the one its `LocalQueue` names; `None` when there
-    /// is none.
-    pub cluster_queue: Option<&'a ClusterQueue>,
-    /// Stop policy of its `LocalQueue`; `None` when that `LocalQueue` does not exist or is being deleted.
-    pub local_stop: Option<StopPolicy>,
-    /// What its job is doing.
-    pub job: &'a JobFacts,
-    /// What the job reconciler asks for, if anything.
-    pub request: Option<&'a Request>,
-    /// What the brain decided, if anything.
-    pub proposal: Option<&'a Proposal>,
-    /// How the process is set up.
-    pub policy: &'a Policy,
-}
-
-/// What the owner of a Workload is doing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum JobFacts {
-    /// Nobody controls it (yet): a remote copy that waits for its job, or a Workload made by hand.
-    NoOwner,
-    /// It had an owner, which is gone or going (or its controller reference names another UID).
-    OwnerGone,
-    /// Its job exists.
-    Present {
-        /// How it ended, if it ended.
-        finished: Option<Outcome>,
-        /// Whether it still has pods.
-        active: bool,
-        /// Whether it is held back. False while a stop is under way.
-        suspended: bool,
-        /// Pods that will not be needed any more, by pod set.
-        reclaimable: BTreeMap<PodSetName, u32>,
-    },
-}
-
-impl JobFacts {
-    /// Whether no pod of the job runs and none can start.
-    fn at_rest(&self) -> bool {
-        match self {
-            Self::NoOwner | Self::OwnerGone => true,
-            Self::Present {
-                active, suspended, ..
-            } => *suspended && !*active,
-        }
-    }
-}
-
-/// How a job ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
-    /// Whether it did what it should.
-    pub success: bool,
-    /// What the job says about it, may be empty.
-    pub message: String,
-}
-
-/// What the job reconciler asks of the Workload's only writer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Request {
-    /// The job does not match the prebuilt Workload it names.
-    OutOfSync,
-    /// The job can never be started with what was assigned.
-    FailedToStart {
-        /// Why.
-        message: String,
-    },
-}
-
-/// What the brain decided about a pending Workload.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Proposal {
-    /// Take this quota.
-    Reserve(Admission),
-    /// Not now.
-    Pending {
-        /// A reason of `QuotaReserved=False`.
-        reason: Cow<'static, str>,
-        /// A sentence for people.
-        message: String,
-    },
-    /// Make room for another Workload. Carried out in one write if it holds quota and is not evicted yet, else dropped: so it
-    /// may be proposed again and again. Quota is free only when the Workload shows that it has none.
-    Evict {
-        /// Reason of condition `Evicted`: `Preempted`.
-        reason: &'static str,
-        /// Reason of condition `Preempted`.
-        preempted_reason: PreemptedReason,
-        /// A sentence for people, for both conditions (`spec/admission-engine.md 2.12`).
-        message: String,
-    },
-}
-
-/// Why a Workload makes room for another one. *Source*: `spec/admission-engine.md 2.12`, `spec/api.md API-9.6`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum PreemptedReason {
-    /// One of higher priority in the same `ClusterQueue`.
-    InClusterQueue,
-    /// Its `ClusterQueue` has borrowed what another one takes back.
-    InCohortReclamation,
-    /// Its `ClusterQueue` has more than its fair share.
-    InCohortFairSharing,
-    /// As [`Self::InCohortReclamation`], by a `ClusterQueue` that borrows itself.
-    InCohortReclaimWhileBorrowing,
-}
-
-impl PreemptedReason {
-    /// The word of the API.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::InClusterQueue => "InClusterQueue",
-            Self::InCohortReclamation => "InCohortReclamation",
-            Self::InCohortFairSharing => "InCohortFairSharing",
-            Self::InCohortReclaimWhileBorrowing => "InCohortReclaimWhileBorrowing",
-        }
-    }
-}
-
-/// Switches of the process that matter here.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Policy {
-    /// What happens to a Workload whose owner is gone.
-    pub orphans: Orphans,
-}
-
-/// What happens to a Workload whose owner is gone. *Source*: gate `FinishOrphanedWorkloads`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Orphans {
-    /// It is finished with reason `OwnerNotFound`.
-    #[default]
-    Finish,
-    /// It is only let go.
-    Release,
-}
 
 /// What must become of a Workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -197,6 +66,8 @@ pub struct Next {
     pub wake_at: Option<Timestamp>,
     /// What to do with finalizer `kueue.x-k8s.io/resource-in-use`.
     pub finalizer: Finalizer,
+    /// What has been kept long enough.
+    pub removal: Removal,
 }
 
 /// What to do with `spec.active`.
@@ -224,6 +95,7 @@ pub fn step(seen: &Observed<'_>, now: Timestamp) -> Next {
     let mut draft = Draft::new(seen, now);
     if seen.workload.is_finished() {
         draft.finalizer = Finalizer::Drop;
+        draft.retire_finished();
         return draft.done();
     }
     if seen.workload.deleting {
@@ -245,6 +117,8 @@ pub fn step(seen: &Observed<'_>, now: Timestamp) -> Next {
     draft.take_proposal();
     draft.list_checks();
     draft.count_reclaimable();
+    draft.tell_requests();
+    draft.retire_deactivated();
     draft.done()
 }
 
@@ -256,6 +130,7 @@ struct Draft<'a> {
     notes: Vec<Note>,
     active: Activation,
     finalizer: Finalizer,
+    removal: Removal,
     wake_at: Option<Timestamp>,
     /// Whether this very pass evicted it.
     evicted_now: bool,
@@ -270,6 +145,7 @@ impl<'a> Draft<'a> {
             notes: Vec::new(),
             active: Activation::Keep,
             finalizer: Finalizer::Keep,
+            removal: Removal::Nothing,
             wake_at: None,
             evicted_now: false,
         }
@@ -282,6 +158,7 @@ impl<'a> Draft<'a> {
             notes: self.notes,
             wake_at: self.wake_at,
             finalizer: self.finalizer,
+            removal: self.removal,
         }
     }
 
@@ -358,6 +235,7 @@ impl<'a> Draft<'a> {
                 self.set(DEACTIVATION_TARGET, Truth::True, "AdmissionCheck", text);
             } else {
                 self.watch_execution_time();
+                self.watch_pods();
             }
         }
         if self.status.conditions.is_true(DEACTIVATION_TARGET) {
@@ -603,6 +481,9 @@ impl<'a> Draft<'a> {
         let JobFacts::Present { reclaimable, .. } = self.seen.job else {
             return;
         };
+        if self.seen.policy.reclaim == Reclaim::Ignore {
+            return;
+        }
         let reserved = self.has_quota();
         let before = std::mem::take(&mut self.status.reclaimable);
         for pod_set in &self.seen.workload.pod_sets {
@@ -615,6 +496,20 @@ impl<'a> Draft<'a> {
                     .reclaimable
                     .insert(pod_set.name.clone(), count.min(pod_set.count));
             }
+        }
+    }
+
+    /// Tells what a Workload without quota asks for. *Source*: `spec/admission-engine.md 2.15, 4.5`.
+    fn tell_requests(&mut self) {
+        if self.has_quota() {
+            self.status.requests.clear();
+        } else if self.status.conditions.get(QUOTA_RESERVED).is_some() {
+            let reclaimable = &self.status.reclaimable;
+            let asks = |set: &PodSet| {
+                let gone = reclaimable.get(&set.name).copied().unwrap_or(0);
+                (set.name.clone(), set.total(set.count.saturating_sub(gone)))
+            };
+            self.status.requests = self.seen.workload.pod_sets.iter().map(asks).collect();
         }
     }
 }

@@ -5,7 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{LimitRange, Namespace};
+use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::core::{DynamicObject, GroupVersionKind};
 use kube::discovery::ApiResource;
@@ -22,6 +23,10 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::jobs::JobRef;
+
+mod counting;
+
+pub use counting::{Counting, LimitIndex};
 
 /// A job kind with the cache of its objects.
 #[derive(Clone)]
@@ -61,6 +66,14 @@ pub struct Caches {
     pub pod_classes: Arc<Cache<PriorityClass>>,
     /// Namespaces.
     pub namespaces: Arc<Cache<Namespace>>,
+    /// Limit ranges.
+    pub limit_ranges: Arc<Cache<LimitRange>>,
+    /// The same, as they count.
+    pub limits: Arc<LimitIndex>,
+    /// Runtime classes.
+    pub runtime_classes: Arc<Cache<RuntimeClass>>,
+    /// What the operator says about counting.
+    pub counting: Arc<Counting>,
     /// Jobs, one entry per enabled kind.
     pub jobs: Vec<KindCache>,
 }
@@ -81,6 +94,10 @@ impl Caches {
             workload_classes: Cache::new(),
             pod_classes: Cache::new(),
             namespaces: Cache::new(),
+            limit_ranges: Cache::new(),
+            limits: Arc::default(),
+            runtime_classes: Cache::new(),
+            counting: Arc::default(),
             jobs: kinds
                 .iter()
                 .map(|kind| KindCache {
@@ -90,6 +107,10 @@ impl Caches {
                 })
                 .collect(),
         };
+        let limits = caches.limits.clone();
+        caches
+            .limit_ranges
+            .listen(move |change| limits.note(change.key, change.new.map(|range| &**range)));
         let owners = caches.owners.clone();
         caches.workloads.listen(move |change| {
             owners.note(change.key, change.old.map(|w| &**w), change.new.map(|w| &**w));
@@ -109,6 +130,13 @@ impl Caches {
             });
         }
         caches
+    }
+
+    /// The same, counting as the operator says.
+    #[must_use]
+    pub fn counting(mut self, counting: Counting) -> Self {
+        self.counting = Arc::new(counting);
+        self
     }
 
     /// Starts one list-and-watch per kind.
@@ -160,6 +188,16 @@ impl Caches {
                 .clone()
                 .run(Api::all(all.clone()), None, stop.clone()),
         );
+        tasks.spawn(
+            self.limit_ranges
+                .clone()
+                .run(Api::all(all.clone()), None, stop.clone()),
+        );
+        tasks.spawn(
+            self.runtime_classes
+                .clone()
+                .run(Api::all(all.clone()), None, stop.clone()),
+        );
         for jobs in &self.jobs {
             let api = Api::all_with(all.clone(), &jobs.resource);
             tasks.spawn(jobs.objects.clone().run(api, None, stop.clone()));
@@ -179,6 +217,8 @@ impl Caches {
             ("workloadpriorityclasses".into(), self.workload_classes.health()),
             ("priorityclasses".into(), self.pod_classes.health()),
             ("namespaces".into(), self.namespaces.health()),
+            ("limitranges".into(), self.limit_ranges.health()),
+            ("runtimeclasses".into(), self.runtime_classes.health()),
         ];
         all.extend(
             self.jobs

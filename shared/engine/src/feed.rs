@@ -47,6 +47,14 @@ pub(crate) fn connect(caches: &Caches) -> Arc<Dirty<Subject>> {
             set.mark(Subject::Workload(change.key.clone(), uid));
         }
     });
+    let set = dirty.clone();
+    caches.on_recount(move |workload| {
+        let key = roadstead_kubeio::cache::key_of(&**workload);
+        set.mark(Subject::Workload(
+            key,
+            workload.metadata.uid.clone().unwrap_or_default(),
+        ));
+    });
     dirty
 }
 
@@ -109,7 +117,7 @@ fn event(caches: &Caches, subject: Subject) -> Event {
         },
         Subject::Workload(key, uid) => match caches.workloads.get(&key) {
             Some(workload) if workload.metadata.uid.as_deref() == Some(uid.as_str()) => {
-                Event::Workload(Box::new(roadstead_convert::workload(&workload)))
+                Event::Workload(Box::new(caches.counted(&workload)))
             }
             Some(_) | None => Event::WorkloadGone {
                 key,

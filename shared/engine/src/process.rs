@@ -30,7 +30,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::brain::{Brain, MAIL_MAX, Proposals};
-use crate::caches::Caches;
+use crate::caches::{Caches, Counting};
 use crate::checks::Checks;
 use crate::clock::Clock;
 use crate::feed;
@@ -39,7 +39,7 @@ use crate::metrics::Metrics;
 use crate::queue_status::{self, Reports};
 use crate::queues::{self, Finalizers};
 use crate::webhook::{self, Certificates};
-use crate::workloads::{Requests, Workloads};
+use crate::workloads::{self, Requests, Workloads};
 
 /// Passes over Workloads at the same time.
 const WORKLOAD_WORKERS: usize = 16;
@@ -113,7 +113,8 @@ impl Engine {
     pub fn new(parts: Parts, stop: &CancellationToken) -> Self {
         let kinds = kinds(&parts.config);
         let (recorder, events) = events::recorder(parts.client.clone(), parts.name, stop.clone());
-        let (caches, reports) = (Caches::new(&kinds), Arc::<Reports>::default());
+        let caches = Caches::new(&kinds).counting(Counting::of(&parts.config));
+        let reports = Arc::<Reports>::default();
         let metrics = Metrics::new(&parts.config, &caches, reports.clone(), parts.clock.clone());
         Self {
             caches,
@@ -165,6 +166,7 @@ impl Engine {
         let workloads = Workloads {
             client: client.clone(),
             caches: self.caches.clone(),
+            policy: workloads::policy(&config),
             due: self.workloads_due.clone(),
             proposals,
             requests: requests.clone(),

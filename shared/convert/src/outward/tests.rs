@@ -6,7 +6,7 @@ use roadstead_core::condition::{Active, Truth};
 use roadstead_core::hierarchy::Forest;
 use roadstead_core::name::{CheckName, ClusterName};
 use roadstead_core::report::{CohortReport, Kinship, LocalQueueReport};
-use roadstead_core::status::CheckState;
+use roadstead_core::status::{CheckState, GatePosition};
 use serde_json::{Value, json};
 
 use super::{Shares, cohort_status, local_queue_status, request_stop, status_patch};
@@ -36,6 +36,8 @@ fn full() -> Value {
         "requeueState": { "count": 2, "requeueAt": "2026-01-01T00:01:00Z" },
         "nominatedClusterNames": ["east", "west"],
         "unhealthyNodes": [{ "name": "n1" }],
+        "resourceRequests": [{ "name": "main", "resources": { "cpu": "1500m", "memory": "1Gi" } }],
+        "preemptionGates": [{ "name": "g", "position": "Open", "lastTransitionTime": "2026-01-01T00:00:00Z" }],
         "schedulingStats": { "evictions": [{ "reason": "Preempted", "underlyingCause": "", "count": 4 }] },
     })
 }
@@ -95,6 +97,30 @@ fn a_field_that_goes_away_is_written_as_null_also_inside_objects() {
         json!({ "count": 2, "requeueAt": null })
     );
     assert_eq!(patch["status"]["admissionChecks"].as_array().unwrap().len(), 2);
+}
+
+/// Spec: admission-engine 2.15, 3.3.
+#[test]
+fn requests_gates_and_nodes_are_written_when_they_change() {
+    let stored = workload(&full());
+    let mut status = crate::workload(&stored).status;
+    status.unhealthy_nodes.clear();
+    for gate in status.preemption_gates.values_mut() {
+        gate.position = GatePosition::Closed;
+    }
+    status.requests = [("main".into(), [("cpu".into(), Amount::new(3000))].into())].into();
+    let patch = status_patch(&stored, &status).unwrap();
+    assert_eq!(
+        patch["status"],
+        json!({
+            "resourceRequests": [{ "name": "main", "resources": { "cpu": "3" } }],
+            "preemptionGates": [{ "name": "g", "position": "Closed", "lastTransitionTime": "2026-01-01T00:00:00Z" }],
+            "unhealthyNodes": null,
+        })
+    );
+    status.requests.clear();
+    let patch = status_patch(&stored, &status).unwrap();
+    assert_eq!(patch["status"]["resourceRequests"], Value::Null);
 }
 
 /// Spec: multikueue 3.8.

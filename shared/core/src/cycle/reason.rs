@@ -87,7 +87,7 @@ pub enum Reason {
     ChecksFailed,
     /// The queue does not serve its namespace.
     NamespaceMismatch,
-    /// What is wrong with the request itself.
+    /// What is wrong with the request itself, in whole sentences.
     RequestInvalid(Vec<String>),
     /// One that asks for exactly the same has just failed.
     Bypassed,
@@ -154,9 +154,7 @@ impl fmt::Display for Reason {
             Self::NamespaceMismatch => {
                 f.write_str("workload namespace doesn't match ClusterQueue selector")
             }
-            Self::RequestInvalid(problems) => {
-                write!(f, "resources validation failed: {}", problems.join("; "))
-            }
+            Self::RequestInvalid(problems) => f.write_str(&problems.join("; ")),
             Self::Bypassed => f.write_str(
                 "Bypassed scheduling evaluation because an equivalent workload recently failed",
             ),

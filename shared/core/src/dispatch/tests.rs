@@ -25,6 +25,7 @@ fn workload(status: Status) -> Workload {
         deleting: false,
         queue: "q".to_owned(),
         priority: 0,
+        boost: 0,
         active: true,
         max_execution_secs: None,
         gated: false,

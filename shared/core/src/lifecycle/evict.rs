@@ -9,10 +9,12 @@ use super::{
 };
 use crate::condition::Truth;
 use crate::note::Note;
-use crate::status::{CheckPhase, CheckState, Status};
+use crate::status::{CheckPhase, CheckState, GatePosition, PreemptionGate, Status};
 
 /// How the reasons of all deactivations begin.
 pub(super) const DEACTIVATED: &str = "Deactivated";
+/// How the reasons of those begin that no user asked for.
+pub(super) const DEACTIVATED_DUE_TO: &str = "DeactivatedDueTo";
 /// Reason of a deactivation because time is up.
 pub(super) const MAXIMUM_EXECUTION_TIME_EXCEEDED: &str = "MaximumExecutionTimeExceeded";
 /// Reason of the eviction that follows it.
@@ -33,7 +35,7 @@ impl Draft<'_> {
         let known = known.is_some_and(|c| c.reason.starts_with(DEACTIVATED));
         match target {
             Some(target) => self.evict(
-                format!("{DEACTIVATED}DueTo{}", target.reason),
+                format!("{DEACTIVATED_DUE_TO}{}", target.reason),
                 &target.reason,
                 format!("The workload is deactivated due to {}", target.message),
             ),
@@ -83,6 +85,15 @@ impl Draft<'_> {
         reset_checks(&mut self.status, AFTER_EVICTION, self.now, |_| true);
         self.status.cluster = None;
         self.status.nominated.clear();
+        self.status.unhealthy_nodes.clear();
+        for gate in self.status.preemption_gates.values_mut() {
+            if gate.position == GatePosition::Open {
+                *gate = PreemptionGate {
+                    position: GatePosition::Closed,
+                    since: self.now,
+                };
+            }
+        }
     }
 
     fn count_eviction(&mut self, reason: &str, cause: &str) {

@@ -16,7 +16,7 @@ fn rank(number: u32, workload: &Workload, age: AgeRule) -> Rank {
     Rank::of(
         WorkloadId::nth(number),
         workload,
-        i64::from(workload.priority),
+        workload.effective_priority(),
         age,
     )
 }

@@ -98,7 +98,7 @@ impl Classes {
 /// Writes everything that matters, so that different contents never give the same text.
 fn describe(workload: &Workload, text: &mut String) {
     // Writing to a string cannot fail.
-    let _ = write!(text, "{}", super::workloads::effective_priority(workload));
+    let _ = write!(text, "{}", workload.effective_priority());
     for pod_set in &workload.pod_sets {
         let PodSet {
             name,

@@ -115,6 +115,7 @@ pub(crate) fn workload(name: &str, created: i64, pod_sets: Vec<PodSet>) -> Workl
         deleting: false,
         queue: "lq".to_owned(),
         priority: 0,
+        boost: 0,
         active: true,
         max_execution_secs: None,
         gated: false,

@@ -466,7 +466,7 @@ fn lowering_a_quota_evicts_nobody_and_raising_it_wakes_the_parked() {
 fn heads_that_cannot_work_are_told_before_flavors_are_tried() {
     let mut world = World::new(cores(10));
     let mut wrong = asks("a", 1, 1);
-    wrong.problems = vec!["requests must not exceed its limits".to_owned()];
+    wrong.problems = vec!["resources validation failed: requests must not exceed its limits".to_owned()];
     world.put(wrong);
     let mut failed = asks("b", 2, 1);
     let mut state = CheckState::pending(at(1));

@@ -169,13 +169,13 @@ impl State {
                 } else {
                     Stage::Reserved
                 },
-                readiness: if workload.status.conditions.is_true("PodsReady") {
+                readiness: if workload.pods_ready() {
                     Readiness::Ready
                 } else {
                     Readiness::NotReady
                 },
                 evicted: workload.is_evicted() && shown.is_some() || record.eviction.is_some(),
-                priority: effective_priority(workload),
+                priority: workload.effective_priority(),
                 queue_time: self.settings.age().queue_time(workload),
                 reserved_at: quota.map(|c| c.since).or(since).unwrap_or(workload.created),
             })));
@@ -198,7 +198,7 @@ impl State {
             cluster,
             local: record.local,
             ticket: Ticket {
-                rank: Rank::of(id, workload, effective_priority(workload), self.settings.age()),
+                rank: Rank::of(id, workload, workload.effective_priority(), self.settings.age()),
                 class: record.class,
                 line: counts.then_some(record.local),
             },
@@ -273,11 +273,6 @@ impl Assumption {
     }
 }
 
-/// The priority by which a workload is queued and preempted. *Source*: `spec/admission-engine.md 4.4`.
-pub(crate) fn effective_priority(workload: &Workload) -> i64 {
-    i64::from(workload.priority)
-}
-
 /// How often the workload was evicted so far.
 pub(crate) fn eviction_count(workload: &Workload) -> u64 {
     workload
@@ -324,7 +319,7 @@ fn is_worth_another_try(old: &Workload, new: &Workload) -> bool {
     };
     let condition = |w: &Workload, kind: &str| w.status.conditions.get(kind).cloned();
     old.generation != new.generation
-        || effective_priority(old) != effective_priority(new)
+        || old.effective_priority() != new.effective_priority()
         || old.created != new.created
         || old.pod_sets != new.pod_sets
         || old.problems != new.problems

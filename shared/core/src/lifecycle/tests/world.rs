@@ -8,11 +8,11 @@ use super::super::*;
 use crate::amount::Amount;
 use crate::name::{CheckName, FlavorName, Key};
 use crate::queue::{
-    CheckRule, FlavorQuota, FungibilityPolicy, PreemptionPolicy, ResourceGroup, Selector, Strategy,
-    UsageOrder, Weight,
+    CheckRule, ClusterQueue, FlavorQuota, FungibilityPolicy, PreemptionPolicy, ResourceGroup, Selector,
+    Strategy, UsageOrder, Weight,
 };
 use crate::status::{Assignment, CheckState};
-use crate::workload::PodSet;
+use crate::workload::{PodSet, Workload};
 
 pub(super) const NOW: i64 = 1_000;
 
@@ -29,6 +29,7 @@ pub(super) fn workload() -> Workload {
         deleting: false,
         queue: "tests".to_owned(),
         priority: 0,
+        boost: 0,
         active: true,
         max_execution_secs: None,
         gated: false,
@@ -94,6 +95,18 @@ pub(super) fn job(active: bool, suspended: bool) -> JobFacts {
         finished: None,
         active,
         suspended,
+        ready: false,
+        reclaimable: BTreeMap::new(),
+    }
+}
+
+/// A job whose pods are all ready.
+pub(super) fn ready_job() -> JobFacts {
+    JobFacts::Present {
+        finished: None,
+        active: true,
+        suspended: false,
+        ready: true,
         reclaimable: BTreeMap::new(),
     }
 }
@@ -107,6 +120,7 @@ pub(super) struct World {
     pub(super) job: JobFacts,
     pub(super) request: Option<Request>,
     pub(super) proposal: Option<Proposal>,
+    pub(super) policy: Policy,
     pub(super) now: i64,
 }
 
@@ -119,19 +133,32 @@ impl World {
             job: job(false, true),
             request: None,
             proposal: None,
+            policy: Policy::default(),
             now: NOW,
         }
     }
 
     /// Reserved and admitted in `ClusterQueue` `team` at time 1000, job running.
     pub(super) fn admitted() -> Self {
+        Self::admitted_under(Policy::default())
+    }
+
+    /// The same under this policy.
+    pub(super) fn admitted_under(policy: Policy) -> Self {
         let mut world = Self::new();
+        world.policy = policy;
+        world.admit();
+        world
+    }
+
+    /// Gives it quota, no checks asked, and starts the job.
+    pub(super) fn admit(&mut self) {
+        let world = self;
         world.proposal = Some(Proposal::Reserve(admission("spot")));
         world.pass();
         world.proposal = None;
         world.job = job(true, false);
         assert!(world.workload.is_admitted());
-        world
     }
 
     fn look(&self) -> (Next, Vec<Note>) {
@@ -142,10 +169,10 @@ impl World {
             job: &self.job,
             request: self.request.as_ref(),
             proposal: self.proposal.as_ref(),
-            policy: &Policy::default(),
+            policy: &self.policy,
         };
         let mut next = step(&seen, at(self.now));
-        let more = settle(&mut next.status, at(self.now));
+        let more = settle(&mut next.status, &self.job, &self.policy, at(self.now));
         let notes = next.notes.iter().cloned().chain(more).collect();
         (next, notes)
     }
