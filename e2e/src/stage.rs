@@ -30,6 +30,7 @@ pub use programs::Programs;
 pub use solo::Solo;
 pub use spec::{Queue, Spec, Worker};
 pub use subject::Memory;
+pub(crate) use subject::parse_cpu;
 
 use crate::answerer::{Answerer, Policy};
 use crate::{ControlPlane, Federation, Link, Progress, plane};

@@ -59,11 +59,13 @@ pub async fn run(args: &Args) -> Result<(), Error> {
         host.readiness.condition("caches"),
         host.readiness.condition("webhooks"),
     );
+    let mut metrics = Metrics::default();
+    engine.metrics.register(&mut metrics);
     engine
         .start(checks, conditions, &mut tasks, &stop)
         .await
         .map_err(Error::Engine)?;
-    host.run(Metrics::default(), tasks).await
+    host.run(metrics, tasks).await
 }
 
 /// Starts everything that has to do with worker clusters.

@@ -1,6 +1,7 @@
 //! One cluster with a `roadstead-worker` and nothing else: an admission engine on its own.
 
-use std::time::Instant;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use kube::Client;
 use serde_json::Value;
@@ -82,6 +83,21 @@ impl Solo {
     /// What our process holds of memory.
     pub fn memory(&mut self) -> Result<Memory, Error> {
         self.subject.memory()
+    }
+
+    /// CPU time of our process so far, user and system.
+    pub fn cpu(&mut self) -> Result<Duration, Error> {
+        self.subject.cpu()
+    }
+
+    /// Where our process shows its metrics.
+    pub fn metrics(&self) -> SocketAddr {
+        self.subject.metrics()
+    }
+
+    /// Kills the process (SIGKILL).
+    pub fn kill(&mut self) {
+        self.subject.kill();
     }
 
     /// The end of our process's log.

@@ -43,7 +43,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("testkit", &["core"]),
     ("deploy", &["api"]),
-    ("e2e", &["api", "convert", "kubeio", "serve"]),
+    ("e2e", &["api", "convert", "core", "kubeio", "serve"]),
 ];
 
 /// What decisions may be made of; tests aside.

@@ -12,8 +12,10 @@
 
 mod answerer;
 mod architecture;
+mod citations;
 mod disturbance;
 mod federation;
+mod gauges;
 mod jobs;
 mod lifecycle;
 mod observer;

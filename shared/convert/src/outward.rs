@@ -6,11 +6,12 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition as ApiCondition, Time};
 use roadstead_api::kueue::v1beta2 as api;
+use roadstead_core::afs::PastUsage;
 use roadstead_core::amount::Amount;
 use roadstead_core::condition::{Active, Condition, Conditions, Truth};
 use roadstead_core::name::ResourceName;
 use roadstead_core::quantity;
-use roadstead_core::report::{ClusterQueueReport, FlavorTotal, LocalQueueReport};
+use roadstead_core::report::{ClusterQueueReport, CohortReport, FlavorTotal, Kinship, LocalQueueReport};
 use roadstead_core::status::{Admission, CheckPhase, CheckState, GatePosition, Status};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -306,10 +307,40 @@ fn change<T: Serialize>(stored: Option<&T>, new: &T) -> Option<Value> {
     }
 }
 
+/// Whether statuses show shares: only with `fairSharing` in the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shares {
+    /// They do.
+    Shown,
+    /// They do not.
+    Hidden,
+}
+
+impl Shares {
+    fn status(self, kinship: Option<&Kinship>) -> Option<api::FairSharingStatus> {
+        match self {
+            Self::Hidden => None,
+            Self::Shown => Some(api::FairSharingStatus {
+                weighted_share: kinship.map_or(0, |kinship| kinship.share.reported()),
+            }),
+        }
+    }
+}
+
+/// What must be merged into the status of a Cohort so that it says what the report says. A root shows no share.
+pub fn cohort_status(stored: &api::Cohort, report: &CohortReport, shares: Shares) -> Option<Value> {
+    let kinship = report.kinship.as_ref();
+    let new = api::CohortStatus {
+        fair_sharing: kinship.and_then(|kinship| shares.status(Some(kinship))),
+    };
+    difference(&stored.status.clone().unwrap_or_default(), &new)
+}
+
 /// What must be merged into the status of a ClusterQueue so that it says what the report says.
 pub fn cluster_queue_status(
     stored: &api::ClusterQueue,
     report: &ClusterQueueReport,
+    shares: Shares,
     now: Timestamp,
 ) -> Option<Value> {
     let flavors = |totals: &[FlavorTotal]| -> Vec<api::FlavorUsage> {
@@ -335,9 +366,22 @@ pub fn cluster_queue_status(
         pending_workloads: count(report.pending),
         reserving_workloads: signed(report.reserving),
         admitted_workloads: signed(report.admitted),
-        ..old
+        fair_sharing: shares.status(report.kinship.as_ref()),
     };
     change(stored.status.as_ref(), &new)
+}
+
+fn past_usage(past: &PastUsage) -> api::LocalQueueFairSharingStatus {
+    let consumed = past.consumed.iter();
+    api::LocalQueueFairSharingStatus {
+        weighted_share: 0,
+        admission_fair_sharing_status: Some(api::AdmissionFairSharingStatus {
+            consumed_resources: consumed
+                .map(|(name, value)| (name.to_string(), amount(name, *value)))
+                .collect(),
+            last_update: Time(whole(past.at)),
+        }),
+    }
 }
 
 /// What must be merged into the status of a LocalQueue so that it says what the report says.
@@ -368,7 +412,7 @@ pub fn local_queue_status(
         pending_workloads: count(report.pending),
         reserving_workloads: signed(report.reserving),
         admitted_workloads: signed(report.admitted),
-        ..old
+        fair_sharing: report.past.as_ref().map(|(past, _)| past_usage(past)),
     };
     change(stored.status.as_ref(), &new)
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use roadstead_api::kueue::v1beta2 as api;
+use roadstead_core::afs::PastUsage;
 use roadstead_core::amount::Amount;
 use roadstead_core::name::{CheckName, ClusterQueueName, CohortName, FlavorName, Key, ResourceName};
 use roadstead_core::quantity;
@@ -169,6 +170,20 @@ pub fn local_queue(queue: &api::LocalQueue) -> LocalQueue {
         stop: stop(queue.spec.stop_policy),
         weight: weight(queue.spec.fair_sharing.as_ref()),
     }
+}
+
+/// What the status of a LocalQueue says was consumed. An amount that is no quantity counts as zero.
+pub fn past_usage(queue: &api::LocalQueue) -> Option<PastUsage> {
+    let status = queue.status.as_ref()?.fair_sharing.as_ref()?;
+    let past = status.admission_fair_sharing_status.as_ref()?;
+    let amount = |(name, text): (&String, &Quantity)| {
+        let amount = quantity::parse(name, &text.0).unwrap_or(Amount::ZERO);
+        (ResourceName::from(name.as_str()), amount)
+    };
+    Some(PastUsage {
+        consumed: past.consumed_resources.iter().map(amount).collect(),
+        at: past.last_update.0,
+    })
 }
 
 /// A ResourceFlavor.

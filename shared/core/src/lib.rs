@@ -6,14 +6,16 @@
 //!
 //! Reading order: [`name`] and [`amount`] (the words), [`condition`] and [`status`] (what a Workload's status says),
 //! [`workload`] and [`queue`] (what is asked for, and of whom), then the decisions: admission is [`quota`],
-//! [`hierarchy`] and [`flavor`] (does it fit), [`requests`] (what a pod asks for), [`pending`] (who is next), [`state`]
-//! (everything known), [`cycle`] (decide), [`report`].
+//! [`requests`] (what a pod asks for), [`hierarchy`] (who may use how much), [`holders`] (who uses it), [`nominate`] with [`flavor`] and [`preempt`] (what would
+//! one workload get, and at whose cost), [`fair`] (in which order), [`pending`] (who is next), [`state`] (everything known),
+//! [`cycle`] (decide), [`afs`] (past usage), [`report`].
 //!
 //! ```
 //! use roadstead_core::amount::Amount;
 //! assert_eq!(Amount::new(2).plus(Amount::UNLIMITED), Amount::UNLIMITED);
 //! ```
 
+pub mod afs;
 pub mod amount;
 pub mod check;
 pub mod cluster;
@@ -32,9 +34,13 @@ pub mod status;
 pub mod workload;
 
 pub mod cycle;
+pub mod fair;
 pub mod flavor;
 pub mod hierarchy;
+pub mod holders;
+pub mod nominate;
 pub mod pending;
+pub mod preempt;
 pub mod quota;
 pub mod report;
 pub mod state;

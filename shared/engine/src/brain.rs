@@ -8,12 +8,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use roadstead_core::cycle::Decision;
-use roadstead_core::lifecycle::Proposal;
-use roadstead_core::name::{ClusterQueueName, Key, Uid};
-use roadstead_core::report::{ClusterQueueReport, LocalQueueReport, QueueRef};
+use roadstead_core::cycle::{CycleOutcome, Decision};
+use roadstead_core::lifecycle::{PREEMPTED, PreemptedReason, Proposal};
+use roadstead_core::name::{Key, Uid};
+use roadstead_core::note::Note;
+use roadstead_core::preempt::PreemptReason;
 use roadstead_core::state::{Event, State};
 use roadstead_kubeio::dirty::Dirty;
+use roadstead_kubeio::events::Recorder;
 use roadstead_kubeio::queue::{Lane, Queue};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -21,6 +23,8 @@ use tokio_util::sync::CancellationToken;
 use crate::caches::Caches;
 use crate::clock::Clock;
 use crate::feed::{self, Subject};
+use crate::metrics::{Change, Metric, Metrics, Update};
+use crate::queue_status::Reports;
 use crate::visibility::Ask;
 
 /// Messages from the writers that may wait for the brain.
@@ -55,37 +59,6 @@ impl Proposals {
     }
 }
 
-/// Reports on queues for the status writer.
-#[derive(Debug, Default)]
-pub(crate) struct Reports {
-    /// By ClusterQueue.
-    pub(crate) cluster_queues: Mutex<BTreeMap<ClusterQueueName, ClusterQueueReport>>,
-    /// By LocalQueue.
-    pub(crate) local_queues: Mutex<BTreeMap<Key, LocalQueueReport>>,
-    /// Which changed since the writer last looked.
-    pub(crate) changed: Dirty<QueueRef>,
-}
-
-impl Reports {
-    /// The last report on a ClusterQueue.
-    pub(crate) fn cluster_queue(&self, name: &ClusterQueueName) -> Option<ClusterQueueReport> {
-        self.cluster_queues
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(name)
-            .cloned()
-    }
-
-    /// The last report on a LocalQueue.
-    pub(crate) fn local_queue(&self, key: &Key) -> Option<LocalQueueReport> {
-        self.local_queues
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(key)
-            .cloned()
-    }
-}
-
 /// Everything the brain's task needs.
 pub(crate) struct Brain {
     pub(crate) state: State,
@@ -97,6 +70,8 @@ pub(crate) struct Brain {
     pub(crate) proposals: Arc<Proposals>,
     pub(crate) reports: Arc<Reports>,
     pub(crate) due: Arc<Queue<Key>>,
+    pub(crate) metrics: Metrics,
+    pub(crate) recorder: Recorder,
     pub(crate) clock: Clock,
 }
 
@@ -134,8 +109,9 @@ impl Brain {
     fn take_in(&mut self, changed: BTreeSet<Subject>) {
         let now = (self.clock)();
         for subject in changed {
-            let event = feed::event(&self.caches, subject);
-            self.state.apply(event, now);
+            for event in feed::events(&self.caches, subject) {
+                self.state.apply(event, now);
+            }
         }
     }
 
@@ -146,61 +122,114 @@ impl Brain {
     }
 
     fn decide(&mut self) {
-        while self.state.has_work() {
-            for decision in self.state.cycle((self.clock)()) {
-                let (key, uid, proposal, lane) = match decision {
-                    Decision::Reserve { key, uid, admission } => {
-                        (key, uid, Proposal::Reserve(admission), Lane::Placed)
-                    }
-                    Decision::NotAdmitted {
-                        key,
-                        uid,
-                        reason,
-                        message,
-                    } => (
-                        key,
-                        uid,
-                        Proposal::Pending {
-                            reason: reason.as_str().into(),
-                            message,
-                        },
-                        Lane::New,
-                    ),
-                };
-                self.proposals.put(key.clone(), uid, proposal);
-                self.due.add(key, lane);
+        loop {
+            let started = (self.clock)();
+            let decisions = self.state.cycle(started);
+            self.count((self.clock)().duration_since(started).as_secs_f64());
+            for decision in decisions {
+                self.propose(decision);
+            }
+            // Why after: time alone may have ended a back-off, which only a cycle notices.
+            if !self.state.has_work() {
+                break;
             }
         }
-        self.report();
+        self.reports.take_in(&mut self.state);
     }
 
-    fn report(&mut self) {
-        for queue in self.state.take_changed_queues() {
-            match &queue {
-                QueueRef::Cluster(name) => {
-                    let mut all = self
-                        .reports
-                        .cluster_queues
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner);
-                    match self.state.cluster_queue_report(name) {
-                        Some(report) => all.insert(name.clone(), report),
-                        None => all.remove(name),
-                    };
-                }
-                QueueRef::Local(key) => {
-                    let mut all = self
-                        .reports
-                        .local_queues
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner);
-                    match self.state.local_queue_report(key) {
-                        Some(report) => all.insert(key.clone(), report),
-                        None => all.remove(key),
-                    };
+    fn propose(&self, decision: Decision) {
+        let (key, uid, proposal, lane) = match decision {
+            Decision::Reserve { key, uid, admission } => {
+                (key, uid, Proposal::Reserve(admission), Lane::Placed)
+            }
+            Decision::NotAdmitted { key, uid, reason } => {
+                let proposal = Proposal::Pending {
+                    reason: reason.word().as_str().into(),
+                    message: reason.to_string(),
+                };
+                (key, uid, proposal, Lane::New)
+            }
+            Decision::Preempt {
+                key,
+                uid,
+                reason,
+                message,
+                preemptor,
+                preemptor_uid: _,
+                preemptor_queue: _,
+            } => {
+                self.tell_preemptor(&preemptor, &key, &uid, reason);
+                let proposal = Proposal::Evict {
+                    reason: PREEMPTED,
+                    preempted_reason: preempted(reason),
+                    message,
+                };
+                (key, uid, proposal, Lane::Placed)
+            }
+        };
+        self.proposals.put(key.clone(), uid, proposal);
+        self.due.add(key, lane);
+    }
+
+    /// *Source*: `spec/admission-engine.md 2.12`.
+    fn tell_preemptor(&self, preemptor: &Key, victim: &Key, uid: &Uid, reason: PreemptReason) {
+        if let Some(workload) = self.caches.workloads.get(preemptor) {
+            let text = format!("Preempted workload {victim} (UID: {uid}) due to {}", reason.why());
+            let about = kube::Resource::object_ref(&*workload, &());
+            self.recorder
+                .record(about, Note::normal("PreemptedWorkload", text));
+        }
+    }
+
+    /// Counts what the cycles did. *Source*: `spec/admission-engine.md 8`.
+    fn count(&mut self, seconds: f64) {
+        let CycleOutcome {
+            successes,
+            failures,
+            heads: _,
+            preemption_skips,
+            recomputations,
+        } = self.state.take_outcome();
+        let record = |metric, labels: Vec<Arc<str>>, change| {
+            self.metrics.record(Update {
+                metric,
+                labels,
+                change,
+            });
+        };
+        // Limit: rounds are not timed one by one; each counts as a part of its call.
+        #[expect(clippy::cast_precision_loss, reason = "rounds of one call are few")]
+        let each = seconds / (successes + failures).max(1) as f64;
+        for (result, rounds) in [("success", successes), ("inadmissible", failures)] {
+            if rounds > 0 {
+                record(
+                    Metric::AdmissionAttempts,
+                    vec![result.into()],
+                    Change::Add(rounds),
+                );
+                record(
+                    Metric::AdmissionAttemptDuration,
+                    vec![result.into()],
+                    Change::Observe(each),
+                );
+            }
+        }
+        for (queue, skips) in preemption_skips {
+            #[expect(clippy::cast_precision_loss, reason = "a queue has one head at a time")]
+            let skips = Change::Set(skips as f64);
+            record(
+                Metric::AdmissionCyclePreemptionSkips,
+                vec![queue.as_str().into()],
+                skips,
+            );
+        }
+        for (queue, (success, failure)) in recomputations {
+            for (result, count) in [("success", success), ("failure", failure)] {
+                if count > 0 {
+                    let labels = vec![queue.as_str().into(), result.into()];
+                    record(Metric::PreemptionTargetRecomputations, labels, Change::Add(count));
                 }
             }
-            self.reports.changed.mark(queue);
         }
     }
 
@@ -210,6 +239,15 @@ impl Brain {
         until(self.state.next_wake(), (self.clock)())
             .unwrap_or(LONGEST)
             .min(LONGEST)
+    }
+}
+
+const fn preempted(reason: PreemptReason) -> PreemptedReason {
+    match reason {
+        PreemptReason::InClusterQueue => PreemptedReason::InClusterQueue,
+        PreemptReason::InCohortReclamation => PreemptedReason::InCohortReclamation,
+        PreemptReason::InCohortFairSharing => PreemptedReason::InCohortFairSharing,
+        PreemptReason::InCohortReclaimWhileBorrowing => PreemptedReason::InCohortReclaimWhileBorrowing,
     }
 }
 

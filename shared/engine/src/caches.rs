@@ -13,7 +13,8 @@ use kube::discovery::ApiResource;
 use kube::{Api, Client, ResourceExt as _};
 use roadstead_api::constants::{annotations, labels};
 use roadstead_api::kueue::v1beta2::{
-    AdmissionCheck, ClusterQueue, LocalQueue, ResourceFlavor, Workload, WorkloadPriorityClass,
+    AdmissionCheck, ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Topology, Workload,
+    WorkloadPriorityClass,
 };
 use roadstead_core::name::Key;
 use roadstead_jobs::JobKind;
@@ -43,12 +44,16 @@ pub struct KindCache {
 pub struct Caches {
     /// ClusterQueues.
     pub cluster_queues: Arc<Cache<ClusterQueue>>,
+    /// Cohorts.
+    pub cohorts: Arc<Cache<Cohort>>,
     /// LocalQueues.
     pub local_queues: Arc<Cache<LocalQueue>>,
     /// ResourceFlavors.
     pub flavors: Arc<Cache<ResourceFlavor>>,
     /// AdmissionChecks.
     pub checks: Arc<Cache<AdmissionCheck>>,
+    /// Topologies.
+    pub topologies: Arc<Cache<Topology>>,
     /// Workloads.
     pub workloads: Arc<Cache<Workload>>,
     /// Workloads by the UID of their controller.
@@ -78,9 +83,11 @@ impl Caches {
     pub fn new(kinds: &[&'static dyn JobKind]) -> Self {
         let caches = Self {
             cluster_queues: Cache::new(),
+            cohorts: Cache::new(),
             local_queues: Cache::new(),
             flavors: Cache::new(),
             checks: Cache::new(),
+            topologies: Cache::new(),
             workloads: Cache::new(),
             owners: Arc::default(),
             prebuilt: Arc::default(),
@@ -141,6 +148,16 @@ impl Caches {
                 .run(Api::all(all.clone()), None, stop.clone()),
         );
         tasks.spawn(
+            self.cohorts
+                .clone()
+                .run(Api::all(all.clone()), None, stop.clone()),
+        );
+        tasks.spawn(
+            self.topologies
+                .clone()
+                .run(Api::all(all.clone()), None, stop.clone()),
+        );
+        tasks.spawn(
             self.local_queues
                 .clone()
                 .run(Api::all(all.clone()), None, stop.clone()),
@@ -191,9 +208,11 @@ impl Caches {
     pub fn healths(&self) -> Vec<(String, tokio::sync::watch::Receiver<Health>)> {
         let mut all = vec![
             ("clusterqueues".into(), self.cluster_queues.health()),
+            ("cohorts".into(), self.cohorts.health()),
             ("localqueues".into(), self.local_queues.health()),
             ("resourceflavors".into(), self.flavors.health()),
             ("admissionchecks".into(), self.checks.health()),
+            ("topologies".into(), self.topologies.health()),
             ("workloads".into(), self.workloads.health()),
             ("workloadpriorityclasses".into(), self.workload_classes.health()),
             ("priorityclasses".into(), self.pod_classes.health()),

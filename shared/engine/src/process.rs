@@ -8,14 +8,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
-use roadstead_api::config::{Config, FeatureGate, RequeueTimestamp};
-use roadstead_core::name::Key;
+use roadstead_api::config::{Config, FeatureGate, PreemptionStrategy, QuotaCheckStrategy, RequeueTimestamp};
+use roadstead_convert::Shares;
+use roadstead_core::afs::UsagePolicy;
+use roadstead_core::flavor::Undeclared;
+use roadstead_core::name::{ClusterQueueName, Key, ResourceName};
+use roadstead_core::nominate::{FairStrategy, PreemptionRules, Rules, Switch};
 use roadstead_core::pending::RequeuingTimestamp;
-use roadstead_core::state::{Event, Pace, Settings, State};
+use roadstead_core::state::{Blocking, Event, Pace, Settings, State};
 use roadstead_jobs::JobKind;
 use roadstead_kubeio::cache::Health;
 use roadstead_kubeio::events::{self, Recorder};
-use roadstead_kubeio::queue::Queue;
+use roadstead_kubeio::queue::{Lane, Queue};
 use roadstead_kubeio::reconcile;
 use roadstead_serve::health::Condition;
 use roadstead_serve::listen::Listener;
@@ -25,15 +29,18 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::brain::{Brain, MAIL_MAX, Proposals, Reports};
+use crate::brain::{Brain, MAIL_MAX, Proposals};
 use crate::caches::{Caches, Counting};
 use crate::checks::Checks;
 use crate::clock::Clock;
+use crate::feed;
 use crate::jobs::{JobRef, Jobs};
+use crate::metrics::Metrics;
+use crate::queue_status::{self, Reports};
+use crate::queues::{self, Finalizers};
 use crate::visibility::{ASKS_MAX, Visibility};
 use crate::webhook::{self, Certificates};
 use crate::workloads::{self, Requests, Workloads};
-use crate::{feed, queue_status};
 
 /// Passes over Workloads at the same time.
 const WORKLOAD_WORKERS: usize = 16;
@@ -96,6 +103,9 @@ pub struct Engine {
     pub jobs_due: Arc<Queue<JobRef>>,
     /// Where Events go.
     pub recorder: Recorder,
+    /// What is counted; put it into a registry before the engine starts.
+    pub metrics: Metrics,
+    reports: Arc<Reports>,
     events: std::pin::Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
@@ -104,8 +114,13 @@ impl Engine {
     pub fn new(parts: Parts, stop: &CancellationToken) -> Self {
         let kinds = kinds(&parts.config);
         let (recorder, events) = events::recorder(parts.client.clone(), parts.name, stop.clone());
+        let caches = Caches::new(&kinds).counting(Counting::of(&parts.config));
+        let reports = Arc::<Reports>::default();
+        let metrics = Metrics::new(&parts.config, &caches, reports.clone(), parts.clock.clone());
         Self {
-            caches: Caches::new(&kinds).counting(Counting::of(&parts.config)),
+            caches,
+            metrics,
+            reports,
             workloads_due: Arc::new(Queue::new()),
             jobs_due: Arc::new(Queue::new()),
             recorder,
@@ -136,8 +151,8 @@ impl Engine {
         tasks.spawn(self.events);
         let (post, mail) = mpsc::channel(MAIL_MAX);
         let (ask, asks) = mpsc::channel(ASKS_MAX);
-        let (proposals, requests, reports): (Arc<Proposals>, Arc<Requests>, Arc<Reports>) =
-            Default::default();
+        let (proposals, requests): (Arc<Proposals>, Arc<Requests>) = Default::default();
+        let reports = self.reports;
         let brain = Brain {
             state: state(&config, &clock),
             dirty: feed::connect(&self.caches),
@@ -147,6 +162,8 @@ impl Engine {
             proposals: proposals.clone(),
             reports: reports.clone(),
             due: self.workloads_due.clone(),
+            metrics: self.metrics.clone(),
+            recorder: self.recorder.clone(),
             clock: clock.clone(),
         };
         let workloads = Workloads {
@@ -172,8 +189,25 @@ impl Engine {
             recorder: self.recorder,
             clock: clock.clone(),
         };
+        let finalizers = Finalizers {
+            client: client.clone(),
+            caches: self.caches.clone(),
+            reports: reports.clone(),
+            due: Arc::new(Queue::new()),
+        };
+        let statuses = queue_status::Writer {
+            client: client.clone(),
+            caches: self.caches.clone(),
+            reports,
+            shares: match &config.fair_sharing {
+                Some(_) => Shares::Shown,
+                None => Shares::Hidden,
+            },
+            clock: clock.clone(),
+        };
         workloads.listen();
         jobs.listen();
+        finalizers.listen();
         self.caches.spawn(&client, tasks, stop);
         if on("webhooks") {
             let slot = CertSlot::empty();
@@ -206,12 +240,20 @@ impl Engine {
             let mut running = JoinSet::new();
             if admission {
                 running.spawn(brain.run(stop.clone()));
-                running.spawn(queue_status::run(client, caches, reports, clock, stop.clone()));
+                let due = finalizers.due.clone();
+                let ended = move |name: &ClusterQueueName| {
+                    due.add(queues::Object::ClusterQueue(name.as_str().into()), Lane::New);
+                };
+                running.spawn(statuses.run(ended, stop.clone()));
             }
             if core {
                 let queue = workloads.due.clone();
                 let pass = move |key| workloads.clone().reconcile(key);
                 let passes = reconcile::run("workload", queue, WORKLOAD_WORKERS, stop.clone(), pass);
+                running.spawn(passes);
+                let queue = finalizers.due.clone();
+                let pass = move |object| finalizers.clone().reconcile(object);
+                let passes = reconcile::run("finalizer", queue, queues::WORKERS, stop.clone(), pass);
                 running.spawn(passes);
             }
             if job {
@@ -284,12 +326,68 @@ fn state(config: &Config, clock: &Clock) -> State {
     };
     let mut state = State::new(Settings {
         timestamp,
-        ..Settings::default()
+        rules: rules(config),
+        blocking: match &config.wait_for_pods_ready {
+            Some(wait) if wait.block_admission => Blocking::UntilPodsReady,
+            Some(_) | None => Blocking::Never,
+        },
+        past_usage: past_usage(config),
     });
     if config.roadstead.admission_paused {
         state.apply(Event::Paused(Pace::Paused), clock());
     }
     state
+}
+
+/// What decides between workloads. *Source*: `spec/api.md API-13, API-14`.
+fn rules(config: &Config) -> Rules {
+    let gate = |gate| {
+        if config.feature_gates.enabled(gate) {
+            Switch::On
+        } else {
+            Switch::Off
+        }
+    };
+    let strategy = |strategy: &PreemptionStrategy| match strategy {
+        PreemptionStrategy::LessThanOrEqualToFinalShare => FairStrategy::LessThanOrEqualToFinalShare,
+        PreemptionStrategy::LessThanInitialShare => FairStrategy::LessThanInitialShare,
+    };
+    Rules {
+        undeclared: match config.resources.quota_check_strategy {
+            QuotaCheckStrategy::BlockUndeclared => Undeclared::Refuse,
+            QuotaCheckStrategy::IgnoreUndeclared => Undeclared::Ignore,
+        },
+        preemption: match &config.fair_sharing {
+            Some(sharing) if sharing.preemption_strategies.is_empty() => PreemptionRules::fair_sharing(),
+            Some(sharing) => PreemptionRules::FairSharing {
+                strategies: sharing.preemption_strategies.iter().map(strategy).collect(),
+            },
+            None => PreemptionRules::Classical,
+        },
+        partial_admission: gate(FeatureGate::PartialAdmission),
+        flavor_fungibility: gate(FeatureGate::FlavorFungibility),
+        fair_within_nominal: gate(FeatureGate::FairSharingPreemptWithinNominal),
+        fair_prioritize_non_borrowing: gate(FeatureGate::FairSharingPrioritizeNonBorrowing),
+        priority_in_cohort: gate(FeatureGate::PrioritySortingWithinCohort),
+        prioritize_preemptor: gate(FeatureGate::PrioritizePreemptorWorkloads),
+        recompute_overlap: gate(FeatureGate::RecomputeAssignmentUponPreemptionTargetsOverlap),
+    }
+}
+
+/// How past usage orders workloads, if it does.
+fn past_usage(config: &Config) -> Option<UsagePolicy> {
+    let sharing = config.admission_fair_sharing.as_ref()?;
+    let on = config.feature_gates.enabled(FeatureGate::AdmissionFairSharing);
+    // Why positive: the loader has refused everything else.
+    let time = |span| Duration::try_from(span).unwrap_or(Duration::ZERO);
+    let weights = sharing.resource_weights.iter();
+    on.then(|| UsagePolicy {
+        half_life: time(sharing.usage_half_life_time),
+        sampling_interval: time(sharing.usage_sampling_interval),
+        resource_weights: weights
+            .map(|(name, weight)| (ResourceName::from(name.as_str()), *weight))
+            .collect(),
+    })
 }
 
 /// Waits until every cache has been listed; false when `stop` came first.

@@ -2,7 +2,8 @@
 
 use jiff::Timestamp;
 
-use super::{Record, State};
+use super::{Place, Record, State, WorkloadId};
+use crate::afs::Score;
 use crate::name::{ClusterQueueName, Key, Uid};
 use crate::pending::Rank;
 
@@ -21,18 +22,28 @@ pub struct PendingEntry {
     pub created: Timestamp,
 }
 
+/// Past usage where it counts, then who waits for victims, then rank.
+type Order<'a> = (Option<Score>, bool, &'a Rank);
+
 impl State {
     /// The first `limit` workloads that wait in a queue, in the order of its heap, those put aside included; `None` when
     /// there is no such queue.
     ///
     /// *Limits*: takes time for each pending workload of the queue, whatever the limit.
     pub fn pending_in_order(&self, queue: &ClusterQueueName, limit: usize) -> Option<Vec<PendingEntry>> {
-        let pending = &self.queues.get(queue)?.pending;
-        let mut ranked: Vec<_> = pending
-            .keys()
-            .filter_map(|key| self.records.get(key))
-            .map(|record| (Rank::of(&record.workload, self.settings.timestamp), record))
-            .collect();
+        let pending = &self.queue_named(queue)?.pending;
+        let order = |id: WorkloadId| -> Option<(Order<'_>, &Record)> {
+            let record = self.records.at(id)?;
+            let Place::Queued { ticket, .. } = &record.place else {
+                return None;
+            };
+            let score = ticket.line.and_then(|local| {
+                let book = self.book.as_ref()?;
+                Some(book.score(&self.locals.at(local)?.key))
+            });
+            Some(((score, !pending.is_sticky(id), &ticket.rank), record))
+        };
+        let mut ranked: Vec<_> = pending.ids().filter_map(order).collect();
         // Why: a short list of a long queue must not cost a sort of the queue.
         if limit < ranked.len() {
             ranked.select_nth_unstable_by(limit, |(left, _), (right, _)| left.cmp(right));

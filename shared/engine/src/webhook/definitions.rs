@@ -149,21 +149,21 @@ mod tests {
     #[test]
     fn what_is_written_is_recognised_and_anything_else_is_not() {
         let url = Reach::Url("https://127.0.0.1:9443/".to_owned());
-        let wanted = wanted(&url, Some("ca"));
-        assert_eq!(wanted.url.as_deref(), Some("https://127.0.0.1:9443/convert"));
-        assert!(says(Some(&converted(&wanted)), &wanted));
-        assert!(!says(None, &wanted));
+        let sought = wanted(&url, Some("ca"));
+        assert_eq!(sought.url.as_deref(), Some("https://127.0.0.1:9443/convert"));
+        assert!(says(Some(&converted(&sought)), &sought));
+        assert!(!says(None, &sought));
         let other = [
             wanted(&url, Some("other")),
             wanted(&by_service(), Some("ca")),
             wanted(&Reach::Url("https://127.0.0.1:1".to_owned()), Some("ca")),
         ];
         for other in other {
-            assert!(!says(Some(&converted(&other)), &wanted), "{other:?}");
+            assert!(!says(Some(&converted(&other)), &sought), "{other:?}");
         }
-        let mut none = converted(&wanted);
+        let mut none = converted(&sought);
         none.strategy = "None".to_owned();
-        assert!(!says(Some(&none), &wanted));
+        assert!(!says(Some(&none), &sought));
     }
 
     #[test]
