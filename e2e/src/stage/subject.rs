@@ -204,6 +204,7 @@ fn render_config([health, metrics, webhook]: [u16; 3], over: &Value) -> String {
         "health": {"healthProbeBindAddress": format!("127.0.0.1:{health}")},
         "metrics": {"bindAddress": format!("127.0.0.1:{metrics}")},
         "webhook": {"host": "127.0.0.1", "port": webhook},
+        "visibilityServer": {"bindAddress": "127.0.0.1", "bindPort": 0},
         "multiKueue": {"gcInterval": "10s", "workerLostTimeout": "15m"},
     });
     merge(&mut theirs, over);

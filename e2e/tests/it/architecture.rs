@@ -36,7 +36,11 @@ const ARROWS: &[(&str, &[&str])] = &[
         "worker",
         &["core", "api", "jobs", "convert", "kubeio", "serve", "engine"],
     ),
-    ("ctl", &["core", "api", "convert", "kubeio", "kubeconfigs"]),
+    // Why serve: `config check` reads a file with the very code of the processes.
+    (
+        "ctl",
+        &["core", "api", "convert", "kubeio", "kubeconfigs", "serve"],
+    ),
     ("testkit", &["core"]),
     ("deploy", &["api"]),
     ("e2e", &["api", "convert", "core", "kubeio", "serve"]),

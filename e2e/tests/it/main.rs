@@ -24,3 +24,5 @@ mod scenarios;
 mod serving;
 mod shared;
 mod versions;
+mod visibility;
+mod webhooks;

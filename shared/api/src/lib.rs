@@ -26,3 +26,4 @@ pub mod crd;
 mod schema;
 
 pub mod config;
+pub mod visibility;

@@ -4,7 +4,8 @@
 //! object ([`roadstead_core::workload::Workload::problems`]) and shows up as its reason for waiting.
 //!
 //! Reading order: `queues` and `inward` (API to core), `template` and `accounting` (what a pod asks for), `outward` (core to a
-//! patch), `copies` (Workloads we create), `validate` (what the webhook refuses), [`versions`] (objects of older versions).
+//! patch), `copies` (Workloads we create), [`default`] and [`validate`] (what the webhooks fill in and refuse), [`versions`]
+//! (objects of older versions of the API).
 //!
 //! ```
 //! let flavor = roadstead_api::kueue::v1beta2::ResourceFlavor::new("spot", Default::default());
@@ -13,11 +14,12 @@
 
 mod accounting;
 mod copies;
+pub mod default;
 mod inward;
 mod outward;
 mod queues;
 mod template;
-mod validate;
+pub mod validate;
 pub mod versions;
 
 pub use accounting::{Accounting, Boost, limit_range, overhead, request_rules};
@@ -27,4 +29,3 @@ pub use outward::{
     Shares, cluster_queue_status, cohort_status, local_queue_status, request_stop, status_patch, with_active,
 };
 pub use queues::{check, cluster_queue, cohort, flavor, local_queue, past_usage, selector};
-pub use validate::{Problem, validate_workload};

@@ -25,6 +25,7 @@ use crate::clock::Clock;
 use crate::feed::{self, Subject};
 use crate::metrics::{Change, Metric, Metrics, Update};
 use crate::queue_status::Reports;
+use crate::visibility::Ask;
 
 /// Messages from the writers that may wait for the brain.
 pub(crate) const MAIL_MAX: usize = 4096;
@@ -64,6 +65,8 @@ pub(crate) struct Brain {
     pub(crate) caches: Caches,
     pub(crate) dirty: Arc<Dirty<Subject>>,
     pub(crate) mail: mpsc::Receiver<Event>,
+    /// Questions of people; they come last, one per turn.
+    pub(crate) asks: mpsc::Receiver<Ask>,
     pub(crate) proposals: Arc<Proposals>,
     pub(crate) reports: Arc<Reports>,
     pub(crate) due: Arc<Queue<Key>>,
@@ -81,6 +84,10 @@ impl Brain {
         self.state.apply(Event::Synced, (self.clock)());
         loop {
             self.decide();
+            // Why here too: in a storm of events the last arm below never gets its turn.
+            if let Ok(ask) = self.asks.try_recv() {
+                self.tell(ask);
+            }
             let pause = self.until_wake();
             tokio::select! {
                 biased;
@@ -93,6 +100,7 @@ impl Brain {
                     }
                 }
                 changed = self.dirty.take() => self.take_in(changed),
+                Some(ask) = self.asks.recv() => self.tell(ask),
                 () = tokio::time::sleep(pause) => {}
             }
         }
@@ -105,6 +113,12 @@ impl Brain {
                 self.state.apply(event, now);
             }
         }
+    }
+
+    fn tell(&self, ask: Ask) {
+        let Ask { queue, limit, answer } = ask;
+        // Why it may fail: nobody waits for the answer any more.
+        let _unheard = answer.send(self.state.pending_in_order(&queue, limit));
     }
 
     fn decide(&mut self) {

@@ -8,14 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
-use roadstead_api::config::{Config, FeatureGate, PreemptionStrategy, QuotaCheckStrategy, RequeueTimestamp};
+use roadstead_api::config::{Config, FeatureGate};
 use roadstead_convert::Shares;
-use roadstead_core::afs::UsagePolicy;
-use roadstead_core::flavor::Undeclared;
-use roadstead_core::name::{ClusterQueueName, Key, ResourceName};
-use roadstead_core::nominate::{FairStrategy, PreemptionRules, Rules, Switch};
-use roadstead_core::pending::RequeuingTimestamp;
-use roadstead_core::state::{Blocking, Event, Pace, Settings, State};
+use roadstead_core::name::{ClusterQueueName, Key};
 use roadstead_jobs::JobKind;
 use roadstead_kubeio::cache::Health;
 use roadstead_kubeio::events::{self, Recorder};
@@ -38,6 +33,8 @@ use crate::jobs::{JobRef, Jobs};
 use crate::metrics::Metrics;
 use crate::queue_status::{self, Reports};
 use crate::queues::{self, Finalizers};
+use crate::settings;
+use crate::visibility::{ASKS_MAX, Visibility};
 use crate::webhook::{self, Certificates};
 use crate::workloads::{self, Requests, Workloads};
 
@@ -60,14 +57,14 @@ pub enum Error {
         source: roadstead_serve::webhook::Error,
     },
     /// The TLS settings of the configuration file leave nothing to use.
-    #[error("setting up TLS for the webhooks")]
+    #[error("setting up TLS")]
     Tls {
         /// What is wrong with them.
         #[source]
         source: roadstead_serve::tls::Error,
     },
-    /// The webhook port cannot be had.
-    #[error("listening for webhooks")]
+    /// A port cannot be had.
+    #[error("opening a port")]
     Listen {
         /// What the system says.
         #[source]
@@ -149,13 +146,15 @@ impl Engine {
         let on = |name: &str| controllers.contains(name);
         tasks.spawn(self.events);
         let (post, mail) = mpsc::channel(MAIL_MAX);
+        let (ask, asks) = mpsc::channel(ASKS_MAX);
         let (proposals, requests): (Arc<Proposals>, Arc<Requests>) = Default::default();
         let reports = self.reports;
         let brain = Brain {
-            state: state(&config, &clock),
+            state: settings::state(&config, &clock),
             dirty: feed::connect(&self.caches),
             caches: self.caches.clone(),
             mail,
+            asks,
             proposals: proposals.clone(),
             reports: reports.clone(),
             due: self.workloads_due.clone(),
@@ -210,7 +209,8 @@ impl Engine {
             let slot = CertSlot::empty();
             let handlers =
                 webhook::handlers(&self.caches, &config).map_err(|source| Error::Webhooks { source })?;
-            listen(&config, slot.clone(), handlers, tasks, stop).await?;
+            let visibility = Visibility::new(&client, &config, &self.caches, &slot, ask);
+            listen(visibility, handlers, tasks, stop).await?;
             let certificates = Certificates {
                 client: client.clone(),
                 config: config.clone(),
@@ -219,14 +219,10 @@ impl Engine {
                 ready: webhooks,
                 lifetimes,
                 clock: clock.clone(),
+                caches: self.caches.clone(),
             };
-            let (caches, stop) = (self.caches.clone(), stop.clone());
-            tasks.spawn(async move {
-                // Why first: an answer from empty caches would let jobs slip by that must be held.
-                if all_live(&caches, &stop).await {
-                    certificates.run(stop).await;
-                }
-            });
+            // Why at once: stored objects of an older version need the conversion webhook before they can be listed.
+            tasks.spawn(certificates.run(stop.clone()));
         } else {
             webhooks.ready();
         }
@@ -267,20 +263,24 @@ impl Engine {
     }
 }
 
-/// Starts the webhook server, unless the configuration gives it no address.
+/// Starts the webhook server, unless the configuration gives it no address, and beside it the visibility server, which
+/// uses the certificate that the webhooks keep.
 async fn listen(
-    config: &Config,
-    slot: Arc<CertSlot>,
+    visibility: Visibility,
     handlers: Webhooks,
     tasks: &mut JoinSet<()>,
     stop: &CancellationToken,
 ) -> Result<(), Error> {
-    let tls = server_config(&config.tls, slot).map_err(|source| Error::Tls { source })?;
+    let config = visibility.config.clone();
+    let tls = server_config(&config.tls, visibility.slot.clone()).map_err(|source| Error::Tls { source })?;
     let listener = Listener::bind("webhook", &config.webhook.bind())
         .await
         .map_err(|source| Error::Listen { source })?;
     if let Some(listener) = listener {
         tasks.spawn(listener.serve(handlers.router(), Some(tls), stop.clone()));
+    }
+    if config.feature_gates.enabled(FeatureGate::VisibilityOnDemand) {
+        visibility.start(tasks, stop).await?;
     }
     Ok(())
 }
@@ -309,81 +309,6 @@ pub fn kinds(config: &Config) -> Vec<&'static dyn JobKind> {
         .into_iter()
         .filter(|kind| enabled.iter().any(|name| name == kind.framework()))
         .collect()
-}
-
-fn state(config: &Config, clock: &Clock) -> State {
-    let timestamp = match config
-        .wait_for_pods_ready
-        .as_ref()
-        .map(|wait| wait.requeuing.timestamp)
-    {
-        Some(RequeueTimestamp::Creation) => RequeuingTimestamp::Creation,
-        Some(RequeueTimestamp::Eviction) | None => RequeuingTimestamp::Eviction,
-    };
-    let mut state = State::new(Settings {
-        timestamp,
-        rules: rules(config),
-        blocking: match &config.wait_for_pods_ready {
-            Some(wait) if wait.block_admission => Blocking::UntilPodsReady,
-            Some(_) | None => Blocking::Never,
-        },
-        past_usage: past_usage(config),
-    });
-    if config.roadstead.admission_paused {
-        state.apply(Event::Paused(Pace::Paused), clock());
-    }
-    state
-}
-
-/// What decides between workloads. *Source*: `spec/api.md API-13, API-14`.
-fn rules(config: &Config) -> Rules {
-    let gate = |gate| {
-        if config.feature_gates.enabled(gate) {
-            Switch::On
-        } else {
-            Switch::Off
-        }
-    };
-    let strategy = |strategy: &PreemptionStrategy| match strategy {
-        PreemptionStrategy::LessThanOrEqualToFinalShare => FairStrategy::LessThanOrEqualToFinalShare,
-        PreemptionStrategy::LessThanInitialShare => FairStrategy::LessThanInitialShare,
-    };
-    Rules {
-        undeclared: match config.resources.quota_check_strategy {
-            QuotaCheckStrategy::BlockUndeclared => Undeclared::Refuse,
-            QuotaCheckStrategy::IgnoreUndeclared => Undeclared::Ignore,
-        },
-        preemption: match &config.fair_sharing {
-            Some(sharing) if sharing.preemption_strategies.is_empty() => PreemptionRules::fair_sharing(),
-            Some(sharing) => PreemptionRules::FairSharing {
-                strategies: sharing.preemption_strategies.iter().map(strategy).collect(),
-            },
-            None => PreemptionRules::Classical,
-        },
-        partial_admission: gate(FeatureGate::PartialAdmission),
-        flavor_fungibility: gate(FeatureGate::FlavorFungibility),
-        fair_within_nominal: gate(FeatureGate::FairSharingPreemptWithinNominal),
-        fair_prioritize_non_borrowing: gate(FeatureGate::FairSharingPrioritizeNonBorrowing),
-        priority_in_cohort: gate(FeatureGate::PrioritySortingWithinCohort),
-        prioritize_preemptor: gate(FeatureGate::PrioritizePreemptorWorkloads),
-        recompute_overlap: gate(FeatureGate::RecomputeAssignmentUponPreemptionTargetsOverlap),
-    }
-}
-
-/// How past usage orders workloads, if it does.
-fn past_usage(config: &Config) -> Option<UsagePolicy> {
-    let sharing = config.admission_fair_sharing.as_ref()?;
-    let on = config.feature_gates.enabled(FeatureGate::AdmissionFairSharing);
-    // Why positive: the loader has refused everything else.
-    let time = |span| Duration::try_from(span).unwrap_or(Duration::ZERO);
-    let weights = sharing.resource_weights.iter();
-    on.then(|| UsagePolicy {
-        half_life: time(sharing.usage_half_life_time),
-        sampling_interval: time(sharing.usage_sampling_interval),
-        resource_weights: weights
-            .map(|(name, weight)| (ResourceName::from(name.as_str()), *weight))
-            .collect(),
-    })
 }
 
 /// Waits until every cache has been listed; false when `stop` came first.

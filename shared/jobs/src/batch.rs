@@ -84,6 +84,10 @@ impl JobKind for BatchJob {
         }])
     }
 
+    fn template_paths(&self, _job: &Value) -> Vec<String> {
+        vec![TEMPLATE.join(".")]
+    }
+
     fn is_suspended(&self, job: &Value) -> bool {
         spec_suspend(job) && annotation(job, annotations::STOPPING) != Some(labels::TRUE)
     }
@@ -379,13 +383,10 @@ fn partial_admission_problems(job: &Value) -> Vec<Problem> {
     if let Some(text) = annotation(job, annotations::JOB_MIN_PARALLELISM) {
         let field = format!("metadata.annotations[{}]", annotations::JOB_MIN_PARALLELISM);
         match text.parse::<i64>() {
-            Err(_) => problems.push(Problem::invalid(field, format!("\"{text}\" is not an integer"))),
+            Err(_) => problems.push(Problem::invalid(field, "must be an integer").of(text)),
             Ok(min) if min <= 0 || min >= count => {
                 let limit = count.saturating_sub(1);
-                problems.push(Problem::invalid(
-                    field,
-                    format!("should be between 0 and {limit}"),
-                ));
+                problems.push(Problem::invalid(field, format!("should be between 0 and {limit}")).of(text));
             }
             Ok(_) => {}
         }
@@ -412,10 +413,7 @@ fn partial_admission_problems(job: &Value) -> Vec<Problem> {
                 }
             }
             "false" => {}
-            _ => problems.push(Problem::invalid(
-                field,
-                format!("\"{text}\" is not true or false"),
-            )),
+            _ => problems.push(Problem::invalid(field, "must be true or false").of(text)),
         }
     }
     problems

@@ -140,6 +140,9 @@ pub trait JobKind: Send + Sync {
     /// *Errors*: the job is not what its schema says.
     fn pod_sets(&self, job: &Value) -> Result<Vec<JobPodSet>, Error>;
 
+    /// Where the templates of its pod sets stand, in the order of [`JobKind::pod_sets`], such as `spec.template`.
+    fn template_paths(&self, job: &Value) -> Vec<String>;
+
     /// Whether it is held back, and no stop is under way.
     fn is_suspended(&self, job: &Value) -> bool;
 
