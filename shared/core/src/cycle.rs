@@ -3,6 +3,7 @@
 //! Invariant: queues take turns with one head each, a queue's heads come in the order of its heap, and what a head was
 //! given counts for the next. *Source*: `spec/admission-engine.md 2.1-2.6`.
 
+use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use jiff::Timestamp;
@@ -97,6 +98,21 @@ pub enum Decision {
     },
 }
 
+/// What happened in cycles, to be counted. *Source*: `spec/admission-engine.md 8`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CycleOutcome {
+    /// Rounds in which some workload got quota (`admission_attempts_total`, result `success`).
+    pub successes: u64,
+    /// Rounds in which none did (result `inadmissible`).
+    pub failures: u64,
+    /// Heads that were not served because their victims were taken, in the last round of each queue that was tried
+    /// (`admission_cycle_preemption_skips`).
+    pub preemption_skips: BTreeMap<ClusterQueueName, u64>,
+    /// Nominations that were computed again because their victims were taken: with and without success
+    /// (`preemption_target_recomputations_total`).
+    pub recomputations: BTreeMap<ClusterQueueName, (u64, u64)>,
+}
+
 /// What became of a head.
 enum Verdict {
     Fits(Admission),
@@ -141,6 +157,11 @@ impl State {
         decisions
     }
 
+    /// What happened in cycles since the last call.
+    pub fn take_outcome(&mut self) -> CycleOutcome {
+        std::mem::take(&mut self.outcome)
+    }
+
     /// The next ready queue after the one that had its turn last.
     fn next_turn(&mut self) -> Option<ClusterQueueName> {
         let after = self.last_turn.clone().map_or(Bound::Unbounded, Bound::Excluded);
@@ -159,6 +180,10 @@ impl State {
         let key = queue.pending.head()?.clone();
         let record = self.records.get(&key)?;
         let verdict = self.judge(&queue.spec, record);
+        match verdict {
+            Verdict::Fits(_) => self.outcome.successes += 1,
+            Verdict::Refused { .. } => self.outcome.failures += 1,
+        }
         let decision = match verdict {
             Verdict::Fits(admission) => Some(self.reserve(&key, admission, now)?),
             Verdict::Refused {

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use crate::afs::{PastUsage, UsageBook, UsagePolicy};
 use crate::condition::Active;
-use crate::cycle::PendingReason;
+use crate::cycle::{CycleOutcome, PendingReason};
 use crate::flavor::Undeclared;
 use crate::hierarchy::Forest;
 use crate::name::{CheckName, ClusterQueueName, CohortName, FlavorName, Key, Uid};
@@ -136,6 +136,8 @@ pub struct State {
     /// Workloads whose reason for waiting may have changed without a cycle.
     pub(crate) unexplained: BTreeSet<Key>,
     pub(crate) changed: BTreeSet<QueueRef>,
+    /// What happened in cycles.
+    pub(crate) outcome: CycleOutcome,
     /// Quota and usage of the trees of cohorts.
     pub(crate) forest: Forest,
     /// Past usage of LocalQueues; `None` when it orders nothing.
@@ -200,6 +202,7 @@ impl State {
     pub fn new(settings: Settings) -> Self {
         Self {
             book: settings.past_usage.clone().map(UsageBook::new),
+            outcome: CycleOutcome::default(),
             forest: Forest::default(),
             settings,
             synced: false,

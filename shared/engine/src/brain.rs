@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use roadstead_core::cycle::Decision;
@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::caches::Caches;
 use crate::clock::Clock;
 use crate::feed::{self, Subject};
+use crate::metrics::Metrics;
 use crate::queue_status::Reports;
 
 /// Messages from the writers that may wait for the brain.
@@ -63,6 +64,7 @@ pub(crate) struct Brain {
     pub(crate) proposals: Arc<Proposals>,
     pub(crate) reports: Arc<Reports>,
     pub(crate) due: Arc<Queue<Key>>,
+    pub(crate) metrics: Metrics,
     pub(crate) clock: Clock,
 }
 
@@ -102,7 +104,10 @@ impl Brain {
 
     fn decide(&mut self) {
         while self.state.has_work() {
-            for decision in self.state.cycle((self.clock)()) {
+            let started = Instant::now();
+            let decisions = self.state.cycle((self.clock)());
+            self.metrics.rounds(&self.state.take_outcome(), started.elapsed());
+            for decision in decisions {
                 let (key, uid, proposal, lane) = match decision {
                     Decision::Reserve { key, uid, admission } => {
                         (key, uid, Proposal::Reserve(admission), Lane::Placed)

@@ -9,7 +9,7 @@ use roadstead_api::kueue::v1beta2::ClusterQueue as ApiClusterQueue;
 use roadstead_convert::cluster_queue;
 use roadstead_core::amount::Amount;
 use roadstead_core::condition::Truth;
-use roadstead_core::name::{Key, ResourceName};
+use roadstead_core::name::{CohortName, Key, ResourceName};
 use roadstead_core::report::{ClusterQueueReport, FlavorTotal, LocalQueueReport};
 
 use super::board::Labels;
@@ -124,7 +124,7 @@ impl Page {
 
     fn quotas(&mut self, spec: &ApiClusterQueue) {
         let spec = cluster_queue(spec);
-        let cohort = spec.cohort.as_ref().map(|name| name.as_str()).unwrap_or_default();
+        let cohort = spec.cohort.as_ref().map_or("", CohortName::as_str);
         for flavor in spec.groups.iter().flat_map(|group| &group.flavors) {
             for (resource, quota) in &flavor.quotas {
                 let labels = [
