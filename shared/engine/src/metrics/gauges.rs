@@ -155,8 +155,6 @@ impl Page {
 
     fn local_queue(&mut self, key: &Key, report: &LocalQueueReport) {
         let (name, namespace) = (&*key.name, &*key.namespace);
-        // Limit: the brain tells a LocalQueue's pending workloads in one sum; those that wait for a change are told by
-        // ClusterQueue only.
         let labels = [name, namespace, "active"];
         self.set(
             Metric::LocalQueuePendingWorkloads,

@@ -45,5 +45,5 @@ fn reports_follow_the_state_and_go_with_their_queue() {
 fn statuses_are_written_once_a_second_and_less_often_when_writing_is_slow() {
     assert_eq!(rest(Duration::from_millis(10)), PACE);
     assert_eq!(rest(Duration::from_secs(1)), Duration::from_secs(4));
-    assert_eq!(rest(Duration::from_secs(60)), REST_MAX);
+    assert_eq!(rest(Duration::from_mins(1)), REST_MAX);
 }
