@@ -66,6 +66,10 @@ fn pod_set(set: &api::PodSet, problems: &mut Vec<String>) -> PodSet {
         node_selector: pod.node_selector,
         affinity: pod.affinity,
         tolerations: pod.tolerations,
+        group: set
+            .topology_request
+            .as_ref()
+            .and_then(|request| request.pod_set_group_name.clone()),
     }
 }
 

@@ -31,9 +31,13 @@ pub mod status;
 pub mod workload;
 
 pub mod cycle;
+pub mod fair;
 pub mod flavor;
 pub mod hierarchy;
+pub mod holders;
+pub mod nominate;
 pub mod pending;
+pub mod preempt;
 pub mod quota;
 pub mod report;
 pub mod state;

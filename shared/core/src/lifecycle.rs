@@ -130,6 +130,41 @@ pub enum Proposal {
         /// A sentence for people.
         message: String,
     },
+    /// Make room for another Workload. Carried out in one write if it holds quota and is not evicted yet, else dropped: so it
+    /// may be proposed again and again. Quota is free only when the Workload shows that it has none.
+    Evict {
+        /// Reason of condition `Evicted`: `Preempted`.
+        reason: &'static str,
+        /// Reason of condition `Preempted`.
+        preempted_reason: PreemptedReason,
+        /// A sentence for people, for both conditions (`spec/admission-engine.md 2.12`).
+        message: String,
+    },
+}
+
+/// Why a Workload makes room for another one. *Source*: `spec/admission-engine.md 2.12`, `spec/api.md API-9.6`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PreemptedReason {
+    /// One of higher priority in the same `ClusterQueue`.
+    InClusterQueue,
+    /// Its `ClusterQueue` has borrowed what another one takes back.
+    InCohortReclamation,
+    /// Its `ClusterQueue` has more than its fair share.
+    InCohortFairSharing,
+    /// As [`Self::InCohortReclamation`], by a `ClusterQueue` that borrows itself.
+    InCohortReclaimWhileBorrowing,
+}
+
+impl PreemptedReason {
+    /// The word of the API.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::InClusterQueue => "InClusterQueue",
+            Self::InCohortReclamation => "InCohortReclamation",
+            Self::InCohortFairSharing => "InCohortFairSharing",
+            Self::InCohortReclaimWhileBorrowing => "InCohortReclaimWhileBorrowing",
+        }
+    }
 }
 
 /// Switches of the process that matter here.
@@ -204,6 +239,7 @@ pub fn step(seen: &Observed<'_>, now: Timestamp) -> Next {
     draft.follow_deactivation();
     draft.obey_retry_checks();
     draft.obey_queues();
+    draft.make_room();
     draft.release_when_at_rest();
     draft.end_waiting();
     draft.take_proposal();
@@ -496,8 +532,9 @@ impl<'a> Draft<'a> {
                 }
             }
             Some(Proposal::Reserve(admission)) if self.may_reserve(admission) => self.reserve(admission),
-            // Why: a reservation made from an older view is left; the brain sees the newer one and decides again.
-            Some(Proposal::Reserve(_)) | None => {}
+            // Why: a reservation made from an older view is left; the brain sees the newer one and decides again. And who
+            // holds nothing has no room to make.
+            Some(Proposal::Reserve(_) | Proposal::Evict { .. }) | None => {}
         }
     }
 

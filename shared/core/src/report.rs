@@ -11,9 +11,9 @@ use crate::check::{MULTIKUEUE_CONTROLLER, PROVISIONING_CONTROLLER};
 use crate::condition::{Active, Truth};
 use crate::hierarchy::{NodeId, NodeName, Share};
 use crate::name::{CheckName, ClusterQueueName, CohortName, FlavorName, Key, ResourceName};
-use crate::queue::{Check, ClusterQueue, Flavor, FlavorQuota, StopPolicy, UsageOrder};
-use crate::quota::{self, Ledger, Usage};
-use crate::state::{Queue, State};
+use crate::queue::{Check, ClusterQueue, Flavor, FlavorQuota, Quota, StopPolicy, UsageOrder};
+use crate::quota::{Ledger, Usage};
+use crate::state::{Local, Place, Queue, State};
 
 /// What is held of one flavor.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,8 +138,8 @@ impl State {
 
     /// The status of a ClusterQueue, if it exists.
     pub fn cluster_queue_report(&self, name: &ClusterQueueName) -> Option<ClusterQueueReport> {
-        let queue = self.queues.get(name)?;
-        let ledger = self.ledgers.get(name);
+        let cluster = self.clusters.get(name)?;
+        let (queue, ledger) = (cluster.queue.as_ref()?, &cluster.ledger);
         let borrowing = match queue.spec.cohort {
             Some(_) => Borrowing::Shown,
             None => Borrowing::Hidden,
@@ -148,11 +148,11 @@ impl State {
             active: queue.active.clone(),
             pending: queue.pending.len(),
             inadmissible: queue.pending.parked_count(),
-            reserving: ledger.map_or(0, Ledger::reserving_count),
-            admitted: ledger.map_or(0, Ledger::admitted_count),
-            reservation: totals(&queue.spec, ledger.map(Ledger::reserved), borrowing),
-            usage: totals(&queue.spec, ledger.map(Ledger::admitted), borrowing),
-            kinship: self.forest.queue(name).and_then(|node| self.kinship(node)),
+            reserving: ledger.reserving_count(),
+            admitted: ledger.admitted_count(),
+            reservation: self.totals(&queue.spec, ledger.reserved(), borrowing),
+            usage: self.totals(&queue.spec, ledger.admitted(), borrowing),
+            kinship: self.kinship(queue.node),
         })
     }
 
@@ -174,12 +174,13 @@ impl State {
         quota.sort();
         let ledgers: Vec<&Ledger> = self
             .queues_below(node)
-            .filter_map(|queue| self.ledgers.get(queue))
+            .filter_map(|queue| self.clusters.get(queue))
+            .map(|cluster| &cluster.ledger)
             .collect();
         let reserved = |(flavor, resource, _): &(FlavorName, ResourceName, Amount)| {
             let held = ledgers
                 .iter()
-                .map(|ledger| ledger.reserved().total(flavor, resource));
+                .map(|ledger| ledger.reserved().total(&self.forest, flavor, resource));
             let sum = held.fold(Amount::ZERO, Amount::plus);
             (flavor.clone(), resource.clone(), sum)
         };
@@ -194,19 +195,20 @@ impl State {
     }
 
     /// How many pending workloads of a LocalQueue wait for a change.
-    fn parked_of(&self, key: &Key, queue: &Queue) -> usize {
+    fn parked_of(&self, local: &Local, queue: &Queue) -> usize {
         let (pending, parked) = (queue.pending.len(), queue.pending.parked_count());
-        let here = self.local_pending.get(key).copied().unwrap_or(0);
         // Why so: counting one by one is left to queues with several LocalQueues and workloads in both places.
-        if here == pending || parked == 0 {
+        if local.pending == pending || parked == 0 {
             return parked;
         }
         if parked == pending {
-            return here;
+            return local.pending;
         }
-        let all = self.by_local.get(key).into_iter().flatten();
-        all.filter(|workload| queue.pending.wait(workload).is_some())
-            .count()
+        let waits = |id| match self.records.at(id).map(|record| &record.place) {
+            Some(Place::Queued { ticket, .. }) => !queue.pending.in_heap(ticket),
+            Some(Place::Out | Place::Holding(_)) | None => false,
+        };
+        local.workloads.iter().filter(|id| waits(**id)).count()
     }
 
     fn kinship(&self, node: NodeId) -> Option<Kinship> {
@@ -237,12 +239,11 @@ impl State {
 
     /// The status of a LocalQueue, if it exists.
     pub fn local_queue_report(&self, key: &Key) -> Option<LocalQueueReport> {
-        let local = self.locals.get(key)?;
-        let queue = self.queues.get(&local.cluster_queue);
-        let ledger = self.local_ledgers.get(key);
+        let (spec, local) = self.local_named(key)?;
+        let queue = self.queue_named(&spec.cluster_queue);
         let refused =
             |reason| Active::new(Truth::False, reason, "Can't submit new workloads to clusterQueue");
-        let active = match (local.stop, queue) {
+        let active = match (spec.stop, queue) {
             (StopPolicy::Hold | StopPolicy::HoldAndDrain, _) => {
                 Active::new(Truth::False, "Stopped", "LocalQueue is stopped")
             }
@@ -253,20 +254,20 @@ impl State {
             }
         };
         let listed = |usage| {
-            let totals = queue.map(|q| totals(&q.spec, usage, Borrowing::Hidden));
+            let totals = queue.map(|q| self.totals(&q.spec, usage, Borrowing::Hidden));
             totals.unwrap_or_default()
         };
         let by_usage = queue.is_some_and(|queue| queue.spec.usage_order == UsageOrder::LeastUsedFirst);
         let book = self.book.as_ref().filter(|_| by_usage);
         Some(LocalQueueReport {
-            cluster_queue: local.cluster_queue.clone(),
+            cluster_queue: spec.cluster_queue.clone(),
             active,
-            pending: self.local_pending.get(key).copied().unwrap_or(0),
-            inadmissible: queue.map_or(0, |queue| self.parked_of(key, queue)),
-            reserving: ledger.map_or(0, Ledger::reserving_count),
-            admitted: ledger.map_or(0, Ledger::admitted_count),
-            reservation: listed(ledger.map(Ledger::reserved)),
-            usage: listed(ledger.map(Ledger::admitted)),
+            pending: local.pending,
+            inadmissible: queue.map_or(0, |queue| self.parked_of(local, queue)),
+            reserving: local.ledger.reserving_count(),
+            admitted: local.ledger.admitted_count(),
+            reservation: listed(local.ledger.reserved()),
+            usage: listed(local.ledger.admitted()),
             past: book.and_then(|book| Some((book.past(key)?, book.score(key)))),
         })
     }
@@ -279,26 +280,31 @@ enum Borrowing {
     Hidden,
 }
 
-fn totals(spec: &ClusterQueue, usage: Option<&Usage>, borrowing: Borrowing) -> Vec<FlavorTotal> {
-    let flavors = spec.groups.iter().flat_map(|group| &group.flavors);
-    let resource = |quota: &FlavorQuota, resource: &ResourceName| {
-        let total = usage.map_or(Amount::ZERO, |u| u.total(&quota.name, resource));
-        let over = total.minus(quota::nominal(quota, resource)).max(Amount::ZERO);
-        ResourceTotal {
-            name: resource.clone(),
-            total,
-            borrowed: match borrowing {
-                Borrowing::Shown => over,
-                Borrowing::Hidden => Amount::ZERO,
-            },
-        }
-    };
-    flavors
-        .map(|quota| FlavorTotal {
-            name: quota.name.clone(),
-            resources: quota.quotas.keys().map(|name| resource(quota, name)).collect(),
-        })
-        .collect()
+impl State {
+    fn totals(&self, spec: &ClusterQueue, usage: &Usage, borrowing: Borrowing) -> Vec<FlavorTotal> {
+        let flavors = spec.groups.iter().flat_map(|group| &group.flavors);
+        let resource = |flavor: &FlavorQuota, (resource, quota): (&ResourceName, &Quota)| {
+            let total = usage.total(&self.forest, &flavor.name, resource);
+            ResourceTotal {
+                name: resource.clone(),
+                total,
+                borrowed: match borrowing {
+                    Borrowing::Shown => total.minus(quota.nominal).max(Amount::ZERO),
+                    Borrowing::Hidden => Amount::ZERO,
+                },
+            }
+        };
+        flavors
+            .map(|flavor| FlavorTotal {
+                name: flavor.name.clone(),
+                resources: flavor
+                    .quotas
+                    .iter()
+                    .map(|quota| resource(flavor, quota))
+                    .collect(),
+            })
+            .collect()
+    }
 }
 
 /// The condition `Active` of a ClusterQueue. *Source*: `spec/api.md API-2.3`, `spec/multikueue.md 1.5`.

@@ -90,6 +90,8 @@ pub struct PodSet {
     pub affinity: Vec<AffinityTerm>,
     /// `spec.tolerations` of the template.
     pub tolerations: Vec<Toleration>,
+    /// `topologyRequest.podSetGroupName`: pod sets of one group get the same flavors.
+    pub group: Option<String>,
 }
 
 /// One term of a required node affinity: all of its expressions must hold.

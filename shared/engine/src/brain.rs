@@ -9,10 +9,13 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use roadstead_core::cycle::Decision;
-use roadstead_core::lifecycle::Proposal;
+use roadstead_core::lifecycle::{PREEMPTED, PreemptedReason, Proposal};
 use roadstead_core::name::{Key, Uid};
+use roadstead_core::note::Note;
+use roadstead_core::preempt::PreemptReason;
 use roadstead_core::state::{Event, State};
 use roadstead_kubeio::dirty::Dirty;
+use roadstead_kubeio::events::Recorder;
 use roadstead_kubeio::queue::{Lane, Queue};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -65,6 +68,7 @@ pub(crate) struct Brain {
     pub(crate) reports: Arc<Reports>,
     pub(crate) due: Arc<Queue<Key>>,
     pub(crate) metrics: Metrics,
+    pub(crate) recorder: Recorder,
     pub(crate) clock: Clock,
 }
 
@@ -97,41 +101,71 @@ impl Brain {
     fn take_in(&mut self, changed: BTreeSet<Subject>) {
         let now = (self.clock)();
         for subject in changed {
-            let event = feed::event(&self.caches, subject);
-            self.state.apply(event, now);
+            for event in feed::events(&self.caches, subject) {
+                self.state.apply(event, now);
+            }
         }
     }
 
     fn decide(&mut self) {
-        while self.state.has_work() {
-            let started = Instant::now();
-            let decisions = self.state.cycle((self.clock)());
-            self.metrics.rounds(&self.state.take_outcome(), started.elapsed());
+        loop {
+            let started = (self.clock)();
+            let decisions = self.state.cycle(started);
+            let took = until(Some((self.clock)()), started).unwrap_or_default();
+            self.metrics.rounds(&self.state.take_outcome(), took);
             for decision in decisions {
-                let (key, uid, proposal, lane) = match decision {
-                    Decision::Reserve { key, uid, admission } => {
-                        (key, uid, Proposal::Reserve(admission), Lane::Placed)
-                    }
-                    Decision::NotAdmitted {
-                        key,
-                        uid,
-                        reason,
-                        message,
-                    } => (
-                        key,
-                        uid,
-                        Proposal::Pending {
-                            reason: reason.as_str().into(),
-                            message,
-                        },
-                        Lane::New,
-                    ),
-                };
-                self.proposals.put(key.clone(), uid, proposal);
-                self.due.add(key, lane);
+                self.propose(decision);
+            }
+            // Why after: time alone may have ended a back-off, which only a cycle notices.
+            if !self.state.has_work() {
+                break;
             }
         }
         self.reports.take_in(&mut self.state);
+    }
+
+    fn propose(&self, decision: Decision) {
+        let (key, uid, proposal, lane) = match decision {
+            Decision::Reserve { key, uid, admission } => {
+                (key, uid, Proposal::Reserve(admission), Lane::Placed)
+            }
+            Decision::NotAdmitted { key, uid, reason } => {
+                let proposal = Proposal::Pending {
+                    reason: reason.word().as_str().into(),
+                    message: reason.to_string(),
+                };
+                (key, uid, proposal, Lane::New)
+            }
+            Decision::Preempt {
+                key,
+                uid,
+                reason,
+                message,
+                preemptor,
+                preemptor_uid: _,
+                preemptor_queue: _,
+            } => {
+                self.tell_preemptor(&preemptor, &key, &uid, reason);
+                let proposal = Proposal::Evict {
+                    reason: PREEMPTED,
+                    preempted_reason: preempted(reason),
+                    message,
+                };
+                (key, uid, proposal, Lane::Placed)
+            }
+        };
+        self.proposals.put(key.clone(), uid, proposal);
+        self.due.add(key, lane);
+    }
+
+    /// *Source*: `spec/admission-engine.md 2.12`.
+    fn tell_preemptor(&self, preemptor: &Key, victim: &Key, uid: &Uid, reason: PreemptReason) {
+        if let Some(workload) = self.caches.workloads.get(preemptor) {
+            let text = format!("Preempted workload {victim} (UID: {uid}) due to {}", reason.why());
+            let about = kube::Resource::object_ref(&*workload, &());
+            self.recorder
+                .record(about, Note::normal("PreemptedWorkload", text));
+        }
     }
 
     fn until_wake(&self) -> Duration {
@@ -140,6 +174,15 @@ impl Brain {
         until(self.state.next_wake(), (self.clock)())
             .unwrap_or(LONGEST)
             .min(LONGEST)
+    }
+}
+
+const fn preempted(reason: PreemptReason) -> PreemptedReason {
+    match reason {
+        PreemptReason::InClusterQueue => PreemptedReason::InClusterQueue,
+        PreemptReason::InCohortReclamation => PreemptedReason::InCohortReclamation,
+        PreemptReason::InCohortFairSharing => PreemptedReason::InCohortFairSharing,
+        PreemptReason::InCohortReclaimWhileBorrowing => PreemptedReason::InCohortReclaimWhileBorrowing,
     }
 }
 

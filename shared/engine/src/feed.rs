@@ -59,8 +59,26 @@ fn mark<K: kube::Resource + Send + Sync + 'static>(
     cache.listen(move |change: &Change<'_, K>| dirty.mark(subject(change.key.clone())));
 }
 
-/// Reads what a subject is now, as an event for the brain.
-pub(crate) fn event(caches: &Caches, subject: Subject) -> Event {
+/// Reads what a subject is now, as events for the brain.
+pub(crate) fn events(caches: &Caches, subject: Subject) -> impl Iterator<Item = Event> {
+    let past = match &subject {
+        Subject::LocalQueue(key) => caches.local_queues.get(key).and_then(|queue| {
+            Some(Event::PastUsage {
+                local: key.clone(),
+                past: roadstead_convert::past_usage(&queue)?,
+            })
+        }),
+        Subject::Namespace(_)
+        | Subject::Flavor(_)
+        | Subject::Check(_)
+        | Subject::Cohort(_)
+        | Subject::ClusterQueue(_)
+        | Subject::Workload(..) => None,
+    };
+    std::iter::once(event(caches, subject)).chain(past)
+}
+
+fn event(caches: &Caches, subject: Subject) -> Event {
     match subject {
         Subject::Namespace(key) => match caches.namespaces.get(&key) {
             Some(namespace) => Event::Namespace {

@@ -8,12 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
-use roadstead_api::config::{Config, FeatureGate, RequeueTimestamp};
+use roadstead_api::config::{Config, FeatureGate, PreemptionStrategy, QuotaCheckStrategy, RequeueTimestamp};
 use roadstead_convert::Shares;
 use roadstead_core::afs::UsagePolicy;
+use roadstead_core::flavor::Undeclared;
 use roadstead_core::name::{ClusterQueueName, Key, ResourceName};
+use roadstead_core::nominate::{FairStrategy, PreemptionRules, Rules, Switch};
 use roadstead_core::pending::RequeuingTimestamp;
-use roadstead_core::state::{Event, Pace, Settings, State};
+use roadstead_core::state::{Blocking, Event, Pace, Settings, State};
 use roadstead_jobs::JobKind;
 use roadstead_kubeio::cache::Health;
 use roadstead_kubeio::events::{self, Recorder};
@@ -157,6 +159,7 @@ impl Engine {
             reports: reports.clone(),
             due: self.workloads_due.clone(),
             metrics: self.metrics,
+            recorder: self.recorder.clone(),
             clock: clock.clone(),
         };
         let workloads = Workloads {
@@ -333,13 +336,52 @@ fn state(config: &Config, clock: &Clock) -> State {
     };
     let mut state = State::new(Settings {
         timestamp,
+        rules: rules(config),
+        blocking: match &config.wait_for_pods_ready {
+            Some(wait) if wait.block_admission => Blocking::UntilPodsReady,
+            Some(_) | None => Blocking::Never,
+        },
         past_usage: past_usage(config),
-        ..Settings::default()
     });
     if config.roadstead.admission_paused {
         state.apply(Event::Paused(Pace::Paused), clock());
     }
     state
+}
+
+/// What decides between workloads. *Source*: `spec/api.md API-13, API-14`.
+fn rules(config: &Config) -> Rules {
+    let gate = |gate| {
+        if config.feature_gates.enabled(gate) {
+            Switch::On
+        } else {
+            Switch::Off
+        }
+    };
+    let strategy = |strategy: &PreemptionStrategy| match strategy {
+        PreemptionStrategy::LessThanOrEqualToFinalShare => FairStrategy::LessThanOrEqualToFinalShare,
+        PreemptionStrategy::LessThanInitialShare => FairStrategy::LessThanInitialShare,
+    };
+    Rules {
+        undeclared: match config.resources.quota_check_strategy {
+            QuotaCheckStrategy::BlockUndeclared => Undeclared::Refuse,
+            QuotaCheckStrategy::IgnoreUndeclared => Undeclared::Ignore,
+        },
+        preemption: match &config.fair_sharing {
+            Some(sharing) if sharing.preemption_strategies.is_empty() => PreemptionRules::fair_sharing(),
+            Some(sharing) => PreemptionRules::FairSharing {
+                strategies: sharing.preemption_strategies.iter().map(strategy).collect(),
+            },
+            None => PreemptionRules::Classical,
+        },
+        partial_admission: gate(FeatureGate::PartialAdmission),
+        flavor_fungibility: gate(FeatureGate::FlavorFungibility),
+        fair_within_nominal: gate(FeatureGate::FairSharingPreemptWithinNominal),
+        fair_prioritize_non_borrowing: gate(FeatureGate::FairSharingPrioritizeNonBorrowing),
+        priority_in_cohort: gate(FeatureGate::PrioritySortingWithinCohort),
+        prioritize_preemptor: gate(FeatureGate::PrioritizePreemptorWorkloads),
+        recompute_overlap: gate(FeatureGate::RecomputeAssignmentUponPreemptionTargetsOverlap),
+    }
 }
 
 /// How past usage orders workloads, if it does.

@@ -76,7 +76,8 @@ impl Forest {
         amount(self.available_exact(id, pair))
     }
 
-    fn available_exact(&self, id: NodeId, pair: FlavorResource) -> Exact {
+    /// As [`Forest::available`], exactly.
+    pub(crate) fn available_exact(&self, id: NodeId, pair: FlavorResource) -> Exact {
         let Some(node) = self.node(id) else { return 0 };
         let cell = node.cell(pair);
         let Some(parent) = node.parent else {
@@ -94,7 +95,8 @@ impl Forest {
         amount(self.potential_exact(id, pair))
     }
 
-    pub(super) fn potential_exact(&self, id: NodeId, pair: FlavorResource) -> Exact {
+    /// As [`Forest::potential`], exactly.
+    pub(crate) fn potential_exact(&self, id: NodeId, pair: FlavorResource) -> Exact {
         let Some(node) = self.node(id) else { return 0 };
         let cell = node.cell(pair);
         let Some(parent) = node.parent else {

@@ -4,7 +4,9 @@
 
 use jiff::Timestamp;
 
-use super::{ADMITTED, DEACTIVATION_TARGET, Draft, EVICTED, QUOTA_RESERVED, REQUEUED};
+use super::{
+    ADMITTED, Activation, DEACTIVATION_TARGET, Draft, EVICTED, PREEMPTED, Proposal, QUOTA_RESERVED, REQUEUED,
+};
 use crate::condition::Truth;
 use crate::note::Note;
 use crate::status::{CheckPhase, CheckState, Status};
@@ -45,6 +47,24 @@ impl Draft<'_> {
         }
         self.status.conditions.remove(DEACTIVATION_TARGET);
         self.status.requeue = None;
+    }
+
+    /// Evicts a Workload that the brain wants out of the way. *Source*: `spec/admission-engine.md 2.12`.
+    pub(super) fn make_room(&mut self) {
+        let Some(Proposal::Evict {
+            reason,
+            preempted_reason,
+            message,
+        }) = self.seen.proposal
+        else {
+            return;
+        };
+        if !self.has_quota() || self.is_evicted() || self.active == Activation::Deactivate {
+            return;
+        }
+        self.notes.push(Note::normal(PREEMPTED, message.clone()));
+        self.set(PREEMPTED, Truth::True, preempted_reason.as_str(), message.clone());
+        self.evict(*reason, "", message.clone());
     }
 
     /// Says that the job must stop. Quota stays held. *Source*: `spec/admission-engine.md 3.3`.

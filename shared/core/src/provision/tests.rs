@@ -137,6 +137,7 @@ impl Case {
             node_selector: BTreeMap::new(),
             affinity: Vec::new(),
             tolerations: Vec::new(),
+            group: None,
         });
         if let Some(count) = assigned {
             self.workload

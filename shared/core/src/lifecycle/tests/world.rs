@@ -40,6 +40,7 @@ pub(super) fn workload() -> Workload {
             node_selector: BTreeMap::new(),
             affinity: Vec::new(),
             tolerations: Vec::new(),
+            group: None,
         }],
         problems: Vec::new(),
         status: Status::default(),
