@@ -9,7 +9,7 @@ use roadstead_api::kueue::v1beta2::ClusterQueue as ApiClusterQueue;
 use roadstead_convert::cluster_queue;
 use roadstead_core::amount::Amount;
 use roadstead_core::condition::Truth;
-use roadstead_core::name::{CohortName, Key, ResourceName};
+use roadstead_core::name::{ClusterQueueName, CohortName, Key, ResourceName};
 use roadstead_core::report::{ClusterQueueReport, FlavorTotal, LocalQueueReport};
 
 use super::board::Labels;
@@ -214,15 +214,16 @@ impl Page {
             let report = inputs.reports.local_queues.get(key)?;
             Some(Arc::<str>::from(report.cluster_queue.as_str()))
         };
+        let exists = |name: &Arc<str>| {
+            let name = ClusterQueueName::new(name.clone());
+            inputs.reports.cluster_queues.contains_key(&name)
+        };
         for (group, count) in &inputs.groups {
             #[expect(clippy::cast_precision_loss, reason = "counts of objects are small")]
             let count = *count as f64;
             let key = &group.local_queue;
             let queue = group.cluster_queue.clone().or_else(|| of_local(key));
-            let queue = queue.filter(|name| {
-                let name = (&**name).into();
-                inputs.reports.cluster_queues.contains_key(&name)
-            });
+            let queue = queue.filter(|name| exists(name));
             let shown = inputs.reports.local_queues.contains_key(key) && (inputs.shown)(key);
             let queue = queue.as_deref();
             match &group.standing {
@@ -249,7 +250,7 @@ impl Page {
             }
         }
         for ((key, resource), sum) in &inputs.asked {
-            if let Some(queue) = of_local(key) {
+            if let Some(queue) = of_local(key).filter(exists) {
                 let sum = i64::try_from(*sum).unwrap_or(i64::MAX);
                 let value = natural(resource, Amount::new(sum));
                 self.add(
