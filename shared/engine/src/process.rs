@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use kube::Client;
 use roadstead_api::config::{Config, FeatureGate};
-use roadstead_convert::Shares;
 use roadstead_core::name::{ClusterQueueName, Key};
 use roadstead_jobs::JobKind;
 use roadstead_kubeio::cache::Health;
@@ -158,7 +157,7 @@ impl Engine {
             proposals: proposals.clone(),
             reports: reports.clone(),
             due: self.workloads_due.clone(),
-            metrics: self.metrics.clone(),
+            metrics: self.metrics,
             recorder: self.recorder.clone(),
             clock: clock.clone(),
         };
@@ -195,10 +194,7 @@ impl Engine {
             client: client.clone(),
             caches: self.caches.clone(),
             reports,
-            shares: match &config.fair_sharing {
-                Some(_) => Shares::Shown,
-                None => Shares::Hidden,
-            },
+            shares: settings::shares(&config),
             clock: clock.clone(),
         };
         workloads.listen();
@@ -226,40 +222,56 @@ impl Engine {
         } else {
             webhooks.ready();
         }
-        let (caches, stop) = (self.caches, stop.clone());
-        let (admission, core, job) = (on("admission"), on("core"), on("jobs"));
-        tasks.spawn(async move {
-            if !all_live(&caches, &stop).await {
-                return;
-            }
-            synced.ready();
-            let mut running = JoinSet::new();
-            if admission {
-                running.spawn(brain.run(stop.clone()));
-                let due = finalizers.due.clone();
-                let ended = move |name: &ClusterQueueName| {
-                    due.add(queues::Object::ClusterQueue(name.as_str().into()), Lane::New);
-                };
-                running.spawn(statuses.run(ended, stop.clone()));
-            }
-            if core {
-                let queue = workloads.due.clone();
-                let pass = move |key| workloads.clone().reconcile(key);
-                let passes = reconcile::run("workload", queue, WORKLOAD_WORKERS, stop.clone(), pass);
-                running.spawn(passes);
-                let queue = finalizers.due.clone();
-                let pass = move |object| finalizers.clone().reconcile(object);
-                let passes = reconcile::run("finalizer", queue, queues::WORKERS, stop.clone(), pass);
-                running.spawn(passes);
-            }
-            if job {
-                let queue = jobs.due.clone();
-                let pass = move |at| jobs.clone().reconcile(at);
-                running.spawn(reconcile::run("job", queue, JOB_WORKERS, stop.clone(), pass));
-            }
-            until_stopped(running, &stop).await;
-        });
+        let parts = Running {
+            admission: on("admission").then_some((brain, statuses)),
+            core: on("core").then_some((workloads, finalizers.clone())),
+            jobs: on("jobs").then_some(jobs),
+            finalizers_due: finalizers.due,
+        };
+        tasks.spawn(parts.run(self.caches, synced, stop.clone()));
         Ok(())
+    }
+}
+
+/// The parts that run once everything has been listed; `None` for what is switched off.
+struct Running {
+    admission: Option<(Brain, queue_status::Writer)>,
+    core: Option<(Workloads, Finalizers)>,
+    jobs: Option<Jobs>,
+    finalizers_due: Arc<Queue<queues::Object>>,
+}
+
+impl Running {
+    async fn run(self, caches: Caches, synced: Condition, stop: CancellationToken) {
+        if !all_live(&caches, &stop).await {
+            return;
+        }
+        synced.ready();
+        let mut running = JoinSet::new();
+        if let Some((brain, statuses)) = self.admission {
+            running.spawn(brain.run(stop.clone()));
+            let due = self.finalizers_due;
+            let ended = move |name: &ClusterQueueName| {
+                due.add(queues::Object::ClusterQueue(name.as_str().into()), Lane::New);
+            };
+            running.spawn(statuses.run(ended, stop.clone()));
+        }
+        if let Some((workloads, finalizers)) = self.core {
+            let queue = workloads.due.clone();
+            let pass = move |key| workloads.clone().reconcile(key);
+            let passes = reconcile::run("workload", queue, WORKLOAD_WORKERS, stop.clone(), pass);
+            running.spawn(passes);
+            let queue = finalizers.due.clone();
+            let pass = move |object| finalizers.clone().reconcile(object);
+            let passes = reconcile::run("finalizer", queue, queues::WORKERS, stop.clone(), pass);
+            running.spawn(passes);
+        }
+        if let Some(jobs) = self.jobs {
+            let queue = jobs.due.clone();
+            let pass = move |at| jobs.clone().reconcile(at);
+            running.spawn(reconcile::run("job", queue, JOB_WORKERS, stop.clone(), pass));
+        }
+        until_stopped(running, &stop).await;
     }
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use roadstead_api::config::{Config, FeatureGate, PreemptionStrategy, QuotaCheckStrategy, RequeueTimestamp};
+use roadstead_convert::Shares;
 use roadstead_core::afs::UsagePolicy;
 use roadstead_core::flavor::Undeclared;
 use roadstead_core::name::ResourceName;
@@ -35,6 +36,14 @@ pub(crate) fn state(config: &Config, clock: &Clock) -> State {
         state.apply(Event::Paused(Pace::Paused), clock());
     }
     state
+}
+
+/// Whether statuses show shares.
+pub(crate) const fn shares(config: &Config) -> Shares {
+    match &config.fair_sharing {
+        Some(_) => Shares::Shown,
+        None => Shares::Hidden,
+    }
 }
 
 /// What decides between workloads. *Source*: `spec/api.md API-13, API-14`.
