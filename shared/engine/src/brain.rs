@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use roadstead_core::cycle::{CycleOutcome, Decision};
+use roadstead_core::cycle::Decision;
 use roadstead_core::lifecycle::{PREEMPTED, PreemptedReason, Proposal};
 use roadstead_core::name::{Key, Uid};
 use roadstead_core::note::Note;
@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use crate::caches::Caches;
 use crate::clock::Clock;
 use crate::feed::{self, Subject};
-use crate::metrics::{Change, Metric, Metrics, Update};
+use crate::metrics::Metrics;
 use crate::queue_status::Reports;
 use crate::visibility::Ask;
 
@@ -125,7 +125,8 @@ impl Brain {
         loop {
             let started = (self.clock)();
             let decisions = self.state.cycle(started);
-            self.count((self.clock)().duration_since(started).as_secs_f64());
+            let took = until(Some((self.clock)()), started).unwrap_or_default();
+            self.metrics.rounds(&self.state.take_outcome(), took);
             for decision in decisions {
                 self.propose(decision);
             }
@@ -178,58 +179,6 @@ impl Brain {
             let about = kube::Resource::object_ref(&*workload, &());
             self.recorder
                 .record(about, Note::normal("PreemptedWorkload", text));
-        }
-    }
-
-    /// Counts what the cycles did. *Source*: `spec/admission-engine.md 8`.
-    fn count(&mut self, seconds: f64) {
-        let CycleOutcome {
-            successes,
-            failures,
-            heads: _,
-            preemption_skips,
-            recomputations,
-        } = self.state.take_outcome();
-        let record = |metric, labels: Vec<Arc<str>>, change| {
-            self.metrics.record(Update {
-                metric,
-                labels,
-                change,
-            });
-        };
-        // Limit: rounds are not timed one by one; each counts as a part of its call.
-        #[expect(clippy::cast_precision_loss, reason = "rounds of one call are few")]
-        let each = seconds / (successes + failures).max(1) as f64;
-        for (result, rounds) in [("success", successes), ("inadmissible", failures)] {
-            if rounds > 0 {
-                record(
-                    Metric::AdmissionAttempts,
-                    vec![result.into()],
-                    Change::Add(rounds),
-                );
-                record(
-                    Metric::AdmissionAttemptDuration,
-                    vec![result.into()],
-                    Change::Observe(each),
-                );
-            }
-        }
-        for (queue, skips) in preemption_skips {
-            #[expect(clippy::cast_precision_loss, reason = "a queue has one head at a time")]
-            let skips = Change::Set(skips as f64);
-            record(
-                Metric::AdmissionCyclePreemptionSkips,
-                vec![queue.as_str().into()],
-                skips,
-            );
-        }
-        for (queue, (success, failure)) in recomputations {
-            for (result, count) in [("success", success), ("failure", failure)] {
-                if count > 0 {
-                    let labels = vec![queue.as_str().into(), result.into()];
-                    record(Metric::PreemptionTargetRecomputations, labels, Change::Add(count));
-                }
-            }
         }
     }
 

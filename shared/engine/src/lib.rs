@@ -5,7 +5,7 @@
 //!
 //! Reading order: [`process`] (how it is put together), [`caches`], `feed` and `brain` (who gets quota), `workloads` (the
 //! only writer of a Workload's status), [`jobs`] (jobs and their Workloads), [`checks`] (what a process plugs in),
-//! [`webhook`], `queue_status`, `queues` (finalizers), [`metrics`], `visibility`.
+//! [`webhook`], `queue_status`, `queues` (finalizers), [`metrics`], `settings`, `visibility`.
 
 pub mod active;
 pub mod caches;
@@ -21,6 +21,7 @@ mod brain;
 mod feed;
 mod queue_status;
 mod queues;
+mod settings;
 mod visibility;
 mod workloads;
 

@@ -6,10 +6,11 @@
 //! Invariant: recording never waits for anything but a short lock, and never fails.
 //! *Source*: `spec/admission-engine.md 8`.
 //!
-//! Reading order: `table`, `board` (what is counted), `transitions`, `standing`, `gauges`.
+//! Reading order: `table`, `board` (what is counted), `transitions`, `rounds`, `standing`, `gauges`.
 
 mod board;
 mod gauges;
+mod rounds;
 mod standing;
 mod table;
 mod transitions;
@@ -17,6 +18,7 @@ mod transitions;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
@@ -25,6 +27,7 @@ use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::Registry;
 use roadstead_api::config::{Config, FeatureGate, LabelSelector};
 use roadstead_api::kueue::v1beta2::Workload;
+use roadstead_core::cycle::CycleOutcome;
 use roadstead_core::name::{ClusterQueueName, Key};
 use roadstead_kubeio::cache::Change as CacheChange;
 
@@ -143,6 +146,13 @@ impl Metrics {
     pub fn record(&self, update: Update) {
         if self.is_on(update.metric) {
             self.0.board.record(update);
+        }
+    }
+
+    /// Counts what happened in rounds of decisions that took so long together.
+    pub(crate) fn rounds(&self, outcome: &CycleOutcome, took: Duration) {
+        for update in rounds::of(outcome, took) {
+            self.record(update);
         }
     }
 

@@ -8,14 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
-use roadstead_api::config::{Config, FeatureGate, PreemptionStrategy, QuotaCheckStrategy, RequeueTimestamp};
-use roadstead_convert::Shares;
-use roadstead_core::afs::UsagePolicy;
-use roadstead_core::flavor::Undeclared;
-use roadstead_core::name::{ClusterQueueName, Key, ResourceName};
-use roadstead_core::nominate::{FairStrategy, PreemptionRules, Rules, Switch};
-use roadstead_core::pending::RequeuingTimestamp;
-use roadstead_core::state::{Blocking, Event, Pace, Settings, State};
+use roadstead_api::config::{Config, FeatureGate};
+use roadstead_core::name::{ClusterQueueName, Key};
 use roadstead_jobs::JobKind;
 use roadstead_kubeio::cache::Health;
 use roadstead_kubeio::events::{self, Recorder};
@@ -38,6 +32,7 @@ use crate::jobs::{JobRef, Jobs};
 use crate::metrics::Metrics;
 use crate::queue_status::{self, Reports};
 use crate::queues::{self, Finalizers};
+use crate::settings;
 use crate::visibility::{ASKS_MAX, Visibility};
 use crate::webhook::{self, Certificates};
 use crate::workloads::{self, Requests, Workloads};
@@ -154,7 +149,7 @@ impl Engine {
         let (proposals, requests): (Arc<Proposals>, Arc<Requests>) = Default::default();
         let reports = self.reports;
         let brain = Brain {
-            state: state(&config, &clock),
+            state: settings::state(&config, &clock),
             dirty: feed::connect(&self.caches),
             caches: self.caches.clone(),
             mail,
@@ -162,7 +157,7 @@ impl Engine {
             proposals: proposals.clone(),
             reports: reports.clone(),
             due: self.workloads_due.clone(),
-            metrics: self.metrics.clone(),
+            metrics: self.metrics,
             recorder: self.recorder.clone(),
             clock: clock.clone(),
         };
@@ -199,10 +194,7 @@ impl Engine {
             client: client.clone(),
             caches: self.caches.clone(),
             reports,
-            shares: match &config.fair_sharing {
-                Some(_) => Shares::Shown,
-                None => Shares::Hidden,
-            },
+            shares: settings::shares(&config),
             clock: clock.clone(),
         };
         workloads.listen();
@@ -230,40 +222,56 @@ impl Engine {
         } else {
             webhooks.ready();
         }
-        let (caches, stop) = (self.caches, stop.clone());
-        let (admission, core, job) = (on("admission"), on("core"), on("jobs"));
-        tasks.spawn(async move {
-            if !all_live(&caches, &stop).await {
-                return;
-            }
-            synced.ready();
-            let mut running = JoinSet::new();
-            if admission {
-                running.spawn(brain.run(stop.clone()));
-                let due = finalizers.due.clone();
-                let ended = move |name: &ClusterQueueName| {
-                    due.add(queues::Object::ClusterQueue(name.as_str().into()), Lane::New);
-                };
-                running.spawn(statuses.run(ended, stop.clone()));
-            }
-            if core {
-                let queue = workloads.due.clone();
-                let pass = move |key| workloads.clone().reconcile(key);
-                let passes = reconcile::run("workload", queue, WORKLOAD_WORKERS, stop.clone(), pass);
-                running.spawn(passes);
-                let queue = finalizers.due.clone();
-                let pass = move |object| finalizers.clone().reconcile(object);
-                let passes = reconcile::run("finalizer", queue, queues::WORKERS, stop.clone(), pass);
-                running.spawn(passes);
-            }
-            if job {
-                let queue = jobs.due.clone();
-                let pass = move |at| jobs.clone().reconcile(at);
-                running.spawn(reconcile::run("job", queue, JOB_WORKERS, stop.clone(), pass));
-            }
-            until_stopped(running, &stop).await;
-        });
+        let parts = Running {
+            admission: on("admission").then_some((brain, statuses)),
+            core: on("core").then_some((workloads, finalizers.clone())),
+            jobs: on("jobs").then_some(jobs),
+            finalizers_due: finalizers.due,
+        };
+        tasks.spawn(parts.run(self.caches, synced, stop.clone()));
         Ok(())
+    }
+}
+
+/// The parts that run once everything has been listed; `None` for what is switched off.
+struct Running {
+    admission: Option<(Brain, queue_status::Writer)>,
+    core: Option<(Workloads, Finalizers)>,
+    jobs: Option<Jobs>,
+    finalizers_due: Arc<Queue<queues::Object>>,
+}
+
+impl Running {
+    async fn run(self, caches: Caches, synced: Condition, stop: CancellationToken) {
+        if !all_live(&caches, &stop).await {
+            return;
+        }
+        synced.ready();
+        let mut running = JoinSet::new();
+        if let Some((brain, statuses)) = self.admission {
+            running.spawn(brain.run(stop.clone()));
+            let due = self.finalizers_due;
+            let ended = move |name: &ClusterQueueName| {
+                due.add(queues::Object::ClusterQueue(name.as_str().into()), Lane::New);
+            };
+            running.spawn(statuses.run(ended, stop.clone()));
+        }
+        if let Some((workloads, finalizers)) = self.core {
+            let queue = workloads.due.clone();
+            let pass = move |key| workloads.clone().reconcile(key);
+            let passes = reconcile::run("workload", queue, WORKLOAD_WORKERS, stop.clone(), pass);
+            running.spawn(passes);
+            let queue = finalizers.due.clone();
+            let pass = move |object| finalizers.clone().reconcile(object);
+            let passes = reconcile::run("finalizer", queue, queues::WORKERS, stop.clone(), pass);
+            running.spawn(passes);
+        }
+        if let Some(jobs) = self.jobs {
+            let queue = jobs.due.clone();
+            let pass = move |at| jobs.clone().reconcile(at);
+            running.spawn(reconcile::run("job", queue, JOB_WORKERS, stop.clone(), pass));
+        }
+        until_stopped(running, &stop).await;
     }
 }
 
@@ -313,81 +321,6 @@ pub fn kinds(config: &Config) -> Vec<&'static dyn JobKind> {
         .into_iter()
         .filter(|kind| enabled.iter().any(|name| name == kind.framework()))
         .collect()
-}
-
-fn state(config: &Config, clock: &Clock) -> State {
-    let timestamp = match config
-        .wait_for_pods_ready
-        .as_ref()
-        .map(|wait| wait.requeuing.timestamp)
-    {
-        Some(RequeueTimestamp::Creation) => RequeuingTimestamp::Creation,
-        Some(RequeueTimestamp::Eviction) | None => RequeuingTimestamp::Eviction,
-    };
-    let mut state = State::new(Settings {
-        timestamp,
-        rules: rules(config),
-        blocking: match &config.wait_for_pods_ready {
-            Some(wait) if wait.block_admission => Blocking::UntilPodsReady,
-            Some(_) | None => Blocking::Never,
-        },
-        past_usage: past_usage(config),
-    });
-    if config.roadstead.admission_paused {
-        state.apply(Event::Paused(Pace::Paused), clock());
-    }
-    state
-}
-
-/// What decides between workloads. *Source*: `spec/api.md API-13, API-14`.
-fn rules(config: &Config) -> Rules {
-    let gate = |gate| {
-        if config.feature_gates.enabled(gate) {
-            Switch::On
-        } else {
-            Switch::Off
-        }
-    };
-    let strategy = |strategy: &PreemptionStrategy| match strategy {
-        PreemptionStrategy::LessThanOrEqualToFinalShare => FairStrategy::LessThanOrEqualToFinalShare,
-        PreemptionStrategy::LessThanInitialShare => FairStrategy::LessThanInitialShare,
-    };
-    Rules {
-        undeclared: match config.resources.quota_check_strategy {
-            QuotaCheckStrategy::BlockUndeclared => Undeclared::Refuse,
-            QuotaCheckStrategy::IgnoreUndeclared => Undeclared::Ignore,
-        },
-        preemption: match &config.fair_sharing {
-            Some(sharing) if sharing.preemption_strategies.is_empty() => PreemptionRules::fair_sharing(),
-            Some(sharing) => PreemptionRules::FairSharing {
-                strategies: sharing.preemption_strategies.iter().map(strategy).collect(),
-            },
-            None => PreemptionRules::Classical,
-        },
-        partial_admission: gate(FeatureGate::PartialAdmission),
-        flavor_fungibility: gate(FeatureGate::FlavorFungibility),
-        fair_within_nominal: gate(FeatureGate::FairSharingPreemptWithinNominal),
-        fair_prioritize_non_borrowing: gate(FeatureGate::FairSharingPrioritizeNonBorrowing),
-        priority_in_cohort: gate(FeatureGate::PrioritySortingWithinCohort),
-        prioritize_preemptor: gate(FeatureGate::PrioritizePreemptorWorkloads),
-        recompute_overlap: gate(FeatureGate::RecomputeAssignmentUponPreemptionTargetsOverlap),
-    }
-}
-
-/// How past usage orders workloads, if it does.
-fn past_usage(config: &Config) -> Option<UsagePolicy> {
-    let sharing = config.admission_fair_sharing.as_ref()?;
-    let on = config.feature_gates.enabled(FeatureGate::AdmissionFairSharing);
-    // Why positive: the loader has refused everything else.
-    let time = |span| Duration::try_from(span).unwrap_or(Duration::ZERO);
-    let weights = sharing.resource_weights.iter();
-    on.then(|| UsagePolicy {
-        half_life: time(sharing.usage_half_life_time),
-        sampling_interval: time(sharing.usage_sampling_interval),
-        resource_weights: weights
-            .map(|(name, weight)| (ResourceName::from(name.as_str()), *weight))
-            .collect(),
-    })
 }
 
 /// Waits until every cache has been listed; false when `stop` came first.

@@ -46,10 +46,10 @@ impl State {
         let mut ranked: Vec<_> = pending.ids().filter_map(order).collect();
         // Why: a short list of a long queue must not cost a sort of the queue.
         if limit < ranked.len() {
-            ranked.select_nth_unstable_by(limit, |(left, _), (right, _)| left.cmp(right));
+            ranked.select_nth_unstable_by_key(limit, |(order, _)| *order);
             ranked.truncate(limit);
         }
-        ranked.sort_unstable_by(|(left, _), (right, _)| left.cmp(right));
+        ranked.sort_unstable_by_key(|(order, _)| *order);
         let entry = |record: &Record| {
             let workload = &record.workload;
             PendingEntry {

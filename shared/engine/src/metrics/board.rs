@@ -33,6 +33,8 @@ pub enum Change {
     Add(u64),
     /// A histogram gets an observation.
     Observe(f64),
+    /// A histogram gets the same observation several times.
+    ObserveTimes(f64, u64),
     /// A gauge is set.
     Set(f64),
 }
@@ -72,14 +74,9 @@ impl Board {
         match (value, change) {
             (Value::Count(count), Change::Add(by)) => *count = count.saturating_add(by),
             (Value::Gauge(gauge), Change::Set(to)) => *gauge = to,
-            (Value::Distribution { sum, count, buckets }, Change::Observe(seen)) => {
-                *sum += seen;
-                *count += 1;
-                if let Some((_, hits)) = buckets.iter_mut().find(|(bound, _)| seen <= *bound) {
-                    *hits += 1;
-                }
-            }
-            (Value::Count(_) | Value::Gauge(_) | Value::Distribution { .. }, _) => {
+            (distribution, Change::Observe(seen)) => distribution.observe(seen, 1),
+            (distribution, Change::ObserveTimes(seen, times)) => distribution.observe(seen, times),
+            (_, Change::Add(_) | Change::Set(_)) => {
                 debug_assert!(false, "{metric:?} does not take {change:?}");
             }
         }
@@ -119,6 +116,20 @@ impl Board {
 }
 
 impl Value {
+    fn observe(&mut self, seen: f64, times: u64) {
+        let Self::Distribution { sum, count, buckets } = self else {
+            debug_assert!(false, "only histograms are observed");
+            return;
+        };
+        #[expect(clippy::cast_precision_loss, reason = "nobody observes 2^53 times")]
+        let weight = times as f64;
+        *sum += seen * weight;
+        *count = count.saturating_add(times);
+        if let Some((_, hits)) = buckets.iter_mut().find(|(bound, _)| seen <= *bound) {
+            *hits = hits.saturating_add(times);
+        }
+    }
+
     fn new(kind: Kind) -> Self {
         match kind {
             Kind::Counter => Self::Count(0),

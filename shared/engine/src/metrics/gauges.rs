@@ -9,7 +9,7 @@ use roadstead_api::kueue::v1beta2::ClusterQueue as ApiClusterQueue;
 use roadstead_convert::cluster_queue;
 use roadstead_core::amount::Amount;
 use roadstead_core::condition::Truth;
-use roadstead_core::name::{Key, ResourceName};
+use roadstead_core::name::{ClusterQueueName, CohortName, Key, ResourceName};
 use roadstead_core::report::{ClusterQueueReport, FlavorTotal, LocalQueueReport};
 
 use super::board::Labels;
@@ -124,7 +124,7 @@ impl Page {
 
     fn quotas(&mut self, spec: &ApiClusterQueue) {
         let spec = cluster_queue(spec);
-        let cohort = spec.cohort.as_ref().map(|name| name.as_str()).unwrap_or_default();
+        let cohort = spec.cohort.as_ref().map_or("", CohortName::as_str);
         for flavor in spec.groups.iter().flat_map(|group| &group.flavors) {
             for (resource, quota) in &flavor.quotas {
                 let labels = [
@@ -155,8 +155,6 @@ impl Page {
 
     fn local_queue(&mut self, key: &Key, report: &LocalQueueReport) {
         let (name, namespace) = (&*key.name, &*key.namespace);
-        // Limit: the brain tells a LocalQueue's pending workloads in one sum; those that wait for a change are told by
-        // ClusterQueue only.
         let labels = [name, namespace, "active"];
         self.set(
             Metric::LocalQueuePendingWorkloads,
@@ -216,15 +214,16 @@ impl Page {
             let report = inputs.reports.local_queues.get(key)?;
             Some(Arc::<str>::from(report.cluster_queue.as_str()))
         };
+        let exists = |name: &Arc<str>| {
+            let name = ClusterQueueName::new(name.clone());
+            inputs.reports.cluster_queues.contains_key(&name)
+        };
         for (group, count) in &inputs.groups {
             #[expect(clippy::cast_precision_loss, reason = "counts of objects are small")]
             let count = *count as f64;
             let key = &group.local_queue;
             let queue = group.cluster_queue.clone().or_else(|| of_local(key));
-            let queue = queue.filter(|name| {
-                let name = (&**name).into();
-                inputs.reports.cluster_queues.contains_key(&name)
-            });
+            let queue = queue.filter(|name| exists(name));
             let shown = inputs.reports.local_queues.contains_key(key) && (inputs.shown)(key);
             let queue = queue.as_deref();
             match &group.standing {
@@ -251,7 +250,7 @@ impl Page {
             }
         }
         for ((key, resource), sum) in &inputs.asked {
-            if let Some(queue) = of_local(key) {
+            if let Some(queue) = of_local(key).filter(exists) {
                 let sum = i64::try_from(*sum).unwrap_or(i64::MAX);
                 let value = natural(resource, Amount::new(sum));
                 self.add(

@@ -44,15 +44,15 @@ impl Buckets {
 pub(super) enum Condition {
     /// Nothing.
     Always,
-    /// Gate LocalQueueMetrics and `metrics.localQueueMetrics`.
+    /// Gate `LocalQueueMetrics` and `metrics.localQueueMetrics`.
     LocalQueues,
-    /// The same, and gate UnadmittedWorkloadsObservability.
+    /// The same, and gate `UnadmittedWorkloadsObservability`.
     UnadmittedOfLocalQueues,
     /// The same as [`Condition::LocalQueues`], and `admissionFairSharing`.
     UsageOfLocalQueues,
-    /// Gate UnadmittedWorkloadsObservability.
+    /// Gate `UnadmittedWorkloadsObservability`.
     Unadmitted,
-    /// Gate MetricForWorkloadCreationLatency.
+    /// Gate `MetricForWorkloadCreationLatency`.
     Creation,
     /// `metrics.enableClusterQueueResources`.
     Resources,
@@ -60,7 +60,7 @@ pub(super) enum Condition {
     ResourcesAndShares,
     /// `fairSharing`.
     Shares,
-    /// Gate MetricsForCohorts.
+    /// Gate `MetricsForCohorts`.
     Cohorts,
 }
 

@@ -308,6 +308,7 @@ fn a_queue_that_is_gone_leaves_no_series_behind() {
     let mut world = World::new(&everything());
     touch(&world);
     world.workload("a", "3", &holding("3", &["QuotaReserved", "Admitted"]));
+    world.workload("b", "9", &json!({}));
     assert!(world.page().contains("cluster_queue=\"cq\""));
     world.tell(Event::ClusterQueueGone("cq".into()));
     world

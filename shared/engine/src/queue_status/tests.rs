@@ -1,10 +1,12 @@
+use std::time::Duration;
+
 use roadstead_core::name::CohortName;
 use roadstead_core::queue::{Cohort, Weight};
 use roadstead_core::report::QueueRef;
 use roadstead_core::state::{Event, Settings, State};
 use serde_json::json;
 
-use super::Reports;
+use super::{PACE, REST_MAX, Reports, rest};
 
 #[test]
 fn reports_follow_the_state_and_go_with_their_queue() {
@@ -36,4 +38,12 @@ fn reports_follow_the_state_and_go_with_their_queue() {
     reports.take_in(&mut state);
     assert!(reports.cluster_queue(&"q".into()).is_none());
     assert_eq!(reports.cohorts_above("q"), []);
+}
+
+/// Spec: admission-engine B227.
+#[test]
+fn statuses_are_written_once_a_second_and_less_often_when_writing_is_slow() {
+    assert_eq!(rest(Duration::from_millis(10)), PACE);
+    assert_eq!(rest(Duration::from_secs(1)), Duration::from_secs(4));
+    assert_eq!(rest(Duration::from_mins(1)), REST_MAX);
 }

@@ -262,7 +262,7 @@ fn quota_that_victims_still_hold_is_given_to_nobody() {
     assert!(world.run().contains(&"preemptor: reserved".to_owned()));
 }
 
-/// Spec: admission-engine 2.10 (StrictFIFO: a preemptor blocks those behind it).
+/// Spec: admission-engine 1.3 (strict order: a preemptor blocks those behind it).
 #[test]
 fn a_strict_preemptor_blocks_its_queue() {
     let mut world = world(vec![strict(lower("q", 4))]);

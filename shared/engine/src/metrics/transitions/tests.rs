@@ -47,7 +47,9 @@ fn told(old: &Value, new: &Value) -> Vec<String> {
             let name = update.metric.definition().name.trim_start_matches("kueue_");
             let change = match update.change {
                 Change::Add(by) => format!("+{by}"),
-                Change::Observe(seen) | Change::Set(seen) => format!("{seen}"),
+                Change::Observe(seen) | Change::Set(seen) | Change::ObserveTimes(seen, _) => {
+                    format!("{seen}")
+                }
             };
             format!("{name}{{{}}} {change}", update.labels.join(","))
         })
