@@ -45,7 +45,7 @@ impl Definitions {
             if now != *trouble {
                 match &now {
                     Some(why) => {
-                        tracing::warn!(definition = %name, "conversion webhook not registered: {why}")
+                        tracing::warn!(definition = %name, "conversion webhook not registered: {why}");
                     }
                     None => tracing::info!(definition = %name, "conversion webhook registered after all"),
                 }
