@@ -149,27 +149,27 @@ mod tests {
     #[test]
     fn what_is_written_is_recognised_and_anything_else_is_not() {
         let url = Reach::Url("https://127.0.0.1:9443/".to_owned());
-        let wanted = super::wanted(&url, Some("ca"));
-        assert_eq!(wanted.url.as_deref(), Some("https://127.0.0.1:9443/convert"));
-        assert!(says(Some(&converted(&wanted)), &wanted));
-        assert!(!says(None, &wanted));
+        let ours = wanted(&url, Some("ca"));
+        assert_eq!(ours.url.as_deref(), Some("https://127.0.0.1:9443/convert"));
+        assert!(says(Some(&converted(&ours)), &ours));
+        assert!(!says(None, &ours));
         let other = [
-            super::wanted(&url, Some("other")),
-            super::wanted(&by_service(), Some("ca")),
-            super::wanted(&Reach::Url("https://127.0.0.1:1".to_owned()), Some("ca")),
+            wanted(&url, Some("other")),
+            wanted(&by_service(), Some("ca")),
+            wanted(&Reach::Url("https://127.0.0.1:1".to_owned()), Some("ca")),
         ];
         for other in other {
-            assert!(!says(Some(&converted(&other)), &wanted), "{other:?}");
+            assert!(!says(Some(&converted(&other)), &ours), "{other:?}");
         }
-        let mut none = converted(&wanted);
+        let mut none = converted(&ours);
         none.strategy = "None".to_owned();
-        assert!(!says(Some(&none), &wanted));
+        assert!(!says(Some(&none), &ours));
     }
 
     #[test]
     fn a_service_without_port_is_reached_at_443_and_a_foreign_authority_stays() {
-        let ours = super::wanted(&by_service(), None);
-        let mut found = super::wanted(&by_service(), Some("theirs"));
+        let ours = wanted(&by_service(), None);
+        let mut found = wanted(&by_service(), Some("theirs"));
         if let Some(service) = &mut found.service {
             service.port = None;
         }
