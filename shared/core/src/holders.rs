@@ -126,9 +126,33 @@ impl Eq for Listed {}
 pub struct Holders {
     by_uid: BTreeMap<Uid, Arc<Holder>>,
     by_queue: BTreeMap<NodeId, BTreeSet<Listed>>,
+    /// Who took whose place because of shares since anything else last happened: preemptor and victim.
+    displaced: BTreeSet<(Uid, Uid)>,
 }
 
+/// *Limit*: displacements remembered. Beyond them nobody is preempted because of shares until something else happens.
+const DISPLACED_MAX: usize = 100_000;
+
 impl Holders {
+    /// Notes that a workload took another's place because of shares.
+    ///
+    /// Why: priorities within a queue and shares between queues are two orders that can contradict each other, so three
+    /// workloads could take each other's place in turns for ever. While nothing else happens each takes the place of each
+    /// other at most once, which ends after finitely many steps.
+    pub fn note_displaced(&mut self, preemptor: &Uid, victim: &Uid) {
+        self.displaced.insert((preemptor.clone(), victim.clone()));
+    }
+
+    /// A workload came or ended, or a queue changed: what was noted no longer counts.
+    pub fn forget_displaced(&mut self) {
+        self.displaced.clear();
+    }
+
+    /// Whether this workload has taken the place of that one already.
+    pub fn has_displaced(&self, preemptor: &Uid, victim: &Uid) -> bool {
+        self.displaced.len() >= DISPLACED_MAX || self.displaced.contains(&(preemptor.clone(), victim.clone()))
+    }
+
     /// Adds a holder, or replaces the one with the same identifier, which it returns.
     pub fn insert(&mut self, holder: Holder) -> Option<Arc<Holder>> {
         let before = self.remove(&holder.uid);

@@ -96,6 +96,8 @@ pub(crate) struct Search<'a> {
     pub(crate) rules: &'a Rules,
     /// Of the preemptor's queue.
     pub(crate) policy: PreemptionPolicy,
+    /// The preemptor.
+    pub(crate) uid: &'a Uid,
     /// The preemptor's queue.
     pub(crate) node: NodeId,
     pub(crate) priority: i64,

@@ -364,6 +364,9 @@ impl State {
 
     /// Takes note of an event. The same event twice changes nothing.
     pub fn apply(&mut self, event: Event, now: Timestamp) {
+        if self.is_news(&event) {
+            self.holders.forget_displaced();
+        }
         match event {
             Event::ClusterQueue(queue) => self.put_cluster_queue(*queue, now),
             Event::ClusterQueueGone(name) => self.drop_cluster_queue(&name, now),
@@ -389,6 +392,35 @@ impl State {
             Event::ReserveFailed { key, uid } => self.forget_decisions(&key, &uid, now),
             Event::Paused(pace) => self.pace = pace,
             Event::Synced => self.synced = true,
+        }
+    }
+
+    /// Whether something other than preemption happened, so that shares may be weighed anew.
+    fn is_news(&self, event: &Event) -> bool {
+        match event {
+            Event::ClusterQueue(queue) => self
+                .queue_named(&queue.name)
+                .is_none_or(|known| known.spec != **queue),
+            Event::Workload(workload) => self.records.get(&workload.key).is_none_or(|record| {
+                let known = &record.workload;
+                known.uid != workload.uid || known.is_finished() != workload.is_finished()
+            }),
+            Event::ClusterQueueGone(_) | Event::WorkloadGone { .. } => true,
+            // Why not: their statuses change whenever shares do.
+            Event::Cohort(_)
+            | Event::CohortGone(_)
+            | Event::LocalQueue(_)
+            | Event::LocalQueueGone(_)
+            | Event::PastUsage { .. }
+            | Event::Flavor(_)
+            | Event::FlavorGone(_)
+            | Event::Check(_)
+            | Event::CheckGone(_)
+            | Event::Namespace { .. }
+            | Event::NamespaceGone(_)
+            | Event::ReserveFailed { .. }
+            | Event::Paused(_)
+            | Event::Synced => false,
         }
     }
 

@@ -11,7 +11,7 @@ use crate::hierarchy::{Exact, FlavorResource, Forest, NodeId};
 use crate::holders::Holder;
 use crate::nominate::{Mode, Restriction, Switch};
 use crate::pending::Needs;
-use crate::preempt::{Target, preemption_message};
+use crate::preempt::{PreemptReason, Target, preemption_message};
 use crate::queue::Reclaim;
 use crate::state::workloads::{Fresh, eviction_count};
 use crate::state::{Assumption, Blocking, Eviction, Holding, Place, Readiness, State, Told};
@@ -223,6 +223,9 @@ impl State {
             Told::NotYet
         };
         let until = now.checked_add(EVICTION_VISIBLE).unwrap_or(Timestamp::MAX);
+        if target.reason == PreemptReason::InCohortFairSharing {
+            self.holders.note_displaced(&preemptor_uid, &target.holder.uid);
+        }
         let eviction = Eviction {
             reason: target.reason,
             message,

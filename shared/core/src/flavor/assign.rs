@@ -566,6 +566,7 @@ impl<'a> Assigner<'a> {
             return oracle.found.clone();
         }
         let mut search = Search {
+            uid: &self.head.workload.uid,
             forest: self.forest,
             holders: self.holders,
             rules: self.rules,

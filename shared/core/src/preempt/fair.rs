@@ -3,7 +3,8 @@
 //! The set that is found is tried once more as a whole: against the final shares every victim of another queue must still
 //! be justified, and *strictly* - with that victim back, its side would stand above the preemptor's. So no victim can take
 //! its place back by the same rule. Unlike the anchor: there only the steps on the way are tested, which lets two workloads
-//! evict each other for ever. Proven for every pair of workloads, and by a simulation of whole trees in the tests.
+//! evict each other for ever. Longer circles, in which priorities take part, end because a workload takes another's place by
+//! shares only once ([`Holders::note_displaced`](crate::holders::Holders::note_displaced)).
 //! *Source*: `spec/admission-engine.md 2.8.3, 10 item 16`.
 
 use std::cmp::Ordering;
@@ -374,6 +375,7 @@ impl<'a> Hunt<'a> {
         let new = self.branches.get(ours)?.share.clone();
         let (old, side) = self.branches.get(theirs).map(|b| (b.share.clone(), b.node))?;
         while let Some(holder) = self.supply(queue).and_then(Supply::pop) {
+            let spared = search.holders.has_displaced(search.uid, &holder.uid);
             search.remove(holder);
             let accepted = match strategy {
                 FairStrategy::LessThanOrEqualToFinalShare => {
@@ -381,7 +383,7 @@ impl<'a> Hunt<'a> {
                 }
                 FairStrategy::LessThanInitialShare => new.compare(&old) == Ordering::Less,
             };
-            if accepted {
+            if accepted && !spared {
                 return Some(Victim {
                     holder,
                     branch: queue,
@@ -392,7 +394,8 @@ impl<'a> Hunt<'a> {
             if let Some(supply) = self.supply(queue) {
                 supply.failed.push_back(holder);
                 // Why: this strategy does not look at the candidate, so that the others fail as well.
-                if round == Round::Second || strategy == FairStrategy::LessThanInitialShare {
+                let blind = round == Round::Second || strategy == FairStrategy::LessThanInitialShare;
+                if blind && !accepted {
                     while let Some(holder) = supply.pop() {
                         supply.failed.push_back(holder);
                     }
@@ -631,7 +634,9 @@ impl<'a> Hunt<'a> {
             FairStrategy::LessThanOrEqualToFinalShare => ours.compare(&without) != Ordering::Greater,
             FairStrategy::LessThanInitialShare => true,
         });
-        (by_strategy && ours.compare(&with) == Ordering::Less).then_some(PreemptReason::InCohortFairSharing)
+        let spared = search.holders.has_displaced(search.uid, &victim.holder.uid);
+        let justified = by_strategy && !spared && ours.compare(&with) == Ordering::Less;
+        justified.then_some(PreemptReason::InCohortFairSharing)
     }
 }
 

@@ -75,8 +75,12 @@ struct Progress {
     /// How often the files were looked at.
     looks: u32,
     /// The authorities with which the API server has been seen to call us.
-    answered: Option<Option<String>>,
+    answered: Option<Authorities>,
 }
+
+/// Authorities in PEM; none when somebody else makes them known.
+#[derive(PartialEq, Eq)]
+struct Authorities(Option<String>);
 
 impl Certificates {
     /// Keeps certificates and registrations in order until `stop`.
@@ -104,7 +108,7 @@ impl Certificates {
                     if progress.answered.is_none() && !filled.is_true() {
                         filled.wait().await;
                     } else {
-                        std::future::pending().await
+                        std::future::pending::<()>().await;
                     }
                 };
                 tokio::select! {
@@ -125,7 +129,7 @@ impl Certificates {
     async fn once(&self, progress: &mut Progress, filled: &Filled) -> Result<Duration, String> {
         let (authorities, key) = match &mut progress.files {
             Some(files) => match self.read(files).await {
-                Ok(authorities) => (authorities, None),
+                Ok(authorities) => (Authorities(authorities), None),
                 Err(why) if self.slot.is_filled() => {
                     // Why not an error: what was read before is served on; perhaps the files are just being written.
                     tracing::warn!("keeping the earlier webhook certificate: {why}");
@@ -136,7 +140,7 @@ impl Certificates {
             None => {
                 let bundle = self.bundle(&self.names()?).await?;
                 let key = bundle.certified_key().map_err(|error| error.to_string())?;
-                (Some(bundle.ca_bundle()), Some(key))
+                (Authorities(Some(bundle.ca_bundle())), Some(key))
             }
         };
         let mut pause = LOOK;
@@ -145,14 +149,14 @@ impl Certificates {
             progress.looks = progress.looks.wrapping_add(1);
             // Why: files are cheap to look at, registrations are not.
             if progress.answered.as_ref() == Some(&authorities)
-                && progress.looks % LOOKS_PER_REGISTRATION != 0
+                && !progress.looks.is_multiple_of(LOOKS_PER_REGISTRATION)
             {
                 return Ok(pause);
             }
         }
         let manage = self.config.roadstead.webhook.manage_configurations;
         if manage {
-            let ca_bundle = authorities.as_deref();
+            let ca_bundle = authorities.0.as_deref();
             if !progress
                 .definitions
                 .put(&self.client, &self.reach(), ca_bundle)

@@ -45,7 +45,7 @@ impl Definitions {
             if now != *trouble {
                 match &now {
                     Some(why) => {
-                        tracing::warn!(definition = %name, "conversion webhook not registered: {why}")
+                        tracing::warn!(definition = %name, "conversion webhook not registered: {why}");
                     }
                     None => tracing::info!(definition = %name, "conversion webhook registered after all"),
                 }
@@ -149,21 +149,21 @@ mod tests {
     #[test]
     fn what_is_written_is_recognised_and_anything_else_is_not() {
         let url = Reach::Url("https://127.0.0.1:9443/".to_owned());
-        let sought = wanted(&url, Some("ca"));
-        assert_eq!(sought.url.as_deref(), Some("https://127.0.0.1:9443/convert"));
-        assert!(says(Some(&converted(&sought)), &sought));
-        assert!(!says(None, &sought));
+        let ours = wanted(&url, Some("ca"));
+        assert_eq!(ours.url.as_deref(), Some("https://127.0.0.1:9443/convert"));
+        assert!(says(Some(&converted(&ours)), &ours));
+        assert!(!says(None, &ours));
         let other = [
             wanted(&url, Some("other")),
             wanted(&by_service(), Some("ca")),
             wanted(&Reach::Url("https://127.0.0.1:1".to_owned()), Some("ca")),
         ];
         for other in other {
-            assert!(!says(Some(&converted(&other)), &sought), "{other:?}");
+            assert!(!says(Some(&converted(&other)), &ours), "{other:?}");
         }
-        let mut none = converted(&sought);
+        let mut none = converted(&ours);
         none.strategy = "None".to_owned();
-        assert!(!says(Some(&none), &sought));
+        assert!(!says(Some(&none), &ours));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use super::answers::{Request, changed, is_leaving, unless, value};
 
 /// The version in which objects come, whatever version they were written in.
 pub(super) const VERSION: &str = "v1beta2";
-/// Name of the AppWrapper integration in the configuration.
+/// Name of the `AppWrapper` integration in the configuration.
 const WRAPPERS: &str = "workload.codeflare.dev/appwrapper";
 
 /// The handlers of all our kinds that have webhooks, by path.
@@ -89,12 +89,12 @@ fn check<K: Resource<DynamicType = ()> + DeserializeOwned>(
     unless(request, &rules(old.as_ref(), &new, gates))
 }
 
-/// Whether this process looks at AppWrappers.
+/// Whether this process looks at `AppWrappers`.
 pub(super) fn wraps(config: &Config) -> bool {
     config.integrations.frameworks.iter().any(|name| name == WRAPPERS)
 }
 
-/// The mutating and the validating handler of AppWrappers.
+/// The mutating and the validating handler of `AppWrappers`.
 pub(super) fn appwrapper() -> (AdmissionHandler, AdmissionHandler) {
     let submitter = |request: Request| {
         changed(&request, |wrapper| {

@@ -61,7 +61,7 @@ impl Reach {
     }
 }
 
-/// Whether AppWrappers are looked at.
+/// Whether `AppWrappers` are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wrappers {
     /// They are.
@@ -76,7 +76,7 @@ pub(super) struct Registration<'a> {
     pub(super) kinds: &'a [&'static dyn JobKind],
     /// Where we are.
     pub(super) reach: &'a Reach,
-    /// Whether AppWrappers are looked at.
+    /// Whether `AppWrappers` are looked at.
     pub(super) wrappers: Wrappers,
     /// The authorities to trust, PEM; `None` when somebody else injects them.
     pub(super) ca_bundle: Option<&'a str>,

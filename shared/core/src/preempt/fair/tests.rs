@@ -10,6 +10,7 @@ use crate::holders::Holder;
 use crate::name::Key;
 use crate::nominate::scene::{Limits, Scene, cpu_group, own, queue, quota};
 use crate::nominate::{FairStrategy, PreemptionRules};
+use crate::preempt::PreemptReason;
 use crate::queue::{
     ClusterQueue, FlavorQuota, PreemptionPolicy, Reclaim, ResourceGroup, Weight, WithinClusterQueue,
 };
@@ -371,6 +372,11 @@ fn settle(
         };
         for target in &nomination.targets {
             let name = target.holder.key.name.to_string();
+            if target.reason == PreemptReason::InCohortFairSharing {
+                scene
+                    .holders
+                    .note_displaced(&pending[key].uid, &target.holder.uid);
+            }
             scene.release(&name);
             let index: usize = name.trim_start_matches('w').parse().unwrap();
             pending.insert(place(index), workload_of(index, &jobs[index]));
@@ -393,7 +399,7 @@ fn settle(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     /// Spec: admission-engine 10 item 16.
     #[test]
