@@ -332,6 +332,7 @@ fn workload(index: usize, room: Room, now: Timestamp) -> Workload {
         deleting: false,
         queue: name(room.place(index)),
         priority: i32::try_from(index % 3).unwrap_or(0) * 50,
+        boost: 0,
         active: true,
         max_execution_secs: None,
         gated: false,
