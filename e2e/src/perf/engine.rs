@@ -112,8 +112,9 @@ pub(super) fn measure(sizes: &Sizes) -> anyhow::Result<Report> {
 
 fn row(pending: usize) -> anyhow::Result<Row> {
     let now = Timestamp::from_second(1_800_000_000)?;
+    let mut state = furnished(pending, Room::None, now);
     let before = resident_bytes()?;
-    let mut state = full(pending, Room::None, now);
+    fill(&mut state, pending, Room::None, now);
     let after = resident_bytes()?;
     let bytes = after.saturating_sub(before) / u64::try_from(pending)?;
     let cycle_ms = rounds(&mut state, now);
@@ -252,6 +253,20 @@ impl Room {
 
 /// A state that knows all queues and so many pending workloads, and has decided nothing.
 fn full(pending: usize, room: Room, now: Timestamp) -> State {
+    let mut state = furnished(pending, room, now);
+    fill(&mut state, pending, room, now);
+    state
+}
+
+fn fill(state: &mut State, pending: usize, room: Room, now: Timestamp) {
+    for index in 0..pending {
+        state.apply(Event::Workload(Box::new(workload(index, room, now))), now);
+    }
+    state.apply(Event::Synced, now);
+}
+
+/// A state that knows all queues, with quota for so many workloads if there is to be any.
+fn furnished(pending: usize, room: Room, now: Timestamp) -> State {
     let mut state = State::new(Settings::default());
     state.apply(
         Event::Namespace {
@@ -283,10 +298,6 @@ fn full(pending: usize, room: Room, now: Timestamp) -> State {
             now,
         );
     }
-    for index in 0..pending {
-        state.apply(Event::Workload(Box::new(workload(index, room, now))), now);
-    }
-    state.apply(Event::Synced, now);
     state
 }
 
@@ -333,6 +344,7 @@ fn workload(index: usize, room: Room, now: Timestamp) -> Workload {
         queue: name(room.place(index)),
         boost: 0,
         priority: i32::try_from(index % 3).unwrap_or(0) * 50,
+        boost: 0,
         active: true,
         max_execution_secs: None,
         gated: false,
