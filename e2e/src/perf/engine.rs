@@ -344,7 +344,6 @@ fn workload(index: usize, room: Room, now: Timestamp) -> Workload {
         queue: name(room.place(index)),
         boost: 0,
         priority: i32::try_from(index % 3).unwrap_or(0) * 50,
-        boost: 0,
         active: true,
         max_execution_secs: None,
         gated: false,
