@@ -39,7 +39,7 @@ pub(super) fn on_cluster<F: Future<Output = ()>>(test: impl FnOnce(&'static Solo
                 .expect("the start must end");
             solo.unwrap_or_else(|error| panic!("{}", chain(&error)))
         };
-        let solo = SOLO.get_or_init(|| starting).await;
+        let solo = Box::pin(SOLO.get_or_init(|| starting)).await;
         let client = solo.client().unwrap();
         timeout(DEADLINE, test(solo, client))
             .await
@@ -75,10 +75,10 @@ pub(super) fn api(client: &Client, object: &Value) -> Api<DynamicObject> {
 }
 
 fn said(error: kube::Error) -> String {
-    match error {
-        kube::Error::Api(status) => status.message.clone(),
-        other => panic!("{}", chain(&other)),
+    if let kube::Error::Api(status) = error {
+        return status.message.clone();
     }
+    panic!("{}", chain(&error));
 }
 
 /// What the server makes of a new object, kept or not, or its refusal.

@@ -1,4 +1,4 @@
-//! AppWrappers, where their integration is on.
+//! `AppWrappers`, where their integration is on.
 
 use serde_json::{Value, json};
 

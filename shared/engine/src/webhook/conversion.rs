@@ -71,7 +71,7 @@ mod tests {
 
     use super::*;
 
-    fn ask(version: &str, objects: Vec<Value>) -> ConversionResponse {
+    fn ask(version: &str, objects: &[Value]) -> ConversionResponse {
         let request = json!({"uid": "u", "desiredAPIVersion": version, "objects": objects});
         convert(serde_json::from_value(request).unwrap())
     }
@@ -85,7 +85,7 @@ mod tests {
     fn all_objects_come_back_in_order() {
         let answer = ask(
             "kueue.x-k8s.io/v1beta2",
-            vec![
+            &[
                 queue("v1beta1", &json!({"cohort": "a"})),
                 queue("v1beta2", &json!({"cohortName": "b"})),
             ],
@@ -117,7 +117,7 @@ mod tests {
         ] {
             let answer = ask(
                 version,
-                vec![
+                &[
                     queue(version.trim_start_matches("kueue.x-k8s.io/"), &json!({})),
                     bad,
                 ],

@@ -272,7 +272,7 @@ fn two_queues_with_the_same_dominant_share_of_something_else_leave_each_other_al
     for name in ["a", "b"] {
         scene = scene.holds(name, &format!("{name}-memory"), 0, 0);
         scene = scene.edit(&format!("{name}-memory"), |holder| {
-            holder.usage = vec![(memory, 5)]
+            holder.usage = vec![(memory, 5)];
         });
     }
     assert_eq!(scene.victims("a", 0, 1_000), NONE);
@@ -381,7 +381,7 @@ fn settle(
             let index: usize = name.trim_start_matches('w').parse().unwrap();
             pending.insert(place(index), workload_of(index, &jobs[index]));
         }
-        let workload = pending.remove(key).unwrap();
+        let workload = pending.remove(key)?;
         scene.admit(Holder {
             key: Key::clone(&workload.key),
             uid: workload.uid.clone(),
