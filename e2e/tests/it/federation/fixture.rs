@@ -78,8 +78,6 @@ async fn shared() -> &'static Shared {
         let stage = Stage::start(spec, Progress::stderr())
             .await
             .unwrap_or_else(|error| panic!("{}", chain(&error)));
-        // Why: nobody shall write there but the tests themselves.
-        stage.kill(SPARE).unwrap();
         let clients = [MANAGER, EAST, WEST, SPARE].map(|name| (name, stage.client(name).unwrap()));
         let seen = |name: &str| Cluster {
             name: name.to_owned(),
