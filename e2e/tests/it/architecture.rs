@@ -38,7 +38,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("ctl", &["core", "api", "convert", "kubeio", "kubeconfigs"]),
     ("deploy", &["api"]),
-    ("e2e", &["api", "kubeio"]),
+    ("apiserver", &[]),
+    ("e2e", &["api", "kubeio", "apiserver"]),
 ];
 
 /// What decisions may be made of; tests aside.

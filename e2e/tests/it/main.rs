@@ -12,6 +12,7 @@
 
 mod answerer;
 mod architecture;
+mod conformance;
 mod disturbance;
 mod federation;
 mod jobs;

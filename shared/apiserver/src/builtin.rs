@@ -67,7 +67,11 @@ pub(crate) fn default(kind: &Kind, object: &mut Value) {
     match kind.plural.as_str() {
         "pods" => pod::default(object),
         "jobs" => job::default(object),
-        "podtemplates" => pod::default_template(&mut object["template"]),
+        "podtemplates" => {
+            if let Some(template) = object.get_mut("template") {
+                pod::default_template(template);
+            }
+        }
         "secrets" => {
             // Why here: it is how the plain form is written, never read back.
             if let Some(Value::Object(plain)) = json::remove(object, &["stringData"]) {
@@ -89,7 +93,7 @@ pub(crate) fn default(kind: &Kind, object: &mut Value) {
         "priorityclasses" => json::default(object, &["preemptionPolicy"], "PreemptLowerPriority"),
         "rolebindings" | "clusterrolebindings" => {
             json::default(object, &["roleRef", "apiGroup"], "rbac.authorization.k8s.io");
-            for subject in object["subjects"].as_array_mut().into_iter().flatten() {
+            for subject in json::items_mut(object, &["subjects"]) {
                 if subject["kind"] != "ServiceAccount" {
                     json::default(subject, &["apiGroup"], "rbac.authorization.k8s.io");
                 }
@@ -107,7 +111,7 @@ pub(crate) fn default(kind: &Kind, object: &mut Value) {
 fn default_service(object: &mut Value) {
     json::default(object, &["spec", "sessionAffinity"], "None");
     json::default(object, &["spec", "type"], "ClusterIP");
-    for port in object["spec"]["ports"].as_array_mut().into_iter().flatten() {
+    for port in json::items_mut(object, &["spec", "ports"]) {
         json::default(port, &["protocol"], "TCP");
         let target = port["port"].clone();
         if port["targetPort"].is_null() || port["targetPort"] == 0 || port["targetPort"] == "" {
@@ -117,12 +121,12 @@ fn default_service(object: &mut Value) {
 }
 
 fn default_limits(object: &mut Value) {
-    for limit in object["spec"]["limits"].as_array_mut().into_iter().flatten() {
+    for limit in json::items_mut(object, &["spec", "limits"]) {
         if limit["type"] != "Container" {
             continue;
         }
         for (from, to) in [("max", "default"), ("default", "defaultRequest"), ("min", "defaultRequest")] {
-            let source = limit[from].as_object().cloned().unwrap_or_default();
+            let source = json::at(limit, &[from]).and_then(Value::as_object).cloned().unwrap_or_default();
             for (name, amount) in source {
                 json::default(limit, &[to, &name], amount);
             }
@@ -131,7 +135,7 @@ fn default_limits(object: &mut Value) {
 }
 
 fn default_webhooks(kind: &Kind, object: &mut Value) {
-    for webhook in object["webhooks"].as_array_mut().into_iter().flatten() {
+    for webhook in json::items_mut(object, &["webhooks"]) {
         json::default(webhook, &["failurePolicy"], "Fail");
         json::default(webhook, &["matchPolicy"], "Equivalent");
         json::default(webhook, &["namespaceSelector"], json!({}));
@@ -143,7 +147,7 @@ fn default_webhooks(kind: &Kind, object: &mut Value) {
         if webhook["clientConfig"]["service"].is_object() {
             json::default(webhook, &["clientConfig", "service", "port"], 443);
         }
-        for rule in webhook["rules"].as_array_mut().into_iter().flatten() {
+        for rule in json::items_mut(webhook, &["rules"]) {
             json::default(rule, &["scope"], "*");
         }
     }

@@ -10,7 +10,7 @@ use crate::admission::Operation;
 use crate::failure::{About, Cause, Failure};
 use crate::kinds::Kind;
 use crate::read::{Filter, key_of};
-use crate::request::{Call, Form};
+use crate::request::Call;
 use crate::server::{Answer, Server};
 use crate::store::Key;
 use crate::{clock, json};
@@ -62,7 +62,7 @@ impl Options {
                     let says = "orphanDependents and deletionPropagation cannot be both set";
                     Cause::invalid("propagationPolicy", &policy.into(), says)
                 } else {
-                    let allowed = ["Background", "Foreground", "Orphan"].map(str::to_owned);
+                    let allowed = ["Foreground", "Background", "Orphan", "nil"].map(str::to_owned);
                     Cause::not_supported("propagationPolicy", &policy.into(), &allowed)
                 };
                 return Err(Failure::invalid(about, &[cause]));
@@ -150,7 +150,6 @@ impl Server {
             "apiVersion": call.kind.api_version(), "kind": call.kind.list_kind,
             "metadata": {"resourceVersion": version.to_string()}, "items": items,
         });
-        debug_assert!(call.form().is_ok_and(|form| form != Form::Partial) || list.is_object());
         Ok(Answer::Json(StatusCode::OK, list))
     }
 
@@ -160,21 +159,25 @@ impl Server {
             return Err(Failure::not_found(call.about(&key.name)));
         };
         let about = call.about(&key.name);
+        let about_kind = call.about_kind(&key.name);
         let own = |field: &str| json::text(&found, &["metadata", field]).to_owned();
         if let Some(uid) = &options.uid
             && *uid != own("uid")
         {
-            let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", own("uid"));
-            return Err(Failure::conflict(about, &why));
+            let why = format!(
+                "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been deleted and then recreated",
+                own("uid")
+            );
+            return Err(Failure::conflict(about_kind, &why));
         }
         if let Some(version) = &options.version
             && *version != own("resourceVersion")
         {
             let why = format!(
-                "Precondition failed: ResourceVersion in precondition: {version}, ResourceVersion in object meta: {}",
+                "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({}). The object might have been modified",
                 own("resourceVersion")
             );
-            return Err(Failure::conflict(about, &why));
+            return Err(Failure::conflict(about_kind, &why));
         }
         if call.kind.plural == "namespaces" && ["default", "kube-system", "kube-public"].contains(&key.name.as_str()) {
             return Err(Failure::forbidden(about, "this namespace may not be deleted"));
@@ -197,7 +200,12 @@ impl Server {
             if options.dry_run {
                 return Ok(Outcome::Gone(found));
             }
-            return Ok(Outcome::Gone(Self::erase(&mut state, key).unwrap_or(found)));
+            let last = Self::erase(&mut state, key).unwrap_or(found);
+            let mut last = Value::clone(&last);
+            if deleting {
+                json::set(&mut last, &["metadata", "deletionGracePeriodSeconds"], 0);
+            }
+            return Ok(Outcome::Gone(Arc::new(last)));
         }
         let current = object["metadata"]["deletionGracePeriodSeconds"].as_u64();
         let shorter = deleting && current.is_some_and(|current| grace < current);

@@ -209,9 +209,12 @@ impl Server {
             }))
         };
         match parts.as_slice() {
-            ["api" | "apis"] if accept.contains("as=APIGroupDiscoveryList") => {
+            ["api" | "apis"] if accept.contains("v=v2;") && accept.contains("as=APIGroupDiscoveryList") => {
                 let core = parts == ["api"];
-                ok(self.discover(core))
+                Ok(Answer::Typed(
+                    "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+                    self.discover(core),
+                ))
             }
             ["api"] => ok(json!({
                 "kind": "APIVersions", "versions": ["v1"],

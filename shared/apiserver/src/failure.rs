@@ -237,8 +237,8 @@ impl Failure {
     }
 
     /// A patch that makes no sense of the object.
-    pub(crate) fn unprocessable(message: impl Into<String>) -> Self {
-        let message = format!("the server rejected our request due to an error in our request: {}", message.into());
+    pub(crate) fn unprocessable() -> Self {
+        let message = "the server rejected our request due to an error in our request";
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message).with(json!({}))
     }
 
@@ -290,11 +290,17 @@ impl Failure {
     }
 
     pub(crate) fn unsupported_media_type(message: &str) -> Self {
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
+    }
+
+    /// A media type that the server understands nowhere.
+    pub(crate) fn unknown_media_type() -> Self {
+        let message = "415: Unsupported Media Type";
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message).with(json!({}))
     }
 
     pub(crate) fn not_acceptable(message: &str) -> Self {
-        Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
+        Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message).with(json!({}))
     }
 
     pub(crate) fn too_large(limit: usize) -> Self {
@@ -321,8 +327,14 @@ impl Failure {
     }
 
     /// A configuration that does not fit the shape of its kind.
-    pub(crate) fn apply_typing(message: &str) -> Self {
-        let message = format!("failed to create typed patch object: {message}");
+    pub(crate) fn apply_typing(call: &crate::request::Call, message: &str) -> Self {
+        let message = format!(
+            "failed to create typed patch object ({}/{}; {}, Kind={}): {message}",
+            call.path.namespace,
+            call.path.name,
+            call.kind.api_version(),
+            call.kind.kind
+        );
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "", message)
     }
 
@@ -373,10 +385,6 @@ impl Failure {
 
     pub(crate) fn is_not_found(&self) -> bool {
         self.0.code == StatusCode::NOT_FOUND
-    }
-
-    pub(crate) fn is_conflict(&self) -> bool {
-        self.0.code == StatusCode::CONFLICT && self.0.reason == "Conflict"
     }
 
     pub(crate) fn message(&self) -> &str {

@@ -78,3 +78,18 @@ pub(crate) fn copy(to: &mut Value, from: &Value, path: &[&str]) {
         None => drop(remove(to, path)),
     }
 }
+
+/// The value there, to be changed; makes nothing.
+pub(crate) fn at_mut<'a>(value: &'a mut Value, path: &[&str]) -> Option<&'a mut Value> {
+    path.iter()
+        .try_fold(value, |value, field| value.get_mut(field))
+        .filter(|value| !value.is_null())
+}
+
+/// The elements there, to be changed; makes nothing.
+pub(crate) fn items_mut<'a>(value: &'a mut Value, path: &[&str]) -> impl Iterator<Item = &'a mut Value> + use<'a> {
+    at_mut(value, path)
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+}

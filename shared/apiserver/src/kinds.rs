@@ -397,26 +397,6 @@ impl Registry {
             .find(|kind| kind.version == version && kind.is(group, plural))
     }
 
-    /// Any served version of a kind, the storage version first.
-    pub(crate) fn by_kind(&self, group: &str, name: &str) -> Option<&Arc<Kind>> {
-        let mut found = self
-            .all()
-            .filter(|kind| kind.group == group && kind.kind == name)
-            .collect::<Vec<_>>();
-        found.sort_by_key(|kind| kind.version != kind.storage_version);
-        found.first().copied()
-    }
-
-    /// One kind for each resource that is stored.
-    pub(crate) fn stored(&self) -> Vec<Arc<Kind>> {
-        let mut seen: BTreeMap<Arc<str>, Arc<Kind>> = BTreeMap::new();
-        for kind in self.all() {
-            seen.entry(Arc::clone(&kind.resource))
-                .or_insert_with(|| Arc::clone(kind));
-        }
-        seen.into_values().collect()
-    }
-
     /// Whether a group and version serves anything.
     pub(crate) fn serves(&self, group: &str, version: &str) -> bool {
         self.all()

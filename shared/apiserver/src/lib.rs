@@ -32,6 +32,7 @@ mod decode;
 mod custom;
 mod managed;
 mod patch;
+mod protobuf;
 mod kinds;
 mod builtin;
 mod request;

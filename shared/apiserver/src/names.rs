@@ -107,8 +107,15 @@ pub(crate) fn check_labels(field: &str, labels: &Value) -> Vec<Cause> {
     causes
 }
 
+/// Whether finalizers need a domain: those of built-in kinds do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Finalizers {
+    Any,
+    Qualified,
+}
+
 /// Complains about an object's metadata.
-pub(crate) fn check_meta(object: &Value, rule: Rule) -> Vec<Cause> {
+pub(crate) fn check_meta(object: &Value, rule: Rule, finalizers: Finalizers) -> Vec<Cause> {
     let meta = &object["metadata"];
     let mut causes = Vec::new();
     let generate = json::text(meta, &["generateName"]);
@@ -180,7 +187,7 @@ pub(crate) fn check_meta(object: &Value, rule: Rule) -> Vec<Cause> {
         if !is_qualified(finalizer) {
             let path = format!("metadata.finalizers[{index}]");
             causes.push(Cause::invalid(path, &finalizer.into(), QUALIFIED_SAYS));
-        } else if !finalizer.contains('/') && !["foregroundDeletion", "orphan", "kubernetes"].contains(&finalizer) {
+        } else if finalizers == Finalizers::Qualified && !finalizer.contains('/') && !["foregroundDeletion", "orphan", "kubernetes"].contains(&finalizer) {
             let path = format!("metadata.finalizers[{index}]");
             causes.push(Cause::invalid(
                 path,

@@ -41,9 +41,7 @@ pub(crate) fn json(object: &Value, patch: &Value) -> Result<Value, Failure> {
         )));
     }
     let mut patched = object.clone();
-    // Why not in one go: to remove what is not there is an error, as everywhere, and the first one is reported.
-    json_patch::patch(&mut patched, &operations)
-        .map_err(|error| Failure::unprocessable(error.to_string()))?;
+    json_patch::patch(&mut patched, &operations).map_err(|_why| Failure::unprocessable())?;
     Ok(patched)
 }
 
@@ -117,9 +115,8 @@ fn merge_map(target: &mut Value, patch: &Value, node: &Node) -> Result<(), Failu
                 *there = without_directives(value);
             }
         } else if let (Some(list), true) = (value.as_array(), field.merge) {
-            let order = patch.get(&format!("{ORDER}{name}")).and_then(Value::as_array);
             let there = map.entry(name.clone()).or_insert_with(|| Value::Array(Vec::new()));
-            merge_list(there, list, field, order)?;
+            merge_list(there, list, field)?;
         } else {
             map.insert(name.clone(), without_directives(value));
         }
@@ -134,7 +131,7 @@ fn merge_map(target: &mut Value, patch: &Value, node: &Node) -> Result<(), Failu
     Ok(())
 }
 
-fn merge_list(target: &mut Value, patch: &[Value], node: &Node, _order: Option<&Vec<Value>>) -> Result<(), Failure> {
+fn merge_list(target: &mut Value, patch: &[Value], node: &Node) -> Result<(), Failure> {
     let mut list = target.as_array().cloned().unwrap_or_default();
     let Some(key) = node.merge_key.as_deref() else {
         // A list of plain values is a set.

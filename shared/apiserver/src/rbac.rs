@@ -195,7 +195,13 @@ impl Server {
             .get("content-type")
             .and_then(|value| value.to_str().ok())
             .unwrap_or_default();
-        let mut review = parse(request.body(), content_type.split(';').next().unwrap_or_default())?;
+        let content_type = content_type.split(';').next().unwrap_or_default();
+        let mut review = if content_type == "application/vnd.kubernetes.protobuf" {
+            crate::protobuf::decode(request.body())
+                .ok_or_else(|| Failure::unsupported_media_type("this message is not read as protobuf; send it as JSON"))?
+        } else {
+            parse(request.body(), content_type)?
+        };
         let definition = format!("{}.{kind}", crate::kinds::definition_group(&path.group));
         if let Some(node) = schema::definition(&definition) {
             let (typed, findings) = decode::builtin(review, node, kind);
@@ -219,7 +225,7 @@ impl Server {
                 json::set(&mut review, &["metadata", "creationTimestamp"], crate::clock::seconds(self.now()));
             }
             "SelfSubjectRulesReview" => self.review_rules(&mut review, user),
-            _ => self.review_access(&mut review, about, kind, user)?,
+            _ => self.review_access(&mut review, About { kind: "", ..about }, kind, user)?,
         }
         Ok(Some(Answer::Json(StatusCode::CREATED, review)))
     }

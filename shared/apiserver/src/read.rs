@@ -56,12 +56,7 @@ impl Filter {
                     _ => format!("field label not supported: {unknown}"),
                 }
             };
-            return Err(Failure::bad_request(format!(
-                "Unable to find {:?} that match label selector {:?}, field selector {:?}: {message}",
-                format!("{}, Resource={}", crate::kinds::api_version(&call.kind.group, &call.kind.version), call.kind.plural),
-                call.query.get("labelSelector"),
-                call.query.get("fieldSelector"),
-            )));
+            return Err(Failure::bad_request(message));
         }
         Ok(Self {
             labels,
@@ -107,10 +102,13 @@ enum Version {
     Exact(u64),
 }
 
-fn parse_version(text: &str) -> Result<u64, Failure> {
+fn parse_version(call: &Call, text: &str) -> Result<u64, Failure> {
     text.parse().map_err(|_wrong| {
-        let says = format!("strconv.ParseUint: parsing {text:?}: invalid syntax");
-        invalid_options(&[Cause::invalid("resourceVersion", &text.into(), &says)])
+        let says = format!("resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax");
+        match call.query.flag("watch") {
+            true => Failure::internal_plain(&says),
+            false => Failure::bad_request(format!("invalid resource version: {says}")),
+        }
     })
 }
 
@@ -142,7 +140,7 @@ fn version_of(call: &Call) -> Result<Version, Failure> {
     if version.is_empty() {
         return Ok(Version::Latest);
     }
-    let number = parse_version(version)?;
+    let number = parse_version(call, version)?;
     let limited = !call.query.get("limit").is_empty() && call.query.get("limit") != "0";
     Ok(match matching {
         "Exact" => Version::Exact(number),
@@ -356,7 +354,7 @@ impl Server {
             return Err(invalid_options(&[Cause::forbidden("resourceVersionMatch", says)]));
         }
         let asked = call.query.get("resourceVersion");
-        let asked_version = if asked.is_empty() { 0 } else { parse_version(asked)? };
+        let asked_version = if asked.is_empty() { 0 } else { parse_version(call, asked)? };
         let seconds = call.query.get("timeoutSeconds").parse().unwrap_or(0);
         let seconds = if seconds == 0 { WATCH_SECONDS } else { seconds };
         let receiver = self.subscribe();

@@ -64,7 +64,6 @@ pub(crate) struct Node {
     pub(crate) go: Option<(Go, String)>,
     pub(crate) merge_key: Option<String>,
     pub(crate) merge: bool,
-    pub(crate) retain_keys: bool,
     pub(crate) limits: Option<Box<Limits>>,
     pub(crate) rules: Option<Arc<Rules>>,
 }
@@ -83,9 +82,8 @@ pub(crate) struct Limits {
 /// The CEL rules of one place.
 #[derive(Debug)]
 pub(crate) struct Rules {
-    pub(crate) schema: Value,
     pub(crate) compiled: kube_cel::CompiledSchema,
-    /// Whether all of them compare with the old value.
+    /// As they were written.
     pub(crate) given: Vec<Value>,
 }
 
@@ -123,11 +121,6 @@ pub(crate) fn definition(name: &str) -> Option<&'static Node> {
     BUILTIN.get(name)
 }
 
-/// All definitions.
-pub(crate) fn definitions() -> &'static BTreeMap<String, Node> {
-    &BUILTIN
-}
-
 impl Node {
     fn of(kind: Type) -> Self {
         Self {
@@ -147,7 +140,6 @@ impl Node {
             go: None,
             merge_key: None,
             merge: false,
-            retain_keys: false,
             limits: None,
             rules: None,
         }
@@ -209,7 +201,6 @@ impl Node {
             embedded: schema["x-kubernetes-embedded-resource"] == true,
             merge_key: schema["x-kubernetes-patch-merge-key"].as_str().map(str::to_owned),
             merge: strategy.contains("merge"),
-            retain_keys: strategy.contains("retainKeys"),
             ..Self::of(Self::parse_type(schema))
         }
     }
@@ -293,7 +284,6 @@ impl Node {
             node.rules = Some(Arc::new(Rules {
                 compiled: kube_cel::compile_schema(&own),
                 given: given.to_vec(),
-                schema: own,
             }));
         }
         if node.embedded {
@@ -343,11 +333,6 @@ impl Node {
     /// Whether server-side apply owns a map here as a whole.
     pub(crate) fn is_atomic_map(&self) -> bool {
         self.atomic_map || self.shape().atomic_map
-    }
-
-    /// Whether values here are described.
-    pub(crate) fn is_described(&self) -> bool {
-        self.shape().kind != Type::Any
     }
 }
 

@@ -1,7 +1,5 @@
 //! Label and field selectors, as written in queries and in objects.
 
-use std::collections::BTreeMap;
-
 use serde_json::Value;
 
 use crate::json;
@@ -203,14 +201,6 @@ impl Fields {
             })
     }
 
-    /// The name that it demands, if it does.
-    pub(crate) fn name(&self) -> Option<&str> {
-        self.0
-            .iter()
-            .find(|(path, _, equal)| path == "metadata.name" && *equal == Equal::Yes)
-            .map(|(_, value, _)| value.as_str())
-    }
-
     pub(crate) fn matches(&self, object: &Value) -> bool {
         self.0.iter().all(|(path, value, equal)| {
             let found = path
@@ -225,14 +215,4 @@ impl Fields {
             (found == *value) == (*equal == Equal::Yes)
         })
     }
-}
-
-/// The labels of an object, sorted.
-pub(crate) fn labels_of(object: &Value) -> BTreeMap<&str, &str> {
-    object["metadata"]["labels"]
-        .as_object()
-        .into_iter()
-        .flatten()
-        .filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)))
-        .collect()
 }

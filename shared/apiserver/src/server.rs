@@ -136,6 +136,8 @@ impl State {
 /// What a request is answered with.
 pub(crate) enum Answer {
     Json(StatusCode, Value),
+    /// With a media type of its own.
+    Typed(&'static str, Value),
     Text(StatusCode, String),
     Stream(Body),
 }
@@ -371,6 +373,7 @@ pub(crate) fn render(answer: Result<Answer, Failure>, warnings: &[String]) -> Re
     let json = "application/json";
     let (code, kind, body) = match answer {
         Ok(Answer::Json(code, value)) => (code, json, full(value.to_string())),
+        Ok(Answer::Typed(kind, value)) => (StatusCode::OK, kind, full(value.to_string())),
         Ok(Answer::Text(code, text)) => (code, "text/plain; charset=utf-8", full(text)),
         Ok(Answer::Stream(body)) => (StatusCode::OK, json, body),
         Err(failure) => match failure.plain() {

@@ -53,7 +53,7 @@ impl Server {
         };
         let current = match self.get_plain(&plain).await? {
             Answer::Json(_, object) => object,
-            Answer::Text(..) | Answer::Stream(_) => Value::Null,
+            Answer::Typed(..) | Answer::Text(..) | Answer::Stream(_) => Value::Null,
         };
         let before = scale_of(&current, &scale);
         let wanted = match call.method {
@@ -87,7 +87,7 @@ impl Server {
         plain.headers.insert("content-type", http::HeaderValue::from_static("application/json"));
         match self.update(&plain, warnings).await? {
             Answer::Json(code, object) => Ok(Answer::Json(code, scale_of(&object, &scale))),
-            other @ (Answer::Text(..) | Answer::Stream(_)) => Ok(other),
+            other @ (Answer::Typed(..) | Answer::Text(..) | Answer::Stream(_)) => Ok(other),
         }
     }
 

@@ -30,12 +30,14 @@ pub(super) fn default(job: &mut Value) {
     let policy = spec["podFailurePolicy"].is_object();
     let replacement = if policy { "Failed" } else { "TerminatingOrFailed" };
     json::default(spec, &["podReplacementPolicy"], replacement);
-    for rule in spec["podFailurePolicy"]["rules"].as_array_mut().into_iter().flatten() {
-        for pattern in rule["onPodConditions"].as_array_mut().into_iter().flatten() {
+    for rule in json::items_mut(spec, &["podFailurePolicy", "rules"]) {
+        for pattern in json::items_mut(rule, &["onPodConditions"]) {
             json::default(pattern, &["status"], "True");
         }
     }
-    pod::default_template(&mut spec["template"]);
+    if let Some(template) = spec.get_mut("template") {
+        pod::default_template(template);
+    }
 }
 
 pub(super) fn prepare_create(job: &mut Value) {
@@ -133,8 +135,10 @@ pub(super) fn validate_update(job: &Value, old: &Value) -> Vec<Cause> {
     if spec["selector"] != before["selector"] {
         causes.push(Cause::immutable("spec.selector", &spec["selector"]));
     }
-    if !same_template(job, old) {
-        causes.push(Cause::immutable("spec.template", &spec["template"]));
+    let flexible = is_flexible(old);
+    if !same_template(job, old, flexible) {
+        let field = if flexible { "spec.template.spec" } else { "spec.template" };
+        causes.push(Cause::immutable(field, &spec["template"]));
     }
     for field in ["completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"] {
         if spec[field] != before[field] {
@@ -144,15 +148,18 @@ pub(super) fn validate_update(job: &Value, old: &Value) -> Vec<Cause> {
     causes
 }
 
-fn same_template(job: &Value, old: &Value) -> bool {
-    let mut template = job["spec"]["template"].clone();
-    let before = &old["spec"]["template"];
-    let suspended = old["spec"]["suspend"] == true && job["spec"]["suspend"] == true
-        || old["spec"]["suspend"] == true;
+/// Whether the job is suspended and nothing of it runs, so that its pods may be directed elsewhere.
+fn is_flexible(old: &Value) -> bool {
     let never_ran = json::at(old, &["status", "startTime"]).is_none();
     let halted = crate::kinds::condition(old, "Suspended") == "True"
         && old["status"]["active"].as_i64().unwrap_or(0) == 0;
-    if suspended && (never_ran || halted) {
+    old["spec"]["suspend"] == true && (never_ran || halted)
+}
+
+fn same_template(job: &Value, old: &Value, flexible: bool) -> bool {
+    let mut template = job["spec"]["template"].clone();
+    let before = &old["spec"]["template"];
+    if flexible {
         for path in SCHEDULING {
             json::copy(&mut template, before, path);
         }
@@ -161,7 +168,7 @@ fn same_template(job: &Value, old: &Value) -> bool {
                 .iter()
                 .map(|container| container["resources"].clone())
                 .collect();
-            let containers = template["spec"][list].as_array_mut().into_iter().flatten();
+            let containers = json::items_mut(&mut template, &["spec", list]);
             for (container, resources) in containers.zip(resources) {
                 json::set(container, &["resources"], resources);
             }

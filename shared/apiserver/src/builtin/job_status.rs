@@ -76,11 +76,11 @@ pub(super) fn validate(job: &Value, old: &Value, _now: Timestamp) -> Vec<Cause> 
             refuse("conditions", conditions, &says);
         }
     }
-    if end.is_some() && !is(job, "Complete") && time(before, "completionTime") != end {
+    if end.is_some() && !is(job, "Complete") {
         refuse(
             "completionTime",
             &status["completionTime"],
-            "completionTime cannot be set if there is no Complete=True condition",
+            "cannot set completionTime when there is no Complete=True condition",
         );
     }
     if let (Some(start), Some(end)) = (start, end)
@@ -100,23 +100,14 @@ pub(super) fn validate(job: &Value, old: &Value, _now: Timestamp) -> Vec<Cause> 
         && start != Some(was)
         && !suspended
     {
-        match start {
-            None => causes.push(Cause::required(
-                "status.startTime",
-                "startTime cannot be removed for unsuspended job",
-            )),
-            Some(_) => refuse(
-                "startTime",
-                &status["startTime"],
-                "startTime cannot be modified for unsuspended job",
-            ),
-        }
+        let says = "field is immutable for unsuspended job once set";
+        refuse("startTime", &status["startTime"], says);
     }
     let count = |field: &str| status[field].as_i64().unwrap_or(0);
     let mut refuse = |field: &str, value: &Value, says: &str| {
         causes.push(Cause::invalid(format!("status.{field}"), value, says));
     };
-    if count("ready") > count("active") {
+    if count("ready") > count("active").max(0) {
         refuse("ready", &status["ready"], "cannot set more ready pods than active");
     }
     for field in ["succeeded", "failed"] {

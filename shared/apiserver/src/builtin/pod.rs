@@ -14,7 +14,7 @@ pub(super) fn default(pod: &mut Value) {
     default_spec(spec);
     json::default(spec, &["enableServiceLinks"], true);
     for list in CONTAINERS {
-        for container in spec[list].as_array_mut().into_iter().flatten() {
+        for container in json::items_mut(spec, &[list]) {
             let limits = container["resources"]["limits"]
                 .as_object()
                 .cloned()
@@ -25,8 +25,8 @@ pub(super) fn default(pod: &mut Value) {
         }
     }
     if spec["hostNetwork"] == true {
-        for container in spec["containers"].as_array_mut().into_iter().flatten() {
-            for port in container["ports"].as_array_mut().into_iter().flatten() {
+        for container in json::items_mut(spec, &["containers"]) {
+            for port in json::items_mut(container, &["ports"]) {
                 let number = port["containerPort"].clone();
                 json::default(port, &["hostPort"], number);
             }
@@ -52,14 +52,14 @@ fn default_spec(spec: &mut Value) {
         json::set(spec, &["serviceAccountName"], account);
     }
     for list in CONTAINERS {
-        for container in spec[list].as_array_mut().into_iter().flatten() {
+        for container in json::items_mut(spec, &[list]) {
             default_container(container);
         }
     }
     if spec["containers"].is_null() {
         json::set(spec, &["containers"], Value::Null);
     }
-    for volume in spec["volumes"].as_array_mut().into_iter().flatten() {
+    for volume in json::items_mut(spec, &["volumes"]) {
         default_volume(volume);
     }
 }
@@ -74,19 +74,16 @@ fn default_container(container: &mut Value) {
     });
     let policy = if latest { "Always" } else { "IfNotPresent" };
     json::default(container, &["imagePullPolicy"], policy);
-    for port in container["ports"].as_array_mut().into_iter().flatten() {
+    for port in json::items_mut(container, &["ports"]) {
         json::default(port, &["protocol"], "TCP");
     }
-    for env in container["env"].as_array_mut().into_iter().flatten() {
+    for env in json::items_mut(container, &["env"]) {
         if env["valueFrom"]["fieldRef"].is_object() {
             json::default(env, &["valueFrom", "fieldRef", "apiVersion"], "v1");
         }
     }
     for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
-        let probe = &mut container[probe];
-        if !probe.is_object() {
-            continue;
-        }
+        let Some(probe) = json::at_mut(container, &[probe]) else { continue };
         for (field, value) in [("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)] {
             json::default(probe, &[field], value);
         }
@@ -94,9 +91,6 @@ fn default_container(container: &mut Value) {
             json::default(probe, &["httpGet", "path"], "/");
             json::default(probe, &["httpGet", "scheme"], "HTTP");
         }
-    }
-    if let Some(map) = container.as_object_mut() {
-        map.retain(|_, value| !value.is_null());
     }
 }
 
@@ -112,16 +106,15 @@ fn default_volume(volume: &mut Value) {
     if volume["hostPath"].is_object() {
         json::default(volume, &["hostPath", "type"], "");
     }
-    for source in volume["projected"]["sources"].as_array_mut().into_iter().flatten() {
+    for source in json::items_mut(volume, &["projected", "sources"]) {
         if source["serviceAccountToken"].is_object() {
             json::default(source, &["serviceAccountToken", "expirationSeconds"], 3600);
         }
     }
-    if let Some(map) = volume.as_object_mut() {
-        map.retain(|_, value| !value.is_null());
-        if map.len() == 1 {
-            map.insert("emptyDir".to_owned(), json!({}));
-        }
+    if let Some(map) = volume.as_object_mut()
+        && map.len() == 1
+    {
+        map.insert("emptyDir".to_owned(), json!({}));
     }
 }
 
@@ -210,7 +203,7 @@ pub(super) fn prepare_update(pod: &mut Value, old: &Value) {
         }
     }
     let gated = |pod: &Value| !json::items(pod, &["spec", "schedulingGates"]).is_empty();
-    if gated(old) && !gated(pod) && let Some(status) = pod["status"]["conditions"].as_array_mut() {
+    if gated(old) && !gated(pod) && let Some(status) = json::at_mut(pod, &["status", "conditions"]).and_then(Value::as_array_mut) {
         status.retain(|condition| condition["type"] != "PodScheduled");
         if status.is_empty() {
             json::remove(pod, &["status", "conditions"]);
@@ -338,7 +331,7 @@ pub(super) fn validate_update(pod: &Value, old: &Value) -> Vec<Cause> {
             .iter()
             .map(|container| container["image"].clone())
             .collect();
-        let containers = plain[list].as_array_mut().into_iter().flatten();
+        let containers = json::items_mut(&mut plain, &[list]);
         for (container, image) in containers.zip(images) {
             json::set(container, &["image"], image);
         }

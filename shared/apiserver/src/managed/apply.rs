@@ -85,7 +85,6 @@ fn conflicts(managers: &[Manager], difference: &Difference, own: &dyn Fn(&Manage
         }
         if manager.operation == Operation::Update {
             words = format!("{words} using {}", manager.api_version);
-            words = format!("{words} at {}", manager.time);
         }
         for path in &paths {
             fields.push((format!("conflict with {words}"), path.clone()));

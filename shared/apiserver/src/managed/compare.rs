@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::set::{Set, is_leaf, steps};
-use crate::schema::Node;
+use super::set::{Set, is_leaf, is_meta, steps};
+use crate::schema::{Go, Node};
 
 /// The fields that differ.
 #[derive(Debug, Default)]
@@ -97,18 +97,36 @@ impl Dynamic {
 
 fn add(set: &mut Set, step: String, value: &Value, node: &Node, dynamic: Dynamic) {
     let empty = value.as_object().is_some_and(serde_json::Map::is_empty);
+    let unsaid = value.is_null() || (value == "" && matches!(node.go, Some((Go::Always, _))));
+    if unsaid || (empty && is_meta(node)) {
+        return;
+    }
     if is_leaf(value, node) || empty {
         set.members.insert(step);
         return;
     }
     // Why also for maps and lists that are new as a whole: what holds them is owned by whoever brought them.
-    let whole = dynamic == Dynamic::Yes || value.is_array() || node.shape().additional.is_some();
-    if whole {
+    let shape = node.shape();
+    if dynamic == Dynamic::Yes || value.is_array() || shape.properties.is_empty() {
         set.members.insert(step.clone());
-    } else if value.is_object() {
-        // A struct is not owned, only its fields are.
     }
-    let below = Set::of(value, node);
+    let mut below = Set::default();
+    if let Some(map) = value.as_object() {
+        for (name, inner) in map {
+            let dynamic = Dynamic::of(!shape.properties.contains_key(name));
+            add(&mut below, format!("f:{name}"), inner, node.field_or_any(name), dynamic);
+        }
+    } else if let Some(list) = value.as_array()
+        && let Some(steps) = steps(list, node)
+    {
+        for (step, inner) in steps.into_iter().zip(list) {
+            if step.starts_with("v:") {
+                below.members.insert(step);
+            } else {
+                add(&mut below, step, inner, node.element(), Dynamic::Yes);
+            }
+        }
+    }
     if !below.is_empty() {
         set.children.insert(step, below);
     }

@@ -172,17 +172,26 @@ pub(super) fn rob(managers: &mut [Manager], difference: &Difference, except: imp
     }
 }
 
+/// Whether a client asks to forget all owners: by an empty list, or a list of one empty entry.
+fn resets(sent: Option<&Value>) -> bool {
+    sent.and_then(Value::as_array).is_some_and(|list| {
+        let empty = |entry: &Value| json::text(entry, &["manager"]).is_empty();
+        list.len() <= 1 && list.iter().all(empty)
+    })
+}
+
 /// Accounts for a change that is no apply. `old` is what is stored, or null; `new` gets the list. A list that the client
 /// sent empty resets ownership.
 pub(crate) fn update(old: &Value, new: &mut Value, change: &Change<'_>) {
-    let sent = json::at(new, &["metadata", "managedFields"]).cloned();
+    let sent = new["metadata"].get("managedFields").cloned();
     let mut before = old.clone();
     let stored = take(&mut before);
     drop(take(new));
-    let reset = sent
-        .as_ref()
-        .is_some_and(|list| list.as_array().is_some_and(|list| list.len() <= 1 && list.iter().all(|entry| entry == &json!({}) || json::text(entry, &["manager"]).is_empty())));
-    if reset && !old.is_null() {
+    if old.is_object() && resets(sent.as_ref()) {
+        return;
+    }
+    // Why: who never had its owners counted, a real server does not begin to count by an ordinary change.
+    if old.is_object() && stored.is_empty() && sent.is_none() {
         return;
     }
     let mut managers = match sent {
@@ -192,12 +201,12 @@ pub(crate) fn update(old: &Value, new: &mut Value, change: &Change<'_>) {
     };
     let empty = json!({});
     let base = if old.is_null() { &empty } else { &before };
-    let difference = Difference::between(base, new, change.node);
+    let mut difference = Difference::between(base, new, change.node);
+    // Why: what a request to this place cannot set, it neither gains nor takes from anybody.
+    difference.changed = difference.changed.without_below(change.reset);
+    difference.removed = difference.removed.without_below(change.reset);
     rob(&mut managers, &difference, |manager| manager.is(change, Operation::Update));
-    let gained = difference
-        .changed
-        .without(&unowned())
-        .without_below(change.reset);
+    let gained = difference.changed.without(&unowned());
     let at = managers
         .iter()
         .position(|manager| manager.is(change, Operation::Update));
