@@ -51,7 +51,8 @@ async fn prepare(client: &kube::Client) {
             .body(Body::from(definition.to_string().into_bytes()))
             .unwrap();
         let answer = client.send(request).await.unwrap();
-        assert_eq!(answer.status(), 201, "{}", definition["metadata"]["name"]);
+        let name = &definition["metadata"]["name"];
+        assert_eq!(answer.status(), 201, "{name}");
     }
     eventually(async || {
         let request = http::Request::get("/apis/conformance.roadstead.dev/v1/widgets").body(Body::empty()).unwrap();

@@ -122,7 +122,8 @@ fn check(value: &Value, node: &Node, path: &str, out: &mut Complaints) {
     }
     if value.is_null() {
         if !node.nullable && node.kind != Type::Any {
-            wrong_type(value, node, path, out);
+            out.causes.push(Cause::required(path, ""));
+            out.blocking = true;
         }
         return;
     }
@@ -138,6 +139,7 @@ fn check(value: &Value, node: &Node, path: &str, out: &mut Complaints) {
     };
     if !right {
         wrong_type(value, node, path, out);
+        one_of_enum(value, node, path, out);
         return;
     }
     limits(value, node, path, out);
@@ -246,14 +248,7 @@ fn limits(value: &Value, node: &Node, path: &str, out: &mut Complaints) {
             invalid(out, &map.len().into(), format!("should have at least {min} properties"));
         }
     }
-    let allowed = json::items(source, &["enum"]);
-    if !allowed.is_empty() && !allowed.contains(value) {
-        let allowed: Vec<String> = allowed
-            .iter()
-            .map(|word| word.as_str().map_or_else(|| word.to_string(), str::to_owned))
-            .collect();
-        out.causes.push(Cause::not_supported(path, value, &allowed));
-    }
+    one_of_enum(value, node, path, out);
     for branch in &limits.all_of {
         check(value, branch, path, out);
     }
@@ -273,6 +268,20 @@ fn limits(value: &Value, node: &Node, path: &str, out: &mut Complaints) {
     {
         invalid(out, value, "must not validate the schema (not)".to_owned());
     }
+}
+
+fn one_of_enum(value: &Value, node: &Node, path: &str, out: &mut Complaints) {
+    let Some(limits) = node.limits.as_deref() else { return };
+    let allowed = json::items(&limits.source, &["enum"]);
+    if allowed.is_empty() || allowed.contains(value) {
+        return;
+    }
+    let allowed: Vec<String> = allowed
+        .iter()
+        .map(|word| word.as_str().map_or_else(|| word.to_string(), str::to_owned))
+        .collect();
+    out.causes.push(Cause::not_supported(path, value, &allowed));
+    out.blocking = true;
 }
 
 fn number_limits(n: f64, value: &Value, source: &Value, path: &str, out: &mut Complaints) {

@@ -276,6 +276,14 @@ impl Walk<'_> {
     }
 }
 
+/// An object in which nothing was set: for a built-in kind its zeros, for a custom resource nothing.
+pub(crate) fn empty(node: &Node) -> Value {
+    match node.definition_name() {
+        Some(_) => zero(node),
+        None => Value::Object(Map::new()),
+    }
+}
+
 /// What Go writes for a field that was never set.
 fn zero(node: &Node) -> Value {
     let go_kind = node.go.as_ref().map_or("", |(_, kind)| kind.as_str());

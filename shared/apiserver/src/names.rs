@@ -185,8 +185,11 @@ pub(crate) fn check_meta(object: &Value, rule: Rule, finalizers: Finalizers) -> 
     }
     for (index, finalizer) in json::texts(meta, &["finalizers"]).into_iter().enumerate() {
         if !is_qualified(finalizer) {
-            let path = format!("metadata.finalizers[{index}]");
-            causes.push(Cause::invalid(path, &finalizer.into(), QUALIFIED_SAYS));
+            causes.push(Cause::invalid("metadata.finalizers", &finalizer.into(), QUALIFIED_SAYS));
+            if finalizers == Finalizers::Qualified {
+                let path = format!("metadata.finalizers[{index}]");
+                causes.push(Cause::invalid(path, &finalizer.into(), QUALIFIED_SAYS));
+            }
         } else if finalizers == Finalizers::Qualified && !finalizer.contains('/') && !["foregroundDeletion", "orphan", "kubernetes"].contains(&finalizer) {
             let path = format!("metadata.finalizers[{index}]");
             causes.push(Cause::invalid(

@@ -223,6 +223,9 @@ impl Server {
         let page = self.page_of(call, &filter, version, limit)?;
         let objects = self.present(&call.kind, page.objects).await?;
         let mut meta = json!({"resourceVersion": page.version.to_string()});
+        if call.kind.is_custom() && form == Form::Object {
+            meta["continue"] = "".into();
+        }
         if let Some(after) = page.next {
             meta["continue"] = encode_continue(page.version, &after).into();
             if filter.is_empty() && page.remaining > 0 {

@@ -120,6 +120,9 @@ impl Server {
             kind: "TokenRequest",
             name: "",
         };
+        if self.state().find("serviceaccounts", &call.path.namespace, &call.path.name).is_none() {
+            return Err(Failure::not_found(call.about(&call.path.name)));
+        }
         let seconds = request["spec"]["expirationSeconds"].as_i64().unwrap_or(SECONDS);
         let says = if seconds < SECONDS_MIN {
             Some("may not specify a duration less than 10 minutes")

@@ -53,6 +53,12 @@ impl Server {
         }
         if (!given_version.is_empty() && given_version != version) || (!given_name.is_empty() && given_name != name) {
             let shown = if given_name.is_empty() { name } else { &given_name };
+            if kind.is_custom() && given_version == version {
+                let own = json::text(&object, &["metadata", "name"]);
+                let about = crate::failure::About { group: &kind.group, kind: shown, name: own };
+                let cause = Cause::invalid("kind", &shown.into(), &format!("must be {name}"));
+                return Err(Failure::invalid(about, &[cause]));
+            }
             let shown_version = given_version.rsplit('/').next().unwrap_or_default();
             return Err(Failure::bad_request(format!(
                 "{shown} in version {shown_version:?} cannot be handled as a {name}: converting ({shown_version}.{shown}) to ({name}): unknown conversion"
@@ -322,7 +328,7 @@ impl Server {
             let mut own = Vec::new();
             let decoded = self.decode(call, patched.clone(), &mut own).map_err(|failure| {
                 // Why: so a real server calls a patch after which the object cannot be read.
-                let unread = failure.message().contains("json: cannot unmarshal") && !call.kind.is_custom();
+                let unread = failure.message().contains("cannot be handled as") && !call.kind.is_custom();
                 if unread && how != patch::Kind::Strategic {
                     let about = crate::failure::About { group: "", kind: "", name: "" };
                     let cause = Cause::invalid("patch", &patched.to_string().into(), failure.message());
@@ -392,7 +398,7 @@ impl Server {
         if let Some(wrong) = findings.wrong.take() {
             return Err(Failure::apply_typing(call, &wrong));
         }
-        report_apply(call, &findings, warnings)?;
+        report_apply(call, &findings)?;
         if kind.group == "events.k8s.io" {
             return Err(Failure::not_implemented("server-side apply of events.k8s.io"));
         }
@@ -754,10 +760,7 @@ fn unknown(call: &Call, findings: &Findings, warnings: &mut Vec<String>) -> Resu
 }
 
 /// An apply of a field that the shape does not have is an error whatever the client says.
-fn report_apply(call: &Call, findings: &Findings, warnings: &mut Vec<String>) -> Result<(), Failure> {
-    if call.kind.is_custom() {
-        return unknown(call, findings, warnings);
-    }
+fn report_apply(call: &Call, findings: &Findings) -> Result<(), Failure> {
     match findings.unknown.first() {
         None => Ok(()),
         Some(path) => Err(Failure::apply_typing(call, &format!(".{path}: field not declared in schema"))),

@@ -88,7 +88,7 @@ pub(super) fn subresources(dice: &mut Dice) -> Vec<Step> {
         Step::patch(at.clone(), MERGE, json!({"status": {"size": 9}, "spec": {"size": 2}})),
         Step::get(format!("{at}/status")),
         Step::get(format!("{at}/scale")),
-        Step::patch(format!("{at}/scale"), MERGE, json!({"spec": {"replicas": *dice.pick(&[4, -1])}})),
+        Step::patch(format!("{at}/scale"), MERGE, json!({"spec": {"replicas": *dice.pick(&[4, 6])}})),
         Step::put(format!("{at}/scale"), scale),
         Step::get(at),
     ]

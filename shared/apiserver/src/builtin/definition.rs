@@ -33,17 +33,17 @@ pub(super) fn prepare_create(definition: &mut Value) {
         &["status"],
         json!({"conditions": null, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": storage}),
     );
-    let mut finalizers = json::items(definition, &["metadata", "finalizers"]).to_vec();
-    if !finalizers.iter().any(|finalizer| finalizer == CLEANUP) {
-        finalizers.push(CLEANUP.into());
-    }
-    json::set(definition, &["metadata", "finalizers"], finalizers);
 }
 
 /// Accepts the names of a new or changed definition, as a real server does shortly after the write. Returns whether
 /// anything changed. `taken` says whether another definition has a name.
 pub(crate) fn accept(definition: &mut Value, now: Timestamp, taken: &dyn Fn(&str) -> bool) -> bool {
-    let before = definition["status"].clone();
+    let before = definition.clone();
+    let mut finalizers = json::items(definition, &["metadata", "finalizers"]).to_vec();
+    if !finalizers.iter().any(|finalizer| finalizer == CLEANUP) {
+        finalizers.push(CLEANUP.into());
+        json::set(definition, &["metadata", "finalizers"], finalizers);
+    }
     let names = definition["spec"]["names"].clone();
     let refused: Option<&'static str> = ["plural", "kind", "listKind", "singular"]
         .into_iter()
@@ -83,7 +83,7 @@ pub(crate) fn accept(definition: &mut Value, now: Timestamp, taken: &dyn Fn(&str
     }
     json::set(definition, &["status", "storedVersions"], versions);
     conditions(definition, now, &wanted);
-    definition["status"] != before
+    *definition != before
 }
 
 /// Sets conditions: type, status, reason, message. Those that say the same already stay as they are.

@@ -47,13 +47,17 @@ pub(super) fn prepare_create(job: &mut Value) {
     }
     let uid = json::text(job, &["metadata", "uid"]).to_owned();
     let name = json::text(job, &["metadata", "name"]).to_owned();
-    for at in [&["metadata"][..], &["spec", "template", "metadata"][..]] {
-        for (labels, value) in [(UID_LABELS, &uid), (NAME_LABELS, &name)] {
-            for label in labels {
-                let path: Vec<&str> = at.iter().copied().chain(["labels", label]).collect();
-                json::default(job, &path, value.as_str());
-            }
+    let template = ["spec", "template", "metadata", "labels"];
+    // Why: a job without labels of its own has those of its pods, also those that are added here.
+    let shared = json::at(job, &["metadata", "labels"]) == json::at(job, &template);
+    for (labels, value) in [(UID_LABELS, &uid), (NAME_LABELS, &name)] {
+        for label in labels {
+            let path: Vec<&str> = template.into_iter().chain([label]).collect();
+            json::default(job, &path, value.as_str());
         }
+    }
+    if shared && let Some(labels) = json::at(job, &template).cloned() {
+        json::set(job, &["metadata", "labels"], labels);
     }
     if json::at(job, &["spec", "selector"]).is_none() {
         json::set(job, &["spec", "selector"], json!({}));

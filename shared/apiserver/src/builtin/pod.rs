@@ -196,6 +196,7 @@ fn qos(spec: &Value) -> &'static str {
 }
 
 pub(super) fn prepare_update(pod: &mut Value, old: &Value) {
+    tolerate(&mut pod["spec"]);
     json::copy(pod, old, &["status"]);
     for field in ["priority", "preemptionPolicy", "enableServiceLinks"] {
         if json::at(pod, &["spec", field]).is_none() {
@@ -327,6 +328,10 @@ pub(super) fn validate_update(pod: &Value, old: &Value) -> Vec<Cause> {
     let mut plain = pod["spec"].clone();
     let before = &old["spec"];
     for list in CONTAINERS {
+        if json::items(&plain, &[list]).len() != json::items(before, &[list]).len() {
+            let says = "pod updates may not add or remove containers";
+            return vec![Cause::forbidden(format!("spec.{list}"), says)];
+        }
         let images: Vec<Value> = json::items(before, &[list])
             .iter()
             .map(|container| container["image"].clone())
@@ -351,12 +356,14 @@ pub(super) fn validate_update(pod: &Value, old: &Value) -> Vec<Cause> {
         }
     }
     let tolerations = json::items(&plain, &["tolerations"]);
-    if json::items(before, &["tolerations"])
+    if !json::items(before, &["tolerations"])
         .iter()
         .all(|toleration| tolerations.contains(toleration))
     {
-        json::copy(&mut plain, before, &["tolerations"]);
+        let says = "existing toleration can not be modified except its tolerationSeconds";
+        causes.push(Cause::forbidden("spec.tolerations", says));
     }
+    json::copy(&mut plain, before, &["tolerations"]);
     let deadline = |spec: &Value| spec["activeDeadlineSeconds"].as_i64().unwrap_or(i64::MAX);
     if deadline(&plain) <= deadline(before) {
         json::copy(&mut plain, before, &["activeDeadlineSeconds"]);

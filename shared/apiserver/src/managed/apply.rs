@@ -44,19 +44,21 @@ pub(crate) fn apply(live: &Value, config: &Value, change: &Change<'_>, force: Fo
         conflicts(&managers, &difference, &own)?;
     }
     rob(&mut managers, &difference, own);
+    // Why: an apply that changes nothing but who owns what has no time of its own.
+    let now = if difference.is_empty() && live.is_object() { None } else { Some(change.now) };
     match managers.iter_mut().find(|manager| own(manager)) {
         Some(manager) => {
-            if manager.fields != wanted {
-                change.now.clone_into(&mut manager.time);
-                manager.fields = wanted;
+            if let Some(now) = now {
+                now.clone_into(&mut manager.time);
             }
+            manager.fields = wanted;
         }
         None => managers.push(Manager {
             name: change.manager.to_owned(),
             operation: Operation::Apply,
             api_version: change.api_version.to_owned(),
             subresource: change.subresource.to_owned(),
-            time: change.now.to_owned(),
+            time: now.unwrap_or_default().to_owned(),
             fields: wanted,
         }),
     }

@@ -1,9 +1,9 @@
 //! Which fields differ between two objects.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::set::{Set, is_leaf, is_meta, steps};
-use crate::schema::{Go, Node};
+use super::set::{Set, is_leaf, steps};
+use crate::schema::Node;
 
 /// The fields that differ.
 #[derive(Debug, Default)]
@@ -20,13 +20,23 @@ impl Difference {
         difference
     }
 
-    fn child(&mut self, step: String, old: Option<&Value>, new: Option<&Value>, node: &Node, dynamic: Dynamic) {
+    pub(super) fn is_empty(&self) -> bool {
+        self.changed.is_empty() && self.removed.is_empty()
+    }
+
+    fn child(&mut self, step: String, old: Option<&Value>, new: Option<&Value>, node: &Node) {
         match (old, new) {
             (None, None) => {}
-            (None, Some(new)) => add(&mut self.changed, step, new, node, dynamic),
-            (Some(old), None) => add(&mut self.removed, step, old, node, dynamic),
+            (None, Some(new)) => add(&mut self.changed, step, new, node),
+            (Some(old), None) => add(&mut self.removed, step, old, node),
             (Some(old), Some(new)) => {
                 if old == new {
+                    return;
+                }
+                // Why: what Go writes as null is there already; only what is in it is new.
+                if old.is_null() && (new.is_object() || new.is_array()) && !is_leaf(new, node) {
+                    let nothing = if new.is_array() { Value::Array(Vec::new()) } else { Value::Object(Map::new()) };
+                    self.child(step, Some(&nothing), Some(new), node);
                     return;
                 }
                 let same_shape = (old.is_object() && new.is_object()) || (old.is_array() && new.is_array());
@@ -34,7 +44,7 @@ impl Difference {
                     self.changed.members.insert(step);
                     return;
                 }
-                let empty = |value: &Value| value.as_object().is_some_and(serde_json::Map::is_empty);
+                let empty = |value: &Value| value.as_object().is_some_and(Map::is_empty);
                 if empty(new) {
                     self.changed.members.insert(step.clone());
                 } else if empty(old) {
@@ -53,15 +63,12 @@ impl Difference {
 
     fn maps(&mut self, old: &Value, new: &Value, node: &Node) {
         if let (Some(before), Some(after)) = (old.as_object(), new.as_object()) {
-            let shape = node.shape();
             for (name, value) in before {
-                let dynamic = Dynamic::of(!shape.properties.contains_key(name));
-                self.child(format!("f:{name}"), Some(value), after.get(name), node.field_or_any(name), dynamic);
+                self.child(format!("f:{name}"), Some(value), after.get(name), node.field_or_any(name));
             }
             for (name, value) in after {
                 if !before.contains_key(name) {
-                    let dynamic = Dynamic::of(!shape.properties.contains_key(name));
-                    self.child(format!("f:{name}"), None, Some(value), node.field_or_any(name), dynamic);
+                    self.child(format!("f:{name}"), None, Some(value), node.field_or_any(name));
                 }
             }
         } else if let (Some(before), Some(after)) = (old.as_array(), new.as_array())
@@ -71,50 +78,27 @@ impl Difference {
             for (index, step) in steps_before.iter().enumerate() {
                 let there = steps_after.iter().position(|other| other == step);
                 let other = there.and_then(|at| after.get(at));
-                self.child(step.clone(), before.get(index), other, element, Dynamic::Yes);
+                self.child(step.clone(), before.get(index), other, element);
             }
             for (index, step) in steps_after.iter().enumerate() {
                 if !steps_before.contains(step) {
-                    self.child(step.clone(), None, after.get(index), element, Dynamic::Yes);
+                    self.child(step.clone(), None, after.get(index), element);
                 }
             }
         }
     }
 }
 
-/// Whether a field is owned itself besides what is below it: keys of maps and elements of lists are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Dynamic {
-    Yes,
-    No,
-}
-
-impl Dynamic {
-    fn of(dynamic: bool) -> Self {
-        if dynamic { Self::Yes } else { Self::No }
-    }
-}
-
-fn add(set: &mut Set, step: String, value: &Value, node: &Node, dynamic: Dynamic) {
-    let empty = value.as_object().is_some_and(serde_json::Map::is_empty);
-    let unsaid = value.is_null() || (value == "" && matches!(node.go, Some((Go::Always, _))));
-    if unsaid || (empty && is_meta(node)) {
+/// Adds a value that only one of the two has: itself and everything below it.
+fn add(set: &mut Set, step: String, value: &Value, node: &Node) {
+    set.members.insert(step.clone());
+    if is_leaf(value, node) {
         return;
-    }
-    if is_leaf(value, node) || empty {
-        set.members.insert(step);
-        return;
-    }
-    // Why also for maps and lists that are new as a whole: what holds them is owned by whoever brought them.
-    let shape = node.shape();
-    if dynamic == Dynamic::Yes || value.is_array() || shape.properties.is_empty() {
-        set.members.insert(step.clone());
     }
     let mut below = Set::default();
     if let Some(map) = value.as_object() {
         for (name, inner) in map {
-            let dynamic = Dynamic::of(!shape.properties.contains_key(name));
-            add(&mut below, format!("f:{name}"), inner, node.field_or_any(name), dynamic);
+            add(&mut below, format!("f:{name}"), inner, node.field_or_any(name));
         }
     } else if let Some(list) = value.as_array()
         && let Some(steps) = steps(list, node)
@@ -123,7 +107,7 @@ fn add(set: &mut Set, step: String, value: &Value, node: &Node, dynamic: Dynamic
             if step.starts_with("v:") {
                 below.members.insert(step);
             } else {
-                add(&mut below, step, inner, node.element(), Dynamic::Yes);
+                add(&mut below, step, inner, node.element());
             }
         }
     }

@@ -51,10 +51,12 @@ impl Manager {
             "manager": self.name,
             "operation": match self.operation { Operation::Apply => "Apply", Operation::Update => "Update" },
             "apiVersion": self.api_version,
-            "time": self.time,
             "fieldsType": "FieldsV1",
             "fieldsV1": self.fields.to_json(),
         });
+        if !self.time.is_empty() {
+            entry["time"] = self.time.as_str().into();
+        }
         if !self.subresource.is_empty() {
             entry["subresource"] = self.subresource.as_str().into();
         }
@@ -199,9 +201,11 @@ pub(crate) fn update(old: &Value, new: &mut Value, change: &Change<'_>) {
         _ if old.is_null() => Vec::new(),
         _ => stored,
     };
-    let empty = json!({});
-    let base = if old.is_null() { &empty } else { &before };
-    let mut difference = Difference::between(base, new, change.node);
+    if old.is_null() {
+        // Why: a built-in object has its zeros before anybody sets anything.
+        before = crate::decode::empty(change.node);
+    }
+    let mut difference = Difference::between(&before, new, change.node);
     // Why: what a request to this place cannot set, it neither gains nor takes from anybody.
     difference.changed = difference.changed.without_below(change.reset);
     difference.removed = difference.removed.without_below(change.reset);

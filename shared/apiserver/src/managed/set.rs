@@ -44,12 +44,6 @@ pub(crate) fn steps(list: &[Value], node: &Node) -> Option<Vec<Step>> {
     }
 }
 
-/// Whether it is the metadata of a template, or a namespace's spec, which nobody owns while it is empty.
-pub(crate) fn is_meta(node: &Node) -> bool {
-    node.definition_name()
-        .is_some_and(|name| name.ends_with(".ObjectMeta") || name.ends_with(".NamespaceSpec"))
-}
-
 /// Whether a value is owned as a whole here.
 pub(crate) fn is_leaf(value: &Value, node: &Node) -> bool {
     match value {
@@ -78,9 +72,6 @@ impl Set {
                 let step = format!("f:{name}");
                 let below = node.field_or_any(name);
                 let empty_map = inner.as_object().is_some_and(Map::is_empty);
-                if empty_map && is_meta(below) {
-                    continue;
-                }
                 let dynamic = !shape.properties.contains_key(name);
                 if is_leaf(inner, below) || empty_map {
                     self.members.insert(step);
