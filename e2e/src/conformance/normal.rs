@@ -16,7 +16,13 @@ pub struct Answer {
 }
 
 /// Reasons whose wording is Go's or a library's and is not compared; code, reason and the fields are.
-const LOOSE: [&str; 5] = ["BadRequest", "Invalid", "NotAcceptable", "UnsupportedMediaType", ""];
+const LOOSE: [&str; 5] = [
+    "BadRequest",
+    "Invalid",
+    "NotAcceptable",
+    "UnsupportedMediaType",
+    "",
+];
 
 /// Makes the answers of one server to a whole trace comparable.
 pub fn normalize(answers: &mut [Answer]) {
@@ -58,7 +64,10 @@ impl Names {
         if let Some(uid) = meta["uid"].as_str() {
             let next = format!("uid-{}", self.renamed.len());
             self.renamed.entry(uid.to_owned()).or_insert(next);
-            if let Some(version) = meta["resourceVersion"].as_str().and_then(|text| text.parse().ok()) {
+            if let Some(version) = meta["resourceVersion"]
+                .as_str()
+                .and_then(|text| text.parse().ok())
+            {
                 self.versions.insert(version);
             }
         }
@@ -81,7 +90,10 @@ impl Names {
 
     fn text(&self, text: String, field: &str) -> Value {
         if field == "resourceVersion" {
-            let rank = text.parse().ok().and_then(|version: u64| self.ranks.get(&version));
+            let rank = text
+                .parse()
+                .ok()
+                .and_then(|version: u64| self.ranks.get(&version));
             return rank.map_or_else(|| "<version>".into(), |rank| format!("version-{rank}").into());
         }
         if let Some(name) = self.renamed.get(&text) {
@@ -122,7 +134,13 @@ impl Names {
                 if field == "managedFields" {
                     // Why: they are sorted by second, which may tick between two writes on one server only.
                     list.sort_by_key(|entry| {
-                        [&entry["operation"], &entry["manager"], &entry["subresource"], &entry["apiVersion"]].map(ToString::to_string)
+                        [
+                            &entry["operation"],
+                            &entry["manager"],
+                            &entry["subresource"],
+                            &entry["apiVersion"],
+                        ]
+                        .map(ToString::to_string)
                     });
                 }
                 list.into()
@@ -130,7 +148,9 @@ impl Names {
             Value::Object(map) => {
                 let mut out = Map::new();
                 for (name, inner) in map {
-                    if ["continue", "token", "remainingItemCount"].contains(&name.as_str()) && !inner.is_object() {
+                    if ["continue", "token", "remainingItemCount"].contains(&name.as_str())
+                        && !inner.is_object()
+                    {
                         out.insert(name, "<opaque>".into());
                         continue;
                     }
@@ -198,7 +218,11 @@ fn list(body: &mut Value) {
             .into_iter()
             .flatten()
             .enumerate()
-            .filter(|(_, column)| ["Age", "Last Seen", "First Seen", "Duration"].iter().any(|name| column["name"] == *name))
+            .filter(|(_, column)| {
+                ["Age", "Last Seen", "First Seen", "Duration"]
+                    .iter()
+                    .any(|name| column["name"] == *name)
+            })
             .map(|(at, _)| at)
             .collect();
         for row in body["rows"].as_array_mut().into_iter().flatten() {
@@ -225,7 +249,12 @@ fn walk(real: &Value, embedded: &Value, path: &str, out: &mut Vec<String>) {
         let names: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
         for name in names {
             let null = Value::Null;
-            walk(a.get(name).unwrap_or(&null), b.get(name).unwrap_or(&null), &format!("{path}.{name}"), out);
+            walk(
+                a.get(name).unwrap_or(&null),
+                b.get(name).unwrap_or(&null),
+                &format!("{path}.{name}"),
+                out,
+            );
         }
         if a.keys().ne(b.keys()) && out.is_empty() {
             out.push(format!("{path}: one of them says null and the other nothing"));

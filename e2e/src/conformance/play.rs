@@ -90,7 +90,10 @@ impl Memory {
         let parts: Vec<String> = query
             .split('&')
             .map(|part| match part.split_once('=') {
-                Some((name, value)) => format!("{name}={}", self.fill(value).replace('=', "%3D").replace('+', "%2B")),
+                Some((name, value)) => format!(
+                    "{name}={}",
+                    self.fill(value).replace('=', "%3D").replace('+', "%2B")
+                ),
                 None => part.to_owned(),
             })
             .collect();
@@ -142,7 +145,12 @@ pub async fn play(client: &kube::Client, namespace: &str, steps: &[Step]) -> Res
     Ok(answers)
 }
 
-async fn answer(client: &kube::Client, request: Request<Body>, events: usize, step: &str) -> Result<Answer, Error> {
+async fn answer(
+    client: &kube::Client,
+    request: Request<Body>,
+    events: usize,
+    step: &str,
+) -> Result<Answer, Error> {
     let failed = |source: kube::Error| Error::Send {
         step: step.to_owned(),
         source: Box::new(source),

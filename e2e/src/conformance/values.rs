@@ -13,7 +13,12 @@ pub(crate) struct Sample {
     pub(crate) namespaced: bool,
 }
 
-const fn sample(group_version: &'static str, plural: &'static str, kind: &'static str, namespaced: bool) -> Sample {
+const fn sample(
+    group_version: &'static str,
+    plural: &'static str,
+    kind: &'static str,
+    namespaced: bool,
+) -> Sample {
     Sample {
         group_version,
         plural,
@@ -34,25 +39,62 @@ const TEMPLATE: Sample = sample("v1", "podtemplates", "PodTemplate", true);
 const LIMITS: Sample = sample("v1", "limitranges", "LimitRange", true);
 const EVENT: Sample = sample("v1", "events", "Event", true);
 const ROLE: Sample = sample("rbac.authorization.k8s.io/v1", "roles", "Role", true);
-const BINDING: Sample = sample("rbac.authorization.k8s.io/v1", "rolebindings", "RoleBinding", true);
+const BINDING: Sample = sample(
+    "rbac.authorization.k8s.io/v1",
+    "rolebindings",
+    "RoleBinding",
+    true,
+);
 const PRIORITY: Sample = sample("scheduling.k8s.io/v1", "priorityclasses", "PriorityClass", false);
 const RUNTIME: Sample = sample("node.k8s.io/v1", "runtimeclasses", "RuntimeClass", false);
 const NODE: Sample = sample("v1", "nodes", "Node", false);
 const QUEUE: Sample = sample("kueue.x-k8s.io/v1beta2", "localqueues", "LocalQueue", true);
 const CLUSTER_QUEUE: Sample = sample("kueue.x-k8s.io/v1beta2", "clusterqueues", "ClusterQueue", false);
-const FLAVOR: Sample = sample("kueue.x-k8s.io/v1beta2", "resourceflavors", "ResourceFlavor", false);
-const CHECK: Sample = sample("kueue.x-k8s.io/v1beta2", "admissionchecks", "AdmissionCheck", false);
+const FLAVOR: Sample = sample(
+    "kueue.x-k8s.io/v1beta2",
+    "resourceflavors",
+    "ResourceFlavor",
+    false,
+);
+const CHECK: Sample = sample(
+    "kueue.x-k8s.io/v1beta2",
+    "admissionchecks",
+    "AdmissionCheck",
+    false,
+);
 
 /// All of them.
 pub(crate) const SAMPLES: &[Sample] = &[
-    CONFIG_MAP, POD, JOB, WIDGET, WORKLOAD, SECRET, ACCOUNT, LEASE, TEMPLATE, LIMITS, EVENT, ROLE, BINDING, PRIORITY,
-    RUNTIME, NODE, QUEUE, CLUSTER_QUEUE, FLAVOR, CHECK,
+    CONFIG_MAP,
+    POD,
+    JOB,
+    WIDGET,
+    WORKLOAD,
+    SECRET,
+    ACCOUNT,
+    LEASE,
+    TEMPLATE,
+    LIMITS,
+    EVENT,
+    ROLE,
+    BINDING,
+    PRIORITY,
+    RUNTIME,
+    NODE,
+    QUEUE,
+    CLUSTER_QUEUE,
+    FLAVOR,
+    CHECK,
 ];
 
 impl Sample {
     /// Where its objects are listed.
     pub(crate) fn list(self) -> String {
-        let root = if self.group_version.contains('/') { "/apis" } else { "/api" };
+        let root = if self.group_version.contains('/') {
+            "/apis"
+        } else {
+            "/api"
+        };
         let namespace = if self.namespaced { "/namespaces/{ns}" } else { "" };
         format!("{root}/{}{namespace}/{}", self.group_version, self.plural)
     }
@@ -73,7 +115,7 @@ impl Sample {
         object["apiVersion"] = self.group_version.into();
         object["kind"] = self.kind.into();
         object["metadata"] = json!({"name": name});
-        if dice.chance(50) {
+        if self == JOB || dice.chance(50) {
             object["metadata"]["labels"] = json!({"team": *dice.pick(&["a", "b"]), "tier": "x"});
         }
         if dice.chance(20) {
@@ -93,7 +135,8 @@ impl Sample {
 pub(crate) fn pod_spec(dice: &mut Dice, restart: &str) -> Value {
     let mut container = json!({"name": "main", "image": *dice.pick(&["busybox", "busybox:1.36", "registry.example/a/b:latest"])});
     if dice.chance(60) {
-        container["resources"] = json!({"requests": {"cpu": *dice.pick(&["1", "1000m", "250m"]), "memory": "1Gi"}});
+        container["resources"] =
+            json!({"requests": {"cpu": *dice.pick(&["1", "1000m", "250m"]), "memory": "1Gi"}});
         if dice.chance(40) {
             container["resources"]["limits"] = json!({"cpu": "2", "memory": "2048Mi"});
         }
@@ -102,7 +145,8 @@ pub(crate) fn pod_spec(dice: &mut Dice, restart: &str) -> Value {
         container["env"] = json!([{"name": "A", "value": "1"}, {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]);
     }
     if dice.chance(30) {
-        container["ports"] = json!([{"containerPort": 80}, {"containerPort": 81, "protocol": "UDP", "name": "u"}]);
+        container["ports"] =
+            json!([{"containerPort": 80}, {"containerPort": 81, "protocol": "UDP", "name": "u"}]);
     }
     let mut spec = json!({"containers": [container]});
     if !restart.is_empty() {
@@ -168,19 +212,35 @@ fn body(sample: Sample, dice: &mut Dice) -> Value {
             json!({"spec": pod_spec(dice, restart)})
         }
         "jobs" => json!({"spec": job_spec(dice)}),
-        "podtemplates" => json!({"template": {"metadata": {"labels": {"a": "b"}}, "spec": pod_spec(dice, "Never")}}),
-        "widgets" => json!({"spec": {"size": *dice.pick(&[1, 5, 10]), "color": *dice.pick(&["red", "blue"]), "parts": [{"name": "a", "count": 1}, {"name": "b"}]}}),
-        "workloads" => json!({"spec": {"queueName": *dice.pick(&["q", "r"]), "podSets": [{"name": "main", "count": *dice.pick(&[1, 2]), "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}}]}}),
-        "leases" => json!({"spec": {"holderIdentity": "me", "leaseDurationSeconds": 15, "renewTime": "2026-01-01T00:00:00.000001Z"}}),
-        "limitranges" => json!({"spec": {"limits": [{"type": "Container", "max": {"cpu": "2"}, "default": {"cpu": "500m"}}]}}),
-        "events" => json!({"involvedObject": {"kind": "Pod", "name": "p", "namespace": "{ns}"}, "reason": "Because", "message": "it happened", "type": "Normal", "source": {"component": "conformance"}, "count": 1, "firstTimestamp": "2026-01-01T00:00:00Z", "lastTimestamp": "2026-01-01T00:00:00Z"}),
+        "podtemplates" => {
+            json!({"template": {"metadata": {"labels": {"a": "b"}}, "spec": pod_spec(dice, "Never")}})
+        }
+        "widgets" => {
+            json!({"spec": {"size": *dice.pick(&[1, 5, 10]), "color": *dice.pick(&["red", "blue"]), "parts": [{"name": "a", "count": 1}, {"name": "b"}]}})
+        }
+        "workloads" => {
+            json!({"spec": {"queueName": *dice.pick(&["q", "r"]), "podSets": [{"name": "main", "count": *dice.pick(&[1, 2]), "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}}]}})
+        }
+        "leases" => {
+            json!({"spec": {"holderIdentity": "me", "leaseDurationSeconds": 15, "renewTime": "2026-01-01T00:00:00.000001Z"}})
+        }
+        "limitranges" => {
+            json!({"spec": {"limits": [{"type": "Container", "max": {"cpu": "2"}, "default": {"cpu": "500m"}}]}})
+        }
+        "events" => {
+            json!({"involvedObject": {"kind": "Pod", "name": "p", "namespace": "{ns}"}, "reason": "Because", "message": "it happened", "type": "Normal", "source": {"component": "conformance"}, "count": 1, "firstTimestamp": "2026-01-01T00:00:00Z", "lastTimestamp": "2026-01-01T00:00:00Z"})
+        }
         "roles" => json!({"rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}]}),
-        "rolebindings" => json!({"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r"}, "subjects": [{"kind": "User", "name": "u"}]}),
+        "rolebindings" => {
+            json!({"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r"}, "subjects": [{"kind": "User", "name": "u"}]})
+        }
         "priorityclasses" => json!({"value": *dice.pick(&[1, 1000]), "description": "d"}),
         "runtimeclasses" => json!({"handler": "runc"}),
         "nodes" => json!({"spec": {"unschedulable": dice.chance(30)}}),
         "localqueues" => json!({"spec": {"clusterQueue": "cq"}}),
-        "clusterqueues" => json!({"spec": {"resourceGroups": [{"coveredResources": ["cpu"], "flavors": [{"name": "f", "resources": [{"name": "cpu", "nominalQuota": *dice.pick(&["1", "5"])}]}]}]}}),
+        "clusterqueues" => {
+            json!({"spec": {"resourceGroups": [{"coveredResources": ["cpu"], "flavors": [{"name": "f", "resources": [{"name": "cpu", "nominalQuota": *dice.pick(&["1", "5"])}]}]}]}})
+        }
         "resourceflavors" => json!({"spec": {"nodeLabels": {"a": "b"}}}),
         "admissionchecks" => json!({"spec": {"controllerName": "example.com/c"}}),
         _ => json!({}),

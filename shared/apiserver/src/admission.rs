@@ -39,7 +39,12 @@ pub struct Nobody;
 
 impl Caller for Nobody {
     fn call(&self, call: WebhookCall) -> BoxFuture<'static, Result<Value, String>> {
-        Box::pin(async move { Err(format!("failed to call {}: this server calls no webhooks", call.url)) })
+        Box::pin(async move {
+            Err(format!(
+                "failed to call {}: this server calls no webhooks",
+                call.url
+            ))
+        })
     }
 }
 
@@ -98,9 +103,12 @@ impl Server {
                 continue;
             };
             let broken = |why: String| Failure::internal(format!("failed calling webhook {name:?}: {why}"));
-            let bytes = STANDARD.decode(patch).map_err(|error| broken(error.to_string()))?;
+            let bytes = STANDARD
+                .decode(patch)
+                .map_err(|error| broken(error.to_string()))?;
             let patch: Value = serde_json::from_slice(&bytes).map_err(|error| broken(error.to_string()))?;
-            let patched = crate::patch::json(&object, &patch).map_err(|failure| broken(failure.message().to_owned()))?;
+            let patched = crate::patch::json(&object, &patch)
+                .map_err(|failure| broken(failure.message().to_owned()))?;
             object = self.decode(call, patched, &mut Vec::new())?;
         }
         Ok(object)
@@ -115,7 +123,11 @@ impl Server {
         old: Option<&Value>,
         warnings: &mut Vec<String>,
     ) -> Result<(), Failure> {
-        let subject = Subject { operation, object, old };
+        let subject = Subject {
+            operation,
+            object,
+            old,
+        };
         let mut hooks = Vec::new();
         if operation == Operation::Delete {
             hooks.extend(self.webhooks(call, MUTATING));
@@ -157,7 +169,8 @@ impl Server {
         let about_dry_run = call.query.is_dry_run();
         let uid = self.state().uid();
         let kind = json!({"group": call.kind.group, "version": call.kind.version, "kind": call.kind.kind});
-        let resource = json!({"group": call.kind.group, "version": call.kind.version, "resource": call.kind.plural});
+        let resource =
+            json!({"group": call.kind.group, "version": call.kind.version, "resource": call.kind.plural});
         let shown = subject.object.or(subject.old).unwrap_or(&Value::Null);
         let mut request = json!({
             "uid": uid, "kind": kind, "resource": resource, "requestKind": kind, "requestResource": resource,
@@ -182,7 +195,9 @@ impl Server {
             request["subResource"] = call.path.subresource.as_str().into();
             request["requestSubResource"] = call.path.subresource.as_str().into();
         }
-        let seconds = webhook["timeoutSeconds"].as_u64().unwrap_or(DEFAULT_TIMEOUT_SECONDS);
+        let seconds = webhook["timeoutSeconds"]
+            .as_u64()
+            .unwrap_or(DEFAULT_TIMEOUT_SECONDS);
         let asked = WebhookCall {
             url: url_of(&webhook["clientConfig"]),
             ca_bundle: ca_of(&webhook["clientConfig"]),
@@ -199,7 +214,11 @@ impl Server {
         });
         match answer {
             Ok(response) => {
-                warnings.extend(json::texts(&response, &["warnings"]).into_iter().map(str::to_owned));
+                warnings.extend(
+                    json::texts(&response, &["warnings"])
+                        .into_iter()
+                        .map(str::to_owned),
+                );
                 if response["allowed"] == true {
                     Ok(Some(response))
                 } else {
@@ -207,7 +226,9 @@ impl Server {
                 }
             }
             Err(_) if webhook["failurePolicy"] == "Ignore" => Ok(None),
-            Err(why) => Err(Failure::internal(format!("failed calling webhook {name:?}: {why}"))),
+            Err(why) => Err(Failure::internal(format!(
+                "failed calling webhook {name:?}: {why}"
+            ))),
         }
     }
 
@@ -255,8 +276,16 @@ impl Server {
     }
 
     /// Has a conversion webhook convert objects to a version.
-    pub(crate) async fn convert(&self, webhook: &Value, objects: Vec<Value>, to: &str) -> Result<Vec<Value>, Failure> {
-        let foreign: Vec<&Value> = objects.iter().filter(|object| object["apiVersion"] != to).collect();
+    pub(crate) async fn convert(
+        &self,
+        webhook: &Value,
+        objects: Vec<Value>,
+        to: &str,
+    ) -> Result<Vec<Value>, Failure> {
+        let foreign: Vec<&Value> = objects
+            .iter()
+            .filter(|object| object["apiVersion"] != to)
+            .collect();
         if foreign.is_empty() {
             return Ok(objects);
         }
@@ -265,14 +294,18 @@ impl Server {
             "kind": "ConversionReview", "apiVersion": "apiextensions.k8s.io/v1",
             "request": {"uid": uid, "desiredAPIVersion": to, "objects": foreign},
         });
-        let about = foreign.first().map_or("", |object| json::text(object, &["apiVersion"])).to_owned();
+        let about = foreign
+            .first()
+            .map_or("", |object| json::text(object, &["apiVersion"]))
+            .to_owned();
         let asked = WebhookCall {
             url: url_of(&webhook["clientConfig"]),
             ca_bundle: ca_of(&webhook["clientConfig"]),
             review,
             timeout: CONVERSION_TIMEOUT,
         };
-        let failed = |why: String| Failure::internal_plain(&format!("conversion webhook for {about} failed: {why}"));
+        let failed =
+            |why: String| Failure::internal_plain(&format!("conversion webhook for {about} failed: {why}"));
         let answer = self.call_webhook(asked).await.map_err(failed)?;
         let response = &answer["response"];
         if response["result"]["status"] != "Success" {

@@ -50,7 +50,10 @@ pub(crate) fn fill(server: &Server) {
             ("namespaces", object)
         })
         .collect();
-    for (name, value) in [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)] {
+    for (name, value) in [
+        ("system-cluster-critical", 2_000_000_000),
+        ("system-node-critical", 2_000_001_000),
+    ] {
         let object = json!({
             "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name, "generation": 1},
             "value": value, "preemptionPolicy": "PreemptLowerPriority",
@@ -58,7 +61,16 @@ pub(crate) fn fill(server: &Server) {
         objects.push(("priorityclasses.scheduling.k8s.io", object));
     }
     let read = json!(["get", "list", "watch"]);
-    let write = json!(["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]);
+    let write = json!([
+        "create",
+        "delete",
+        "deletecollection",
+        "get",
+        "list",
+        "patch",
+        "update",
+        "watch"
+    ]);
     let discovery = json!([{"nonResourceURLs": ["/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi", "/openapi/*", "/readyz", "/version", "/version/"], "verbs": ["get"]}]);
     let public = json!([{"nonResourceURLs": ["/healthz", "/livez", "/readyz", "/version", "/version/"], "verbs": ["get"]}]);
     let basic = json!([
@@ -87,7 +99,11 @@ pub(crate) fn fill(server: &Server) {
     ] {
         objects.push(("clusterroles.rbac.authorization.k8s.io", role(name, rules)));
     }
-    for (name, rules) in [("view", people(&read)), ("edit", people(&write)), ("admin", admin)] {
+    for (name, rules) in [
+        ("view", people(&read)),
+        ("edit", people(&write)),
+        ("admin", admin),
+    ] {
         let mut object = role(name, &rules);
         json::set(
             &mut object,
@@ -100,9 +116,15 @@ pub(crate) fn fill(server: &Server) {
         ("cluster-admin", &["system:masters"][..]),
         ("system:discovery", &["system:authenticated"]),
         ("system:basic-user", &["system:authenticated"]),
-        ("system:public-info-viewer", &["system:authenticated", "system:unauthenticated"]),
+        (
+            "system:public-info-viewer",
+            &["system:authenticated", "system:unauthenticated"],
+        ),
     ] {
-        objects.push(("clusterrolebindings.rbac.authorization.k8s.io", binding(name, groups)));
+        objects.push((
+            "clusterrolebindings.rbac.authorization.k8s.io",
+            binding(name, groups),
+        ));
     }
     let mut state = server.state();
     for (resource, mut object) in objects {

@@ -38,8 +38,13 @@ pub(crate) struct Context<'a> {
 fn has_generation(kind: &Kind) -> bool {
     matches!(
         kind.plural.as_str(),
-        "pods" | "jobs" | "priorityclasses" | "podtemplates" | "mutatingwebhookconfigurations"
-            | "validatingwebhookconfigurations" | "customresourcedefinitions"
+        "pods"
+            | "jobs"
+            | "priorityclasses"
+            | "podtemplates"
+            | "mutatingwebhookconfigurations"
+            | "validatingwebhookconfigurations"
+            | "customresourcedefinitions"
     )
 }
 
@@ -48,8 +53,11 @@ pub(crate) fn may_update_blindly(kind: &Kind) -> bool {
     !kind.is_custom()
         && !matches!(
             kind.plural.as_str(),
-            "leases" | "customresourcedefinitions" | "mutatingwebhookconfigurations"
-                | "validatingwebhookconfigurations" | "runtimeclasses"
+            "leases"
+                | "customresourcedefinitions"
+                | "mutatingwebhookconfigurations"
+                | "validatingwebhookconfigurations"
+                | "runtimeclasses"
         )
 }
 
@@ -58,7 +66,13 @@ pub(crate) fn may_create_on_update(kind: &Kind) -> bool {
     !kind.is_custom()
         && matches!(
             kind.plural.as_str(),
-            "leases" | "roles" | "rolebindings" | "clusterroles" | "clusterrolebindings" | "limitranges" | "events"
+            "leases"
+                | "roles"
+                | "rolebindings"
+                | "clusterroles"
+                | "clusterrolebindings"
+                | "limitranges"
+                | "events"
         )
 }
 
@@ -77,7 +91,8 @@ pub(crate) fn default(kind: &Kind, object: &mut Value) {
             if let Some(Value::Object(plain)) = json::remove(object, &["stringData"]) {
                 use base64::Engine as _;
                 for (key, value) in plain {
-                    let encoded = base64::engine::general_purpose::STANDARD.encode(value.as_str().unwrap_or_default());
+                    let encoded =
+                        base64::engine::general_purpose::STANDARD.encode(value.as_str().unwrap_or_default());
                     json::set(object, &["data", &key], encoded);
                 }
             }
@@ -86,7 +101,11 @@ pub(crate) fn default(kind: &Kind, object: &mut Value) {
         "namespaces" => {
             let name = json::text(object, &["metadata", "name"]).to_owned();
             if !name.is_empty() {
-                json::set(object, &["metadata", "labels", "kubernetes.io/metadata.name"], name);
+                json::set(
+                    object,
+                    &["metadata", "labels", "kubernetes.io/metadata.name"],
+                    name,
+                );
             }
             json::default(object, &["status", "phase"], "Active");
         }
@@ -101,7 +120,6 @@ pub(crate) fn default(kind: &Kind, object: &mut Value) {
         }
         "services" => default_service(object),
         "limitranges" => default_limits(object),
-        "nodes" => {}
         "mutatingwebhookconfigurations" | "validatingwebhookconfigurations" => default_webhooks(kind, object),
         "customresourcedefinitions" => definition::default(object),
         _ => {}
@@ -125,8 +143,15 @@ fn default_limits(object: &mut Value) {
         if limit["type"] != "Container" {
             continue;
         }
-        for (from, to) in [("max", "default"), ("default", "defaultRequest"), ("min", "defaultRequest")] {
-            let source = json::at(limit, &[from]).and_then(Value::as_object).cloned().unwrap_or_default();
+        for (from, to) in [
+            ("max", "default"),
+            ("default", "defaultRequest"),
+            ("min", "defaultRequest"),
+        ] {
+            let source = json::at(limit, &[from])
+                .and_then(Value::as_object)
+                .cloned()
+                .unwrap_or_default();
             for (name, amount) in source {
                 json::default(limit, &[to, &name], amount);
             }
@@ -279,8 +304,8 @@ pub(crate) fn validate(kind: &Kind, object: &Value, creates: bool) -> Vec<Cause>
         "rolebindings" | "clusterrolebindings" => validate_binding(kind, object),
         "runtimeclasses" => {
             let handler = json::text(object, &["handler"]);
-            if names::is_label(handler) {
-                Vec::new()
+            if handler.is_empty() {
+                vec![Cause::required("handler", "")]
             } else {
                 names::check_name("handler", handler, names::Rule::Label)
             }
@@ -315,7 +340,9 @@ fn validate_priority(object: &Value) -> Vec<Cause> {
     }
     let policy = json::text(object, &["preemptionPolicy"]);
     let allowed = ["PreemptLowerPriority", "Never"];
-    if !allowed.contains(&policy) {
+    if policy.is_empty() {
+        causes.push(Cause::required("preemptionPolicy", ""));
+    } else if !allowed.contains(&policy) {
         let allowed: Vec<String> = allowed.iter().map(|word| (*word).to_owned()).collect();
         causes.push(Cause::not_supported("preemptionPolicy", &policy.into(), &allowed));
     }
@@ -325,7 +352,11 @@ fn validate_priority(object: &Value) -> Vec<Cause> {
 fn validate_lease(spec: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     if spec["holderIdentity"] == "" {
-        causes.push(Cause::invalid("spec.holderIdentity", &"".into(), "must not be empty"));
+        causes.push(Cause::invalid(
+            "spec.holderIdentity",
+            &"".into(),
+            "must not be empty",
+        ));
     }
     for (field, least, says) in [
         ("leaseDurationSeconds", 1, "must be greater than 0"),
@@ -354,7 +385,11 @@ fn validate_role(kind: &Kind, object: &Value) -> Vec<Cause> {
         if urls {
             if kind.is_namespaced() {
                 let says = "namespaced rules cannot apply to non-resource URLs";
-                causes.push(Cause::invalid(format!("{path}.nonResourceURLs"), &rule["nonResourceURLs"], says));
+                causes.push(Cause::invalid(
+                    format!("{path}.nonResourceURLs"),
+                    &rule["nonResourceURLs"],
+                    says,
+                ));
             }
             continue;
         }
@@ -397,7 +432,11 @@ fn validate_binding(kind: &Kind, object: &Value) -> Vec<Cause> {
             "ServiceAccount" | "User" | "Group" => {}
             other => {
                 let allowed = ["ServiceAccount", "User", "Group"].map(str::to_owned);
-                causes.push(Cause::not_supported(format!("{path}.kind"), &other.into(), &allowed));
+                causes.push(Cause::not_supported(
+                    format!("{path}.kind"),
+                    &other.into(),
+                    &allowed,
+                ));
             }
         }
     }
@@ -418,7 +457,10 @@ fn validate_webhooks(object: &Value) -> Vec<Cause> {
             let says = "should be a domain with at least three segments separated by dots";
             causes.push(Cause::invalid(format!("{path}.name"), &name.into(), says));
         }
-        if !["None", "NoneOnDryRun"].iter().any(|effects| webhook["sideEffects"] == *effects) {
+        if !["None", "NoneOnDryRun"]
+            .iter()
+            .any(|effects| webhook["sideEffects"] == *effects)
+        {
             let field = format!("{path}.sideEffects");
             causes.push(if json::at(webhook, &["sideEffects"]).is_none() {
                 Cause::required(field, "must specify one of None, NoneOnDryRun")
@@ -447,14 +489,18 @@ fn validate_webhooks(object: &Value) -> Vec<Cause> {
         let timeout = webhook["timeoutSeconds"].as_i64().unwrap_or(10);
         if !(1..=30).contains(&timeout) {
             let says = "the timeout value must be between 1 and 30 seconds";
-            causes.push(Cause::invalid(format!("{path}.timeoutSeconds"), &timeout.into(), says));
+            causes.push(Cause::invalid(
+                format!("{path}.timeoutSeconds"),
+                &timeout.into(),
+                says,
+            ));
         }
     }
     causes
 }
 
 /// Complains about a change of a built-in kind's object.
-pub(crate) fn validate_update(kind: &Kind, part: Part, object: &Value, old: &Value, now: Timestamp) -> Vec<Cause> {
+pub(crate) fn validate_update(kind: &Kind, part: Part, object: &Value, old: &Value) -> Vec<Cause> {
     let immutable = |field: &str| -> Vec<Cause> {
         if object[field] == old[field] {
             Vec::new()
@@ -464,7 +510,7 @@ pub(crate) fn validate_update(kind: &Kind, part: Part, object: &Value, old: &Val
     };
     match (kind.plural.as_str(), part) {
         ("jobs", Part::Main) => job::validate_update(object, old),
-        ("jobs", Part::Status) => job_status::validate(object, old, now),
+        ("jobs", Part::Status) => job_status::validate(object, old),
         ("pods", Part::Main) => pod::validate_update(object, old),
         ("secrets" | "configmaps", _) => {
             let mut causes = Vec::new();
@@ -473,11 +519,17 @@ pub(crate) fn validate_update(kind: &Kind, part: Part, object: &Value, old: &Val
             }
             if old["immutable"] == true {
                 if object["immutable"] != true {
-                    causes.push(Cause::forbidden("immutable", "field is immutable when `immutable` is set"));
+                    causes.push(Cause::forbidden(
+                        "immutable",
+                        "field is immutable when `immutable` is set",
+                    ));
                 }
                 for field in ["data", "binaryData"] {
                     if object[field] != old[field] {
-                        causes.push(Cause::forbidden(field, "field is immutable when `immutable` is set"));
+                        causes.push(Cause::forbidden(
+                            field,
+                            "field is immutable when `immutable` is set",
+                        ));
                     }
                 }
             }
@@ -495,7 +547,11 @@ pub(crate) fn validate_update(kind: &Kind, part: Part, object: &Value, old: &Val
             if object["roleRef"] == old["roleRef"] {
                 Vec::new()
             } else {
-                vec![Cause::invalid("roleRef", &object["roleRef"], "cannot change roleRef")]
+                vec![Cause::invalid(
+                    "roleRef",
+                    &object["roleRef"],
+                    "cannot change roleRef",
+                )]
             }
         }
         ("runtimeclasses", _) => immutable("handler"),

@@ -112,7 +112,11 @@ impl Server {
     }
 
     fn mark(&self, object: &mut Value) {
-        json::set(object, &["metadata", "deletionTimestamp"], clock::seconds(self.now()));
+        json::set(
+            object,
+            &["metadata", "deletionTimestamp"],
+            clock::seconds(self.now()),
+        );
         json::set(object, &["metadata", "deletionGracePeriodSeconds"], 0);
         if let Some(generation) = object["metadata"]["generation"].as_u64() {
             json::set(object, &["metadata", "generation"], generation + 1);
@@ -126,7 +130,8 @@ impl Server {
             .all()
             .map(|(key, object)| (key.clone(), Arc::clone(object)))
             .collect();
-        let by_uid: BTreeMap<&str, &Arc<Value>> = all.iter().map(|(_, object)| (uid(object), object)).collect();
+        let by_uid: BTreeMap<&str, &Arc<Value>> =
+            all.iter().map(|(_, object)| (uid(object), object)).collect();
         for (key, object) in &all {
             if marked(object) && has_finalizer(object, ORPHAN) {
                 self.orphan(state, &all, uid(object), done);
@@ -135,7 +140,8 @@ impl Server {
             }
             if marked(object) && has_finalizer(object, FOREGROUND) {
                 let blocked = all.iter().any(|(_, other)| {
-                    owners(other).any(|owner| owner["uid"] == uid(object) && owner["blockOwnerDeletion"] == true)
+                    owners(other)
+                        .any(|owner| owner["uid"] == uid(object) && owner["blockOwnerDeletion"] == true)
                 });
                 if !blocked {
                     self.drop_finalizer(state, key, object, FOREGROUND, done);
@@ -158,7 +164,11 @@ impl Server {
                 }
             }
             if absent + waiting > 0 && solid == 0 && !marked(object) {
-                if waiting > 0 && all.iter().any(|(_, other)| owners(other).any(|owner| owner["uid"] == uid(object))) {
+                if waiting > 0
+                    && all
+                        .iter()
+                        .any(|(_, other)| owners(other).any(|owner| owner["uid"] == uid(object)))
+                {
                     let mut next = Value::clone(object);
                     let mut finalizers: Vec<&str> = json::texts(object, &["metadata", "finalizers"]);
                     finalizers.push(FOREGROUND);
@@ -269,7 +279,9 @@ fn owners(object: &Value) -> impl Iterator<Item = &Value> {
 
 /// Whether a pod had its time to end. On a real cluster the kubelet says so.
 fn grace_over(pod: &Value, now: Timestamp) -> bool {
-    let grace = pod["metadata"]["deletionGracePeriodSeconds"].as_u64().unwrap_or(0);
+    let grace = pod["metadata"]["deletionGracePeriodSeconds"]
+        .as_u64()
+        .unwrap_or(0);
     let until: Option<Timestamp> = json::text(pod, &["metadata", "deletionTimestamp"]).parse().ok();
     grace > 0 && until.is_some_and(|until| until <= now) && json!(null) != pod["metadata"]
 }

@@ -63,7 +63,10 @@ pub(crate) fn drop_nulls(value: &mut Value, node: &Node) {
             let Some(field) = node.properties.get(name) else {
                 return true;
             };
-            !(inner.is_null() && !field.nullable && field.default.is_none() && field.definition_name().is_none())
+            !(inner.is_null()
+                && !field.nullable
+                && field.default.is_none()
+                && field.definition_name().is_none())
                 || node.required.contains(name)
         });
         for (name, inner) in map.iter_mut() {
@@ -189,7 +192,8 @@ fn limits(value: &Value, node: &Node, path: &str, out: &mut Complaints) {
         && !right_format(text, &node.format)
     {
         let says = format!("{path} in body must be of type {}: {text:?}", node.format);
-        out.causes.push(Cause::invalid(path, value, &says));
+        out.causes.push(Cause::invalid_type(path, "string", &says));
+        out.blocking = true;
     }
     let Some(limits) = node.limits.as_deref() else {
         return;
@@ -197,7 +201,8 @@ fn limits(value: &Value, node: &Node, path: &str, out: &mut Complaints) {
     let source = &limits.source;
     let number = |key: &str| source[key].as_u64();
     let invalid = |out: &mut Complaints, value: &Value, says: String| {
-        out.causes.push(Cause::invalid(path, value, &format!("{path} in body {says}")));
+        out.causes
+            .push(Cause::invalid(path, value, &format!("{path} in body {says}")));
     };
     if let Some(text) = value.as_str() {
         let length = text.chars().count() as u64;
@@ -232,7 +237,11 @@ fn limits(value: &Value, node: &Node, path: &str, out: &mut Complaints) {
         if let Some(min) = number("minItems")
             && (list.len() as u64) < min
         {
-            invalid(out, &list.len().into(), format!("should have at least {min} items"));
+            invalid(
+                out,
+                &list.len().into(),
+                format!("should have at least {min} items"),
+            );
         }
     }
     if let Some(map) = value.as_object() {
@@ -245,7 +254,11 @@ fn limits(value: &Value, node: &Node, path: &str, out: &mut Complaints) {
         if let Some(min) = number("minProperties")
             && (map.len() as u64) < min
         {
-            invalid(out, &map.len().into(), format!("should have at least {min} properties"));
+            invalid(
+                out,
+                &map.len().into(),
+                format!("should have at least {min} properties"),
+            );
         }
     }
     one_of_enum(value, node, path, out);
@@ -261,7 +274,11 @@ fn limits(value: &Value, node: &Node, path: &str, out: &mut Complaints) {
         invalid(out, value, "must validate at least one schema (anyOf)".to_owned());
     }
     if !limits.one_of.is_empty() && limits.one_of.iter().filter(|branch| holds(branch)).count() != 1 {
-        invalid(out, value, "must validate one and only one schema (oneOf)".to_owned());
+        invalid(
+            out,
+            value,
+            "must validate one and only one schema (oneOf)".to_owned(),
+        );
     }
     if let Some(not) = limits.not.as_deref()
         && holds(not)
@@ -271,7 +288,9 @@ fn limits(value: &Value, node: &Node, path: &str, out: &mut Complaints) {
 }
 
 fn one_of_enum(value: &Value, node: &Node, path: &str, out: &mut Complaints) {
-    let Some(limits) = node.limits.as_deref() else { return };
+    let Some(limits) = node.limits.as_deref() else {
+        return;
+    };
     let allowed = json::items(&limits.source, &["enum"]);
     if allowed.is_empty() || allowed.contains(value) {
         return;
@@ -286,7 +305,8 @@ fn one_of_enum(value: &Value, node: &Node, path: &str, out: &mut Complaints) {
 
 fn number_limits(n: f64, value: &Value, source: &Value, path: &str, out: &mut Complaints) {
     let mut invalid = |says: String| {
-        out.causes.push(Cause::invalid(path, value, &format!("{path} in body {says}")));
+        out.causes
+            .push(Cause::invalid(path, value, &format!("{path} in body {says}")));
     };
     if let Some(min) = source["minimum"].as_f64() {
         let open = source["exclusiveMinimum"] == true;
@@ -398,12 +418,16 @@ fn ask_here(value: &Value, old: Option<&Value>, rules: &Rules, path: &str) -> Ve
         .into_vec()
         .into_iter()
         .map(|error| {
-            let field = match (path, error.field_path.as_str()) {
+            let field = match (path, error.field_path.trim_start_matches('.')) {
                 (path, "") => path.to_owned(),
                 ("", own) => own.to_owned(),
                 (path, own) => format!("{path}.{own}"),
             };
-            let field = if field.is_empty() { "<nil>".to_owned() } else { field };
+            let field = if field.is_empty() {
+                "<nil>".to_owned()
+            } else {
+                field
+            };
             let given = rules
                 .given
                 .iter()
@@ -425,8 +449,15 @@ pub(crate) fn broken_rules(node: &Node, path: &str, out: &mut Vec<Cause>) {
         for (index, result) in rules.compiled.validations.iter().enumerate() {
             if let Err(error) = result {
                 let field = format!("{path}.x-kubernetes-validations[{index}].rule");
-                let rule = rules.given.get(index).map_or(&Value::Null, |given| &given["rule"]);
-                out.push(Cause::invalid(field, rule, &format!("compilation failed: {error}")));
+                let rule = rules
+                    .given
+                    .get(index)
+                    .map_or(&Value::Null, |given| &given["rule"]);
+                out.push(Cause::invalid(
+                    field,
+                    rule,
+                    &format!("compilation failed: {error}"),
+                ));
             }
         }
     }

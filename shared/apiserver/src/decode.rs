@@ -91,8 +91,8 @@ impl Walk<'_> {
             }
             Type::Object => match value {
                 Value::Object(map) => self.object(map, shape, path),
-                other => {
-                    self.wrong(path, &other, "map[string]interface {}");
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+                    self.wrong(path, &value, "map[string]interface {}");
                     Value::Null
                 }
             },
@@ -105,8 +105,8 @@ impl Walk<'_> {
                     });
                     Value::Array(decoded.collect())
                 }
-                other => {
-                    self.wrong(path, &other, "[]interface {}");
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
+                    self.wrong(path, &value, "[]interface {}");
                     Value::Null
                 }
             },
@@ -141,7 +141,7 @@ impl Walk<'_> {
                 }
                 value
             }
-            Type::Quantity => self.quantity(value, path),
+            Type::Quantity => self.quantity(&value, path),
             Type::Any => value,
         }
     }
@@ -153,7 +153,12 @@ impl Walk<'_> {
         };
         match shape.format.as_str() {
             "date-time" => match text.parse::<jiff::Timestamp>() {
-                Ok(time) if !path.ends_with("renewTime") && !path.ends_with("acquireTime") && !path.ends_with("eventTime") && !path.ends_with("lastObservedTime") => {
+                Ok(time)
+                    if !path.ends_with("renewTime")
+                        && !path.ends_with("acquireTime")
+                        && !path.ends_with("eventTime")
+                        && !path.ends_with("lastObservedTime") =>
+                {
                     crate::clock::seconds(time).into()
                 }
                 Ok(time) => crate::clock::micros(time).into(),
@@ -168,7 +173,9 @@ impl Walk<'_> {
             },
             "byte" => {
                 use base64::Engine as _;
-                if base64::engine::general_purpose::STANDARD.decode(text).is_err() && self.findings.wrong.is_none() {
+                if base64::engine::general_purpose::STANDARD.decode(text).is_err()
+                    && self.findings.wrong.is_none()
+                {
                     self.findings.wrong = Some("illegal base64 data at input byte 0".to_owned());
                 }
                 value
@@ -177,12 +184,12 @@ impl Walk<'_> {
         }
     }
 
-    fn quantity(&mut self, value: Value, path: &str) -> Value {
-        let text = match &value {
+    fn quantity(&mut self, value: &Value, path: &str) -> Value {
+        let text = match value {
             Value::Number(number) => number.to_string(),
             Value::String(text) => text.clone(),
             Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => {
-                self.wrong(path, &value, "string");
+                self.wrong(path, value, "string");
                 return Value::Null;
             }
         };
@@ -238,7 +245,11 @@ impl Walk<'_> {
             return;
         }
         if let Some(map) = value.as_object_mut() {
-            if shape.kind == Type::Any && !shape.embedded && shape.properties.is_empty() && shape.additional.is_none() {
+            if shape.kind == Type::Any
+                && !shape.embedded
+                && shape.properties.is_empty()
+                && shape.additional.is_none()
+            {
                 return;
             }
             let names: Vec<String> = map.keys().cloned().collect();

@@ -57,7 +57,11 @@ impl Options {
             ("Foreground", None) => Propagation::Foreground,
             ("", None) => Propagation::Default,
             (_, given) => {
-                let about = About { group: "meta.k8s.io", kind: "DeleteOptions", name: "" };
+                let about = About {
+                    group: "meta.k8s.io",
+                    kind: "DeleteOptions",
+                    name: "",
+                };
                 let cause = if given.is_some() {
                     let says = "orphanDependents and deletionPropagation cannot be both set";
                     Cause::invalid("propagationPolicy", &policy.into(), says)
@@ -81,7 +85,8 @@ impl Options {
             uid: wanted("uid"),
             version: wanted("resourceVersion"),
             propagation,
-            dry_run: call.query.is_dry_run() || json::items(&body, &["dryRun"]).iter().any(|word| word == "All"),
+            dry_run: call.query.is_dry_run()
+                || json::items(&body, &["dryRun"]).iter().any(|word| word == "All"),
         })
     }
 }
@@ -101,23 +106,33 @@ impl Server {
         let Some(found) = found else {
             return Err(Failure::not_found(call.about(&call.path.name)));
         };
-        if call.kind.plural == "jobs" && options.propagation == Propagation::Default {
-            warnings.push("child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning".to_owned());
-        }
-        self.admit_validating(call, Operation::Delete, None, Some(&found), warnings).await?;
+        warn_of_orphans(call, &options, warnings);
+        self.admit_validating(call, Operation::Delete, None, Some(&found), warnings)
+            .await?;
         let outcome = self.delete_one(call, &key, &options)?;
-        let keeps = matches!(call.kind.plural.as_str(), "pods" | "services" | "serviceaccounts" | "podtemplates");
+        let keeps = matches!(
+            call.kind.plural.as_str(),
+            "pods" | "services" | "serviceaccounts" | "podtemplates"
+        );
         let object = match outcome {
             Outcome::Gone(last) if !keeps => return Ok(Answer::Json(StatusCode::OK, success(call, &last))),
             Outcome::Gone(object) | Outcome::Waits(object) => object,
         };
         let shown = self.present(&call.kind, vec![object]).await?.into_iter().next();
-        Ok(Answer::Json(StatusCode::OK, self.shape(call, call.form()?, shown.unwrap_or_default())))
+        Ok(Answer::Json(
+            StatusCode::OK,
+            self.shape(call, call.form()?, shown.unwrap_or_default()),
+        ))
     }
 
-    pub(crate) async fn delete_collection(&self, call: &Call, warnings: &mut Vec<String>) -> Result<Answer, Failure> {
+    pub(crate) async fn delete_collection(
+        &self,
+        call: &Call,
+        warnings: &mut Vec<String>,
+    ) -> Result<Answer, Failure> {
         let options = Options::of(call)?;
         let filter = Filter::of(call)?;
+        warn_of_orphans(call, &options, warnings);
         let (keys, version): (Vec<Key>, u64) = {
             let state = self.state();
             let keys = state
@@ -132,7 +147,8 @@ impl Server {
         for key in keys {
             let found = self.state().store.get(&key).cloned();
             let Some(found) = found else { continue };
-            self.admit_validating(call, Operation::Delete, None, Some(&found), warnings).await?;
+            self.admit_validating(call, Operation::Delete, None, Some(&found), warnings)
+                .await?;
             match self.delete_one(call, &key, &options) {
                 Ok(_) => deleted.push(found),
                 Err(failure) if failure.is_not_found() => {}
@@ -146,10 +162,13 @@ impl Server {
                 json::remove(item, &["kind"]);
             }
         }
-        let list = json!({
+        let mut list = json!({
             "apiVersion": call.kind.api_version(), "kind": call.kind.list_kind,
             "metadata": {"resourceVersion": version.to_string()}, "items": items,
         });
+        if call.kind.is_custom() {
+            list["metadata"]["continue"] = "".into();
+        }
         Ok(Answer::Json(StatusCode::OK, list))
     }
 
@@ -179,7 +198,9 @@ impl Server {
             );
             return Err(Failure::conflict(about_kind, &why));
         }
-        if call.kind.plural == "namespaces" && ["default", "kube-system", "kube-public"].contains(&key.name.as_str()) {
+        if call.kind.plural == "namespaces"
+            && ["default", "kube-system", "kube-public"].contains(&key.name.as_str())
+        {
             return Err(Failure::forbidden(about, "this namespace may not be deleted"));
         }
         let mut object = Value::clone(&found);
@@ -190,7 +211,8 @@ impl Server {
             .map(str::to_owned)
             .collect();
         let changed = finalizers != json::texts(&object, &["metadata", "finalizers"]);
-        let held = !finalizers.is_empty() || !json::items(&object, &["spec", "finalizers"]).is_empty() && call.kind.plural == "namespaces";
+        let held = !finalizers.is_empty()
+            || !json::items(&object, &["spec", "finalizers"]).is_empty() && call.kind.plural == "namespaces";
         if finalizers.is_empty() {
             json::remove(&mut object, &["metadata", "finalizers"]);
         } else if changed {
@@ -202,8 +224,13 @@ impl Server {
             }
             let last = Self::erase(&mut state, key).unwrap_or(found);
             let mut last = Value::clone(&last);
-            if deleting {
+            if call.kind.plural == "pods" && !call.kind.is_custom() {
+                let now = clock::seconds(self.now());
+                json::default(&mut last, &["metadata", "deletionTimestamp"], now);
                 json::set(&mut last, &["metadata", "deletionGracePeriodSeconds"], 0);
+                if !deleting && let Some(generation) = last["metadata"]["generation"].as_u64() {
+                    json::set(&mut last, &["metadata", "generation"], generation + 1);
+                }
             }
             return Ok(Outcome::Gone(Arc::new(last)));
         }
@@ -227,6 +254,12 @@ impl Server {
             return Ok(Outcome::Waits(Arc::new(object)));
         }
         Ok(Outcome::Waits(self.commit(&mut state, key.clone(), object)))
+    }
+}
+
+fn warn_of_orphans(call: &Call, options: &Options, warnings: &mut Vec<String>) {
+    if call.kind.is("batch", "jobs") && options.propagation == Propagation::Default {
+        warnings.push("child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning".to_owned());
     }
 }
 
@@ -289,7 +322,8 @@ fn finalizers_after<'a>(kind: &Kind, object: &'a Value, asked: Propagation) -> V
 }
 
 fn success(call: &Call, last: &Value) -> Value {
-    let mut details = json!({"name": last["metadata"]["name"], "kind": call.kind.plural, "uid": last["metadata"]["uid"]});
+    let mut details =
+        json!({"name": last["metadata"]["name"], "kind": call.kind.plural, "uid": last["metadata"]["uid"]});
     if !call.kind.group.is_empty() {
         details["group"] = call.kind.group.as_str().into();
     }

@@ -15,16 +15,48 @@ use crate::server::{Answer, Server};
 /// The Kubernetes version that this server behaves like.
 const VERSION: &str = "v1.36.3";
 const VERBS: [&str; 8] = [
-    "create", "delete", "deletecollection", "get", "list", "patch", "update", "watch",
+    "create",
+    "delete",
+    "deletecollection",
+    "get",
+    "list",
+    "patch",
+    "update",
+    "watch",
 ];
 /// Groups that only answer questions: group, resource, kind, whether in a namespace.
 const REVIEWS: [(&str, &str, &str, bool); 6] = [
-    ("authentication.k8s.io", "selfsubjectreviews", "SelfSubjectReview", false),
+    (
+        "authentication.k8s.io",
+        "selfsubjectreviews",
+        "SelfSubjectReview",
+        false,
+    ),
     ("authentication.k8s.io", "tokenreviews", "TokenReview", false),
-    ("authorization.k8s.io", "localsubjectaccessreviews", "LocalSubjectAccessReview", true),
-    ("authorization.k8s.io", "selfsubjectaccessreviews", "SelfSubjectAccessReview", false),
-    ("authorization.k8s.io", "selfsubjectrulesreviews", "SelfSubjectRulesReview", false),
-    ("authorization.k8s.io", "subjectaccessreviews", "SubjectAccessReview", false),
+    (
+        "authorization.k8s.io",
+        "localsubjectaccessreviews",
+        "LocalSubjectAccessReview",
+        true,
+    ),
+    (
+        "authorization.k8s.io",
+        "selfsubjectaccessreviews",
+        "SelfSubjectAccessReview",
+        false,
+    ),
+    (
+        "authorization.k8s.io",
+        "selfsubjectrulesreviews",
+        "SelfSubjectRulesReview",
+        false,
+    ),
+    (
+        "authorization.k8s.io",
+        "subjectaccessreviews",
+        "SubjectAccessReview",
+        false,
+    ),
 ];
 
 /// A subresource in a discovery document.
@@ -50,7 +82,12 @@ fn below(kind: &Kind) -> Vec<Below> {
         add("binding", "Binding", &["create"][..], None);
     }
     if kind.scale.is_some() {
-        add("scale", "Scale", &["get", "patch", "update"], Some(("autoscaling", "v1")));
+        add(
+            "scale",
+            "Scale",
+            &["get", "patch", "update"],
+            Some(("autoscaling", "v1")),
+        );
     }
     if kind.status {
         add("status", &kind.kind, &["get", "patch", "update"], None);
@@ -59,7 +96,12 @@ fn below(kind: &Kind) -> Vec<Below> {
         add("finalize", "Namespace", &["update"], None);
     }
     if kind.plural == "serviceaccounts" {
-        add("token", "TokenRequest", &["create"], Some(("authentication.k8s.io", "v1")));
+        add(
+            "token",
+            "TokenRequest",
+            &["create"],
+            Some(("authentication.k8s.io", "v1")),
+        );
     }
     out
 }
@@ -249,7 +291,9 @@ impl Server {
                 let paths: serde_json::Map<String, Value> = self
                     .groups()
                     .into_iter()
-                    .flat_map(|(group, versions)| versions.into_iter().map(move |version| (group.clone(), version)))
+                    .flat_map(|(group, versions)| {
+                        versions.into_iter().map(move |version| (group.clone(), version))
+                    })
                     .map(|(group, version)| {
                         let path = group_path(&group, &version);
                         let url = format!("/openapi/v3/{path}?hash={}", self.state().registry.generation);
@@ -282,7 +326,11 @@ impl Server {
                         aggregated(&refs, &group, version)
                     })
                     .collect();
-                let meta = if core { json!({"creationTimestamp": null}) } else { json!({"name": group}) };
+                let meta = if core {
+                    json!({"creationTimestamp": null})
+                } else {
+                    json!({"name": group})
+                };
                 json!({"metadata": meta, "versions": versions})
             })
             .collect();

@@ -45,7 +45,9 @@ impl Cause {
         match value {
             Value::Object(_) => Self::invalid(field, &"object".into(), detail),
             Value::Array(_) => Self::invalid(field, &"array".into(), detail),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Self::invalid(field, value, detail),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+                Self::invalid(field, value, detail)
+            }
         }
     }
 
@@ -198,7 +200,8 @@ impl Failure {
 
     /// Somebody else wrote in between.
     pub(crate) fn modified(about: About<'_>) -> Self {
-        let why = "the object has been modified; please apply your changes to the latest version and try again";
+        let why =
+            "the object has been modified; please apply your changes to the latest version and try again";
         Self::conflict(about, why)
     }
 
@@ -267,9 +270,8 @@ impl Failure {
     }
 
     pub(crate) fn terminating(about: About<'_>, namespace: &str) -> Self {
-        let why = format!(
-            "unable to create new content in namespace {namespace} because it is being terminated"
-        );
+        let why =
+            format!("unable to create new content in namespace {namespace} because it is being terminated");
         let mut failure = Self::forbidden(about, &why);
         let mut details = about.details();
         details.insert(
@@ -290,17 +292,26 @@ impl Failure {
     }
 
     pub(crate) fn unsupported_media_type(message: &str) -> Self {
-        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
+        Self::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "UnsupportedMediaType",
+            message,
+        )
     }
 
     /// A media type that the server understands nowhere.
     pub(crate) fn unknown_media_type() -> Self {
         let message = "415: Unsupported Media Type";
-        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message).with(json!({}))
+        Self::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "UnsupportedMediaType",
+            message,
+        )
+        .with(json!({}))
     }
 
     pub(crate) fn not_acceptable(message: &str) -> Self {
-        Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message).with(json!({}))
+        Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
     }
 
     pub(crate) fn too_large(limit: usize) -> Self {
@@ -345,7 +356,9 @@ impl Failure {
 
     /// A configuration that cannot be typed. Why an internal error: a real server says so too.
     pub(crate) fn internal_apply(message: &str) -> Self {
-        let message = format!("failed to create manager for existing fields: failed to convert new object to smd typed: {message}");
+        let message = format!(
+            "failed to create manager for existing fields: failed to convert new object to smd typed: {message}"
+        );
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "", message)
     }
 
@@ -357,7 +370,11 @@ impl Failure {
 
     /// What an admission webhook answered instead of allowing.
     pub(crate) fn denied(webhook: &str, status: Option<&Value>) -> Self {
-        let said = |field: &str| status.and_then(|status| status[field].as_str()).unwrap_or_default();
+        let said = |field: &str| {
+            status
+                .and_then(|status| status[field].as_str())
+                .unwrap_or_default()
+        };
         let message = match (said("message"), said("reason")) {
             ("", "") => format!("admission webhook {webhook:?} denied the request without explanation"),
             ("", reason) => format!("admission webhook {webhook:?} denied the request: {reason}"),
@@ -389,6 +406,11 @@ impl Failure {
 
     pub(crate) fn message(&self) -> &str {
         &self.0.message
+    }
+
+    /// With empty details, as built-in resources answer where custom ones give none.
+    pub(crate) fn with_empty_details(self) -> Self {
+        self.with(json!({}))
     }
 
     /// The text of an answer that is no `Status`.

@@ -47,9 +47,7 @@ pub(crate) fn set(value: &mut Value, path: &[&str], to: impl Into<Value>) {
     };
     let mut here = value;
     for field in way {
-        here = object(here)
-            .entry((*field).to_owned())
-            .or_insert(Value::Null);
+        here = object(here).entry((*field).to_owned()).or_insert(Value::Null);
     }
     object(here).insert((*last).to_owned(), to.into());
 }
@@ -87,7 +85,10 @@ pub(crate) fn at_mut<'a>(value: &'a mut Value, path: &[&str]) -> Option<&'a mut 
 }
 
 /// The elements there, to be changed; makes nothing.
-pub(crate) fn items_mut<'a>(value: &'a mut Value, path: &[&str]) -> impl Iterator<Item = &'a mut Value> + use<'a> {
+pub(crate) fn items_mut<'a>(
+    value: &'a mut Value,
+    path: &[&str],
+) -> impl Iterator<Item = &'a mut Value> + use<'a> {
     at_mut(value, path)
         .and_then(Value::as_array_mut)
         .into_iter()

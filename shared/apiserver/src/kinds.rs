@@ -41,6 +41,7 @@ pub(crate) enum Conversion {
 }
 
 /// One resource in one version.
+#[expect(clippy::struct_field_names, reason = "the names are those of discovery")]
 #[derive(Debug, Clone)]
 pub(crate) struct Kind {
     pub(crate) group: String,
@@ -160,11 +161,21 @@ pub(crate) const DEFINITIONS: &str = "customresourcedefinitions";
 
 const BUILTIN: &[Line] = &[
     line("", "configmaps", "ConfigMap", Scope::Namespaced).short(&["cm"]),
-    line("", "events", "Event", Scope::Namespaced).short(&["ev"]).selectable(&[
-        "involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid",
-        "involvedObject.apiVersion", "involvedObject.resourceVersion", "involvedObject.fieldPath", "reason",
-        "reportingComponent", "source", "type",
-    ]),
+    line("", "events", "Event", Scope::Namespaced)
+        .short(&["ev"])
+        .selectable(&[
+            "involvedObject.kind",
+            "involvedObject.namespace",
+            "involvedObject.name",
+            "involvedObject.uid",
+            "involvedObject.apiVersion",
+            "involvedObject.resourceVersion",
+            "involvedObject.fieldPath",
+            "reason",
+            "reportingComponent",
+            "source",
+            "type",
+        ]),
     line("", "limitranges", "LimitRange", Scope::Namespaced).short(&["limits"]),
     line("", "namespaces", "Namespace", Scope::Cluster)
         .status()
@@ -175,10 +186,19 @@ const BUILTIN: &[Line] = &[
         .status()
         .short(&["no"])
         .selectable(&["spec.unschedulable"]),
-    line("", "pods", "Pod", Scope::Namespaced).status().short(&["po"]).selectable(&[
-        "spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.hostNetwork",
-        "status.phase", "status.podIP", "status.nominatedNodeName",
-    ]),
+    line("", "pods", "Pod", Scope::Namespaced)
+        .status()
+        .short(&["po"])
+        .selectable(&[
+            "spec.nodeName",
+            "spec.restartPolicy",
+            "spec.schedulerName",
+            "spec.serviceAccountName",
+            "spec.hostNetwork",
+            "status.phase",
+            "status.podIP",
+            "status.nominatedNodeName",
+        ]),
     line("", "podtemplates", "PodTemplate", Scope::Namespaced),
     line("", "secrets", "Secret", Scope::Namespaced).selectable(&["type"]),
     line("", "serviceaccounts", "ServiceAccount", Scope::Namespaced).short(&["sa"]),
@@ -187,25 +207,53 @@ const BUILTIN: &[Line] = &[
         .short(&["svc"])
         .names(Rule::Label)
         .selectable(&["spec.clusterIP", "spec.type"]),
-    line(ADMISSION, "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", Scope::Cluster),
-    line(ADMISSION, "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", Scope::Cluster),
-    line(EXTENSIONS, DEFINITIONS, "CustomResourceDefinition", Scope::Cluster)
-        .status()
-        .short(&["crd", "crds"]),
+    line(
+        ADMISSION,
+        "mutatingwebhookconfigurations",
+        "MutatingWebhookConfiguration",
+        Scope::Cluster,
+    ),
+    line(
+        ADMISSION,
+        "validatingwebhookconfigurations",
+        "ValidatingWebhookConfiguration",
+        Scope::Cluster,
+    ),
+    line(
+        EXTENSIONS,
+        DEFINITIONS,
+        "CustomResourceDefinition",
+        Scope::Cluster,
+    )
+    .status()
+    .short(&["crd", "crds"]),
     line("batch", "jobs", "Job", Scope::Namespaced)
         .status()
         .selectable(&["status.successful"]),
     line("coordination.k8s.io", "leases", "Lease", Scope::Namespaced),
-    line("events.k8s.io", "events", "Event", Scope::Namespaced).short(&["ev"]).selectable(&[
-        "reason", "regarding.kind", "regarding.name", "regarding.namespace", "regarding.uid", "type",
-        "reportingController",
-    ]),
+    line("events.k8s.io", "events", "Event", Scope::Namespaced)
+        .short(&["ev"])
+        .selectable(&[
+            "reason",
+            "regarding.kind",
+            "regarding.name",
+            "regarding.namespace",
+            "regarding.uid",
+            "type",
+            "reportingController",
+        ]),
     line("node.k8s.io", "runtimeclasses", "RuntimeClass", Scope::Cluster),
     line(RBAC, "clusterrolebindings", "ClusterRoleBinding", Scope::Cluster).names(Rule::Segment),
     line(RBAC, "clusterroles", "ClusterRole", Scope::Cluster).names(Rule::Segment),
     line(RBAC, "rolebindings", "RoleBinding", Scope::Namespaced).names(Rule::Segment),
     line(RBAC, "roles", "Role", Scope::Namespaced).names(Rule::Segment),
-    line("scheduling.k8s.io", "priorityclasses", "PriorityClass", Scope::Cluster).short(&["pc"]),
+    line(
+        "scheduling.k8s.io",
+        "priorityclasses",
+        "PriorityClass",
+        Scope::Cluster,
+    )
+    .short(&["pc"]),
 ];
 
 /// The OpenAPI name of a built-in group's definitions.
@@ -227,7 +275,9 @@ impl Line {
         schema::definition(&definition)?;
         let categories: &[&str] = match self.plural {
             "pods" | "jobs" | "services" => &["all"],
-            "mutatingwebhookconfigurations" | "validatingwebhookconfigurations" | DEFINITIONS => &["api-extensions"],
+            "mutatingwebhookconfigurations" | "validatingwebhookconfigurations" | DEFINITIONS => {
+                &["api-extensions"]
+            }
             _ => &[],
         };
         Some(Kind {
@@ -328,7 +378,11 @@ fn custom(definition: &Value) -> Vec<Kind> {
             names: Rule::Subdomain,
             selectable: json::items(version, &["selectableFields"])
                 .iter()
-                .map(|field| json::text(field, &["jsonPath"]).trim_start_matches('.').to_owned())
+                .map(|field| {
+                    json::text(field, &["jsonPath"])
+                        .trim_start_matches('.')
+                        .to_owned()
+                })
                 .collect(),
             columns: json::items(version, &["additionalPrinterColumns"]).to_vec(),
             storage_version: storage.to_owned(),

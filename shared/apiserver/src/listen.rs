@@ -7,7 +7,10 @@ use http::Request;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    KeyUsagePurpose,
+};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -76,7 +79,9 @@ impl Server {
     /// [`Server::issue_token`] or of service accounts. Call inside a tokio runtime.
     pub async fn listen(&self, port: u16) -> Result<Listening, Error> {
         let bind = |source| Error::Bind { port, source };
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.map_err(bind)?;
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))
+            .await
+            .map_err(bind)?;
         let address = listener.local_addr().map_err(bind)?;
         let (ca_pem, acceptor) = certificates()?;
         let mut tasks = JoinSet::new();
@@ -93,10 +98,16 @@ fn certificates() -> Result<(String, TlsAcceptor), Error> {
     let mut params = CertificateParams::new(Vec::new()).map_err(Error::Certificate)?;
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    params.distinguished_name.push(DnType::CommonName, "roadstead-apiserver");
+    params
+        .distinguished_name
+        .push(DnType::CommonName, "roadstead-apiserver");
     let key = KeyPair::generate().map_err(Error::Certificate)?;
     let authority = CertifiedIssuer::self_signed(params, key).map_err(Error::Certificate)?;
-    let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "kubernetes.default.svc".to_owned()];
+    let names = vec![
+        "localhost".to_owned(),
+        "127.0.0.1".to_owned(),
+        "kubernetes.default.svc".to_owned(),
+    ];
     let mut params = CertificateParams::new(names).map_err(Error::Certificate)?;
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     let key = KeyPair::generate().map_err(Error::Certificate)?;
@@ -135,7 +146,10 @@ async fn accept(server: Server, listener: TcpListener, acceptor: TlsAcceptor) {
     }
 }
 
-async fn answer(server: Server, request: Request<Incoming>) -> Result<http::Response<crate::server::Body>, crate::service::Error> {
+async fn answer(
+    server: Server,
+    request: Request<Incoming>,
+) -> Result<http::Response<crate::server::Body>, crate::service::Error> {
     let header = request
         .headers()
         .get("authorization")

@@ -15,7 +15,10 @@ const SUBDOMAIN_MAX: usize = 253;
 /// Bytes of all annotations of an object.
 const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
 
-#[expect(clippy::expect_used, reason = "the patterns are constants that a test compiles")]
+#[expect(
+    clippy::expect_used,
+    reason = "the patterns are constants that a test compiles"
+)]
 fn pattern(text: &str) -> Regex {
     Regex::new(text).expect("the pattern is a valid expression")
 }
@@ -43,10 +46,6 @@ pub(crate) enum Rule {
     Label,
     /// Anything that fits into a path.
     Segment,
-}
-
-pub(crate) fn is_label(text: &str) -> bool {
-    text.len() <= LABEL_MAX && LABEL.is_match(text)
 }
 
 pub(crate) fn is_subdomain(text: &str) -> bool {
@@ -98,7 +97,11 @@ pub(crate) fn check_labels(field: &str, labels: &Value) -> Vec<Cause> {
             causes.push(Cause::invalid(field, &key.as_str().into(), QUALIFIED_SAYS));
         }
         if value.len() > LABEL_MAX {
-            causes.push(Cause::invalid(field, &value.into(), "must be no more than 63 bytes"));
+            causes.push(Cause::invalid(
+                field,
+                &value.into(),
+                "must be no more than 63 bytes",
+            ));
         }
         if !LABEL_VALUE.is_match(value) {
             causes.push(Cause::invalid(field, &value.into(), VALUE_SAYS));
@@ -158,13 +161,16 @@ pub(crate) fn check_meta(object: &Value, rule: Rule, finalizers: Finalizers) -> 
         }
     }
     if bytes > ANNOTATIONS_BYTES_MAX {
-        causes.push(Cause::too_long("metadata.annotations", ANNOTATIONS_BYTES_MAX as u64));
+        causes.push(Cause::too_long(
+            "metadata.annotations",
+            ANNOTATIONS_BYTES_MAX as u64,
+        ));
     }
     let mut controllers = 0;
-    for (index, owner) in json::items(meta, &["ownerReferences"]).iter().enumerate() {
+    for owner in json::items(meta, &["ownerReferences"]) {
         for field in ["apiVersion", "kind", "name", "uid"] {
             if json::text(owner, &[field]).is_empty() {
-                let path = format!("metadata.ownerReferences[{index}].{field}");
+                let path = format!("metadata.ownerReferences.{field}");
                 causes.push(if field == "apiVersion" {
                     Cause::invalid(path, &"".into(), "version must not be empty")
                 } else {
@@ -185,12 +191,19 @@ pub(crate) fn check_meta(object: &Value, rule: Rule, finalizers: Finalizers) -> 
     }
     for (index, finalizer) in json::texts(meta, &["finalizers"]).into_iter().enumerate() {
         if !is_qualified(finalizer) {
-            causes.push(Cause::invalid("metadata.finalizers", &finalizer.into(), QUALIFIED_SAYS));
+            causes.push(Cause::invalid(
+                "metadata.finalizers",
+                &finalizer.into(),
+                QUALIFIED_SAYS,
+            ));
             if finalizers == Finalizers::Qualified {
                 let path = format!("metadata.finalizers[{index}]");
                 causes.push(Cause::invalid(path, &finalizer.into(), QUALIFIED_SAYS));
             }
-        } else if finalizers == Finalizers::Qualified && !finalizer.contains('/') && !["foregroundDeletion", "orphan", "kubernetes"].contains(&finalizer) {
+        } else if finalizers == Finalizers::Qualified
+            && !finalizer.contains('/')
+            && !["foregroundDeletion", "orphan", "kubernetes"].contains(&finalizer)
+        {
             let path = format!("metadata.finalizers[{index}]");
             causes.push(Cause::invalid(
                 path,

@@ -48,9 +48,14 @@ fn path_of(kind: &Kind, group: &str, version: &str) -> (String, Value) {
     } else {
         format!("/apis/{group}/{version}")
     };
-    let namespace = if kind.is_namespaced() { "/namespaces/{namespace}" } else { "" };
+    let namespace = if kind.is_namespaced() {
+        "/namespaces/{namespace}"
+    } else {
+        ""
+    };
     let gvk = json!({"group": group, "version": version, "kind": kind.kind});
-    let parameter = |name: &str| json!({"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": true}});
+    let parameter =
+        |name: &str| json!({"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": true}});
     let operation = |action: &str| {
         json!({
             "x-kubernetes-action": action, "x-kubernetes-group-version-kind": gvk,
@@ -71,7 +76,10 @@ fn published(schema: &Value, wanted: &mut Vec<String>) -> Value {
             "$ref" => {
                 let name = value.as_str().unwrap_or_default();
                 wanted.push(name.to_owned());
-                out.insert("allOf".to_owned(), json!([{"$ref": format!("#/components/schemas/{name}")}]));
+                out.insert(
+                    "allOf".to_owned(),
+                    json!([{"$ref": format!("#/components/schemas/{name}")}]),
+                );
             }
             "properties" => {
                 let properties: Map<String, Value> = value
@@ -102,7 +110,11 @@ fn custom(kind: &Kind) -> Value {
         ("apiVersion", "The group and version of this kind."),
         ("kind", "The name of this kind."),
     ] {
-        json::set(&mut schema, &["properties", name], json!({"type": "string", "description": says}));
+        json::set(
+            &mut schema,
+            &["properties", name],
+            json!({"type": "string", "description": says}),
+        );
     }
     let meta = json!({"allOf": [{"$ref": format!("#/components/schemas/{META}")}], "description": "Standard metadata of the object."});
     json::set(&mut schema, &["properties", "metadata"], meta);

@@ -94,7 +94,9 @@ fn merge_map(target: &mut Value, patch: &Value, node: &Node) -> Result<(), Failu
             continue;
         }
         if let Some(field) = name.strip_prefix(DELETE_PRIMITIVES) {
-            if let (Some(list), Some(gone)) = (map.get_mut(field).and_then(Value::as_array_mut), value.as_array()) {
+            if let (Some(list), Some(gone)) =
+                (map.get_mut(field).and_then(Value::as_array_mut), value.as_array())
+            {
                 list.retain(|item| !gone.contains(item));
             }
             continue;
@@ -103,28 +105,38 @@ fn merge_map(target: &mut Value, patch: &Value, node: &Node) -> Result<(), Failu
         if value.is_null() {
             map.remove(name);
         } else if value.is_object() {
-            let deletes = value.get(DIRECTIVE).is_some_and(|directive| directive == "delete");
+            let deletes = value
+                .get(DIRECTIVE)
+                .is_some_and(|directive| directive == "delete");
             if deletes {
                 map.remove(name);
                 continue;
             }
-            let there = map.entry(name.clone()).or_insert_with(|| Value::Object(Map::new()));
+            let there = map
+                .entry(name.clone())
+                .or_insert_with(|| Value::Object(Map::new()));
             if there.is_object() {
                 merge_map(there, value, field)?;
             } else {
                 *there = without_directives(value);
             }
         } else if let (Some(list), true) = (value.as_array(), field.merge) {
-            let there = map.entry(name.clone()).or_insert_with(|| Value::Array(Vec::new()));
+            let there = map
+                .entry(name.clone())
+                .or_insert_with(|| Value::Array(Vec::new()));
             merge_list(there, list, field)?;
         } else {
             map.insert(name.clone(), without_directives(value));
         }
     }
     for (name, order) in patch {
-        let Some(field) = name.strip_prefix(ORDER) else { continue };
+        let Some(field) = name.strip_prefix(ORDER) else {
+            continue;
+        };
         let node = node.field_or_any(field);
-        if let (Some(list), Some(order)) = (map.get_mut(field).and_then(Value::as_array_mut), order.as_array()) {
+        if let (Some(list), Some(order)) =
+            (map.get_mut(field).and_then(Value::as_array_mut), order.as_array())
+        {
             sort_by(list, order, node.merge_key.as_deref());
         }
     }
@@ -143,9 +155,10 @@ fn merge_list(target: &mut Value, patch: &[Value], node: &Node) -> Result<(), Fa
         *target = list.into();
         return Ok(());
     };
-    let replaces = patch
-        .iter()
-        .any(|item| item.as_object().is_some_and(|map| map.len() == 1 && map.get(DIRECTIVE).is_some_and(|d| d == "replace")));
+    let replaces = patch.iter().any(|item| {
+        item.as_object()
+            .is_some_and(|map| map.len() == 1 && map.get(DIRECTIVE).is_some_and(|d| d == "replace"))
+    });
     if replaces {
         list.clear();
     }
@@ -155,7 +168,7 @@ fn merge_list(target: &mut Value, patch: &[Value], node: &Node) -> Result<(), Fa
             continue;
         }
         let Some(value) = item.get(key) else {
-            return Err(Failure::bad_request(format!(
+            return Err(Failure::internal_plain(&format!(
                 "map: {item} does not contain declared merge key: {key}"
             )));
         };

@@ -9,7 +9,7 @@ const MAGIC: &[u8] = b"k8s\0";
 const DEPTH_MAX: usize = 8;
 
 /// A field of a message: its number, its name, and the fields below it if it is a message.
-struct Field(u64, &'static str, &'static [Field]);
+struct Field(u64, &'static str, &'static [Self]);
 
 const ACCESS: &[Field] = &[Field(
     2,
@@ -19,15 +19,28 @@ const ACCESS: &[Field] = &[Field(
             1,
             "resourceAttributes",
             &[
-                Field(1, "namespace", &[]), Field(2, "verb", &[]), Field(3, "group", &[]), Field(4, "version", &[]),
-                Field(5, "resource", &[]), Field(6, "subresource", &[]), Field(7, "name", &[]),
+                Field(1, "namespace", &[]),
+                Field(2, "verb", &[]),
+                Field(3, "group", &[]),
+                Field(4, "version", &[]),
+                Field(5, "resource", &[]),
+                Field(6, "subresource", &[]),
+                Field(7, "name", &[]),
             ],
         ),
-        Field(2, "nonResourceAttributes", &[Field(1, "path", &[]), Field(2, "verb", &[])]),
+        Field(
+            2,
+            "nonResourceAttributes",
+            &[Field(1, "path", &[]), Field(2, "verb", &[])],
+        ),
     ],
 )];
 const RULES: &[Field] = &[Field(2, "spec", &[Field(1, "namespace", &[])])];
-const ENVELOPE: &[Field] = &[Field(1, "type", &[Field(1, "apiVersion", &[]), Field(2, "kind", &[])])];
+const ENVELOPE: &[Field] = &[Field(
+    1,
+    "type",
+    &[Field(1, "apiVersion", &[]), Field(2, "kind", &[])],
+)];
 
 /// Reads one of the two messages; nothing if it is another one or broken.
 pub(crate) fn decode(body: &[u8]) -> Option<Value> {
@@ -111,16 +124,28 @@ fn message(mut bytes: &[u8], fields: &[Field], depth: usize) -> Option<Value> {
 mod tests {
     use super::*;
 
+    fn short(length: usize) -> u8 {
+        u8::try_from(length).unwrap()
+    }
+
     #[test]
     fn a_question_about_access_is_read_and_broken_bytes_are_not() {
-        let text = |number: u8, text: &str| [&[number << 3 | 2, text.len() as u8][..], text.as_bytes()].concat();
-        let bytes = |number: u8, inner: Vec<u8>| [vec![number << 3 | 2, inner.len() as u8], inner].concat();
-        let kind = [text(1, "authorization.k8s.io/v1"), text(2, "SelfSubjectAccessReview")].concat();
+        let text =
+            |number: u8, text: &str| [&[number << 3 | 2, short(text.len())][..], text.as_bytes()].concat();
+        let bytes = |number: u8, inner: Vec<u8>| [vec![number << 3 | 2, short(inner.len())], inner].concat();
+        let kind = [
+            text(1, "authorization.k8s.io/v1"),
+            text(2, "SelfSubjectAccessReview"),
+        ]
+        .concat();
         let attributes = [text(2, "create"), text(5, "pods")].concat();
         let raw = bytes(2, bytes(1, attributes));
         let body = [MAGIC.to_vec(), bytes(1, kind), bytes(2, raw)].concat();
         let read = decode(&body).unwrap();
-        assert_eq!(read["spec"]["resourceAttributes"], json!({"verb": "create", "resource": "pods"}));
+        assert_eq!(
+            read["spec"]["resourceAttributes"],
+            json!({"verb": "create", "resource": "pods"})
+        );
         assert_eq!(decode(&body[..body.len() - 3]), None);
         assert_eq!(decode(b"k8s"), None);
     }

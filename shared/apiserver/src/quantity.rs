@@ -2,10 +2,26 @@
 
 /// Suffixes with their power of ten.
 const DECIMAL: [(&str, i32); 10] = [
-    ("n", -9), ("u", -6), ("m", -3), ("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18),
+    ("n", -9),
+    ("u", -6),
+    ("m", -3),
+    ("", 0),
+    ("k", 3),
+    ("M", 6),
+    ("G", 9),
+    ("T", 12),
+    ("P", 15),
+    ("E", 18),
 ];
 /// Suffixes with their power of two.
-const BINARY: [(&str, u32); 6] = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
+const BINARY: [(&str, u32); 6] = [
+    ("Ki", 10),
+    ("Mi", 20),
+    ("Gi", 30),
+    ("Ti", 40),
+    ("Pi", 50),
+    ("Ei", 60),
+];
 
 /// Rewrites a quantity as Kubernetes does; nothing if it is none. *Limits*: beyond 10^38 nano it is none.
 pub(crate) fn canonical(text: &str) -> Option<String> {
@@ -87,8 +103,15 @@ mod tests {
     #[test]
     fn quantities_are_written_as_kubernetes_writes_them() {
         for (given, canonical_form) in [
-            ("1", "1"), ("1000m", "1"), ("0.5", "500m"), ("1024Mi", "1Gi"), ("1500Mi", "1500Mi"), ("1e3", "1k"),
-            ("0", "0"), ("1000", "1k"), ("0.1Gi", "107374182400m"),
+            ("1", "1"),
+            ("1000m", "1"),
+            ("0.5", "500m"),
+            ("1024Mi", "1Gi"),
+            ("1500Mi", "1500Mi"),
+            ("1e3", "1k"),
+            ("0", "0"),
+            ("1000", "1k"),
+            ("0.1Gi", "107374182400m"),
         ] {
             assert_eq!(canonical(given).as_deref(), Some(canonical_form), "{given}");
         }

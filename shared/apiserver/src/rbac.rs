@@ -35,12 +35,14 @@ fn allows(rule: &Value, wish: &Wish) -> bool {
         return false;
     }
     if let Some(url) = &wish.url {
-        return json::texts(rule, &["nonResourceURLs"]).into_iter().any(|pattern| {
-            pattern == url
-                || pattern
-                    .strip_suffix('*')
-                    .is_some_and(|prefix| url.starts_with(prefix))
-        });
+        return json::texts(rule, &["nonResourceURLs"])
+            .into_iter()
+            .any(|pattern| {
+                pattern == url
+                    || pattern
+                        .strip_suffix('*')
+                        .is_some_and(|prefix| url.starts_with(prefix))
+            });
     }
     let combined = if wish.subresource.is_empty() {
         wish.resource.clone()
@@ -53,7 +55,9 @@ fn allows(rule: &Value, wish: &Wish) -> bool {
             || (!wish.subresource.is_empty() && word == format!("*/{}", wish.subresource))
     });
     let names = json::texts(rule, &["resourceNames"]);
-    has(rule, "apiGroups", &wish.group) && resource && (names.is_empty() || names.contains(&wish.name.as_str()))
+    has(rule, "apiGroups", &wish.group)
+        && resource
+        && (names.is_empty() || names.contains(&wish.name.as_str()))
 }
 
 fn is_subject(subject: &Value, user: &User, namespace: &str) -> bool {
@@ -117,7 +121,9 @@ impl State {
 
 impl Server {
     fn may(&self, user: &User, wish: &Wish) -> bool {
-        if self.options().authorization == Authorization::AllowAll || user.groups.iter().any(|group| group == MASTERS) {
+        if self.options().authorization == Authorization::AllowAll
+            || user.groups.iter().any(|group| group == MASTERS)
+        {
             return true;
         }
         let namespace = if wish.url.is_some() { "" } else { &wish.namespace };
@@ -134,7 +140,11 @@ impl Server {
             resource: path.plural.clone(),
             subresource: path.subresource.clone(),
             name: path.name.clone(),
-            namespace: if itself { path.name.clone() } else { path.namespace.clone() },
+            namespace: if itself {
+                path.name.clone()
+            } else {
+                path.namespace.clone()
+            },
             url: None,
         };
         if self.may(user, &wish) {
@@ -177,7 +187,12 @@ impl Server {
     }
 
     /// Answers the reviews of tokens and access.
-    pub(crate) fn review(&self, request: &Request<bytes::Bytes>, path: &Path, user: &User) -> Result<Option<Answer>, Failure> {
+    pub(crate) fn review(
+        &self,
+        request: &Request<bytes::Bytes>,
+        path: &Path,
+        user: &User,
+    ) -> Result<Option<Answer>, Failure> {
         let kind = match (path.group.as_str(), path.plural.as_str()) {
             ("authentication.k8s.io", "tokenreviews") => "TokenReview",
             ("authentication.k8s.io", "selfsubjectreviews") => "SelfSubjectReview",
@@ -197,8 +212,9 @@ impl Server {
             .unwrap_or_default();
         let content_type = content_type.split(';').next().unwrap_or_default();
         let mut review = if content_type == "application/vnd.kubernetes.protobuf" {
-            crate::protobuf::decode(request.body())
-                .ok_or_else(|| Failure::unsupported_media_type("this message is not read as protobuf; send it as JSON"))?
+            crate::protobuf::decode(request.body()).ok_or_else(|| {
+                Failure::unsupported_media_type("this message is not read as protobuf; send it as JSON")
+            })?
         } else {
             parse(request.body(), content_type)?
         };
@@ -211,7 +227,11 @@ impl Server {
             }
             review = typed;
         }
-        json::set(&mut review, &["apiVersion"], crate::kinds::api_version(&path.group, "v1"));
+        json::set(
+            &mut review,
+            &["apiVersion"],
+            crate::kinds::api_version(&path.group, "v1"),
+        );
         json::set(&mut review, &["kind"], kind);
         let about = About {
             group: &path.group,
@@ -219,10 +239,14 @@ impl Server {
             name: "",
         };
         match kind {
-            "TokenReview" => self.review_token(&mut review, about)?,
+            "TokenReview" => self.review_token(&mut review)?,
             "SelfSubjectReview" => {
                 json::set(&mut review, &["status"], json!({"userInfo": user_info(user)}));
-                json::set(&mut review, &["metadata", "creationTimestamp"], crate::clock::seconds(self.now()));
+                json::set(
+                    &mut review,
+                    &["metadata", "creationTimestamp"],
+                    crate::clock::seconds(self.now()),
+                );
             }
             "SelfSubjectRulesReview" => self.review_rules(&mut review, user),
             _ => self.review_access(&mut review, About { kind: "", ..about }, kind, user)?,
@@ -230,12 +254,13 @@ impl Server {
         Ok(Some(Answer::Json(StatusCode::CREATED, review)))
     }
 
-    fn review_token(&self, review: &mut Value, about: About<'_>) -> Result<(), Failure> {
+    fn review_token(&self, review: &mut Value) -> Result<(), Failure> {
         let token = json::text(review, &["spec", "token"]).to_owned();
         if token.is_empty() {
-            return Err(Failure::bad_request("token is required for TokenReview in authentication"));
+            return Err(Failure::bad_request(
+                "token is required for TokenReview in authentication",
+            ));
         }
-        let _kind = about;
         let recognized = self.state().recognize(&token, self.now());
         let wanted = json::texts(review, &["spec", "audiences"]);
         let status = match recognized {
@@ -257,7 +282,13 @@ impl Server {
         Ok(())
     }
 
-    fn review_access(&self, review: &mut Value, about: About<'_>, kind: &str, user: &User) -> Result<(), Failure> {
+    fn review_access(
+        &self,
+        review: &mut Value,
+        about: About<'_>,
+        kind: &str,
+        user: &User,
+    ) -> Result<(), Failure> {
         let spec = review["spec"].clone();
         let subject = if kind == "SelfSubjectAccessReview" {
             user.clone()

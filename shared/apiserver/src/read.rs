@@ -27,7 +27,7 @@ use crate::{builtin, table};
 /// Events that are written before the stream breathes.
 const BATCH_MAX: usize = 500;
 /// How often a watch is told how far it is, if it wants to know.
-const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
 /// How long a watch lives unless it says otherwise.
 const WATCH_SECONDS: u64 = 1800;
 const SPLIT: &str = "the provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
@@ -51,7 +51,9 @@ impl Filter {
             } else {
                 match call.kind.plural.as_str() {
                     "configmaps" | "leases" | "roles" | "rolebindings" | "clusterroles" => {
-                        format!("{unknown:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
+                        format!(
+                            "{unknown:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+                        )
                     }
                     _ => format!("field label not supported: {unknown}"),
                 }
@@ -104,34 +106,52 @@ enum Version {
 
 fn parse_version(call: &Call, text: &str) -> Result<u64, Failure> {
     text.parse().map_err(|_wrong| {
-        let says = format!("resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax");
-        match call.query.flag("watch") {
-            true => Failure::internal_plain(&says),
-            false => Failure::bad_request(format!("invalid resource version: {says}")),
+        let says = format!(
+            "resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
+        );
+        if call.query.flag("watch") {
+            Failure::internal_plain(&says)
+        } else {
+            Failure::bad_request(format!("invalid resource version: {says}"))
         }
     })
 }
 
 fn version_of(call: &Call) -> Result<Version, Failure> {
-    let (version, matching) = (call.query.get("resourceVersion"), call.query.get("resourceVersionMatch"));
+    let (version, matching) = (
+        call.query.get("resourceVersion"),
+        call.query.get("resourceVersionMatch"),
+    );
     let mut causes = Vec::new();
     let forbidden = |says: &str| Cause::forbidden("resourceVersionMatch", says);
     if !matching.is_empty() {
         if call.query.flag("watch") && !call.query.has("sendInitialEvents") {
-            causes.push(forbidden("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"));
+            causes.push(forbidden(
+                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+            ));
         }
         if version.is_empty() && !call.query.flag("sendInitialEvents") {
-            causes.push(forbidden("resourceVersionMatch is forbidden unless resourceVersion is provided"));
+            causes.push(forbidden(
+                "resourceVersionMatch is forbidden unless resourceVersion is provided",
+            ));
         }
         if !call.query.get("continue").is_empty() {
-            causes.push(forbidden("resourceVersionMatch is forbidden when continue is provided"));
+            causes.push(forbidden(
+                "resourceVersionMatch is forbidden when continue is provided",
+            ));
         }
         if !["Exact", "NotOlderThan"].contains(&matching) {
             let allowed = ["Exact", "NotOlderThan", ""].map(str::to_owned);
-            causes.push(Cause::not_supported("resourceVersionMatch", &matching.into(), &allowed));
+            causes.push(Cause::not_supported(
+                "resourceVersionMatch",
+                &matching.into(),
+                &allowed,
+            ));
         }
         if matching == "Exact" && version == "0" {
-            causes.push(forbidden("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\""));
+            causes.push(forbidden(
+                "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+            ));
         }
     }
     if !causes.is_empty() {
@@ -157,7 +177,9 @@ struct Continue {
 }
 
 fn encode_continue(version: u64, after: &Key) -> String {
-    STANDARD.encode(json!({"v": "meta.k8s.io/v1", "rv": version, "ns": after.namespace, "start": after.name}).to_string())
+    STANDARD.encode(
+        json!({"v": "meta.k8s.io/v1", "rv": version, "ns": after.namespace, "start": after.name}).to_string(),
+    )
 }
 
 fn decode_continue(text: &str, resource: &Arc<str>) -> Option<Continue> {
@@ -184,7 +206,11 @@ impl Server {
         };
         if !asked.is_empty() {
             let asked: u64 = asked.parse().map_err(|_wrong| {
-                let about = About { group: "meta.k8s.io", kind: "GetOptions", name: "" };
+                let about = About {
+                    group: "meta.k8s.io",
+                    kind: "GetOptions",
+                    name: "",
+                };
                 let says = format!("strconv.ParseUint: parsing {asked:?}: invalid syntax");
                 Failure::invalid(about, &[Cause::invalid("resourceVersion", &asked.into(), &says)])
             })?;
@@ -206,7 +232,14 @@ impl Server {
             Form::Table => {
                 let version = object["metadata"]["resourceVersion"].clone();
                 let list = json!({"resourceVersion": version});
-                table::render(&call.kind, &[object], &list, call.query.get("includeObject"), self.now(), table::Head::Yes)
+                table::render(
+                    &call.kind,
+                    &[object],
+                    &list,
+                    call.query.get("includeObject"),
+                    self.now(),
+                    table::Head::Yes,
+                )
             }
         }
     }
@@ -267,11 +300,10 @@ impl Server {
         let token = call.query.get("continue");
         let at = if token.is_empty() {
             match version {
-                Version::Latest => now,
                 Version::NotOlderThan(least) if least > now => {
                     return Err(Failure::too_large_version(least, now));
                 }
-                Version::NotOlderThan(_) => now,
+                Version::Latest | Version::NotOlderThan(_) => now,
                 Version::Exact(exact) => exact,
             }
         } else {
@@ -357,7 +389,11 @@ impl Server {
             return Err(invalid_options(&[Cause::forbidden("resourceVersionMatch", says)]));
         }
         let asked = call.query.get("resourceVersion");
-        let asked_version = if asked.is_empty() { 0 } else { parse_version(call, asked)? };
+        let asked_version = if asked.is_empty() {
+            0
+        } else {
+            parse_version(call, asked)?
+        };
         let seconds = call.query.get("timeoutSeconds").parse().unwrap_or(0);
         let seconds = if seconds == 0 { WATCH_SECONDS } else { seconds };
         let receiver = self.subscribe();
@@ -459,7 +495,11 @@ impl Watcher {
         self.version = now;
         if marks_end {
             let mut bookmark = self.bookmark();
-            json::set(&mut bookmark, &["metadata", "annotations", "k8s.io/initial-events-end"], "true");
+            json::set(
+                &mut bookmark,
+                &["metadata", "annotations", "k8s.io/initial-events-end"],
+                "true",
+            );
             events.push(("BOOKMARK", Arc::new(bookmark)));
         }
         self.first = Some(events);
@@ -509,7 +549,9 @@ impl Watcher {
             let seen = *self.receiver.borrow_and_update();
             let changes = {
                 let state = self.server.state();
-                state.store.changes_after(&self.kind.resource, &self.namespace, self.version, BATCH_MAX)
+                state
+                    .store
+                    .changes_after(&self.kind.resource, &self.namespace, self.version, BATCH_MAX)
             };
             let Ok(changes) = changes else {
                 let message = format!("too old resource version: {}", self.version);
@@ -559,7 +601,11 @@ impl Watcher {
             (true, true) => Some(("MODIFIED", Arc::clone(&change.object))),
             (true, false) => {
                 let mut last = Value::clone(change.previous.as_ref()?);
-                json::set(&mut last, &["metadata", "resourceVersion"], change.version.to_string());
+                json::set(
+                    &mut last,
+                    &["metadata", "resourceVersion"],
+                    change.version.to_string(),
+                );
                 Some(("DELETED", Arc::new(last)))
             }
             (false, false) => None,
@@ -593,10 +639,21 @@ impl Watcher {
             Form::Object => object,
             Form::Partial => partial(&object),
             Form::Table => {
-                let head = if self.headed { table::Head::No } else { table::Head::Yes };
+                let head = if self.headed {
+                    table::Head::No
+                } else {
+                    table::Head::Yes
+                };
                 self.headed = true;
                 let meta = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
-                table::render(&self.kind, &[object], &meta, &self.include, self.server.now(), head)
+                table::render(
+                    &self.kind,
+                    &[object],
+                    &meta,
+                    &self.include,
+                    self.server.now(),
+                    head,
+                )
             }
         }
     }

@@ -271,9 +271,14 @@ impl Call {
                 Some(_) => {}
             }
         }
-        Err(Failure::not_acceptable(
+        let failure = Failure::not_acceptable(
             "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf",
-        ))
+        );
+        Err(if self.kind.is_custom() {
+            failure
+        } else {
+            failure.with_empty_details()
+        })
     }
 
     /// The body as JSON or YAML.

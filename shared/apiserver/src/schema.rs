@@ -45,15 +45,19 @@ pub(crate) enum Type {
 }
 
 /// One place in the shape of an object.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is one flag of a published schema"
+)]
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
     pub(crate) kind: Type,
     /// Another definition that says the rest.
     reference: Option<String>,
     pub(crate) format: String,
-    pub(crate) properties: BTreeMap<String, Node>,
-    pub(crate) additional: Option<Box<Node>>,
-    pub(crate) items: Option<Box<Node>>,
+    pub(crate) properties: BTreeMap<String, Self>,
+    pub(crate) additional: Option<Box<Self>>,
+    pub(crate) items: Option<Box<Self>>,
     pub(crate) required: Vec<String>,
     pub(crate) default: Option<Value>,
     pub(crate) list: ListKind,
@@ -99,7 +103,10 @@ static NOTHING: LazyLock<Node> = LazyLock::new(|| Node::of(Type::Any));
 /// The prefix of the names of shared definitions.
 pub(crate) const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
 const SPECIAL: [(&str, Type); 6] = [
-    ("io.k8s.apimachinery.pkg.util.intstr.IntOrString", Type::IntOrString),
+    (
+        "io.k8s.apimachinery.pkg.util.intstr.IntOrString",
+        Type::IntOrString,
+    ),
     ("io.k8s.apimachinery.pkg.api.resource.Quantity", Type::Quantity),
     (
         "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSON",
@@ -255,9 +262,24 @@ impl Node {
                 .collect()
         };
         let limiting = [
-            "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength",
-            "pattern", "minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties", "enum", "allOf",
-            "anyOf", "oneOf", "not",
+            "minimum",
+            "maximum",
+            "exclusiveMinimum",
+            "exclusiveMaximum",
+            "multipleOf",
+            "minLength",
+            "maxLength",
+            "pattern",
+            "minItems",
+            "maxItems",
+            "uniqueItems",
+            "minProperties",
+            "maxProperties",
+            "enum",
+            "allOf",
+            "anyOf",
+            "oneOf",
+            "not",
         ];
         if limiting.iter().any(|key| schema.get(*key).is_some()) {
             let mut source = serde_json::Map::new();

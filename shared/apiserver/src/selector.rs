@@ -54,7 +54,9 @@ impl Labels {
             | Demand::Greater(key, _)
             | Demand::Less(key, _)) = demand;
             if !crate::names::is_qualified(key) {
-                return Err(format!("unable to parse requirement: <nil>: Invalid value: {key:?}"));
+                return Err(format!(
+                    "unable to parse requirement: <nil>: Invalid value: {key:?}"
+                ));
             }
         }
         Ok(Self(demands))
@@ -93,11 +95,7 @@ impl Labels {
 
     /// Whether an object's labels meet all demands.
     pub(crate) fn matches(&self, object: &Value) -> bool {
-        let get = |key: &str| {
-            object["metadata"]["labels"][key]
-                .as_str()
-                .map(str::to_owned)
-        };
+        let get = |key: &str| object["metadata"]["labels"][key].as_str().map(str::to_owned);
         self.0.iter().all(|demand| demand.holds(&get))
     }
 }
@@ -192,13 +190,10 @@ impl Fields {
 
     /// The first field that is not among those that a kind can be selected by.
     pub(crate) fn unknown(&self, allowed: &[String]) -> Option<&str> {
-        self.0
-            .iter()
-            .map(|(path, _, _)| path.as_str())
-            .find(|path| {
-                !["metadata.name", "metadata.namespace"].contains(path)
-                    && !allowed.iter().any(|allowed| allowed == path)
-            })
+        self.0.iter().map(|(path, _, _)| path.as_str()).find(|path| {
+            !["metadata.name", "metadata.namespace"].contains(path)
+                && !allowed.iter().any(|allowed| allowed == path)
+        })
     }
 
     pub(crate) fn matches(&self, object: &Value) -> bool {

@@ -14,13 +14,13 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::admission::Caller;
+use crate::builtin;
 use crate::clock::Clock;
 use crate::failure::Failure;
 use crate::kinds::Registry;
 use crate::request::{Call, Path, User};
 use crate::store::{Key, Store};
 use crate::tokens::Tokens;
-use crate::{builtin, kinds};
 
 /// The body of an answer.
 pub type Body = UnsyncBoxBody<Bytes, Infallible>;
@@ -199,7 +199,8 @@ impl Server {
                     && state.registry.all().any(|kind| {
                         let own = format!("{}.{}", kind.plural, kind.group) == name;
                         !own && format!(".{}", kind.group) == name[name.find('.').unwrap_or(0)..]
-                            && [&kind.plural, &kind.kind, &kind.list_kind, &kind.singular].contains(&&word.to_owned())
+                            && [&kind.plural, &kind.kind, &kind.list_kind, &kind.singular]
+                                .contains(&&word.to_owned())
                     })
             };
             let deleting = !next["metadata"]["deletionTimestamp"].is_null();
@@ -238,9 +239,18 @@ impl Server {
         render(answer, &warnings)
     }
 
-    async fn route(&self, request: &Request<Bytes>, user: User, warnings: &mut Vec<String>) -> Result<Answer, Failure> {
+    async fn route(
+        &self,
+        request: &Request<Bytes>,
+        user: User,
+        warnings: &mut Vec<String>,
+    ) -> Result<Answer, Failure> {
         let path = request.uri().path();
-        if request.headers().keys().any(|name| name.as_str().starts_with("impersonate-")) {
+        if request
+            .headers()
+            .keys()
+            .any(|name| name.as_str().starts_with("impersonate-"))
+        {
             return Err(Failure::not_implemented("impersonation"));
         }
         let Some(target) = Path::parse(path) else {
@@ -280,7 +290,9 @@ impl Server {
     }
 
     async fn dispatch(&self, call: &Call, warnings: &mut Vec<String>) -> Result<Answer, Failure> {
-        let Call { kind, path, method, .. } = call;
+        let Call {
+            kind, path, method, ..
+        } = call;
         let (named, below) = (!path.name.is_empty(), path.subresource.as_str());
         match below {
             "" => {}
@@ -289,13 +301,19 @@ impl Server {
             "finalize" if kind.plural == "namespaces" => return self.finalize(call),
             "token" if kind.plural == "serviceaccounts" => return self.mint_token(call),
             "binding" if kind.plural == "pods" && *method == Method::POST => return self.bind(call),
-            "log" | "exec" | "attach" | "portforward" | "proxy" | "eviction" | "ephemeralcontainers" | "resize"
+            "log"
+            | "exec"
+            | "attach"
+            | "portforward"
+            | "proxy"
+            | "eviction"
+            | "ephemeralcontainers"
+            | "resize"
             | "approval" => return Err(Failure::not_implemented(&format!("the subresource {below}"))),
             _ => return Err(Failure::no_such_resource()),
         }
         match (method, named) {
             (&Method::GET | &Method::HEAD, true) if !call.query.flag("watch") => self.get(call).await,
-            (&Method::GET | &Method::HEAD, true) => Err(Failure::method_not_allowed()),
             (&Method::GET | &Method::HEAD, false) => {
                 if call.query.flag("watch") {
                     self.watch(call)
@@ -309,7 +327,9 @@ impl Server {
             (&Method::PUT, true) => self.update(call, warnings).await,
             (&Method::PATCH, true) => self.patch(call, warnings).await,
             (&Method::DELETE, true) if below.is_empty() => self.delete(call, warnings).await,
-            (&Method::DELETE, false) if kind.plural != "namespaces" && (!kind.is_namespaced() || !path.namespace.is_empty()) => {
+            (&Method::DELETE, false)
+                if kind.plural != "namespaces" && (!kind.is_namespaced() || !path.namespace.is_empty()) =>
+            {
                 self.delete_collection(call, warnings).await
             }
             _ => Err(Failure::method_not_allowed()),
@@ -339,7 +359,6 @@ fn unbuilt(target: &Path) -> Option<&'static str> {
             "componentstatuses" => Some("the resource componentstatuses"),
             _ => None,
         },
-        kinds::EXTENSIONS => None,
         _ => None,
     }
 }
@@ -385,7 +404,10 @@ pub(crate) fn render(answer: Result<Answer, Failure>, warnings: &[String]) -> Re
     *response.status_mut() = code;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
-    headers.insert(header::CACHE_CONTROL, header::HeaderValue::from_static("no-cache, private"));
+    headers.insert(
+        header::CACHE_CONTROL,
+        header::HeaderValue::from_static("no-cache, private"),
+    );
     for warning in warnings.iter().take(WARNINGS_MAX) {
         let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
         if let Ok(value) = header::HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {

@@ -72,17 +72,15 @@ where
                     let request = Request::from_parts(parts, body.to_bytes());
                     Ok(server.handle(request, user).await)
                 }
-                Err(error) if error.is::<http_body_util::LengthLimitError>() => Ok(server.too_large()),
+                Err(error) if error.is::<http_body_util::LengthLimitError>() => Ok(too_large()),
                 Err(_broken) => Err(Error::Body),
             }
         })
     }
 }
 
-impl Server {
-    fn too_large(&self) -> Response<Body> {
-        crate::server::render(Err(Failure::too_large(BODY_BYTES_MAX)), &[])
-    }
+fn too_large() -> Response<Body> {
+    crate::server::render(Err(Failure::too_large(BODY_BYTES_MAX)), &[])
 }
 
 /// What happens to one request on its way.

@@ -154,9 +154,7 @@ impl Store {
         if version < self.compacted {
             return Err(Gone::Compacted);
         }
-        let start = self
-            .history
-            .partition_point(|change| change.version <= version);
+        let start = self.history.partition_point(|change| change.version <= version);
         Ok(self
             .history
             .range(start..)

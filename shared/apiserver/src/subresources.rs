@@ -19,7 +19,11 @@ fn steps(path: &str) -> Vec<&str> {
 
 fn scale_of(object: &Value, scale: &Scale) -> Value {
     let meta = &object["metadata"];
-    let number = |path: &str| json::at(object, &steps(path)).and_then(Value::as_i64).unwrap_or(0);
+    let number = |path: &str| {
+        json::at(object, &steps(path))
+            .and_then(Value::as_i64)
+            .unwrap_or(0)
+    };
     let mut out = json!({
         "apiVersion": "autoscaling/v1", "kind": "Scale",
         "metadata": {
@@ -48,7 +52,8 @@ impl Server {
         };
         let mut plain = call.clone();
         plain.path = Path {
-            subresource: String::new(),
+            // Why kept: whoever scales owns the field as a scaler.
+            subresource: "scale".to_owned(),
             ..call.path.clone()
         };
         let current = match self.get_plain(&plain).await? {
@@ -84,7 +89,9 @@ impl Server {
         }
         plain.method = Method::PUT;
         plain.body = object.to_string().into_bytes().into();
-        plain.headers.insert("content-type", http::HeaderValue::from_static("application/json"));
+        plain
+            .headers
+            .insert("content-type", http::HeaderValue::from_static("application/json"));
         match self.update(&plain, warnings).await? {
             Answer::Json(code, object) => Ok(Answer::Json(code, scale_of(&object, &scale))),
             other @ (Answer::Typed(..) | Answer::Text(..) | Answer::Stream(_)) => Ok(other),
@@ -138,7 +145,14 @@ impl Server {
             name: &call.path.name,
         };
         if found["metadata"]["deletionTimestamp"].is_string() {
-            let why = format!("pod {} is being deleted, cannot be assigned to a host", call.path.name);
+            let why = format!(
+                "pod {} is being deleted, cannot be assigned to a host",
+                call.path.name
+            );
+            return Err(Failure::conflict(about, &why));
+        }
+        if !json::items(&found, &["spec", "schedulingGates"]).is_empty() {
+            let why = format!("pod {} has non-empty .spec.schedulingGates", call.path.name);
             return Err(Failure::conflict(about, &why));
         }
         let current = json::text(&found, &["spec", "nodeName"]);
@@ -157,8 +171,11 @@ impl Server {
         json::set(&mut object, &["status", "conditions"], conditions);
         let stored: Arc<Value> = self.commit(&mut state, key, object);
         drop(stored);
-        Ok(Answer::Json(StatusCode::CREATED, json!({
-            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201,
-        })))
+        Ok(Answer::Json(
+            StatusCode::CREATED,
+            json!({
+                "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201,
+            }),
+        ))
     }
 }

@@ -23,25 +23,65 @@ const AGE: Column = ("Age", "string", 0);
 fn columns(kind: &Kind) -> Vec<Column> {
     match kind.plural.as_str() {
         "pods" => vec![
-            NAME, ("Ready", "string", 0), ("Status", "string", 0), ("Restarts", "string", 0), AGE, ("IP", "string", 1),
-            ("Node", "string", 1), ("Nominated Node", "string", 1), ("Readiness Gates", "string", 1),
+            NAME,
+            ("Ready", "string", 0),
+            ("Status", "string", 0),
+            ("Restarts", "string", 0),
+            AGE,
+            ("IP", "string", 1),
+            ("Node", "string", 1),
+            ("Nominated Node", "string", 1),
+            ("Readiness Gates", "string", 1),
         ],
         "jobs" => vec![
-            NAME, ("Status", "string", 0), ("Completions", "string", 0), ("Duration", "string", 0), AGE,
-            ("Containers", "string", 1), ("Images", "string", 1), ("Selector", "string", 1),
+            NAME,
+            ("Status", "string", 0),
+            ("Completions", "string", 0),
+            ("Duration", "string", 0),
+            AGE,
+            ("Containers", "string", 1),
+            ("Images", "string", 1),
+            ("Selector", "string", 1),
         ],
         "namespaces" => vec![NAME, ("Status", "string", 0), AGE],
         "secrets" => vec![NAME, ("Type", "string", 0), ("Data", "string", 0), AGE],
         "configmaps" => vec![NAME, ("Data", "string", 0), AGE],
-        "nodes" => vec![NAME, ("Status", "string", 0), ("Roles", "string", 0), AGE, ("Version", "string", 0)],
-        "leases" => vec![NAME, ("Holder", "string", 0), AGE],
-        "priorityclasses" => vec![NAME, ("Value", "integer", 0), ("Global-Default", "boolean", 0), AGE, ("PreemptionPolicy", "string", 0)],
-        "events" => vec![
-            ("Last Seen", "string", 0), ("Type", "string", 0), ("Reason", "string", 0), ("Object", "string", 0),
-            ("Subobject", "string", 1), ("Source", "string", 1), ("Message", "string", 0), ("First Seen", "string", 1),
-            ("Count", "string", 1), ("Name", "string", 1),
+        "nodes" => vec![
+            NAME,
+            ("Status", "string", 0),
+            ("Roles", "string", 0),
+            AGE,
+            ("Version", "string", 0),
         ],
-        "services" => vec![NAME, ("Type", "string", 0), ("Cluster-IP", "string", 0), ("External-IP", "string", 0), ("Port(s)", "string", 0), AGE, ("Selector", "string", 1)],
+        "leases" => vec![NAME, ("Holder", "string", 0), AGE],
+        "priorityclasses" => vec![
+            NAME,
+            ("Value", "integer", 0),
+            ("Global-Default", "boolean", 0),
+            AGE,
+            ("PreemptionPolicy", "string", 0),
+        ],
+        "events" => vec![
+            ("Last Seen", "string", 0),
+            ("Type", "string", 0),
+            ("Reason", "string", 0),
+            ("Object", "string", 0),
+            ("Subobject", "string", 1),
+            ("Source", "string", 1),
+            ("Message", "string", 0),
+            ("First Seen", "string", 1),
+            ("Count", "string", 1),
+            ("Name", "string", 1),
+        ],
+        "services" => vec![
+            NAME,
+            ("Type", "string", 0),
+            ("Cluster-IP", "string", 0),
+            ("External-IP", "string", 0),
+            ("Port(s)", "string", 0),
+            AGE,
+            ("Selector", "string", 1),
+        ],
         "rolebindings" | "clusterrolebindings" => vec![NAME, ("Role", "string", 0), AGE],
         "roles" | "clusterroles" | "customresourcedefinitions" => vec![NAME, ("Created At", "date", 0)],
         _ => vec![NAME, AGE],
@@ -65,8 +105,10 @@ fn human(seconds: i64) -> String {
 }
 
 fn since(time: &str, now: Timestamp) -> String {
-    time.parse::<Timestamp>()
-        .map_or_else(|_none| "<unknown>".to_owned(), |then| human(now.duration_since(then).as_secs()))
+    time.parse::<Timestamp>().map_or_else(
+        |_none| "<unknown>".to_owned(),
+        |then| human(now.duration_since(then).as_secs()),
+    )
 }
 
 fn age(object: &Value, now: Timestamp) -> Value {
@@ -103,7 +145,13 @@ fn cells(kind: &Kind, object: &Value, now: Timestamp) -> Vec<Value> {
             if object["spec"]["unschedulable"] == true {
                 status.push_str(",SchedulingDisabled");
             }
-            vec![name, status.into(), "<none>".into(), age, text(&["status", "nodeInfo", "kubeletVersion"])]
+            vec![
+                name,
+                status.into(),
+                "<none>".into(),
+                age,
+                text(&["status", "nodeInfo", "kubeletVersion"]),
+            ]
         }
         "leases" => vec![name, text(&["spec", "holderIdentity"]), age],
         "priorityclasses" => vec![
@@ -114,12 +162,26 @@ fn cells(kind: &Kind, object: &Value, now: Timestamp) -> Vec<Value> {
             text(&["preemptionPolicy"]),
         ],
         "events" => event_cells(object, name, now),
-        "services" => vec![name, text(&["spec", "type"]), text(&["spec", "clusterIP"]), "<none>".into(), "<none>".into(), age, "<none>".into()],
+        "services" => vec![
+            name,
+            text(&["spec", "type"]),
+            text(&["spec", "clusterIP"]),
+            "<none>".into(),
+            "<none>".into(),
+            age,
+            "<none>".into(),
+        ],
         "rolebindings" | "clusterrolebindings" => {
-            let role = format!("{}/{}", json::text(object, &["roleRef", "kind"]), json::text(object, &["roleRef", "name"]));
+            let role = format!(
+                "{}/{}",
+                json::text(object, &["roleRef", "kind"]),
+                json::text(object, &["roleRef", "name"])
+            );
             vec![name, role.into(), age]
         }
-        "roles" | "clusterroles" | "customresourcedefinitions" => vec![name, text(&["metadata", "creationTimestamp"])],
+        "roles" | "clusterroles" | "customresourcedefinitions" => {
+            vec![name, text(&["metadata", "creationTimestamp"])]
+        }
         _ => vec![name, age],
     }
 }
@@ -128,9 +190,16 @@ fn pod_cells(pod: &Value, name: Value, age: Value) -> Vec<Value> {
     let statuses = json::items(pod, &["status", "containerStatuses"]);
     let ready = statuses.iter().filter(|status| status["ready"] == true).count();
     let total = json::items(pod, &["spec", "containers"]).len();
-    let restarts: u64 = statuses.iter().filter_map(|status| status["restartCount"].as_u64()).sum();
+    let restarts: u64 = statuses
+        .iter()
+        .filter_map(|status| status["restartCount"].as_u64())
+        .sum();
     let reason = json::text(pod, &["status", "reason"]);
-    let mut status = if reason.is_empty() { json::text(pod, &["status", "phase"]) } else { reason };
+    let mut status = if reason.is_empty() {
+        json::text(pod, &["status", "phase"])
+    } else {
+        reason
+    };
     let gated = !json::items(pod, &["spec", "schedulingGates"]).is_empty();
     if gated && status == "Pending" {
         status = "SchedulingGated";
@@ -140,11 +209,22 @@ fn pod_cells(pod: &Value, name: Value, age: Value) -> Vec<Value> {
     }
     let or_none = |path: &[&str]| -> Value {
         let text = json::text(pod, path);
-        if text.is_empty() { "<none>".into() } else { text.into() }
+        if text.is_empty() {
+            "<none>".into()
+        } else {
+            text.into()
+        }
     };
     vec![
-        name, format!("{ready}/{total}").into(), status.into(), restarts.to_string().into(), age,
-        or_none(&["status", "podIP"]), or_none(&["spec", "nodeName"]), or_none(&["status", "nominatedNodeName"]), "<none>".into(),
+        name,
+        format!("{ready}/{total}").into(),
+        status.into(),
+        restarts.to_string().into(),
+        age,
+        or_none(&["status", "podIP"]),
+        or_none(&["spec", "nodeName"]),
+        or_none(&["status", "nominatedNodeName"]),
+        "<none>".into(),
     ]
 }
 
@@ -180,7 +260,10 @@ fn job_cells(job: &Value, name: Value, age: Value, now: Timestamp) -> Vec<Value>
     });
     let containers = json::items(job, &["spec", "template", "spec", "containers"]);
     let list = |field: &str| {
-        let words: Vec<&str> = containers.iter().map(|container| json::text(container, &[field])).collect();
+        let words: Vec<&str> = containers
+            .iter()
+            .map(|container| json::text(container, &[field]))
+            .collect();
         words.join(",")
     };
     let selector: Vec<String> = job["spec"]["selector"]["matchLabels"]
@@ -190,28 +273,57 @@ fn job_cells(job: &Value, name: Value, age: Value, now: Timestamp) -> Vec<Value>
         .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
         .collect();
     vec![
-        name, status.into(), completions.into(), duration.into(), age, list("name").into(), list("image").into(),
+        name,
+        status.into(),
+        completions.into(),
+        duration.into(),
+        age,
+        list("name").into(),
+        list("image").into(),
         selector.join(",").into(),
     ]
 }
 
 fn event_cells(event: &Value, name: Value, now: Timestamp) -> Vec<Value> {
     // Why either: one table for both forms of an event.
-    let about = if event["involvedObject"].is_object() { &event["involvedObject"] } else { &event["regarding"] };
+    let about = if event["involvedObject"].is_object() {
+        &event["involvedObject"]
+    } else {
+        &event["regarding"]
+    };
     let either = |a: &str, b: &str| -> String {
         let text = json::text(event, &[a]);
-        if text.is_empty() { json::text(event, &[b]).to_owned() } else { text.to_owned() }
+        if text.is_empty() {
+            json::text(event, &[b]).to_owned()
+        } else {
+            text.to_owned()
+        }
     };
-    let time = [either("lastTimestamp", "deprecatedLastTimestamp"), either("eventTime", "eventTime"), either("firstTimestamp", "deprecatedFirstTimestamp")]
-        .into_iter()
-        .find(|time| !time.is_empty())
-        .unwrap_or_default();
-    let object = format!("{}/{}", json::text(about, &["kind"]).to_lowercase(), json::text(about, &["name"]));
+    let time = [
+        either("lastTimestamp", "deprecatedLastTimestamp"),
+        either("eventTime", "eventTime"),
+        either("firstTimestamp", "deprecatedFirstTimestamp"),
+    ]
+    .into_iter()
+    .find(|time| !time.is_empty())
+    .unwrap_or_default();
+    let object = format!(
+        "{}/{}",
+        json::text(about, &["kind"]).to_lowercase(),
+        json::text(about, &["name"])
+    );
     let seen: Value = since(&time, now).into();
     vec![
-        seen.clone(), either("type", "type").into(), either("reason", "reason").into(), object.into(),
-        json::text(about, &["fieldPath"]).into(), either("reportingComponent", "reportingController").into(),
-        either("message", "note").into(), seen, "1".into(), name,
+        seen.clone(),
+        either("type", "type").into(),
+        either("reason", "reason").into(),
+        object.into(),
+        json::text(about, &["fieldPath"]).into(),
+        either("reportingComponent", "reportingController").into(),
+        either("message", "note").into(),
+        seen,
+        "1".into(),
+        name,
     ]
 }
 
@@ -231,7 +343,9 @@ pub(crate) fn json_path(object: &Value, path: &str) -> Option<Value> {
         rest = rest[end..].trim_start_matches('.');
         here = here.into_iter().filter_map(|value| value.get(&field)).collect();
     }
-    here.first().map(|value| Value::clone(value)).filter(|value| !value.is_null())
+    here.first()
+        .map(|value| Value::clone(value))
+        .filter(|value| !value.is_null())
 }
 
 /// Where a field's name ends; an escaped dot is part of it.
@@ -254,7 +368,10 @@ fn step_in<'a>(here: &[&'a Value], inside: &str) -> Option<Vec<&'a Value>> {
     if let Ok(index) = inside.parse::<usize>() {
         return Some(here.iter().filter_map(|value| value.get(index)).collect());
     }
-    if let Some(filter) = inside.strip_prefix("?(@.").and_then(|text| text.strip_suffix(')')) {
+    if let Some(filter) = inside
+        .strip_prefix("?(@.")
+        .and_then(|text| text.strip_suffix(')'))
+    {
         let (field, wanted) = filter.split_once("==")?;
         let wanted = wanted.trim().trim_matches(['\'', '"']);
         return Some(elements().filter(|value| value[field.trim()] == wanted).collect());
@@ -271,7 +388,8 @@ fn custom_cell(object: &Value, column: &Value, now: Timestamp) -> Value {
         "date" => since(value.as_str().unwrap_or_default(), now).into(),
         "string" => match value {
             Value::String(_) => value,
-            other @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
+            other
+            @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
                 other.to_string().into()
             }
         },
@@ -280,9 +398,20 @@ fn custom_cell(object: &Value, column: &Value, now: Timestamp) -> Value {
 }
 
 /// A table of objects. `meta` is the list's metadata.
-pub(crate) fn render(kind: &Kind, objects: &[Value], meta: &Value, include: &str, now: Timestamp, head: Head) -> Value {
+pub(crate) fn render(
+    kind: &Kind,
+    objects: &[Value],
+    meta: &Value,
+    include: &str,
+    now: Timestamp,
+    head: Head,
+) -> Value {
     let age_column = json!({"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"});
-    let own: Vec<Value> = if kind.columns.is_empty() { vec![age_column] } else { kind.columns.clone() };
+    let own: Vec<Value> = if kind.columns.is_empty() {
+        vec![age_column]
+    } else {
+        kind.columns.clone()
+    };
     let definitions: Vec<Value> = if kind.is_custom() {
         let named = json!({"name": "Name", "type": "string", "format": "name", "priority": 0, "description": "Name of the object"});
         let rest = own.iter().map(|column| {
@@ -318,7 +447,11 @@ pub(crate) fn render(kind: &Kind, objects: &[Value], meta: &Value, include: &str
             json!({"cells": cells, "object": shown})
         })
         .collect();
-    let definitions = if head == Head::Yes { definitions.into() } else { Value::Null };
+    let definitions = if head == Head::Yes {
+        definitions.into()
+    } else {
+        Value::Null
+    };
     json!({
         "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": meta, "columnDefinitions": definitions, "rows": rows,
     })
@@ -332,7 +465,10 @@ mod tests {
     fn a_path_of_a_column_finds_the_element_with_a_type() {
         let object = json!({"status": {"conditions": [{"type": "A", "status": "False"}, {"type": "B", "status": "True"}]}, "metadata": {"labels": {"a.b/c": "x"}}});
         let found = |path: &str| json_path(&object, path);
-        assert_eq!(found(".status.conditions[?(@.type=='B')].status"), Some("True".into()));
+        assert_eq!(
+            found(".status.conditions[?(@.type=='B')].status"),
+            Some("True".into())
+        );
         assert_eq!(found(".status.conditions[0].status"), Some("False".into()));
         assert_eq!(found(".metadata.labels.a\\.b/c"), Some("x".into()));
         assert_eq!(found(".spec.nothing"), None);
@@ -340,7 +476,14 @@ mod tests {
 
     #[test]
     fn durations_are_said_as_kubectl_says_them() {
-        for (seconds, said) in [(5, "5s"), (119, "119s"), (125, "2m5s"), (3600, "60m"), (90_000, "25h"), (864_000, "10d")] {
+        for (seconds, said) in [
+            (5, "5s"),
+            (119, "119s"),
+            (125, "2m5s"),
+            (3600, "60m"),
+            (90_000, "25h"),
+            (864_000, "10d"),
+        ] {
             assert_eq!(human(seconds), said);
         }
     }

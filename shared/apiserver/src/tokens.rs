@@ -114,13 +114,21 @@ impl Server {
         if call.method != http::Method::POST {
             return Err(Failure::method_not_allowed());
         }
-        let mut request = if call.body.is_empty() { json!({}) } else { call.parse_body()? };
+        let mut request = if call.body.is_empty() {
+            json!({})
+        } else {
+            call.parse_body()?
+        };
         let about = About {
             group: "authentication.k8s.io",
             kind: "TokenRequest",
             name: "",
         };
-        if self.state().find("serviceaccounts", &call.path.namespace, &call.path.name).is_none() {
+        if self
+            .state()
+            .find("serviceaccounts", &call.path.namespace, &call.path.name)
+            .is_none()
+        {
             return Err(Failure::not_found(call.about(&call.path.name)));
         }
         let seconds = request["spec"]["expirationSeconds"].as_i64().unwrap_or(SECONDS);
@@ -159,10 +167,17 @@ impl Server {
         });
         let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
         let signature = URL_SAFE_NO_PAD.encode(state.secret());
-        let token = format!("{}.{}.{signature}", part(&json!({"alg": "RS256", "kid": "embedded"})), part(&claims));
+        let token = format!(
+            "{}.{}.{signature}",
+            part(&json!({"alg": "RS256", "kid": "embedded"})),
+            part(&claims)
+        );
         let mut user = User::new(
             format!("system:serviceaccount:{namespace}:{name}"),
-            &["system:serviceaccounts", &format!("system:serviceaccounts:{namespace}")],
+            &[
+                "system:serviceaccounts",
+                &format!("system:serviceaccounts:{namespace}"),
+            ],
         );
         user.uid.clone_from(&uid);
         let holder = Holder {

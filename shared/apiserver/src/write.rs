@@ -34,7 +34,12 @@ enum Step {
 
 impl Server {
     /// Reads an object that a client sent: pruned, typed, with defaults.
-    pub(crate) fn decode(&self, call: &Call, mut object: Value, warnings: &mut Vec<String>) -> Result<Value, Failure> {
+    pub(crate) fn decode(
+        &self,
+        call: &Call,
+        mut object: Value,
+        warnings: &mut Vec<String>,
+    ) -> Result<Value, Failure> {
         let kind = &call.kind;
         if !object.is_object() {
             return Err(Failure::bad_request(format!(
@@ -48,14 +53,26 @@ impl Server {
             json::text(&object, &["kind"]).to_owned(),
         );
         if kind.is_custom() && (given_version.is_empty() || given_name.is_empty()) {
-            let what = if given_name.is_empty() { "Kind" } else { "apiVersion" };
-            return Err(Failure::bad_request(format!("Object '{what}' is missing in '{object}'")));
+            let what = if given_name.is_empty() {
+                "Kind"
+            } else {
+                "apiVersion"
+            };
+            return Err(Failure::bad_request(format!(
+                "Object '{what}' is missing in '{object}'"
+            )));
         }
-        if (!given_version.is_empty() && given_version != version) || (!given_name.is_empty() && given_name != name) {
+        if (!given_version.is_empty() && given_version != version)
+            || (!given_name.is_empty() && given_name != name)
+        {
             let shown = if given_name.is_empty() { name } else { &given_name };
             if kind.is_custom() && given_version == version {
                 let own = json::text(&object, &["metadata", "name"]);
-                let about = crate::failure::About { group: &kind.group, kind: shown, name: own };
+                let about = crate::failure::About {
+                    group: &kind.group,
+                    kind: shown,
+                    name: own,
+                };
                 let cause = Cause::invalid("kind", &shown.into(), &format!("must be {name}"));
                 return Err(Failure::invalid(about, &[cause]));
             }
@@ -81,7 +98,7 @@ impl Server {
         } else {
             json::set(&mut object, &["apiVersion"], version);
             json::set(&mut object, &["kind"], name);
-            self.default(kind, &mut object);
+            Self::default(kind, &mut object);
         }
         if forgets {
             json::set(&mut object, &["metadata", "managedFields"], json!([]));
@@ -89,7 +106,7 @@ impl Server {
         Ok(object)
     }
 
-    fn default(&self, kind: &Kind, object: &mut Value) {
+    fn default(kind: &Kind, object: &mut Value) {
         if kind.group == "events.k8s.io" {
             builtin::event_to_core(object);
         }
@@ -99,7 +116,9 @@ impl Server {
     pub(crate) async fn create(&self, call: &Call, warnings: &mut Vec<String>) -> Result<Answer, Failure> {
         let form = call.form()?;
         if !["application/json", "application/yaml", ""].contains(&call.content_type()) {
-            return Err(Failure::unsupported_media_type("the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf"));
+            return Err(Failure::unsupported_media_type(
+                "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf",
+            ));
         }
         let object = self.decode(call, call.parse_body()?, warnings)?;
         let stored = self.create_object(call, object, warnings).await?;
@@ -109,11 +128,18 @@ impl Server {
     }
 
     /// Creates a decoded object.
-    async fn create_object(&self, call: &Call, mut object: Value, warnings: &mut Vec<String>) -> Result<Arc<Value>, Failure> {
+    async fn create_object(
+        &self,
+        call: &Call,
+        mut object: Value,
+        warnings: &mut Vec<String>,
+    ) -> Result<Arc<Value>, Failure> {
         let kind = &call.kind;
         settle_namespace(call, &mut object)?;
         if !json::text(&object, &["metadata", "resourceVersion"]).is_empty() {
-            return Err(Failure::internal_plain("resourceVersion should not be set on objects to be created"));
+            return Err(Failure::internal_plain(
+                "resourceVersion should not be set on objects to be created",
+            ));
         }
         let now = clock::seconds(self.now());
         for unset in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
@@ -140,13 +166,16 @@ impl Server {
         if call.content_type() != "application/apply-patch+yaml" {
             managed::update(&Value::Null, &mut object, &change);
         }
-        object = self.admit_mutating(call, Operation::Create, object, None, warnings).await?;
+        object = self
+            .admit_mutating(call, Operation::Create, object, None, warnings)
+            .await?;
         self.prepare_create(call, &mut object)?;
         let causes = self.validate_create(call, &object);
         if !causes.is_empty() {
             return Err(Failure::invalid(call.about_kind(&name), &causes));
         }
-        self.admit_validating(call, Operation::Create, Some(&object), None, warnings).await?;
+        self.admit_validating(call, Operation::Create, Some(&object), None, warnings)
+            .await?;
         let object = self.to_storage(kind, object).await?;
         too_big(&object)?;
         let mut state = self.state();
@@ -163,11 +192,17 @@ impl Server {
     fn prepare_create(&self, call: &Call, object: &mut Value) -> Result<(), Failure> {
         let state = self.state();
         let find = |resource: &str, namespace: &str, name: &str| {
-            state.find(resource, namespace, name).map(|found| Value::clone(found))
+            state
+                .find(resource, namespace, name)
+                .map(|found| Value::clone(found))
         };
         let list = |resource: &str| {
             let resource = resource.into();
-            state.store.list(&resource, "").map(|(_, object)| Value::clone(object)).collect()
+            state
+                .store
+                .list(&resource, "")
+                .map(|(_, object)| Value::clone(object))
+                .collect()
         };
         let context = builtin::Context {
             now: self.now(),
@@ -182,19 +217,28 @@ impl Server {
     fn validate_create(&self, call: &Call, object: &Value) -> Vec<Cause> {
         let kind = &call.kind;
         let mut causes = names::check_meta(object, kind.names, finalizers_of(kind));
-        causes.extend(self.validate(kind, object, None));
+        causes.extend(Self::validate(kind, object, None));
         if !kind.is_custom() {
             causes.extend(builtin::validate(kind, object, true));
         }
         causes
     }
 
-    fn validate(&self, kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<Cause> {
+    fn validate(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<Cause> {
         if !kind.is_custom() {
             return Vec::new();
         }
         let complaints = custom::validate(object, &kind.node);
         let mut causes = complaints.causes;
+        for path in kind.scale.iter().flat_map(|scale| [&scale.spec, &scale.status]) {
+            let steps: Vec<&str> = path.split('.').filter(|step| !step.is_empty()).collect();
+            if let Some(value) = json::at(object, &steps)
+                && value.as_i64().is_none_or(|n| n < 0)
+            {
+                let says = "should be a non-negative integer";
+                causes.push(Cause::invalid(path.as_str(), value, says));
+            }
+        }
         if complaints.blocking {
             let rules = custom::rules(object, old, &kind.node);
             drop(rules);
@@ -248,7 +292,9 @@ impl Server {
     pub(crate) async fn update(&self, call: &Call, warnings: &mut Vec<String>) -> Result<Answer, Failure> {
         call.form()?;
         if !["application/json", "application/yaml", ""].contains(&call.content_type()) {
-            return Err(Failure::unsupported_media_type("the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf"));
+            return Err(Failure::unsupported_media_type(
+                "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf",
+            ));
         }
         let mut object = self.decode(call, call.parse_body()?, warnings)?;
         settle_namespace(call, &mut object)?;
@@ -257,7 +303,10 @@ impl Server {
             return Err(Failure::bad_request(if name.is_empty() {
                 "name must be provided".to_owned()
             } else {
-                format!("the name of the object ({name}) does not match the name on the URL ({})", call.path.name)
+                format!(
+                    "the name of the object ({name}) does not match the name on the URL ({})",
+                    call.path.name
+                )
             }));
         }
         let make = |old: Option<&Value>| match old {
@@ -271,11 +320,17 @@ impl Server {
     pub(crate) async fn patch(&self, call: &Call, warnings: &mut Vec<String>) -> Result<Answer, Failure> {
         call.form()?;
         let accepted: &[&str] = if call.kind.is_custom() {
-            &["application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"]
+            &[
+                "application/json-patch+json",
+                "application/merge-patch+json",
+                "application/apply-patch+yaml",
+            ]
         } else {
             &[
-                "application/json-patch+json", "application/merge-patch+json",
-                "application/strategic-merge-patch+json", "application/apply-patch+yaml",
+                "application/json-patch+json",
+                "application/merge-patch+json",
+                "application/strategic-merge-patch+json",
+                "application/apply-patch+yaml",
             ]
         };
         let how = patch::Kind::of(call.content_type())
@@ -290,10 +345,17 @@ impl Server {
                 ))
             })?;
         let force = call.query.flag("force");
-        let options = crate::failure::About { group: "meta.k8s.io", kind: "PatchOptions", name: "" };
+        let options = crate::failure::About {
+            group: "meta.k8s.io",
+            kind: "PatchOptions",
+            name: "",
+        };
         if how == patch::Kind::Apply && call.query.get("fieldManager").is_empty() {
             let says = "is required for apply patch";
-            return Err(Failure::invalid(options, &[Cause::required("fieldManager", says)]));
+            return Err(Failure::invalid(
+                options,
+                &[Cause::required("fieldManager", says)],
+            ));
         }
         if how != patch::Kind::Apply && call.query.has("force") {
             let says = "may not be specified for non-apply patch";
@@ -330,7 +392,11 @@ impl Server {
                 // Why: so a real server calls a patch after which the object cannot be read.
                 let unread = failure.message().contains("cannot be handled as") && !call.kind.is_custom();
                 if unread && how != patch::Kind::Strategic {
-                    let about = crate::failure::About { group: "", kind: "", name: "" };
+                    let about = crate::failure::About {
+                        group: "",
+                        kind: "",
+                        name: "",
+                    };
                     let cause = Cause::invalid("patch", &patched.to_string().into(), failure.message());
                     return Failure::invalid(about, &[cause]);
                 }
@@ -351,7 +417,13 @@ impl Server {
         answer
     }
 
-    async fn apply(&self, call: &Call, body: Value, force: bool, warnings: &mut Vec<String>) -> Result<Answer, Failure> {
+    async fn apply(
+        &self,
+        call: &Call,
+        body: Value,
+        force: bool,
+        warnings: &mut Vec<String>,
+    ) -> Result<Answer, Failure> {
         let kind = &call.kind;
         let mut config = body;
         if !config.is_object() {
@@ -363,7 +435,8 @@ impl Server {
         for (field, wanted) in [("apiVersion", kind.api_version()), ("kind", kind.kind.clone())] {
             let given = json::text(&config, &[field]);
             if given.is_empty() || given != wanted {
-                let message = format!("incorrect {field} in apply configuration: {given:?}, must be {wanted:?}");
+                let message =
+                    format!("incorrect {field} in apply configuration: {given:?}, must be {wanted:?}");
                 return Err(Failure::bad_request(message));
             }
         }
@@ -406,7 +479,11 @@ impl Server {
         let reset = reset_fields(kind, part);
         let manager = call.manager();
         let api_version = kind.api_version();
-        let force = if force { managed::Force::Yes } else { managed::Force::No };
+        let force = if force {
+            managed::Force::Yes
+        } else {
+            managed::Force::No
+        };
         let make = |old: Option<&Value>| {
             if old.is_none() {
                 if part == Part::Status {
@@ -414,7 +491,9 @@ impl Server {
                 }
                 let uid = json::text(&config, &["metadata", "uid"]);
                 if !uid.is_empty() {
-                    let why = format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
+                    let why = format!(
+                        "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+                    );
                     return Err(Failure::conflict(call.about(&call.path.name), &why));
                 }
             }
@@ -427,7 +506,11 @@ impl Server {
             if let Some(fields) = fields {
                 json::set(&mut object, &["metadata", "managedFields"], fields);
             }
-            Ok(if old.is_some() { Step::Next(object) } else { Step::Create(object) })
+            Ok(if old.is_some() {
+                Step::Next(object)
+            } else {
+                Step::Create(object)
+            })
         };
         self.write(call, &make, Way::Apply, warnings).await
     }
@@ -457,19 +540,31 @@ impl Server {
                 Step::Create(object) => {
                     let stored = self.create_object(call, object, warnings).await?;
                     let shown = self.present(kind, vec![stored]).await?.into_iter().next();
-                    return Ok(Answer::Json(StatusCode::CREATED, self.shape(call, form, shown.unwrap_or_default())));
+                    return Ok(Answer::Json(
+                        StatusCode::CREATED,
+                        self.shape(call, form, shown.unwrap_or_default()),
+                    ));
                 }
                 Step::Next(object) => object,
             };
             let (Some(found), Some(old)) = (found, old) else {
                 return Err(Failure::not_found(call.about(&call.path.name)));
             };
-            let named = self.check_preconditions(call, &object, &old, way)?;
+            let named = Self::check_preconditions(call, &object, &old, way)?;
             self.account(call, &mut object, &old, way);
             let operation = Operation::Update;
-            object = self.admit_mutating(call, operation, object, Some(&old), warnings).await?;
+            object = self
+                .admit_mutating(call, operation, object, Some(&old), warnings)
+                .await?;
             let uid = object["metadata"]["uid"].clone();
-            for field in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"] {
+            for field in [
+                "uid",
+                "creationTimestamp",
+                "deletionTimestamp",
+                "deletionGracePeriodSeconds",
+                "selfLink",
+                "generation",
+            ] {
                 json::copy(&mut object, &old, &["metadata", field]);
             }
             let part = part_of(call);
@@ -481,7 +576,8 @@ impl Server {
             if !causes.is_empty() {
                 return Err(Failure::invalid(call.about_kind(&call.path.name), &causes));
             }
-            self.admit_validating(call, operation, Some(&object), Some(&old), warnings).await?;
+            self.admit_validating(call, operation, Some(&object), Some(&old), warnings)
+                .await?;
             let unchanged = same(&object, &old);
             let stored = self.to_storage(kind, object).await?;
             too_big(&stored)?;
@@ -497,7 +593,10 @@ impl Server {
                 continue;
             };
             let shown = self.present(kind, vec![result]).await?.into_iter().next();
-            return Ok(Answer::Json(StatusCode::OK, self.shape(call, form, shown.unwrap_or_default())));
+            return Ok(Answer::Json(
+                StatusCode::OK,
+                self.shape(call, form, shown.unwrap_or_default()),
+            ));
         }
         Err(Failure::modified(call.about(&call.path.name)))
     }
@@ -529,8 +628,12 @@ impl Server {
     pub(crate) fn put_or_finish(&self, state: &mut State, key: Key, object: Value) -> Arc<Value> {
         let deleting = object["metadata"]["deletionTimestamp"].is_string();
         let free = json::items(&object, &["metadata", "finalizers"]).is_empty();
-        let graceless = object["metadata"]["deletionGracePeriodSeconds"].as_u64().unwrap_or(0) == 0;
-        let empty = &*key.resource != "namespaces" || json::items(&object, &["spec", "finalizers"]).is_empty();
+        let graceless = object["metadata"]["deletionGracePeriodSeconds"]
+            .as_u64()
+            .unwrap_or(0)
+            == 0;
+        let empty =
+            &*key.resource != "namespaces" || json::items(&object, &["spec", "finalizers"]).is_empty();
         if deleting && free && graceless && empty {
             Self::erase(state, &key);
             // Why not the last state: the client sees what it wrote.
@@ -540,7 +643,7 @@ impl Server {
     }
 
     /// Whether the request named a version; fails if it is not this one.
-    fn check_preconditions(&self, call: &Call, object: &Value, old: &Value, way: Way) -> Result<bool, Failure> {
+    fn check_preconditions(call: &Call, object: &Value, old: &Value, way: Way) -> Result<bool, Failure> {
         let about = call.about(&call.path.name);
         let given = json::text(object, &["metadata", "resourceVersion"]);
         let current = json::text(old, &["metadata", "resourceVersion"]);
@@ -552,7 +655,11 @@ impl Server {
         }
         if given.is_empty() || given == "0" {
             if way == Way::Put && !builtin::may_update_blindly(&call.kind) {
-                let cause = Cause::invalid("metadata.resourceVersion", &0.into(), "must be specified for an update");
+                let cause = Cause::invalid(
+                    "metadata.resourceVersion",
+                    &0.into(),
+                    "must be specified for an update",
+                );
                 return Err(Failure::invalid(call.about(&call.path.name), &[cause]));
             }
             return Ok(false);
@@ -584,7 +691,10 @@ impl Server {
         let mut causes = Vec::new();
         for field in ["name", "namespace", "generateName"] {
             if field != "generateName" && object["metadata"][field] != old["metadata"][field] {
-                causes.push(Cause::immutable(format!("metadata.{field}"), &object["metadata"][field]));
+                causes.push(Cause::immutable(
+                    format!("metadata.{field}"),
+                    &object["metadata"][field],
+                ));
             }
         }
         causes.extend(names::check_meta(object, kind.names, finalizers_of(kind)));
@@ -597,17 +707,20 @@ impl Server {
             if !new.is_empty() {
                 let says = format!(
                     "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
-                    new.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")
+                    new.iter()
+                        .map(|name| format!("{name:?}"))
+                        .collect::<Vec<_>>()
+                        .join(", ")
                 );
                 causes.push(Cause::forbidden("metadata.finalizers", &says));
             }
         }
-        causes.extend(self.validate(kind, object, Some(old)));
+        causes.extend(Self::validate(kind, object, Some(old)));
         if !kind.is_custom() {
             if part == Part::Main {
                 causes.extend(builtin::validate(kind, object, false));
             }
-            causes.extend(builtin::validate_update(kind, part, object, old, self.now()));
+            causes.extend(builtin::validate_update(kind, part, object, old));
         }
         causes
     }
@@ -623,7 +736,8 @@ enum Mode {
 }
 
 fn finalizers_of(kind: &Kind) -> names::Finalizers {
-    if kind.is_custom() || kind.group == crate::kinds::EXTENSIONS {
+    let plain = ["coordination.k8s.io", "node.k8s.io", crate::kinds::EXTENSIONS];
+    if kind.is_custom() || plain.contains(&kind.group.as_str()) {
         names::Finalizers::Any
     } else {
         names::Finalizers::Qualified
@@ -646,7 +760,13 @@ pub(crate) fn part_of(call: &Call) -> Part {
     }
 }
 
-fn change<'a>(call: &'a Call, manager: &'a str, api_version: &'a str, now: &'a str, reset: &'a Set) -> managed::Change<'a> {
+fn change<'a>(
+    call: &'a Call,
+    manager: &'a str,
+    api_version: &'a str,
+    now: &'a str,
+    reset: &'a Set,
+) -> managed::Change<'a> {
     managed::Change {
         manager,
         api_version,
@@ -662,9 +782,13 @@ fn reset_fields(kind: &Kind, part: Part) -> Set {
     let fields = match part {
         Part::Main if kind.status => json!({"f:status": {}}),
         Part::Main => json!({}),
-        Part::Status if kind.is_custom() => json!({"f:spec": {}, "f:metadata": {".": {}, "f:labels": {}, "f:annotations": {}, "f:finalizers": {}, "f:ownerReferences": {}, "f:deletionTimestamp": {}, "f:managedFields": {}, "f:selfLink": {}}}),
+        Part::Status if kind.is_custom() => {
+            json!({"f:spec": {}, "f:metadata": {".": {}, "f:labels": {}, "f:annotations": {}, "f:finalizers": {}, "f:ownerReferences": {}, "f:deletionTimestamp": {}, "f:managedFields": {}, "f:selfLink": {}}})
+        }
         Part::Status => match kind.plural.as_str() {
-            "pods" => json!({"f:spec": {}, "f:metadata": {"f:deletionTimestamp": {}, "f:ownerReferences": {}}}),
+            "pods" => {
+                json!({"f:spec": {}, "f:metadata": {"f:deletionTimestamp": {}, "f:ownerReferences": {}}})
+            }
             _ => json!({"f:spec": {}}),
         },
     };
@@ -689,11 +813,7 @@ fn settle_namespace(call: &Call, object: &mut Value) -> Result<(), Failure> {
     let given = json::text(object, &["metadata", "namespace"]).to_owned();
     match call.kind.scope {
         Scope::Cluster => {
-            if !given.is_empty() {
-                return Err(Failure::bad_request(
-                    "namespace may not be set for a cluster scoped object",
-                ));
-            }
+            json::remove(object, &["metadata", "namespace"]);
             Ok(())
         }
         Scope::Namespaced => {
@@ -763,7 +883,10 @@ fn unknown(call: &Call, findings: &Findings, warnings: &mut Vec<String>) -> Resu
 fn report_apply(call: &Call, findings: &Findings) -> Result<(), Failure> {
     match findings.unknown.first() {
         None => Ok(()),
-        Some(path) => Err(Failure::apply_typing(call, &format!(".{path}: field not declared in schema"))),
+        Some(path) => Err(Failure::apply_typing(
+            call,
+            &format!(".{path}: field not declared in schema"),
+        )),
     }
 }
 

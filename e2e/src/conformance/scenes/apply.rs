@@ -12,7 +12,11 @@ fn by(sample: Sample, name: &str, manager: &str, force: &str, config: Value) -> 
     config["apiVersion"] = sample.group_version.into();
     config["kind"] = sample.kind.into();
     config["metadata"]["name"] = name.into();
-    Step::patch(format!("{}?fieldManager={manager}{force}", sample.at(name)), APPLY, config)
+    Step::patch(
+        format!("{}?fieldManager={manager}{force}", sample.at(name)),
+        APPLY,
+        config,
+    )
 }
 
 /// Something small that a manager says about an object.
@@ -35,13 +39,17 @@ fn opinion(sample: Sample, dice: &mut Dice) -> Value {
         },
         "workloads" => match dice.below(3) {
             0 => json!({"spec": {"queueName": word}}),
-            1 => json!({"spec": {"podSets": [{"name": "main", "count": 1, "template": {"spec": {"containers": [{"name": "c", "image": word}]}}}]}}),
+            1 => {
+                json!({"spec": {"podSets": [{"name": "main", "count": 1, "template": {"spec": {"containers": [{"name": "c", "image": word}]}}}]}})
+            }
             _ => json!({"metadata": {"labels": {"team": word}}, "spec": {"active": false}}),
         },
         "pods" => match dice.below(3) {
             0 => json!({"metadata": {"labels": {"team": word}, "finalizers": ["example.com/a"]}}),
             1 => json!({"spec": {"containers": [{"name": "main", "image": format!("i:{word}")}]}}),
-            _ => json!({"spec": {"containers": [{"name": "main", "image": "i"}], "tolerations": [{"key": word, "operator": "Exists"}]}}),
+            _ => {
+                json!({"spec": {"containers": [{"name": "main", "image": "i"}], "tolerations": [{"key": word, "operator": "Exists"}]}})
+            }
         },
         _ => match dice.below(4) {
             0 => json!({"spec": {"suspend": dice.chance(50)}}),
@@ -92,7 +100,11 @@ pub(super) fn after_update(dice: &mut Dice) -> Vec<Step> {
     for _ in 0..5 {
         let config = opinion(sample, dice);
         steps.push(match dice.below(3) {
-            0 => Step::patch(format!("{}?fieldManager=patcher", sample.at(&name)), MERGE, config),
+            0 => Step::patch(
+                format!("{}?fieldManager=patcher", sample.at(&name)),
+                MERGE,
+                config,
+            ),
             1 => by(sample, &name, "m1", "&force=true", config),
             _ => by(sample, &name, "m1", "", config),
         });

@@ -9,9 +9,15 @@ fn any(dice: &mut Dice) -> Sample {
     *dice.pick(SAMPLES)
 }
 
+/// A kind whose objects are valid again as they were sent; a job must name the selector that it was given.
+fn replaceable(dice: &mut Dice) -> Sample {
+    let sample = any(dice);
+    if sample == JOB { WIDGET } else { sample }
+}
+
 /// Create, again, read, replace, delete, again.
 pub(super) fn life(dice: &mut Dice) -> Vec<Step> {
-    let sample = any(dice);
+    let sample = replaceable(dice);
     let name = sample.name(dice);
     let object = sample.object(&name, dice);
     let (list, at) = (sample.list(), sample.at(&name));
@@ -30,7 +36,13 @@ pub(super) fn life(dice: &mut Dice) -> Vec<Step> {
         steps.push(Step::post(list, generated));
     }
     if dice.chance(20) {
-        steps.insert(0, Step::post(format!("{}?dryRun=All", sample.list()), sample.object(&name, dice)));
+        steps.insert(
+            0,
+            Step::post(
+                format!("{}?dryRun=All", sample.list()),
+                sample.object(&name, dice),
+            ),
+        );
     }
     steps
 }
@@ -44,7 +56,7 @@ fn with_version(object: &Value, sample: Sample, name: &str) -> Value {
 
 /// Replacing with the right, an old, a foreign and no version, and other preconditions.
 pub(super) fn versions(dice: &mut Dice) -> Vec<Step> {
-    let sample = any(dice);
+    let sample = replaceable(dice);
     let name = sample.name(dice);
     let object = sample.object(&name, dice);
     let at = sample.at(&name);
@@ -55,7 +67,8 @@ pub(super) fn versions(dice: &mut Dice) -> Vec<Step> {
     foreign["metadata"]["uid"] = "00000000-0000-0000-0000-000000000000".into();
     let mut strange = object.clone();
     strange["metadata"]["resourceVersion"] = "abc".into();
-    let options = |conditions: Value| json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": conditions});
+    let options =
+        |conditions: Value| json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": conditions});
     vec![
         Step::put(at.clone(), object.clone()),
         Step::post(sample.list(), object.clone()),
@@ -66,7 +79,11 @@ pub(super) fn versions(dice: &mut Dice) -> Vec<Step> {
         Step::put(at.clone(), with_version(&object, sample, &name)),
         Step::put(at.clone(), foreign),
         Step::put(at.clone(), strange),
-        Step::patch(at.clone(), MERGE, json!({"metadata": {"resourceVersion": "1", "labels": {"n": "2"}}})),
+        Step::patch(
+            at.clone(),
+            MERGE,
+            json!({"metadata": {"resourceVersion": "1", "labels": {"n": "2"}}}),
+        ),
         Step::patch(at.clone(), MERGE, json!({"metadata": {"uid": "other"}})),
         Step::delete(at.clone()).body(options(json!({"uid": "other"}))),
         Step::delete(at.clone()).body(options(json!({"resourceVersion": "1"}))),
@@ -86,10 +103,26 @@ pub(super) fn patches(dice: &mut Dice) -> Vec<Step> {
         Step::patch(at.clone(), MERGE, sample.harmless(dice)),
         Step::patch(at.clone(), STRATEGIC, sample.harmless(dice)),
         Step::patch(at.clone(), MERGE, json!({"metadata": {"labels": null}})),
-        Step::patch(at.clone(), JSON_PATCH, json!([{"op": "add", "path": "/metadata/annotations", "value": {"example.com/x": "y"}}])),
-        Step::patch(at.clone(), JSON_PATCH, json!([{"op": "remove", "path": "/metadata/nothing"}])),
-        Step::patch(at.clone(), JSON_PATCH, json!([{"op": "test", "path": "/metadata/name", "value": "other"}])),
-        Step::patch(at.clone(), JSON_PATCH, json!([{"op": "replace", "path": "/metadata/name", "value": "other"}])),
+        Step::patch(
+            at.clone(),
+            JSON_PATCH,
+            json!([{"op": "add", "path": "/metadata/annotations", "value": {"example.com/x": "y"}}]),
+        ),
+        Step::patch(
+            at.clone(),
+            JSON_PATCH,
+            json!([{"op": "remove", "path": "/metadata/nothing"}]),
+        ),
+        Step::patch(
+            at.clone(),
+            JSON_PATCH,
+            json!([{"op": "test", "path": "/metadata/name", "value": "other"}]),
+        ),
+        Step::patch(
+            at.clone(),
+            JSON_PATCH,
+            json!([{"op": "replace", "path": "/metadata/name", "value": "other"}]),
+        ),
         Step::patch(at.clone(), JSON_PATCH, json!({"op": "add"})),
         Step::patch(at.clone(), MERGE, json!([1])),
         Step::patch(at.clone(), "application/unknown", json!({})),
@@ -97,15 +130,31 @@ pub(super) fn patches(dice: &mut Dice) -> Vec<Step> {
     ];
     if sample == JOB {
         let containers = json!([{"name": "main", "env": [{"name": "B", "value": "2"}]}]);
-        steps.push(Step::patch(at.clone(), STRATEGIC, json!({"spec": {"template": {"spec": {"containers": containers}}}})));
+        steps.push(Step::patch(
+            at.clone(),
+            STRATEGIC,
+            json!({"spec": {"template": {"spec": {"containers": containers}}}}),
+        ));
         steps.push(Step::patch(at, STRATEGIC, json!({"spec": {"parallelism": 5}})));
     } else if sample == POD {
         let containers = json!([{"name": "main", "image": "busybox:2"}]);
-        steps.push(Step::patch(at.clone(), STRATEGIC, json!({"spec": {"containers": containers}})));
-        steps.push(Step::patch(at.clone(), STRATEGIC, json!({"spec": {"containers": [{"image": "x"}]}})));
+        steps.push(Step::patch(
+            at.clone(),
+            STRATEGIC,
+            json!({"spec": {"containers": containers}}),
+        ));
+        steps.push(Step::patch(
+            at.clone(),
+            STRATEGIC,
+            json!({"spec": {"containers": [{"image": "x"}]}}),
+        ));
         steps.push(Step::patch(at, STRATEGIC, json!({"metadata": {"finalizers": ["example.com/f"], "$deleteFromPrimitiveList/finalizers": ["example.com/g"]}})));
     } else if sample == CONFIG_MAP {
-        steps.push(Step::patch(at.clone(), STRATEGIC, json!({"data": {"$patch": "replace", "c": "3"}})));
+        steps.push(Step::patch(
+            at.clone(),
+            STRATEGIC,
+            json!({"data": {"$patch": "replace", "c": "3"}}),
+        ));
         steps.push(Step::patch(at, MERGE, json!({"data": {"a": 5}})));
     }
     steps
@@ -123,9 +172,21 @@ pub(super) fn finalizers(dice: &mut Dice) -> Vec<Step> {
         Step::delete(at.clone()),
         Step::delete(at.clone()),
         Step::get(at.clone()),
-        Step::patch(at.clone(), MERGE, json!({"metadata": {"finalizers": ["example.com/a", "example.com/c"]}})),
-        Step::patch(at.clone(), MERGE, json!({"metadata": {"finalizers": ["example.com/a"]}})),
-        Step::patch(at.clone(), MERGE, json!({"metadata": {"deletionTimestamp": null}})),
+        Step::patch(
+            at.clone(),
+            MERGE,
+            json!({"metadata": {"finalizers": ["example.com/a", "example.com/c"]}}),
+        ),
+        Step::patch(
+            at.clone(),
+            MERGE,
+            json!({"metadata": {"finalizers": ["example.com/a"]}}),
+        ),
+        Step::patch(
+            at.clone(),
+            MERGE,
+            json!({"metadata": {"deletionTimestamp": null}}),
+        ),
         Step::patch(at.clone(), MERGE, sample.harmless(dice)),
         Step::patch(at.clone(), MERGE, json!({"metadata": {"finalizers": null}})),
         Step::get(at),
@@ -140,7 +201,8 @@ pub(super) fn propagation(dice: &mut Dice) -> Vec<Step> {
     let policy = *dice.pick(&["Background", "Foreground", "Orphan", "Nonsense"]);
     let mut steps = vec![Step::post(sample.list(), sample.object(&name, dice))];
     steps.push(if dice.chance(50) {
-        Step::delete(at.clone()).body(json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": policy}))
+        Step::delete(at.clone())
+            .body(json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": policy}))
     } else {
         Step::delete(format!("{at}?propagationPolicy={policy}"))
     });
@@ -148,7 +210,10 @@ pub(super) fn propagation(dice: &mut Dice) -> Vec<Step> {
     steps.push(Step::delete(format!("{at}?gracePeriodSeconds=0")));
     steps.push(Step::get(at));
     if sample.namespaced {
-        steps.push(Step::post(sample.list(), sample.object(&format!("{name}-2"), dice)));
+        steps.push(Step::post(
+            sample.list(),
+            sample.object(&format!("{name}-2"), dice),
+        ));
         steps.push(Step::delete(format!("{}?labelSelector=tier%3Dx", sample.list())));
         steps.push(Step::get(sample.list()));
     }
@@ -172,7 +237,10 @@ pub(super) fn names(dice: &mut Dice) -> Vec<Step> {
             4 => object["metadata"]["namespace"] = "other".into(),
             5 => object["metadata"]["finalizers"] = json!([bad]),
             6 => object["kind"] = "Other".into(),
-            _ => object["metadata"]["ownerReferences"] = json!([{"apiVersion": "v1", "kind": "Pod", "name": bad, "uid": "u"}]),
+            _ => {
+                object["metadata"]["ownerReferences"] =
+                    json!([{"apiVersion": "v1", "kind": "Pod", "name": bad, "uid": "u"}])
+            }
         }
         steps.push(Step::post(sample.list(), object));
     }
@@ -181,21 +249,132 @@ pub(super) fn names(dice: &mut Dice) -> Vec<Step> {
 
 /// Places in an object where a wrong value is tried.
 const PLACES: &[(&str, &[&str])] = &[
-    ("configmaps", &["/data", "/data/a", "/immutable", "/metadata/labels", "/metadata/generateName"]),
+    (
+        "configmaps",
+        &[
+            "/data",
+            "/data/a",
+            "/immutable",
+            "/metadata/labels",
+            "/metadata/generateName",
+        ],
+    ),
     ("secrets", &["/data", "/data/key", "/type", "/immutable"]),
-    ("pods", &["/spec", "/spec/containers", "/spec/containers/0/name", "/spec/containers/0/image", "/spec/restartPolicy", "/spec/nodeName", "/spec/activeDeadlineSeconds", "/spec/terminationGracePeriodSeconds"]),
-    ("jobs", &["/spec", "/spec/parallelism", "/spec/completions", "/spec/suspend", "/spec/backoffLimit", "/spec/template", "/spec/template/spec/restartPolicy", "/spec/completionMode", "/spec/template/spec/containers", "/spec/activeDeadlineSeconds", "/spec/ttlSecondsAfterFinished"]),
-    ("widgets", &["/spec", "/spec/size", "/spec/color", "/spec/label", "/spec/amount", "/spec/parts", "/spec/parts/0/name", "/spec/parts/0/count", "/spec/words", "/spec/many", "/spec/free", "/spec/maybe", "/spec/when", "/spec/ratio", "/spec/low", "/status", "/metadata/labels"]),
-    ("workloads", &["/spec", "/spec/queueName", "/spec/podSets", "/spec/podSets/0/name", "/spec/podSets/0/count", "/spec/podSets/0/minCount", "/spec/active", "/spec/priority", "/spec/maximumExecutionTimeSeconds"]),
-    ("leases", &["/spec", "/spec/holderIdentity", "/spec/leaseDurationSeconds", "/spec/leaseTransitions"]),
-    ("clusterqueues", &["/spec", "/spec/resourceGroups", "/spec/resourceGroups/0/flavors", "/spec/resourceGroups/0/flavors/0/resources/0/nominalQuota", "/spec/queueingStrategy", "/spec/stopPolicy"]),
-    ("localqueues", &["/spec", "/spec/clusterQueue", "/spec/stopPolicy"]),
-    ("admissionchecks", &["/spec", "/spec/controllerName", "/spec/parameters"]),
-    ("resourceflavors", &["/spec", "/spec/nodeLabels", "/spec/nodeTaints", "/spec/tolerations", "/spec/topologyName"]),
+    (
+        "pods",
+        &[
+            "/spec",
+            "/spec/containers",
+            "/spec/containers/0/name",
+            "/spec/containers/0/image",
+            "/spec/restartPolicy",
+            "/spec/nodeName",
+            "/spec/activeDeadlineSeconds",
+            "/spec/terminationGracePeriodSeconds",
+        ],
+    ),
+    (
+        "jobs",
+        &[
+            "/spec",
+            "/spec/parallelism",
+            "/spec/completions",
+            "/spec/suspend",
+            "/spec/backoffLimit",
+            "/spec/template",
+            "/spec/template/spec/restartPolicy",
+            "/spec/completionMode",
+            "/spec/template/spec/containers",
+            "/spec/activeDeadlineSeconds",
+            "/spec/ttlSecondsAfterFinished",
+        ],
+    ),
+    (
+        "widgets",
+        &[
+            "/spec",
+            "/spec/size",
+            "/spec/color",
+            "/spec/label",
+            "/spec/amount",
+            "/spec/parts",
+            "/spec/parts/0/name",
+            "/spec/parts/0/count",
+            "/spec/words",
+            "/spec/many",
+            "/spec/free",
+            "/spec/maybe",
+            "/spec/when",
+            "/spec/ratio",
+            "/spec/low",
+            "/status",
+            "/metadata/labels",
+        ],
+    ),
+    (
+        "workloads",
+        &[
+            "/spec",
+            "/spec/queueName",
+            "/spec/podSets",
+            "/spec/podSets/0/name",
+            "/spec/podSets/0/count",
+            "/spec/podSets/0/minCount",
+            "/spec/active",
+            "/spec/priority",
+            "/spec/maximumExecutionTimeSeconds",
+        ],
+    ),
+    (
+        "leases",
+        &[
+            "/spec",
+            "/spec/holderIdentity",
+            "/spec/leaseDurationSeconds",
+            "/spec/leaseTransitions",
+        ],
+    ),
+    (
+        "clusterqueues",
+        &[
+            "/spec",
+            "/spec/resourceGroups",
+            "/spec/resourceGroups/0/flavors",
+            "/spec/resourceGroups/0/flavors/0/resources/0/nominalQuota",
+            "/spec/queueingStrategy",
+            "/spec/stopPolicy",
+        ],
+    ),
+    (
+        "localqueues",
+        &["/spec", "/spec/clusterQueue", "/spec/stopPolicy"],
+    ),
+    (
+        "admissionchecks",
+        &["/spec", "/spec/controllerName", "/spec/parameters"],
+    ),
+    (
+        "resourceflavors",
+        &[
+            "/spec",
+            "/spec/nodeLabels",
+            "/spec/nodeTaints",
+            "/spec/tolerations",
+            "/spec/topologyName",
+        ],
+    ),
     ("priorityclasses", &["/value", "/preemptionPolicy"]),
     ("runtimeclasses", &["/handler"]),
     ("roles", &["/rules", "/rules/0/verbs", "/rules/0/apiGroups"]),
-    ("rolebindings", &["/roleRef/kind", "/roleRef/name", "/subjects/0/kind", "/subjects/0/name"]),
+    (
+        "rolebindings",
+        &[
+            "/roleRef/kind",
+            "/roleRef/name",
+            "/subjects/0/kind",
+            "/subjects/0/name",
+        ],
+    ),
 ];
 
 /// Wrong values in the right places.
@@ -234,7 +413,9 @@ pub(super) fn job_change(dice: &mut Dice) -> Vec<Step> {
             1 => json!({"spec": {"suspend": false}}),
             2 => json!({"spec": {"template": {"spec": {"nodeSelector": {"zone": "z2"}}}}}),
             3 => json!({"spec": {"template": {"metadata": {"labels": {"added": "x"}}}}}),
-            4 => json!({"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "other"}]}}}}),
+            4 => {
+                json!({"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "other"}]}}}})
+            }
             5 => json!({"spec": {"completions": 7}}),
             6 => json!({"spec": {"parallelism": *dice.pick(&[0, 4])}}),
             7 => json!({"spec": {"managedBy": "example.com/other"}}),
@@ -273,7 +454,13 @@ pub(super) fn job_status(dice: &mut Dice) -> Vec<Step> {
             status["ready"] = 1.into();
         }
         let mut conditions = Vec::new();
-        for kind in ["SuccessCriteriaMet", "Complete", "FailureTarget", "Failed", "Suspended"] {
+        for kind in [
+            "SuccessCriteriaMet",
+            "Complete",
+            "FailureTarget",
+            "Failed",
+            "Suspended",
+        ] {
             if dice.chance(25) {
                 conditions.push(condition(kind, if dice.chance(85) { "True" } else { "False" }));
             }
@@ -281,7 +468,11 @@ pub(super) fn job_status(dice: &mut Dice) -> Vec<Step> {
         if !conditions.is_empty() {
             status["conditions"] = conditions.into();
         }
-        steps.push(Step::patch(at.clone(), MERGE, json!({"status": status, "metadata": {"labels": {"x": "y"}}, "spec": {"parallelism": 9}})));
+        steps.push(Step::patch(
+            at.clone(),
+            MERGE,
+            json!({"status": status, "metadata": {"labels": {"x": "y"}}, "spec": {"parallelism": 9}}),
+        ));
     }
     steps.push(Step::get(JOB.at(&name)));
     steps
@@ -300,14 +491,30 @@ pub(super) fn pod_change(dice: &mut Dice) -> Vec<Step> {
     }
     for _ in 0..4 {
         let change = match dice.below(8) {
-            0 => Step::patch(at.clone(), STRATEGIC, json!({"spec": {"containers": [{"name": "main", "image": "other:1"}]}})),
+            0 => Step::patch(
+                at.clone(),
+                STRATEGIC,
+                json!({"spec": {"containers": [{"name": "main", "image": "other:1"}]}}),
+            ),
             1 => Step::patch(at.clone(), MERGE, json!({"spec": {"activeDeadlineSeconds": 5}})),
             2 => Step::patch(at.clone(), MERGE, json!({"spec": {"restartPolicy": "OnFailure"}})),
-            3 => Step::patch(at.clone(), MERGE, json!({"spec": {"nodeSelector": {"zone": "z1", "more": "m"}}})),
+            3 => Step::patch(
+                at.clone(),
+                MERGE,
+                json!({"spec": {"nodeSelector": {"zone": "z1", "more": "m"}}}),
+            ),
             4 => Step::patch(at.clone(), MERGE, json!({"spec": {"schedulingGates": null}})),
-            5 => Step::patch(format!("{at}/status"), MERGE, json!({"status": {"phase": *dice.pick(&["Running", "Succeeded"])}})),
+            5 => Step::patch(
+                format!("{at}/status"),
+                MERGE,
+                json!({"status": {"phase": *dice.pick(&["Running", "Succeeded"])}}),
+            ),
             6 => Step::patch(at.clone(), MERGE, json!({"metadata": {"labels": {"a": "b"}}})),
-            _ => Step::patch(at.clone(), MERGE, json!({"spec": {"schedulingGates": [{"name": "example.com/new"}]}})),
+            _ => Step::patch(
+                at.clone(),
+                MERGE,
+                json!({"spec": {"schedulingGates": [{"name": "example.com/new"}]}}),
+            ),
         };
         steps.push(change);
     }
@@ -335,7 +542,11 @@ pub(super) fn immutable(dice: &mut Dice) -> Vec<Step> {
     vec![
         Step::post(sample.list(), sample.object(&name, dice)),
         Step::patch(at.clone(), MERGE, change),
-        Step::patch(at.clone(), MERGE, json!({"data": {"a": "changed", "key": "Yg=="}})),
+        Step::patch(
+            at.clone(),
+            MERGE,
+            json!({"data": {"a": "changed", "key": "Yg=="}}),
+        ),
         Step::patch(at, MERGE, json!({"immutable": false})),
     ]
 }
@@ -351,18 +562,30 @@ pub(super) fn errors(dice: &mut Dice) -> Vec<Step> {
         Step::put(POD.list(), json!({})),
         Step::post(CONFIG_MAP.at("x"), json!({})),
         Step::post("/api/v1/configmaps", json!({})),
-        Step::post("/api/v1/namespaces/nowhere/configmaps", json!({"metadata": {"name": "x"}})),
-        Step::post("/apis/conformance.roadstead.dev/v1/namespaces/nowhere/widgets", json!({"apiVersion": "conformance.roadstead.dev/v1", "kind": "Widget", "metadata": {"name": "x"}, "spec": {"size": 1}})),
+        Step::post(
+            "/api/v1/namespaces/nowhere/configmaps",
+            json!({"metadata": {"name": "x"}}),
+        ),
+        Step::post(
+            "/apis/conformance.roadstead.dev/v1/namespaces/nowhere/widgets",
+            json!({"apiVersion": "conformance.roadstead.dev/v1", "kind": "Widget", "metadata": {"name": "x"}, "spec": {"size": 1}}),
+        ),
         text,
         Step::post(CONFIG_MAP.list(), json!([])),
         Step::post(CONFIG_MAP.list(), json!({})),
-        Step::post(WIDGET.list(), json!({"metadata": {"name": "x"}, "spec": {"size": 1}})),
+        Step::post(
+            WIDGET.list(),
+            json!({"metadata": {"name": "x"}, "spec": {"size": 1}}),
+        ),
         Step::put(CONFIG_MAP.at("x"), json!({"metadata": {"name": "y"}})),
         Step::get(format!("{}/status", CONFIG_MAP.at("x"))),
         Step::delete("/api/v1/namespaces/default"),
         Step::delete("/api/v1/namespaces"),
         Step::get(format!("{}?resourceVersion=abc", CONFIG_MAP.list())),
-        Step::post(CONFIG_MAP.list(), json!({"metadata": {"name": "x", "resourceVersion": "5"}})),
+        Step::post(
+            CONFIG_MAP.list(),
+            json!({"metadata": {"name": "x", "resourceVersion": "5"}}),
+        ),
     ];
     let kept = 6 + dice.below(6);
     while steps.len() > kept {

@@ -18,12 +18,46 @@ fn field(dice: &mut Dice) -> (&'static str, Value) {
         6 => ("maybe", Value::Null),
         7 => ("color", Value::Null),
         8 => ("label", Value::Null),
-        9 => ("amount", dice.pick(&[json!(1), json!("1"), json!(true), json!(1.5)]).clone()),
-        10 => ("when", (*dice.pick(&["2026-01-01T00:00:00Z", "yesterday"])).into()),
-        11 => ("free", json!({"any": [1, {"thing": null}], "nothing": null})),
-        12 => ("words", dice.pick(&[json!(["a", "b"]), json!(["a", "a"]), json!(["a", "b", "c", "d"]), json!([1])]).clone()),
-        13 => ("many", dice.pick(&[json!({"a": 1}), json!({"a": "x"}), json!({"a": 1, "b": 2, "c": 3})]).clone()),
-        14 => ("parts", dice.pick(&[json!([{"name": "a"}]), json!([{}]), json!([{"name": "a"}, {"name": "a"}]), json!([{"name": "a", "extra": 1}]), json!({})]).clone()),
+        9 => (
+            "amount",
+            dice.pick(&[json!(1), json!("1"), json!(true), json!(1.5)])
+                .clone(),
+        ),
+        10 => (
+            "when",
+            (*dice.pick(&["2026-01-01T00:00:00Z", "yesterday"])).into(),
+        ),
+        11 => ("free", json!({"any": [1, {"thing": 2}], "more": "x"})),
+        12 => (
+            "words",
+            dice.pick(&[
+                json!(["a", "b"]),
+                json!(["a", "a"]),
+                json!(["a", "b", "c", "d"]),
+                json!([1]),
+            ])
+            .clone(),
+        ),
+        13 => (
+            "many",
+            dice.pick(&[
+                json!({"a": 1}),
+                json!({"a": "x"}),
+                json!({"a": 1, "b": 2, "c": 3}),
+            ])
+            .clone(),
+        ),
+        14 => (
+            "parts",
+            dice.pick(&[
+                json!([{"name": "a"}]),
+                json!([{}]),
+                json!([{"name": "a"}, {"name": "a"}]),
+                json!([{"name": "a", "extra": 1}]),
+                json!({}),
+            ])
+            .clone(),
+        ),
         15 => ("unknown", 1.into()),
         16 => ("fixed", (*dice.pick(&["a", "b"])).into()),
         _ => ("whole", json!({"a": "x", "c": "pruned"})),
@@ -43,7 +77,12 @@ pub(super) fn validation(dice: &mut Dice) -> Vec<Step> {
         if dice.chance(10) {
             object["spec"] = json!({});
         }
-        let mode = *dice.pick(&["", "?fieldValidation=Strict", "?fieldValidation=Warn", "?fieldValidation=Ignore"]);
+        let mode = *dice.pick(&[
+            "",
+            "?fieldValidation=Strict",
+            "?fieldValidation=Warn",
+            "?fieldValidation=Ignore",
+        ]);
         steps.push(Step::post(format!("{}{mode}", WIDGET.list()), object));
     }
     steps
@@ -59,7 +98,11 @@ pub(super) fn change(dice: &mut Dice) -> Vec<Step> {
     for _ in 0..6 {
         let (field, value) = field(dice);
         steps.push(match dice.below(3) {
-            0 => Step::patch(at.clone(), JSON_PATCH, json!([{"op": "add", "path": format!("/spec/{field}"), "value": value}])),
+            0 => Step::patch(
+                at.clone(),
+                JSON_PATCH,
+                json!([{"op": "add", "path": format!("/spec/{field}"), "value": value}]),
+            ),
             1 => Step::patch(at.clone(), STRATEGIC, json!({"spec": {field: value}})),
             _ => Step::patch(at.clone(), MERGE, json!({"spec": {field: value}})),
         });
@@ -83,12 +126,28 @@ pub(super) fn subresources(dice: &mut Dice) -> Vec<Step> {
     vec![
         Step::post(WIDGET.list(), object),
         Step::put(format!("{at}/status"), whole),
-        Step::patch(format!("{at}/status"), MERGE, json!({"spec": {"size": 50}, "metadata": {"labels": {"a": "b"}}, "status": {"size": 3}})),
-        Step::patch(format!("{at}/status"), MERGE, json!({"status": {"size": "wrong"}})),
-        Step::patch(at.clone(), MERGE, json!({"status": {"size": 9}, "spec": {"size": 2}})),
+        Step::patch(
+            format!("{at}/status"),
+            MERGE,
+            json!({"spec": {"size": 50}, "metadata": {"labels": {"a": "b"}}, "status": {"size": 3}}),
+        ),
+        Step::patch(
+            format!("{at}/status"),
+            MERGE,
+            json!({"status": {"size": "wrong"}}),
+        ),
+        Step::patch(
+            at.clone(),
+            MERGE,
+            json!({"status": {"size": 9}, "spec": {"size": 2}}),
+        ),
         Step::get(format!("{at}/status")),
         Step::get(format!("{at}/scale")),
-        Step::patch(format!("{at}/scale"), MERGE, json!({"spec": {"replicas": *dice.pick(&[4, 6])}})),
+        Step::patch(
+            format!("{at}/scale"),
+            MERGE,
+            json!({"spec": {"replicas": *dice.pick(&[4, 6])}}),
+        ),
         Step::put(format!("{at}/scale"), scale),
         Step::get(at),
     ]
@@ -119,7 +178,10 @@ pub(super) fn product(dice: &mut Dice) -> Vec<Step> {
         });
     }
     steps.push(Step::get(at));
-    steps.push(Step::get(format!("{}?fieldSelector=status.admission.clusterQueue%3Dcq", WORKLOAD.list())));
+    steps.push(Step::get(format!(
+        "{}?fieldSelector=status.admission.clusterQueue%3Dcq",
+        WORKLOAD.list()
+    )));
     steps
 }
 
@@ -139,8 +201,14 @@ pub(super) fn definitions(dice: &mut Dice) -> Vec<Step> {
         1 => definition["spec"]["scope"] = "Everywhere".into(),
         2 => definition["spec"]["versions"][0]["storage"] = false.into(),
         3 => definition["spec"]["versions"][0]["schema"] = json!({}),
-        4 => definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["a"] = json!({}),
-        5 => definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["x-kubernetes-validations"] = json!([{"rule": "self.a =="}]),
+        4 => {
+            definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+                ["a"] = json!({})
+        }
+        5 => {
+            definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["x-kubernetes-validations"] =
+                json!([{"rule": "self.a =="}])
+        }
         6 => definition["spec"]["group"] = "nodots".into(),
         _ => {}
     }
@@ -160,7 +228,10 @@ pub(super) fn unknown_fields(dice: &mut Dice) -> Vec<Step> {
             object["spec"]["unknown"] = "x".into();
         }
         let mode = *dice.pick(&["", "Strict", "Warn", "Ignore", "Nonsense"]);
-        steps.push(Step::post(format!("{}?fieldValidation={mode}", sample.list()), object));
+        steps.push(Step::post(
+            format!("{}?fieldValidation={mode}", sample.list()),
+            object,
+        ));
     }
     steps
 }

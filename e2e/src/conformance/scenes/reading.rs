@@ -7,7 +7,8 @@ use crate::conformance::values::{CONFIG_MAP, JOB, POD, SAMPLES, Sample, WIDGET};
 
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
 const PARTIAL: &str = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json";
-const PARTIAL_LIST: &str = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json";
+const PARTIAL_LIST: &str =
+    "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json";
 
 fn some(sample: Sample, count: usize, dice: &mut Dice) -> Vec<Step> {
     let stem = sample.name(dice);
@@ -23,8 +24,14 @@ pub(super) fn lists(dice: &mut Dice) -> Vec<Step> {
     steps.push(Step::get(sample.list()));
     steps.push(Step::get(format!("{}?resourceVersion=0", sample.list())));
     steps.push(Step::get(format!("{}?resourceVersionMatch=Exact", sample.list())));
-    steps.push(Step::get(format!("{}?resourceVersion=0&resourceVersionMatch=Exact", sample.list())));
-    steps.push(Step::get(format!("{}?resourceVersion=1&resourceVersionMatch=Nonsense", sample.list())));
+    steps.push(Step::get(format!(
+        "{}?resourceVersion=0&resourceVersionMatch=Exact",
+        sample.list()
+    )));
+    steps.push(Step::get(format!(
+        "{}?resourceVersion=1&resourceVersionMatch=Nonsense",
+        sample.list()
+    )));
     steps.push(Step::get(sample.list()).accept(PARTIAL_LIST));
     steps.push(Step::get(sample.list()).accept("application/pdf"));
     steps
@@ -37,8 +44,14 @@ pub(super) fn pages(dice: &mut Dice) -> Vec<Step> {
     let limit = *dice.pick(&[1, 2, 3]);
     steps.push(Step::get(format!("{}?limit={limit}", sample.list())));
     steps.extend(some(sample, 1, dice));
-    steps.push(Step::get(format!("{}?limit={limit}&continue=$continue", sample.list())));
-    steps.push(Step::get(format!("{}?limit={limit}&continue=nonsense", sample.list())));
+    steps.push(Step::get(format!(
+        "{}?limit={limit}&continue=$continue",
+        sample.list()
+    )));
+    steps.push(Step::get(format!(
+        "{}?limit={limit}&continue=nonsense",
+        sample.list()
+    )));
     steps
 }
 
@@ -61,11 +74,32 @@ pub(super) fn watches(dice: &mut Dice) -> Vec<Step> {
         Step::patch(at.clone(), MERGE, phase("two")),
         Step::patch(at.clone(), MERGE, phase("one")),
         Step::patch(at.clone(), MERGE, phase("three")),
-        Step::watch(format!("{}?watch=true&resourceVersion={first}&timeoutSeconds=5", sample.list()), 4),
-        Step::watch(format!("{}?watch=true&resourceVersion={first}&timeoutSeconds=5&labelSelector=phase%3Done", sample.list()), 4),
+        Step::watch(
+            format!(
+                "{}?watch=true&resourceVersion={first}&timeoutSeconds=5",
+                sample.list()
+            ),
+            4,
+        ),
+        Step::watch(
+            format!(
+                "{}?watch=true&resourceVersion={first}&timeoutSeconds=5&labelSelector=phase%3Done",
+                sample.list()
+            ),
+            4,
+        ),
         Step::delete(format!("{at}?gracePeriodSeconds=0")),
-        Step::watch(format!("{}?watch=true&resourceVersion={version}&timeoutSeconds=5&fieldSelector=metadata.name%3D{name}", sample.list()), 1),
-        Step::get(format!("{}?watch=true&sendInitialEvents=true&resourceVersion=0", sample.list())),
+        Step::watch(
+            format!(
+                "{}?watch=true&resourceVersion={version}&timeoutSeconds=5&fieldSelector=metadata.name%3D{name}",
+                sample.list()
+            ),
+            1,
+        ),
+        Step::get(format!(
+            "{}?watch=true&sendInitialEvents=true&resourceVersion=0",
+            sample.list()
+        )),
         Step::get(format!("{}?watch=true&resourceVersion=abc", sample.list())),
     ]
 }
@@ -73,11 +107,32 @@ pub(super) fn watches(dice: &mut Dice) -> Vec<Step> {
 /// Selectors, right and wrong.
 pub(super) fn selectors(dice: &mut Dice) -> Vec<Step> {
     let sample = *dice.pick(SAMPLES);
-    let mut steps = if sample.namespaced { some(sample, 3, dice) } else { Vec::new() };
-    let scope = if sample.namespaced { "" } else { "&fieldSelector=metadata.name%3Dnobody" };
-    for selector in ["team%3Da", "team%21%3Da", "team%20in%20(a,b)", "%21team", "team", "team%20notin%20(b)", "a%20b%20c", "=x", "A_!%3Dx"] {
+    let mut steps = if sample.namespaced {
+        some(sample, 3, dice)
+    } else {
+        Vec::new()
+    };
+    let scope = if sample.namespaced {
+        ""
+    } else {
+        "&fieldSelector=metadata.name%3Dnobody"
+    };
+    for selector in [
+        "team%3Da",
+        "team%21%3Da",
+        "team%20in%20(a,b)",
+        "%21team",
+        "team",
+        "team%20notin%20(b)",
+        "a%20b%20c",
+        "=x",
+        "A_!%3Dx",
+    ] {
         if dice.chance(50) {
-            steps.push(Step::get(format!("{}?labelSelector={selector}{scope}", sample.list())));
+            steps.push(Step::get(format!(
+                "{}?labelSelector={selector}{scope}",
+                sample.list()
+            )));
         }
     }
     let field = match sample.plural {
@@ -90,7 +145,10 @@ pub(super) fn selectors(dice: &mut Dice) -> Vec<Step> {
     if sample.plural != "jobs" {
         steps.push(Step::get(format!("{}?fieldSelector={field}", sample.list())));
     }
-    steps.push(Step::get(format!("{}?fieldSelector=metadata.name%3Dnobody", sample.list())));
+    steps.push(Step::get(format!(
+        "{}?fieldSelector=metadata.name%3Dnobody",
+        sample.list()
+    )));
     steps
 }
 
@@ -111,8 +169,12 @@ pub(super) fn tables(dice: &mut Dice) -> Vec<Step> {
 pub(super) fn access(dice: &mut Dice) -> Vec<Step> {
     let rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/{ns}";
     let user = format!("user-{}", dice.stem);
-    let verbs = dice.pick(&[json!(["get"]), json!(["*"]), json!(["get", "create"])]).clone();
-    let resources = dice.pick(&[json!(["pods"]), json!(["pods", "pods/log"]), json!(["*"])]).clone();
+    let verbs = dice
+        .pick(&[json!(["get"]), json!(["*"]), json!(["get", "create"])])
+        .clone();
+    let resources = dice
+        .pick(&[json!(["pods"]), json!(["pods", "pods/log"]), json!(["*"])])
+        .clone();
     let mut rule = json!({"apiGroups": [""], "resources": resources, "verbs": verbs});
     if dice.chance(30) {
         rule["resourceNames"] = json!(["one"]);
@@ -136,14 +198,25 @@ pub(super) fn access(dice: &mut Dice) -> Vec<Step> {
         if dice.chance(20) {
             attributes["subresource"] = "log".into();
         }
-        let spec = json!({"user": user, "groups": [format!("group-{user}")], "resourceAttributes": attributes});
-        let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec});
-        steps.push(Step::post("/apis/authorization.k8s.io/v1/subjectaccessreviews", review));
+        let spec =
+            json!({"user": user, "groups": [format!("group-{user}")], "resourceAttributes": attributes});
+        let review =
+            json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec});
+        steps.push(Step::post(
+            "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+            review,
+        ));
     }
     let own = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}});
-    steps.push(Step::post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", own));
+    steps.push(Step::post(
+        "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+        own,
+    ));
     let empty = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": {}});
-    steps.push(Step::post("/apis/authorization.k8s.io/v1/subjectaccessreviews", empty));
+    steps.push(Step::post(
+        "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+        empty,
+    ));
     steps
 }
 
@@ -154,7 +227,10 @@ pub(super) fn tokens(dice: &mut Dice) -> Vec<Step> {
     let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": seconds, "audiences": ["a"]}});
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": "nonsense"}});
     vec![
-        Step::post(at, json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "bot"}})),
+        Step::post(
+            at,
+            json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "bot"}}),
+        ),
         Step::post(format!("{at}/bot/token"), request.clone()),
         Step::post(format!("{at}/nobody/token"), request),
         Step::post("/apis/authentication.k8s.io/v1/tokenreviews", review),

@@ -49,7 +49,12 @@ pub(crate) fn accept(definition: &mut Value, now: Timestamp, taken: &dyn Fn(&str
         .into_iter()
         .find(|field| taken(json::text(&names, &[field])));
     let accepted = match refused {
-        None => ("NamesAccepted", "True", "NoConflicts", "no conflicts found".to_owned()),
+        None => (
+            "NamesAccepted",
+            "True",
+            "NoConflicts",
+            "no conflicts found".to_owned(),
+        ),
         Some(field) => (
             "NamesAccepted",
             "False",
@@ -73,7 +78,12 @@ pub(crate) fn accept(definition: &mut Value, now: Timestamp, taken: &dyn Fn(&str
             "the initial names have been accepted".to_owned(),
         ));
     } else if !established {
-        wanted.push(("Established", "False", "NotAccepted", "not all names are accepted".to_owned()));
+        wanted.push((
+            "Established",
+            "False",
+            "NotAccepted",
+            "not all names are accepted".to_owned(),
+        ));
     }
     let mut versions = json::items(definition, &["status", "storedVersions"]).to_vec();
     for version in json::items(definition, &["spec", "versions"]) {
@@ -146,10 +156,15 @@ pub(super) fn validate(definition: &Value) -> Vec<Cause> {
         });
     }
     let versions = json::items(spec, &["versions"]);
-    let stored = versions.iter().filter(|version| version["storage"] == true).count();
+    let stored = versions
+        .iter()
+        .filter(|version| version["storage"] == true)
+        .count();
     if stored != 1 {
         let says = "must have exactly one version marked as storage version";
         causes.push(Cause::invalid("spec.versions", &spec["versions"], says));
+        let says = "must have the storage version";
+        causes.push(Cause::invalid("status.storedVersions", &Value::Null, says));
     }
     for (index, version) in versions.iter().enumerate() {
         let path = format!("spec.versions[{index}]");
@@ -161,7 +176,13 @@ pub(super) fn validate(definition: &Value) -> Vec<Cause> {
             ));
             continue;
         }
-        let at = format!("{path}.schema.openAPIV3Schema");
+        // Why: a schema that all versions share is called by one name.
+        let shared = versions.iter().all(|other| other["schema"] == version["schema"]);
+        let at = if shared {
+            "spec.validation.openAPIV3Schema".to_owned()
+        } else {
+            format!("{path}.schema.openAPIV3Schema")
+        };
         if schema["type"] != "object" {
             let says = "must be object at the root";
             causes.push(if schema["type"].is_string() {
@@ -179,7 +200,10 @@ pub(super) fn validate(definition: &Value) -> Vec<Cause> {
             causes.push(Cause::required("spec.conversion.conversionReviewVersions", ""));
         }
         if !conversion["webhook"]["clientConfig"].is_object() {
-            causes.push(Cause::required("spec.conversion.webhookClientConfig", "required when strategy is set to Webhook"));
+            causes.push(Cause::required(
+                "spec.conversion.webhookClientConfig",
+                "required when strategy is set to Webhook",
+            ));
         }
     }
     causes
@@ -187,7 +211,8 @@ pub(super) fn validate(definition: &Value) -> Vec<Cause> {
 
 /// Every place says its type.
 fn structural(schema: &Value, path: &str, causes: &mut Vec<Cause>) {
-    let free = schema["x-kubernetes-int-or-string"] == true || schema["x-kubernetes-preserve-unknown-fields"] == true;
+    let free = schema["x-kubernetes-int-or-string"] == true
+        || schema["x-kubernetes-preserve-unknown-fields"] == true;
     if json::text(schema, &["type"]).is_empty() && !free {
         causes.push(Cause::required(
             format!("{path}.type"),

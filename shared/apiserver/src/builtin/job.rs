@@ -22,7 +22,11 @@ pub(super) fn default(job: &mut Value) {
     }
     json::default(spec, &["parallelism"], 1);
     let per_index = json::at(spec, &["backoffLimitPerIndex"]).is_some();
-    let limit = if per_index && indexed { i64::from(i32::MAX) } else { 6 };
+    let limit = if per_index && indexed {
+        i64::from(i32::MAX)
+    } else {
+        6
+    };
     json::default(spec, &["backoffLimit"], limit);
     json::default(spec, &["completionMode"], "NonIndexed");
     json::default(spec, &["suspend"], false);
@@ -73,8 +77,13 @@ pub(super) fn validate(job: &Value, creates: bool) -> Vec<Cause> {
     let spec = &job["spec"];
     let mut causes = Vec::new();
     for field in [
-        "parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished",
-        "backoffLimitPerIndex", "maxFailedIndexes",
+        "parallelism",
+        "completions",
+        "activeDeadlineSeconds",
+        "backoffLimit",
+        "ttlSecondsAfterFinished",
+        "backoffLimitPerIndex",
+        "maxFailedIndexes",
     ] {
         if let Some(n) = spec[field].as_i64()
             && n < 0
@@ -86,14 +95,18 @@ pub(super) fn validate(job: &Value, creates: bool) -> Vec<Cause> {
     let mode = json::text(spec, &["completionMode"]);
     if !["NonIndexed", "Indexed"].contains(&mode) {
         let allowed = ["NonIndexed", "Indexed"].map(str::to_owned);
-        causes.push(Cause::not_supported("spec.completionMode", &mode.into(), &allowed));
+        causes.push(Cause::not_supported(
+            "spec.completionMode",
+            &mode.into(),
+            &allowed,
+        ));
     }
     if mode == "Indexed" && json::at(spec, &["completions"]).is_none() {
         let says = "when completion mode is Indexed";
         causes.push(Cause::required("spec.completions", says));
     }
     let manager = json::text(spec, &["managedBy"]);
-    if !manager.is_empty() && !(manager.contains('/') && crate::names::is_qualified(manager)) {
+    if !(manager.is_empty() || manager.contains('/') && crate::names::is_qualified(manager)) {
         let says = "must be a domain-prefixed path (such as \"acme.io/foo\")";
         causes.push(Cause::invalid("spec.managedBy", &manager.into(), says));
     }
@@ -106,7 +119,10 @@ pub(super) fn validate(job: &Value, creates: bool) -> Vec<Cause> {
     if restart == "Always" {
         let allowed = ["OnFailure", "Never"].map(str::to_owned);
         let field = "spec.template.spec.restartPolicy";
-        causes.push(Cause::required(field, &format!("valid values: {:?}, {:?}", allowed[0], allowed[1])));
+        causes.push(Cause::required(
+            field,
+            &format!("valid values: {:?}, {:?}", allowed[0], allowed[1]),
+        ));
     }
     let labels = &template["metadata"]["labels"];
     let selector = crate::selector::Labels::of_object(&spec["selector"]);
@@ -141,10 +157,20 @@ pub(super) fn validate_update(job: &Value, old: &Value) -> Vec<Cause> {
     }
     let flexible = is_flexible(old);
     if !same_template(job, old, flexible) {
-        let field = if flexible { "spec.template.spec" } else { "spec.template" };
+        let field = if flexible {
+            "spec.template.spec"
+        } else {
+            "spec.template"
+        };
         causes.push(Cause::immutable(field, &spec["template"]));
     }
-    for field in ["completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"] {
+    for field in [
+        "completionMode",
+        "podFailurePolicy",
+        "backoffLimitPerIndex",
+        "managedBy",
+        "successPolicy",
+    ] {
         if spec[field] != before[field] {
             causes.push(Cause::immutable(format!("spec.{field}"), &spec[field]));
         }

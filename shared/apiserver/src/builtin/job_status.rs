@@ -7,8 +7,9 @@ use crate::failure::Cause;
 use crate::json;
 use crate::kinds::condition;
 
-/// Complains about a status that no Job controller could have meant. `_now` is there because times are compared with it.
-pub(super) fn validate(job: &Value, old: &Value, _now: Timestamp) -> Vec<Cause> {
+/// Complains about a status that no Job controller could have meant.
+#[expect(clippy::too_many_lines, reason = "one rule after the other, each a few lines")]
+pub(super) fn validate(job: &Value, old: &Value) -> Vec<Cause> {
     let (status, before) = (&job["status"], &old["status"]);
     let mut causes = Vec::new();
     for field in ["active", "succeeded", "failed", "ready", "terminating"] {
@@ -26,17 +27,29 @@ pub(super) fn validate(job: &Value, old: &Value, _now: Timestamp) -> Vec<Cause> 
     let mut refuse = |field: &str, value: &Value, says: &str| {
         causes.push(Cause::invalid(format!("status.{field}"), value, says));
     };
-    let time = |status: &Value, field: &str| -> Option<Timestamp> { json::text(status, &[field]).parse().ok() };
+    let time =
+        |status: &Value, field: &str| -> Option<Timestamp> { json::text(status, &[field]).parse().ok() };
     let (start, end) = (time(status, "startTime"), time(status, "completionTime"));
     if finished && !was_finished {
         if status["active"].as_i64().unwrap_or(0) > 0 {
-            refuse("active", &status["active"], "active>0 is invalid for finished job");
+            refuse(
+                "active",
+                &status["active"],
+                "active>0 is invalid for finished job",
+            );
         }
         if status["terminating"].as_i64().unwrap_or(0) > 0 {
-            refuse("terminating", &status["terminating"], "terminating>0 is invalid for finished job");
+            refuse(
+                "terminating",
+                &status["terminating"],
+                "terminating>0 is invalid for finished job",
+            );
         }
         if start.is_none() {
-            causes.push(Cause::required("status.startTime", "startTime is required for finished job"));
+            causes.push(Cause::required(
+                "status.startTime",
+                "startTime is required for finished job",
+            ));
         }
     }
     let mut refuse = |field: &str, value: &Value, says: &str| {
@@ -62,13 +75,25 @@ pub(super) fn validate(job: &Value, old: &Value, _now: Timestamp) -> Vec<Cause> 
         refuse("conditions", conditions, says);
     }
     if is(job, "Complete") && is(job, "Failed") {
-        refuse("conditions", conditions, "cannot set Complete=True and Failed=true conditions");
+        refuse(
+            "conditions",
+            conditions,
+            "cannot set Complete=True and Failed=true conditions",
+        );
     }
     if is(job, "Complete") && is(job, "FailureTarget") {
-        refuse("conditions", conditions, "cannot set Complete=True and FailureTarget=true conditions");
+        refuse(
+            "conditions",
+            conditions,
+            "cannot set Complete=True and FailureTarget=true conditions",
+        );
     }
     if is(job, "SuccessCriteriaMet") && (is(job, "Failed") || is(job, "FailureTarget")) && !was_finished {
-        refuse("conditions", conditions, "cannot set Failed=True and SuccessCriteriaMet=true conditions");
+        refuse(
+            "conditions",
+            conditions,
+            "cannot set Failed=True and SuccessCriteriaMet=true conditions",
+        );
     }
     for kept in ["Complete", "Failed", "FailureTarget", "SuccessCriteriaMet"] {
         if is(old, kept) && !is(job, kept) {
@@ -108,7 +133,11 @@ pub(super) fn validate(job: &Value, old: &Value, _now: Timestamp) -> Vec<Cause> 
         causes.push(Cause::invalid(format!("status.{field}"), value, says));
     };
     if count("ready") > count("active").max(0) {
-        refuse("ready", &status["ready"], "cannot set more ready pods than active");
+        refuse(
+            "ready",
+            &status["ready"],
+            "cannot set more ready pods than active",
+        );
     }
     for field in ["succeeded", "failed"] {
         if count(field) < before[field].as_i64().unwrap_or(0) {

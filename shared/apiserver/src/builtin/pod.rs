@@ -69,9 +69,7 @@ fn default_container(container: &mut Value) {
     json::default(container, &["terminationMessagePolicy"], "File");
     let image = json::text(container, &["image"]);
     let name = image.rsplit('/').next().unwrap_or(image);
-    let latest = image.contains('@').then_some(false).unwrap_or_else(|| {
-        name.split_once(':').is_none_or(|(_, tag)| tag == "latest")
-    });
+    let latest = !image.contains('@') && name.split_once(':').is_none_or(|(_, tag)| tag == "latest");
     let policy = if latest { "Always" } else { "IfNotPresent" };
     json::default(container, &["imagePullPolicy"], policy);
     for port in json::items_mut(container, &["ports"]) {
@@ -83,8 +81,15 @@ fn default_container(container: &mut Value) {
         }
     }
     for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
-        let Some(probe) = json::at_mut(container, &[probe]) else { continue };
-        for (field, value) in [("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)] {
+        let Some(probe) = json::at_mut(container, &[probe]) else {
+            continue;
+        };
+        for (field, value) in [
+            ("timeoutSeconds", 1),
+            ("periodSeconds", 10),
+            ("successThreshold", 1),
+            ("failureThreshold", 3),
+        ] {
             json::default(probe, &[field], value);
         }
         if probe["httpGet"].is_object() {
@@ -133,7 +138,10 @@ pub(super) fn prepare_create(pod: &mut Value, context: &Context<'_>) -> Result<(
         Some(class) => {
             let name = json::text(class, &["metadata", "name"]).to_owned();
             json::set(spec, &["priorityClassName"], name);
-            (class["value"].clone(), json::text(class, &["preemptionPolicy"]).to_owned())
+            (
+                class["value"].clone(),
+                json::text(class, &["preemptionPolicy"]).to_owned(),
+            )
         }
         None => (0.into(), "PreemptLowerPriority".to_owned()),
     };
@@ -169,7 +177,9 @@ fn tolerate(spec: &mut Value) {
             (own == key || own.is_empty()) && (effect == "NoExecute" || effect.is_empty())
         });
         if !tolerated {
-            tolerations.push(json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}));
+            tolerations.push(
+                json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}),
+            );
         }
     }
     json::set(spec, &["tolerations"], tolerations);
@@ -201,13 +211,6 @@ pub(super) fn prepare_update(pod: &mut Value, old: &Value) {
     for field in ["priority", "preemptionPolicy", "enableServiceLinks"] {
         if json::at(pod, &["spec", field]).is_none() {
             json::copy(pod, old, &["spec", field]);
-        }
-    }
-    let gated = |pod: &Value| !json::items(pod, &["spec", "schedulingGates"]).is_empty();
-    if gated(old) && !gated(pod) && let Some(status) = json::at_mut(pod, &["status", "conditions"]).and_then(Value::as_array_mut) {
-        status.retain(|condition| condition["type"] != "PodScheduled");
-        if status.is_empty() {
-            json::remove(pod, &["status", "conditions"]);
         }
     }
 }
@@ -242,7 +245,11 @@ pub(super) fn validate(spec: &Value, path: &str) -> Vec<Cause> {
             if name.is_empty() {
                 causes.push(Cause::required(format!("{path}.name"), ""));
             } else {
-                causes.extend(names::check_name(&format!("{path}.name"), name, names::Rule::Label));
+                causes.extend(names::check_name(
+                    &format!("{path}.name"),
+                    name,
+                    names::Rule::Label,
+                ));
                 if seen.contains(&name) {
                     causes.push(Cause::duplicate(format!("{path}.name"), &name.into()));
                 }
@@ -252,16 +259,33 @@ pub(super) fn validate(spec: &Value, path: &str) -> Vec<Cause> {
         }
     }
     let allowed = ["Always", "OnFailure", "Never"];
-    one_of(&mut causes, format!("{path}.restartPolicy"), &spec["restartPolicy"], &allowed);
+    one_of(
+        &mut causes,
+        format!("{path}.restartPolicy"),
+        &spec["restartPolicy"],
+        &allowed,
+    );
     let allowed = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
-    one_of(&mut causes, format!("{path}.dnsPolicy"), &spec["dnsPolicy"], &allowed);
+    one_of(
+        &mut causes,
+        format!("{path}.dnsPolicy"),
+        &spec["dnsPolicy"],
+        &allowed,
+    );
     if let Some(seconds) = spec["activeDeadlineSeconds"].as_i64()
         && !(1..=i64::from(i32::MAX)).contains(&seconds)
     {
         let says = "must be between 1 and 2147483647, inclusive";
-        causes.push(Cause::invalid(format!("{path}.activeDeadlineSeconds"), &seconds.into(), says));
+        causes.push(Cause::invalid(
+            format!("{path}.activeDeadlineSeconds"),
+            &seconds.into(),
+            says,
+        ));
     }
-    causes.extend(names::check_labels(&format!("{path}.nodeSelector"), &spec["nodeSelector"]));
+    causes.extend(names::check_labels(
+        &format!("{path}.nodeSelector"),
+        &spec["nodeSelector"],
+    ));
     let class = json::text(spec, &["priorityClassName"]);
     if !class.is_empty() {
         let field = format!("{path}.priorityClassName");
@@ -275,7 +299,12 @@ fn validate_container(container: &Value, path: &str, causes: &mut Vec<Cause>) {
         causes.push(Cause::required(format!("{path}.image"), ""));
     }
     let allowed = ["Always", "IfNotPresent", "Never"];
-    one_of(causes, format!("{path}.imagePullPolicy"), &container["imagePullPolicy"], &allowed);
+    one_of(
+        causes,
+        format!("{path}.imagePullPolicy"),
+        &container["imagePullPolicy"],
+        &allowed,
+    );
     let resources = &container["resources"];
     let amount = |kind: &str, name: &str| {
         json::at(resources, &[kind, name])
@@ -300,7 +329,10 @@ fn validate_container(container: &Value, path: &str, causes: &mut Vec<Cause>) {
                 causes.push(Cause::invalid(field, value, &says));
             }
             (Some(_), None) if name.contains('/') && !name.starts_with("kubernetes.io/") => {
-                causes.push(Cause::required(format!("{path}.resources.limits"), "Limit must be set for non overcommitable resources"));
+                causes.push(Cause::required(
+                    format!("{path}.resources.limits"),
+                    "Limit must be set for non overcommitable resources",
+                ));
             }
             _ => {}
         }
@@ -342,16 +374,25 @@ pub(super) fn validate_update(pod: &Value, old: &Value) -> Vec<Cause> {
         }
     }
     let gates = json::items(before, &["schedulingGates"]);
-    for gate in json::items(&plain, &["schedulingGates"]) {
+    for (index, gate) in json::items(&plain, &["schedulingGates"]).iter().enumerate() {
         if !gates.contains(gate) {
-            let says = format!("only deletion is allowed, but found new scheduling gate '{}'", json::text(gate, &["name"]));
-            causes.push(Cause::forbidden("spec.schedulingGates", &says));
+            let says = format!(
+                "only deletion is allowed, but found new scheduling gate '{}'",
+                json::text(gate, &["name"])
+            );
+            causes.push(Cause::forbidden(
+                format!("spec.schedulingGates[{index}].name"),
+                &says,
+            ));
         }
     }
     if !gates.is_empty() {
         let selector = |spec: &Value| spec["nodeSelector"].as_object().cloned().unwrap_or_default();
         let now = selector(&plain);
-        if selector(before).iter().all(|(key, value)| now.get(key) == Some(value)) {
+        if selector(before)
+            .iter()
+            .all(|(key, value)| now.get(key) == Some(value))
+        {
             json::copy(&mut plain, before, &["nodeSelector"]);
         }
     }

@@ -15,7 +15,12 @@ pub(crate) struct Applied {
 }
 
 /// Applies `config` onto `live` (null if there is none). *Errors*: fields that others own, unless `force`.
-pub(crate) fn apply(live: &Value, config: &Value, change: &Change<'_>, force: Force) -> Result<Applied, Failure> {
+pub(crate) fn apply(
+    live: &Value,
+    config: &Value,
+    change: &Change<'_>,
+    force: Force,
+) -> Result<Applied, Failure> {
     duplicates(config, change.node, "")?;
     let mut before = live.clone();
     let mut managers = take(&mut before);
@@ -39,13 +44,16 @@ pub(crate) fn apply(live: &Value, config: &Value, change: &Change<'_>, force: Fo
     }
     let given_up = spare(&given_up, &wanted);
     drop_fields(&mut merged, &given_up, change.node);
-    let difference = Difference::between(&before, &merged, change.node);
+    let mut difference = Difference::between(&before, &merged, change.node);
+    let quiet = difference.is_empty() && live.is_object();
+    difference.changed = difference.changed.without_below(change.reset);
+    difference.removed = difference.removed.without_below(change.reset);
     if force == Force::No {
         conflicts(&managers, &difference, &own)?;
     }
     rob(&mut managers, &difference, own);
     // Why: an apply that changes nothing but who owns what has no time of its own.
-    let now = if difference.is_empty() && live.is_object() { None } else { Some(change.now) };
+    let now = if quiet { None } else { Some(change.now) };
     match managers.iter_mut().find(|manager| own(manager)) {
         Some(manager) => {
             if let Some(now) = now {
@@ -73,7 +81,11 @@ pub(crate) enum Force {
     No,
 }
 
-fn conflicts(managers: &[Manager], difference: &Difference, own: &dyn Fn(&Manager) -> bool) -> Result<(), Failure> {
+fn conflicts(
+    managers: &[Manager],
+    difference: &Difference,
+    own: &dyn Fn(&Manager) -> bool,
+) -> Result<(), Failure> {
     let mut fields = Vec::new();
     let mut by_manager: Vec<(String, Vec<String>)> = Vec::new();
     for manager in managers.iter().filter(|manager| !own(manager)) {

@@ -35,7 +35,11 @@ impl Difference {
                 }
                 // Why: what Go writes as null is there already; only what is in it is new.
                 if old.is_null() && (new.is_object() || new.is_array()) && !is_leaf(new, node) {
-                    let nothing = if new.is_array() { Value::Array(Vec::new()) } else { Value::Object(Map::new()) };
+                    let nothing = if new.is_array() {
+                        Value::Array(Vec::new())
+                    } else {
+                        Value::Object(Map::new())
+                    };
                     self.child(step, Some(&nothing), Some(new), node);
                     return;
                 }
@@ -64,7 +68,12 @@ impl Difference {
     fn maps(&mut self, old: &Value, new: &Value, node: &Node) {
         if let (Some(before), Some(after)) = (old.as_object(), new.as_object()) {
             for (name, value) in before {
-                self.child(format!("f:{name}"), Some(value), after.get(name), node.field_or_any(name));
+                self.child(
+                    format!("f:{name}"),
+                    Some(value),
+                    after.get(name),
+                    node.field_or_any(name),
+                );
             }
             for (name, value) in after {
                 if !before.contains_key(name) {

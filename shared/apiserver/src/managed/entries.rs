@@ -209,8 +209,16 @@ pub(crate) fn update(old: &Value, new: &mut Value, change: &Change<'_>) {
     // Why: what a request to this place cannot set, it neither gains nor takes from anybody.
     difference.changed = difference.changed.without_below(change.reset);
     difference.removed = difference.removed.without_below(change.reset);
-    rob(&mut managers, &difference, |manager| manager.is(change, Operation::Update));
+    rob(&mut managers, &difference, |manager| {
+        manager.is(change, Operation::Update)
+    });
     let gained = difference.changed.without(&unowned());
+    // Why: a real server does not say when somebody scaled.
+    let now = if change.subresource == "scale" {
+        ""
+    } else {
+        change.now
+    };
     let at = managers
         .iter()
         .position(|manager| manager.is(change, Operation::Update));
@@ -220,7 +228,7 @@ pub(crate) fn update(old: &Value, new: &mut Value, change: &Change<'_>) {
             let mut fields = own.fields.without(&difference.removed);
             fields.union(&gained);
             if fields != own.fields {
-                change.now.clone_into(&mut own.time);
+                now.clone_into(&mut own.time);
                 own.fields = fields;
             }
         }
@@ -229,7 +237,7 @@ pub(crate) fn update(old: &Value, new: &mut Value, change: &Change<'_>) {
             operation: Operation::Update,
             api_version: change.api_version.to_owned(),
             subresource: change.subresource.to_owned(),
-            time: change.now.to_owned(),
+            time: now.to_owned(),
             fields: gained,
         }),
     }

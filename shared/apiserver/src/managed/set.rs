@@ -14,7 +14,7 @@ pub(crate) type Step = String;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Set {
     pub(crate) members: BTreeSet<Step>,
-    pub(crate) children: BTreeMap<Step, Set>,
+    pub(crate) children: BTreeMap<Step, Self>,
 }
 
 /// The step to an element of a list by the fields that name it; a missing one counts with its default.
@@ -130,7 +130,9 @@ impl Set {
             }
             let mut below = match child.to_json() {
                 Value::Object(map) => map,
-                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+                    Map::new()
+                }
             };
             if self.members.contains(step) {
                 below.insert(".".to_owned(), Value::Object(Map::new()));
@@ -150,10 +152,13 @@ impl Set {
     /// Without the fields of another set.
     #[must_use]
     pub(crate) fn without(&self, other: &Self) -> Self {
-        self.filter(&|member| !other.members.contains(member), &|step, child| match other.children.get(step) {
-            Some(theirs) => child.without(theirs),
-            None => child.clone(),
-        })
+        self.filter(
+            &|member| !other.members.contains(member),
+            &|step, child| match other.children.get(step) {
+                Some(theirs) => child.without(theirs),
+                None => child.clone(),
+            },
+        )
     }
 
     /// Without the fields of another set and all that is below them.
@@ -173,21 +178,22 @@ impl Set {
     /// The fields that are also in another set.
     #[must_use]
     pub(crate) fn common(&self, other: &Self) -> Self {
-        self.filter(&|member| other.members.contains(member), &|step, child| match other.children.get(step) {
-            Some(theirs) => child.common(theirs),
-            None => Self::default(),
-        })
+        self.filter(
+            &|member| other.members.contains(member),
+            &|step, child| match other.children.get(step) {
+                Some(theirs) => child.common(theirs),
+                None => Self::default(),
+            },
+        )
     }
 
     fn filter(&self, member: &dyn Fn(&Step) -> bool, child: &dyn Fn(&Step, &Self) -> Self) -> Self {
-        let children = self.children.iter().map(|(step, below)| (step.clone(), child(step, below)));
+        let children = self
+            .children
+            .iter()
+            .map(|(step, below)| (step.clone(), child(step, below)));
         Self {
-            members: self
-                .members
-                .iter()
-                .filter(|step| member(step))
-                .cloned()
-                .collect(),
+            members: self.members.iter().filter(|step| member(step)).cloned().collect(),
             children: children.filter(|(_, below)| !below.is_empty()).collect(),
         }
     }
@@ -210,15 +216,11 @@ impl Set {
     }
 
     fn add_paths(&self, above: &str, paths: &mut Vec<String>) {
-        let steps: BTreeSet<&Step> = self.members.iter().chain(self.children.keys()).collect();
-        for step in steps {
-            let path = format!("{above}{}", step_in_words(step));
-            if self.members.contains(step) {
-                paths.push(path.clone());
-            }
-            if let Some(child) = self.children.get(step) {
-                child.add_paths(&path, paths);
-            }
+        for step in &self.members {
+            paths.push(format!("{above}{}", step_in_words(step)));
+        }
+        for (step, child) in &self.children {
+            child.add_paths(&format!("{above}{}", step_in_words(step)), paths);
         }
     }
 }
