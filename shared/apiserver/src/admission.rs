@@ -109,7 +109,7 @@ impl Server {
             let patch: Value = serde_json::from_slice(&bytes).map_err(|error| broken(error.to_string()))?;
             let patched = crate::patch::json(&object, &patch)
                 .map_err(|failure| broken(failure.message().to_owned()))?;
-            object = self.decode(call, patched, &mut Vec::new())?;
+            object = Self::decode(call, patched, &mut Vec::new())?;
         }
         Ok(object)
     }

@@ -1,28 +1,29 @@
 //! Create, update and patch.
 
+mod checks;
+
 use std::sync::Arc;
 
 use http::StatusCode;
 use serde_json::{Value, json};
 
+use checks::{keep_said, report, report_apply, reset_fields, same, settle_namespace, too_big};
+
 use crate::admission::Operation;
 use crate::builtin::{self, Part};
-use crate::decode::{self, Findings};
+use crate::decode;
 use crate::failure::{Cause, Failure};
 use crate::kinds::{Kind, Scope};
 use crate::managed::{self, Set};
-use crate::names;
 use crate::patch;
 use crate::read::key_of;
-use crate::request::{Call, FieldValidation};
+use crate::request::Call;
 use crate::server::{Answer, Server, State};
 use crate::store::Key;
 use crate::{clock, custom, json};
 
 /// How often a write that named no version is tried again when somebody else was faster.
 const ATTEMPTS_MAX: usize = 5;
-/// Bytes of one object.
-const OBJECT_BYTES_MAX: usize = 1_500_000;
 
 /// What a write makes of what is stored.
 enum Step {
@@ -35,7 +36,6 @@ enum Step {
 impl Server {
     /// Reads an object that a client sent: pruned, typed, with defaults.
     pub(crate) fn decode(
-        &self,
         call: &Call,
         mut object: Value,
         warnings: &mut Vec<String>,
@@ -120,7 +120,7 @@ impl Server {
                 "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf",
             ));
         }
-        let object = self.decode(call, call.parse_body()?, warnings)?;
+        let object = Self::decode(call, call.parse_body()?, warnings)?;
         let stored = self.create_object(call, object, warnings).await?;
         let object = self.present(&call.kind, vec![stored]).await?.into_iter().next();
         let shaped = self.shape(call, form, object.unwrap_or_default());
@@ -170,7 +170,7 @@ impl Server {
             .admit_mutating(call, Operation::Create, object, None, warnings)
             .await?;
         self.prepare_create(call, &mut object)?;
-        let causes = self.validate_create(call, &object);
+        let causes = Self::validate_create(call, &object);
         if !causes.is_empty() {
             return Err(Failure::invalid(call.about_kind(&name), &causes));
         }
@@ -214,48 +214,6 @@ impl Server {
             .map_err(|why| Failure::forbidden(call.about(&name), &why))
     }
 
-    fn validate_create(&self, call: &Call, object: &Value) -> Vec<Cause> {
-        let kind = &call.kind;
-        let mut causes = names::check_meta(object, kind.names, finalizers_of(kind));
-        causes.extend(Self::validate(kind, object, None));
-        if !kind.is_custom() {
-            causes.extend(builtin::validate(kind, object, true));
-        }
-        causes
-    }
-
-    fn validate(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<Cause> {
-        if !kind.is_custom() {
-            return Vec::new();
-        }
-        let complaints = custom::validate(object, &kind.node);
-        let mut causes = complaints.causes;
-        for path in kind.scale.iter().flat_map(|scale| [&scale.spec, &scale.status]) {
-            let steps: Vec<&str> = path.split('.').filter(|step| !step.is_empty()).collect();
-            if let Some(value) = json::at(object, &steps)
-                && value.as_i64().is_none_or(|n| n < 0)
-            {
-                let says = "should be a non-negative integer";
-                causes.push(Cause::invalid(path.as_str(), value, says));
-            }
-        }
-        if complaints.blocking {
-            let rules = custom::rules(object, old, &kind.node);
-            drop(rules);
-            causes.push(Cause::unchecked());
-        } else {
-            causes.extend(custom::rules(object, old, &kind.node));
-        }
-        if let Some(old) = old {
-            // Why: what was wrong before and did not change is let through.
-            let before = custom::validate(old, &kind.node).causes;
-            if !before.is_empty() {
-                causes.retain(|cause| !before.contains(cause));
-            }
-        }
-        causes
-    }
-
     /// An object as it is stored.
     async fn to_storage(&self, kind: &Kind, mut object: Value) -> Result<Value, Failure> {
         if kind.is_custom() && kind.version != kind.storage_version {
@@ -296,7 +254,7 @@ impl Server {
                 "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf",
             ));
         }
-        let mut object = self.decode(call, call.parse_body()?, warnings)?;
+        let mut object = Self::decode(call, call.parse_body()?, warnings)?;
         settle_namespace(call, &mut object)?;
         let name = json::text(&object, &["metadata", "name"]);
         if name != call.path.name {
@@ -388,7 +346,7 @@ impl Server {
                 patch::Kind::Merge | patch::Kind::Apply => patch::merge(&base, &body),
             };
             let mut own = Vec::new();
-            let decoded = self.decode(call, patched.clone(), &mut own).map_err(|failure| {
+            let decoded = Self::decode(call, patched.clone(), &mut own).map_err(|failure| {
                 // Why: so a real server calls a patch after which the object cannot be read.
                 let unread = failure.message().contains("cannot be handled as") && !call.kind.is_custom();
                 if unread && how != patch::Kind::Strategic {
@@ -502,7 +460,7 @@ impl Server {
             let live = old.unwrap_or(&Value::Null);
             let applied = managed::apply(live, &config, &change, force)?;
             let fields = json::at(&applied.object, &["metadata", "managedFields"]).cloned();
-            let mut object = self.decode(call, applied.object, &mut Vec::new())?;
+            let mut object = Self::decode(call, applied.object, &mut Vec::new())?;
             if let Some(fields) = fields {
                 json::set(&mut object, &["metadata", "managedFields"], fields);
             }
@@ -569,7 +527,7 @@ impl Server {
             }
             let part = part_of(call);
             builtin::prepare_update(kind, part, &mut object, &old);
-            let mut causes = self.validate_update(call, part, &object, &old);
+            let mut causes = Self::validate_update(call, part, &object, &old);
             if !uid.is_null() && uid != old["metadata"]["uid"] {
                 causes.push(Cause::immutable("metadata.uid", &uid));
             }
@@ -685,45 +643,6 @@ impl Server {
         let api_version = call.kind.api_version();
         managed::update(old, object, &change(call, &manager, &api_version, &now, &reset));
     }
-
-    fn validate_update(&self, call: &Call, part: Part, object: &Value, old: &Value) -> Vec<Cause> {
-        let kind = &call.kind;
-        let mut causes = Vec::new();
-        for field in ["name", "namespace", "generateName"] {
-            if field != "generateName" && object["metadata"][field] != old["metadata"][field] {
-                causes.push(Cause::immutable(
-                    format!("metadata.{field}"),
-                    &object["metadata"][field],
-                ));
-            }
-        }
-        causes.extend(names::check_meta(object, kind.names, finalizers_of(kind)));
-        if old["metadata"]["deletionTimestamp"].is_string() {
-            let before = json::items(old, &["metadata", "finalizers"]);
-            let new: Vec<&str> = json::texts(object, &["metadata", "finalizers"])
-                .into_iter()
-                .filter(|finalizer| !before.iter().any(|known| known == finalizer))
-                .collect();
-            if !new.is_empty() {
-                let says = format!(
-                    "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
-                    new.iter()
-                        .map(|name| format!("{name:?}"))
-                        .collect::<Vec<_>>()
-                        .join(", ")
-                );
-                causes.push(Cause::forbidden("metadata.finalizers", &says));
-            }
-        }
-        causes.extend(Self::validate(kind, object, Some(old)));
-        if !kind.is_custom() {
-            if part == Part::Main {
-                causes.extend(builtin::validate(kind, object, false));
-            }
-            causes.extend(builtin::validate_update(kind, part, object, old));
-        }
-        causes
-    }
 }
 
 /// What a write is for.
@@ -733,15 +652,6 @@ enum Mode {
     Unchanged,
     DryRun,
     Write,
-}
-
-fn finalizers_of(kind: &Kind) -> names::Finalizers {
-    let plain = ["coordination.k8s.io", "node.k8s.io", crate::kinds::EXTENSIONS];
-    if kind.is_custom() || plain.contains(&kind.group.as_str()) {
-        names::Finalizers::Any
-    } else {
-        names::Finalizers::Qualified
-    }
 }
 
 /// Who writes a change.
@@ -774,136 +684,5 @@ fn change<'a>(
         now,
         reset,
         node: &call.kind.node,
-    }
-}
-
-/// The fields that a request to one part of an object cannot set.
-fn reset_fields(kind: &Kind, part: Part) -> Set {
-    let fields = match part {
-        Part::Main if kind.status => json!({"f:status": {}}),
-        Part::Main => json!({}),
-        Part::Status if kind.is_custom() => {
-            json!({"f:spec": {}, "f:metadata": {".": {}, "f:labels": {}, "f:annotations": {}, "f:finalizers": {}, "f:ownerReferences": {}, "f:deletionTimestamp": {}, "f:managedFields": {}, "f:selfLink": {}}})
-        }
-        Part::Status => match kind.plural.as_str() {
-            "pods" => {
-                json!({"f:spec": {}, "f:metadata": {"f:deletionTimestamp": {}, "f:ownerReferences": {}}})
-            }
-            _ => json!({"f:spec": {}}),
-        },
-    };
-    Set::from_json(&fields)
-}
-
-/// Whether nothing changed but who owns what it is.
-fn same(object: &Value, old: &Value) -> bool {
-    let plain = |value: &Value| {
-        let mut value = value.clone();
-        json::remove(&mut value, &["metadata", "resourceVersion"]);
-        for entry in json::items_mut(&mut value, &["metadata", "managedFields"]) {
-            json::remove(entry, &["time"]);
-        }
-        value
-    };
-    plain(object) == plain(old)
-}
-
-/// The namespace is that of the path.
-fn settle_namespace(call: &Call, object: &mut Value) -> Result<(), Failure> {
-    let given = json::text(object, &["metadata", "namespace"]).to_owned();
-    match call.kind.scope {
-        Scope::Cluster => {
-            json::remove(object, &["metadata", "namespace"]);
-            Ok(())
-        }
-        Scope::Namespaced => {
-            if !given.is_empty() && given != call.path.namespace {
-                return Err(Failure::bad_request(
-                    "the namespace of the provided object does not match the namespace sent on the request",
-                ));
-            }
-            json::set(object, &["metadata", "namespace"], call.path.namespace.as_str());
-            Ok(())
-        }
-    }
-}
-
-fn too_big(object: &Value) -> Result<(), Failure> {
-    // Why only guessed by length: that is what a real store's limit is about, and writing it out costs.
-    let bytes = serde_json::to_vec(object).map_or(0, |bytes| bytes.len());
-    if bytes > OBJECT_BYTES_MAX {
-        return Err(Failure::too_large(OBJECT_BYTES_MAX));
-    }
-    Ok(())
-}
-
-/// Refuses or reports what decoding found.
-fn report(call: &Call, findings: &Findings, warnings: &mut Vec<String>) -> Result<(), Failure> {
-    let kind = &call.kind;
-    if let Some(wrong) = &findings.wrong {
-        return Err(Failure::bad_request(format!(
-            "{} in version {:?} cannot be handled as a {}: {wrong}",
-            kind.kind, kind.version, kind.kind
-        )));
-    }
-    unknown(call, findings, warnings)
-}
-
-fn unknown(call: &Call, findings: &Findings, warnings: &mut Vec<String>) -> Result<(), Failure> {
-    let kind = &call.kind;
-    let lines = || {
-        findings
-            .unknown
-            .iter()
-            .map(|path| format!("unknown field {path:?}"))
-    };
-    if findings.unknown.is_empty() {
-        return Ok(());
-    }
-    match call.field_validation()? {
-        FieldValidation::Ignore => {}
-        FieldValidation::Warn => warnings.extend(lines()),
-        FieldValidation::Strict => {
-            let all: Vec<String> = lines().collect();
-            let subject = if call.content_type().contains("patch") {
-                "strict decoding error".to_owned()
-            } else {
-                format!(
-                    "{} in version {:?} cannot be handled as a {}: strict decoding error",
-                    kind.kind, kind.version, kind.kind
-                )
-            };
-            return Err(Failure::bad_request(format!("{subject}: {}", all.join(", "))));
-        }
-    }
-    Ok(())
-}
-
-/// An apply of a field that the shape does not have is an error whatever the client says.
-fn report_apply(call: &Call, findings: &Findings) -> Result<(), Failure> {
-    match findings.unknown.first() {
-        None => Ok(()),
-        Some(path) => Err(Failure::apply_typing(
-            call,
-            &format!(".{path}: field not declared in schema"),
-        )),
-    }
-}
-
-/// Takes from a decoded object the values of the fields that were said, and only those.
-fn keep_said(said: &mut Value, typed: &Value) {
-    if let (Some(map), Some(other)) = (said.as_object_mut(), typed.as_object()) {
-        map.retain(|_, value| !value.is_null());
-        for (name, value) in map.iter_mut() {
-            if let Some(other) = other.get(name) {
-                keep_said(value, other);
-            }
-        }
-    } else if let (Some(list), Some(other)) = (said.as_array_mut(), typed.as_array()) {
-        for (value, other) in list.iter_mut().zip(other) {
-            keep_said(value, other);
-        }
-    } else if !typed.is_null() {
-        *said = typed.clone();
     }
 }
