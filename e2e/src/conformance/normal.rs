@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 
 /// What one server answered to one step.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     /// The status code.
     pub code: u16,
@@ -56,7 +56,9 @@ impl Names {
             }
             map.values().for_each(|inner| self.learn(inner));
         } else if let Some(list) = value.as_array() {
-            list.iter().for_each(|inner| self.learn(inner));
+            for inner in list {
+                self.learn(inner);
+            }
         }
     }
 
@@ -115,7 +117,7 @@ impl Names {
             text = format!("{head}{rest}");
         }
         if let Some((head, _)) = text.split_once("in record (") {
-            text = head.to_owned();
+            text.truncate(head.len());
         }
         // Why: a conflict says when the other manager wrote.
         if let Some((head, tail)) = text.split_once(" at 20")

@@ -169,7 +169,7 @@ async fn answer(
         if let Ok(data) = frame.map_err(failed)?.into_data() {
             bytes.extend_from_slice(&data);
         }
-        let lines = bytes.iter().filter(|byte| **byte == b'\n').count();
+        let lines = bytes.split(|byte| *byte == b'\n').count() - 1;
         if events > 0 && code == 200 && lines >= events {
             break;
         }

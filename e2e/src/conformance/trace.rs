@@ -12,7 +12,7 @@ const SCENES: usize = 4;
 
 /// One request. `{ns}` in the path stands for the trace's namespace. A text `$rv:PATH` or `$uid:PATH` in the body or query
 /// stands for what the same server last answered for that path, `$continue` for the last page's token.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
     /// Such as `POST`.
     pub method: &'static str,

@@ -125,7 +125,7 @@ impl Sample {
     }
 
     /// Where something can be changed without harm, and to what.
-    pub(crate) fn harmless(self, dice: &mut Dice) -> Value {
+    pub(crate) fn harmless(dice: &mut Dice) -> Value {
         let label = *dice.pick(&["one", "two"]);
         json!({"metadata": {"labels": {"changed": label}}})
     }

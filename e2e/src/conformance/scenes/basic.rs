@@ -97,11 +97,11 @@ pub(super) fn patches(dice: &mut Dice) -> Vec<Step> {
     let name = sample.name(dice);
     let at = sample.at(&name);
     let mut steps = vec![
-        Step::patch(at.clone(), MERGE, sample.harmless(dice)),
+        Step::patch(at.clone(), MERGE, Sample::harmless(dice)),
         Step::post(sample.list(), sample.object(&name, dice)),
-        Step::patch(at.clone(), MERGE, sample.harmless(dice)),
-        Step::patch(at.clone(), MERGE, sample.harmless(dice)),
-        Step::patch(at.clone(), STRATEGIC, sample.harmless(dice)),
+        Step::patch(at.clone(), MERGE, Sample::harmless(dice)),
+        Step::patch(at.clone(), MERGE, Sample::harmless(dice)),
+        Step::patch(at.clone(), STRATEGIC, Sample::harmless(dice)),
         Step::patch(at.clone(), MERGE, json!({"metadata": {"labels": null}})),
         Step::patch(
             at.clone(),
@@ -187,7 +187,7 @@ pub(super) fn finalizers(dice: &mut Dice) -> Vec<Step> {
             MERGE,
             json!({"metadata": {"deletionTimestamp": null}}),
         ),
-        Step::patch(at.clone(), MERGE, sample.harmless(dice)),
+        Step::patch(at.clone(), MERGE, Sample::harmless(dice)),
         Step::patch(at.clone(), MERGE, json!({"metadata": {"finalizers": null}})),
         Step::get(at),
     ]
@@ -239,7 +239,7 @@ pub(super) fn names(dice: &mut Dice) -> Vec<Step> {
             6 => object["kind"] = "Other".into(),
             _ => {
                 object["metadata"]["ownerReferences"] =
-                    json!([{"apiVersion": "v1", "kind": "Pod", "name": bad, "uid": "u"}])
+                    json!([{"apiVersion": "v1", "kind": "Pod", "name": bad, "uid": "u"}]);
             }
         }
         steps.push(Step::post(sample.list(), object));

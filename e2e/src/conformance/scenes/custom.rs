@@ -172,7 +172,7 @@ pub(super) fn product(dice: &mut Dice) -> Vec<Step> {
             3 => Step::patch(at.clone(), MERGE, json!({"spec": {"queueName": "other"}})),
             4 => Step::patch(at.clone(), MERGE, json!({"spec": {"active": false}})),
             5 => Step::patch(at.clone(), MERGE, json!({"spec": {"maximumExecutionTimeSeconds": *dice.pick(&[0, 5])}})),
-            6 => Step::patch(status.clone(), MERGE, json!({"status": {"conditions": [condition("Admitted", *dice.pick(&["True", "Maybe"]))]}})),
+            6 => Step::patch(status.clone(), MERGE, json!({"status": {"conditions": [condition("Admitted", dice.pick::<&str>(&["True", "Maybe"]))]}})),
             7 => Step::patch(at.clone(), MERGE, json!({"spec": {"priority": 5, "priorityClassRef": {"group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass", "name": "p"}}})),
             _ => Step::patch(status.clone(), MERGE, json!({"status": {"admissionChecks": [{"name": "a", "state": *dice.pick(&["Pending", "Ready", "Odd"]), "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}})),
         });
@@ -203,11 +203,11 @@ pub(super) fn definitions(dice: &mut Dice) -> Vec<Step> {
         3 => definition["spec"]["versions"][0]["schema"] = json!({}),
         4 => {
             definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
-                ["a"] = json!({})
+                ["a"] = json!({});
         }
         5 => {
             definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["x-kubernetes-validations"] =
-                json!([{"rule": "self.a =="}])
+                json!([{"rule": "self.a =="}]);
         }
         6 => definition["spec"]["group"] = "nodots".into(),
         _ => {}
