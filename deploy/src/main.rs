@@ -3,13 +3,17 @@
 use std::{collections::BTreeSet, ffi::OsString, fs, path::Path};
 
 use anyhow::Context as _;
-use roadstead_deploy::{CRD_DIR, crds};
+use roadstead_deploy::{CRD_DIR, Manifest, VISIBILITY_DIR, crds, visibility};
 
 fn main() -> anyhow::Result<()> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(CRD_DIR);
+    write(CRD_DIR, &crds()?)?;
+    write(VISIBILITY_DIR, &visibility()?)
+}
+
+fn write(folder: &str, manifests: &[Manifest]) -> anyhow::Result<()> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
-    let manifests = crds()?;
-    for manifest in &manifests {
+    for manifest in manifests {
         let path = folder.join(&manifest.file_name);
         fs::write(&path, &manifest.content).with_context(|| format!("writing {}", path.display()))?;
     }

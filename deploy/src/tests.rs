@@ -3,8 +3,8 @@ use std::{collections::BTreeMap, fs, path::Path};
 use super::*;
 
 /// What lies in the folder, by file name.
-fn stored() -> BTreeMap<String, String> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(CRD_DIR);
+fn stored(folder: &str) -> BTreeMap<String, String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     fs::read_dir(&folder)
         .unwrap_or_else(|error| panic!("{}: {error}; run `{COMMAND}`", folder.display()))
         .map(|entry| {
@@ -18,10 +18,14 @@ fn stored() -> BTreeMap<String, String> {
 }
 
 #[test]
-fn stored_definitions_are_what_the_code_generates() {
-    let stored = stored();
-    let generated: BTreeMap<String, String> = crds()
-        .unwrap()
+fn stored_manifests_are_what_the_code_generates() {
+    compare(CRD_DIR, crds().unwrap());
+    compare(VISIBILITY_DIR, visibility().unwrap());
+}
+
+fn compare(folder: &str, generated: Vec<Manifest>) {
+    let stored = stored(folder);
+    let generated: BTreeMap<String, String> = generated
         .into_iter()
         .map(|manifest| (manifest.file_name, manifest.content))
         .collect();
@@ -30,12 +34,12 @@ fn stored_definitions_are_what_the_code_generates() {
     let wanted: Vec<&String> = generated.keys().collect();
     assert_eq!(
         names, wanted,
-        "files in {CRD_DIR} differ from the generated ones; run `{COMMAND}`"
+        "files in {folder} differ from the generated ones; run `{COMMAND}`"
     );
     for (name, content) in &generated {
         assert!(
             stored.get(name) == Some(content),
-            "{CRD_DIR}/{name} is out of date; run `{COMMAND}`"
+            "{folder}/{name} is out of date; run `{COMMAND}`"
         );
     }
 }
@@ -49,6 +53,31 @@ fn yaml_reads_back_as_the_definition() {
         write_whole_numbers(&mut wanted);
         assert_eq!(read, wanted, "{}", manifest.file_name);
     }
+}
+
+/// Spec: api API-15.
+#[test]
+fn visibility_is_registered_in_both_versions_on_port_443_to_8082() {
+    let manifests = visibility().unwrap();
+    let objects: Vec<Value> = serde_saphyr::from_multiple(&manifests[0].content).unwrap();
+    assert_eq!(objects, roadstead_api::visibility::manifests(NAMESPACE));
+    let of_kind = |kind: &str| -> Vec<&Value> {
+        let objects = objects.iter();
+        objects.filter(|object| object["kind"] == kind).collect()
+    };
+    let services = of_kind("APIService");
+    assert_eq!(services.len(), 2);
+    for service in services {
+        let spec = &service["spec"];
+        assert_eq!(
+            (&spec["groupPriorityMinimum"], &spec["versionPriority"]),
+            (&100.into(), &100.into())
+        );
+        assert_eq!(spec["service"]["port"], 443);
+        assert!(spec.get("insecureSkipTLSVerify").is_none());
+    }
+    let port = &of_kind("Service")[0]["spec"]["ports"][0];
+    assert_eq!((&port["port"], &port["targetPort"]), (&443.into(), &8082.into()));
 }
 
 #[test]

@@ -1,19 +1,23 @@
-//! How fast a federation is, and what it costs the API servers.
+//! How fast we are, and what it costs the API servers.
 //!
-//! One manager and two workers, each an etcd and a kube-apiserver and nothing else: no Job controller, no scheduler, no
+//! `perf federation`: one manager and two workers, each an etcd and a kube-apiserver and nothing else: no Job controller, no scheduler, no
 //! nodes. The harness ends jobs itself, so that nothing is measured but our processes and the API servers. A bare client
 //! then sends the writes of `design.md` section 7 for the same number of jobs to the same servers; ratios are to that.
 //!
 //! *Limits*: the bare client runs after our processes were stopped and their webhooks removed, so that nobody reacts to
 //! its objects; what webhooks and watches cost counts against us.
 //!
+//! `perf worker`: one worker under many bare Workloads. `perf engine`: the decisions alone, without Kubernetes.
+//!
 //! Reading order: this file (what is reported), `federation` (the run), `bare` (the bare client), `eyes` (when things
-//! were seen), `requests` (what was asked of the API servers).
+//! were seen), `requests` (what was asked of the API servers), `worker`, `engine`.
 
 mod bare;
+pub mod engine;
 mod eyes;
 mod federation;
 mod requests;
+pub mod worker;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -38,6 +42,10 @@ pub struct Args {
 pub enum What {
     /// Dispatch latency, mirroring, throughput, requests and memory of one manager with two workers
     Federation(Sizes),
+    /// Time, requests, CPU and memory of one worker under many bare Workloads
+    Worker(worker::Sizes),
+    /// Time, CPU and memory of the decisions alone, without Kubernetes
+    Engine(engine::Sizes),
 }
 
 /// How much of it.
@@ -118,16 +126,22 @@ pub struct Report {
 
 /// Measures and prints; fails if something could not be measured.
 pub async fn main(args: Args) -> ExitCode {
-    let What::Federation(sizes) = args.what;
     let done = async {
-        let report = federation::measure(&sizes).await?;
-        let mut out = std::io::stdout().lock();
-        if sizes.json {
-            writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
-        } else {
-            write!(out, "{}", in_words(&report))?;
+        match args.what {
+            What::Federation(sizes) => {
+                let report = federation::measure(&sizes).await?;
+                print(&report, &report.requests, sizes.json)
+            }
+            What::Worker(sizes) => {
+                let report = worker::measure(&sizes).await?;
+                print(&report, &report.requests, sizes.json)
+            }
+            What::Engine(sizes) => {
+                let json = sizes.json;
+                let report = tokio::task::spawn_blocking(move || engine::measure(&sizes)).await??;
+                print(&report, &[], json)
+            }
         }
-        anyhow::Ok(())
     };
     match done.await {
         Ok(()) => ExitCode::SUCCESS,
@@ -139,12 +153,22 @@ pub async fn main(args: Args) -> ExitCode {
     }
 }
 
-fn in_words(report: &Report) -> String {
+fn print(report: &impl Serialize, requests: &[Tally], json: bool) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    if json {
+        writeln!(out, "{}", serde_json::to_string_pretty(report)?)?;
+    } else {
+        writeln!(out, "{}", in_words(report, requests))?;
+    }
+    Ok(())
+}
+
+fn in_words(report: &impl Serialize, requests: &[Tally]) -> String {
     let value = serde_json::to_value(report).unwrap_or_default();
     let lines = value.as_object().into_iter().flatten();
     let lines = lines.filter(|(name, _)| *name != "requests");
     let mut text: Vec<String> = lines.map(|(name, value)| format!("{name:<26} {value}")).collect();
-    for tally in &report.requests {
+    for tally in requests {
         let Tally {
             cluster,
             agent,

@@ -84,8 +84,12 @@ impl Authority {
 
     /// A client that may do everything, known as `user` in the audit log.
     pub(crate) fn admin(&self, user: &str) -> Result<Identity, Error> {
+        self.client(user, Some(ADMINS))
+    }
+
+    fn client(&self, user: &str, group: Option<&str>) -> Result<Identity, Error> {
         self.sign(user, || {
-            let mut params = named(user, Some(ADMINS))?;
+            let mut params = named(user, group)?;
             params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
             Ok(params)
         })
@@ -152,12 +156,21 @@ pub(crate) struct Files {
     pub(crate) server_key: PathBuf,
     pub(crate) token_key: PathBuf,
     pub(crate) token_public_key: PathBuf,
+    /// Authority of the front proxy; another one than that of users, or every user could pass for the proxy.
+    pub(crate) proxy_ca: PathBuf,
+    pub(crate) proxy_cert: PathBuf,
+    pub(crate) proxy_key: PathBuf,
 }
+
+/// The name under which the API server passes requests on.
+pub(crate) const FRONT_PROXY: &str = "front-proxy-client";
 
 /// Makes the server's certificate and the service accounts' key pair and writes them below `dir`, which only this user may
 /// enter.
 pub(crate) fn write(authority: &Authority, dir: &Path) -> Result<Files, Error> {
     let server = authority.server("kube-apiserver")?;
+    let proxies = Authority::new("front-proxy")?;
+    let proxy = proxies.client(FRONT_PROXY, None)?;
     let token = KeyPair::generate().map_err(|source| Error::Make {
         subject: "service account tokens".to_owned(),
         source,
@@ -174,5 +187,8 @@ pub(crate) fn write(authority: &Authority, dir: &Path) -> Result<Files, Error> {
         server_key: put("apiserver.key", &server.key)?,
         token_key: put("tokens.key", &token.serialize_pem())?,
         token_public_key: put("tokens.pub", &token.public_key_pem())?,
+        proxy_ca: put("front-proxy-ca.crt", &proxies.pem())?,
+        proxy_cert: put("front-proxy.crt", &proxy.cert)?,
+        proxy_key: put("front-proxy.key", &proxy.key)?,
     })
 }

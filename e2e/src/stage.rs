@@ -5,10 +5,11 @@
 //! while it still looks at the worker itself. Everything ends when the stage is dropped or this process dies.
 //!
 //! Reading order: [`spec`], this file, [`programs`] (where our binaries come from), `subject` (one process of ours),
-//! `objects` (what is applied to the clusters).
+//! `objects` (what is applied to the clusters), `solo` (one cluster with a worker alone).
 
 mod objects;
 pub mod programs;
+mod solo;
 pub mod spec;
 mod subject;
 
@@ -26,8 +27,10 @@ use tokio::time::timeout;
 
 pub use objects::apply;
 pub use programs::Programs;
+pub use solo::Solo;
 pub use spec::{Queue, Spec, Worker};
 pub use subject::Memory;
+pub(crate) use subject::parse_cpu;
 
 use crate::answerer::{Answerer, Policy};
 use crate::{ControlPlane, Federation, Link, Progress, plane};

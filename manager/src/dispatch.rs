@@ -12,14 +12,17 @@ mod write;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use roadstead_api::config::{
+    DISPATCHER_ALL_AT_ONCE, DISPATCHER_INCREMENTAL, FeatureGate, FeatureGates, MultiKueue,
+};
 use roadstead_api::kueue::v1beta2::Workload;
-use roadstead_core::dispatch::{self, Local, Plan, Policy};
+use roadstead_core::dispatch::{self, Dispatcher, Local, Plan, Policy};
 use roadstead_core::name::Key;
 use roadstead_core::status::Status;
 use roadstead_engine::caches::{Caches, named};
 use roadstead_engine::checks::{Checks, Elsewhere, Follow, Pass, Rest};
 use roadstead_engine::clock::Clock;
-use roadstead_engine::jobs::JobRef;
+use roadstead_engine::jobs::{JobRef, job_of};
 use roadstead_kubeio::queue::{Lane, Queue};
 
 use crate::checks::Federation;
@@ -72,6 +75,12 @@ impl Checks for Dispatch {
         let plan = scene.plan(Local::Present, now);
         self.remember(&pass.workload.key, &plan, now);
         *status = plan.status.clone();
+        // Why the job too: what follows for it comes from no copy, so no watch brings it.
+        if (plan.stopped || plan.conclude)
+            && let Some(job) = job_of(&self.caches, pass.stored)
+        {
+            self.jobs_due.add(job, Lane::Placed);
+        }
         let (this, key) = (self.clone(), pass.workload.key.clone());
         Follow {
             notes: plan.notes,
@@ -83,6 +92,7 @@ impl Checks for Dispatch {
             },
             // Why not from this plan: once the status is stored, each worker's queue plans again from what is stored then.
             work: Some(Box::pin(async move {
+                this.memory.remember_round(&key, plan.round);
                 this.wake_workers(&key);
                 Ok(())
             })),
@@ -205,10 +215,21 @@ impl Dispatch {
 }
 
 /// The dispatcher's settings from the configuration file.
-pub(crate) fn policy(worker_lost_timeout: SignedDuration, lost: dispatch::LostPolicy) -> Policy {
+pub(crate) fn policy(config: &MultiKueue, gates: &FeatureGates, lost: dispatch::LostPolicy) -> Policy {
     Policy {
-        worker_lost_timeout,
+        worker_lost_timeout: config.worker_lost_timeout,
         lost,
-        dispatcher: dispatch::Dispatcher::AllAtOnce,
+        dispatcher: match config.dispatcher_name.as_str() {
+            DISPATCHER_ALL_AT_ONCE => Dispatcher::AllAtOnce,
+            DISPATCHER_INCREMENTAL => Dispatcher::Incremental {
+                step: u32::try_from(config.step_size()).unwrap_or(1).max(1),
+                order: if gates.enabled(FeatureGate::MultiKueueIncrementalDispatcherRespectConfigOrder) {
+                    dispatch::Order::OfConfig
+                } else {
+                    dispatch::Order::OfName
+                },
+            },
+            _ => Dispatcher::External,
+        },
     }
 }

@@ -59,11 +59,13 @@ pub async fn run(args: &Args) -> Result<(), Error> {
         host.readiness.condition("caches"),
         host.readiness.condition("webhooks"),
     );
+    let mut metrics = Metrics::default();
+    engine.metrics.register(&mut metrics);
     engine
         .start(checks, conditions, &mut tasks, &stop)
         .await
         .map_err(Error::Engine)?;
-    host.run(Metrics::default(), tasks).await
+    host.run(metrics, tasks).await
 }
 
 /// Starts everything that has to do with worker clusters.
@@ -92,7 +94,7 @@ fn federate(host: &Host, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancel
         due: engine.workloads_due.clone(),
         jobs_due: engine.jobs_due.clone(),
         origin: config.multi_kueue.origin.as_str().into(),
-        policy: dispatch::policy(config.multi_kueue.worker_lost_timeout, lost),
+        policy: dispatch::policy(&config.multi_kueue, &config.feature_gates, lost),
         started: clock(),
         clock: clock.clone(),
     };

@@ -54,11 +54,13 @@ pub async fn run(args: &Args) -> Result<(), Error> {
         host.readiness.condition("caches"),
         host.readiness.condition("webhooks"),
     );
+    let mut registry = Registry::default();
+    engine.metrics.register(&mut registry);
     engine
         .start(checks, conditions, &mut tasks, &stop)
         .await
         .map_err(Error::Engine)?;
-    host.run(Registry::default(), tasks).await
+    host.run(registry, tasks).await
 }
 
 /// The controllers of the engine are among ours.

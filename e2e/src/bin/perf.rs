@@ -1,4 +1,5 @@
-//! Measures a federation on this machine, as ratios to a bare client that sends the same writes in the same run.
+//! Measures on this machine; figures are ratios to a bare client that sends the same writes in the same run wherever the
+//! machine matters.
 
 use std::process::ExitCode;
 

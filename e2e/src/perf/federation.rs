@@ -17,7 +17,7 @@ use tokio::time::sleep;
 
 use super::bare::{Bare, Content, ended_status};
 use super::eyes::{Eyes, Mark};
-use super::requests::{self, Counted, per_job};
+use super::requests::{self, Counted, per_one};
 use super::{Report, Sizes, millis, rounded};
 use crate::plane::HARNESS_USER_AGENT;
 use crate::stage::{Queue, Spec, Stage, Worker};
@@ -118,12 +118,12 @@ pub(super) async fn measure(sizes: &Sizes) -> anyhow::Result<Report> {
         throughput_ratio: rounded(jobs_per_s / bare.jobs_per_s),
         jobs_per_s: rounded(jobs_per_s),
         bare_jobs_per_s: rounded(bare.jobs_per_s),
-        manager_writes_per_job: per_job(writes(manager), held),
-        manager_reads_per_job: per_job(reads(manager), held),
-        worker_writes_per_job: per_job(writes(workers), held),
-        worker_reads_per_job: per_job(reads(workers), held),
-        requests_per_job: per_job(writes(&counted) + reads(&counted), held),
-        failed_requests_per_job: per_job(failed, held),
+        manager_writes_per_job: per_one(writes(manager), held.into()),
+        manager_reads_per_job: per_one(reads(manager), held.into()),
+        worker_writes_per_job: per_one(writes(workers), held.into()),
+        worker_reads_per_job: per_one(reads(workers), held.into()),
+        requests_per_job: per_one(writes(&counted) + reads(&counted), held.into()),
+        failed_requests_per_job: per_one(failed, held.into()),
         manager_rss_mb_idle: megabytes(idle.resident_kb),
         manager_rss_mb_1000: megabytes(full.resident_kb),
         worker_rss_mb_1000: worker_full.into_iter().map(megabytes).fold(0.0, f64::max),
@@ -133,7 +133,7 @@ pub(super) async fn measure(sizes: &Sizes) -> anyhow::Result<Report> {
         jobs_counted: held,
         requests: { names }
             .zip(&counted)
-            .flat_map(|(name, counted)| counted.tallies(name, held))
+            .flat_map(|(name, counted)| counted.tallies(name, held.into()))
             .collect(),
         seconds: rounded(seconds),
     })
@@ -353,7 +353,7 @@ fn job() -> Value {
     })
 }
 
-async fn remove_webhooks(client: &Client) -> anyhow::Result<()> {
+pub(super) async fn remove_webhooks(client: &Client) -> anyhow::Result<()> {
     let (params, all) = (DeleteParams::default(), ListParams::default());
     let mutating: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
     mutating.delete_collection(&params, &all).await?;

@@ -81,14 +81,14 @@ impl Counted {
         *self.by_kind.entry((agent, verb, resource)).or_default() += 1;
     }
 
-    pub(super) fn tallies(&self, cluster: &str, jobs: u16) -> Vec<Tally> {
+    pub(super) fn tallies(&self, cluster: &str, jobs: u32) -> Vec<Tally> {
         let tally = |((agent, verb, resource), count): (&(String, String, String), &usize)| Tally {
             cluster: cluster.to_owned(),
             agent: agent.clone(),
             verb: verb.clone(),
             resource: resource.clone(),
             count: *count,
-            per_job: per_job(*count, jobs),
+            per_job: per_one(*count, jobs),
         };
         let mut tallies: Vec<Tally> = self.by_kind.iter().map(tally).collect();
         tallies.sort_by_key(|tally| std::cmp::Reverse(tally.count));
@@ -96,9 +96,9 @@ impl Counted {
     }
 }
 
-/// With two digits.
-pub(super) fn per_job(count: usize, jobs: u16) -> f64 {
-    rounded(u32::try_from(count).map_or(f64::MAX, f64::from) / f64::from(jobs))
+/// So many for each of so many, with two digits.
+pub(super) fn per_one(count: usize, of: u32) -> f64 {
+    rounded(u32::try_from(count).map_or(f64::MAX, f64::from) / f64::from(of))
 }
 
 #[cfg(test)]

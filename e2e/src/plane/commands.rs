@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::{APISERVER, CONTROLLER_MANAGER, ETCD, Error, KWOK, SCHEDULER};
 use crate::binaries::{Binaries, Program};
 use crate::options::{Audit, Options};
-use crate::pki::{Files, SERVICE_NETWORK};
+use crate::pki::{FRONT_PROXY, Files, SERVICE_NETWORK};
 use crate::process::Spec;
 
 /// The audit log's file name in the plane's directory.
@@ -104,6 +104,9 @@ spec: {{logs: [{{logsFile: {}}}]}}
             server_key,
             token_key,
             token_public_key,
+            proxy_ca,
+            proxy_cert,
+            proxy_key,
         } = &self.files;
         let mut args = vec![
             format!("--etcd-servers=unix://{}", self.etcd_socket().display()),
@@ -125,6 +128,14 @@ spec: {{logs: [{{logsFile: {}}}]}}
             "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
             format!("--service-account-signing-key-file={}", token_key.display()),
             format!("--service-account-key-file={}", token_public_key.display()),
+            // Why: without them the server passes no request on to aggregated APIs.
+            format!("--requestheader-client-ca-file={}", proxy_ca.display()),
+            format!("--requestheader-allowed-names={FRONT_PROXY}"),
+            "--requestheader-username-headers=X-Remote-User".to_owned(),
+            "--requestheader-group-headers=X-Remote-Group".to_owned(),
+            "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),
+            format!("--proxy-client-cert-file={}", proxy_cert.display()),
+            format!("--proxy-client-key-file={}", proxy_key.display()),
             // Why: it taints new nodes, and only node-lifecycle-controller, which nobody else here needs, would untaint them.
             "--disable-admission-plugins=TaintNodesByCondition".to_owned(),
         ];

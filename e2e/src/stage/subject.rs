@@ -4,6 +4,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -34,6 +35,7 @@ pub(super) struct Subject {
     cluster: String,
     spec: Spec,
     health: SocketAddr,
+    metrics: SocketAddr,
     process: Option<Guarded>,
 }
 
@@ -75,6 +77,7 @@ impl Subject {
                 log: dir.join(format!("{cluster}.log")),
             },
             health: (Ipv4Addr::LOCALHOST, health).into(),
+            metrics: (Ipv4Addr::LOCALHOST, metrics).into(),
             process: None,
         };
         subject.spawn()?;
@@ -93,6 +96,10 @@ impl Subject {
 
     pub(super) fn health(&self) -> SocketAddr {
         self.health
+    }
+
+    pub(super) const fn metrics(&self) -> SocketAddr {
+        self.metrics
     }
 
     pub(super) fn log(&self) -> PathBuf {
@@ -122,6 +129,16 @@ impl Subject {
         }
     }
 
+    pub(super) fn cpu(&mut self) -> Result<Duration, Error> {
+        let doing = format!("reading the CPU time of {} of {}", self.spec.name, self.cluster);
+        let none = || std::io::Error::new(ErrorKind::NotFound, "it does not run");
+        let read = || {
+            let id = self.process.as_ref().map(Guarded::id).ok_or_else(none)?;
+            parse_cpu(&fs::read_to_string(format!("/proc/{id}/stat"))?).ok_or_else(none)
+        };
+        read().map_err(system(doing))
+    }
+
     pub(super) fn memory(&mut self) -> Result<Memory, Error> {
         let doing = format!("reading the memory of {} of {}", self.spec.name, self.cluster);
         let none = || std::io::Error::new(ErrorKind::NotFound, "it does not run");
@@ -132,6 +149,18 @@ impl Subject {
         };
         read().map_err(system(doing))
     }
+}
+
+/// Ticks of the kernel's accounting in a second (`USER_HZ`, fixed by the interface).
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// User and system time in a `stat` file of the kernel.
+pub(crate) fn parse_cpu(stat: &str) -> Option<Duration> {
+    // Why after the bracket: the second field is a name that may hold blanks.
+    let fields: Vec<&str> = stat.rsplit(") ").next()?.split(' ').collect();
+    let ticks = |at: usize| fields.get(at)?.parse::<u32>().ok();
+    let ticks = f64::from(ticks(11)?) + f64::from(ticks(12)?);
+    Some(Duration::from_secs_f64(ticks / TICKS_PER_SECOND))
 }
 
 fn parse_memory(status: &str) -> Option<Memory> {
@@ -175,6 +204,7 @@ fn render_config([health, metrics, webhook]: [u16; 3], over: &Value) -> String {
         "health": {"healthProbeBindAddress": format!("127.0.0.1:{health}")},
         "metrics": {"bindAddress": format!("127.0.0.1:{metrics}")},
         "webhook": {"host": "127.0.0.1", "port": webhook},
+        "visibilityServer": {"bindAddress": "127.0.0.1", "bindPort": 0},
         "multiKueue": {"gcInterval": "10s", "workerLostTimeout": "15m"},
     });
     merge(&mut theirs, over);
@@ -215,6 +245,12 @@ mod tests {
         assert_eq!(theirs["webhook"]["port"], 3);
         let ours: Value = serde_json::from_str(ours).unwrap();
         assert_eq!(ours["webhook"]["url"], "https://127.0.0.1:3");
+    }
+
+    #[test]
+    fn cpu_time_is_read_from_the_kernels_words() {
+        let stat = "7 (a ) b) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0 20";
+        assert_eq!(parse_cpu(stat), Some(Duration::from_secs(2)));
     }
 
     #[test]

@@ -36,10 +36,15 @@ const ARROWS: &[(&str, &[&str])] = &[
         "worker",
         &["core", "api", "jobs", "convert", "kubeio", "serve", "engine"],
     ),
-    ("ctl", &["core", "api", "convert", "kubeio", "kubeconfigs"]),
+    // Why serve: `config check` reads a file with the very code of the processes.
+    (
+        "ctl",
+        &["core", "api", "convert", "kubeio", "kubeconfigs", "serve"],
+    ),
+    ("testkit", &["core"]),
     ("deploy", &["api"]),
     ("apiserver", &[]),
-    ("e2e", &["api", "kubeio", "apiserver"]),
+    ("e2e", &["api", "apiserver", "convert", "core", "kubeio", "serve"]),
 ];
 
 /// What decisions may be made of; tests aside.

@@ -3,7 +3,6 @@
 //! The tests share one federation (`fixture`); each has a namespace and a queue of its own. Those that cut, kill or mend
 //! something the others need run while nobody else does.
 
-mod definitions;
 mod fixture;
 mod kubeconfigs;
 mod loss;
@@ -12,6 +11,7 @@ mod pending;
 mod provisioning;
 mod refusals;
 mod registration;
+mod vanished;
 
 use roadstead_e2e::{Federation, Options};
 

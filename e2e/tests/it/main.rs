@@ -12,11 +12,18 @@
 
 mod answerer;
 mod architecture;
+mod citations;
 mod conformance;
 mod disturbance;
 mod federation;
+mod gauges;
 mod jobs;
+mod lifecycle;
 mod observer;
 mod owner;
+mod scenarios;
 mod serving;
 mod shared;
+mod versions;
+mod visibility;
+mod webhooks;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use roadstead_kubeconfigs::account::rights;
+use roadstead_serve::args::GateSetting;
 
 /// One queue in front of many Kubernetes clusters.
 #[derive(Debug, Parser)]
@@ -24,6 +25,35 @@ pub enum Area {
         #[command(subcommand)]
         verb: ClusterVerb,
     },
+    /// Configuration files of the manager and the workers.
+    Config {
+        /// What to do.
+        #[command(subcommand)]
+        verb: ConfigVerb,
+    },
+}
+
+/// What can be done with configuration files.
+#[derive(Debug, Subcommand)]
+pub enum ConfigVerb {
+    /// Read a file as the manager and the workers do, and say everything that is wrong with it. No cluster is asked.
+    Check(Check),
+}
+
+/// `roadstead config check`
+#[derive(Clone, Debug, Args)]
+pub struct Check {
+    /// The file: a Kueue `Configuration`, and optionally `RoadsteadConfiguration` as a second document
+    pub file: PathBuf,
+    /// Feature gates as on the command line of the process, for example MultiKueue=true,PriorityBoost=false
+    #[arg(long, value_name = "GATE=BOOL", value_delimiter = ',')]
+    pub feature_gates: Vec<GateSetting>,
+    /// Namespace of the process, for files that name none
+    #[arg(short, long, default_value = "kueue-system")]
+    pub namespace: String,
+    /// Format of the result
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: Format,
 }
 
 /// What can be done with worker clusters.

@@ -6,8 +6,9 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _};
 use jiff::Timestamp;
-use roadstead_ctl::args::{Area, Cli, ClusterVerb};
+use roadstead_ctl::args::{Area, Cli, ClusterVerb, ConfigVerb};
 use roadstead_ctl::cluster::{join, leave, list};
+use roadstead_ctl::config;
 use roadstead_ctl::failure::Failure;
 use roadstead_ctl::output;
 
@@ -42,10 +43,14 @@ fn parse(args: Vec<OsString>) -> Result<Cli, clap::Error> {
 
 async fn run(cli: Cli) -> Result<(), Failure> {
     let now = Timestamp::now();
-    let Area::Cluster { verb } = cli.area;
-    match verb {
-        ClusterVerb::Join(args) => join::run(&args, now).await,
-        ClusterVerb::List(args) => list::run(&args).await,
-        ClusterVerb::Leave(args) => leave::run(&args).await,
+    match cli.area {
+        Area::Cluster { verb } => match verb {
+            ClusterVerb::Join(args) => join::run(&args, now).await,
+            ClusterVerb::List(args) => list::run(&args).await,
+            ClusterVerb::Leave(args) => leave::run(&args).await,
+        },
+        Area::Config { verb } => match verb {
+            ConfigVerb::Check(args) => config::check(&args),
+        },
     }
 }

@@ -1,4 +1,4 @@
-//! Which worker failed for which Workload, so that it is not tried again at once.
+//! Which worker failed for which Workload, so that it is not tried again at once, and when the round under way began.
 //!
 //! Invariant: a failure removes one candidate for a while, never the Workload. The memory is lost at a restart, which
 //! costs one more try. At most [`MAX`] Workloads are remembered.
@@ -18,7 +18,11 @@ const MAX: usize = 50_000;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Memory(Mutex<BTreeMap<Key, Failures>>);
+pub(crate) struct Memory {
+    failures: Mutex<BTreeMap<Key, Failures>>,
+    /// When the round under way began; one entry per Workload that is being offered.
+    rounds: Mutex<BTreeMap<Key, Timestamp>>,
+}
 
 /// How often each cluster failed one Workload, and the last time.
 type Failures = BTreeMap<ClusterName, (u32, Failure)>;
@@ -33,7 +37,7 @@ impl Memory {
         detail: String,
         now: Timestamp,
     ) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= MAX && !all.contains_key(key) {
             all.pop_first();
         }
@@ -49,9 +53,24 @@ impl Memory {
         by_cluster.insert(cluster.clone(), (times, Failure { until, cause, detail }));
     }
 
+    /// When the round under way began for a Workload.
+    pub(crate) fn round(&self, key: &Key) -> Option<Timestamp> {
+        let rounds = self.rounds.lock().unwrap_or_else(PoisonError::into_inner);
+        rounds.get(key).copied()
+    }
+
+    /// Notes when the round under way began; `None` when the Workload is not being offered.
+    pub(crate) fn remember_round(&self, key: &Key, begun: Option<Timestamp>) {
+        let mut rounds = self.rounds.lock().unwrap_or_else(PoisonError::into_inner);
+        match begun {
+            Some(begun) => rounds.insert(key.clone(), begun),
+            None => rounds.remove(key),
+        };
+    }
+
     /// The failures of a Workload.
     pub(crate) fn of(&self, key: &Key) -> BTreeMap<ClusterName, Failure> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         all.get(key)
             .map(|by| {
                 by.iter()
@@ -63,7 +82,10 @@ impl Memory {
 
     /// The Workload is gone.
     pub(crate) fn forget(&self, key: &Key) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+        let mut all = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        all.remove(key);
+        drop(all);
+        self.remember_round(key, None);
     }
 }
 

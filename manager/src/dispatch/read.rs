@@ -16,7 +16,7 @@ use roadstead_core::name::{CheckName, ClusterName, Key};
 use roadstead_core::status::Status;
 use roadstead_core::workload::Workload;
 use roadstead_engine::caches::{KindCache, named};
-use roadstead_engine::checks::Elsewhere;
+use roadstead_engine::checks::{Elsewhere, Fate};
 use roadstead_jobs::JobKind;
 
 use super::Dispatch;
@@ -32,6 +32,7 @@ pub(super) struct Scene {
     clusters: Vec<ClusterName>,
     remotes: BTreeMap<ClusterName, dispatch::Remote>,
     failures: BTreeMap<ClusterName, Failure>,
+    round: Option<Timestamp>,
     job: LocalJob,
     policy: Policy,
     /// The kind and object of the local job, for whoever creates its copy.
@@ -52,10 +53,37 @@ impl Scene {
             clusters: &self.clusters,
             remotes: &self.remotes,
             failures: &self.failures,
+            round: self.round,
             job: self.job,
             policy: &self.policy,
         };
         dispatch::plan(&observed, now)
+    }
+
+    /// What is known of the job when there is no copy to look at.
+    fn fate(&self, plan: &Plan) -> Fate {
+        let conditions = &self.stored.conditions;
+        // Why: quota is given back only when nothing runs any more, and nothing starts without it.
+        let released = !conditions.is_true("QuotaReserved") && self.stored.cluster.is_none();
+        if self.owner != Owner::Managed {
+            // Invariant: the status of a job that another controller runs is never written.
+            Fate::Unknown
+        } else if plan.conclude {
+            Fate::Ended
+        } else if plan.stopped || (released && !conditions.is_true("Finished") && !self.has_jobs()) {
+            Fate::AtRest
+        } else {
+            Fate::Unknown
+        }
+    }
+
+    /// Whether a cluster that answers still has a copy of the job.
+    fn has_jobs(&self) -> bool {
+        let mut answers = self.remotes.values().filter_map(|remote| match remote {
+            dispatch::Remote::Reachable(copies) => Some(copies),
+            dispatch::Remote::Unreachable { .. } => None,
+        });
+        answers.any(|copies| copies.job.is_some())
     }
 }
 
@@ -126,6 +154,7 @@ pub(super) fn scene(
         clusters,
         remotes,
         failures: d.memory.of(key),
+        round: d.memory.round(key),
         job,
         policy: d.policy,
         job_key: job_ref.map(|(_, job_key, _)| job_key),
@@ -292,10 +321,12 @@ pub(super) fn elsewhere(d: &Dispatch, workload: &ApiWorkload, job: &Key) -> Opti
         return None;
     }
     let key = roadstead_kubeio::cache::key_of(workload);
-    let (_, plan) = d.plan_stored(&key, (d.clock)());
+    let (scene, plan) = d.plan_stored(&key, (d.clock)());
+    let fate = scene.fate(&plan);
     let remote = plan.mirror.and_then(|cluster| d.registry.get(&cluster));
     let found = remote.and_then(|remote| find_job(&remote, &key, Some(job)));
     Some(Elsewhere {
         job: found.map(|(_, job)| job),
+        fate,
     })
 }

@@ -4,49 +4,168 @@
 //! where no value is. The schema that `kube` derives is not used: it marks each `Option` as nullable and shows the
 //! documentation of a field's type in place of the field's own.
 
+mod older;
+
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceDefinition, CustomResourceValidation,
+    CustomResourceConversion, CustomResourceDefinition, CustomResourceDefinitionVersion,
+    CustomResourceValidation, ServiceReference, WebhookClientConfig, WebhookConversion,
 };
 use kube::CustomResourceExt;
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::{Map, Value};
 
-use crate::{autoscaling::v1::ProvisioningRequest, kueue::v1beta2};
+use crate::kueue::{v1alpha1, v1beta1, v1beta2};
+use crate::{appwrapper::v1beta2::AppWrapper, autoscaling::v1::ProvisioningRequest};
+
+pub(crate) use older::Older;
+
+/// Path under which a conversion webhook is asked.
+pub const CONVERT_PATH: &str = "/convert";
+/// Name of the Service in front of the webhooks, unless the configuration names another.
+pub const WEBHOOK_SERVICE: &str = "kueue-webhook-service";
+/// Namespace of that Service.
+pub const WEBHOOK_NAMESPACE: &str = "kueue-system";
+
+/// What a client is told that uses an older version.
+const DEPRECATED: &str = "This version is deprecated. Use v1beta2 instead.";
 
 /// The definitions of all kinds in the order of `spec/api.md` API-1, then those of other groups.
+///
+/// The stored version is the first one of each. A process that serves the conversion webhook puts its address and
+/// authority in to `spec.conversion`, which here names the Service only.
 pub fn all() -> Vec<CustomResourceDefinition> {
-    vec![
-        definition::<v1beta2::ClusterQueue>(),
-        definition::<v1beta2::LocalQueue>(),
-        definition::<v1beta2::Cohort>(),
-        definition::<v1beta2::Workload>(),
-        definition::<v1beta2::ResourceFlavor>(),
-        definition::<v1beta2::AdmissionCheck>(),
-        definition::<v1beta2::Topology>(),
-        definition::<v1beta2::WorkloadPriorityClass>(),
-        definition::<v1beta2::MultiKueueCluster>(),
-        definition::<v1beta2::MultiKueueConfig>(),
-        definition::<v1beta2::ProvisioningRequestConfig>(),
-        definition::<ProvisioningRequest>(),
+    [
+        Draft::of::<v1beta2::ClusterQueue>()
+            .older("v1beta1", v1beta1::clusterqueue)
+            .converted_by_webhook(),
+        Draft::of::<v1beta2::LocalQueue>()
+            .older("v1beta1", v1beta1::localqueue)
+            .converted_by_webhook(),
+        Draft::of::<v1beta2::Cohort>()
+            .older("v1beta1", v1beta1::cohort)
+            .older("v1alpha1", v1alpha1::cohort)
+            .converted_by_webhook(),
+        Draft::of::<v1beta2::Workload>()
+            .older("v1beta1", v1beta1::workload)
+            .converted_by_webhook(),
+        Draft::of::<v1beta2::ResourceFlavor>().older("v1beta1", v1beta1::resourceflavor),
+        Draft::of::<v1beta2::AdmissionCheck>().older("v1beta1", v1beta1::admissioncheck),
+        Draft::of::<v1beta2::Topology>()
+            .older("v1beta1", v1beta1::topology)
+            .older("v1alpha1", v1alpha1::topology),
+        Draft::of::<v1beta2::WorkloadPriorityClass>().older("v1beta1", v1beta1::workloadpriorityclass),
+        Draft::of::<v1beta2::MultiKueueCluster>()
+            .older("v1beta1", v1beta1::multikueuecluster)
+            .converted_by_webhook(),
+        Draft::of::<v1beta2::MultiKueueConfig>()
+            .older("v1beta1", v1beta1::multikueueconfig)
+            .without_deprecation(),
+        Draft::of::<v1beta2::ProvisioningRequestConfig>()
+            .older("v1beta1", v1beta1::provisioningrequestconfig),
+        Draft::of::<ProvisioningRequest>(),
+        Draft::of::<AppWrapper>(),
     ]
+    .map(Draft::finish)
+    .into()
 }
 
-/// The definition of one kind, with a schema as the API server wants it.
+/// A definition that is being put together, newest version first.
+struct Draft {
+    definition: CustomResourceDefinition,
+    /// Of the oldest version so far.
+    schema: Value,
+}
+
+impl Draft {
+    /// The stored version of a kind, with a schema as the API server wants it.
+    fn of<K: CustomResourceExt + JsonSchema>() -> Self {
+        let schema = schema_of::<K>();
+        let mut definition = K::crd();
+        for version in &mut definition.spec.versions {
+            version.schema = Some(validation(&schema));
+        }
+        Self { definition, schema }
+    }
+
+    /// Adds a deprecated version, which differs in this way from the one added before.
+    fn older(mut self, name: &str, differ: fn(&mut Older)) -> Self {
+        let mut older = Older::of(self.schema);
+        differ(&mut older);
+        self.schema = older.finish();
+        let columns = self.definition.spec.versions.first();
+        let columns = columns.and_then(|stored| stored.additional_printer_columns.clone());
+        let version = CustomResourceDefinitionVersion {
+            name: name.to_owned(),
+            served: true,
+            storage: false,
+            deprecated: Some(true),
+            deprecation_warning: Some(DEPRECATED.to_owned()),
+            additional_printer_columns: columns.map(|mut columns| {
+                for column in &mut columns {
+                    if column.json_path == ".spec.cohortName" {
+                        ".spec.cohort".clone_into(&mut column.json_path);
+                    }
+                }
+                columns
+            }),
+            schema: Some(validation(&self.schema)),
+            selectable_fields: None,
+            subresources: self
+                .definition
+                .spec
+                .versions
+                .first()
+                .and_then(|stored| stored.subresources.clone()),
+        };
+        self.definition.spec.versions.push(version);
+        self
+    }
+
+    /// Lets clients use the older versions without a warning.
+    fn without_deprecation(mut self) -> Self {
+        for version in &mut self.definition.spec.versions {
+            version.deprecated = None;
+            version.deprecation_warning = None;
+        }
+        self
+    }
+
+    /// For a kind whose versions differ in more than limits.
+    fn converted_by_webhook(mut self) -> Self {
+        self.definition.spec.conversion = Some(CustomResourceConversion {
+            strategy: "Webhook".to_owned(),
+            webhook: Some(WebhookConversion {
+                client_config: Some(WebhookClientConfig {
+                    ca_bundle: None,
+                    service: Some(ServiceReference {
+                        name: WEBHOOK_SERVICE.to_owned(),
+                        namespace: WEBHOOK_NAMESPACE.to_owned(),
+                        path: Some(CONVERT_PATH.to_owned()),
+                        port: None,
+                    }),
+                    url: None,
+                }),
+                conversion_review_versions: vec!["v1".to_owned()],
+            }),
+        });
+        self
+    }
+
+    fn finish(self) -> CustomResourceDefinition {
+        self.definition
+    }
+}
+
 #[expect(
     clippy::expect_used,
     reason = "a schema made of JSON objects has no other form; a test builds every kind"
 )]
-fn definition<K: CustomResourceExt + JsonSchema>() -> CustomResourceDefinition {
-    let schema = schema_of::<K>();
-    let mut definition = K::crd();
-    for version in &mut definition.spec.versions {
-        version.schema = Some(CustomResourceValidation {
-            open_api_v3_schema: Some(
-                serde_json::from_value(schema.clone()).expect("a structural schema is a schema"),
-            ),
-        });
+fn validation(schema: &Value) -> CustomResourceValidation {
+    CustomResourceValidation {
+        open_api_v3_schema: Some(
+            serde_json::from_value(schema.clone()).expect("a structural schema is a schema"),
+        ),
     }
-    definition
 }
 
 /// The structural schema of one kind, with the rules about the whole object.
@@ -75,7 +194,8 @@ fn schema_of<K: CustomResourceExt + JsonSchema>() -> Value {
 
 /// The rules of a kind that speak about the whole object.
 fn object_rules<K: CustomResourceExt>() -> Option<Value> {
-    (K::crd_name() == v1beta2::Workload::crd_name()).then(v1beta2::workload_object_rules)
+    (K::crd_name() == v1beta2::Workload::crd_name())
+        .then(|| v1beta2::workload_object_rules(v1beta2::class_rules()))
 }
 
 /// Rewrites a JSON schema into what a `CustomResourceDefinition` may hold.

@@ -7,7 +7,7 @@
 //! types into the core's and back.
 //!
 //! Reading order: [`kueue::v1beta2`] (start with [`Workload`](kueue::v1beta2::Workload)), [`autoscaling`],
-//! [`constants`], [`crd`].
+//! [`appwrapper`], [`constants`], [`crd`].
 //!
 //! ```
 //! use roadstead_api::kueue::v1beta2::{LocalQueue, LocalQueueSpec};
@@ -18,6 +18,7 @@
 
 pub mod constants;
 
+pub mod appwrapper;
 pub mod autoscaling;
 pub mod kueue;
 
@@ -25,3 +26,4 @@ pub mod crd;
 mod schema;
 
 pub mod config;
+pub mod visibility;

@@ -179,12 +179,12 @@ pub(crate) fn taints(_: &mut SchemaGenerator) -> Schema {
 }
 
 /// Tolerations added to pods: at most 8, with the five rules the API server has for a pod's tolerations.
-pub(crate) fn tolerations(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "type": "array",
-        "maxItems": 8,
-        "x-kubernetes-list-type": "atomic",
-        "x-kubernetes-validations": [
+pub(crate) fn tolerations(generator: &mut SchemaGenerator) -> Schema {
+    let mut schema = tolerations_unchecked(generator);
+    schema.insert("maxItems".to_owned(), json!(8));
+    schema.insert(
+        "x-kubernetes-validations".to_owned(),
+        json!([
             {
                 "rule": "self.all(t, (has(t.key) && t.key != '') || (has(t.operator) && t.operator == 'Exists'))",
                 "message": "operator must be Exists when 'key' is empty, which means 'match all values and all keys'",
@@ -205,7 +205,16 @@ pub(crate) fn tolerations(_: &mut SchemaGenerator) -> Schema {
                 "rule": "self.all(t, !has(t.effect) || t.effect in ['', 'NoSchedule', 'PreferNoSchedule', 'NoExecute'])",
                 "message": "supported toleration effects: 'NoSchedule', 'PreferNoSchedule', 'NoExecute'; empty matches all",
             },
-        ],
+        ]),
+    );
+    schema
+}
+
+/// Tolerations that something checks elsewhere.
+pub(crate) fn tolerations_unchecked(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "x-kubernetes-list-type": "atomic",
         "items": {
             "type": "object",
             "properties": {
@@ -257,25 +266,25 @@ fn condition() -> Value {
         "required": ["lastTransitionTime", "message", "reason", "status", "type"],
         "properties": {
             "type": {
-                "description": "Which aspect this is, in CamelCase or as domain/CamelCase.",
+                "description": "Which aspect this is, in CamelCase or as domain/CamelCase: at most 316 characters.",
                 "type": "string",
                 "maxLength": 316,
                 "pattern": LABEL_KEY,
             },
             "status": {
-                "description": "Whether the aspect holds.",
+                "description": "Whether the aspect holds: True, False or Unknown.",
                 "type": "string",
                 "enum": ["True", "False", "Unknown"],
             },
             "reason": {
-                "description": "Why the status is what it is, as one CamelCase word for programs.",
+                "description": "Why the status is what it is, as one CamelCase word for programs: 1 to 1024 characters.",
                 "type": "string",
                 "minLength": 1,
                 "maxLength": 1024,
                 "pattern": REASON,
             },
             "message": {
-                "description": "The same for people; may be empty.",
+                "description": "The same for people; may be empty, at most 32768 characters.",
                 "type": "string",
                 "maxLength": MESSAGE_MAX,
             },
@@ -285,7 +294,7 @@ fn condition() -> Value {
                 "format": "date-time",
             },
             "observedGeneration": {
-                "description": "The metadata.generation this condition speaks about; smaller than the current one means out of date.",
+                "description": "The metadata.generation this condition speaks about; at least 0, smaller than the current one means out of date.",
                 "type": "integer",
                 "format": "int64",
                 "minimum": 0,

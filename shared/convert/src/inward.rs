@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use roadstead_api::constants::annotations;
 use roadstead_api::kueue::v1beta2 as api;
 use roadstead_core::amount::Amount;
@@ -11,20 +12,32 @@ use roadstead_core::name::{
     CheckName, ClusterName, ClusterQueueName, FlavorName, Key, PodSetName, ResourceName, Uid,
 };
 use roadstead_core::quantity;
-use roadstead_core::status::{Admission, Assignment, CheckPhase, CheckState, PodSetUpdate, Requeue, Status};
+use roadstead_core::requests::{self, Amounts, Around, Findings};
+use roadstead_core::status::{
+    Admission, Assignment, CheckPhase, CheckState, GatePosition, PodSetUpdate, PreemptionGate, Requeue,
+    Status,
+};
 use roadstead_core::workload::{PodSet, Workload};
 
+use crate::accounting::{Accounting, Boost};
 use crate::queues::toleration;
 use crate::template;
 
-/// A Workload, with what is wrong with it collected in `problems`.
+/// A Workload by itself: its requests are those of the templates, without limit ranges, runtime classes and the operator's
+/// rules. Who decides about quota uses [`counted_workload`].
 pub fn workload(workload: &api::Workload) -> Workload {
+    counted_workload(workload, &Accounting::plain())
+}
+
+/// A Workload as it counts against quota. What is wrong with it stands in `problems`, in the words of
+/// `spec/admission-engine.md 2.3`: at most one sentence, ready for its condition.
+pub fn counted_workload(workload: &api::Workload, accounting: &Accounting<'_>) -> Workload {
     let (meta, spec) = (&workload.metadata, &workload.spec);
-    let mut problems = Vec::new();
+    let mut findings = Findings::default();
     let pod_sets = spec
         .pod_sets
         .iter()
-        .map(|set| pod_set(set, &mut problems))
+        .map(|set| pod_set(set, accounting, &mut findings))
         .collect();
     let gates = meta
         .annotations
@@ -44,28 +57,48 @@ pub fn workload(workload: &api::Workload) -> Workload {
         deleting: meta.deletion_timestamp.is_some(),
         queue: spec.queue_name.clone().unwrap_or_default(),
         priority: spec.priority.unwrap_or_default(),
+        boost: boost(meta.annotations.as_ref(), accounting.boost),
         active: workload.is_active(),
         max_execution_secs: spec
             .maximum_execution_time_seconds
             .and_then(|secs| u32::try_from(secs).ok()),
         gated: gates.is_some_and(|gates| !gates.is_empty()),
         pod_sets,
-        problems,
+        problems: findings.sentence().into_iter().collect(),
         status: workload.status.as_ref().map(status).unwrap_or_default(),
     }
 }
 
-fn pod_set(set: &api::PodSet, problems: &mut Vec<String>) -> PodSet {
-    let pod = template::read(&set.name, &set.template.0);
-    problems.extend(pod.problems);
+/// *Source*: `spec/admission-engine.md 4.4`, gate `PriorityBoost`. What is no number counts as none: the webhook refuses it.
+fn boost(notes: Option<&BTreeMap<String, String>>, boost: Boost) -> i32 {
+    let written = notes.and_then(|all| all.get(annotations::PRIORITY_BOOST));
+    match boost {
+        Boost::Count => written.and_then(|text| text.parse().ok()).unwrap_or_default(),
+        Boost::Ignore => 0,
+    }
+}
+
+fn pod_set(set: &api::PodSet, accounting: &Accounting<'_>, findings: &mut Findings) -> PodSet {
+    let path = format!("spec.podSets[{}].template.spec", set.name);
+    let pod = template::read(&path, &set.template.0, &mut findings.invalid);
+    let overhead = pod.asked.runtime_class.as_deref().and_then(accounting.overhead);
+    let around = Around {
+        rules: accounting.rules,
+        limits: accounting.limits,
+        overhead: overhead.as_ref(),
+    };
     PodSet {
         name: PodSetName::from(set.name.as_str()),
         count: u32::try_from(set.count).unwrap_or_default(),
         min_count: set.min_count.and_then(|count| u32::try_from(count).ok()),
-        requests: pod.requests,
+        requests: requests::count(&path, &pod.asked, &around, findings),
         node_selector: pod.node_selector,
         affinity: pod.affinity,
         tolerations: pod.tolerations,
+        group: set
+            .topology_request
+            .as_ref()
+            .and_then(|request| request.pod_set_group_name.clone()),
     }
 }
 
@@ -123,6 +156,17 @@ pub(crate) fn status(status: &api::WorkloadStatus) -> Status {
             })
             .collect(),
         accumulated_secs: count(status.accumulated_past_execution_time_seconds),
+        requests: status
+            .resource_requests
+            .iter()
+            .map(|set| (PodSetName::from(set.name.as_str()), amounts(&set.resources)))
+            .collect(),
+        unhealthy_nodes: status
+            .unhealthy_nodes
+            .iter()
+            .map(|node| node.name.clone())
+            .collect(),
+        preemption_gates: status.preemption_gates.iter().map(preemption_gate).collect(),
         evictions: status
             .scheduling_stats
             .iter()
@@ -137,34 +181,40 @@ pub(crate) fn status(status: &api::WorkloadStatus) -> Status {
     }
 }
 
-/// A reservation. A usage that is no quantity counts as unlimited: quota is never given twice because of it.
+fn preemption_gate(gate: &api::PreemptionGateState) -> (String, PreemptionGate) {
+    let position = match gate.position {
+        api::GatePosition::Closed => GatePosition::Closed,
+        api::GatePosition::Open => GatePosition::Open,
+    };
+    let since = gate.last_transition_time.0;
+    (gate.name.clone(), PreemptionGate { position, since })
+}
+
+/// What is no quantity counts as unlimited: quota is never given twice because of it.
+fn amounts(all: &BTreeMap<String, Quantity>) -> Amounts {
+    let amount = |(name, amount): (&String, &Quantity)| {
+        let parsed = quantity::parse(name, &amount.0).unwrap_or(Amount::UNLIMITED);
+        (ResourceName::from(name.as_str()), parsed)
+    };
+    all.iter().map(amount).collect()
+}
+
+/// A reservation.
 pub(crate) fn admission(admission: &api::Admission) -> Admission {
-    let assignment = |set: &api::PodSetAssignment| {
-        let usage: BTreeMap<ResourceName, Amount> = set
-            .resource_usage
+    let assignment = |set: &api::PodSetAssignment| Assignment {
+        name: PodSetName::from(set.name.as_str()),
+        flavors: set
+            .flavors
             .iter()
-            .map(|(name, amount)| {
+            .map(|(resource, flavor)| {
                 (
-                    ResourceName::from(name.as_str()),
-                    quantity::parse(name, &amount.0).unwrap_or(Amount::UNLIMITED),
+                    ResourceName::from(resource.as_str()),
+                    FlavorName::from(flavor.as_str()),
                 )
             })
-            .collect();
-        Assignment {
-            name: PodSetName::from(set.name.as_str()),
-            flavors: set
-                .flavors
-                .iter()
-                .map(|(resource, flavor)| {
-                    (
-                        ResourceName::from(resource.as_str()),
-                        FlavorName::from(flavor.as_str()),
-                    )
-                })
-                .collect(),
-            usage,
-            count: set.count.and_then(|n| u32::try_from(n).ok()).unwrap_or_default(),
-        }
+            .collect(),
+        usage: amounts(&set.resource_usage),
+        count: set.count.and_then(|n| u32::try_from(n).ok()).unwrap_or_default(),
     };
     Admission {
         cluster_queue: ClusterQueueName::from(admission.cluster_queue.as_str()),

@@ -3,23 +3,29 @@
 //! It **never** decides and never does I/O. What does not parse is not an error here: it becomes a problem of that one
 //! object ([`roadstead_core::workload::Workload::problems`]) and shows up as its reason for waiting.
 //!
-//! Reading order: `queues` and `inward` (API to core), `template` (what a pod asks for), `outward` (core to a patch),
-//! `copies` (Workloads we create), `validate` (what the webhook refuses).
+//! Reading order: `queues` and `inward` (API to core), `template` and `accounting` (what a pod asks for), `outward` (core to a
+//! patch), `copies` (Workloads we create), [`default`] and [`validate`] (what the webhooks fill in and refuse), [`versions`]
+//! (objects of older versions of the API).
 //!
 //! ```
 //! let flavor = roadstead_api::kueue::v1beta2::ResourceFlavor::new("spot", Default::default());
 //! assert_eq!(roadstead_convert::flavor(&flavor).name.as_str(), "spot");
 //! ```
 
+mod accounting;
 mod copies;
+pub mod default;
 mod inward;
 mod outward;
 mod queues;
 mod template;
-mod validate;
+pub mod validate;
+pub mod versions;
 
+pub use accounting::{Accounting, Boost, limit_range, overhead, request_rules};
 pub use copies::{Made, Priority, pod_sets, remote_workload, spec_drift, workload_for_job};
-pub use inward::workload;
-pub use outward::{cluster_queue_status, local_queue_status, request_stop, status_patch, with_active};
-pub use queues::{check, cluster_queue, flavor, local_queue, selector};
-pub use validate::{Problem, validate_workload};
+pub use inward::{counted_workload, workload};
+pub use outward::{
+    Shares, cluster_queue_status, cohort_status, local_queue_status, request_stop, status_patch, with_active,
+};
+pub use queues::{check, cluster_queue, cohort, flavor, local_queue, past_usage, selector};

@@ -6,12 +6,13 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition as ApiCondition, Time};
 use roadstead_api::kueue::v1beta2 as api;
+use roadstead_core::afs::PastUsage;
 use roadstead_core::amount::Amount;
 use roadstead_core::condition::{Active, Condition, Conditions, Truth};
 use roadstead_core::name::ResourceName;
 use roadstead_core::quantity;
-use roadstead_core::report::{ClusterQueueReport, FlavorTotal, LocalQueueReport};
-use roadstead_core::status::{Admission, CheckPhase, CheckState, Status};
+use roadstead_core::report::{ClusterQueueReport, CohortReport, FlavorTotal, Kinship, LocalQueueReport};
+use roadstead_core::status::{Admission, CheckPhase, CheckState, GatePosition, Status};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -62,6 +63,36 @@ pub fn status_patch(stored: &api::Workload, after: &Status) -> Option<Value> {
     }
     if before.accumulated_secs != after.accumulated_secs {
         new.accumulated_past_execution_time_seconds = after.accumulated_secs.map(signed);
+    }
+    if before.requests != after.requests {
+        let sets = after.requests.iter().map(|(name, amounts)| api::PodSetRequest {
+            name: name.to_string(),
+            resources: amounts
+                .iter()
+                .map(|(r, a)| (r.to_string(), amount(r, *a)))
+                .collect(),
+        });
+        new.resource_requests = sets.collect();
+    }
+    if before.unhealthy_nodes != after.unhealthy_nodes {
+        let nodes = after.unhealthy_nodes.iter();
+        new.unhealthy_nodes = nodes
+            .map(|name| api::UnhealthyNode { name: name.clone() })
+            .collect();
+    }
+    if before.preemption_gates != after.preemption_gates {
+        let gates = after
+            .preemption_gates
+            .iter()
+            .map(|(name, gate)| api::PreemptionGateState {
+                name: name.clone(),
+                position: match gate.position {
+                    GatePosition::Closed => api::GatePosition::Closed,
+                    GatePosition::Open => api::GatePosition::Open,
+                },
+                last_transition_time: Time(whole(gate.since)),
+            });
+        new.preemption_gates = gates.collect();
     }
     if before.evictions != after.evictions {
         let evictions = after
@@ -276,10 +307,40 @@ fn change<T: Serialize>(stored: Option<&T>, new: &T) -> Option<Value> {
     }
 }
 
+/// Whether statuses show shares: only with `fairSharing` in the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shares {
+    /// They do.
+    Shown,
+    /// They do not.
+    Hidden,
+}
+
+impl Shares {
+    fn status(self, kinship: Option<&Kinship>) -> Option<api::FairSharingStatus> {
+        match self {
+            Self::Hidden => None,
+            Self::Shown => Some(api::FairSharingStatus {
+                weighted_share: kinship.map_or(0, |kinship| kinship.share.reported()),
+            }),
+        }
+    }
+}
+
+/// What must be merged into the status of a Cohort so that it says what the report says. A root shows no share.
+pub fn cohort_status(stored: &api::Cohort, report: &CohortReport, shares: Shares) -> Option<Value> {
+    let kinship = report.kinship.as_ref();
+    let new = api::CohortStatus {
+        fair_sharing: kinship.and_then(|kinship| shares.status(Some(kinship))),
+    };
+    difference(&stored.status.clone().unwrap_or_default(), &new)
+}
+
 /// What must be merged into the status of a ClusterQueue so that it says what the report says.
 pub fn cluster_queue_status(
     stored: &api::ClusterQueue,
     report: &ClusterQueueReport,
+    shares: Shares,
     now: Timestamp,
 ) -> Option<Value> {
     let flavors = |totals: &[FlavorTotal]| -> Vec<api::FlavorUsage> {
@@ -305,9 +366,22 @@ pub fn cluster_queue_status(
         pending_workloads: count(report.pending),
         reserving_workloads: signed(report.reserving),
         admitted_workloads: signed(report.admitted),
-        ..old
+        fair_sharing: shares.status(report.kinship.as_ref()),
     };
     change(stored.status.as_ref(), &new)
+}
+
+fn past_usage(past: &PastUsage) -> api::LocalQueueFairSharingStatus {
+    let consumed = past.consumed.iter();
+    api::LocalQueueFairSharingStatus {
+        weighted_share: 0,
+        admission_fair_sharing_status: Some(api::AdmissionFairSharingStatus {
+            consumed_resources: consumed
+                .map(|(name, value)| (name.to_string(), amount(name, *value)))
+                .collect(),
+            last_update: Time(whole(past.at)),
+        }),
+    }
 }
 
 /// What must be merged into the status of a LocalQueue so that it says what the report says.
@@ -338,7 +412,7 @@ pub fn local_queue_status(
         pending_workloads: count(report.pending),
         reserving_workloads: signed(report.reserving),
         admitted_workloads: signed(report.admitted),
-        ..old
+        fair_sharing: report.past.as_ref().map(|(past, _)| past_usage(past)),
     };
     change(stored.status.as_ref(), &new)
 }

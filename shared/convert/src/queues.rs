@@ -2,14 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use roadstead_api::kueue::v1beta2 as api;
+use roadstead_core::afs::PastUsage;
 use roadstead_core::amount::Amount;
-use roadstead_core::name::{CheckName, ClusterQueueName, FlavorName, Key, ResourceName};
+use roadstead_core::name::{CheckName, ClusterQueueName, CohortName, FlavorName, Key, ResourceName};
 use roadstead_core::quantity;
 use roadstead_core::queue::{
-    Check, CheckRule, ClusterQueue, Flavor, FlavorQuota, Fungibility, LocalQueue, ResourceGroup, Selector,
-    StopPolicy, Strategy,
+    BorrowWithinCohort, Check, CheckRule, ClusterQueue, Cohort, Flavor, FlavorPreference, FlavorQuota,
+    Fungibility, FungibilityPolicy, LocalQueue, PreemptionPolicy, Quota, Reclaim, ResourceGroup, Selector,
+    StopPolicy, Strategy, UsageOrder, Weight, WithinClusterQueue,
 };
 use roadstead_core::workload::{Operator, Requirement, Taint, Toleration};
 
@@ -22,7 +25,11 @@ pub fn cluster_queue(queue: &api::ClusterQueue) -> ClusterQueue {
         .flat_map(|strategy| &strategy.admission_checks);
     ClusterQueue {
         name: ClusterQueueName::from(queue.metadata.name.clone().unwrap_or_default()),
-        cohort: spec.cohort_name.clone().filter(|name| !name.is_empty()),
+        cohort: spec
+            .cohort_name
+            .clone()
+            .filter(|name| !name.is_empty())
+            .map(CohortName::from),
         strategy: match spec.queueing_strategy {
             api::QueueingStrategy::StrictFifo => Strategy::StrictFifo,
             api::QueueingStrategy::BestEffortFifo => Strategy::BestEffortFifo,
@@ -40,18 +47,99 @@ pub fn cluster_queue(queue: &api::ClusterQueue) -> ClusterQueue {
             })
             .collect(),
         stop: stop(spec.stop_policy),
-        when_can_preempt: match spec.flavor_fungibility.when_can_preempt {
-            api::FlavorFungibilityPolicy::MayStopSearch => Fungibility::MayStopSearch,
-            api::FlavorFungibilityPolicy::TryNextFlavor => Fungibility::TryNextFlavor,
+        fungibility: fungibility_policy(&spec.flavor_fungibility),
+        preemption: preemption(&spec.preemption),
+        weight: weight(spec.fair_sharing.as_ref()),
+        usage_order: match spec.admission_scope.as_ref().map(|scope| scope.admission_mode) {
+            Some(api::AdmissionMode::UsageBasedAdmissionFairSharing) => UsageOrder::LeastUsedFirst,
+            Some(api::AdmissionMode::NoAdmissionFairSharing) | None => UsageOrder::Ignored,
         },
         terminating: queue.metadata.deletion_timestamp.is_some(),
     }
 }
 
+/// A Cohort.
+pub fn cohort(cohort: &api::Cohort) -> Cohort {
+    let spec = &cohort.spec;
+    Cohort {
+        name: CohortName::from(cohort.metadata.name.clone().unwrap_or_default()),
+        parent: spec
+            .parent_name
+            .clone()
+            .filter(|name| !name.is_empty())
+            .map(CohortName::from),
+        groups: spec.resource_groups.iter().map(group).collect(),
+        weight: weight(spec.fair_sharing.as_ref()),
+    }
+}
+
+/// The weight of a node in fair sharing; one that is no quantity counts as the default.
+fn weight(sharing: Option<&api::FairSharing>) -> Weight {
+    sharing.map_or(Weight::ONE, |sharing| {
+        quantity::weight(&sharing.weight.0).unwrap_or_default()
+    })
+}
+
+const fn fungibility_policy(policy: &api::FlavorFungibility) -> FungibilityPolicy {
+    FungibilityPolicy {
+        when_can_borrow: fungibility(policy.when_can_borrow),
+        when_can_preempt: fungibility(policy.when_can_preempt),
+        preference: match policy.preference {
+            Some(api::FlavorFungibilityPreference::PreemptionOverBorrowing) => {
+                FlavorPreference::PreemptionOverBorrowing
+            }
+            Some(api::FlavorFungibilityPreference::BorrowingOverPreemption) | None => {
+                FlavorPreference::BorrowingOverPreemption
+            }
+        },
+    }
+}
+
+const fn fungibility(policy: api::FlavorFungibilityPolicy) -> Fungibility {
+    match policy {
+        api::FlavorFungibilityPolicy::MayStopSearch => Fungibility::MayStopSearch,
+        api::FlavorFungibilityPolicy::TryNextFlavor => Fungibility::TryNextFlavor,
+    }
+}
+
+const fn preemption(policy: &api::ClusterQueuePreemption) -> PreemptionPolicy {
+    PreemptionPolicy {
+        within_cluster_queue: match policy.within_cluster_queue {
+            api::WithinClusterQueue::Never => WithinClusterQueue::Never,
+            api::WithinClusterQueue::LowerPriority => WithinClusterQueue::LowerPriority,
+            api::WithinClusterQueue::LowerOrNewerEqualPriority => {
+                WithinClusterQueue::LowerOrNewerEqualPriority
+            }
+        },
+        reclaim_within_cohort: match policy.reclaim_within_cohort {
+            api::ReclaimWithinCohort::Never => Reclaim::Never,
+            api::ReclaimWithinCohort::LowerPriority => Reclaim::LowerPriority,
+            api::ReclaimWithinCohort::Any => Reclaim::Any,
+        },
+        borrow_within_cohort: match policy.borrow_within_cohort.policy {
+            api::BorrowWithinCohortPolicy::Never => BorrowWithinCohort::Never,
+            api::BorrowWithinCohortPolicy::LowerPriority => BorrowWithinCohort::LowerPriority {
+                max_priority: policy.borrow_within_cohort.max_priority_threshold,
+            },
+        },
+    }
+}
+
 fn group(group: &api::ResourceGroup) -> ResourceGroup {
-    let nominal = |quota: &api::ResourceQuota| {
-        let amount = quantity::parse(&quota.name, &quota.nominal_quota.0).unwrap_or(Amount::ZERO);
-        (ResourceName::from(quota.name.as_str()), amount)
+    let amount = |name: &str, quota: &Quantity| quantity::parse(name, &quota.0).unwrap_or(Amount::ZERO);
+    let quota = |quota: &api::ResourceQuota| {
+        let amounts = Quota {
+            nominal: amount(&quota.name, &quota.nominal_quota),
+            borrowing_limit: quota
+                .borrowing_limit
+                .as_ref()
+                .map(|limit| amount(&quota.name, limit)),
+            lending_limit: quota
+                .lending_limit
+                .as_ref()
+                .map(|limit| amount(&quota.name, limit)),
+        };
+        (ResourceName::from(quota.name.as_str()), amounts)
     };
     ResourceGroup {
         covered: group
@@ -64,7 +152,7 @@ fn group(group: &api::ResourceGroup) -> ResourceGroup {
             .iter()
             .map(|flavor| FlavorQuota {
                 name: FlavorName::from(flavor.name.as_str()),
-                nominal: flavor.resources.iter().map(nominal).collect(),
+                quotas: flavor.resources.iter().map(quota).collect(),
             })
             .collect(),
     }
@@ -80,7 +168,22 @@ pub fn local_queue(queue: &api::LocalQueue) -> LocalQueue {
         ),
         cluster_queue: ClusterQueueName::from(queue.spec.cluster_queue.as_str()),
         stop: stop(queue.spec.stop_policy),
+        weight: weight(queue.spec.fair_sharing.as_ref()),
     }
+}
+
+/// What the status of a LocalQueue says was consumed. An amount that is no quantity counts as zero.
+pub fn past_usage(queue: &api::LocalQueue) -> Option<PastUsage> {
+    let status = queue.status.as_ref()?.fair_sharing.as_ref()?;
+    let past = status.admission_fair_sharing_status.as_ref()?;
+    let amount = |(name, text): (&String, &Quantity)| {
+        let amount = quantity::parse(name, &text.0).unwrap_or(Amount::ZERO);
+        (ResourceName::from(name.as_str()), amount)
+    };
+    Some(PastUsage {
+        consumed: past.consumed_resources.iter().map(amount).collect(),
+        at: past.last_update.0,
+    })
 }
 
 /// A ResourceFlavor.

@@ -1,14 +1,14 @@
 //! What one pod of a template asks for.
 //!
-//! Invariant: a template is looked into as JSON, field by field; what is not understood is a problem with a path, never a
-//! panic. *Source*: `spec/admission-engine.md 4.5` (steps 3 and 4), `2.3` item 6.
+//! Invariant: a template is looked into as JSON, field by field; what is not understood is told with a path, never a panic.
+//! What the amounts come to is the business of [`roadstead_core::requests`].
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::PodSpec;
-use roadstead_core::amount::Amount;
 use roadstead_core::name::ResourceName;
 use roadstead_core::quantity;
+use roadstead_core::requests::{self, Amounts, Container, Resources};
 use roadstead_core::workload::{AffinityTerm, Requirement, Toleration};
 use serde_json::{Map, Value};
 
@@ -17,21 +17,20 @@ use crate::queues::{operator, toleration};
 /// What core wants to know of a pod template.
 #[derive(Debug, Default)]
 pub(crate) struct Pod {
-    pub(crate) requests: BTreeMap<ResourceName, Amount>,
+    pub(crate) asked: requests::Pod,
     pub(crate) node_selector: BTreeMap<String, String>,
     pub(crate) affinity: Vec<AffinityTerm>,
     pub(crate) tolerations: Vec<Toleration>,
-    pub(crate) problems: Vec<String>,
 }
 
-type Amounts = BTreeMap<ResourceName, Amount>;
-
-/// Reads a pod template.
-pub(crate) fn read(pod_set: &str, template: &Map<String, Value>) -> Pod {
+/// Reads a pod template; `path` is that of its spec, for what is wrong with it.
+pub(crate) fn read(path: &str, template: &Map<String, Value>, invalid: &mut Vec<String>) -> Pod {
     let empty = Map::new();
     let spec = template.get("spec").and_then(Value::as_object).unwrap_or(&empty);
-    let mut pod = Pod::default();
-    pod.requests = requests(pod_set, spec, &mut pod.problems);
+    let mut pod = Pod {
+        asked: asked(path, spec, invalid),
+        ..Pod::default()
+    };
     // Why typed here: only these three fields are needed, and their types are stable since the first version.
     let narrow: Map<String, Value> = ["nodeSelector", "affinity", "tolerations"]
         .into_iter()
@@ -67,65 +66,52 @@ pub(crate) fn read(pod_set: &str, template: &Map<String, Value>) -> Pod {
                 });
             }
         }
-        Err(error) => pod.problems.push(format!(
-            "pod set {pod_set}: template.spec cannot be read: {error}"
-        )),
+        Err(error) => invalid.push(format!("{path} cannot be read: {error}")),
     }
     pod
 }
 
-/// The pod's total: containers and sidecars together, or the highest moment of the init containers, plus overhead;
-/// pod-level requests take precedence.
-fn requests(pod_set: &str, spec: &Map<String, Value>, problems: &mut Vec<String>) -> Amounts {
-    let mut list = |field: &str, value: Option<&Value>| effective(pod_set, field, value, problems);
-    let mut running = Amounts::new();
-    for (index, container) in array(spec, "containers").enumerate() {
-        let amounts = list(&format!("containers[{index}]"), container.get("resources"));
-        add(&mut running, &amounts);
+/// What of the pod costs quota.
+fn asked(path: &str, spec: &Map<String, Value>, invalid: &mut Vec<String>) -> requests::Pod {
+    let mut list = |field: &'static str| -> Vec<Container> {
+        let listed = spec.get(field).and_then(Value::as_array).into_iter().flatten();
+        let container = |(index, container): (usize, &Value)| Container {
+            resources: resources(
+                &format!("{path}.{field}[{index}]"),
+                container.get("resources"),
+                invalid,
+            ),
+            sidecar: container.get("restartPolicy").and_then(Value::as_str) == Some("Always"),
+        };
+        listed.enumerate().map(container).collect()
+    };
+    let (containers, init_containers) = (list("containers"), list("initContainers"));
+    let runtime_class = spec.get("runtimeClassName").and_then(Value::as_str);
+    let claims = spec.get("resourceClaims").and_then(Value::as_array);
+    requests::Pod {
+        containers,
+        init_containers,
+        whole: resources(path, spec.get("resources"), invalid),
+        overhead: amounts(&format!("{path}.overhead"), spec.get("overhead"), invalid),
+        runtime_class: runtime_class.filter(|name| !name.is_empty()).map(str::to_owned),
+        claims_devices: claims.is_some_and(|claims| !claims.is_empty()),
     }
-    let (mut sidecars, mut peak) = (Amounts::new(), Amounts::new());
-    for (index, container) in array(spec, "initContainers").enumerate() {
-        let amounts = list(&format!("initContainers[{index}]"), container.get("resources"));
-        let mut moment = sidecars.clone();
-        add(&mut moment, &amounts);
-        highest(&mut peak, &moment);
-        if container.get("restartPolicy").and_then(Value::as_str) == Some("Always") {
-            sidecars = moment;
-        }
-    }
-    add(&mut running, &sidecars);
-    highest(&mut running, &peak);
-    for (resource, amount) in list("resources", spec.get("resources")) {
-        running.insert(resource, amount);
-    }
-    let overhead = spec.get("overhead").and_then(Value::as_object);
-    let overhead = overhead
-        .map(|amounts| parse(pod_set, "overhead", amounts, problems))
-        .unwrap_or_default();
-    add(&mut running, &overhead);
-    running
 }
 
-/// Requests, with missing ones copied from limits; requests above limits are a problem.
-fn effective(pod_set: &str, field: &str, resources: Option<&Value>, problems: &mut Vec<String>) -> Amounts {
-    let part = |name: &str| resources.and_then(|r| r.get(name)).and_then(Value::as_object);
-    let empty = Map::new();
-    let mut amounts = parse(pod_set, field, part("requests").unwrap_or(&empty), problems);
-    for (resource, limit) in parse(pod_set, field, part("limits").unwrap_or(&empty), problems) {
-        let request = *amounts.entry(resource.clone()).or_insert(limit);
-        if request > limit {
-            problems.push(format!(
-                "resources validation failed: pod set {pod_set}: template.spec.{field}.resources.requests[{resource}]: \
-                 requests must not exceed its limits"
-            ));
-        }
+fn resources(path: &str, value: Option<&Value>, invalid: &mut Vec<String>) -> Resources {
+    let mut part = |name: &str| {
+        let field = format!("{path}.resources.{name}");
+        amounts(&field, value.and_then(|value| value.get(name)), invalid)
+    };
+    Resources {
+        requests: part("requests"),
+        limits: part("limits"),
     }
-    amounts
 }
 
-fn parse(pod_set: &str, field: &str, amounts: &Map<String, Value>, problems: &mut Vec<String>) -> Amounts {
+fn amounts(path: &str, value: Option<&Value>, invalid: &mut Vec<String>) -> Amounts {
     let mut parsed = Amounts::new();
-    for (resource, value) in amounts {
+    for (resource, value) in value.and_then(Value::as_object).into_iter().flatten() {
         let text = match value {
             Value::String(text) => text.clone(),
             Value::Number(number) => number.to_string(),
@@ -135,97 +121,72 @@ fn parse(pod_set: &str, field: &str, amounts: &Map<String, Value>, problems: &mu
             Ok(amount) => {
                 parsed.insert(ResourceName::from(resource.as_str()), amount);
             }
-            Err(error) => problems.push(format!(
-                "resources validation failed: pod set {pod_set}: template.spec.{field} resource {resource}: {error}"
-            )),
+            Err(error) => invalid.push(format!("{path}[{resource}]: {error}")),
         }
     }
     parsed
 }
 
-fn array<'a>(spec: &'a Map<String, Value>, field: &str) -> impl Iterator<Item = &'a Value> {
-    spec.get(field).and_then(Value::as_array).into_iter().flatten()
-}
-
-fn add(to: &mut Amounts, more: &Amounts) {
-    for (resource, amount) in more {
-        let sum = to.entry(resource.clone()).or_default();
-        *sum = sum.plus(*amount);
-    }
-}
-
-fn highest(to: &mut Amounts, other: &Amounts) {
-    for (resource, amount) in other {
-        let highest = to.entry(resource.clone()).or_default();
-        *highest = (*highest).max(*amount);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use roadstead_core::amount::Amount;
-    use roadstead_core::name::ResourceName;
     use serde_json::{Value, json};
 
     use super::{Pod, read};
 
-    fn pod(spec: &Value) -> Pod {
-        read("main", json!({ "spec": spec }).as_object().unwrap())
+    fn pod(spec: &Value) -> (Pod, Vec<String>) {
+        let mut invalid = Vec::new();
+        let pod = read("spec", json!({ "spec": spec }).as_object().unwrap(), &mut invalid);
+        (pod, invalid)
     }
 
-    fn amount(pod: &Pod, resource: &str) -> i64 {
-        pod.requests
-            .get(&ResourceName::from(resource))
-            .copied()
-            .unwrap_or(Amount::ZERO)
-            .get()
-    }
-
-    /// Spec: admission-engine 4.5.4.
     #[test]
-    fn init_containers_count_by_their_highest_moment_and_sidecars_stay() {
-        let pod = pod(&json!({
-            "containers": [{ "resources": { "requests": { "cpu": "1" } } }, { "resources": { "limits": { "cpu": "500m" } } }],
-            "initContainers": [
-                { "restartPolicy": "Always", "resources": { "requests": { "cpu": "250m" } } },
-                { "resources": { "requests": { "cpu": "2", "memory": "1Gi" } } },
-            ],
+    fn everything_that_costs_quota_is_read() {
+        let (pod, invalid) = pod(&json!({
+            "containers": [{ "resources": { "requests": { "cpu": "1" }, "limits": { "cpu": 2 } } }, {}],
+            "initContainers": [{ "restartPolicy": "Always", "resources": { "requests": { "cpu": "250m" } } }],
             "overhead": { "cpu": "10m" },
+            "resources": { "requests": { "memory": "1Gi" } },
+            "runtimeClassName": "gvisor",
+            "resourceClaims": [{ "name": "gpu" }],
         }));
+        assert_eq!(invalid, [] as [String; 0]);
+        let asked = pod.asked;
+        assert_eq!(asked.containers.len(), 2);
         assert_eq!(
-            amount(&pod, "cpu"),
-            2260,
-            "sidecar 250 + init 2000 beats 1500 + 250; overhead 10"
+            asked.containers[0].resources.limits[&"cpu".into()],
+            Amount::new(2000)
         );
-        assert_eq!(amount(&pod, "memory"), 1 << 30);
-        assert!(pod.problems.is_empty());
+        assert!(asked.init_containers[0].sidecar && !asked.containers[0].sidecar);
+        assert_eq!(asked.overhead[&"cpu".into()], Amount::new(10));
+        assert_eq!(asked.whole.requests[&"memory".into()], Amount::new(1 << 30));
+        assert_eq!(asked.runtime_class.as_deref(), Some("gvisor"));
+        assert!(asked.claims_devices);
     }
 
     /// Spec: admission-engine 2.3.6.
     #[test]
-    fn a_request_above_its_limit_and_a_strange_amount_are_problems_with_a_path() {
-        let pod = pod(&json!({ "containers": [
-            { "resources": { "requests": { "cpu": "2" }, "limits": { "cpu": "1" } } },
-            { "resources": { "requests": { "memory": "lots" } } },
-        ] }));
-        assert_eq!(pod.problems.len(), 2);
+    fn a_strange_amount_is_told_with_its_path() {
+        let (_, invalid) =
+            pod(&json!({ "containers": [{}, { "resources": { "requests": { "memory": "lots" } } }] }));
+        assert_eq!(invalid.len(), 1);
         assert!(
-            pod.problems[0].contains("containers[0]")
-                && pod.problems[0].contains("must not exceed its limits")
+            invalid[0].starts_with("spec.containers[1].resources.requests[memory]: "),
+            "{invalid:?}"
         );
-        assert!(pod.problems[1].contains("containers[1]") && pod.problems[1].contains("memory"));
     }
 
     #[test]
-    fn a_template_of_the_wrong_shape_is_a_problem_and_not_a_panic() {
+    fn a_template_of_the_wrong_shape_is_told_and_no_panic() {
         for spec in [
             json!("text"),
             json!({ "tolerations": 5 }),
             json!({ "containers": { "a": 1 } }),
+            json!({ "resourceClaims": 1, "runtimeClassName": [] }),
             json!(null),
         ] {
-            let _ = read("main", json!({ "spec": spec }).as_object().unwrap());
+            let _ = pod(&spec);
         }
-        assert_eq!(pod(&json!({ "tolerations": 5 })).problems.len(), 1);
+        assert_eq!(pod(&json!({ "tolerations": 5 })).1.len(), 1);
     }
 }

@@ -74,7 +74,38 @@ impl fmt::Display for Amount {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::Amount;
+
+    /// The exact result, held within 64 bits.
+    fn held(value: i128) -> Amount {
+        let bound = value.clamp(i64::MIN.into(), i64::MAX.into());
+        Amount::new(i64::try_from(bound).unwrap())
+    }
+
+    proptest! {
+        /// Spec: api API-16.
+        #[test]
+        fn bounded_amounts_calculate_exactly_and_saturate(left in i64::MIN..i64::MAX, right in i64::MIN..i64::MAX) {
+            let (a, b) = (Amount::new(left), Amount::new(right));
+            let (x, y) = (i128::from(left), i128::from(right));
+            prop_assert_eq!(a.plus(b), held(x + y));
+            prop_assert_eq!(a.minus(b), held(x - y));
+            prop_assert_eq!(a.times(right), held(x * y));
+        }
+
+        /// Spec: api API-16.
+        #[test]
+        fn unlimited_stays_so(bounded in i64::MIN..i64::MAX, count in 1_i64..) {
+            let bounded = Amount::new(bounded);
+            prop_assert!(Amount::UNLIMITED.plus(bounded).is_unlimited());
+            prop_assert!(bounded.plus(Amount::UNLIMITED).is_unlimited());
+            prop_assert!(Amount::UNLIMITED.minus(bounded).is_unlimited());
+            prop_assert!(Amount::UNLIMITED.times(count).is_unlimited());
+            prop_assert_eq!(bounded.minus(Amount::UNLIMITED), Amount::new(i64::MIN));
+        }
+    }
 
     /// Spec: api API-16.
     #[test]

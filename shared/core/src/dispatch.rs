@@ -5,7 +5,7 @@
 //! or when the policy gives the cluster up. So a crash, a restart or a lost worker never leads to a second run.
 //!
 //! *Source*: `spec/multikueue.md 3.2, 3.3`, `spec/safety.md 1`. Not here: elastic jobs (R1, 3.14), preemption gates
-//! (R7), delayed topology (3.12), several Workloads per job (3.13), other dispatchers (4.1, 4.2).
+//! (R7), delayed topology (3.12), several Workloads per job (3.13).
 
 use std::collections::BTreeMap;
 
@@ -18,13 +18,15 @@ use crate::note::{Note, Severity};
 use crate::status::{CheckPhase, Status};
 
 mod observed;
+mod offer;
 mod seek;
 mod waiting;
 
 pub use observed::{
-    Answer, Cause, Copies, Dispatcher, Drift, Failure, Life, Local, LocalJob, LostPolicy, Observed, Origin,
-    Owner, Policy, Remote, RemoteJob, RemoteWorkload, Said, Stop,
+    Answer, Cause, Copies, Dispatcher, Drift, Failure, Life, Local, LocalJob, LostPolicy, Observed, Order,
+    Origin, Owner, Policy, Remote, RemoteJob, RemoteWorkload, Said, Stop,
 };
+pub use offer::ROUND;
 pub use waiting::Waiting;
 
 /// Reason of the Events about dispatch. *Source*: `spec/multikueue.md 8`.
@@ -85,6 +87,8 @@ pub struct Plan {
     pub notes: Vec<Note>,
     /// When to look again even if nothing changes.
     pub wake_at: Option<Timestamp>,
+    /// When the present round of the incremental dispatcher began; to be remembered when `status` is written.
+    pub round: Option<Timestamp>,
     /// Why it waits, if it does and if the reason is found here.
     pub waiting: Option<Waiting>,
 }
@@ -103,6 +107,7 @@ pub fn plan(observed: &Observed<'_>, now: Timestamp) -> Plan {
             failed: Vec::new(),
             notes: Vec::new(),
             wake_at: None,
+            round: None,
             waiting: None,
         },
     };

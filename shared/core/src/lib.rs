@@ -5,14 +5,17 @@
 //! cannot be done is a decision with a reason.
 //!
 //! Reading order: [`name`] and [`amount`] (the words), [`condition`] and [`status`] (what a Workload's status says),
-//! [`workload`] and [`queue`] (what is asked for, and of whom), then the decisions: admission is [`quota`] and
-//! [`flavor`] (does it fit), [`pending`] (who is next), [`state`] (everything known), [`cycle`] (decide), [`report`].
+//! [`workload`] and [`queue`] (what is asked for, and of whom), then the decisions: admission is [`quota`],
+//! [`requests`] (what a pod asks for), [`hierarchy`] (who may use how much), [`holders`] (who uses it), [`nominate`] with [`flavor`] and [`preempt`] (what would
+//! one workload get, and at whose cost), [`fair`] (in which order), [`pending`] (who is next), [`state`] (everything known),
+//! [`cycle`] (decide), [`afs`] (past usage), [`report`].
 //!
 //! ```
 //! use roadstead_core::amount::Amount;
 //! assert_eq!(Amount::new(2).plus(Amount::UNLIMITED), Amount::UNLIMITED);
 //! ```
 
+pub mod afs;
 pub mod amount;
 pub mod check;
 pub mod cluster;
@@ -25,13 +28,19 @@ pub mod note;
 pub mod provision;
 pub mod quantity;
 pub mod queue;
+pub mod requests;
 pub mod retry;
 pub mod status;
 pub mod workload;
 
 pub mod cycle;
+pub mod fair;
 pub mod flavor;
+pub mod hierarchy;
+pub mod holders;
+pub mod nominate;
 pub mod pending;
+pub mod preempt;
 pub mod quota;
 pub mod report;
 pub mod state;

@@ -7,25 +7,31 @@
 //! Invariants: a finished Workload never becomes unfinished; with the same facts, a second pass over the result of the
 //! first changes nothing; quota is never released while the job may have pods.
 //!
-//! *Source*: `spec/admission-engine.md 1.7, 1.8, 3, 4.2`, `spec/jobs.md 5.9, 5.10, 5.14`, `spec/api.md API-9.6`.
+//! *Source*: `spec/admission-engine.md 1.7, 1.8, 3, 4.1 to 4.3`, `spec/jobs.md 5.9, 5.10, 5.14`, `spec/api.md API-9.6`.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::condition::Truth;
-use crate::name::PodSetName;
 use crate::note::Note;
-use crate::queue::{ClusterQueue, StopPolicy};
+use crate::queue::StopPolicy;
 use crate::status::{Admission, CheckPhase, Status};
-use crate::workload::Workload;
+use crate::workload::PodSet;
 
 mod checks;
 mod evict;
+mod observed;
+mod ready;
+mod retire;
 mod settle;
 
 pub use checks::required_checks;
+pub use observed::{
+    JobFacts, Observed, Orphans, Outcome, Policy, PreemptedReason, Proposal, Reclaim, Request, Retention,
+};
+pub use ready::WaitForPods;
+pub use retire::Removal;
 pub use settle::settle;
 
 /// Condition: quota is held.
@@ -38,116 +44,14 @@ pub const EVICTED: &str = "Evicted";
 pub const PREEMPTED: &str = "Preempted";
 /// Condition: may be queued again after an eviction.
 pub const REQUEUED: &str = "Requeued";
+/// Condition: all pods are ready or have succeeded.
+pub const PODS_READY: &str = "PodsReady";
 /// Condition: the job is over.
 pub const FINISHED: &str = "Finished";
 /// Condition: `spec.active` is about to become false.
 pub const DEACTIVATION_TARGET: &str = "DeactivationTarget";
 /// Condition: a preemption waits for a gate.
 pub const BLOCKED_ON_GATES: &str = "BlockedOnPreemptionGates";
-
-/// Everything that is known about one Workload at the moment of the pass.
-#[derive(Clone, Debug)]
-pub struct Observed<'a> {
-    /// The Workload as last read.
-    pub workload: &'a Workload,
-    /// The `ClusterQueue` that holds its quota or, without a reservation, the one its `LocalQueue` names; `None` when there
-    /// is none.
-    pub cluster_queue: Option<&'a ClusterQueue>,
-    /// Stop policy of its `LocalQueue`; `None` when that `LocalQueue` does not exist or is being deleted.
-    pub local_stop: Option<StopPolicy>,
-    /// What its job is doing.
-    pub job: &'a JobFacts,
-    /// What the job reconciler asks for, if anything.
-    pub request: Option<&'a Request>,
-    /// What the brain decided, if anything.
-    pub proposal: Option<&'a Proposal>,
-    /// How the process is set up.
-    pub policy: &'a Policy,
-}
-
-/// What the owner of a Workload is doing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum JobFacts {
-    /// Nobody controls it (yet): a remote copy that waits for its job, or a Workload made by hand.
-    NoOwner,
-    /// It had an owner, which is gone or going (or its controller reference names another UID).
-    OwnerGone,
-    /// Its job exists.
-    Present {
-        /// How it ended, if it ended.
-        finished: Option<Outcome>,
-        /// Whether it still has pods.
-        active: bool,
-        /// Whether it is held back. False while a stop is under way.
-        suspended: bool,
-        /// Pods that will not be needed any more, by pod set.
-        reclaimable: BTreeMap<PodSetName, u32>,
-    },
-}
-
-impl JobFacts {
-    /// Whether no pod of the job runs and none can start.
-    fn at_rest(&self) -> bool {
-        match self {
-            Self::NoOwner | Self::OwnerGone => true,
-            Self::Present {
-                active, suspended, ..
-            } => *suspended && !*active,
-        }
-    }
-}
-
-/// How a job ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
-    /// Whether it did what it should.
-    pub success: bool,
-    /// What the job says about it, may be empty.
-    pub message: String,
-}
-
-/// What the job reconciler asks of the Workload's only writer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Request {
-    /// The job does not match the prebuilt Workload it names.
-    OutOfSync,
-    /// The job can never be started with what was assigned.
-    FailedToStart {
-        /// Why.
-        message: String,
-    },
-}
-
-/// What the brain decided about a pending Workload.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Proposal {
-    /// Take this quota.
-    Reserve(Admission),
-    /// Not now.
-    Pending {
-        /// A reason of `QuotaReserved=False`.
-        reason: Cow<'static, str>,
-        /// A sentence for people.
-        message: String,
-    },
-}
-
-/// Switches of the process that matter here.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Policy {
-    /// What happens to a Workload whose owner is gone.
-    pub orphans: Orphans,
-}
-
-/// What happens to a Workload whose owner is gone. *Source*: gate `FinishOrphanedWorkloads`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Orphans {
-    /// It is finished with reason `OwnerNotFound`.
-    #[default]
-    Finish,
-    /// It is only let go.
-    Release,
-}
 
 /// What must become of a Workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -162,6 +66,8 @@ pub struct Next {
     pub wake_at: Option<Timestamp>,
     /// What to do with finalizer `kueue.x-k8s.io/resource-in-use`.
     pub finalizer: Finalizer,
+    /// What has been kept long enough.
+    pub removal: Removal,
 }
 
 /// What to do with `spec.active`.
@@ -189,6 +95,7 @@ pub fn step(seen: &Observed<'_>, now: Timestamp) -> Next {
     let mut draft = Draft::new(seen, now);
     if seen.workload.is_finished() {
         draft.finalizer = Finalizer::Drop;
+        draft.retire_finished();
         return draft.done();
     }
     if seen.workload.deleting {
@@ -204,11 +111,14 @@ pub fn step(seen: &Observed<'_>, now: Timestamp) -> Next {
     draft.follow_deactivation();
     draft.obey_retry_checks();
     draft.obey_queues();
+    draft.make_room();
     draft.release_when_at_rest();
     draft.end_waiting();
     draft.take_proposal();
     draft.list_checks();
     draft.count_reclaimable();
+    draft.tell_requests();
+    draft.retire_deactivated();
     draft.done()
 }
 
@@ -220,6 +130,7 @@ struct Draft<'a> {
     notes: Vec<Note>,
     active: Activation,
     finalizer: Finalizer,
+    removal: Removal,
     wake_at: Option<Timestamp>,
     /// Whether this very pass evicted it.
     evicted_now: bool,
@@ -234,6 +145,7 @@ impl<'a> Draft<'a> {
             notes: Vec::new(),
             active: Activation::Keep,
             finalizer: Finalizer::Keep,
+            removal: Removal::Nothing,
             wake_at: None,
             evicted_now: false,
         }
@@ -246,6 +158,7 @@ impl<'a> Draft<'a> {
             notes: self.notes,
             wake_at: self.wake_at,
             finalizer: self.finalizer,
+            removal: self.removal,
         }
     }
 
@@ -322,6 +235,7 @@ impl<'a> Draft<'a> {
                 self.set(DEACTIVATION_TARGET, Truth::True, "AdmissionCheck", text);
             } else {
                 self.watch_execution_time();
+                self.watch_pods();
             }
         }
         if self.status.conditions.is_true(DEACTIVATION_TARGET) {
@@ -496,8 +410,9 @@ impl<'a> Draft<'a> {
                 }
             }
             Some(Proposal::Reserve(admission)) if self.may_reserve(admission) => self.reserve(admission),
-            // Why: a reservation made from an older view is left; the brain sees the newer one and decides again.
-            Some(Proposal::Reserve(_)) | None => {}
+            // Why: a reservation made from an older view is left; the brain sees the newer one and decides again. And who
+            // holds nothing has no room to make.
+            Some(Proposal::Reserve(_) | Proposal::Evict { .. }) | None => {}
         }
     }
 
@@ -566,6 +481,9 @@ impl<'a> Draft<'a> {
         let JobFacts::Present { reclaimable, .. } = self.seen.job else {
             return;
         };
+        if self.seen.policy.reclaim == Reclaim::Ignore {
+            return;
+        }
         let reserved = self.has_quota();
         let before = std::mem::take(&mut self.status.reclaimable);
         for pod_set in &self.seen.workload.pod_sets {
@@ -578,6 +496,20 @@ impl<'a> Draft<'a> {
                     .reclaimable
                     .insert(pod_set.name.clone(), count.min(pod_set.count));
             }
+        }
+    }
+
+    /// Tells what a Workload without quota asks for. *Source*: `spec/admission-engine.md 2.15, 4.5`.
+    fn tell_requests(&mut self) {
+        if self.has_quota() {
+            self.status.requests.clear();
+        } else if self.status.conditions.get(QUOTA_RESERVED).is_some() {
+            let reclaimable = &self.status.reclaimable;
+            let asks = |set: &PodSet| {
+                let gone = reclaimable.get(&set.name).copied().unwrap_or(0);
+                (set.name.clone(), set.total(set.count.saturating_sub(gone)))
+            };
+            self.status.requests = self.seen.workload.pod_sets.iter().map(asks).collect();
         }
     }
 }

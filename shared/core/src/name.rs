@@ -71,6 +71,8 @@ macro_rules! names {
 names! {
     /// Name of a ClusterQueue.
     ClusterQueueName;
+    /// Name of a Cohort.
+    CohortName;
     /// Name of a ResourceFlavor.
     FlavorName;
     /// Name of a resource such as `cpu` or `nvidia.com/gpu`.

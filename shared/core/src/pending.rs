@@ -1,17 +1,19 @@
-//! The pending workloads of one ClusterQueue: an ordered heap and the parked ones.
+//! The pending workloads of one ClusterQueue: an ordered heap and those put aside.
 //!
-//! Invariant: a pending workload is in exactly one of the two. Workloads parked for want of capacity stand in classes
-//! of equal requests: when quota comes free only the first of each class is woken, the next one when the first was
-//! served, because what does not fit the first does not fit the others either.
-//! *Source*: `spec/admission-engine.md 1.1-1.5`.
+//! Invariant: a pending workload is in exactly one of the two. Workloads put aside for want of capacity stand in classes of
+//! equal requests: what does not fit the first does not fit the others either, so a class sleeps as a whole and is woken
+//! when something it lacked comes free. Then its first member goes to the heap, and the next one when that was served.
+//! *Source*: `spec/admission-engine.md 1.1-1.6`.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::name::{Key, Uid};
+use crate::afs::Score;
+use crate::hierarchy::{Exact, FlavorResource};
+use crate::name::Uid;
+pub use crate::state::{ClassId, LocalId, WorkloadId};
 use crate::workload::Workload;
 
 /// Which time orders workloads that were evicted because their pods were not ready in time.
@@ -24,57 +26,117 @@ pub enum RequeuingTimestamp {
     Creation,
 }
 
+/// Whether a workload that lost its quota to a borrower's reclaim goes behind those of its age.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReclaimedAge {
+    /// Its age stays (gate `PrioritySortingWithinCohort` on).
+    #[default]
+    Kept,
+    /// It counts as just after its preemption (gate off).
+    Renewed,
+}
+
+/// How ages are told. *Source*: `spec/admission-engine.md 1.2`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AgeRule {
+    /// For evictions because of pods that were not ready.
+    pub timestamp: RequeuingTimestamp,
+    /// For preemption by a queue that borrows.
+    pub reclaimed: ReclaimedAge,
+}
+
+impl AgeRule {
+    /// The queue-order timestamp of a workload.
+    pub fn queue_time(self, workload: &Workload) -> Timestamp {
+        let conditions = &workload.status.conditions;
+        let evicted = conditions
+            .when_true("Evicted")
+            .filter(|c| match c.reason.as_ref() {
+                "AdmissionCheck" => true,
+                "PodsReadyTimeout" => self.timestamp == RequeuingTimestamp::Eviction,
+                _ => false,
+            });
+        let reclaimed = || match self.reclaimed {
+            ReclaimedAge::Kept => None,
+            ReclaimedAge::Renewed => conditions
+                .when_true("Preempted")
+                .filter(|c| c.reason == "InCohortReclaimWhileBorrowing")
+                .map(|c| {
+                    let later = c.since.checked_add(jiff::SignedDuration::from_millis(1));
+                    later.unwrap_or(c.since)
+                }),
+        };
+        evicted
+            .map(|c| c.since)
+            .or_else(reclaimed)
+            .unwrap_or(workload.created)
+    }
+}
+
 /// The place of a workload in the order; smaller comes first. *Source*: `spec/admission-engine.md 1.2`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank {
-    priority: Reverse<i32>,
+    priority: Reverse<i64>,
     since: Timestamp,
     uid: Uid,
-    key: Key,
+    id: WorkloadId,
 }
 
 impl Rank {
-    /// The rank of a workload.
-    pub fn of(workload: &Workload, timestamp: RequeuingTimestamp) -> Self {
-        let evicted = workload.status.conditions.when_true("Evicted");
-        let since = evicted
-            .filter(|c| match c.reason.as_ref() {
-                "AdmissionCheck" => true,
-                "PodsReadyTimeout" => timestamp == RequeuingTimestamp::Eviction,
-                _ => false,
-            })
-            .map_or(workload.created, |c| c.since);
+    /// The rank of a workload with this effective priority.
+    pub fn of(id: WorkloadId, workload: &Workload, priority: i64, age: AgeRule) -> Self {
         Self {
-            priority: Reverse(workload.priority),
-            since,
+            priority: Reverse(priority),
+            since: age.queue_time(workload),
             uid: workload.uid.clone(),
-            key: workload.key.clone(),
+            id,
         }
     }
 
     /// The workload.
-    pub const fn key(&self) -> &Key {
-        &self.key
+    pub const fn id(&self) -> WorkloadId {
+        self.id
+    }
+
+    /// Its queue-order timestamp.
+    pub const fn since(&self) -> Timestamp {
+        self.since
+    }
+
+    /// Its effective priority.
+    pub const fn priority(&self) -> i64 {
+        self.priority.0
     }
 }
 
-/// Workloads of one class ask for exactly the same.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Class(Arc<str>);
+/// In which of the queue's lines a workload stands: one for all, or one per LocalQueue where past usage counts.
+pub type Line = Option<LocalId>;
 
-impl Class {
-    /// The class of a workload.
-    pub fn of(workload: &Workload) -> Self {
-        // Why: the printed form is total and exact, and core must not hash.
-        Self(format!("{:?}{:?}", workload.pod_sets, workload.status.reclaimable).into())
-    }
+/// What a queue must know of a workload to keep it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    /// Its place within its line.
+    pub rank: Rank,
+    /// Its class.
+    pub class: ClassId,
+    /// Its line.
+    pub line: Line,
 }
 
-/// What a parked workload waits for.
+/// What would have to be available before a class is worth another try.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// Any released quota in the tree may help.
+    Anything,
+    /// So much of any one of these.
+    AnyOf(Vec<(FlavorResource, Exact)>),
+}
+
+/// What a workload that is put aside waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Released quota or other configuration.
-    Capacity(Class),
+    /// Released quota or other configuration; its whole class waits.
+    Capacity(Needs),
     /// Other configuration, or a change of the workload itself.
     Configuration,
     /// Labels of its namespace, or another selector.
@@ -83,199 +145,344 @@ pub enum Wait {
     Backoff(Option<Timestamp>),
 }
 
+/// What a head does that failed and stays head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stance {
+    /// It changes nothing for others and is left alone until something changes.
+    Waits,
+    /// It lays claim to quota, so it takes part whenever others in its tree are tried.
+    Claims,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Class {
+    members: BTreeSet<Rank>,
+    /// `None` while the class is awake, that is while it has a member in the heap.
+    asleep: Option<Needs>,
+}
+
+type Kind = (ClassId, Line);
+
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub struct Pending {
-    heap: BTreeSet<Rank>,
-    parked: BTreeMap<Key, Wait>,
-    ranks: BTreeMap<Key, Rank>,
-    classes: BTreeMap<Class, BTreeSet<Rank>>,
-    /// Workloads in the heap on behalf of a class.
-    speakers: BTreeMap<Key, Class>,
-    /// Classes that have a speaker in the heap.
-    spoken_for: BTreeSet<Class>,
-    /// The head that failed and blocks the heap until something changes (`StrictFIFO`).
-    stuck: Option<Key>,
+    heaps: BTreeMap<Line, BTreeSet<Rank>>,
+    heap_count: usize,
+    aside: BTreeMap<WorkloadId, (Ticket, Wait)>,
+    classes: BTreeMap<Kind, Class>,
+    class_count: usize,
+    /// Sleeping classes by what they need.
+    thirst: BTreeMap<FlavorResource, BTreeSet<(Exact, Kind)>>,
+    /// Sleeping classes that anything may help.
+    restless: BTreeSet<Kind>,
+    /// The workload that waits for its victims and stays first meanwhile.
+    sticky: Option<Ticket>,
+    /// The head that failed and blocks the heap until something changes.
+    stuck: Option<(WorkloadId, Stance)>,
 }
 
 impl Pending {
-    /// How many are pending, parked ones included.
+    /// How many are pending, those put aside included.
     pub fn len(&self) -> usize {
-        self.ranks.len()
+        self.heap_count + self.parked_count()
     }
 
     /// Whether none is pending.
     pub fn is_empty(&self) -> bool {
-        self.ranks.is_empty()
+        self.len() == 0
     }
 
-    /// How many are parked.
+    /// How many are put aside.
     pub fn parked_count(&self) -> usize {
-        self.parked.len()
+        self.aside.len() + self.class_count
     }
 
-    /// All of them, by name.
-    pub fn keys(&self) -> impl Iterator<Item = &Key> {
-        self.ranks.keys()
-    }
-
-    /// What a workload waits for, if it is parked.
-    pub fn wait(&self, key: &Key) -> Option<&Wait> {
-        self.parked.get(key)
+    /// All of them, in no useful order.
+    pub fn ids(&self) -> impl Iterator<Item = WorkloadId> {
+        let heap = self.heaps.values().flatten().map(Rank::id);
+        let sleeping = self.classes.values().flat_map(|class| &class.members);
+        heap.chain(sleeping.map(Rank::id))
+            .chain(self.aside.keys().copied())
     }
 
     /// Whether the workload is in the heap.
-    pub fn in_heap(&self, key: &Key) -> bool {
-        self.ranks.contains_key(key) && !self.parked.contains_key(key)
+    pub fn in_heap(&self, ticket: &Ticket) -> bool {
+        self.heaps
+            .get(&ticket.line)
+            .is_some_and(|heap| heap.contains(&ticket.rank))
     }
 
-    /// The head, unless it failed already and nothing has changed since.
-    pub fn head(&self) -> Option<&Key> {
-        let head = self.heap.first().map(Rank::key);
-        head.filter(|key| self.stuck.as_ref() != Some(key))
+    /// The head. `score` tells the past usage of a LocalQueue; where it does not count there is one line, and nobody asks.
+    pub fn head(&self, score: impl Fn(LocalId) -> Score) -> Option<&Rank> {
+        let best = self
+            .heaps
+            .iter()
+            .filter_map(|(line, heap)| {
+                let sticky = self
+                    .sticky
+                    .as_ref()
+                    .map(|ticket| &ticket.rank)
+                    .filter(|rank| heap.contains(rank));
+                let rank = sticky.or_else(|| heap.first())?;
+                Some((line.map(&score), sticky.is_none(), rank))
+            })
+            .min();
+        best.map(|(_, _, rank)| rank)
     }
 
-    /// The head, whether or not it failed already.
-    #[cfg(test)]
-    pub(crate) fn first_in_heap(&self) -> Option<&Key> {
-        self.heap.first().map(Rank::key)
+    /// What a head does that failed and stays head, if it is this one.
+    pub fn stance(&self, head: WorkloadId) -> Option<Stance> {
+        self.stuck.filter(|(id, _)| *id == head).map(|(_, stance)| stance)
+    }
+
+    /// Whether some head lays claim to quota.
+    pub fn has_claim(&self) -> bool {
+        matches!(self.stuck, Some((_, Stance::Claims)))
+    }
+
+    /// Whether this workload is of a class of which another member has just failed. It need not be tried.
+    pub fn is_hopeless(&self, ticket: &Ticket) -> bool {
+        self.classes
+            .get(&(ticket.class, ticket.line))
+            .is_some_and(|class| class.asleep.is_some())
+    }
+
+    /// Whether the workload waits for its victims.
+    pub fn is_sticky(&self, id: WorkloadId) -> bool {
+        self.sticky.as_ref().is_some_and(|ticket| ticket.rank.id == id)
     }
 
     /// Puts a workload in the heap.
-    pub fn push(&mut self, rank: Rank) {
-        self.remove(&rank.key.clone());
-        self.ranks.insert(rank.key.clone(), rank.clone());
-        self.heap.insert(rank);
+    pub fn push(&mut self, ticket: &Ticket) {
+        let heap = self.heaps.entry(ticket.line).or_default();
+        if heap.insert(ticket.rank.clone()) {
+            self.heap_count += 1;
+        }
     }
 
-    /// Puts a workload aside.
-    pub fn park(&mut self, rank: Rank, wait: Wait) {
-        let key = rank.key.clone();
-        if let Wait::Capacity(class) = &wait {
-            // Why: a speaker that fails for capacity speaks for its class, so the others stay where they are.
-            if self.speakers.get(&key) == Some(class) {
-                self.speakers.remove(&key);
-                self.spoken_for.remove(class);
+    /// Puts a workload that is in no place here aside.
+    pub fn park(&mut self, ticket: &Ticket, wait: Wait) {
+        match wait {
+            Wait::Capacity(needs) => {
+                let kind = (ticket.class, ticket.line);
+                self.forget_needs(kind);
+                let class = self.classes.entry(kind).or_default();
+                if class.members.insert(ticket.rank.clone()) {
+                    self.class_count += 1;
+                }
+                match &needs {
+                    Needs::Anything => {
+                        self.restless.insert(kind);
+                    }
+                    Needs::AnyOf(pairs) => {
+                        for (pair, need) in pairs {
+                            self.thirst.entry(*pair).or_default().insert((*need, kind));
+                        }
+                    }
+                }
+                class.asleep = Some(needs);
+            }
+            Wait::Configuration | Wait::Namespace | Wait::Backoff(_) => {
+                self.aside.insert(ticket.rank.id, (ticket.clone(), wait));
             }
         }
-        self.remove(&key);
-        let wait = match wait {
-            Wait::Capacity(class) => {
-                // Why: all members share one copy of the text.
-                let class = self
-                    .classes
-                    .get_key_value(&class)
-                    .map_or(class, |(known, _)| known.clone());
-                self.classes
-                    .entry(class.clone())
-                    .or_default()
-                    .insert(rank.clone());
-                Wait::Capacity(class)
-            }
-            Wait::Configuration | Wait::Namespace | Wait::Backoff(_) => wait,
-        };
-        self.ranks.insert(key.clone(), rank);
-        self.parked.insert(key, wait);
     }
 
-    /// Takes a workload out, and says what it was waiting for if it was parked.
-    pub fn remove(&mut self, key: &Key) -> Option<Wait> {
-        let rank = self.ranks.remove(key)?;
-        self.heap.remove(&rank);
-        if self.stuck.as_ref() == Some(key) {
+    /// Puts a workload that is in no place here with its class, which sleeps.
+    pub fn join(&mut self, ticket: &Ticket) {
+        let class = self.classes.entry((ticket.class, ticket.line)).or_default();
+        if class.members.insert(ticket.rank.clone()) {
+            self.class_count += 1;
+        }
+    }
+
+    /// Takes a workload out, and says until when it was in back-off.
+    pub fn remove(&mut self, ticket: &Ticket) -> Option<Timestamp> {
+        let id = ticket.rank.id;
+        if self.is_sticky(id) {
+            self.sticky = None;
+        }
+        if self.leave_heap(ticket) {
+            self.served((ticket.class, ticket.line));
+            return None;
+        }
+        if let Some((_, wait)) = self.aside.remove(&id) {
+            return match wait {
+                Wait::Backoff(at) => at,
+                Wait::Capacity(_) | Wait::Configuration | Wait::Namespace => None,
+            };
+        }
+        let kind = (ticket.class, ticket.line);
+        if let Some(class) = self.classes.get_mut(&kind)
+            && class.members.remove(&ticket.rank)
+        {
+            self.class_count -= 1;
+            if class.members.is_empty() {
+                self.forget_needs(kind);
+                self.classes.remove(&kind);
+            }
+        }
+        None
+    }
+
+    /// Takes a workload out of the heap, to put it aside; its class does not notice. Whether it was there.
+    pub fn leave_heap(&mut self, ticket: &Ticket) -> bool {
+        let id = ticket.rank.id;
+        let Some(heap) = self.heaps.get_mut(&ticket.line) else {
+            return false;
+        };
+        if !heap.remove(&ticket.rank) {
+            return false;
+        }
+        self.heap_count -= 1;
+        if heap.is_empty() {
+            self.heaps.remove(&ticket.line);
+        }
+        if self.stance(id).is_some() {
             self.stuck = None;
         }
-        let wait = self.parked.remove(key);
-        if let Some(Wait::Capacity(class)) = &wait {
-            self.leave_class(class, &rank);
-        }
-        if let Some(class) = self.speakers.remove(key) {
-            self.spoken_for.remove(&class);
-            self.wake_next(&class);
-        }
-        wait
+        true
     }
 
-    /// Notes that the head failed and blocks those behind it.
-    pub fn block(&mut self) {
-        self.stuck = self.heap.first().map(|rank| rank.key.clone());
+    /// Notes that a head failed and stays head.
+    pub fn block(&mut self, head: WorkloadId, stance: Stance) {
+        self.stuck = Some((head, stance));
     }
 
-    /// Quota came free.
-    pub fn flush_capacity(&mut self) {
+    /// The head, if it failed, is worth another try.
+    pub fn unblock(&mut self) {
         self.stuck = None;
-        let classes: Vec<Class> = self.classes.keys().cloned().collect();
-        for class in classes {
-            self.wake_next(&class);
+    }
+
+    /// Makes a workload first until it is served or this is taken back.
+    pub fn stick(&mut self, ticket: &Ticket) {
+        self.sticky = Some(ticket.clone());
+    }
+
+    /// A workload that was made first is so no more.
+    pub fn unstick(&mut self, id: WorkloadId) {
+        if self.is_sticky(id) {
+            self.sticky = None;
         }
     }
 
-    /// The queue, a flavor or a check changed: everything but back-offs is tried again.
+    /// So much of something is available now: who needs no more than that is tried again.
+    pub fn gain(&mut self, pair: FlavorResource, available: Exact) {
+        let enough: Vec<Kind> = self
+            .thirst
+            .get(&pair)
+            .into_iter()
+            .flatten()
+            .take_while(|(need, _)| *need <= available)
+            .map(|(_, kind)| *kind)
+            .collect();
+        for kind in enough {
+            self.wake(kind);
+        }
+    }
+
+    /// Something came free: those whom anything may help are tried again, and so is a head that failed.
+    pub fn stir(&mut self) {
+        self.unblock();
+        for kind in std::mem::take(&mut self.restless) {
+            self.wake(kind);
+        }
+    }
+
+    /// The queue, a cohort, a flavor or a check changed: everything but back-offs is tried again.
     pub fn flush_all(&mut self) {
         self.stuck = None;
-        self.classes.clear();
-        self.speakers.clear();
-        self.spoken_for.clear();
-        let (ranks, heap) = (&self.ranks, &mut self.heap);
-        self.parked.retain(|key, wait| match wait {
-            Wait::Backoff(_) => true,
-            Wait::Capacity(_) | Wait::Configuration | Wait::Namespace => {
-                heap.extend(ranks.get(key).cloned());
-                false
+        self.thirst.clear();
+        self.restless.clear();
+        self.class_count = 0;
+        for ((_, line), class) in std::mem::take(&mut self.classes) {
+            if !class.members.is_empty() {
+                self.heap_count += class.members.len();
+                self.heaps.entry(line).or_default().extend(class.members);
             }
-        });
+        }
+        self.flush_aside(|_, wait| !matches!(wait, Wait::Backoff(_)));
     }
 
-    /// A namespace matches the selector now.
-    pub fn flush_namespace(&mut self, namespace: &Arc<str>) {
-        let from = Key::new(Arc::clone(namespace), "");
-        let woken: Vec<Key> = self
-            .parked
-            .range(from..)
-            .take_while(|(key, _)| key.namespace == *namespace)
-            .filter(|(_, wait)| **wait == Wait::Namespace)
-            .map(|(key, _)| key.clone())
-            .collect();
-        for key in woken {
-            self.unpark(&key);
-        }
+    /// A namespace matches the selector now; `member` tells whether a workload is in it.
+    pub fn flush_namespace(&mut self, member: impl Fn(WorkloadId) -> bool) {
+        self.flush_aside(|id, wait| *wait == Wait::Namespace && member(id));
     }
 
-    /// Moves a parked workload to the heap.
-    pub fn unpark(&mut self, key: &Key) {
-        if let (Some(rank), true) = (self.ranks.get(key).cloned(), self.parked.contains_key(key)) {
-            self.push(rank);
-        }
+    /// A back-off ended.
+    pub fn end_backoff(&mut self, id: WorkloadId) {
+        self.flush_aside_one(id);
     }
 
     /// Those that wait for a point in time.
-    pub fn backoffs(&self) -> impl Iterator<Item = (Timestamp, &Key)> {
-        self.parked.iter().filter_map(|(key, wait)| match wait {
-            Wait::Backoff(at) => at.map(|at| (at, key)),
+    pub fn backoffs(&self) -> impl Iterator<Item = (Timestamp, WorkloadId)> {
+        self.aside.iter().filter_map(|(id, (_, wait))| match wait {
+            Wait::Backoff(at) => at.map(|at| (at, *id)),
             Wait::Capacity(_) | Wait::Configuration | Wait::Namespace => None,
         })
     }
 
-    fn wake_next(&mut self, class: &Class) {
-        if self.spoken_for.contains(class) {
-            return;
-        }
-        let Some(rank) = self.classes.get(class).and_then(BTreeSet::first).cloned() else {
-            return;
-        };
-        self.leave_class(class, &rank);
-        self.parked.remove(rank.key());
-        self.speakers.insert(rank.key.clone(), class.clone());
-        self.spoken_for.insert(class.clone());
-        self.heap.insert(rank);
+    /// What a workload waits for that was put aside for another reason than capacity.
+    pub fn wait(&self, id: WorkloadId) -> Option<&Wait> {
+        self.aside.get(&id).map(|(_, wait)| wait)
     }
 
-    fn leave_class(&mut self, class: &Class, rank: &Rank) {
-        if let Some(members) = self.classes.get_mut(class) {
-            members.remove(rank);
-            if members.is_empty() {
-                self.classes.remove(class);
+    fn flush_aside(&mut self, goes: impl Fn(WorkloadId, &Wait) -> bool) {
+        let going: Vec<WorkloadId> = self
+            .aside
+            .iter()
+            .filter(|(id, (_, wait))| goes(**id, wait))
+            .map(|(id, _)| *id)
+            .collect();
+        for id in going {
+            self.flush_aside_one(id);
+        }
+    }
+
+    fn flush_aside_one(&mut self, id: WorkloadId) {
+        if let Some((ticket, _)) = self.aside.remove(&id) {
+            self.push(&ticket);
+        }
+    }
+
+    fn forget_needs(&mut self, kind: Kind) {
+        let Some(needs) = self.classes.get_mut(&kind).and_then(|class| class.asleep.take()) else {
+            return;
+        };
+        match needs {
+            Needs::Anything => {
+                self.restless.remove(&kind);
             }
+            Needs::AnyOf(pairs) => {
+                for (pair, need) in pairs {
+                    if let Some(kinds) = self.thirst.get_mut(&pair) {
+                        kinds.remove(&(need, kind));
+                        if kinds.is_empty() {
+                            self.thirst.remove(&pair);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn wake(&mut self, kind: Kind) {
+        self.forget_needs(kind);
+        self.served(kind);
+    }
+
+    /// A member of a class left the heap for good, or the class woke up: the next one is tried.
+    fn served(&mut self, kind: Kind) {
+        let Some(class) = self.classes.get_mut(&kind).filter(|c| c.asleep.is_none()) else {
+            return;
+        };
+        if let Some(rank) = class.members.pop_first() {
+            self.class_count -= 1;
+            self.heap_count += 1;
+            self.heaps.entry(kind.1).or_default().insert(rank);
+        }
+        if self.classes.get(&kind).is_some_and(|c| c.members.is_empty()) {
+            self.classes.remove(&kind);
         }
     }
 }

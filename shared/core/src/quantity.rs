@@ -1,8 +1,9 @@
 //! Kubernetes quantities: read exactly, printed canonically.
 //!
 //! A quantity is a decimal number with a suffix (`500m`, `1.5Gi`, `2e3`). Reading is exact whatever the number of digits:
-//! the digits are kept as they are, multiplied by powers of two digit by digit, and rounded **away from zero** once, at the
-//! end, to a whole number of units. *Source*: `spec/api.md API-16`.
+//! the digits are kept as they are and multiplied by powers of two digit by digit. As in the reference, a value is first
+//! rounded **away from zero** to billionths, one with a binary suffix is held within 64 bits, and an amount is rounded away
+//! from zero to whole units. *Source*: `spec/api.md API-16`; `quantity/cases.txt` holds what the reference library says.
 //!
 //! Invariant: no text, however long or strange, makes this panic, wrap or take long.
 
@@ -10,6 +11,7 @@ use thiserror::Error as ThisError;
 
 use crate::amount::Amount;
 use crate::name::ResourceName;
+use crate::queue::Weight;
 
 /// The longest text that is looked at, in bytes. *Limit*: longer ones are refused, so that work per field is bounded.
 pub const TEXT_LEN_MAX: usize = 256;
@@ -26,11 +28,19 @@ pub enum Error {
     /// The text does not start with a number.
     #[error("\"{0}\" is not a quantity: it must start with a number, as in 2, 500m or 4Gi")]
     NoNumber(String),
-    /// What follows the number is no suffix.
+    /// What follows the number is not a suffix.
     #[error(
         "\"{0}\" is not a quantity: after the number only n, u, m, k, M, G, T, P, E, Ki, Mi, Gi, Ti, Pi, Ei or an exponent such as e3 may follow"
     )]
     UnknownSuffix(String),
+}
+
+/// Reads a weight of fair sharing, exact to a billionth; a negative one counts as zero.
+///
+/// *Errors*: the text is not a quantity.
+pub fn weight(text: &str) -> Result<Weight, Error> {
+    let nano = Exact::read(text)?.0.whole(9);
+    Ok(Weight::from_nano(u64::try_from(nano).unwrap_or(0)))
 }
 
 /// Reads the quantity of a resource: `cpu` in millicores, everything else in base units, rounded away from zero.
@@ -40,7 +50,18 @@ pub enum Error {
 /// *Errors*: the text is not a quantity.
 pub fn parse(resource: &str, text: &str) -> Result<Amount, Error> {
     let thousandths = if resource == "cpu" { 3 } else { 0 };
-    Ok(Amount::new(Exact::read(text)?.whole(thousandths)))
+    Ok(Amount::new(Exact::read(text)?.0.whole(thousandths)))
+}
+
+/// The form in which the API server prints what it read: `1500m` for `1.5`, `1536Mi` for `1.5Gi`, `1e3` for `1000e0`.
+///
+/// The kind of suffix stays what it was, except that a binary one becomes a decimal one where it would need a fraction or
+/// the value is below 1024; the suffix is the largest that leaves no fraction.
+///
+/// *Errors*: the text is not a quantity.
+pub fn canonical(text: &str) -> Result<String, Error> {
+    let (exact, form) = Exact::read(text)?;
+    Ok(exact.print(form))
 }
 
 /// Shows an amount of a resource to people: as [`wire`], but without a bound it is `unlimited`.
@@ -56,12 +77,12 @@ pub fn print(resource: &ResourceName, amount: Amount) -> String {
 pub fn wire(resource: &str, amount: Amount) -> String {
     const DECIMAL: [&str; 7] = ["", "k", "M", "G", "T", "P", "E"];
     const MILLI: [&str; 8] = ["m", "", "k", "M", "G", "T", "P", "E"];
-    const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
     let value = amount.get();
     let binary = matches!(resource, "memory" | "ephemeral-storage") || resource.starts_with("hugepages-");
     let (base, suffixes) = if resource == "cpu" {
         (1000, MILLI.as_slice())
-    } else if binary && value.unsigned_abs() >= 1024 {
+    } else if binary && value.unsigned_abs() >= 1024 && value != i64::MIN {
+        // Wire: the smallest number of all is printed in full, because its size does not fit.
         (1024, BINARY.as_slice())
     } else {
         // Wire: also for binary resources below 1024, as the API server prints them.
@@ -82,10 +103,28 @@ pub fn wire(resource: &str, amount: Amount) -> String {
 /// equal byte by byte.
 pub fn same(left: &str, right: &str) -> bool {
     match (Exact::read(left), Exact::read(right)) {
-        (Ok(left), Ok(right)) => left == right,
+        (Ok((left, _)), Ok((right, _))) => left == right,
         (Ok(_), Err(_)) | (Err(_), Ok(_)) => false,
         (Err(_), Err(_)) => left == right,
     }
+}
+
+/// The suffixes that count in powers of 1024.
+const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+/// The smallest part of a unit that is kept: billionths.
+const NANO: i64 = -9;
+/// The exponent of the largest decimal suffix.
+const EXA: i64 = 18;
+
+/// Which kind of suffix a quantity was written with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// `n` to `E`, or none.
+    Decimal,
+    /// `Ki` to `Ei`.
+    Binary,
+    /// `e3`.
+    Exponent,
 }
 
 /// A number without loss: `digits × 10^exponent`, no zeros at either end, zero has no digits and is not negative.
@@ -98,7 +137,7 @@ struct Exact {
 }
 
 impl Exact {
-    fn read(text: &str) -> Result<Self, Error> {
+    fn read(text: &str) -> Result<(Self, Form), Error> {
         if text.is_empty() {
             return Err(Error::Empty);
         }
@@ -115,18 +154,103 @@ impl Exact {
             Some(rest) => rest.split_at(split(rest)),
             None => ("", rest),
         };
-        if whole.is_empty() && fraction.is_empty() {
-            return Err(Error::NoNumber(text.to_owned()));
-        }
-        let (ten, two) = scale(suffix).ok_or_else(|| Error::UnknownSuffix(text.to_owned()))?;
+        // Wire: a suffix without a number is zero to the API server, so such objects exist.
+        let no_number = whole.is_empty() && fraction.is_empty();
+        let (form, ten, two) = scale(suffix).ok_or_else(|| {
+            if no_number {
+                Error::NoNumber(text.to_owned())
+            } else {
+                Error::UnknownSuffix(text.to_owned())
+            }
+        })?;
         let digits: Vec<u8> = whole.bytes().chain(fraction.bytes()).map(|b| b - b'0').collect();
         let shift = i64::try_from(fraction.len()).unwrap_or(i64::MAX);
-        Ok(Self {
+        let exact = Self {
             negative,
             digits: doubled(&digits, two),
             exponent: ten.saturating_sub(shift),
+        };
+        let exact = exact.trimmed().rounded_to_nano();
+        Ok(match form {
+            Form::Binary => (exact.capped(), form),
+            Form::Decimal | Form::Exponent => (exact, form),
+        })
+    }
+
+    /// Away from zero.
+    fn rounded_to_nano(mut self) -> Self {
+        let cut = usize::try_from(NANO.saturating_sub(self.exponent)).unwrap_or(0);
+        if cut == 0 || self.digits.is_empty() {
+            return self;
         }
-        .trimmed())
+        // Invariant: there are no zeros at the end, so whatever is cut off is not nothing.
+        self.digits.truncate(self.digits.len().saturating_sub(cut));
+        self.exponent = NANO;
+        let nines = self.digits.iter().rev().take_while(|digit| **digit == 9).count();
+        let kept = self.digits.len() - nines;
+        self.digits.truncate(kept);
+        match self.digits.last_mut() {
+            Some(digit) => *digit += 1,
+            None => self.digits.push(1),
+        }
+        self.digits.extend(std::iter::repeat_n(0, nines));
+        self.trimmed()
+    }
+
+    /// Wire: only binary suffixes are held within 64 bits, and the smallest number is that of the largest with a sign.
+    fn capped(self) -> Self {
+        let negative = self.negative;
+        let size = Self {
+            negative: false,
+            ..self.clone()
+        };
+        if size.whole(0) < i64::MAX {
+            return self;
+        }
+        let digits = i64::MAX.to_string().bytes().map(|b| b - b'0').collect();
+        Self {
+            negative,
+            digits,
+            exponent: 0,
+        }
+    }
+
+    fn print(&self, form: Form) -> String {
+        const DECIMAL: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
+        if self.digits.is_empty() {
+            return "0".to_owned();
+        }
+        let value = self.whole(0);
+        if form == Form::Binary && self.exponent >= 0 && value.unsigned_abs() >= 1024 {
+            let (mut number, mut step) = (value, 0);
+            while number % 1024 == 0 && step + 1 < BINARY.len() {
+                number /= 1024;
+                step += 1;
+            }
+            return format!("{number}{}", BINARY.get(step).copied().unwrap_or_default());
+        }
+        let mut exponent = self.exponent - self.exponent.rem_euclid(3);
+        if form != Form::Exponent {
+            exponent = exponent.min(EXA);
+        }
+        let zeros = usize::try_from(self.exponent - exponent).unwrap_or(0);
+        let digits = self.digits.iter().copied().chain(std::iter::repeat_n(0, zeros));
+        let mut text = if self.negative {
+            "-".to_owned()
+        } else {
+            String::new()
+        };
+        text.extend(digits.map(|digit| char::from(b'0' + digit)));
+        if form == Form::Exponent {
+            if exponent != 0 {
+                text.push('e');
+                text.push_str(&exponent.to_string());
+            }
+        } else {
+            let step = usize::try_from((exponent - NANO) / 3).unwrap_or(0);
+            text.push_str(DECIMAL.get(step).copied().unwrap_or_default());
+        }
+        text
     }
 
     fn trimmed(mut self) -> Self {
@@ -172,28 +296,29 @@ impl Exact {
 /// More decimal digits than any `i64` has: appending more zeros changes nothing once it overflows.
 const DIGITS_MAX: usize = 20;
 
-/// The powers of ten and of two that a suffix stands for.
-fn scale(suffix: &str) -> Option<(i64, u32)> {
+/// What kind of suffix it is, and the powers of ten and of two that it stands for.
+fn scale(suffix: &str) -> Option<(Form, i64, u32)> {
+    use Form::{Binary, Decimal, Exponent};
     Some(match suffix {
-        "n" => (-9, 0),
-        "u" => (-6, 0),
-        "m" => (-3, 0),
-        "" => (0, 0),
-        "k" => (3, 0),
-        "M" => (6, 0),
-        "G" => (9, 0),
-        "T" => (12, 0),
-        "P" => (15, 0),
-        "E" => (18, 0),
-        "Ki" => (0, 10),
-        "Mi" => (0, 20),
-        "Gi" => (0, 30),
-        "Ti" => (0, 40),
-        "Pi" => (0, 50),
-        "Ei" => (0, 60),
+        "n" => (Decimal, -9, 0),
+        "u" => (Decimal, -6, 0),
+        "m" => (Decimal, -3, 0),
+        "" => (Decimal, 0, 0),
+        "k" => (Decimal, 3, 0),
+        "M" => (Decimal, 6, 0),
+        "G" => (Decimal, 9, 0),
+        "T" => (Decimal, 12, 0),
+        "P" => (Decimal, 15, 0),
+        "E" => (Decimal, 18, 0),
+        "Ki" => (Binary, 0, 10),
+        "Mi" => (Binary, 0, 20),
+        "Gi" => (Binary, 0, 30),
+        "Ti" => (Binary, 0, 40),
+        "Pi" => (Binary, 0, 50),
+        "Ei" => (Binary, 0, 60),
         exponent => {
             let number = exponent.strip_prefix(['e', 'E'])?;
-            (i64::from(number.parse::<i32>().ok()?), 0)
+            (Exponent, i64::from(number.parse::<i32>().ok()?), 0)
         }
     })
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::amount::Amount;
-use crate::name::{CheckName, ClusterQueueName, FlavorName, Key, ResourceName};
+use crate::name::{CheckName, ClusterQueueName, CohortName, FlavorName, Key, ResourceName};
 use crate::workload::{Requirement, Taint, Toleration};
 
 /// A ClusterQueue as core sees it. *Source*: `spec/api.md API-2.1`.
@@ -12,7 +12,7 @@ pub struct ClusterQueue {
     /// Its name.
     pub name: ClusterQueueName,
     /// The cohort it names, if any (non-empty).
-    pub cohort: Option<String>,
+    pub cohort: Option<CohortName>,
     /// What happens behind a head that does not fit.
     pub strategy: Strategy,
     /// Which namespaces may use it; `None` matches no namespace.
@@ -23,10 +23,66 @@ pub struct ClusterQueue {
     pub checks: Vec<CheckRule>,
     /// Whether and how it is stopped.
     pub stop: StopPolicy,
-    /// Whether to go on to the next flavor when a flavor would need preemption.
-    pub when_can_preempt: Fungibility,
+    /// How flavors that are usable but not ideal are weighed.
+    pub fungibility: FungibilityPolicy,
+    /// Whom its workloads may preempt.
+    pub preemption: PreemptionPolicy,
+    /// Its weight in fair sharing.
+    pub weight: Weight,
+    /// Whether past usage of its LocalQueues orders their workloads (`admissionScope`).
+    pub usage_order: UsageOrder,
     /// Whether `metadata.deletionTimestamp` is set.
     pub terminating: bool,
+}
+
+/// A Cohort as core sees it. *Source*: `spec/api.md API-4`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cohort {
+    /// Its name.
+    pub name: CohortName,
+    /// The cohort above it; `None` for a root.
+    pub parent: Option<CohortName>,
+    /// Quotas of its own.
+    pub groups: Vec<ResourceGroup>,
+    /// Its weight in fair sharing.
+    pub weight: Weight,
+}
+
+/// A weight in fair sharing. *Units*: billionths, so that every quantity the API accepts is exact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Weight(u64);
+
+impl Weight {
+    /// Everybody else goes first.
+    pub const ZERO: Self = Self(0);
+    /// The default.
+    pub const ONE: Self = Self(1_000_000_000);
+
+    /// A weight of `value` billionths.
+    pub const fn from_nano(value: u64) -> Self {
+        Self(value)
+    }
+
+    /// The number of billionths.
+    pub const fn nano(self) -> u64 {
+        self.0
+    }
+}
+
+impl Default for Weight {
+    fn default() -> Self {
+        Self::ONE
+    }
+}
+
+/// Whether workloads of LocalQueues with less past usage go first. *Source*: `spec/admission-engine.md 6`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UsageOrder {
+    /// Past usage does not count.
+    #[default]
+    Ignored,
+    /// `UsageBasedAdmissionFairSharing`.
+    LeastUsedFirst,
 }
 
 /// Queueing strategy.
@@ -46,6 +102,85 @@ pub enum Fungibility {
     MayStopSearch,
     /// Look at the next one first.
     TryNextFlavor,
+}
+
+/// How flavors are weighed against each other. *Source*: `spec/admission-engine.md 2.5.4`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FungibilityPolicy {
+    /// When a flavor fits by borrowing.
+    pub when_can_borrow: Fungibility,
+    /// When a flavor fits after preemption.
+    pub when_can_preempt: Fungibility,
+    /// Which of the two is worse.
+    pub preference: FlavorPreference,
+}
+
+impl Default for FungibilityPolicy {
+    fn default() -> Self {
+        Self {
+            when_can_borrow: Fungibility::MayStopSearch,
+            when_can_preempt: Fungibility::TryNextFlavor,
+            preference: FlavorPreference::default(),
+        }
+    }
+}
+
+/// Which flavor is better when one needs borrowing and another preemption.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FlavorPreference {
+    /// The one in which the workload borrows.
+    #[default]
+    BorrowingOverPreemption,
+    /// The one in which the workload preempts.
+    PreemptionOverBorrowing,
+}
+
+/// Whom the workloads of a queue may preempt. *Source*: `spec/admission-engine.md 2.7.1`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PreemptionPolicy {
+    /// In the queue itself.
+    pub within_cluster_queue: WithinClusterQueue,
+    /// In other queues that borrow.
+    pub reclaim_within_cohort: Reclaim,
+    /// In other queues, when the preemptor itself has to borrow.
+    pub borrow_within_cohort: BorrowWithinCohort,
+}
+
+/// Preemption in the own queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WithinClusterQueue {
+    /// Nobody.
+    #[default]
+    Never,
+    /// Workloads of lower priority.
+    LowerPriority,
+    /// Workloads of lower priority, and newer ones of equal priority.
+    LowerOrNewerEqualPriority,
+}
+
+/// Preemption in queues that borrow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reclaim {
+    /// Nobody.
+    #[default]
+    Never,
+    /// Workloads of lower priority.
+    LowerPriority,
+    /// Any workload.
+    Any,
+}
+
+/// Preemption on behalf of a workload that has to borrow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BorrowWithinCohort {
+    /// Nobody.
+    #[default]
+    Never,
+    /// Workloads of lower priority, and at most this priority if it is given.
+    LowerPriority {
+        /// `maxPriorityThreshold`.
+        max_priority: Option<i32>,
+    },
 }
 
 /// Stop policy of a ClusterQueue or LocalQueue.
@@ -85,8 +220,30 @@ pub struct ResourceGroup {
 pub struct FlavorQuota {
     /// The flavor.
     pub name: FlavorName,
-    /// Nominal quota by covered resource.
-    pub nominal: BTreeMap<ResourceName, Amount>,
+    /// Quota by covered resource.
+    pub quotas: BTreeMap<ResourceName, Quota>,
+}
+
+/// The quota of one resource in one flavor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Quota {
+    /// What is its own.
+    pub nominal: Amount,
+    /// How much more it may take from the cohort; `None`: all there is.
+    pub borrowing_limit: Option<Amount>,
+    /// How much of it others may use; `None`: all of it.
+    pub lending_limit: Option<Amount>,
+}
+
+impl Quota {
+    /// A nominal quota without limits.
+    pub const fn of(nominal: Amount) -> Self {
+        Self {
+            nominal,
+            borrowing_limit: None,
+            lending_limit: None,
+        }
+    }
 }
 
 /// One admission check of a ClusterQueue.
@@ -107,6 +264,8 @@ pub struct LocalQueue {
     pub cluster_queue: ClusterQueueName,
     /// Whether and how it is stopped.
     pub stop: StopPolicy,
+    /// Its weight in admission fair sharing.
+    pub weight: Weight,
 }
 
 /// A ResourceFlavor.

@@ -1,122 +1,127 @@
-//! Quota arithmetic of one queue: what reserved workloads hold, exactly.
+//! What reserved workloads hold, exactly, and the books of queues.
 //!
-//! Invariant: sums are kept in 128 bits, so that adding and later removing a charge always leaves what was there before;
+//! Invariant: sums are kept in 128 bits, so that adding and later removing a workload always leaves what was there before;
 //! they saturate only when they are read as an [`Amount`].
 
-use std::collections::BTreeMap;
-
 use crate::amount::Amount;
+use crate::hierarchy::{Exact, FlavorResource, Forest};
 use crate::name::{FlavorName, ResourceName};
-use crate::queue::FlavorQuota;
 use crate::status::Admission;
 use crate::workload::Workload;
 
-/// What one workload holds, by flavor and resource.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Charge(BTreeMap<FlavorName, BTreeMap<ResourceName, i128>>);
+/// Amounts by flavor and resource: sorted, each pair once, none zero.
+pub type Amounts = Vec<(FlavorResource, Exact)>;
 
-impl Charge {
-    /// The charge of a reservation: pods that are reclaimable no longer count.
-    /// *Source*: `spec/admission-engine.md 4.6`.
-    pub fn of(admission: &Admission, workload: &Workload) -> Self {
-        let mut charge = Self::default();
-        for assignment in &admission.pod_sets {
-            let gone = workload
-                .status
-                .reclaimable
-                .get(&assignment.name)
-                .copied()
-                .unwrap_or(0);
-            let asked = workload
-                .pod_sets
-                .iter()
-                .find(|p| p.name == assignment.name)
-                .map_or(assignment.count, |p| p.count);
-            // Why: the assignment may already leave out pods that were reclaimable when it was made.
-            let remaining = assignment.count.min(asked.saturating_sub(gone));
-            for (resource, amount) in &assignment.usage {
-                let Some(flavor) = assignment.flavors.get(resource) else {
-                    continue;
-                };
-                *charge
-                    .0
-                    .entry(flavor.clone())
-                    .or_default()
-                    .entry(resource.clone())
-                    .or_default() += scale(i128::from(amount.get()), remaining, assignment.count);
+/// What a reservation holds: pods that are reclaimable no longer count. *Source*: `spec/admission-engine.md 4.6`.
+pub fn held(forest: &mut Forest, admission: &Admission, workload: &Workload) -> Amounts {
+    let mut held = Amounts::new();
+    for assignment in &admission.pod_sets {
+        let gone = workload
+            .status
+            .reclaimable
+            .get(&assignment.name)
+            .copied()
+            .unwrap_or(0);
+        let asked = workload
+            .pod_sets
+            .iter()
+            .find(|p| p.name == assignment.name)
+            .map_or(assignment.count, |p| p.count);
+        // Why: the assignment may already leave out pods that were reclaimable when it was made.
+        let remaining = assignment.count.min(asked.saturating_sub(gone));
+        for (resource, amount) in &assignment.usage {
+            if let Some(flavor) = assignment.flavors.get(resource) {
+                let value = scale(Exact::from(amount.get()), remaining, assignment.count);
+                change(&mut held, forest.pair(flavor, resource), value);
             }
         }
-        charge
     }
+    held
+}
 
-    /// Whether this charge holds less of anything than `earlier` did, that is whether capacity came free.
-    pub fn frees(&self, earlier: &Self) -> bool {
-        earlier.entries().any(|(flavor, resource, before)| {
-            self.0
-                .get(flavor)
-                .and_then(|r| r.get(resource))
-                .copied()
-                .unwrap_or(0)
-                < before
-        })
-    }
-
-    fn entries(&self) -> impl Iterator<Item = (&FlavorName, &ResourceName, i128)> {
-        self.0
-            .iter()
-            .flat_map(|(flavor, resources)| resources.iter().map(move |(name, value)| (flavor, name, *value)))
-    }
+/// The pairs of which `later` holds less than `earlier` did, and by how much: what came free.
+pub fn freed<'a>(
+    earlier: &'a [(FlavorResource, Exact)],
+    later: &'a [(FlavorResource, Exact)],
+) -> impl Iterator<Item = (FlavorResource, Exact)> + 'a {
+    earlier
+        .iter()
+        .map(|(pair, before)| (*pair, before - value(later, *pair)))
+        .filter(|(_, gone)| *gone > 0)
 }
 
 /// `amount` for `remaining` of `count` pods, rounded up so that quota is never given away twice.
-fn scale(amount: i128, remaining: u32, count: u32) -> i128 {
+fn scale(amount: Exact, remaining: u32, count: u32) -> Exact {
     if remaining >= count {
         return amount;
     }
-    let (remaining, count) = (i128::from(remaining), i128::from(count));
+    let (remaining, count) = (Exact::from(remaining), Exact::from(count));
     // Limit: an amount has 63 bits and a count 32, so the product fits.
     (amount * remaining + count - 1).div_euclid(count)
 }
 
-/// Sums of charges.
+fn value(amounts: &[(FlavorResource, Exact)], pair: FlavorResource) -> Exact {
+    let found = amounts.binary_search_by_key(&pair, |(at, _)| *at);
+    found
+        .ok()
+        .and_then(|at| amounts.get(at))
+        .map_or(0, |(_, value)| *value)
+}
+
+fn change(amounts: &mut Amounts, pair: FlavorResource, by: Exact) {
+    if by == 0 {
+        return;
+    }
+    match amounts.binary_search_by_key(&pair, |(at, _)| *at) {
+        Ok(at) => {
+            let Some((_, sum)) = amounts.get_mut(at) else {
+                return;
+            };
+            *sum += by;
+            if *sum == 0 {
+                amounts.remove(at);
+            }
+        }
+        Err(at) => amounts.insert(at, (pair, by)),
+    }
+}
+
+/// Sums of what workloads hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Usage(BTreeMap<FlavorName, BTreeMap<ResourceName, i128>>);
+pub struct Usage(Amounts);
 
 impl Usage {
     /// What is held of one resource in one flavor.
-    pub fn total(&self, flavor: &FlavorName, resource: &ResourceName) -> Amount {
-        let exact = self
-            .0
-            .get(flavor)
-            .and_then(|r| r.get(resource))
-            .copied()
-            .unwrap_or(0);
-        Amount::new(i64::try_from(exact).unwrap_or(if exact < 0 { i64::MIN } else { i64::MAX }))
+    pub fn total(&self, forest: &Forest, flavor: &FlavorName, resource: &ResourceName) -> Amount {
+        let pair = forest.known_pair(flavor, resource);
+        amount(pair.map_or(0, |pair| value(&self.0, pair)))
     }
 
-    fn add(&mut self, charge: &Charge) {
-        for (flavor, resource, value) in charge.entries() {
-            self.change(flavor, resource, value);
-        }
+    /// Everything that is held, by pair.
+    pub fn iter(&self) -> impl Iterator<Item = (FlavorResource, Amount)> {
+        self.0.iter().map(|(pair, value)| (*pair, amount(*value)))
     }
 
-    fn remove(&mut self, charge: &Charge) {
-        for (flavor, resource, value) in charge.entries() {
-            self.change(flavor, resource, -value);
+    pub(crate) fn exact(&self) -> &[(FlavorResource, Exact)] {
+        &self.0
+    }
+
+    fn add(&mut self, held: &[(FlavorResource, Exact)]) {
+        for (pair, value) in held {
+            change(&mut self.0, *pair, *value);
         }
     }
 
-    fn change(&mut self, flavor: &FlavorName, resource: &ResourceName, by: i128) {
-        let resources = self.0.entry(flavor.clone()).or_default();
-        let sum = resources.entry(resource.clone()).or_default();
-        *sum += by;
-        if *sum == 0 {
-            resources.remove(resource);
-        }
-        if resources.is_empty() {
-            self.0.remove(flavor);
+    fn remove(&mut self, held: &[(FlavorResource, Exact)]) {
+        for (pair, value) in held {
+            change(&mut self.0, *pair, -value);
         }
     }
+}
+
+/// The nearest amount.
+pub(crate) fn amount(exact: Exact) -> Amount {
+    Amount::new(i64::try_from(exact).unwrap_or(if exact < 0 { i64::MIN } else { i64::MAX }))
 }
 
 /// How far a holder of quota is.
@@ -139,26 +144,26 @@ pub struct Ledger {
 
 impl Ledger {
     /// Books a holder.
-    pub fn add(&mut self, charge: &Charge, stage: Stage) {
-        self.reserved.add(charge);
+    pub fn add(&mut self, held: &[(FlavorResource, Exact)], stage: Stage) {
+        self.reserved.add(held);
         self.reserving_count = self.reserving_count.saturating_add(1);
         match stage {
             Stage::Reserved => {}
             Stage::Admitted => {
-                self.admitted.add(charge);
+                self.admitted.add(held);
                 self.admitted_count = self.admitted_count.saturating_add(1);
             }
         }
     }
 
-    /// Takes a holder out; it must have been booked with the same charge and stage.
-    pub fn remove(&mut self, charge: &Charge, stage: Stage) {
-        self.reserved.remove(charge);
+    /// Takes a holder out; it must have been booked with the same amounts and stage.
+    pub fn remove(&mut self, held: &[(FlavorResource, Exact)], stage: Stage) {
+        self.reserved.remove(held);
         self.reserving_count = self.reserving_count.saturating_sub(1);
         match stage {
             Stage::Reserved => {}
             Stage::Admitted => {
-                self.admitted.remove(charge);
+                self.admitted.remove(held);
                 self.admitted_count = self.admitted_count.saturating_sub(1);
             }
         }
@@ -188,19 +193,6 @@ impl Ledger {
     pub const fn is_empty(&self) -> bool {
         self.reserving_count == 0
     }
-
-    /// What is left of a flavor's nominal quota; never negative, even when the quota is overcommitted.
-    /// *Source*: `spec/admission-engine.md 2.4` (a queue without cohort is a root leaf).
-    pub fn available(&self, quota: &FlavorQuota, resource: &ResourceName) -> Amount {
-        nominal(quota, resource)
-            .minus(self.reserved.total(&quota.name, resource))
-            .max(Amount::ZERO)
-    }
-}
-
-/// The nominal quota of one resource in one flavor; nothing when the flavor does not list it.
-pub fn nominal(quota: &FlavorQuota, resource: &ResourceName) -> Amount {
-    quota.nominal.get(resource).copied().unwrap_or(Amount::ZERO)
 }
 
 #[cfg(test)]

@@ -1,18 +1,19 @@
-//! What the statuses of ClusterQueues and LocalQueues say.
+//! What the statuses of ClusterQueues, LocalQueues and Cohorts say, and what metrics show of them.
 //!
 //! Invariant: a report is computed from the state alone, so it is right whenever it is asked for.
 //! *Source*: `spec/api.md API-2.3, API-3`, `spec/admission-engine.md 7`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use crate::afs::{PastUsage, Score};
 use crate::amount::Amount;
 use crate::check::{MULTIKUEUE_CONTROLLER, PROVISIONING_CONTROLLER};
-use crate::condition::Active;
-use crate::condition::Truth;
-use crate::name::{CheckName, ClusterQueueName, FlavorName, Key, ResourceName};
-use crate::queue::{Check, ClusterQueue, Flavor, StopPolicy};
+use crate::condition::{Active, Truth};
+use crate::hierarchy::{NodeId, NodeName, Share};
+use crate::name::{CheckName, ClusterQueueName, CohortName, FlavorName, Key, ResourceName};
+use crate::queue::{Check, ClusterQueue, Flavor, FlavorQuota, Quota, StopPolicy, UsageOrder};
 use crate::quota::{Ledger, Usage};
-use crate::state::State;
+use crate::state::{Local, Place, Queue, State};
 
 /// What is held of one flavor.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,12 +31,23 @@ pub struct ResourceTotal {
     pub name: ResourceName,
     /// The total held.
     pub total: Amount,
-    /// The part beyond the nominal quota that comes from the cohort: zero as long as cohorts are not supported.
+    /// The part beyond the nominal quota, which comes from the cohort; zero without a cohort.
     pub borrowed: Amount,
 }
 
+/// Where a ClusterQueue or cohort stands in its tree.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kinship {
+    /// The cohort right above.
+    pub parent: CohortName,
+    /// The cohort at the top.
+    pub root: CohortName,
+    /// Its share in what the parent can lend.
+    pub share: Share,
+}
+
 /// The status of a ClusterQueue.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ClusterQueueReport {
     /// Condition `Active`.
     pub active: Active,
@@ -51,15 +63,21 @@ pub struct ClusterQueueReport {
     pub reservation: Vec<FlavorTotal>,
     /// `flavorsUsage`, in the order of the spec.
     pub usage: Vec<FlavorTotal>,
+    /// Its cohorts; `None` without a cohort.
+    pub kinship: Option<Kinship>,
 }
 
 /// The status of a LocalQueue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalQueueReport {
+    /// The ClusterQueue that it names.
+    pub cluster_queue: ClusterQueueName,
     /// Condition `Active`.
     pub active: Active,
     /// `pendingWorkloads`.
     pub pending: usize,
+    /// The part of `pending` that was tried and waits for a change.
+    pub inadmissible: usize,
     /// `reservingWorkloads`.
     pub reserving: u32,
     /// `admittedWorkloads`.
@@ -68,46 +86,164 @@ pub struct LocalQueueReport {
     pub reservation: Vec<FlavorTotal>,
     /// `flavorsUsage`, likewise.
     pub usage: Vec<FlavorTotal>,
+    /// What it consumed and its place in the order; only where usage orders the workloads of its ClusterQueue.
+    pub past: Option<(PastUsage, Score)>,
 }
 
-/// A queue whose report may have changed.
+/// The status of a cohort, be it an object or only named.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CohortReport {
+    /// The cohorts above; `None` for a root.
+    pub kinship: Option<Kinship>,
+    /// Its quota and that of everything below that is lent upwards, sorted by flavor and resource.
+    pub quota: Vec<(FlavorName, ResourceName, Amount)>,
+    /// What the ClusterQueues below reserve, sorted likewise, for the same pairs.
+    pub reservation: Vec<(FlavorName, ResourceName, Amount)>,
+    /// How many workloads of the ClusterQueues below are admitted.
+    pub admitted: u32,
+}
+
+/// A queue or cohort whose report may have changed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum QueueRef {
     /// A ClusterQueue.
     Cluster(ClusterQueueName),
     /// A LocalQueue.
     Local(Key),
+    /// A Cohort.
+    Cohort(CohortName),
 }
 
 impl State {
-    /// The queues whose reports may have changed since the last call, deleted ones included, sorted.
+    /// The queues and cohorts whose reports may have changed since the last call, deleted ones included, sorted.
     pub fn take_changed_queues(&mut self) -> Vec<QueueRef> {
-        std::mem::take(&mut self.changed).into_iter().collect()
+        let mut changed = std::mem::take(&mut self.changed);
+        // Why here: usage changes often, and each change is seen by all cohorts above.
+        let mut above = BTreeSet::new();
+        for queue in &changed {
+            let node = match queue {
+                QueueRef::Cluster(name) => self.forest.queue(name),
+                QueueRef::Cohort(name) => self.forest.cohort(name),
+                QueueRef::Local(_) => None,
+            };
+            for id in node.into_iter().flat_map(|node| self.forest.path(node)) {
+                if let Some(NodeName::Cohort(name)) = self.forest.name(id) {
+                    above.insert(QueueRef::Cohort(name.clone()));
+                }
+            }
+        }
+        changed.append(&mut above);
+        changed.into_iter().collect()
     }
 
     /// The status of a ClusterQueue, if it exists.
     pub fn cluster_queue_report(&self, name: &ClusterQueueName) -> Option<ClusterQueueReport> {
-        let queue = self.queues.get(name)?;
-        let ledger = self.ledgers.get(name);
+        let cluster = self.clusters.get(name)?;
+        let (queue, ledger) = (cluster.queue.as_ref()?, &cluster.ledger);
+        let borrowing = match queue.spec.cohort {
+            Some(_) => Borrowing::Shown,
+            None => Borrowing::Hidden,
+        };
         Some(ClusterQueueReport {
             active: queue.active.clone(),
             pending: queue.pending.len(),
             inadmissible: queue.pending.parked_count(),
-            reserving: ledger.map_or(0, Ledger::reserving_count),
-            admitted: ledger.map_or(0, Ledger::admitted_count),
-            reservation: totals(&queue.spec, ledger.map(Ledger::reserved)),
-            usage: totals(&queue.spec, ledger.map(Ledger::admitted)),
+            reserving: ledger.reserving_count(),
+            admitted: ledger.admitted_count(),
+            reservation: self.totals(&queue.spec, ledger.reserved(), borrowing),
+            usage: self.totals(&queue.spec, ledger.admitted(), borrowing),
+            kinship: self.kinship(queue.node),
+        })
+    }
+
+    /// The status of a cohort, if it exists or is named by anybody.
+    pub fn cohort_report(&self, name: &CohortName) -> Option<CohortReport> {
+        let node = self.forest.cohort(name)?;
+        let mut quota: Vec<_> = self
+            .forest
+            .pairs_of(node)
+            .filter_map(|pair| {
+                let (flavor, resource) = self.forest.pair_names(pair)?;
+                Some((
+                    flavor.clone(),
+                    resource.clone(),
+                    self.forest.subtree_quota(node, pair),
+                ))
+            })
+            .collect();
+        quota.sort();
+        let ledgers: Vec<&Ledger> = self
+            .queues_below(node)
+            .filter_map(|queue| self.clusters.get(queue))
+            .map(|cluster| &cluster.ledger)
+            .collect();
+        let reserved = |(flavor, resource, _): &(FlavorName, ResourceName, Amount)| {
+            let held = ledgers
+                .iter()
+                .map(|ledger| ledger.reserved().total(&self.forest, flavor, resource));
+            let sum = held.fold(Amount::ZERO, Amount::plus);
+            (flavor.clone(), resource.clone(), sum)
+        };
+        Some(CohortReport {
+            kinship: self.kinship(node),
+            reservation: quota.iter().map(reserved).collect(),
+            quota,
+            admitted: ledgers
+                .iter()
+                .fold(0, |sum, ledger| sum.saturating_add(ledger.admitted_count())),
+        })
+    }
+
+    /// How many pending workloads of a LocalQueue wait for a change.
+    fn parked_of(&self, local: &Local, queue: &Queue) -> usize {
+        let (pending, parked) = (queue.pending.len(), queue.pending.parked_count());
+        // Why so: counting one by one is left to queues with several LocalQueues and workloads in both places.
+        if local.pending == pending || parked == 0 {
+            return parked;
+        }
+        if parked == pending {
+            return local.pending;
+        }
+        let waits = |id| match self.records.at(id).map(|record| &record.place) {
+            Some(Place::Queued { ticket, .. }) => !queue.pending.in_heap(ticket),
+            Some(Place::Out | Place::Holding(_)) | None => false,
+        };
+        local.workloads.iter().filter(|id| waits(**id)).count()
+    }
+
+    fn kinship(&self, node: NodeId) -> Option<Kinship> {
+        let cohort = |id| match self.forest.name(id)? {
+            NodeName::Cohort(name) => Some(name.clone()),
+            NodeName::Queue(_) => None,
+        };
+        Some(Kinship {
+            parent: cohort(self.forest.parent(node)?)?,
+            root: cohort(self.forest.root(node))?,
+            share: self.forest.share(node),
+        })
+    }
+
+    /// The ClusterQueues below a node.
+    fn queues_below(&self, node: NodeId) -> impl Iterator<Item = &ClusterQueueName> {
+        let mut open = vec![node];
+        std::iter::from_fn(move || {
+            let id = open.pop()?;
+            open.extend(self.forest.children(id));
+            Some(id)
+        })
+        .filter_map(|id| match self.forest.name(id)? {
+            NodeName::Queue(name) => Some(name),
+            NodeName::Cohort(_) => None,
         })
     }
 
     /// The status of a LocalQueue, if it exists.
     pub fn local_queue_report(&self, key: &Key) -> Option<LocalQueueReport> {
-        let local = self.locals.get(key)?;
-        let queue = self.queues.get(&local.cluster_queue);
-        let ledger = self.local_ledgers.get(key);
+        let (spec, local) = self.local_named(key)?;
+        let queue = self.queue_named(&spec.cluster_queue);
         let refused =
             |reason| Active::new(Truth::False, reason, "Can't submit new workloads to clusterQueue");
-        let active = match (local.stop, queue) {
+        let active = match (spec.stop, queue) {
             (StopPolicy::Hold | StopPolicy::HoldAndDrain, _) => {
                 Active::new(Truth::False, "Stopped", "LocalQueue is stopped")
             }
@@ -117,34 +253,58 @@ impl State {
                 Active::new(Truth::True, "Ready", "Can submit new workloads to localQueue")
             }
         };
-        let listed = |usage| queue.map(|q| totals(&q.spec, usage)).unwrap_or_default();
+        let listed = |usage| {
+            let totals = queue.map(|q| self.totals(&q.spec, usage, Borrowing::Hidden));
+            totals.unwrap_or_default()
+        };
+        let by_usage = queue.is_some_and(|queue| queue.spec.usage_order == UsageOrder::LeastUsedFirst);
+        let book = self.book.as_ref().filter(|_| by_usage);
         Some(LocalQueueReport {
+            cluster_queue: spec.cluster_queue.clone(),
             active,
-            pending: self.local_pending.get(key).copied().unwrap_or(0),
-            reserving: ledger.map_or(0, Ledger::reserving_count),
-            admitted: ledger.map_or(0, Ledger::admitted_count),
-            reservation: listed(ledger.map(Ledger::reserved)),
-            usage: listed(ledger.map(Ledger::admitted)),
+            pending: local.pending,
+            inadmissible: queue.map_or(0, |queue| self.parked_of(local, queue)),
+            reserving: local.ledger.reserving_count(),
+            admitted: local.ledger.admitted_count(),
+            reservation: listed(local.ledger.reserved()),
+            usage: listed(local.ledger.admitted()),
+            past: book.and_then(|book| Some((book.past(key)?, book.score(key)))),
         })
     }
 }
 
-fn totals(spec: &ClusterQueue, usage: Option<&Usage>) -> Vec<FlavorTotal> {
-    let flavors = spec.groups.iter().flat_map(|group| &group.flavors);
-    flavors
-        .map(|quota| FlavorTotal {
-            name: quota.name.clone(),
-            resources: quota
-                .nominal
-                .keys()
-                .map(|resource| ResourceTotal {
-                    name: resource.clone(),
-                    total: usage.map_or(Amount::ZERO, |u| u.total(&quota.name, resource)),
-                    borrowed: Amount::ZERO,
-                })
-                .collect(),
-        })
-        .collect()
+/// Whether what goes beyond the nominal quota is told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Borrowing {
+    Shown,
+    Hidden,
+}
+
+impl State {
+    fn totals(&self, spec: &ClusterQueue, usage: &Usage, borrowing: Borrowing) -> Vec<FlavorTotal> {
+        let flavors = spec.groups.iter().flat_map(|group| &group.flavors);
+        let resource = |flavor: &FlavorQuota, (resource, quota): (&ResourceName, &Quota)| {
+            let total = usage.total(&self.forest, &flavor.name, resource);
+            ResourceTotal {
+                name: resource.clone(),
+                total,
+                borrowed: match borrowing {
+                    Borrowing::Shown => total.minus(quota.nominal).max(Amount::ZERO),
+                    Borrowing::Hidden => Amount::ZERO,
+                },
+            }
+        };
+        flavors
+            .map(|flavor| FlavorTotal {
+                name: flavor.name.clone(),
+                resources: flavor
+                    .quotas
+                    .iter()
+                    .map(|quota| resource(flavor, quota))
+                    .collect(),
+            })
+            .collect()
+    }
 }
 
 /// The condition `Active` of a ClusterQueue. *Source*: `spec/api.md API-2.3`, `spec/multikueue.md 1.5`.
@@ -193,13 +353,6 @@ pub(crate) fn active(
             );
             parts.push(("TopologyNotFound", text));
         }
-    }
-    if let Some(cohort) = &spec.cohort {
-        // Unlike the anchor: sharing quota is not built, and ignoring the cohort would hide that.
-        let text = format!(
-            "cohorts are not supported yet: remove spec.cohortName \"{cohort}\" from the ClusterQueue"
-        );
-        parts.push(("CohortsNotSupported", text));
     }
     let Some((reason, _)) = parts.first() else {
         return Active::new(Truth::True, "Ready", "Can admit new workloads");
@@ -277,3 +430,6 @@ fn check_parts(
     }
     !federated.is_empty()
 }
+
+#[cfg(test)]
+mod tests;

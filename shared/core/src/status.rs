@@ -33,6 +33,30 @@ pub struct Status {
     pub accumulated_secs: Option<u32>,
     /// Evictions so far, by (reason, underlying cause; may be empty).
     pub evictions: BTreeMap<(String, String), u32>,
+    /// What each pod set asks for in total, as counted against quota; only while no quota is reserved.
+    pub requests: BTreeMap<PodSetName, BTreeMap<ResourceName, Amount>>,
+    /// Nodes that failed under it and are to be replaced.
+    pub unhealthy_nodes: Vec<String>,
+    /// Where the gates of `spec.preemptionGates` stand, by name; one that is not here is closed.
+    pub preemption_gates: BTreeMap<String, PreemptionGate>,
+}
+
+/// Where a preemption gate stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PreemptionGate {
+    /// Whether it lets through.
+    pub position: GatePosition,
+    /// Since when.
+    pub since: Timestamp,
+}
+
+/// Whether a preemption gate lets through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum GatePosition {
+    /// The Workload may not preempt others.
+    Closed,
+    /// It may, as far as this gate is concerned.
+    Open,
 }
 
 /// A quota reservation: `status.admission`.

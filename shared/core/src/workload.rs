@@ -24,8 +24,10 @@ pub struct Workload {
     pub deleting: bool,
     /// Name of the LocalQueue in the same namespace; empty when none was given.
     pub queue: String,
-    /// Effective priority; absent counts as 0.
+    /// `spec.priority`; absent counts as 0. What counts is [`Workload::effective_priority`].
     pub priority: i32,
+    /// Annotation `kueue.x-k8s.io/priority-boost`; 0 while gate `PriorityBoost` is off.
+    pub boost: i32,
     /// `spec.active`; absent counts as true.
     pub active: bool,
     /// `spec.maximumExecutionTimeSeconds`.
@@ -62,6 +64,16 @@ impl Workload {
         self.status.conditions.is_true("Finished")
     }
 
+    /// Whether condition `PodsReady` is True.
+    pub fn pods_ready(&self) -> bool {
+        self.status.conditions.is_true("PodsReady")
+    }
+
+    /// The priority by which it is queued and preempted. *Source*: `spec/admission-engine.md 4.4`.
+    pub fn effective_priority(&self) -> i64 {
+        i64::from(self.priority) + i64::from(self.boost)
+    }
+
     /// Whether it must not be queued yet: `Requeued` is False, or `requeueState.requeueAt` lies ahead.
     /// *Source*: `spec/admission-engine.md 1.7`.
     pub fn in_backoff(&self, now: Timestamp) -> bool {
@@ -90,6 +102,16 @@ pub struct PodSet {
     pub affinity: Vec<AffinityTerm>,
     /// `spec.tolerations` of the template.
     pub tolerations: Vec<Toleration>,
+    /// `topologyRequest.podSetGroupName`: pod sets of one group get the same flavors.
+    pub group: Option<String>,
+}
+
+impl PodSet {
+    /// What `count` of its pods request.
+    pub fn total(&self, count: u32) -> BTreeMap<ResourceName, Amount> {
+        let times = |(name, amount): (&ResourceName, &Amount)| (name.clone(), amount.times(i64::from(count)));
+        self.requests.iter().map(times).collect()
+    }
 }
 
 /// One term of a required node affinity: all of its expressions must hold.

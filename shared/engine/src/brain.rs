@@ -9,11 +9,13 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use roadstead_core::cycle::Decision;
-use roadstead_core::lifecycle::Proposal;
-use roadstead_core::name::{ClusterQueueName, Key, Uid};
-use roadstead_core::report::{ClusterQueueReport, LocalQueueReport, QueueRef};
+use roadstead_core::lifecycle::{PREEMPTED, PreemptedReason, Proposal};
+use roadstead_core::name::{Key, Uid};
+use roadstead_core::note::Note;
+use roadstead_core::preempt::PreemptReason;
 use roadstead_core::state::{Event, State};
 use roadstead_kubeio::dirty::Dirty;
+use roadstead_kubeio::events::Recorder;
 use roadstead_kubeio::queue::{Lane, Queue};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -21,6 +23,9 @@ use tokio_util::sync::CancellationToken;
 use crate::caches::Caches;
 use crate::clock::Clock;
 use crate::feed::{self, Subject};
+use crate::metrics::Metrics;
+use crate::queue_status::Reports;
+use crate::visibility::Ask;
 
 /// Messages from the writers that may wait for the brain.
 pub(crate) const MAIL_MAX: usize = 4096;
@@ -54,46 +59,19 @@ impl Proposals {
     }
 }
 
-/// Reports on queues for the status writer.
-#[derive(Debug, Default)]
-pub(crate) struct Reports {
-    /// By ClusterQueue.
-    pub(crate) cluster_queues: Mutex<BTreeMap<ClusterQueueName, ClusterQueueReport>>,
-    /// By LocalQueue.
-    pub(crate) local_queues: Mutex<BTreeMap<Key, LocalQueueReport>>,
-    /// Which changed since the writer last looked.
-    pub(crate) changed: Dirty<QueueRef>,
-}
-
-impl Reports {
-    /// The last report on a ClusterQueue.
-    pub(crate) fn cluster_queue(&self, name: &ClusterQueueName) -> Option<ClusterQueueReport> {
-        self.cluster_queues
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(name)
-            .cloned()
-    }
-
-    /// The last report on a LocalQueue.
-    pub(crate) fn local_queue(&self, key: &Key) -> Option<LocalQueueReport> {
-        self.local_queues
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(key)
-            .cloned()
-    }
-}
-
 /// Everything the brain's task needs.
 pub(crate) struct Brain {
     pub(crate) state: State,
     pub(crate) caches: Caches,
     pub(crate) dirty: Arc<Dirty<Subject>>,
     pub(crate) mail: mpsc::Receiver<Event>,
+    /// Questions of people; they come last, one per turn.
+    pub(crate) asks: mpsc::Receiver<Ask>,
     pub(crate) proposals: Arc<Proposals>,
     pub(crate) reports: Arc<Reports>,
     pub(crate) due: Arc<Queue<Key>>,
+    pub(crate) metrics: Metrics,
+    pub(crate) recorder: Recorder,
     pub(crate) clock: Clock,
 }
 
@@ -106,6 +84,10 @@ impl Brain {
         self.state.apply(Event::Synced, (self.clock)());
         loop {
             self.decide();
+            // Why here too: in a storm of events the last arm below never gets its turn.
+            if let Ok(ask) = self.asks.try_recv() {
+                self.tell(ask);
+            }
             let pause = self.until_wake();
             tokio::select! {
                 biased;
@@ -118,6 +100,7 @@ impl Brain {
                     }
                 }
                 changed = self.dirty.take() => self.take_in(changed),
+                Some(ask) = self.asks.recv() => self.tell(ask),
                 () = tokio::time::sleep(pause) => {}
             }
         }
@@ -126,67 +109,76 @@ impl Brain {
     fn take_in(&mut self, changed: BTreeSet<Subject>) {
         let now = (self.clock)();
         for subject in changed {
-            let event = feed::event(&self.caches, subject);
-            self.state.apply(event, now);
+            for event in feed::events(&self.caches, subject) {
+                self.state.apply(event, now);
+            }
         }
+    }
+
+    fn tell(&self, ask: Ask) {
+        let Ask { queue, limit, answer } = ask;
+        // Why it may fail: nobody waits for the answer any more.
+        let _unheard = answer.send(self.state.pending_in_order(&queue, limit));
     }
 
     fn decide(&mut self) {
-        while self.state.has_work() {
-            for decision in self.state.cycle((self.clock)()) {
-                let (key, uid, proposal, lane) = match decision {
-                    Decision::Reserve { key, uid, admission } => {
-                        (key, uid, Proposal::Reserve(admission), Lane::Placed)
-                    }
-                    Decision::NotAdmitted {
-                        key,
-                        uid,
-                        reason,
-                        message,
-                    } => (
-                        key,
-                        uid,
-                        Proposal::Pending {
-                            reason: reason.as_str().into(),
-                            message,
-                        },
-                        Lane::New,
-                    ),
-                };
-                self.proposals.put(key.clone(), uid, proposal);
-                self.due.add(key, lane);
+        loop {
+            let started = (self.clock)();
+            let decisions = self.state.cycle(started);
+            let took = until(Some((self.clock)()), started).unwrap_or_default();
+            self.metrics.rounds(&self.state.take_outcome(), took);
+            for decision in decisions {
+                self.propose(decision);
+            }
+            // Why after: time alone may have ended a back-off, which only a cycle notices.
+            if !self.state.has_work() {
+                break;
             }
         }
-        self.report();
+        self.reports.take_in(&mut self.state);
     }
 
-    fn report(&mut self) {
-        for queue in self.state.take_changed_queues() {
-            match &queue {
-                QueueRef::Cluster(name) => {
-                    let mut all = self
-                        .reports
-                        .cluster_queues
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner);
-                    match self.state.cluster_queue_report(name) {
-                        Some(report) => all.insert(name.clone(), report),
-                        None => all.remove(name),
-                    };
-                }
-                QueueRef::Local(key) => {
-                    let mut all = self
-                        .reports
-                        .local_queues
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner);
-                    match self.state.local_queue_report(key) {
-                        Some(report) => all.insert(key.clone(), report),
-                        None => all.remove(key),
-                    };
-                }
+    fn propose(&self, decision: Decision) {
+        let (key, uid, proposal, lane) = match decision {
+            Decision::Reserve { key, uid, admission } => {
+                (key, uid, Proposal::Reserve(admission), Lane::Placed)
             }
-            self.reports.changed.mark(queue);
+            Decision::NotAdmitted { key, uid, reason } => {
+                let proposal = Proposal::Pending {
+                    reason: reason.word().as_str().into(),
+                    message: reason.to_string(),
+                };
+                (key, uid, proposal, Lane::New)
+            }
+            Decision::Preempt {
+                key,
+                uid,
+                reason,
+                message,
+                preemptor,
+                preemptor_uid: _,
+                preemptor_queue: _,
+            } => {
+                self.tell_preemptor(&preemptor, &key, &uid, reason);
+                let proposal = Proposal::Evict {
+                    reason: PREEMPTED,
+                    preempted_reason: preempted(reason),
+                    message,
+                };
+                (key, uid, proposal, Lane::Placed)
+            }
+        };
+        self.proposals.put(key.clone(), uid, proposal);
+        self.due.add(key, lane);
+    }
+
+    /// *Source*: `spec/admission-engine.md 2.12`.
+    fn tell_preemptor(&self, preemptor: &Key, victim: &Key, uid: &Uid, reason: PreemptReason) {
+        if let Some(workload) = self.caches.workloads.get(preemptor) {
+            let text = format!("Preempted workload {victim} (UID: {uid}) due to {}", reason.why());
+            let about = kube::Resource::object_ref(&*workload, &());
+            self.recorder
+                .record(about, Note::normal("PreemptedWorkload", text));
         }
     }
 
@@ -196,6 +188,15 @@ impl Brain {
         until(self.state.next_wake(), (self.clock)())
             .unwrap_or(LONGEST)
             .min(LONGEST)
+    }
+}
+
+const fn preempted(reason: PreemptReason) -> PreemptedReason {
+    match reason {
+        PreemptReason::InClusterQueue => PreemptedReason::InClusterQueue,
+        PreemptReason::InCohortReclamation => PreemptedReason::InCohortReclamation,
+        PreemptReason::InCohortFairSharing => PreemptedReason::InCohortFairSharing,
+        PreemptReason::InCohortReclaimWhileBorrowing => PreemptedReason::InCohortReclaimWhileBorrowing,
     }
 }
 

@@ -5,14 +5,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{LimitRange, Namespace};
+use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::core::{DynamicObject, GroupVersionKind};
 use kube::discovery::ApiResource;
 use kube::{Api, Client, ResourceExt as _};
 use roadstead_api::constants::{annotations, labels};
 use roadstead_api::kueue::v1beta2::{
-    AdmissionCheck, ClusterQueue, LocalQueue, ResourceFlavor, Workload, WorkloadPriorityClass,
+    AdmissionCheck, ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Topology, Workload,
+    WorkloadPriorityClass,
 };
 use roadstead_core::name::Key;
 use roadstead_jobs::JobKind;
@@ -21,6 +23,10 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::jobs::JobRef;
+
+mod counting;
+
+pub use counting::{Counting, LimitIndex};
 
 /// A job kind with the cache of its objects.
 #[derive(Clone)]
@@ -38,12 +44,16 @@ pub struct KindCache {
 pub struct Caches {
     /// ClusterQueues.
     pub cluster_queues: Arc<Cache<ClusterQueue>>,
+    /// Cohorts.
+    pub cohorts: Arc<Cache<Cohort>>,
     /// LocalQueues.
     pub local_queues: Arc<Cache<LocalQueue>>,
     /// ResourceFlavors.
     pub flavors: Arc<Cache<ResourceFlavor>>,
     /// AdmissionChecks.
     pub checks: Arc<Cache<AdmissionCheck>>,
+    /// Topologies.
+    pub topologies: Arc<Cache<Topology>>,
     /// Workloads.
     pub workloads: Arc<Cache<Workload>>,
     /// Workloads by the UID of their controller.
@@ -56,6 +66,14 @@ pub struct Caches {
     pub pod_classes: Arc<Cache<PriorityClass>>,
     /// Namespaces.
     pub namespaces: Arc<Cache<Namespace>>,
+    /// Limit ranges.
+    pub limit_ranges: Arc<Cache<LimitRange>>,
+    /// The same, as they count.
+    pub limits: Arc<LimitIndex>,
+    /// Runtime classes.
+    pub runtime_classes: Arc<Cache<RuntimeClass>>,
+    /// What the operator says about counting.
+    pub counting: Arc<Counting>,
     /// Jobs, one entry per enabled kind.
     pub jobs: Vec<KindCache>,
 }
@@ -65,15 +83,21 @@ impl Caches {
     pub fn new(kinds: &[&'static dyn JobKind]) -> Self {
         let caches = Self {
             cluster_queues: Cache::new(),
+            cohorts: Cache::new(),
             local_queues: Cache::new(),
             flavors: Cache::new(),
             checks: Cache::new(),
+            topologies: Cache::new(),
             workloads: Cache::new(),
             owners: Arc::default(),
             prebuilt: Arc::default(),
             workload_classes: Cache::new(),
             pod_classes: Cache::new(),
             namespaces: Cache::new(),
+            limit_ranges: Cache::new(),
+            limits: Arc::default(),
+            runtime_classes: Cache::new(),
+            counting: Arc::default(),
             jobs: kinds
                 .iter()
                 .map(|kind| KindCache {
@@ -83,6 +107,10 @@ impl Caches {
                 })
                 .collect(),
         };
+        let limits = caches.limits.clone();
+        caches
+            .limit_ranges
+            .listen(move |change| limits.note(change.key, change.new.map(|range| &**range)));
         let owners = caches.owners.clone();
         caches.workloads.listen(move |change| {
             owners.note(change.key, change.old.map(|w| &**w), change.new.map(|w| &**w));
@@ -104,11 +132,28 @@ impl Caches {
         caches
     }
 
+    /// The same, counting as the operator says.
+    #[must_use]
+    pub fn counting(mut self, counting: Counting) -> Self {
+        self.counting = Arc::new(counting);
+        self
+    }
+
     /// Starts one list-and-watch per kind.
     pub fn spawn(&self, client: &Client, tasks: &mut JoinSet<()>, stop: &CancellationToken) {
         let all = client.clone();
         tasks.spawn(
             self.cluster_queues
+                .clone()
+                .run(Api::all(all.clone()), None, stop.clone()),
+        );
+        tasks.spawn(
+            self.cohorts
+                .clone()
+                .run(Api::all(all.clone()), None, stop.clone()),
+        );
+        tasks.spawn(
+            self.topologies
                 .clone()
                 .run(Api::all(all.clone()), None, stop.clone()),
         );
@@ -143,6 +188,16 @@ impl Caches {
                 .clone()
                 .run(Api::all(all.clone()), None, stop.clone()),
         );
+        tasks.spawn(
+            self.limit_ranges
+                .clone()
+                .run(Api::all(all.clone()), None, stop.clone()),
+        );
+        tasks.spawn(
+            self.runtime_classes
+                .clone()
+                .run(Api::all(all.clone()), None, stop.clone()),
+        );
         for jobs in &self.jobs {
             let api = Api::all_with(all.clone(), &jobs.resource);
             tasks.spawn(jobs.objects.clone().run(api, None, stop.clone()));
@@ -153,13 +208,17 @@ impl Caches {
     pub fn healths(&self) -> Vec<(String, tokio::sync::watch::Receiver<Health>)> {
         let mut all = vec![
             ("clusterqueues".into(), self.cluster_queues.health()),
+            ("cohorts".into(), self.cohorts.health()),
             ("localqueues".into(), self.local_queues.health()),
             ("resourceflavors".into(), self.flavors.health()),
             ("admissionchecks".into(), self.checks.health()),
+            ("topologies".into(), self.topologies.health()),
             ("workloads".into(), self.workloads.health()),
             ("workloadpriorityclasses".into(), self.workload_classes.health()),
             ("priorityclasses".into(), self.pod_classes.health()),
             ("namespaces".into(), self.namespaces.health()),
+            ("limitranges".into(), self.limit_ranges.health()),
+            ("runtimeclasses".into(), self.runtime_classes.health()),
         ];
         all.extend(
             self.jobs

@@ -66,6 +66,20 @@ pub trait Checks: Send + Sync {
 pub struct Elsewhere {
     /// Its copy there, as last seen; `None` while there is none or the cluster cannot be reached.
     pub job: Option<Arc<DynamicObject>>,
+    /// What is known of it without a copy.
+    pub fate: Fate,
+}
+
+/// What is known of a job that runs elsewhere when there is no copy to look at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fate {
+    /// Nothing.
+    #[default]
+    Unknown,
+    /// It has no pods anywhere, whatever its last mirrored status counts: the local job may be restored.
+    AtRest,
+    /// It ended as its Workload says, and its own last status is lost.
+    Ended,
 }
 
 /// A process without admission checks of its own.

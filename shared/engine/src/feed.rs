@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use roadstead_core::name::{CheckName, ClusterQueueName, FlavorName, Key, Uid};
+use roadstead_core::name::{CheckName, ClusterQueueName, CohortName, FlavorName, Key, Uid};
 use roadstead_core::state::Event;
 use roadstead_kubeio::cache::{Cache, Change};
 use roadstead_kubeio::dirty::Dirty;
@@ -21,6 +21,8 @@ pub(crate) enum Subject {
     Flavor(Key),
     /// An AdmissionCheck.
     Check(Key),
+    /// A Cohort.
+    Cohort(Key),
     /// A ClusterQueue.
     ClusterQueue(Key),
     /// A LocalQueue.
@@ -35,6 +37,7 @@ pub(crate) fn connect(caches: &Caches) -> Arc<Dirty<Subject>> {
     mark(&caches.namespaces, &dirty, Subject::Namespace);
     mark(&caches.flavors, &dirty, Subject::Flavor);
     mark(&caches.checks, &dirty, Subject::Check);
+    mark(&caches.cohorts, &dirty, Subject::Cohort);
     mark(&caches.cluster_queues, &dirty, Subject::ClusterQueue);
     mark(&caches.local_queues, &dirty, Subject::LocalQueue);
     let set = dirty.clone();
@@ -43,6 +46,14 @@ pub(crate) fn connect(caches: &Caches) -> Arc<Dirty<Subject>> {
             let uid = workload.metadata.uid.clone().unwrap_or_default();
             set.mark(Subject::Workload(change.key.clone(), uid));
         }
+    });
+    let set = dirty.clone();
+    caches.on_recount(move |workload| {
+        let key = roadstead_kubeio::cache::key_of(&**workload);
+        set.mark(Subject::Workload(
+            key,
+            workload.metadata.uid.clone().unwrap_or_default(),
+        ));
     });
     dirty
 }
@@ -56,8 +67,26 @@ fn mark<K: kube::Resource + Send + Sync + 'static>(
     cache.listen(move |change: &Change<'_, K>| dirty.mark(subject(change.key.clone())));
 }
 
-/// Reads what a subject is now, as an event for the brain.
-pub(crate) fn event(caches: &Caches, subject: Subject) -> Event {
+/// Reads what a subject is now, as events for the brain.
+pub(crate) fn events(caches: &Caches, subject: Subject) -> impl Iterator<Item = Event> {
+    let past = match &subject {
+        Subject::LocalQueue(key) => caches.local_queues.get(key).and_then(|queue| {
+            Some(Event::PastUsage {
+                local: key.clone(),
+                past: roadstead_convert::past_usage(&queue)?,
+            })
+        }),
+        Subject::Namespace(_)
+        | Subject::Flavor(_)
+        | Subject::Check(_)
+        | Subject::Cohort(_)
+        | Subject::ClusterQueue(_)
+        | Subject::Workload(..) => None,
+    };
+    std::iter::once(event(caches, subject)).chain(past)
+}
+
+fn event(caches: &Caches, subject: Subject) -> Event {
     match subject {
         Subject::Namespace(key) => match caches.namespaces.get(&key) {
             Some(namespace) => Event::Namespace {
@@ -74,6 +103,10 @@ pub(crate) fn event(caches: &Caches, subject: Subject) -> Event {
             Some(check) => Event::Check(roadstead_convert::check(&check)),
             None => Event::CheckGone(CheckName::new(key.name)),
         },
+        Subject::Cohort(key) => match caches.cohorts.get(&key) {
+            Some(cohort) => Event::Cohort(roadstead_convert::cohort(&cohort)),
+            None => Event::CohortGone(CohortName::new(key.name)),
+        },
         Subject::ClusterQueue(key) => match caches.cluster_queues.get(&key) {
             Some(queue) => Event::ClusterQueue(Box::new(roadstead_convert::cluster_queue(&queue))),
             None => Event::ClusterQueueGone(ClusterQueueName::new(key.name)),
@@ -84,7 +117,7 @@ pub(crate) fn event(caches: &Caches, subject: Subject) -> Event {
         },
         Subject::Workload(key, uid) => match caches.workloads.get(&key) {
             Some(workload) if workload.metadata.uid.as_deref() == Some(uid.as_str()) => {
-                Event::Workload(Box::new(roadstead_convert::workload(&workload)))
+                Event::Workload(Box::new(caches.counted(&workload)))
             }
             Some(_) | None => Event::WorkloadGone {
                 key,

@@ -14,8 +14,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::core::DynamicObject;
-use kube::{Client, Resource};
+use kube::{Client, Resource, ResourceExt as _};
 use roadstead_api::config::Config;
+use roadstead_api::constants::labels;
 use roadstead_core::job::{self, FollowUp};
 use roadstead_core::name::Key;
 use roadstead_core::note::Note;
@@ -25,11 +26,12 @@ use roadstead_kubeio::queue::{Lane, Queue};
 use roadstead_kubeio::reconcile::Outcome;
 
 use crate::caches::{Caches, KindCache};
-use crate::checks::Checks;
+use crate::checks::{Checks, Fate};
 use crate::clock::Clock;
 use crate::workloads::Requests;
 
 pub(crate) use priority::resolve as resolve_priority;
+pub use read::job_of;
 
 /// When a status that could not be copied yet is looked at again. *Source*: `spec/multikueue.md 5.1`.
 const DEFERRED_PAUSE: Duration = Duration::from_secs(2);
@@ -81,13 +83,29 @@ impl Jobs {
         let (due, caches) = (self.due.clone(), self.caches.clone());
         self.caches.workloads.listen(move |change| {
             for workload in [change.old, change.new].into_iter().flatten() {
-                if let Some(job) = read::job_of(&caches, workload) {
+                if let Some(job) = job_of(&caches, workload) {
                     due.add(job, Lane::Placed);
                 }
             }
             if change.new.is_some_and(|w| w.metadata.owner_references.is_none()) {
                 for job in caches.prebuilt.of(change.key) {
                     due.add(job, Lane::Placed);
+                }
+            }
+        });
+        // Why: a job whose class does not exist waits for it.
+        let (due, caches) = (self.due.clone(), self.caches.clone());
+        self.caches.workload_classes.listen(move |change| {
+            if change.old.is_some() == change.new.is_some() {
+                return;
+            }
+            for (kind, jobs) in caches.jobs.iter().enumerate() {
+                for job in jobs.objects.all() {
+                    if job.labels().get(labels::PRIORITY_CLASS).map(String::as_str) == Some(&*change.key.name)
+                    {
+                        let key = roadstead_kubeio::cache::key_of(&*job);
+                        due.add(JobRef { kind, key }, Lane::New);
+                    }
                 }
             }
         });
@@ -144,15 +162,26 @@ impl Jobs {
         }
     }
 
-    /// Shows on the local job what its copy on a worker shows.
+    /// Shows on the local job what its copy on a worker shows, or what is known without a copy.
     async fn mirror(&self, jobs: &KindCache, scene: &read::Scene) -> Option<Outcome> {
         let workload = scene.current_workload()?;
-        let remote = self.checks.runs_elsewhere(workload, &scene.key)?.job?;
-        let remote = serde_json::to_value(&*remote).ok()?;
+        let elsewhere = self.checks.runs_elsewhere(workload, &scene.key)?;
         // Why the newest: this pass may just have written the job.
         let local = jobs.objects.get(&scene.key)?;
         let local = serde_json::to_value(&*local).ok()?;
-        let (patch, outcome) = match jobs.kind.mirror(&local, &remote, (self.clock)()) {
+        let now = (self.clock)();
+        let mirror = match (elsewhere.job, elsewhere.fate) {
+            (Some(remote), _) => jobs
+                .kind
+                .mirror(&local, &serde_json::to_value(&*remote).ok()?, now),
+            (None, Fate::Unknown) => return None,
+            (None, Fate::AtRest) => Mirror::from(jobs.kind.without_pods(&local)),
+            (None, Fate::Ended) => {
+                let outcome = read::ended(workload)?;
+                Mirror::from(jobs.kind.conclusion(&local, &outcome, now))
+            }
+        };
+        let (patch, outcome) = match mirror {
             Mirror::Nothing => return None,
             Mirror::Patch(patch) => (Some(patch), None),
             Mirror::Deferred(patch) => (patch, Some(Outcome::After(DEFERRED_PAUSE))),

@@ -5,7 +5,7 @@
 //!
 //! Reading order: [`process`] (how it is put together), [`caches`], `feed` and `brain` (who gets quota), `workloads` (the
 //! only writer of a Workload's status), [`jobs`] (jobs and their Workloads), [`checks`] (what a process plugs in),
-//! `webhook`, `queue_status`.
+//! [`webhook`], `queue_status`, `queues` (finalizers), [`metrics`], `settings`, `visibility`.
 
 pub mod active;
 pub mod caches;
@@ -13,12 +13,16 @@ pub mod checks;
 pub mod clock;
 pub mod host;
 pub mod jobs;
+pub mod metrics;
 pub mod process;
+pub mod webhook;
 
 mod brain;
 mod feed;
 mod queue_status;
-mod webhook;
+mod queues;
+mod settings;
+mod visibility;
 mod workloads;
 
 pub use brain::until;

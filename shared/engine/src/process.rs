@@ -8,14 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
-use roadstead_api::config::{Config, RequeueTimestamp};
-use roadstead_core::name::Key;
-use roadstead_core::pending::RequeuingTimestamp;
-use roadstead_core::state::{Event, Pace, Settings, State};
+use roadstead_api::config::{Config, FeatureGate};
+use roadstead_core::name::{ClusterQueueName, Key};
 use roadstead_jobs::JobKind;
 use roadstead_kubeio::cache::Health;
 use roadstead_kubeio::events::{self, Recorder};
-use roadstead_kubeio::queue::Queue;
+use roadstead_kubeio::queue::{Lane, Queue};
 use roadstead_kubeio::reconcile;
 use roadstead_serve::health::Condition;
 use roadstead_serve::listen::Listener;
@@ -25,14 +23,19 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::brain::{Brain, MAIL_MAX, Proposals, Reports};
-use crate::caches::Caches;
+use crate::brain::{Brain, MAIL_MAX, Proposals};
+use crate::caches::{Caches, Counting};
 use crate::checks::Checks;
 use crate::clock::Clock;
+use crate::feed;
 use crate::jobs::{JobRef, Jobs};
+use crate::metrics::Metrics;
+use crate::queue_status::{self, Reports};
+use crate::queues::{self, Finalizers};
+use crate::settings;
+use crate::visibility::{ASKS_MAX, Visibility};
 use crate::webhook::{self, Certificates};
-use crate::workloads::{Requests, Workloads};
-use crate::{feed, queue_status};
+use crate::workloads::{self, Requests, Workloads};
 
 /// Passes over Workloads at the same time.
 const WORKLOAD_WORKERS: usize = 16;
@@ -53,14 +56,14 @@ pub enum Error {
         source: roadstead_serve::webhook::Error,
     },
     /// The TLS settings of the configuration file leave nothing to use.
-    #[error("setting up TLS for the webhooks")]
+    #[error("setting up TLS")]
     Tls {
         /// What is wrong with them.
         #[source]
         source: roadstead_serve::tls::Error,
     },
-    /// The webhook port cannot be had.
-    #[error("listening for webhooks")]
+    /// A port cannot be had.
+    #[error("opening a port")]
     Listen {
         /// What the system says.
         #[source]
@@ -95,6 +98,9 @@ pub struct Engine {
     pub jobs_due: Arc<Queue<JobRef>>,
     /// Where Events go.
     pub recorder: Recorder,
+    /// What is counted; put it into a registry before the engine starts.
+    pub metrics: Metrics,
+    reports: Arc<Reports>,
     events: std::pin::Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
@@ -103,8 +109,13 @@ impl Engine {
     pub fn new(parts: Parts, stop: &CancellationToken) -> Self {
         let kinds = kinds(&parts.config);
         let (recorder, events) = events::recorder(parts.client.clone(), parts.name, stop.clone());
+        let caches = Caches::new(&kinds).counting(Counting::of(&parts.config));
+        let reports = Arc::<Reports>::default();
+        let metrics = Metrics::new(&parts.config, &caches, reports.clone(), parts.clock.clone());
         Self {
-            caches: Caches::new(&kinds),
+            caches,
+            metrics,
+            reports,
             workloads_due: Arc::new(Queue::new()),
             jobs_due: Arc::new(Queue::new()),
             recorder,
@@ -134,21 +145,26 @@ impl Engine {
         let on = |name: &str| controllers.contains(name);
         tasks.spawn(self.events);
         let (post, mail) = mpsc::channel(MAIL_MAX);
-        let (proposals, requests, reports): (Arc<Proposals>, Arc<Requests>, Arc<Reports>) =
-            Default::default();
+        let (ask, asks) = mpsc::channel(ASKS_MAX);
+        let (proposals, requests): (Arc<Proposals>, Arc<Requests>) = Default::default();
+        let reports = self.reports;
         let brain = Brain {
-            state: state(&config, &clock),
+            state: settings::state(&config, &clock),
             dirty: feed::connect(&self.caches),
             caches: self.caches.clone(),
             mail,
+            asks,
             proposals: proposals.clone(),
             reports: reports.clone(),
             due: self.workloads_due.clone(),
+            metrics: self.metrics,
+            recorder: self.recorder.clone(),
             clock: clock.clone(),
         };
         let workloads = Workloads {
             client: client.clone(),
             caches: self.caches.clone(),
+            policy: workloads::policy(&config),
             due: self.workloads_due.clone(),
             proposals,
             requests: requests.clone(),
@@ -168,14 +184,29 @@ impl Engine {
             recorder: self.recorder,
             clock: clock.clone(),
         };
+        let finalizers = Finalizers {
+            client: client.clone(),
+            caches: self.caches.clone(),
+            reports: reports.clone(),
+            due: Arc::new(Queue::new()),
+        };
+        let statuses = queue_status::Writer {
+            client: client.clone(),
+            caches: self.caches.clone(),
+            reports,
+            shares: settings::shares(&config),
+            clock: clock.clone(),
+        };
         workloads.listen();
         jobs.listen();
+        finalizers.listen();
         self.caches.spawn(&client, tasks, stop);
         if on("webhooks") {
             let slot = CertSlot::empty();
             let handlers =
                 webhook::handlers(&self.caches, &config).map_err(|source| Error::Webhooks { source })?;
-            listen(&config, slot.clone(), handlers, tasks, stop).await?;
+            let visibility = Visibility::new(&client, &config, &self.caches, &slot, ask);
+            listen(visibility, handlers, tasks, stop).await?;
             let certificates = Certificates {
                 client: client.clone(),
                 config: config.clone(),
@@ -184,60 +215,84 @@ impl Engine {
                 ready: webhooks,
                 lifetimes,
                 clock: clock.clone(),
+                caches: self.caches.clone(),
             };
-            let (caches, stop) = (self.caches.clone(), stop.clone());
-            tasks.spawn(async move {
-                // Why first: an answer from empty caches would let jobs slip by that must be held.
-                if all_live(&caches, &stop).await {
-                    certificates.run(stop).await;
-                }
-            });
+            // Why at once: stored objects of an older version need the conversion webhook before they can be listed.
+            tasks.spawn(certificates.run(stop.clone()));
         } else {
             webhooks.ready();
         }
-        let (caches, stop) = (self.caches, stop.clone());
-        let (admission, core, job) = (on("admission"), on("core"), on("jobs"));
-        tasks.spawn(async move {
-            if !all_live(&caches, &stop).await {
-                return;
-            }
-            synced.ready();
-            let mut running = JoinSet::new();
-            if admission {
-                running.spawn(brain.run(stop.clone()));
-                running.spawn(queue_status::run(client, caches, reports, clock, stop.clone()));
-            }
-            if core {
-                let queue = workloads.due.clone();
-                let pass = move |key| workloads.clone().reconcile(key);
-                let passes = reconcile::run("workload", queue, WORKLOAD_WORKERS, stop.clone(), pass);
-                running.spawn(passes);
-            }
-            if job {
-                let queue = jobs.due.clone();
-                let pass = move |at| jobs.clone().reconcile(at);
-                running.spawn(reconcile::run("job", queue, JOB_WORKERS, stop.clone(), pass));
-            }
-            until_stopped(running, &stop).await;
-        });
+        let parts = Running {
+            admission: on("admission").then_some((brain, statuses)),
+            core: on("core").then_some((workloads, finalizers.clone())),
+            jobs: on("jobs").then_some(jobs),
+            finalizers_due: finalizers.due,
+        };
+        tasks.spawn(parts.run(self.caches, synced, stop.clone()));
         Ok(())
     }
 }
 
-/// Starts the webhook server, unless the configuration gives it no address.
+/// The parts that run once everything has been listed; `None` for what is switched off.
+struct Running {
+    admission: Option<(Brain, queue_status::Writer)>,
+    core: Option<(Workloads, Finalizers)>,
+    jobs: Option<Jobs>,
+    finalizers_due: Arc<Queue<queues::Object>>,
+}
+
+impl Running {
+    async fn run(self, caches: Caches, synced: Condition, stop: CancellationToken) {
+        if !all_live(&caches, &stop).await {
+            return;
+        }
+        synced.ready();
+        let mut running = JoinSet::new();
+        if let Some((brain, statuses)) = self.admission {
+            running.spawn(brain.run(stop.clone()));
+            let due = self.finalizers_due;
+            let ended = move |name: &ClusterQueueName| {
+                due.add(queues::Object::ClusterQueue(name.as_str().into()), Lane::New);
+            };
+            running.spawn(statuses.run(ended, stop.clone()));
+        }
+        if let Some((workloads, finalizers)) = self.core {
+            let queue = workloads.due.clone();
+            let pass = move |key| workloads.clone().reconcile(key);
+            let passes = reconcile::run("workload", queue, WORKLOAD_WORKERS, stop.clone(), pass);
+            running.spawn(passes);
+            let queue = finalizers.due.clone();
+            let pass = move |object| finalizers.clone().reconcile(object);
+            let passes = reconcile::run("finalizer", queue, queues::WORKERS, stop.clone(), pass);
+            running.spawn(passes);
+        }
+        if let Some(jobs) = self.jobs {
+            let queue = jobs.due.clone();
+            let pass = move |at| jobs.clone().reconcile(at);
+            running.spawn(reconcile::run("job", queue, JOB_WORKERS, stop.clone(), pass));
+        }
+        until_stopped(running, &stop).await;
+    }
+}
+
+/// Starts the webhook server, unless the configuration gives it no address, and beside it the visibility server, which
+/// uses the certificate that the webhooks keep.
 async fn listen(
-    config: &Config,
-    slot: Arc<CertSlot>,
+    visibility: Visibility,
     handlers: Webhooks,
     tasks: &mut JoinSet<()>,
     stop: &CancellationToken,
 ) -> Result<(), Error> {
-    let tls = server_config(&config.tls, slot).map_err(|source| Error::Tls { source })?;
+    let config = visibility.config.clone();
+    let tls = server_config(&config.tls, visibility.slot.clone()).map_err(|source| Error::Tls { source })?;
     let listener = Listener::bind("webhook", &config.webhook.bind())
         .await
         .map_err(|source| Error::Listen { source })?;
     if let Some(listener) = listener {
         tasks.spawn(listener.serve(handlers.router(), Some(tls), stop.clone()));
+    }
+    if config.feature_gates.enabled(FeatureGate::VisibilityOnDemand) {
+        visibility.start(tasks, stop).await?;
     }
     Ok(())
 }
@@ -266,25 +321,6 @@ pub fn kinds(config: &Config) -> Vec<&'static dyn JobKind> {
         .into_iter()
         .filter(|kind| enabled.iter().any(|name| name == kind.framework()))
         .collect()
-}
-
-fn state(config: &Config, clock: &Clock) -> State {
-    let timestamp = match config
-        .wait_for_pods_ready
-        .as_ref()
-        .map(|wait| wait.requeuing.timestamp)
-    {
-        Some(RequeueTimestamp::Creation) => RequeuingTimestamp::Creation,
-        Some(RequeueTimestamp::Eviction) | None => RequeuingTimestamp::Eviction,
-    };
-    let mut state = State::new(Settings {
-        timestamp,
-        ..Settings::default()
-    });
-    if config.roadstead.admission_paused {
-        state.apply(Event::Paused(Pace::Paused), clock());
-    }
-    state
 }
 
 /// Waits until every cache has been listed; false when `stop` came first.

@@ -1,79 +1,213 @@
-//! Statuses of ClusterQueues and LocalQueues, written from the brain's reports.
+//! Statuses of ClusterQueues, LocalQueues and Cohorts, written from the brain's reports.
 //!
-//! Invariant: at most one write per queue and [`PACE`], however many jobs come and go; only what differs is written.
+//! Invariant: at most one write per queue and [`PACE`], however many jobs come and go; only what differs is written; and
+//! these writes take a fifth of the time at most.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use kube::{Api, Client};
-use roadstead_api::kueue::v1beta2::{ClusterQueue, LocalQueue};
-use roadstead_core::report::QueueRef;
+use kube::{Api, Client, Resource};
+use roadstead_convert::Shares;
+use roadstead_core::name::{ClusterQueueName, CohortName, Key};
+use roadstead_core::report::{ClusterQueueReport, CohortReport, LocalQueueReport, QueueRef};
+use roadstead_core::state::State;
+use roadstead_kubeio::cache::Cache;
+use roadstead_kubeio::dirty::Dirty;
 use roadstead_kubeio::write::{self, Written};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::brain::Reports;
 use crate::caches::Caches;
 use crate::clock::Clock;
 
 /// The shortest time between two writes of one queue's status.
 const PACE: Duration = Duration::from_secs(1);
+/// The pause after a batch of writes, in times of what the batch took. Why: when the API server is busy, what it does for
+/// workloads goes before what it does for counts of them.
+const REST_PER_WORK: u32 = 4;
+/// The longest such pause: statuses are never much older.
+const REST_MAX: Duration = Duration::from_secs(10);
 
-/// Writes statuses until `stop`.
-pub(crate) async fn run(
-    client: Client,
-    caches: Caches,
-    reports: Arc<Reports>,
-    clock: Clock,
-    stop: CancellationToken,
-) {
-    let work = async {
-        loop {
-            for changed in reports.changed.take().await {
-                let result = match &changed {
-                    QueueRef::Cluster(name) => {
-                        let report = reports.cluster_queue(name);
-                        let stored = caches.cluster_queues.named(name.as_str());
-                        let (Some(report), Some(stored)) = (report, stored) else {
-                            continue;
-                        };
-                        let patch = roadstead_convert::cluster_queue_status(&stored, &report, clock());
-                        let Some(patch) = patch else { continue };
-                        let api: Api<ClusterQueue> = Api::all(client.clone());
-                        let answer = write::patch_status(&api, name.as_str(), &patch).await;
-                        answer.map(|object| {
-                            caches.cluster_queues.observe(*object);
-                            Box::new(())
-                        })
-                    }
-                    QueueRef::Local(key) => {
-                        let report = reports.local_queue(key);
-                        let (Some(report), Some(stored)) = (report, caches.local_queues.get(key)) else {
-                            continue;
-                        };
-                        let patch = roadstead_convert::local_queue_status(&stored, &report, clock());
-                        let Some(patch) = patch else { continue };
-                        let api: Api<LocalQueue> = Api::namespaced(client.clone(), &key.namespace);
-                        let answer = write::patch_status(&api, &key.name, &patch).await;
-                        answer.map(|object| {
-                            caches.local_queues.observe(*object);
-                            Box::new(())
-                        })
-                    }
-                };
-                match result {
-                    Written::Done(_) | Written::Gone | Written::Conflict | Written::AlreadyExists => {}
-                    Written::Refused(why) | Written::Unclear(why) => {
-                        tracing::warn!(queue = ?changed, "writing a queue's status failed: {why}");
-                        reports.changed.mark(changed);
-                    }
+/// The brain's last words on every queue and cohort.
+#[derive(Debug, Default)]
+pub(crate) struct Reports {
+    latest: Mutex<Latest>,
+    /// Which changed since the writer last looked.
+    changed: Dirty<QueueRef>,
+}
+
+/// Reports by name.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Latest {
+    pub(crate) cluster_queues: BTreeMap<ClusterQueueName, Arc<ClusterQueueReport>>,
+    pub(crate) local_queues: BTreeMap<Key, Arc<LocalQueueReport>>,
+    pub(crate) cohorts: BTreeMap<CohortName, Arc<CohortReport>>,
+}
+
+impl Reports {
+    /// Takes over what changed in the state since the last call.
+    pub(crate) fn take_in(&self, state: &mut State) {
+        for queue in state.take_changed_queues() {
+            // Why not one lock for all: a reader waits for one report at most.
+            match &queue {
+                QueueRef::Cluster(name) => {
+                    let report = state.cluster_queue_report(name);
+                    keep(&mut self.lock().cluster_queues, name, report);
+                }
+                QueueRef::Local(key) => {
+                    let report = state.local_queue_report(key);
+                    keep(&mut self.lock().local_queues, key, report);
+                }
+                QueueRef::Cohort(name) => {
+                    let report = state.cohort_report(name);
+                    keep(&mut self.lock().cohorts, name, report);
                 }
             }
-            tokio::time::sleep(PACE).await;
+            self.changed.mark(queue);
         }
-    };
-    tokio::select! {
-        biased;
-        () = stop.cancelled() => {}
-        () = work => {}
+    }
+
+    /// All of them as they are now.
+    pub(crate) fn all(&self) -> Latest {
+        self.lock().clone()
+    }
+
+    /// The last report on a ClusterQueue.
+    pub(crate) fn cluster_queue(&self, name: &ClusterQueueName) -> Option<Arc<ClusterQueueReport>> {
+        self.lock().cluster_queues.get(name).cloned()
+    }
+
+    /// The cohorts above a ClusterQueue, the nearest first.
+    pub(crate) fn cohorts_above(&self, name: &str) -> Vec<CohortName> {
+        let latest = self.lock();
+        let report = latest.cluster_queues.get(&ClusterQueueName::from(name));
+        let mut next = report.and_then(|report| Some(report.kinship.as_ref()?.parent.clone()));
+        let mut above = Vec::new();
+        while let Some(name) = next {
+            // Why: reports of one moment hold no circle, but these may be of different moments.
+            if above.contains(&name) {
+                break;
+            }
+            let report = latest.cohorts.get(&name);
+            next = report.and_then(|report| Some(report.kinship.as_ref()?.parent.clone()));
+            above.push(name);
+        }
+        above
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Latest> {
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+fn keep<K: Ord + Clone, R>(all: &mut BTreeMap<K, Arc<R>>, key: &K, report: Option<R>) {
+    match report {
+        Some(report) => all.insert(key.clone(), Arc::new(report)),
+        None => all.remove(key),
+    };
+}
+
+/// Writes statuses; see [`Writer::run`].
+pub(crate) struct Writer {
+    pub(crate) client: Client,
+    pub(crate) caches: Caches,
+    pub(crate) reports: Arc<Reports>,
+    /// Whether shares are shown.
+    pub(crate) shares: Shares,
+    pub(crate) clock: Clock,
+}
+
+impl Writer {
+    /// Writes statuses until `stop`. `ended` is told of ClusterQueues that are being deleted and hold nothing any more.
+    pub(crate) async fn run(self, ended: impl Fn(&ClusterQueueName), stop: CancellationToken) {
+        let work = async {
+            loop {
+                let changed = self.reports.changed.take().await;
+                let started = Instant::now();
+                for changed in changed {
+                    if let QueueRef::Cluster(name) = &changed
+                        && self.reports.cluster_queue(name).is_some_and(|r| is_over(&r))
+                    {
+                        ended(name);
+                    }
+                    if let Err(why) = self.write(&changed).await {
+                        tracing::warn!(queue = ?changed, "writing a queue's status failed: {why}");
+                        self.reports.changed.mark(changed);
+                    }
+                }
+                tokio::time::sleep(rest(started.elapsed())).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => {}
+            () = work => {}
+        }
+    }
+
+    async fn write(&self, changed: &QueueRef) -> Result<(), String> {
+        let now = (self.clock)();
+        let all = Api::all(self.client.clone());
+        match changed {
+            QueueRef::Cluster(name) => {
+                let cache = &self.caches.cluster_queues;
+                let report = self.reports.cluster_queue(name);
+                let (Some(report), Some(stored)) = (report, cache.named(name.as_str())) else {
+                    return Ok(());
+                };
+                let patch = roadstead_convert::cluster_queue_status(&stored, &report, self.shares, now);
+                store(&all, cache, name.as_str(), patch).await
+            }
+            QueueRef::Local(key) => {
+                let cache = &self.caches.local_queues;
+                let report = self.reports.lock().local_queues.get(key).cloned();
+                let (Some(report), Some(stored)) = (report, cache.get(key)) else {
+                    return Ok(());
+                };
+                let patch = roadstead_convert::local_queue_status(&stored, &report, now);
+                let api = Api::namespaced(self.client.clone(), &key.namespace);
+                store(&api, cache, &key.name, patch).await
+            }
+            QueueRef::Cohort(name) => {
+                let cache = &self.caches.cohorts;
+                let report = self.reports.lock().cohorts.get(name).cloned();
+                let (Some(report), Some(stored)) = (report, cache.named(name.as_str())) else {
+                    return Ok(());
+                };
+                let patch = roadstead_convert::cohort_status(&stored, &report, self.shares);
+                let all = Api::all(self.client.clone());
+                store(&all, cache, name.as_str(), patch).await
+            }
+        }
+    }
+}
+
+/// How long to pause after a batch that took so long.
+fn rest(took: Duration) -> Duration {
+    (took * REST_PER_WORK).clamp(PACE, REST_MAX)
+}
+
+/// Whether the object may go: it admits nobody any more, and nobody holds its quota.
+pub(crate) fn is_over(report: &ClusterQueueReport) -> bool {
+    report.active.reason == "Terminating" && report.reserving == 0
+}
+
+async fn store<K>(api: &Api<K>, cache: &Cache<K>, name: &str, patch: Option<Value>) -> Result<(), String>
+where
+    K: Resource + Clone + DeserializeOwned + Debug,
+{
+    let Some(patch) = patch else { return Ok(()) };
+    match write::patch_status(api, name, &patch).await {
+        Written::Done(object) => cache.observe(*object),
+        Written::Gone | Written::Conflict | Written::AlreadyExists => {}
+        Written::Refused(why) | Written::Unclear(why) => return Err(why),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

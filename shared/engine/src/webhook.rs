@@ -1,22 +1,35 @@
-//! The admission webhooks of this process: what they answer, their certificates, and their registration.
+//! The webhooks of this process: what they answer, their certificates, and their registration.
 //!
 //! Invariant: an answer is computed from caches alone, so a review costs the API server no further request.
+//!
+//! Reading order: this file (which path has which handler), `jobs`, `kinds`, `conversion`, then `certificates` (the loop
+//! that keeps everything registered), `registration`, `definitions`.
 
+mod answers;
 mod certificates;
+mod conversion;
+mod definitions;
+mod filled;
 mod jobs;
+mod kinds;
 mod registration;
-mod workloads;
 
 use std::sync::Arc;
 
 use roadstead_api::config::Config;
-use roadstead_serve::webhook::{Webhooks, mutate_path, validate_path};
+use roadstead_jobs::webhook::KNOWN;
+use roadstead_serve::webhook::{CONVERT_PATH, Webhooks, mutate_path, validate_path};
 
 use crate::caches::Caches;
 
 pub(crate) use certificates::Certificates;
+pub use conversion::handler as conversion;
+use filled::Filled;
 
 /// All handlers of this process, by path.
+///
+/// Every path of every known kind is served, so that one set of webhook configurations fits each process: where the
+/// integration is off or not built, the answer is "allowed, unchanged".
 ///
 /// *Errors*: two handlers for one path.
 pub(crate) fn handlers(
@@ -24,16 +37,23 @@ pub(crate) fn handlers(
     config: &Arc<Config>,
 ) -> Result<Webhooks, roadstead_serve::webhook::Error> {
     let mut webhooks = Webhooks::new();
-    for kind in roadstead_jobs::registry() {
-        let gvk = kind.gvk();
+    let filled = Arc::new(Filled::new(caches));
+    for gvk in KNOWN {
+        let kind = roadstead_jobs::registry()
+            .into_iter()
+            .find(|kind| kind.gvk() == gvk);
         let enabled = caches.kind(gvk.group, gvk.kind).is_some();
-        let (mutate, validate) = jobs::handlers(kind, enabled, caches.clone(), config.clone());
+        let (mutate, validate) = match kind {
+            Some(kind) if enabled => jobs::handlers(kind, caches.clone(), config.clone(), &filled),
+            None if gvk.kind == "AppWrapper" && kinds::wraps(config) => kinds::appwrapper(),
+            Some(_) | None => (answers::unchanged(), answers::unchanged()),
+        };
         webhooks.admission(mutate_path(gvk.group, gvk.version, gvk.kind), mutate)?;
         webhooks.admission(validate_path(gvk.group, gvk.version, gvk.kind), validate)?;
     }
-    webhooks.admission(
-        validate_path("kueue.x-k8s.io", "v1beta2", "Workload"),
-        workloads::handler(),
-    )?;
+    for (path, handler) in kinds::handlers(config) {
+        webhooks.admission(path, handler)?;
+    }
+    webhooks.conversion(CONVERT_PATH, conversion())?;
     Ok(webhooks)
 }

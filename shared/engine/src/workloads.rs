@@ -1,10 +1,13 @@
-//! The workload reconciler: the only writer of a Workload's status and of its `spec.active`.
+//! The workload reconciler: the only writer of a Workload's status and of its `spec.active`. It also lets `spec.priority`
+//! follow the value of the class that the Workload names, and deletes what has been kept long enough.
 //!
 //! One pass reads caches, lets [`lifecycle::step`], the process's [`Checks`] and [`lifecycle::settle`] compose the new
 //! status, writes the difference as one patch, and then does what follows.
 //!
 //! Invariant: what users see change at once is written at once, with the resourceVersion of what was read.
 
+mod follow;
+mod policy;
 mod read;
 
 use std::collections::BTreeMap;
@@ -12,9 +15,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use kube::{Api, Client};
-use roadstead_api::constants::finalizers;
 use roadstead_api::kueue::v1beta2::Workload;
-use roadstead_core::lifecycle::{self, Activation, Finalizer, Proposal, Request};
+use roadstead_core::lifecycle::{self, Policy, Proposal, Request};
 use roadstead_core::name::{Key, Uid};
 use roadstead_core::note::Note;
 use roadstead_core::state::Event;
@@ -29,6 +31,8 @@ use crate::brain::{Proposals, until};
 use crate::caches::Caches;
 use crate::checks::{Checks, Pass, Rest};
 use crate::clock::Clock;
+
+pub(crate) use policy::policy;
 
 /// Pause after a write met a newer version; the watch usually brings it sooner.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
@@ -63,6 +67,7 @@ impl Requests {
 pub(crate) struct Workloads {
     pub(crate) client: Client,
     pub(crate) caches: Caches,
+    pub(crate) policy: Policy,
     pub(crate) due: Arc<Queue<Key>>,
     pub(crate) proposals: Arc<Proposals>,
     pub(crate) requests: Arc<Requests>,
@@ -109,6 +114,16 @@ impl Workloads {
                 all();
             }
         });
+        let due = self.due.clone();
+        self.caches.on_recount(move |workload| {
+            due.add(roadstead_kubeio::cache::key_of(&**workload), Lane::New);
+        });
+        let all = everybody(self.due.clone(), self.caches.clone());
+        self.caches.workload_classes.listen(move |change| {
+            if change.old.map(|c| c.spec.value) != change.new.map(|c| c.spec.value) {
+                all();
+            }
+        });
         let all = everybody(self.due.clone(), self.caches.clone());
         self.caches.checks.listen(move |change| {
             if change.old.map(|c| &c.spec) != change.new.map(|c| &c.spec) {
@@ -125,10 +140,10 @@ impl Workloads {
             return Outcome::Done;
         };
         let now = (self.clock)();
-        let workload = roadstead_convert::workload(&stored);
+        let workload = self.caches.counted(&stored);
         let proposal = self.proposals.get(&key, &workload.uid);
         let request = self.requests.get(&key, &workload.uid);
-        let facts = read::facts(&self.caches, &stored, &workload);
+        let mut facts = read::facts(&self.caches, self.policy, &stored, &workload);
         let mut next = lifecycle::step(
             &facts.observed(&workload, request.as_ref(), proposal.as_ref()),
             now,
@@ -140,7 +155,7 @@ impl Workloads {
         let follow = self.checks.plan(&pass, &mut next.status, now);
         if follow.rest == Rest::Certain && !facts.at_rest() {
             // Why again: what ran elsewhere is over, so quota is released now and not when a status arrives that never will.
-            let facts = facts.rested();
+            facts = facts.rested();
             let evicted = roadstead_core::workload::Workload {
                 status: next.status.clone(),
                 ..workload.clone()
@@ -148,7 +163,12 @@ impl Workloads {
             next = lifecycle::step(&facts.observed(&evicted, request.as_ref(), None), now);
         }
         next.notes.extend(follow.notes);
-        next.notes.extend(lifecycle::settle(&mut next.status, now));
+        next.notes.extend(lifecycle::settle(
+            &mut next.status,
+            facts.job(),
+            facts.policy(),
+            now,
+        ));
 
         if let Some(patch) = roadstead_convert::status_patch(&stored, &next.status)
             && let Some(outcome) = self.store(&stored, patch, proposal.as_ref()).await
@@ -164,6 +184,9 @@ impl Workloads {
         }
         self.tell(&stored, next.notes);
         if let Err(outcome) = self.change_spec(&stored, next.active, next.finalizer).await {
+            return outcome;
+        }
+        if let Err(outcome) = self.remove(&stored, next.removal).await {
             return outcome;
         }
         if let Some(work) = follow.work
@@ -206,7 +229,8 @@ impl Workloads {
             ))),
             Written::Refused(why) => {
                 // Why: what is refused now may be refused for ever. The quota goes back, the brain decides anew.
-                if let Some(proposal) = proposal {
+                // An eviction stays proposed: whoever needs the room waits for it.
+                if let Some(proposal) = proposal.filter(|p| !matches!(p, Proposal::Evict { .. })) {
                     let key = roadstead_kubeio::cache::key_of(stored);
                     self.proposals.settle(&key, proposal);
                     self.withdraw(&key, &Uid::new(meta.uid.clone().unwrap_or_default()))
@@ -215,56 +239,6 @@ impl Workloads {
                 Some(Outcome::Failed(format!(
                     "the API server refused the status: {why}"
                 )))
-            }
-        }
-    }
-
-    async fn change_spec(
-        &self,
-        stored: &Workload,
-        active: Activation,
-        finalizer: Finalizer,
-    ) -> Result<(), Outcome> {
-        let mut patch = serde_json::Map::new();
-        if active == Activation::Deactivate && stored.is_active() {
-            patch.insert("spec".into(), json!({ "active": false }));
-        }
-        let held = stored.metadata.finalizers.as_deref().unwrap_or_default();
-        if finalizer == Finalizer::Drop && held.iter().any(|f| f == finalizers::RESOURCE_IN_USE) {
-            let kept: Vec<&String> = held
-                .iter()
-                .filter(|f| *f != finalizers::RESOURCE_IN_USE)
-                .collect();
-            // Why the version: a merge patch replaces the whole list, and somebody may have added to it.
-            let version = self
-                .caches
-                .workloads
-                .get(&roadstead_kubeio::cache::key_of(stored));
-            let version = version.and_then(|w| w.metadata.resource_version.clone());
-            patch.insert(
-                "metadata".into(),
-                json!({ "finalizers": kept, "resourceVersion": version }),
-            );
-        }
-        if patch.is_empty() {
-            return Ok(());
-        }
-        let name = stored.metadata.name.as_deref().unwrap_or_default();
-        match write::patch(&self.api(stored), name, &patch.into()).await {
-            Written::Done(object) => {
-                let key = roadstead_kubeio::cache::key_of(&*object);
-                let last = object.metadata.finalizers.as_ref().is_none_or(Vec::is_empty);
-                if object.metadata.deletion_timestamp.is_some() && last {
-                    self.caches.workloads.forget(&key, object.metadata.uid.as_deref());
-                } else {
-                    self.caches.workloads.observe(*object);
-                }
-                Ok(())
-            }
-            Written::Gone => Ok(()),
-            Written::Conflict | Written::AlreadyExists => Err(Outcome::After(CONFLICT_PAUSE)),
-            Written::Refused(why) | Written::Unclear(why) => {
-                Err(Outcome::Failed(format!("changing the workload failed: {why}")))
             }
         }
     }

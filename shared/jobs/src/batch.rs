@@ -84,6 +84,10 @@ impl JobKind for BatchJob {
         }])
     }
 
+    fn template_paths(&self, _job: &Value) -> Vec<String> {
+        vec![TEMPLATE.join(".")]
+    }
+
     fn is_suspended(&self, job: &Value) -> bool {
         spec_suspend(job) && annotation(job, annotations::STOPPING) != Some(labels::TRUE)
     }
@@ -199,6 +203,10 @@ impl JobKind for BatchJob {
             let mut template = json::at(local, &TEMPLATE).cloned().unwrap_or_default();
             restore(&mut template, &main.template, &[]);
             json::set(&mut copy, &TEMPLATE, template);
+            // Why: what was cut down here says nothing about how much room there is.
+            if min_parallelism(local).is_some() {
+                set_parallelism(&mut copy, main.count);
+            }
         }
         // Why: with `manualSelector` the selector and its labels are the user's own.
         if !json::is_true(local, &["spec", "manualSelector"]) {
@@ -220,9 +228,47 @@ impl JobKind for BatchJob {
         if local_held && !remote_held && self.finished(remote).is_none() {
             return Mirror::Deferred(mark_suspended(local, now));
         }
-        let of =
-            |job: &Value| json!({"status": json::at(job, &["status"]).cloned().unwrap_or_else(|| json!({}))});
-        json::difference(&of(local), &of(remote)).map_or(Mirror::Nothing, Mirror::Patch)
+        json::difference(&status_of(local), &status_of(remote)).map_or(Mirror::Nothing, Mirror::Patch)
+    }
+
+    fn without_pods(&self, local: &Value) -> Option<Value> {
+        let mut after = local.clone();
+        clear_pods(&mut after);
+        json::difference(&status_of(local), &status_of(&after))
+    }
+
+    fn conclusion(&self, local: &Value, outcome: &Outcome, now: Timestamp) -> Option<Value> {
+        if self.finished(local).is_some() {
+            return None;
+        }
+        let at = json!(now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
+        let mut after = local.clone();
+        clear_pods(&mut after);
+        // Why: the API server refuses an end before a beginning, and an end with pods that are not counted.
+        json::remove(&mut after, &["status", "uncountedTerminatedPods"]);
+        if json::at(local, &["status", "startTime"]).is_none() {
+            json::set(&mut after, &["status", "startTime"], at.clone());
+        }
+        let (first, last) = if outcome.success {
+            json::set(&mut after, &["status", "completionTime"], at.clone());
+            ("SuccessCriteriaMet", "Complete")
+        } else {
+            ("FailureTarget", "Failed")
+        };
+        let mut conditions = json::list(local, &["status", "conditions"]).to_vec();
+        for kind in [first, last] {
+            conditions.retain(|c| json::text(c, &["type"]) != Some(kind));
+            conditions.push(json!({
+                "type": kind,
+                "status": "True",
+                "reason": "WorkloadFinished",
+                "message": outcome.message,
+                "lastProbeTime": at,
+                "lastTransitionTime": at,
+            }));
+        }
+        json::set(&mut after, &["status", "conditions"], Value::Array(conditions));
+        json::difference(&status_of(local), &status_of(&after))
     }
 
     fn own_problems(&self, job: &Value) -> Vec<Problem> {
@@ -230,12 +276,40 @@ impl JobKind for BatchJob {
     }
 
     fn own_update_problems(&self, old: &Value, new: &Value) -> Vec<Problem> {
-        let mut problems = partial_admission_problems(new);
-        if !self.is_suspended(new) && min_parallelism(new).is_some() && parallelism(old) != parallelism(new) {
+        // Why not always: a job that was started with fewer pods may run with as few as it allows.
+        let keys = [
+            annotations::JOB_MIN_PARALLELISM,
+            annotations::JOB_COMPLETIONS_EQUAL_PARALLELISM,
+        ];
+        let edited = keys
+            .iter()
+            .any(|key| annotation(old, key) != annotation(new, key));
+        let mut problems = if edited || (self.is_suspended(old) && self.is_suspended(new)) {
+            partial_admission_problems(new)
+        } else {
+            Vec::new()
+        };
+        // Why both: a start lowers it while it lets the job run, and a stop that is under way brings it back.
+        let runs = !spec_suspend(old) && !spec_suspend(new);
+        if runs && min_parallelism(new).is_some() && parallelism(old) != parallelism(new) {
             let text = "cannot change when partial admission is enabled and the job is not suspended";
             problems.push(Problem::forbidden("spec.parallelism", text));
         }
         problems
+    }
+}
+
+/// A job's status alone, as a patch has it.
+fn status_of(job: &Value) -> Value {
+    json!({"status": json::at(job, &["status"]).cloned().unwrap_or_else(|| json!({}))})
+}
+
+/// Lets a job count no pods that are not over.
+fn clear_pods(job: &mut Value) {
+    for field in ["active", "ready", "terminating"] {
+        if status_count(job, field) != 0 {
+            json::set(job, &["status", field], json!(0));
+        }
     }
 }
 
@@ -309,13 +383,10 @@ fn partial_admission_problems(job: &Value) -> Vec<Problem> {
     if let Some(text) = annotation(job, annotations::JOB_MIN_PARALLELISM) {
         let field = format!("metadata.annotations[{}]", annotations::JOB_MIN_PARALLELISM);
         match text.parse::<i64>() {
-            Err(_) => problems.push(Problem::invalid(field, format!("\"{text}\" is not an integer"))),
+            Err(_) => problems.push(Problem::invalid(field, "must be an integer").of(text)),
             Ok(min) if min <= 0 || min >= count => {
                 let limit = count.saturating_sub(1);
-                problems.push(Problem::invalid(
-                    field,
-                    format!("should be between 0 and {limit}"),
-                ));
+                problems.push(Problem::invalid(field, format!("should be between 0 and {limit}")).of(text));
             }
             Ok(_) => {}
         }
@@ -342,10 +413,7 @@ fn partial_admission_problems(job: &Value) -> Vec<Problem> {
                 }
             }
             "false" => {}
-            _ => problems.push(Problem::invalid(
-                field,
-                format!("\"{text}\" is not true or false"),
-            )),
+            _ => problems.push(Problem::invalid(field, "must be true or false").of(text)),
         }
     }
     problems

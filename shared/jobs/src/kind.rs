@@ -113,6 +113,12 @@ pub enum Mirror {
     Deferred(Option<Value>),
 }
 
+impl From<Option<Value>> for Mirror {
+    fn from(patch: Option<Value>) -> Self {
+        patch.map_or(Self::Nothing, Self::Patch)
+    }
+}
+
 /// What the queue must know about a kind of job. *Source*: `spec/jobs.md 9, 10`.
 ///
 /// All methods are total: a job that lacks fields is treated as the API's defaults say.
@@ -133,6 +139,9 @@ pub trait JobKind: Send + Sync {
     ///
     /// *Errors*: the job is not what its schema says.
     fn pod_sets(&self, job: &Value) -> Result<Vec<JobPodSet>, Error>;
+
+    /// Where the templates of its pod sets stand, in the order of [`JobKind::pod_sets`], such as `spec.template`.
+    fn template_paths(&self, job: &Value) -> Vec<String>;
 
     /// Whether it is held back, and no stop is under way.
     fn is_suspended(&self, job: &Value) -> bool;
@@ -167,6 +176,19 @@ pub trait JobKind: Send + Sync {
 
     /// How to bring the status of the local job in line with the remote one.
     fn mirror(&self, local: &Value, remote: &Value, now: Timestamp) -> Mirror;
+
+    /// What to merge into the status of a local job whose pods are certainly gone although it still counts some; `None` when
+    /// it counts none. Never sent to a job that a controller of its own looks after.
+    fn without_pods(&self, local: &Value) -> Option<Value>;
+
+    /// What to merge into the status of a local job whose end is known although no copy of it is left to be mirrored; `None`
+    /// when it has ended.
+    fn conclusion(&self, local: &Value, outcome: &Outcome, now: Timestamp) -> Option<Value>;
+
+    /// The priority class that the kind itself declares, beside those of its pods. *Source*: `spec/jobs.md 5.13`.
+    fn priority_class<'a>(&self, _job: &'a Value) -> Option<&'a str> {
+        None
+    }
 
     /// The kind's own rules for a new job.
     fn own_problems(&self, job: &Value) -> Vec<Problem>;

@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+/// Longest value that a message quotes, in characters. *Limit*: what is longer is cut.
+const VALUE_LEN_MAX: usize = 128;
+
 /// One thing that is wrong with an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
@@ -9,7 +12,9 @@ pub struct Problem {
     pub field: String,
     /// Which sort of refusal it is.
     pub sort: Sort,
-    /// What is wrong and what is allowed.
+    /// The value at fault, as it is quoted; `None` where naming it helps nobody.
+    pub value: Option<String>,
+    /// What is wrong and what is allowed; may be empty where sort and value say it all.
     pub message: String,
 }
 
@@ -22,45 +27,119 @@ pub enum Sort {
     Forbidden,
     /// The field is missing.
     Required,
+    /// The value is there twice.
+    Duplicate,
+    /// The value is none of those allowed.
+    NotSupported,
+    /// The value names something that is not there.
+    NotFound,
+    /// There are too many entries.
+    TooMany,
+}
+
+impl Sort {
+    /// The reason of a cause in the API server's answers.
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::Invalid => "FieldValueInvalid",
+            Self::Forbidden => "FieldValueForbidden",
+            Self::Required => "FieldValueRequired",
+            Self::Duplicate => "FieldValueDuplicate",
+            Self::NotSupported => "FieldValueNotSupported",
+            Self::NotFound => "FieldValueNotFound",
+            Self::TooMany => "FieldValueTooMany",
+        }
+    }
+
+    const fn text(self) -> &'static str {
+        match self {
+            Self::Invalid => "Invalid value",
+            Self::Forbidden => "Forbidden",
+            Self::Required => "Required value",
+            Self::Duplicate => "Duplicate value",
+            Self::NotSupported => "Unsupported value",
+            Self::NotFound => "Not found",
+            Self::TooMany => "Too many",
+        }
+    }
 }
 
 impl Problem {
-    /// A value that is not a good one.
-    pub fn invalid(field: impl Into<String>, message: impl Into<String>) -> Self {
+    fn new(field: impl Into<String>, sort: Sort, message: impl Into<String>) -> Self {
         Self {
             field: field.into(),
-            sort: Sort::Invalid,
+            sort,
+            value: None,
             message: message.into(),
         }
+    }
+
+    /// A value that is not a good one.
+    pub fn invalid(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::new(field, Sort::Invalid, message)
     }
 
     /// A field that may not be set.
     pub fn forbidden(field: impl Into<String>, message: impl Into<String>) -> Self {
-        Self {
-            field: field.into(),
-            sort: Sort::Forbidden,
-            message: message.into(),
-        }
+        Self::new(field, Sort::Forbidden, message)
     }
 
     /// A field that is missing.
     pub fn required(field: impl Into<String>, message: impl Into<String>) -> Self {
-        Self {
-            field: field.into(),
-            sort: Sort::Required,
-            message: message.into(),
+        Self::new(field, Sort::Required, message)
+    }
+
+    /// A value that is there twice.
+    pub fn duplicate(field: impl Into<String>, value: &str) -> Self {
+        Self::new(field, Sort::Duplicate, "").of(value)
+    }
+
+    /// A value that names something that is not there.
+    pub fn not_found(field: impl Into<String>, value: &str) -> Self {
+        Self::new(field, Sort::NotFound, "").of(value)
+    }
+
+    /// A value that is none of those allowed.
+    pub fn not_supported(field: impl Into<String>, value: &str, allowed: &[&str]) -> Self {
+        let allowed: Vec<String> = allowed.iter().map(|name| format!("{name:?}")).collect();
+        let message = format!("supported values: {}", allowed.join(", "));
+        Self::new(field, Sort::NotSupported, message).of(value)
+    }
+
+    /// More entries than are allowed.
+    pub fn too_many(field: impl Into<String>, found: usize, allowed: usize) -> Self {
+        let mut problem = Self::new(field, Sort::TooMany, format!("must have at most {allowed} items"));
+        problem.value = Some(found.to_string());
+        problem
+    }
+
+    /// The same, with the text at fault quoted.
+    #[must_use]
+    pub fn of(mut self, value: &str) -> Self {
+        let mut cut: String = value.chars().take(VALUE_LEN_MAX).collect();
+        if cut.len() < value.len() {
+            cut.push('\u{2026}');
         }
+        self.value = Some(format!("{cut:?}"));
+        self
+    }
+
+    /// What is wrong without the field: sort, value, message.
+    pub fn detail(&self) -> String {
+        let mut text = self.sort.text().to_owned();
+        for part in [self.value.as_deref(), Some(self.message.as_str())] {
+            if let Some(part) = part.filter(|part| !part.is_empty()) {
+                text.push_str(": ");
+                text.push_str(part);
+            }
+        }
+        text
     }
 }
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let sort = match self.sort {
-            Sort::Invalid => "Invalid value",
-            Sort::Forbidden => "Forbidden",
-            Sort::Required => "Required value",
-        };
-        write!(f, "{}: {sort}: {}", self.field, self.message)
+        write!(f, "{}: {}", self.field, self.detail())
     }
 }
 
@@ -113,6 +192,40 @@ fn is_qualified_part(text: &str) -> bool {
     edge(bytes.first()) && edge(bytes.last()) && bytes.iter().all(inner)
 }
 
+/// What is wrong with labels or with a node selector: keys must be label keys, values label values.
+pub fn label_problems<'a>(
+    field: &str,
+    labels: impl IntoIterator<Item = (&'a String, &'a String)>,
+) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for (key, value) in labels {
+        if !is_label_key(key) {
+            problems.push(Problem::invalid(field, LABEL_KEY_RULE).of(key));
+        }
+        if !is_label_value(value) {
+            problems.push(Problem::invalid(format!("{field}[{key}]"), LABEL_VALUE_RULE).of(value));
+        }
+    }
+    problems
+}
+
+/// What is wrong with the keys of annotations: they must be label keys, letter case aside.
+pub fn annotation_problems<'a>(field: &str, keys: impl IntoIterator<Item = &'a String>) -> Vec<Problem> {
+    let bad = keys
+        .into_iter()
+        .filter(|key| !is_label_key(&key.to_ascii_lowercase()));
+    bad.map(|key| Problem::invalid(field, LABEL_KEY_RULE).of(key))
+        .collect()
+}
+
+/// What a label key must be, for messages.
+pub const LABEL_KEY_RULE: &str = "must be a name of at most 63 letters, digits, '-', '_' and '.', starting and ending \
+                                  with a letter or digit, with an optional DNS subdomain and '/' before it (such as \
+                                  \"example.com/name\")";
+/// What a label value must be, for messages.
+pub const LABEL_VALUE_RULE: &str = "must be empty or at most 63 letters, digits, '-', '_' and '.', starting and ending with a \
+                                    letter or digit";
+
 /// The gates in a value of annotation `kueue.x-k8s.io/admission-gated-by`, and what is wrong with it.
 ///
 /// *Source*: `spec/api.md API-9.5 rule 9`: comma-separated, no empties, no duplicates, each a domain-prefixed path of at
@@ -124,15 +237,15 @@ pub fn gates_of(field: &str, value: &str) -> (Vec<String>, Vec<Problem>) {
     }
     for gate in value.split(',') {
         if gate.is_empty() {
-            problems.push(Problem::invalid(field, "gate name must not be empty"));
+            problems.push(Problem::invalid(field, "gate name must not be empty").of(value));
         } else if gate.len() > LABEL_LEN_MAX {
-            let text = format!("\"{gate}\" must be no more than {LABEL_LEN_MAX} characters");
-            problems.push(Problem::invalid(field, text));
+            let text = format!("must be no more than {LABEL_LEN_MAX} characters");
+            problems.push(Problem::invalid(field, text).of(gate));
         } else if !is_domain_path(gate) {
-            let text = format!("\"{gate}\" must be a domain-prefixed path (such as \"acme.io/foo\")");
-            problems.push(Problem::invalid(field, text));
+            let text = "must be a domain-prefixed path (such as \"acme.io/foo\")";
+            problems.push(Problem::invalid(field, text).of(gate));
         } else if gates.iter().any(|known| known == gate) {
-            problems.push(Problem::invalid(field, format!("duplicate gate \"{gate}\"")));
+            problems.push(Problem::duplicate(field, gate));
         } else {
             gates.push(gate.to_owned());
         }

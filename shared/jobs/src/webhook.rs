@@ -2,6 +2,10 @@
 //!
 //! *Source*: `spec/jobs.md 7`.
 
+mod known;
+mod topology;
+
+use roadstead_api::config::{FeatureGate, FeatureGates};
 use roadstead_api::constants::{annotations, controllers, labels, names};
 use serde_json::{Value, json};
 
@@ -9,6 +13,10 @@ use crate::json;
 use crate::kind::JobKind;
 use crate::labels::{annotation, label, queue};
 use crate::problem::{Problem, gates_may_only_shrink, gates_of, is_subdomain};
+
+use topology::Template;
+
+pub use known::KNOWN;
 
 /// What must be known to default a new job.
 #[derive(Clone, Copy)]
@@ -106,14 +114,62 @@ const PREBUILT_KINDS: [&str; 13] = [
     "Pod",
 ];
 
+/// Kinds that may change their size while they run. *Source*: `spec/jobs.md 6`.
+const ELASTIC_KINDS: [&str; 4] = ["Job", "RayCluster", "RayJob", "RayService"];
+
 /// What is wrong with a new job. *Source*: `spec/jobs.md 7.3`.
-pub fn validate_create(kind: &dyn JobKind, job: &Value) -> Vec<Problem> {
-    let mut problems = common_problems(kind, job);
+pub fn validate_create(kind: &dyn JobKind, job: &Value, gates: &FeatureGates) -> Vec<Problem> {
+    let mut problems = common_problems(kind, job, gates);
     problems.extend(kind.own_problems(job));
+    problems.extend(template_problems(kind, job, gates));
     problems
 }
 
-fn common_problems(kind: &dyn JobKind, job: &Value) -> Vec<Problem> {
+/// The rules about the pod templates, and about what does not go together with elastic jobs.
+fn template_problems(kind: &dyn JobKind, job: &Value, gates: &FeatureGates) -> Vec<Problem> {
+    // Why none: what the schema of the kind does not allow is refused by the API server, in its words.
+    let Ok(pod_sets) = kind.pod_sets(job) else {
+        return Vec::new();
+    };
+    let templates: Vec<Template<'_>> = kind
+        .template_paths(job)
+        .into_iter()
+        .zip(&pod_sets)
+        .map(|(path, set)| Template {
+            path,
+            content: &set.template,
+            count: set.count,
+        })
+        .collect();
+    let mut problems = Vec::new();
+    if gates.enabled(FeatureGate::TopologyAwareScheduling) {
+        problems.extend(topology::problems(&templates, gates));
+    }
+    if is_elastic(job, gates) {
+        if pod_sets.iter().any(|set| set.min_count.is_some()) {
+            let text = "partial admission and elastic job cannot be used together";
+            problems.push(Problem::forbidden(
+                annotation_field(annotations::ELASTIC_JOB),
+                text,
+            ));
+        }
+        problems.extend(templates.iter().flat_map(topology::fixed_places).map(|field| {
+            Problem::forbidden(
+                field,
+                "required and preferred topology cannot be used together with elastic job",
+            )
+        }));
+    }
+    problems
+}
+
+/// Whether the job opts in to changing its size while it runs. *Source*: `spec/jobs.md 6`.
+fn is_elastic(job: &Value, gates: &FeatureGates) -> bool {
+    gates.enabled(FeatureGate::ElasticJobsViaWorkloadSlices)
+        && annotation(job, annotations::ELASTIC_JOB) == Some(labels::TRUE)
+}
+
+fn common_problems(kind: &dyn JobKind, job: &Value, gates: &FeatureGates) -> Vec<Problem> {
     let mut problems = Vec::new();
     subdomain(
         &mut problems,
@@ -121,28 +177,31 @@ fn common_problems(kind: &dyn JobKind, job: &Value) -> Vec<Problem> {
         label(job, labels::QUEUE_NAME),
     );
     problems.extend(prebuilt_problems(kind, job));
-    if let Some(text) = label(job, labels::MAX_EXEC_TIME_SECONDS) {
-        let field = label_field(labels::MAX_EXEC_TIME_SECONDS);
-        match text.parse::<i32>() {
-            Err(_) => problems.push(Problem::invalid(
-                field,
-                format!("\"{text}\" is not a 32-bit integer"),
-            )),
-            Ok(secs) if secs <= 0 => problems.push(Problem::invalid(field, "should be greater than 0")),
-            Ok(_) => {}
-        }
-    }
-    if annotation(job, annotations::ELASTIC_JOB) == Some(labels::TRUE) {
+    problems.extend(max_time_problems(job));
+    if is_elastic(job, gates) && !ELASTIC_KINDS.contains(&kind.gvk().kind) {
         let text = format!("elastic job is not supported for \"{}\"", describe(kind));
         problems.push(Problem::forbidden(
             annotation_field(annotations::ELASTIC_JOB),
             text,
         ));
     }
-    if let Some(gates) = annotation(job, annotations::ADMISSION_GATED_BY) {
-        problems.extend(gates_of(&annotation_field(annotations::ADMISSION_GATED_BY), gates).1);
+    if let Some(by) = annotation(job, annotations::ADMISSION_GATED_BY)
+        .filter(|_| gates.enabled(FeatureGate::AdmissionGatedBy))
+    {
+        problems.extend(gates_of(&annotation_field(annotations::ADMISSION_GATED_BY), by).1);
     }
     problems
+}
+
+fn max_time_problems(job: &Value) -> Option<Problem> {
+    let text = label(job, labels::MAX_EXEC_TIME_SECONDS)?;
+    let field = label_field(labels::MAX_EXEC_TIME_SECONDS);
+    let why = match text.parse::<i32>() {
+        Err(_) => "must be a 32-bit integer",
+        Ok(secs) if secs <= 0 => "should be greater than 0",
+        Ok(_) => return None,
+    };
+    Some(Problem::invalid(field, why).of(text))
 }
 
 fn prebuilt_problems(kind: &dyn JobKind, job: &Value) -> Vec<Problem> {
@@ -175,6 +234,7 @@ pub fn validate_update(
     old: &Value,
     new: &Value,
     default_queue: Presence,
+    gates: &FeatureGates,
 ) -> Vec<Problem> {
     let (was_held, is_held) = (kind.is_suspended(old), kind.is_suspended(new));
     let mut problems = Vec::new();
@@ -187,7 +247,7 @@ pub fn validate_update(
         let text = "queue-name must not be empty in namespace with default queue";
         problems.push(Problem::invalid(field, text));
     }
-    if is_held {
+    if is_held || is_elastic(new, gates) {
         problems.extend(prebuilt_problems(kind, new));
     } else if crate::labels::prebuilt(old) != crate::labels::prebuilt(new) {
         problems.push(Problem::invalid(
@@ -198,6 +258,8 @@ pub fn validate_update(
     let max = labels::MAX_EXEC_TIME_SECONDS;
     if !(was_held && is_held) && label(old, max) != label(new, max) {
         problems.push(Problem::invalid(label_field(max), IMMUTABLE));
+    } else {
+        problems.extend(max_time_problems(new));
     }
     problems.extend(priority_class_problems(old, new, is_held));
     let elastic = annotations::ELASTIC_JOB;
@@ -205,13 +267,18 @@ pub fn validate_update(
         problems.push(Problem::invalid(annotation_field(elastic), IMMUTABLE));
     }
     let gated = annotations::ADMISSION_GATED_BY;
-    let gates = |job| annotation(job, gated).unwrap_or_default();
-    problems.extend(gates_may_only_shrink(
-        &annotation_field(gated),
-        gates(old),
-        gates(new),
-    ));
+    if gates.enabled(FeatureGate::AdmissionGatedBy) {
+        let by = |job| annotation(job, gated).unwrap_or_default();
+        problems.extend(gates_may_only_shrink(&annotation_field(gated), by(old), by(new)));
+    }
     problems.extend(kind.own_update_problems(old, new));
+    if is_held {
+        // Why: a job that was let in with a fault by an earlier version must still be startable and stoppable; and a start
+        // may change the number of pods.
+        let known = template_problems(kind, old, gates);
+        let templates = template_problems(kind, new, gates).into_iter();
+        problems.extend(templates.filter(|problem| !known.contains(problem)));
+    }
     problems
 }
 
@@ -232,11 +299,9 @@ const IMMUTABLE: &str = "field is immutable";
 
 fn subdomain(problems: &mut Vec<Problem>, field: String, name: Option<&str>) {
     if let Some(name) = name.filter(|name| !name.is_empty() && !is_subdomain(name)) {
-        let text = format!(
-            "\"{name}\" must be a DNS-1123 subdomain: at most 253 lower case letters, digits, '-' and '.', starting and \
-             ending with a letter or digit"
-        );
-        problems.push(Problem::invalid(field, text));
+        let text = "must be a DNS-1123 subdomain: at most 253 lower case letters, digits, '-' and '.', starting and ending \
+                    with a letter or digit";
+        problems.push(Problem::invalid(field, text).of(name));
     }
 }
 

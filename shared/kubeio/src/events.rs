@@ -26,6 +26,10 @@ pub const QUIET: Duration = Duration::from_mins(10);
 const REMEMBERED_MAX: usize = 20_000;
 /// Events written at the same time.
 const WRITERS: usize = 4;
+/// Events of one severity that are written at once before they are rationed.
+const BURST: u32 = 1_000;
+/// How often one more may be written after that.
+const RATION: Duration = Duration::from_millis(100);
 /// The API's limit for a note, in bytes.
 const NOTE_MAX: usize = 1024;
 
@@ -44,7 +48,7 @@ impl Recorder {
         }
     }
 
-    /// How many events were dropped because the API server was too slow.
+    /// How many events were dropped because there were too many, or because the API server was too slow.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
@@ -61,15 +65,49 @@ pub fn recorder(
         sender,
         dropped: Arc::default(),
     };
-    (recorder, write_all(client, controller, receiver, stop))
+    let dropped = recorder.dropped.clone();
+    (recorder, write_all(client, controller, receiver, dropped, stop))
+}
+
+/// How many more events may be written now.
+///
+/// Why rationed: thousands of workloads admitted at once would cost the API server more in events than in admissions. What
+/// they say stands in the conditions too.
+#[derive(Debug)]
+struct Ration {
+    left: u32,
+    /// Up to when what has come in since was added.
+    counted: Instant,
+}
+
+impl Ration {
+    const fn new(now: Instant) -> Self {
+        Self {
+            left: BURST,
+            counted: now,
+        }
+    }
+
+    /// Takes one, if there is one.
+    fn take(&mut self, now: Instant) -> bool {
+        let steps = now.duration_since(self.counted).as_millis() / RATION.as_millis();
+        let steps = u32::try_from(steps).unwrap_or(u32::MAX);
+        self.counted += RATION.saturating_mul(steps);
+        self.left = self.left.saturating_add(steps).min(BURST);
+        let any = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        any
+    }
 }
 
 async fn write_all(
     client: Client,
     controller: &'static str,
     mut receiver: mpsc::Receiver<(ObjectReference, Note)>,
+    dropped: Arc<AtomicU64>,
     stop: CancellationToken,
 ) {
+    let (mut normal, mut warning) = (Ration::new(Instant::now()), Ration::new(Instant::now()));
     let instance =
         std::env::var("POD_NAME").unwrap_or_else(|_unset| format!("{controller}-{}", std::process::id()));
     let mut seen: BTreeMap<(String, String, String), Instant> = BTreeMap::new();
@@ -97,6 +135,14 @@ async fn write_all(
             .get(&identity)
             .is_some_and(|at| now.duration_since(*at) < QUIET)
         {
+            continue;
+        }
+        let ration = match note.severity {
+            Severity::Normal => &mut normal,
+            Severity::Warning => &mut warning,
+        };
+        if !ration.take(now) {
+            dropped.fetch_add(1, Ordering::Relaxed);
             continue;
         }
         seen.insert(identity, now);
@@ -153,5 +199,28 @@ fn event(object: ObjectReference, note: Note, controller: &str, instance: &str, 
         reporting_controller: Some(controller.into()),
         reporting_instance: Some(instance.into()),
         ..Event::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BURST, RATION, Ration};
+    use tokio::time::Instant;
+
+    #[test]
+    fn a_burst_is_written_and_the_rest_is_rationed() {
+        let start = Instant::now();
+        let mut ration = Ration::new(start);
+        assert!((0..BURST).all(|_| ration.take(start)));
+        assert!(!ration.take(start));
+        assert!(!ration.take(start + RATION / 2));
+        assert!(ration.take(start + RATION));
+        assert!(!ration.take(start + RATION));
+        let later = start + RATION * BURST * 3;
+        assert!(
+            (0..BURST).all(|_| ration.take(later)),
+            "no more than a burst is saved up"
+        );
+        assert!(!ration.take(later));
     }
 }

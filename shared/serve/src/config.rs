@@ -3,6 +3,8 @@
 //! The steps: YAML with positions (`tree`), documents by kind (`read`), rules that need more than one key
 //! (`rules`), feature gates of file and flag. A process that starts has a [`Config`] without contradictions.
 
+mod idle;
+mod near;
 mod read;
 mod rules;
 mod tree;
@@ -11,7 +13,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use roadstead_api::config::{BindAddress, Config, DEFAULT_NAMESPACE, FeatureGate, FeatureGates};
+use roadstead_api::config::{Config, DEFAULT_NAMESPACE, FeatureGate, FeatureGates, GateProblem};
 
 use crate::args::GateSetting;
 use crate::exit::ExitKind;
@@ -67,6 +69,8 @@ pub struct Problem {
     pub position: Option<(u64, u64)>,
     /// Full path of the key, such as `multiKueue.externalFrameworks[0].name`; empty for the whole document.
     pub path: String,
+    /// What was written there, when it is a single value and cannot be a secret.
+    pub value: Option<String>,
     /// What is wrong and what is allowed.
     pub message: String,
 }
@@ -80,7 +84,11 @@ impl fmt::Display for Problem {
         if !self.path.is_empty() {
             write!(f, ": {}", self.path)?;
         }
-        write!(f, ": {}", self.message)
+        write!(f, ": {}", self.message)?;
+        match &self.value {
+            Some(value) if !self.message.contains(value) => write!(f, " (it is {value})"),
+            Some(_) | None => Ok(()),
+        }
     }
 }
 
@@ -133,9 +141,10 @@ pub fn parse(origin: &str, text: &str, gates: &[GateSetting], own_namespace: &st
     let mut findings = Findings::new(origin);
     let documents = read::documents(text, &mut findings);
     let mut config = Config::from_documents(documents, own_namespace);
-    resolve_gates(&mut config, gates, &mut findings);
+    let settings = resolve_gates(&mut config, gates, &mut findings);
     rules::check(&config, &mut findings);
-    add_warnings(&mut config);
+    idle::warn(&mut config, &settings, &findings);
+    warn_of_curves(&mut config);
     match findings.into_problems() {
         problems if problems.is_empty() => Ok(config),
         problems => Err(Error::Problems { problems }),
@@ -165,11 +174,13 @@ impl Findings {
     }
 
     fn add_at(&mut self, position: Option<(u64, u64)>, path: impl Into<String>, message: impl Into<String>) {
-        let origin = self.origin.clone();
+        let (origin, path) = (self.origin.clone(), path.into());
+        let value = self.positions.value(&path).map(ToOwned::to_owned);
         self.problems.push(Problem {
             origin,
             position,
-            path: path.into(),
+            path,
+            value,
             message: message.into(),
         });
     }
@@ -182,34 +193,36 @@ impl Findings {
     }
 }
 
-fn resolve_gates(config: &mut Config, flag: &[GateSetting], findings: &mut Findings) {
-    let written: Vec<(String, bool)> = config
-        .feature_gate_settings
-        .iter()
-        .map(|(name, on)| (name.clone(), *on))
-        .collect();
-    if !written.is_empty() && !flag.is_empty() {
+/// Settles the gates of file and flag, and returns what was set.
+fn resolve_gates(config: &mut Config, flag: &[GateSetting], findings: &mut Findings) -> Vec<(String, bool)> {
+    let in_file = config.feature_gate_settings.len();
+    if in_file > 0 && !flag.is_empty() {
         // Wire: file and flag exclude each other. Source: spec/api.md API-13.
         findings.add(
             "featureGates",
             "cannot be used together with --feature-gates; keep one of the two",
         );
     }
-    let written = written.iter().map(|(name, on)| (name.as_str(), *on));
-    let set = flag.iter().map(|setting| (setting.name.as_str(), setting.on));
-    match FeatureGates::resolve(written.chain(set)) {
+    let written = config.feature_gate_settings.iter();
+    let settings: Vec<(String, bool)> = written
+        .map(|(name, on)| (name.clone(), *on))
+        .chain(flag.iter().map(|setting| (setting.name.clone(), setting.on)))
+        .collect();
+    match FeatureGates::resolve(settings.iter().map(|(name, on)| (name.as_str(), *on))) {
         Ok(gates) => config.feature_gates = gates,
         Err(problems) => {
             for problem in problems {
+                let message = gate_message(&problem);
                 if flag.iter().any(|setting| setting.name == problem.name()) {
                     findings.problems.push(Problem {
                         origin: "--feature-gates".into(),
                         position: None,
                         path: String::new(),
-                        message: problem.to_string(),
+                        value: None,
+                        message,
                     });
                 } else {
-                    findings.add(format!("featureGates.{}", problem.name()), problem.to_string());
+                    findings.add(format!("featureGates.{}", problem.name()), message);
                 }
             }
         }
@@ -217,34 +230,29 @@ fn resolve_gates(config: &mut Config, flag: &[GateSetting], findings: &mut Findi
     if config.feature_gates.enabled(FeatureGate::DisableWaitForPodsReady) {
         config.wait_for_pods_ready = None;
     }
+    settings
 }
 
-fn add_warnings(config: &mut Config) {
-    if config.pprof != BindAddress::Disabled {
-        config
-            .warnings
-            .push("pprofBindAddress has no effect; no profiler is served".into());
+/// Why not the list of all known ones where one is near: there are eighty.
+fn gate_message(problem: &GateProblem) -> String {
+    let near = match problem {
+        GateProblem::Unknown { name } => {
+            near::nearest(name, FeatureGate::ALL.iter().map(|gate| gate.name())).map(|near| (name, near))
+        }
+        GateProblem::Locked { .. } | GateProblem::NeedsTopology { .. } => None,
+    };
+    match near {
+        Some((name, near)) => format!("unknown feature gate `{name}`; did you mean `{near}`?"),
+        None => problem.to_string(),
     }
-    for curve in config
-        .tls
-        .curve_preferences
-        .iter()
-        .filter(|curve| !tls::curve_usable(curve))
-    {
+}
+
+fn warn_of_curves(config: &mut Config) {
+    let curves = config.tls.curve_preferences.iter();
+    for curve in curves.filter(|curve| !tls::curve_usable(curve)) {
         config.warnings.push(format!(
             "tls.curvePreferences: {curve} is not available here and is passed over"
         ));
-    }
-    let profile = &config.multi_kueue;
-    let providers = profile.access_providers.len() + profile.credentials_providers.len();
-    if providers > 0
-        && !config
-            .feature_gates
-            .enabled(FeatureGate::MultiKueueClusterProfile)
-    {
-        let text =
-            "multiKueue.clusterProfile has no effect while the feature gate MultiKueueClusterProfile is off";
-        config.warnings.push(text.into());
     }
 }
 

@@ -5,7 +5,7 @@
 //! the pure parts (which certificate to renew, how a Secret looks) from here.
 //!
 //! Reading order: [`args`], [`config`], [`telemetry`], [`shutdown`], [`listen`], [`health`], [`metrics`], [`tls`],
-//! [`webhook`].
+//! [`webhook`], [`delegated`].
 //!
 //! ```
 //! use roadstead_serve::{args::GateSetting, config};
@@ -18,6 +18,7 @@
 
 pub mod args;
 pub mod config;
+pub mod delegated;
 pub mod exit;
 pub mod health;
 pub mod listen;

@@ -9,11 +9,11 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -26,6 +26,8 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
+
+use crate::delegated::PeerCertificates;
 
 /// Limit: connections of one listener; further ones wait in the kernel's queue.
 pub const CONNECTIONS_MAX: usize = 1024;
@@ -170,7 +172,15 @@ async fn connection(
         handshake = timeout(HANDSHAKE_MAX, acceptor.accept(stream)) => handshake,
     };
     match handshake {
-        Ok(Ok(stream)) => answer(stream, router, stop).await,
+        Ok(Ok(stream)) => {
+            let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
+            let router = if certificates.is_empty() {
+                router
+            } else {
+                router.layer(Extension(PeerCertificates(certificates.into())))
+            };
+            answer(stream, router, stop).await;
+        }
         Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
         Err(_elapsed) => tracing::debug!("TLS handshake took too long"),
     }

@@ -35,7 +35,7 @@ impl Metrics {
     pub fn render(&self) -> Result<String, std::fmt::Error> {
         let mut text = String::new();
         encode(&mut text, &self.registry)?;
-        Ok(text)
+        Ok(with_infinity(&text))
     }
 
     /// A router that answers `GET /metrics`.
@@ -55,12 +55,47 @@ impl Metrics {
     }
 }
 
+/// The page with infinite values as the format spells them. Why: the library prints what Rust prints, `inf`.
+fn with_infinity(page: &str) -> String {
+    let mut text = String::with_capacity(page.len());
+    for line in page.split_inclusive('\n') {
+        let (sample, value) = match line.trim_end().rsplit_once(' ') {
+            Some((sample, value)) if !line.starts_with('#') => (sample, value),
+            Some(_) | None => (line, ""),
+        };
+        let spelled = match value {
+            "inf" => "+Inf",
+            "-inf" => "-Inf",
+            _ => {
+                text.push_str(line);
+                continue;
+            }
+        };
+        text.push_str(sample);
+        text.push(' ');
+        text.push_str(spelled);
+        text.push('\n');
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use prometheus_client::metrics::counter::Counter;
     use tower::ServiceExt;
 
     use super::*;
+
+    /// Spec: admission-engine B232.
+    #[test]
+    fn infinite_values_are_spelled_as_the_format_wants() {
+        let page = "# HELP a up to inf\na{b=\"x inf\"} inf\nc -inf\nd 1.5\ne NaN\n# EOF\n";
+        let text = with_infinity(page);
+        assert_eq!(
+            text,
+            "# HELP a up to inf\na{b=\"x inf\"} +Inf\nc -Inf\nd 1.5\ne NaN\n# EOF\n"
+        );
+    }
 
     #[tokio::test]
     async fn the_page_shows_what_was_counted_after_start() {

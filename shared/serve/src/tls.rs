@@ -18,6 +18,7 @@ pub use files::{FILES_POLL_WAIT, Follower};
 pub use plan::{Rotation, plan_rotation};
 pub use server::{
     CertSlot, cipher_suite_known, cipher_suite_names, curve_known, curve_names, curve_usable, server_config,
+    server_config_asking_clients,
 };
 
 /// Why a certificate cannot be made, read or served. Never quotes a key.

@@ -12,20 +12,26 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::rejection::BytesRejection;
-use axum::extract::{DefaultBodyLimit, State};
-use axum::http::{Method, StatusCode, Uri, header};
+use axum::extract::{DefaultBodyLimit, FromRequest as _, Request, State};
+use axum::http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use kube::core::DynamicObject;
 use kube::core::admission::{AdmissionRequest, AdmissionResponse};
 use kube::core::conversion::{ConversionRequest, ConversionResponse};
 use serde::Serialize;
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
-pub use review::{allowed, denied, failed, invalid, patched};
+pub use review::{CAUSES_MAX, Cause, allowed, conversion_failed, denied, failed, invalid, patched};
 
 /// Limit: size of a review in bytes. The API server's own limit for an object is 3 MiB, and an update holds two.
 pub const BODY_BYTES_MAX: usize = 8 << 20;
+/// Limit: size of a conversion review in bytes. The API server sends all objects of a list in one review.
+pub const CONVERSION_BYTES_MAX: usize = 128 << 20;
+/// Limit: reviews above [`LARGE_BYTES`] that are read and answered at the same time; others wait.
+pub const LARGE_AT_ONCE: usize = 4;
+/// From this size on a review is answered on a thread of its own, so that it does not hold up others.
+pub const LARGE_BYTES: usize = 256 << 10;
 
 /// Answers one admission review.
 pub type AdmissionHandler = Arc<dyn Fn(AdmissionRequest<DynamicObject>) -> AdmissionResponse + Send + Sync>;
@@ -109,10 +115,11 @@ impl Webhooks {
 
     /// The routes, for [`crate::listen::Listener::serve`].
     pub fn router(self) -> Router {
-        Router::new()
-            .fallback(answer)
-            .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-            .with_state(Arc::new(self))
+        let server = Server {
+            webhooks: self,
+            large: Semaphore::new(LARGE_AT_ONCE),
+        };
+        Router::new().fallback(answer).with_state(Arc::new(server))
     }
 
     fn register(&mut self, path: String, handler: Handler) -> Result<(), Error> {
@@ -128,35 +135,77 @@ impl Webhooks {
     }
 }
 
-async fn answer(
-    State(webhooks): State<Arc<Webhooks>>,
-    method: Method,
-    uri: Uri,
-    body: Result<Bytes, BytesRejection>,
-) -> Response {
-    let path = uri.path();
-    let Some(handler) = webhooks.handlers.get(path) else {
-        return refuse(
-            StatusCode::NOT_FOUND,
-            "NotFound",
-            &format!("no webhook is served at {path}"),
-        );
+struct Server {
+    webhooks: Webhooks,
+    large: Semaphore,
+}
+
+async fn answer(State(server): State<Arc<Server>>, mut request: Request) -> Response {
+    let path = request.uri().path().to_owned();
+    let Some(handler) = server.webhooks.handlers.get(&path).cloned() else {
+        let message = format!("no webhook is served at {path}");
+        return refuse(StatusCode::NOT_FOUND, "NotFound", &message);
     };
-    if method != Method::POST {
+    if request.method() != Method::POST {
         let message = format!("{path} takes POST with a review as body");
         return refuse(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", &message);
     }
-    let body = match body {
+    let content = header_text(request.headers(), &header::CONTENT_TYPE);
+    if content.split(';').next().map(str::trim) != Some("application/json") {
+        let message = format!("{path} takes application/json, not {content:?}");
+        return refuse(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "UnsupportedMediaType",
+            &message,
+        );
+    }
+    let limit = match &handler {
+        Handler::Admission(_) => BODY_BYTES_MAX,
+        Handler::Conversion(_) => CONVERSION_BYTES_MAX,
+    };
+    let too_large = || {
+        let message = format!("the review is larger than {limit} bytes");
+        refuse(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", &message)
+    };
+    let length = header_text(request.headers(), &header::CONTENT_LENGTH);
+    // Why the limit without a length: who does not say how much is coming is counted among the large ones.
+    let length = length.parse().unwrap_or(limit);
+    if length > limit {
+        return too_large();
+    }
+    // Why before the body is read: bodies in memory are what must be limited.
+    let _turn = if length > LARGE_BYTES {
+        server.large.acquire().await.ok()
+    } else {
+        None
+    };
+    DefaultBodyLimit::max(limit).apply(&mut request);
+    let body = match Bytes::from_request(request, &()).await {
         Ok(body) => body,
-        Err(rejection) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
-            let message = format!("the review is larger than {BODY_BYTES_MAX} bytes");
-            return refuse(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", &message);
-        }
+        Err(rejection) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => return too_large(),
         Err(rejection) => return refuse(StatusCode::BAD_REQUEST, "BadRequest", &rejection.body_text()),
     };
-    match handler {
-        Handler::Admission(handler) => admit(path, handler, &body),
-        Handler::Conversion(handler) => convert(path, handler, &body),
+    if body.len() <= LARGE_BYTES {
+        return handler.answer(&path, &body);
+    }
+    let answered = tokio::task::spawn_blocking(move || handler.answer(&path, &body)).await;
+    answered.unwrap_or_else(|_ended| {
+        let message = "the process is ending";
+        refuse(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
+    })
+}
+
+fn header_text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> &'a str {
+    let value = headers.get(name).and_then(|value| value.to_str().ok());
+    value.unwrap_or_default()
+}
+
+impl Handler {
+    fn answer(&self, path: &str, body: &[u8]) -> Response {
+        match self {
+            Self::Admission(handler) => admit(path, handler, body),
+            Self::Conversion(handler) => convert(path, handler, body),
+        }
     }
 }
 
@@ -190,7 +239,7 @@ fn convert(path: &str, handler: &ConversionHandler, body: &[u8]) -> Response {
         Ok(response) => response,
         Err(_panic) => {
             tracing::error!(path, uid, "webhook handler panicked");
-            review::conversion_failed(&format!("internal error in the webhook {path}"))
+            conversion_failed(&format!("internal error in the webhook {path}"))
         }
     };
     response.uid = uid;

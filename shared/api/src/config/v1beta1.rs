@@ -44,7 +44,8 @@ pub(super) struct Configuration {
     multi_kueue: Option<MultiKueueSection>,
     fair_sharing: Option<FairSharingSection>,
     admission_fair_sharing: Option<AdmissionFairSharingSection>,
-    queue_visibility: Option<QueueVisibilitySection>,
+    #[serde(rename = "queueVisibility")]
+    _queue_visibility: Option<QueueVisibilitySection>,
     resources: Option<ResourcesSection>,
     object_retention_policies: Option<RetentionSection>,
     feature_gates: Option<BTreeMap<String, bool>>,
@@ -264,10 +265,6 @@ impl Configuration {
         let namespace = text_or(self.namespace, own_namespace);
         let (group_kind_concurrency, cache_sync_timeout) = self.controller.unwrap_or_default().fill();
         let (client_qps, client_burst) = self.client_connection.unwrap_or_default().fill();
-        let mut warnings = Vec::new();
-        if self.queue_visibility.is_some() {
-            warnings.push("queueVisibility has no effect; use the visibility API".to_owned());
-        }
         Config {
             manage_jobs_without_queue_name: self.manage_jobs_without_queue_name.unwrap_or(false),
             managed_jobs_namespace_selector: self
@@ -296,7 +293,7 @@ impl Configuration {
             feature_gate_settings: self.feature_gates.unwrap_or_default(),
             feature_gates: FeatureGates::default(),
             roadstead: Roadstead::default(),
-            warnings,
+            warnings: Vec::new(),
         }
     }
 }

@@ -25,6 +25,7 @@ pub use clusterqueue::{
     ConcurrentAdmissionPolicy, FlavorFungibility, FlavorFungibilityPolicy, FlavorFungibilityPreference,
     FlavorUsage, QueueingStrategy, ReclaimWithinCohort, ResourceUsage, WithinClusterQueue,
 };
+pub(crate) use clusterqueue::{BORROWING_NEEDS_COHORT, borrowing_needs};
 pub use cohort::{Cohort, CohortSpec, CohortStatus};
 pub use localqueue::{
     AdmissionFairSharingStatus, LocalQueue, LocalQueueFairSharingStatus, LocalQueueFlavorUsage,
@@ -42,7 +43,6 @@ pub use provisioningrequestconfig::{
 pub use quota::{FairSharing, FairSharingStatus, FlavorQuotas, ResourceGroup, ResourceQuota, StopPolicy};
 pub use resourceflavor::{ResourceFlavor, ResourceFlavorSpec};
 pub use topology::{Topology, TopologyLevel, TopologySpec};
-pub(crate) use workload::workload_object_rules;
 pub use workload::{
     Admission, AdmissionCheckState, CheckState, DelayedTopologyRequest, EvictionStats, GatePosition, PodSet,
     PodSetAssignment, PodSetRequest, PodSetSliceConstraint, PodSetTopologyRequest, PodSetUpdate,
@@ -50,4 +50,5 @@ pub use workload::{
     RawTemplate, ReclaimablePod, RequeueState, SchedulingStats, SlicePodCounts, SliceRoots, SliceValues,
     TopologyAssignment, TopologyAssignmentSlice, UnhealthyNode, Workload, WorkloadSpec, WorkloadStatus,
 };
+pub(crate) use workload::{class_rules, v1beta1_class_rules, workload_object_rules};
 pub use workloadpriorityclass::{WorkloadPriorityClass, WorkloadPriorityClassFields};

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use roadstead_api::{autoscaling::v1, crd, kueue::v1beta2};
+use roadstead_api::{appwrapper, autoscaling::v1, crd, kueue::v1beta2};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ macro_rules! kinds {
     };
 }
 
-fn kinds() -> [Kind; 12] {
+fn kinds() -> [Kind; 13] {
     kinds![
         v1beta2::ClusterQueue => "clusterqueue",
         v1beta2::LocalQueue => "localqueue",
@@ -43,6 +43,7 @@ fn kinds() -> [Kind; 12] {
         v1beta2::MultiKueueConfig => "multikueueconfig",
         v1beta2::ProvisioningRequestConfig => "provisioningrequestconfig",
         v1::ProvisioningRequest => "provisioningrequest",
+        appwrapper::v1beta2::AppWrapper => "appwrapper",
     ]
 }
 

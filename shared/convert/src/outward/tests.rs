@@ -1,11 +1,15 @@
 use jiff::Timestamp;
 use roadstead_api::kueue::v1beta2 as api;
-use roadstead_core::condition::Truth;
+use roadstead_core::afs::{PastUsage, Score};
+use roadstead_core::amount::Amount;
+use roadstead_core::condition::{Active, Truth};
+use roadstead_core::hierarchy::Forest;
 use roadstead_core::name::{CheckName, ClusterName};
-use roadstead_core::status::CheckState;
+use roadstead_core::report::{CohortReport, Kinship, LocalQueueReport};
+use roadstead_core::status::{CheckState, GatePosition};
 use serde_json::{Value, json};
 
-use super::{request_stop, status_patch};
+use super::{Shares, cohort_status, local_queue_status, request_stop, status_patch};
 
 fn workload(status: &Value) -> api::Workload {
     serde_json::from_value(json!({
@@ -32,6 +36,8 @@ fn full() -> Value {
         "requeueState": { "count": 2, "requeueAt": "2026-01-01T00:01:00Z" },
         "nominatedClusterNames": ["east", "west"],
         "unhealthyNodes": [{ "name": "n1" }],
+        "resourceRequests": [{ "name": "main", "resources": { "cpu": "1500m", "memory": "1Gi" } }],
+        "preemptionGates": [{ "name": "g", "position": "Open", "lastTransitionTime": "2026-01-01T00:00:00Z" }],
         "schedulingStats": { "evictions": [{ "reason": "Preempted", "underlyingCause": "", "count": 4 }] },
     })
 }
@@ -93,6 +99,30 @@ fn a_field_that_goes_away_is_written_as_null_also_inside_objects() {
     assert_eq!(patch["status"]["admissionChecks"].as_array().unwrap().len(), 2);
 }
 
+/// Spec: admission-engine 2.15, 3.3.
+#[test]
+fn requests_gates_and_nodes_are_written_when_they_change() {
+    let stored = workload(&full());
+    let mut status = crate::workload(&stored).status;
+    status.unhealthy_nodes.clear();
+    for gate in status.preemption_gates.values_mut() {
+        gate.position = GatePosition::Closed;
+    }
+    status.requests = [("main".into(), [("cpu".into(), Amount::new(3000))].into())].into();
+    let patch = status_patch(&stored, &status).unwrap();
+    assert_eq!(
+        patch["status"],
+        json!({
+            "resourceRequests": [{ "name": "main", "resources": { "cpu": "3" } }],
+            "preemptionGates": [{ "name": "g", "position": "Closed", "lastTransitionTime": "2026-01-01T00:00:00Z" }],
+            "unhealthyNodes": null,
+        })
+    );
+    status.requests.clear();
+    let patch = status_patch(&stored, &status).unwrap();
+    assert_eq!(patch["status"]["resourceRequests"], Value::Null);
+}
+
 /// Spec: multikueue 3.8.
 #[test]
 fn a_stop_request_keeps_the_other_conditions_and_carries_the_version() {
@@ -105,4 +135,74 @@ fn a_stop_request_keeps_the_other_conditions_and_carries_the_version() {
     let conditions = patch["status"]["conditions"].as_array().unwrap();
     assert_eq!(conditions.len(), 3);
     assert_eq!(conditions[2]["reason"], "EvictedOnManagerCluster");
+}
+
+/// Spec: admission-engine B223.
+#[test]
+fn past_usage_of_a_local_queue_is_read_back_as_it_was_written() {
+    let now: Timestamp = "2026-01-01T00:05:00Z".parse().unwrap();
+    let stored: api::LocalQueue = serde_json::from_value(json!({
+        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "LocalQueue",
+        "metadata": { "name": "q", "namespace": "ns" }, "spec": { "clusterQueue": "cq" },
+    }))
+    .unwrap();
+    let past = PastUsage {
+        consumed: [
+            ("cpu".into(), Amount::new(2_930)),
+            ("memory".into(), Amount::new(1 << 30)),
+        ]
+        .into(),
+        at: now,
+    };
+    let report = LocalQueueReport {
+        cluster_queue: "cq".into(),
+        active: Active::new(Truth::True, "Ready", "Can submit new workloads to localQueue"),
+        pending: 0,
+        inadmissible: 0,
+        reserving: 0,
+        admitted: 0,
+        reservation: Vec::new(),
+        usage: Vec::new(),
+        past: Some((past.clone(), Score::ZERO)),
+    };
+    let patch = local_queue_status(&stored, &report, now).unwrap();
+    let written = &patch["status"]["fairSharing"];
+    assert_eq!(
+        written["admissionFairSharingStatus"],
+        json!({ "consumedResources": { "cpu": "2930m", "memory": "1Gi" }, "lastUpdate": "2026-01-01T00:05:00Z" })
+    );
+    let mut again = stored;
+    again.status = Some(serde_json::from_value(patch["status"].clone()).unwrap());
+    assert_eq!(crate::past_usage(&again), Some(past));
+    assert_eq!(
+        local_queue_status(&again, &report, now),
+        None,
+        "what is there is not written again"
+    );
+}
+
+/// Spec: admission-engine 7.
+#[test]
+fn shares_are_written_only_with_fair_sharing_and_below_a_root() {
+    let stored: api::Cohort = serde_json::from_value(json!({
+        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Cohort", "metadata": { "name": "c" }, "spec": {},
+    }))
+    .unwrap();
+    let mut forest = Forest::default();
+    let node = forest.put_cohort(&crate::cohort(&stored));
+    let mut report = CohortReport {
+        kinship: Some(Kinship {
+            parent: "all".into(),
+            root: "all".into(),
+            share: forest.share(node),
+        }),
+        quota: Vec::new(),
+        reservation: Vec::new(),
+        admitted: 0,
+    };
+    let shown = json!({ "status": { "fairSharing": { "weightedShare": 0 } } });
+    assert_eq!(cohort_status(&stored, &report, Shares::Shown), Some(shown));
+    assert_eq!(cohort_status(&stored, &report, Shares::Hidden), None);
+    report.kinship = None;
+    assert_eq!(cohort_status(&stored, &report, Shares::Shown), None);
 }

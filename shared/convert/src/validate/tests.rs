@@ -1,124 +1,200 @@
-use roadstead_api::kueue::v1beta2 as api;
+//! What the tests of all kinds share, and that no object, however mutated, makes a rule panic.
+
+use proptest::prelude::*;
+use roadstead_api::config::FeatureGates;
+use roadstead_jobs::problem::Problem;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::validate_workload;
+use super::{appwrapper, appwrapper_update, cluster_queue, cohort, resource_flavor, workload};
 
-fn workload(patch: &Value) -> api::Workload {
-    let mut base = json!({
-        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload",
-        "metadata": { "name": "w", "namespace": "ns" },
-        "spec": { "podSets": [{ "name": "main", "count": 2, "template": { "spec": { "containers": [
-            { "resources": { "requests": { "cpu": "1" } } } ] } } }] },
-        "status": {},
-    });
-    json_patch::merge(&mut base, patch);
-    serde_json::from_value(base).unwrap()
+/// Gates with one setting.
+pub(super) fn gates(name: &str, on: bool) -> FeatureGates {
+    FeatureGates::resolve([(name, on)]).unwrap()
 }
 
-fn reserved() -> Value {
-    json!({
-        "conditions": [{ "type": "QuotaReserved", "status": "True", "reason": "QuotaReserved", "message": "",
-            "lastTransitionTime": "2026-01-01T00:00:00Z" }],
-        "admission": { "clusterQueue": "q", "podSetAssignments": [
-            { "name": "main", "count": 2, "flavors": { "cpu": "f" }, "resourceUsage": { "cpu": "2" } }] },
-        "nominatedClusterNames": ["east"],
-    })
-}
-
-fn check(old: Option<&Value>, new: &Value, expect: &[&str]) {
-    let old = old.map(workload);
-    let problems = validate_workload(old.as_ref(), &workload(new));
+/// Compares problems with the parts that their texts should contain, in order.
+pub(super) fn compare(problems: &[Problem], expect: &[&str], about: &Value) {
     let texts: Vec<String> = problems.iter().map(ToString::to_string).collect();
-    assert_eq!(texts.len(), expect.len(), "{texts:?}");
+    assert_eq!(texts.len(), expect.len(), "{texts:#?} {about}");
     for (text, part) in texts.iter().zip(expect) {
         assert!(text.contains(part), "{text:?} should contain {part:?}");
     }
 }
 
-/// Spec: api API-9.5.2, 9.5.4.
-#[test]
-fn resources_and_minimum_counts_are_checked() {
-    check(None, &json!({}), &[]);
-    let pod = |resources: Value| json!({ "spec": { "containers": [{ "resources": resources }] } });
-    let set = |name: &str, template: Value| json!({ "name": name, "count": 1, "minCount": 1, "template": template });
-    let sets = json!([
-        set(
-            "a",
-            pod(json!({ "requests": { "pods": 1 }, "limits": { "cpu": "-1" } }))
-        ),
-        set("b", json!({})),
-    ]);
-    check(
-        None,
-        &json!({ "spec": { "podSets": sets } }),
-        &[
-            "reserved for internal kueue use",
-            "greater than or equal to 0",
-            "at most one podSet can use minCount",
-        ],
-    );
+fn queue() -> Value {
+    json!({
+        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ClusterQueue", "metadata": {"name": "q"},
+        "spec": {
+            "cohortName": "c", "namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]},
+            "resourceGroups": [{"coveredResources": ["cpu"], "flavors": [
+                {"name": "f", "resources": [{"name": "cpu", "nominalQuota": "1", "borrowingLimit": "1", "lendingLimit": "1"}]}]}],
+            "admissionChecksStrategy": {"admissionChecks": [{"name": "x", "onFlavors": ["f"]}]},
+            "fairSharing": {"weight": "1"},
+            "concurrentAdmissionPolicy": {"migration": {"mode": "TryPreferredFlavors",
+                "constraints": {"lastAcceptableFlavorName": "f"}}},
+        },
+    })
 }
 
-/// Spec: api API-9.5.5, 9.5.6, 9.5.7, 9.5.8.
-#[test]
-fn statuses_must_fit_the_spec() {
-    let mut status = reserved();
-    status["admission"] = Value::Null;
-    check(
-        None,
-        &json!({ "status": status }),
-        &["must be set while the QuotaReserved condition is true"],
-    );
-    let old = json!({ "status": status });
-    check(Some(&old), &old, &[]);
-    let mut status = reserved();
-    status["admission"]["podSetAssignments"] = json!([
-        { "name": "main", "count": 2, "resourceUsage": { "cpu": "2001m" } }, { "name": "other", "count": 1 }]);
-    status["reclaimablePods"] = json!([{ "name": "main", "count": 3 }, { "name": "x", "count": 1 }]);
-    status["admissionChecks"] = json!([{ "name": "c", "state": "Ready", "message": "",
-        "lastTransitionTime": "2026-01-01T00:00:00Z", "podSetUpdates": [{ "name": "y" }] }]);
-    check(
-        None,
-        &json!({ "status": status }),
-        &[
-            "is not a multiple of 2",
-            "\"other\"",
-            "less or equal to 2",
-            "\"x\"",
-            "podSetUpdates[0].name",
-        ],
-    );
+fn flavor() -> Value {
+    json!({
+        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", "metadata": {"name": "f"},
+        "spec": {"nodeLabels": {"a": "b"}, "nodeTaints": [{"key": "k", "value": "v", "effect": "NoSchedule"}],
+            "tolerations": [{"key": "k", "operator": "Equal", "value": "v", "effect": "NoExecute", "tolerationSeconds": 5}]},
+    })
 }
 
-/// Spec: api API-9.5.9.
-#[test]
-fn gates_are_domain_prefixed_unique_and_can_only_be_removed() {
-    let gated =
-        |by: &str| json!({ "metadata": { "annotations": { "kueue.x-k8s.io/admission-gated-by": by } } });
-    check(None, &gated("example.com/a,example.com/b"), &[]);
-    check(
-        None,
-        &gated("a,,x/y,x/y"),
-        &["\"a\" must be", "empty names", "Duplicate value: \"x/y\""],
-    );
-    check(Some(&gated("x/a,x/b")), &gated("x/b"), &[]);
-    check(Some(&gated("x/a")), &gated("x/b"), &["can only remove gates"]);
+fn whole_workload() -> Value {
+    json!({
+        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload",
+        "metadata": {"name": "w", "namespace": "n", "annotations": {
+            "kueue.x-k8s.io/admission-gated-by": "x.io/a", "kueue.x-k8s.io/elastic-job": "true"}},
+        "spec": {"podSets": [{"name": "main", "count": 2, "minCount": 1,
+            "topologyRequest": {"podSetSliceRequiredTopology": "rack", "podSetSliceSize": 2},
+            "template": {"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}}, "spec": {
+                "containers": [{"resources": {"requests": {"cpu": "1"}, "limits": {"memory": 5}}}],
+                "initContainers": [{}], "resources": {"requests": {"cpu": "1"}}}}}]},
+        "status": {
+            "conditions": [{"type": "QuotaReserved", "status": "True", "reason": "QuotaReserved", "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+            "admission": {"clusterQueue": "q", "podSetAssignments": [
+                {"name": "main", "count": 2, "flavors": {"cpu": "f"}, "resourceUsage": {"cpu": "2"}}]},
+            "reclaimablePods": [{"name": "main", "count": 1}],
+            "admissionChecks": [{"name": "x", "state": "Ready", "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z", "podSetUpdates": [{"name": "main", "labels": {"a": "b"},
+                    "tolerations": [{"operator": "Exists"}]}]}],
+            "nominatedClusterNames": ["east"],
+        },
+    })
 }
 
-/// Spec: api API-9.5.10, multikueue 1.6.
+fn wrapper() -> Value {
+    let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "namespace": "n"},
+        "spec": {"parallelism": 2, "template": {"spec": {"containers": [{}]}}}});
+    let set = json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "s"},
+        "spec": {"replicatedJobs": [{"replicas": 2, "template": {"spec": {"template": {"spec": {}}}}}]}});
+    json!({"apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper", "metadata": {"name": "a"},
+    "spec": {"managedBy": "m", "components": [
+        {"template": job, "podSets": [{"path": "template.spec.template", "replicas": 2}]},
+        {"template": set, "podSets": [{"path": "template.spec.replicatedJobs[0].template.spec.template", "replicas": 2}]},
+    ]}})
+}
+
+/// All places of an object, as JSON pointers.
+fn places(object: &Value, path: &str, found: &mut Vec<String>) {
+    found.push(path.to_owned());
+    match object {
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                let key = key.replace('~', "~0").replace('/', "~1");
+                places(value, &format!("{path}/{key}"), found);
+            }
+        }
+        Value::Array(items) => {
+            for (index, value) in items.iter().enumerate() {
+                places(value, &format!("{path}/{index}"), found);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+fn odd() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        ".{0,80}".prop_map(Value::from),
+        "[-+0-9.eEnumkKMGi]{0,12}".prop_map(Value::from),
+        "[a-z0-9./,\\[\\]-]{0,70}".prop_map(Value::from),
+        "template[.a-z\\[\\]0-9-]{0,30}".prop_map(Value::from),
+        Just(json!([])),
+        Just(json!({})),
+        Just(json!([[], {}, null, 1, "x"])),
+        Just(json!({"": null, "kueue.x-k8s.io/admission-gated-by": ",,"})),
+    ]
+}
+
+fn mutated(object: Value) -> impl Strategy<Value = Value> {
+    let mut all = Vec::new();
+    places(&object, "", &mut all);
+    prop::collection::vec((prop::sample::select(all), odd()), 0..4).prop_map(move |changes| {
+        let mut changed = object.clone();
+        for (place, value) in changes {
+            if let Some(found) = changed.pointer_mut(&place) {
+                *found = value;
+            }
+        }
+        changed
+    })
+}
+
+fn typed<K: DeserializeOwned>(value: &Value) -> Option<K> {
+    serde_json::from_value(value.clone()).ok()
+}
+
+fn any_gates() -> impl Strategy<Value = FeatureGates> {
+    any::<bool>().prop_map(|on| {
+        let names = [
+            "ConcurrentAdmission",
+            "PriorityBoost",
+            "RejectUpdatesToCQWithInvalidOnFlavors",
+        ];
+        FeatureGates::resolve(names.map(|name| (name, on))).unwrap()
+    })
+}
+
+proptest! {
+    #[test]
+    fn no_cluster_queue_makes_a_rule_panic(old in mutated(queue()), new in mutated(queue()), gates in any_gates()) {
+        if let Some(new) = typed(&new) {
+            let _ = cluster_queue(typed(&old).as_ref(), &new, &gates);
+        }
+        if let Some(new) = typed(&new) {
+            let _ = cohort(&new);
+        }
+    }
+
+    #[test]
+    fn no_flavor_makes_a_rule_panic(new in mutated(flavor())) {
+        if let Some(new) = typed(&new) {
+            let _ = resource_flavor(&new);
+        }
+    }
+
+    #[test]
+    fn no_workload_makes_a_rule_panic(
+        old in mutated(whole_workload()), new in mutated(whole_workload()), gates in any_gates(),
+    ) {
+        if let Some(new) = typed(&new) {
+            let _ = workload(typed(&old).as_ref(), &new, &gates);
+        }
+    }
+
+    #[test]
+    fn no_wrapper_makes_a_rule_panic(old in mutated(wrapper()), new in mutated(wrapper())) {
+        let _ = appwrapper(&new, "n");
+        let _ = appwrapper_update(&old, &new);
+    }
+}
+
+/// What is mutated above is fine as it stands, so that the mutations start from inside the rules.
 #[test]
-fn what_is_reserved_stays_as_it_is() {
-    let old = json!({ "status": reserved() });
-    let mut new = old.clone();
-    new["spec"] = json!({ "podSets": [{ "name": "main", "count": 3, "template": {} }] });
-    check(Some(&old), &new, &["spec.podSets: field is immutable"]);
-    let mut new = old.clone();
-    new["status"]["admission"]["clusterQueue"] = json!("other");
-    check(Some(&old), &new, &["status.admission: field is immutable"]);
-    let mut new = old.clone();
-    new["status"]["nominatedClusterNames"] = Value::Null;
-    new["status"]["clusterName"] = json!("east");
-    check(Some(&old), &new, &[]);
-    new["status"]["clusterName"] = json!("west");
-    check(Some(&old), &new, &["must be one of the nominatedClusterNames"]);
+fn the_objects_that_are_mutated_are_fine() {
+    let gates = FeatureGates::default();
+    compare(
+        &cluster_queue(None, &typed(&queue()).unwrap(), &gates),
+        &[],
+        &queue(),
+    );
+    compare(&resource_flavor(&typed(&flavor()).unwrap()), &[], &flavor());
+    let elastic = ["partial admission and elastic job cannot be used together"];
+    compare(
+        &workload(None, &typed(&whole_workload()).unwrap(), &gates),
+        &elastic,
+        &whole_workload(),
+    );
+    compare(&appwrapper(&wrapper(), "n"), &[], &wrapper());
 }

@@ -28,6 +28,8 @@ pub struct Observed<'a> {
     pub remotes: &'a BTreeMap<ClusterName, Remote>,
     /// Clusters that failed this Workload lately. Expired entries are ignored.
     pub failures: &'a BTreeMap<ClusterName, Failure>,
+    /// When the present round of the incremental dispatcher began, if that is remembered.
+    pub round: Option<Timestamp>,
     /// The local job.
     pub job: LocalJob,
     /// How to decide.
@@ -253,6 +255,24 @@ pub enum LostPolicy {
 pub enum Dispatcher {
     /// To every connected cluster, sorted by name.
     AllAtOnce,
+    /// To a few, and to a few more each [`ROUND`](super::ROUND).
+    Incremental {
+        /// How many more each round; at least 1.
+        step: u32,
+        /// Which first.
+        order: Order,
+    },
+    /// To those that somebody else writes in `status.nominatedClusterNames`.
+    External,
+}
+
+/// In which order clusters are asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// As the MultiKueueConfig lists them.
+    OfConfig,
+    /// By name.
+    OfName,
 }
 
 /// Why a cluster cannot take a Workload for now.

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::observed::{Answer, Cause, Copies, Dispatcher, Drift, Life, Remote, RemoteWorkload};
+use super::observed::{Answer, Cause, Copies, Drift, Life, Remote, RemoteWorkload};
 use super::waiting::Waiting;
 use super::{Pass, RemoteAction, admitted_on, false_end};
 use crate::name::{CheckName, ClusterName};
@@ -10,7 +10,7 @@ use crate::note::Severity;
 use crate::status::CheckPhase;
 
 /// What a listed cluster can do for a Workload that seeks a place.
-enum Standing<'a> {
+pub(super) enum Standing<'a> {
     /// It does not answer.
     Silent,
     /// It failed, now or before.
@@ -39,25 +39,20 @@ impl<'a> Pass<'a> {
         if let Some(winner) = self.winner(&listed) {
             return self.choose(check, &winner);
         }
-        let open: Vec<ClusterName> = match self.o.policy.dispatcher {
-            Dispatcher::AllAtOnce => {
-                let mut open: Vec<_> = listed
-                    .iter()
-                    .filter(|(_, standing)| matches!(standing, Standing::Open(_) | Standing::Clearing))
-                    .map(|(cluster, _)| (*cluster).clone())
-                    .collect();
-                open.sort();
-                open.dedup();
-                open
-            }
-        };
         let obstacle = self.obstacle(check);
-        let offered = if obstacle.is_none() { open.as_slice() } else { &[] };
-        if obstacle.is_none() && !same_set(&self.plan.status.nominated, offered) {
-            self.plan.status.nominated = offered.to_vec();
+        // Why not before: with an obstacle no round begins.
+        let offered = if obstacle.is_none() {
+            self.offer(&listed)
+        } else {
+            Vec::new()
+        };
+        if obstacle.is_none() && !same_set(&self.plan.status.nominated, &offered) {
+            self.plan.status.nominated.clone_from(&offered);
         }
-        self.spread(offered, obstacle.is_some());
-        let waiting = obstacle.unwrap_or_else(|| self.top_reason(&listed));
+        self.spread(&offered, obstacle.is_some());
+        let waiting = obstacle
+            .or_else(|| self.not_offered(&offered))
+            .unwrap_or_else(|| self.top_reason(&listed));
         if is_settled(&waiting, &listed) {
             self.set_check(check, CheckPhase::Pending, waiting.to_string());
         }
@@ -208,7 +203,10 @@ impl<'a> Pass<'a> {
 /// Unlike the anchor: there the message of a pending check is empty (`spec/experience.md` P4).
 fn is_settled(waiting: &Waiting, listed: &[(&ClusterName, Standing<'_>)]) -> bool {
     match waiting {
-        Waiting::NoClusterListed | Waiting::NoClusterConnected { .. } | Waiting::ClusterFailed { .. } => true,
+        Waiting::NoClusterListed
+        | Waiting::NoClusterConnected { .. }
+        | Waiting::ClusterFailed { .. }
+        | Waiting::NotNominated => true,
         // Why all of them: on the way to a worker with room there is a moment in which others have answered.
         Waiting::WaitingForWorkers { .. } => listed.iter().all(|(_, standing)| match standing {
             Standing::Open(copy) => copy.is_some_and(|w| w.answer != Answer::None),

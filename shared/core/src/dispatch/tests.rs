@@ -5,6 +5,7 @@ use crate::name::{Key, Uid};
 use crate::status::CheckState;
 use crate::workload::Workload;
 
+mod offers;
 mod rules;
 mod world;
 
@@ -24,6 +25,7 @@ fn workload(status: Status) -> Workload {
         deleting: false,
         queue: "q".to_owned(),
         priority: 0,
+        boost: 0,
         active: true,
         max_execution_secs: None,
         gated: false,
@@ -86,6 +88,8 @@ struct Case {
     failures: BTreeMap<ClusterName, Failure>,
     job: LocalJob,
     lost: LostPolicy,
+    dispatcher: Dispatcher,
+    round: Option<i64>,
     now: i64,
 }
 
@@ -110,6 +114,8 @@ impl Case {
                 finished: false,
             },
             lost: LostPolicy::Wait,
+            dispatcher: Dispatcher::AllAtOnce,
+            round: None,
             now: 100,
         }
     }
@@ -157,11 +163,12 @@ impl Case {
                 clusters: &self.clusters,
                 remotes: &self.remotes,
                 failures: &self.failures,
+                round: self.round.map(at),
                 job: self.job,
                 policy: &Policy {
                     worker_lost_timeout: SignedDuration::from_mins(TIMEOUT_MINS),
                     lost: self.lost,
-                    dispatcher: Dispatcher::AllAtOnce,
+                    dispatcher: self.dispatcher,
                 },
             },
             at(self.now),

@@ -21,6 +21,8 @@ pub enum Waiting {
     NoLocalJob,
     /// The MultiKueueConfig lists no cluster or cannot be loaded.
     NoClusterListed,
+    /// The external dispatcher has named no cluster yet.
+    NotNominated,
     /// No listed cluster is connected.
     NoClusterConnected {
         /// Those that are listed.
@@ -68,6 +70,7 @@ impl Waiting {
             Self::Deactivated => "Deactivated",
             Self::NoLocalJob => "NoLocalJob",
             Self::NoClusterListed => "NoClusterListed",
+            Self::NotNominated => "NotNominated",
             Self::NoClusterConnected { .. } => "NoClusterConnected",
             Self::ClusterFailed { cause, .. } => cause.as_str(),
             Self::StoppingOnWorker { .. } => "StoppingOnWorker",
@@ -84,6 +87,9 @@ impl Waiting {
             Self::NoLocalJob => "create the job again or delete the workload".to_owned(),
             Self::NoClusterListed => {
                 "check the MultiKueueConfig that the AdmissionCheck refers to".to_owned()
+            }
+            Self::NotNominated => {
+                "see that the dispatcher that multiKueue.dispatcherName names is running".to_owned()
             }
             Self::NoClusterConnected { .. } => {
                 "look at condition Active of the named MultiKueueClusters".to_owned()
@@ -134,6 +140,7 @@ impl fmt::Display for Waiting {
             Self::Deactivated => f.write_str("the workload is deactivated"),
             Self::NoLocalJob => f.write_str("the job of this workload does not exist or has ended"),
             Self::NoClusterListed => f.write_str("no worker cluster is configured"),
+            Self::NotNominated => f.write_str("the external dispatcher has nominated no cluster yet"),
             Self::NoClusterConnected { clusters } => {
                 write!(f, "no worker cluster is connected: {}", list(clusters))
             }

@@ -1,18 +1,23 @@
+//! Spec: admission-engine 2.5, behaviours B052 to B083.
+
 use std::collections::BTreeMap;
 
-use super::{Category, Offer, Refusal, Remedy, Undeclared, assign};
+use super::{Category, Remedy, Undeclared};
 use crate::amount::Amount;
 use crate::name::FlavorName;
-use crate::queue::{ClusterQueue, Flavor, ResourceGroup};
-use crate::quota::{Charge, Ledger, Stage};
+use crate::nominate::scene::{Scene, asks, cpu_group, own, queue as member};
+use crate::nominate::{Mode, Refusal, Rules, Switch};
+use crate::queue::{
+    ClusterQueue, Flavor, FlavorPreference, Fungibility, Reclaim, ResourceGroup, Weight, WithinClusterQueue,
+};
 use crate::state::fixtures::{cluster_queue, flavor, group, pod_set, workload};
-use crate::status::{Admission, Assignment};
+use crate::status::Assignment;
 use crate::workload::{AffinityTerm, Effect, Operator, PodSet, Requirement, Taint, Toleration};
 
 struct Case {
     queue: ClusterQueue,
     flavors: BTreeMap<FlavorName, Flavor>,
-    ledger: Ledger,
+    used: Vec<(&'static str, i64)>,
     undeclared: Undeclared,
 }
 
@@ -23,7 +28,7 @@ impl Case {
         Self {
             queue: cluster_queue("cq", groups),
             flavors,
-            ledger: Ledger::default(),
+            used: Vec::new(),
             undeclared: Undeclared::Refuse,
         }
     }
@@ -33,30 +38,21 @@ impl Case {
         self
     }
 
-    fn using(mut self, flavor: &str, cpu: i64) -> Self {
-        let resource = || "cpu".into();
-        let admission = Admission {
-            cluster_queue: "cq".into(),
-            pod_sets: vec![Assignment {
-                name: "main".into(),
-                flavors: [(resource(), flavor.into())].into(),
-                usage: [(resource(), Amount::new(cpu * 1_000))].into(),
-                count: 1,
-            }],
-        };
-        let charge = Charge::of(&admission, &workload("user", 0, vec![]));
-        self.ledger.add(&charge, Stage::Admitted);
+    fn using(mut self, flavor: &'static str, cpu: i64) -> Self {
+        self.used.push((flavor, cpu * 1_000));
         self
     }
 
     fn assign(&self, pod_sets: &[PodSet]) -> Result<Vec<Assignment>, Refusal> {
-        let offer = Offer {
-            queue: &self.queue,
-            flavors: &self.flavors,
-            ledger: &self.ledger,
-            undeclared: self.undeclared,
-        };
-        assign(&offer, pod_sets, &BTreeMap::new())
+        let undeclared = self.undeclared;
+        let rules = |rules: &mut Rules| rules.undeclared = undeclared;
+        let mut scene = Scene::default().rules(rules).queue(&self.queue);
+        scene.flavors.clone_from(&self.flavors);
+        for (flavor, cpu) in &self.used {
+            scene = scene.holds_of(flavor, "cq", &format!("user-{flavor}"), 0, *cpu);
+        }
+        let nomination = scene.nominate("cq", &workload("w", 0, pod_sets.to_vec()));
+        nomination.refusal.map_or(Ok(nomination.pod_sets), Err)
     }
 
     /// The flavor of each resource of each pod set, as `cpu=f1`.
@@ -310,4 +306,178 @@ fn a_missing_flavor_object_is_named() {
     case.flavors.clear();
     let text = "couldn't assign flavors to pod set main: flavor default not found";
     case.refuses(&[pods(1, 1)], Category::NoMatchingFlavor, text);
+}
+
+fn preempting(mut queue: ClusterQueue) -> ClusterQueue {
+    queue.preemption.within_cluster_queue = WithinClusterQueue::LowerPriority;
+    queue
+}
+
+fn two(name: &str, cohort: &str, first: i64, second: i64) -> ClusterQueue {
+    let mut queue = member(name, cohort, own(0));
+    queue.groups = vec![cpu_group(&[("f1", own(first)), ("f2", own(second))])];
+    queue
+}
+
+fn given(scene: &mut Scene, priority: i32, cpu: i64) -> (String, Mode) {
+    scene.flavor_of("q", &asks("incoming", priority, cpu))
+}
+
+fn is(flavor: &str, mode: Mode) -> (String, Mode) {
+    (flavor.to_owned(), mode)
+}
+
+/// Spec: admission-engine B076.
+#[test]
+fn whether_to_borrow_or_to_try_the_next_flavor_is_up_to_the_queue() {
+    let scene = |when| {
+        let mut q = two("q", "all", 4_000, 10_000);
+        q.fungibility.when_can_borrow = when;
+        Scene::default()
+            .queue(&q)
+            .queue(&two("idle", "all", 10_000, 0))
+            .holds_of("f1", "q", "full", 0, 4_000)
+    };
+    assert_eq!(
+        given(&mut scene(Fungibility::MayStopSearch), 0, 2_000),
+        is("f1", Mode::Fit)
+    );
+    let mut next = scene(Fungibility::TryNextFlavor);
+    assert_eq!(given(&mut next, 0, 2_000), is("f2", Mode::Fit));
+    let nomination = next.nominate("q", &asks("incoming", 0, 2_000));
+    assert_eq!(
+        (nomination.level, nomination.considered.as_str()),
+        (0, "main: f1(Fit;borrow=1), f2(Fit)")
+    );
+    next.rules.flavor_fungibility = Switch::Off;
+    assert_eq!(given(&mut next, 0, 2_000), is("f1", Mode::Fit));
+}
+
+/// Spec: admission-engine B077, B078.
+#[test]
+fn whether_to_preempt_or_to_try_the_next_flavor_is_up_to_the_queue() {
+    let scene = |when, priority| {
+        let mut q = preempting(two("q", "", 4_000, 10_000));
+        q.fungibility.when_can_preempt = when;
+        Scene::default()
+            .queue(&q)
+            .holds_of("f1", "q", "full", priority, 4_000)
+    };
+    assert_eq!(
+        given(&mut scene(Fungibility::TryNextFlavor, -1), 0, 2_000),
+        is("f2", Mode::Fit)
+    );
+    assert_eq!(
+        given(&mut scene(Fungibility::MayStopSearch, -1), 0, 2_000),
+        is("f1", Mode::Preempt)
+    );
+    assert_eq!(
+        given(&mut scene(Fungibility::MayStopSearch, 0), 0, 2_000),
+        is("f2", Mode::Fit)
+    );
+}
+
+/// Spec: admission-engine B079, B080.
+#[test]
+fn borrowing_and_preempting_are_weighed_as_the_queue_prefers() {
+    use FlavorPreference::{BorrowingOverPreemption, PreemptionOverBorrowing};
+
+    let scene = |preference, priority| {
+        let mut q = preempting(two("q", "all", 4_000, 0));
+        q.fungibility.when_can_preempt = Fungibility::TryNextFlavor;
+        q.fungibility.when_can_borrow = Fungibility::TryNextFlavor;
+        q.fungibility.preference = preference;
+        Scene::default()
+            .queue(&q)
+            .queue(&two("idle", "all", 0, 10_000))
+            .holds_of("f1", "q", "full", priority, 4_000)
+    };
+    assert_eq!(
+        given(&mut scene(BorrowingOverPreemption, -1), 0, 4_000),
+        is("f2", Mode::Fit)
+    );
+    assert_eq!(
+        given(&mut scene(PreemptionOverBorrowing, -1), 0, 4_000),
+        is("f1", Mode::Preempt)
+    );
+    assert_eq!(
+        given(&mut scene(PreemptionOverBorrowing, 0), 0, 4_000),
+        is("f2", Mode::Fit)
+    );
+}
+
+/// Spec: admission-engine B081.
+#[test]
+fn an_attempt_goes_on_where_the_one_before_stopped() {
+    let mut q = preempting(member("q", "", own(0)));
+    q.groups = vec![cpu_group(&[
+        ("f1", own(4_000)),
+        ("f2", own(4_000)),
+        ("f3", own(4_000)),
+    ])];
+    q.fungibility.when_can_preempt = Fungibility::MayStopSearch;
+    let mut scene = ["f1", "f2", "f3"]
+        .iter()
+        .fold(Scene::default().queue(&q), |scene, flavor| {
+            scene.holds_of(flavor, "q", &format!("full-{flavor}"), -1, 4_000)
+        });
+    let workload = asks("incoming", 0, 2_000);
+    let mut progress = None;
+    for (flavor, pending) in [("f1", true), ("f2", true), ("f3", false), ("f1", true)] {
+        let nomination = scene.nominate_with("q", &workload, progress.as_ref(), None);
+        assert_eq!(nomination.pod_sets[0].flavors[&"cpu".into()].as_str(), flavor);
+        assert_eq!(nomination.progress.is_pending(), pending);
+        progress = Some(nomination.progress);
+    }
+}
+
+/// Spec: admission-engine B082.
+#[test]
+fn of_flavors_that_must_be_borrowed_the_nearest_lender_wins() {
+    let mut q = two("q", "near", 0, 0);
+    q.fungibility.when_can_borrow = Fungibility::TryNextFlavor;
+    let mut scene = Scene::default()
+        .cohort("near", "far", own(0), Weight::ONE)
+        .queue(&q)
+        .queue(&two("lender", "near", 0, 4_000))
+        .queue(&two("distant", "far", 4_000, 0));
+    assert_eq!(given(&mut scene, 0, 2_000), is("f2", Mode::Fit));
+}
+
+/// Spec: admission-engine B083.
+#[test]
+fn pod_sets_of_one_group_get_one_flavor() {
+    let grouped = |name, cpu: i64| {
+        let mut pod_set = pod_set(name, 1, &[("cpu", cpu * 1_000)]);
+        pod_set.group = Some("job".to_owned());
+        pod_set
+    };
+    two_flavors(4, 8).gives(
+        &[grouped("leader", 1), grouped("workers", 4)],
+        &["cpu=f2", "cpu=f2"],
+    );
+    two_flavors(4, 4).refuses(
+        &[grouped("leader", 1), grouped("workers", 4)],
+        Category::ExceedsMaxQuota,
+        "couldn't assign flavors to pod set leader: insufficient quota for cpu in flavor f1, previously considered podsets \
+         requests (0) + current podset request (5) > maximum capacity (4), insufficient quota for cpu in flavor f2, \
+         previously considered podsets requests (0) + current podset request (5) > maximum capacity (4); couldn't assign \
+         flavors to pod set workers: insufficient quota for cpu in flavor f1, previously considered podsets requests (0) + \
+         current podset request (5) > maximum capacity (4), insufficient quota for cpu in flavor f2, previously considered \
+         podsets requests (0) + current podset request (5) > maximum capacity (4)",
+    );
+}
+
+/// Spec: admission-engine 2.5.3 (when the oracle is asked at all).
+#[test]
+fn preemption_is_not_considered_for_what_only_the_whole_cohort_could_lend() {
+    let mut q = preempting(member("q", "all", own(2_000)));
+    q.preemption.reclaim_within_cohort = Reclaim::Any;
+    let mut scene = Scene::default()
+        .queue(&q)
+        .queue(&member("other", "all", own(8_000)))
+        .holds("q", "low", -1, 2_000)
+        .holds("other", "rightful", -1, 8_000);
+    assert_eq!(given(&mut scene, 0, 4_000), is("", Mode::NoFit));
+    assert_eq!(given(&mut scene, 0, 2_000), is("default", Mode::Preempt));
 }

@@ -4,13 +4,17 @@
 
 use jiff::Timestamp;
 
-use super::{ADMITTED, DEACTIVATION_TARGET, Draft, EVICTED, QUOTA_RESERVED, REQUEUED};
+use super::{
+    ADMITTED, Activation, DEACTIVATION_TARGET, Draft, EVICTED, PREEMPTED, Proposal, QUOTA_RESERVED, REQUEUED,
+};
 use crate::condition::Truth;
 use crate::note::Note;
-use crate::status::{CheckPhase, CheckState, Status};
+use crate::status::{CheckPhase, CheckState, GatePosition, PreemptionGate, Status};
 
 /// How the reasons of all deactivations begin.
 pub(super) const DEACTIVATED: &str = "Deactivated";
+/// How the reasons of those begin that no user asked for.
+pub(super) const DEACTIVATED_DUE_TO: &str = "DeactivatedDueTo";
 /// Reason of a deactivation because time is up.
 pub(super) const MAXIMUM_EXECUTION_TIME_EXCEEDED: &str = "MaximumExecutionTimeExceeded";
 /// Reason of the eviction that follows it.
@@ -31,7 +35,7 @@ impl Draft<'_> {
         let known = known.is_some_and(|c| c.reason.starts_with(DEACTIVATED));
         match target {
             Some(target) => self.evict(
-                format!("{DEACTIVATED}DueTo{}", target.reason),
+                format!("{DEACTIVATED_DUE_TO}{}", target.reason),
                 &target.reason,
                 format!("The workload is deactivated due to {}", target.message),
             ),
@@ -45,6 +49,24 @@ impl Draft<'_> {
         }
         self.status.conditions.remove(DEACTIVATION_TARGET);
         self.status.requeue = None;
+    }
+
+    /// Evicts a Workload that the brain wants out of the way. *Source*: `spec/admission-engine.md 2.12`.
+    pub(super) fn make_room(&mut self) {
+        let Some(Proposal::Evict {
+            reason,
+            preempted_reason,
+            message,
+        }) = self.seen.proposal
+        else {
+            return;
+        };
+        if !self.has_quota() || self.is_evicted() || self.active == Activation::Deactivate {
+            return;
+        }
+        self.notes.push(Note::normal(PREEMPTED, message.clone()));
+        self.set(PREEMPTED, Truth::True, preempted_reason.as_str(), message.clone());
+        self.evict(*reason, "", message.clone());
     }
 
     /// Says that the job must stop. Quota stays held. *Source*: `spec/admission-engine.md 3.3`.
@@ -63,6 +85,15 @@ impl Draft<'_> {
         reset_checks(&mut self.status, AFTER_EVICTION, self.now, |_| true);
         self.status.cluster = None;
         self.status.nominated.clear();
+        self.status.unhealthy_nodes.clear();
+        for gate in self.status.preemption_gates.values_mut() {
+            if gate.position == GatePosition::Open {
+                *gate = PreemptionGate {
+                    position: GatePosition::Closed,
+                    since: self.now,
+                };
+            }
+        }
     }
 
     fn count_eviction(&mut self, reason: &str, cause: &str) {

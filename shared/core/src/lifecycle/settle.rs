@@ -2,20 +2,29 @@
 
 use jiff::Timestamp;
 
-use super::{ADMITTED, EVICTED, FINISHED, QUOTA_RESERVED, evict};
+use super::{ADMITTED, EVICTED, FINISHED, JobFacts, Policy, QUOTA_RESERVED, evict, ready};
 use crate::condition::Truth;
 use crate::note::Note;
 use crate::status::{CheckPhase, Status};
 
-/// Brings `Admitted` in line with the reservation and the checks, and counts the time admitted when admission ends.
+/// Brings `Admitted` in line with the reservation and the checks, counts the time admitted when admission ends, and brings
+/// `PodsReady` in line with the job.
 ///
 /// An admitted Workload stays admitted, whatever its checks become, until its quota is released; an evicted one is never
 /// admitted. Returns the notes to emit once the status is written. *Source*: `spec/api.md API-9.6`,
 /// `spec/multikueue.md 1.7`, `spec/provisioning.md 9`.
-pub fn settle(status: &mut Status, now: Timestamp) -> Vec<Note> {
+pub fn settle(status: &mut Status, job: &JobFacts, policy: &Policy, now: Timestamp) -> Vec<Note> {
     if status.conditions.is_true(FINISHED) {
         return Vec::new();
     }
+    let notes = settle_admission(status, now);
+    if policy.pods_ready.is_some() {
+        ready::follow(status, job, now);
+    }
+    notes
+}
+
+fn settle_admission(status: &mut Status, now: Timestamp) -> Vec<Note> {
     let admitted_since = status.conditions.when_true(ADMITTED).map(|c| c.since);
     let Some(reserved) = status.conditions.get(QUOTA_RESERVED) else {
         return Vec::new();

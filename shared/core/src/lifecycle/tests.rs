@@ -1,3 +1,6 @@
+mod preempt;
+mod ready;
+mod retire;
 mod stability;
 mod world;
 
@@ -5,6 +8,7 @@ use std::collections::BTreeMap;
 
 use self::world::{NOW, World, admission, at, job, queue, texts};
 use super::*;
+use crate::amount::Amount;
 use crate::name::{CheckName, ClusterName, PodSetName};
 use crate::status::{CheckState, Requeue};
 
@@ -82,7 +86,7 @@ fn a_pending_reason_lists_the_checks_that_cover_all_flavors() {
     assert_eq!(notes, [Note::warning("WaitingForQuota", "insufficient quota")]);
 }
 
-/// Spec: admission-engine 9.11 B167, B168.
+/// Spec: admission-engine B167, B168.
 #[test]
 fn checks_follow_the_assigned_flavors_and_hold_admission_back() {
     let mut world = World::new();
@@ -120,7 +124,7 @@ fn a_check_that_appears_later_does_not_take_admission_away() {
     assert_eq!(world.workload.status.checks.len(), 1);
 }
 
-/// Spec: admission-engine 9.11 B169, 1.7 and 9.2 B042.
+/// Spec: admission-engine B169, B042.
 #[test]
 fn a_retry_evicts_waits_for_the_job_and_then_for_the_back_off() {
     let mut world = World::new();
@@ -209,7 +213,7 @@ fn several_verdicts_are_told_together() {
     assert_eq!(checks::text_of(&status, CheckPhase::Rejected), None);
 }
 
-/// Spec: admission-engine 9.11 B170, B171.
+/// Spec: admission-engine B170, B171.
 #[test]
 fn a_rejection_deactivates_even_beside_a_retry() {
     let mut world = World::new();
@@ -269,7 +273,7 @@ fn a_rejection_deactivates_even_beside_a_retry() {
     );
 }
 
-/// Spec: admission-engine 9.11 B174.
+/// Spec: admission-engine B174.
 #[test]
 fn a_user_switches_it_off_and_on() {
     let mut world = World::admitted();
@@ -341,7 +345,7 @@ fn a_manager_evicts_by_naming_the_target() {
     );
 }
 
-/// Spec: admission-engine 9.2 B047.
+/// Spec: admission-engine B047.
 #[test]
 fn draining_evicts_and_resuming_requeues() {
     for local in [false, true] {
@@ -375,7 +379,7 @@ fn draining_evicts_and_resuming_requeues() {
     }
 }
 
-/// Spec: admission-engine 9.2 B048, 9.11 B177.
+/// Spec: admission-engine B048, B177.
 #[test]
 fn a_reservation_that_is_not_admitted_is_lost_when_its_queue_stops_or_goes() {
     let check = |change: fn(&mut World), reason: &str, message: &str| {
@@ -431,7 +435,7 @@ fn a_reservation_that_is_not_admitted_is_lost_when_its_queue_stops_or_goes() {
     );
 }
 
-/// Spec: admission-engine 4.2, 9.12 B186.
+/// Spec: admission-engine B186.
 #[test]
 fn execution_time_is_counted_over_all_admissions() {
     let mut world = World::admitted();
@@ -495,11 +499,12 @@ fn ended(world: &mut World, success: bool) {
         }),
         active: false,
         suspended: false,
+        ready: false,
         reclaimable: BTreeMap::new(),
     };
 }
 
-/// Spec: admission-engine 9.11 B175, jobs 5.10, 5.3 A5.
+/// Spec: admission-engine B175; jobs 5.10, 5.3 A5.
 #[test]
 fn it_finishes_with_its_job_once() {
     let check = |change: fn(&mut World), reason: &str, message: &str| {
@@ -559,7 +564,7 @@ fn a_deleted_one_is_let_go_when_its_job_is_at_rest() {
     assert!(!world.workload.is_finished());
 }
 
-/// Spec: jobs 5.11.
+/// Spec: jobs 5.11; admission-engine B195.
 #[test]
 fn reclaimable_counts_only_grow_while_quota_is_held() {
     let mut world = World::admitted();
@@ -567,12 +572,43 @@ fn reclaimable_counts_only_grow_while_quota_is_held() {
         finished: None,
         active: true,
         suspended: false,
+        ready: false,
         reclaimable: [(PodSetName::from("main"), count), ("ghost".into(), 1)].into(),
     };
     for (seen, told) in [(1, 1), (2, 2), (1, 2), (9, 3)] {
         world.job = running(seen);
         world.pass();
         assert_eq!(world.workload.status.reclaimable, [("main".into(), told)].into());
+    }
+}
+
+/// Spec: admission-engine 4.6.
+#[test]
+fn reclaimable_pods_lower_what_a_pending_one_asks_for_unless_the_gate_is_off() {
+    for (reclaim, asked) in [(Reclaim::Count, 1000), (Reclaim::Ignore, 3000)] {
+        let mut world = World::new();
+        world.policy.reclaim = reclaim;
+        world.workload.pod_sets[0].requests = [("cpu".into(), Amount::new(1000))].into();
+        world.job = JobFacts::Present {
+            finished: None,
+            active: false,
+            suspended: true,
+            ready: false,
+            reclaimable: [(PodSetName::from("main"), 2)].into(),
+        };
+        world.proposal = Some(Proposal::Pending {
+            reason: "WaitingForQuota".into(),
+            message: "w".to_owned(),
+        });
+        world.pass();
+        let told = [("main".into(), [("cpu".into(), Amount::new(asked))].into())];
+        assert_eq!(world.workload.status.requests, told.into());
+        world.proposal = Some(Proposal::Reserve(admission("spot")));
+        world.pass();
+        assert!(
+            world.workload.status.requests.is_empty(),
+            "resourceUsage tells it now"
+        );
     }
 }
 

@@ -75,6 +75,7 @@ impl Case {
             deleting: false,
             queue: "q".to_owned(),
             priority: 0,
+            boost: 0,
             active: true,
             max_execution_secs: None,
             gated: false,
@@ -137,6 +138,7 @@ impl Case {
             node_selector: BTreeMap::new(),
             affinity: Vec::new(),
             tolerations: Vec::new(),
+            group: None,
         });
         if let Some(count) = assigned {
             self.workload

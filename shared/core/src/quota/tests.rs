@@ -1,52 +1,33 @@
-use super::{Charge, Ledger, Stage, scale};
+use super::{Ledger, Stage, freed, scale};
 use crate::amount::Amount;
-use crate::name::{FlavorName, ResourceName};
-use crate::queue::FlavorQuota;
+use crate::hierarchy::{Exact, Forest};
 
-fn charge(amount: i128) -> Charge {
-    let resources = [(ResourceName::from("cpu"), amount)].into();
-    Charge([(FlavorName::from("default"), resources)].into())
-}
-
-fn quota(nominal: Amount) -> FlavorQuota {
-    FlavorQuota {
-        name: "default".into(),
-        nominal: [("cpu".into(), nominal)].into(),
-    }
+fn held(forest: &mut Forest, amount: Exact) -> super::Amounts {
+    vec![(forest.pair(&"default".into(), &"cpu".into()), amount)]
 }
 
 /// Spec: admission-engine 2.4.
 #[test]
-fn overcommitted_quota_leaves_nothing_and_comes_back_exactly() {
-    let mut ledger = Ledger::default();
-    ledger.add(&charge(10), Stage::Admitted);
-    assert_eq!(
-        ledger.available(&quota(Amount::new(4)), &"cpu".into()),
-        Amount::ZERO
-    );
-    ledger.remove(&charge(10), Stage::Admitted);
+fn what_was_booked_goes_without_a_trace() {
+    let (mut forest, mut ledger) = (Forest::default(), Ledger::default());
+    let ten = held(&mut forest, 10);
+    ledger.add(&ten, Stage::Admitted);
+    assert_eq!((ledger.reserving_count(), ledger.admitted_count()), (1, 1));
+    ledger.remove(&ten, Stage::Admitted);
     assert_eq!(ledger, Ledger::default());
 }
 
 /// Spec: api API-16.
 #[test]
 fn sums_beyond_64_bits_saturate_when_read_and_stay_exact_inside() {
-    let (mut ledger, huge) = (Ledger::default(), charge(i128::from(i64::MAX - 1)));
+    let (mut forest, mut ledger) = (Forest::default(), Ledger::default());
+    let huge = held(&mut forest, Exact::from(i64::MAX - 1));
+    let total = |ledger: &Ledger| ledger.reserved().total(&forest, &"default".into(), &"cpu".into());
     ledger.add(&huge, Stage::Reserved);
     ledger.add(&huge, Stage::Reserved);
-    assert_eq!(
-        ledger.reserved().total(&"default".into(), &"cpu".into()),
-        Amount::UNLIMITED
-    );
+    assert_eq!(total(&ledger), Amount::UNLIMITED);
     ledger.remove(&huge, Stage::Reserved);
-    assert_eq!(
-        ledger.reserved().total(&"default".into(), &"cpu".into()),
-        Amount::new(i64::MAX - 1)
-    );
-    assert_eq!(
-        ledger.available(&quota(Amount::UNLIMITED), &"cpu".into()),
-        Amount::UNLIMITED
-    );
+    assert_eq!(total(&ledger), Amount::new(i64::MAX - 1));
 }
 
 /// Spec: admission-engine 4.6.
@@ -56,6 +37,9 @@ fn reclaimable_pods_scale_the_usage_and_round_up() {
     assert_eq!(scale(10, 1, 3), 4);
     assert_eq!(scale(10, 0, 3), 0);
     assert_eq!(scale(10, 7, 3), 10);
-    assert!(charge(4).frees(&charge(10)));
-    assert!(!charge(10).frees(&charge(10)));
+    let mut forest = Forest::default();
+    let (four, ten) = (held(&mut forest, 4), held(&mut forest, 10));
+    assert_eq!(freed(&ten, &four).map(|(_, gone)| gone).collect::<Vec<_>>(), [6]);
+    assert_eq!(freed(&ten, &[]).map(|(_, gone)| gone).collect::<Vec<_>>(), [10]);
+    assert_eq!(freed(&four, &ten).count(), 0);
 }

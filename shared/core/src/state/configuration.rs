@@ -1,79 +1,189 @@
-//! Events about queues, flavors, checks and namespaces.
+//! Events about queues, cohorts, flavors, checks and namespaces.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::{Queue, State};
-use crate::name::{CheckName, ClusterQueueName, FlavorName, Key};
+use super::{Cluster, ClusterId, LocalId, Queue, State};
+use crate::afs::PastUsage;
+use crate::name::{CheckName, ClusterQueueName, CohortName, FlavorName, Key};
+use crate::nominate::CompiledQueue;
 use crate::pending::Pending;
-use crate::queue::{Check, ClusterQueue, Flavor, LocalQueue};
+use crate::queue::{Check, ClusterQueue, Cohort, Flavor, LocalQueue};
+use crate::quota::Ledger;
 use crate::report::{self, QueueRef};
 use crate::state::workloads::Fresh;
 
 impl State {
     pub(super) fn put_cluster_queue(&mut self, spec: ClusterQueue, now: Timestamp) {
-        let name = spec.name.clone();
-        if self.queues.get(&name).is_some_and(|queue| queue.spec == spec) {
+        let id = self.clusters.ensure(&spec.name, || unknown(&spec.name));
+        if self.queue(id).is_some_and(|queue| queue.spec == spec) {
             return;
         }
-        self.unlink(&name);
-        self.link(&spec);
+        let mut touched = self.tree_of(id);
+        self.unlink(id);
+        self.link(id, &spec);
+        let node = self.forest.put_queue(&spec);
+        self.nodes.insert(node, id);
+        let compiled = CompiledQueue::of(&mut self.forest, &spec);
         let active = report::active(&spec, &self.flavors, &self.checks);
-        if let Some(queue) = self.queues.get_mut(&name) {
-            queue.spec = spec;
-            queue.active = active;
-            self.activity_changed(&name);
-            self.flush_all(&name);
+        let Some(cluster) = self.clusters.at_mut(id) else {
             return;
+        };
+        let renew = match &mut cluster.queue {
+            Some(queue) => {
+                let renew = queue.spec.usage_order != spec.usage_order;
+                queue.spec = spec;
+                queue.compiled = compiled;
+                queue.active = active;
+                renew
+            }
+            none => {
+                *none = Some(Queue {
+                    spec,
+                    compiled,
+                    node,
+                    active,
+                    pending: Pending::default(),
+                    tries: 0,
+                });
+                true
+            }
+        };
+        if renew {
+            self.settle_locals_of(id, now);
         }
-        let pending = Pending::default();
-        self.queues.insert(
-            name.clone(),
-            Queue {
-                spec,
-                active,
-                pending,
-            },
-        );
-        self.mark(&name);
-        self.settle_locals_of(&name, now);
+        self.activity_changed(id);
+        touched.push(id);
+        self.flush_trees(touched);
     }
 
     pub(super) fn drop_cluster_queue(&mut self, name: &ClusterQueueName, now: Timestamp) {
-        self.unlink(name);
-        let Some(queue) = self.queues.remove(name) else {
+        let Some(id) = self.clusters.id(name) else { return };
+        let touched = self.tree_of(id);
+        self.unlink(id);
+        let Some(queue) = self.clusters.at_mut(id).and_then(|cluster| cluster.queue.take()) else {
             return;
         };
-        for (at, key) in queue.pending.backoffs() {
-            self.backoffs.remove(&(at, key.clone()));
+        for (at, workload) in queue.pending.backoffs() {
+            self.backoffs.remove(&(at, workload));
         }
-        self.mark(name);
-        self.settle_locals_of(name, now);
-        self.touch(name);
+        self.nodes.remove(&queue.node);
+        self.mark(id);
+        self.settle_locals_of(id, now);
+        self.forest.drop_queue(name);
+        self.flush_trees(touched.into_iter().filter(|member| *member != id));
+        self.touch(id);
+        self.sweep_cluster(id);
+    }
+
+    pub(super) fn put_cohort(&mut self, cohort: Cohort) {
+        if self.cohorts.get(&cohort.name) == Some(&cohort) {
+            return;
+        }
+        let mut touched = self.tree_of_cohort(&cohort.name);
+        self.forest.put_cohort(&cohort);
+        touched.extend(self.tree_of_cohort(&cohort.name));
+        self.changed.insert(QueueRef::Cohort(cohort.name.clone()));
+        self.cohorts.insert(cohort.name.clone(), cohort);
+        self.shape_changed(&touched);
+    }
+
+    pub(super) fn drop_cohort(&mut self, name: &CohortName) {
+        if self.cohorts.remove(name).is_none() {
+            return;
+        }
+        let mut touched = self.tree_of_cohort(name);
+        self.changed.insert(QueueRef::Cohort(name.clone()));
+        self.forest.drop_cohort(name);
+        touched.extend(self.tree_of_cohort(name));
+        self.shape_changed(&touched);
+    }
+
+    fn tree_of_cohort(&self, name: &CohortName) -> Vec<ClusterId> {
+        let node = self.forest.cohort(name);
+        node.map(|node| self.tree_at(node)).unwrap_or_default()
+    }
+
+    fn shape_changed(&mut self, queues: &[ClusterId]) {
+        for id in queues {
+            // Why: cohorts in a circle make their queues inactive, and their end makes them active again.
+            self.activity_changed(*id);
+        }
+        self.flush_trees(queues.iter().copied());
     }
 
     pub(super) fn put_local_queue(&mut self, queue: LocalQueue, now: Timestamp) {
-        let (key, cluster) = (queue.key.clone(), queue.cluster_queue.clone());
-        if self.locals.get(&key) == Some(&queue) {
+        let id = self.ensure_local(&queue.key);
+        if self
+            .locals
+            .at(id)
+            .is_some_and(|local| local.queue.as_ref() == Some(&queue))
+        {
             return;
         }
-        if let Some(old) = self.locals.insert(key.clone(), queue) {
-            unlink(&mut self.locals_of, &old.cluster_queue, &key);
+        if let Some(book) = &mut self.book {
+            book.open(&queue.key, queue.weight, now);
+            self.stale_past.insert(id);
         }
-        self.locals_of.entry(cluster).or_default().insert(key.clone());
-        self.changed.insert(QueueRef::Local(key.clone()));
-        self.settle_local(&key, now);
+        let cluster = self
+            .clusters
+            .ensure(&queue.cluster_queue, || unknown(&queue.cluster_queue));
+        let key = queue.key.clone();
+        self.set_cluster(id, Some(cluster));
+        if let Some(local) = self.locals.at_mut(id) {
+            local.queue = Some(queue);
+        }
+        self.changed.insert(QueueRef::Local(key));
+        self.settle_local(id, now);
+        self.touch(cluster);
     }
 
     pub(super) fn drop_local_queue(&mut self, key: &Key, now: Timestamp) {
-        let Some(old) = self.locals.remove(key) else {
+        let Some(id) = self.locals.id(key) else { return };
+        if self
+            .locals
+            .at_mut(id)
+            .and_then(|local| local.queue.take())
+            .is_none()
+        {
+            return;
+        }
+        self.set_cluster(id, None);
+        if let Some(book) = &mut self.book {
+            book.close(key);
+        }
+        self.changed.insert(QueueRef::Local(key.clone()));
+        self.settle_local(id, now);
+        self.sweep_local(id);
+    }
+
+    fn set_cluster(&mut self, id: LocalId, cluster: Option<ClusterId>) {
+        let Some(local) = self.locals.at_mut(id) else {
             return;
         };
-        unlink(&mut self.locals_of, &old.cluster_queue, key);
-        self.changed.insert(QueueRef::Local(key.clone()));
-        self.settle_local(key, now);
+        let old = std::mem::replace(&mut local.cluster, cluster);
+        if let Some(new) = cluster.and_then(|new| self.clusters.at_mut(new)) {
+            new.locals.insert(id);
+        }
+        if let Some(old) = old.filter(|old| Some(*old) != cluster) {
+            if let Some(left) = self.clusters.at_mut(old) {
+                left.locals.remove(&id);
+            }
+            self.sweep_cluster(old);
+        }
+    }
+
+    pub(super) fn restore_past(&mut self, key: &Key, past: &PastUsage) {
+        let (Some(book), Some(id)) = (self.book.as_mut(), self.locals.id(key)) else {
+            return;
+        };
+        book.restore(key, past);
+        self.stale_past.insert(id);
+        if let Some(cluster) = self.locals.at(id).and_then(|local| local.cluster) {
+            self.touch(cluster);
+        }
     }
 
     pub(super) fn put_flavor(&mut self, flavor: Flavor) {
@@ -110,111 +220,148 @@ impl State {
         if self.namespaces.get(&name) == Some(&labels) {
             return;
         }
-        let first = Key::new(Arc::clone(&name), "");
-        let queues: BTreeSet<ClusterQueueName> = self
+        let queues: BTreeSet<ClusterId> = self
             .locals
-            .range(first..)
+            .from(Key::new(Arc::clone(&name), ""))
             .take_while(|(key, _)| key.namespace == name)
-            .map(|(_, local)| local.cluster_queue.clone())
+            .filter_map(|(_, local)| local.cluster)
             .collect();
-        for cluster in queues {
-            let Some(queue) = self.queues.get_mut(&cluster) else {
+        for id in queues {
+            let records = &self.records;
+            let member = |id| records.at(id).is_some_and(|r| r.workload.key.namespace == name);
+            let Some(queue) = self.clusters.at_mut(id).and_then(|c| c.queue.as_mut()) else {
                 continue;
             };
             if queue.spec.namespaces.as_ref().is_some_and(|s| s.matches(&labels)) {
-                queue.pending.flush_namespace(&name);
-                self.touch(&cluster);
+                queue.pending.flush_namespace(member);
+                self.touch(id);
             }
         }
         self.namespaces.insert(name, labels);
     }
 
     fn flavor_changed(&mut self, name: &FlavorName) {
-        for cluster in self.users_of_flavor.get(name).cloned().unwrap_or_default() {
-            self.refresh_activity(&cluster);
-            self.flush_all(&cluster);
+        let users = self.users_of_flavor.get(name).cloned().unwrap_or_default();
+        for id in &users {
+            self.refresh_activity(*id);
         }
+        self.flush_trees(users);
     }
 
     fn check_changed(&mut self, name: &CheckName) {
-        for cluster in self.users_of_check.get(name).cloned().unwrap_or_default() {
-            self.refresh_activity(&cluster);
-        }
+        let users = self.users_of_check.get(name).cloned().unwrap_or_default();
+        let turned: Vec<_> = users
+            .into_iter()
+            .filter(|id| self.refresh_activity(*id))
+            .collect();
+        self.flush_trees(turned);
     }
 
-    fn refresh_activity(&mut self, name: &ClusterQueueName) {
-        let Some(queue) = self.queues.get_mut(name) else {
-            return;
+    /// Whether the activity of the queue is another one now.
+    fn refresh_activity(&mut self, id: ClusterId) -> bool {
+        let Some(queue) = self.clusters.at_mut(id).and_then(|c| c.queue.as_mut()) else {
+            return false;
         };
         let active = report::active(&queue.spec, &self.flavors, &self.checks);
-        if active != queue.active {
-            queue.active = active;
-            self.activity_changed(name);
-            self.flush_all(name);
+        if active == queue.active {
+            return false;
         }
+        queue.active = active;
+        self.activity_changed(id);
+        true
     }
 
     /// Everything pending must be explained anew, and the queue's LocalQueues follow it.
-    fn activity_changed(&mut self, name: &ClusterQueueName) {
-        self.mark(name);
-        if let Some(queue) = self.queues.get(name) {
-            self.unexplained.extend(queue.pending.keys().cloned());
+    fn activity_changed(&mut self, id: ClusterId) {
+        self.mark(id);
+        if let Some(queue) = self.clusters.at(id).and_then(|cluster| cluster.queue.as_ref()) {
+            self.unexplained.extend(queue.pending.ids());
         }
-    }
-
-    fn flush_all(&mut self, name: &ClusterQueueName) {
-        if let Some(queue) = self.queues.get_mut(name) {
-            queue.pending.flush_all();
-        }
-        self.changed.insert(QueueRef::Cluster(name.clone()));
-        self.touch(name);
     }
 
     /// The reports of a queue and of its LocalQueues change.
-    fn mark(&mut self, name: &ClusterQueueName) {
-        self.changed.insert(QueueRef::Cluster(name.clone()));
-        let locals = self.locals_of.get(name).into_iter().flatten();
-        self.changed.extend(locals.cloned().map(QueueRef::Local));
+    fn mark(&mut self, id: ClusterId) {
+        let Some(cluster) = self.clusters.at(id) else {
+            return;
+        };
+        self.changed.insert(QueueRef::Cluster(cluster.name.clone()));
+        let locals = cluster.locals.iter().filter_map(|local| self.locals.at(*local));
+        self.changed
+            .extend(locals.map(|local| QueueRef::Local(local.key.clone())));
     }
 
-    fn settle_locals_of(&mut self, name: &ClusterQueueName, now: Timestamp) {
-        for key in self.locals_of.get(name).cloned().unwrap_or_default() {
-            self.settle_local(&key, now);
+    fn settle_locals_of(&mut self, id: ClusterId, now: Timestamp) {
+        let locals = self.clusters.at(id).map(|cluster| cluster.locals.clone());
+        for local in locals.unwrap_or_default() {
+            self.settle_local(local, now);
         }
     }
 
-    fn settle_local(&mut self, key: &Key, now: Timestamp) {
-        for workload in self.by_local.get(key).cloned().unwrap_or_default() {
-            self.settle(&workload, now, Fresh::No);
+    fn settle_local(&mut self, id: LocalId, now: Timestamp) {
+        let workloads = self.locals.at(id).map(|local| local.workloads.clone());
+        for workload in workloads.unwrap_or_default() {
+            self.settle(workload, now, Fresh::No);
         }
     }
 
-    fn link(&mut self, spec: &ClusterQueue) {
+    /// Forgets a ClusterQueue that does not exist and that nobody names.
+    pub(super) fn sweep_cluster(&mut self, id: ClusterId) {
+        let unused = |cluster: &Cluster| {
+            cluster.queue.is_none() && cluster.locals.is_empty() && cluster.ledger.is_empty()
+        };
+        let Some(cluster) = self.clusters.at(id).filter(|cluster| unused(cluster)) else {
+            return;
+        };
+        let name = cluster.name.clone();
+        self.clusters.remove(&name);
+        self.ready.remove(&id);
+        self.gains.remove(&id);
+        self.skipping.remove(&id);
+        if let Some(node) = self.forest.queue(&name) {
+            self.forest.released(node);
+        }
+    }
+
+    fn link(&mut self, id: ClusterId, spec: &ClusterQueue) {
         for quota in spec.groups.iter().flat_map(|g| &g.flavors) {
-            let users = self.users_of_flavor.entry(quota.name.clone()).or_default();
-            users.insert(spec.name.clone());
+            self.users_of_flavor
+                .entry(quota.name.clone())
+                .or_default()
+                .insert(id);
         }
         for rule in &spec.checks {
-            let users = self.users_of_check.entry(rule.name.clone()).or_default();
-            users.insert(spec.name.clone());
+            self.users_of_check
+                .entry(rule.name.clone())
+                .or_default()
+                .insert(id);
         }
     }
 
-    fn unlink(&mut self, name: &ClusterQueueName) {
-        let Some(queue) = self.queues.get(name) else {
+    fn unlink(&mut self, id: ClusterId) {
+        let Some(queue) = self.clusters.at(id).and_then(|cluster| cluster.queue.as_ref()) else {
             return;
         };
         for quota in queue.spec.groups.iter().flat_map(|g| &g.flavors) {
-            unlink(&mut self.users_of_flavor, &quota.name, name);
+            unlink(&mut self.users_of_flavor, &quota.name, &id);
         }
         for rule in &queue.spec.checks {
-            unlink(&mut self.users_of_check, &rule.name, name);
+            unlink(&mut self.users_of_check, &rule.name, &id);
         }
     }
 }
 
+/// A ClusterQueue of which only the name is known.
+pub(super) fn unknown(name: &ClusterQueueName) -> Cluster {
+    Cluster {
+        name: name.clone(),
+        queue: None,
+        ledger: Ledger::default(),
+        locals: BTreeSet::new(),
+    }
+}
+
 /// Takes `member` out of the set under `key`, and the set with its last member.
-pub(super) fn unlink<K: Ord, V: Ord>(index: &mut BTreeMap<K, BTreeSet<V>>, key: &K, member: &V) {
+fn unlink<K: Ord, V: Ord>(index: &mut BTreeMap<K, BTreeSet<V>>, key: &K, member: &V) {
     if let Some(members) = index.get_mut(key) {
         members.remove(member);
         if members.is_empty() {

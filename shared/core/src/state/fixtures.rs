@@ -10,8 +10,8 @@ use crate::condition::Truth;
 use crate::cycle::Decision;
 use crate::name::{ClusterQueueName, Key};
 use crate::queue::{
-    CheckRule, ClusterQueue, Flavor, FlavorQuota, Fungibility, LocalQueue, ResourceGroup, Selector,
-    StopPolicy, Strategy,
+    CheckRule, ClusterQueue, Cohort, Flavor, FlavorQuota, FungibilityPolicy, LocalQueue, PreemptionPolicy,
+    Quota, ResourceGroup, Selector, StopPolicy, Strategy, UsageOrder, Weight,
 };
 use crate::status::{Admission, Status};
 use crate::workload::{PodSet, Workload};
@@ -32,9 +32,9 @@ pub(crate) fn group(flavors: &[(&str, &[(&str, i64)])]) -> ResourceGroup {
             .iter()
             .map(|(name, nominal)| FlavorQuota {
                 name: (*name).into(),
-                nominal: nominal
+                quotas: nominal
                     .iter()
-                    .map(|(r, v)| ((*r).into(), Amount::new(*v)))
+                    .map(|(r, v)| ((*r).into(), Quota::of(Amount::new(*v))))
                     .collect(),
             })
             .collect(),
@@ -50,7 +50,10 @@ pub(crate) fn cluster_queue(name: &str, groups: Vec<ResourceGroup>) -> ClusterQu
         groups,
         checks: Vec::new(),
         stop: StopPolicy::None,
-        when_can_preempt: Fungibility::TryNextFlavor,
+        fungibility: FungibilityPolicy::default(),
+        preemption: PreemptionPolicy::default(),
+        weight: Weight::ONE,
+        usage_order: UsageOrder::Ignored,
         terminating: false,
     }
 }
@@ -82,6 +85,7 @@ pub(crate) fn local_queue(cluster_queue: &str) -> LocalQueue {
         key: Key::new("ns", "lq"),
         cluster_queue: cluster_queue.into(),
         stop: StopPolicy::None,
+        weight: Weight::ONE,
     }
 }
 
@@ -97,6 +101,7 @@ pub(crate) fn pod_set(name: &str, count: u32, requests: &[(&str, i64)]) -> PodSe
         node_selector: BTreeMap::new(),
         affinity: Vec::new(),
         tolerations: Vec::new(),
+        group: None,
     }
 }
 
@@ -110,6 +115,7 @@ pub(crate) fn workload(name: &str, created: i64, pod_sets: Vec<PodSet>) -> Workl
         deleting: false,
         queue: "lq".to_owned(),
         priority: 0,
+        boost: 0,
         active: true,
         max_execution_secs: None,
         gated: false,
@@ -195,21 +201,51 @@ impl World {
                 self.edit(&key.name, |w| hold(w, admission, now));
                 format!("{}: reserved", key.name)
             }
-            Decision::NotAdmitted {
-                key,
-                uid: _,
-                reason,
-                message,
-            } => {
-                let line = format!("{}: {} {message}", key.name, reason.as_str());
+            Decision::NotAdmitted { key, uid: _, reason } => {
+                let (word, message) = (reason.word().as_str(), reason.to_string());
+                let line = format!("{}: {word} {message}", key.name);
                 self.edit(&key.name, |w| {
                     w.status
                         .conditions
-                        .set("QuotaReserved", Truth::False, reason.as_str(), message, now);
+                        .set("QuotaReserved", Truth::False, word, message, now);
                 });
                 line
             }
+            Decision::Preempt {
+                key,
+                reason,
+                message,
+                preemptor,
+                ..
+            } => {
+                self.edit(&key.name, |w| evict(w, reason.as_str(), message, now));
+                format!("{}: {} for {}", key.name, reason.as_str(), preemptor.name)
+            }
         }
+    }
+
+    /// Another queue, with a LocalQueue of the same name in `ns`.
+    pub(crate) fn add_queue(&mut self, queue: ClusterQueue) {
+        let mut local = local_queue(queue.name.as_str());
+        local.key = Key::new("ns", queue.name.as_str());
+        self.tell(Event::LocalQueue(local));
+        self.tell(Event::ClusterQueue(Box::new(queue)));
+    }
+
+    /// A workload of one pod for the queue of that name.
+    pub(crate) fn ask(&mut self, queue: &str, name: &str, (priority, milli): (i32, i64)) {
+        let pods = pod_set("main", 1, &[("cpu", milli)]);
+        let born = 100 + i64::try_from(self.workloads.len()).unwrap();
+        let mut asked = workload(name, born, vec![pods]);
+        asked.queue = queue.to_owned();
+        asked.priority = priority;
+        self.put(asked);
+    }
+
+    /// Lets an evicted workload give its quota back.
+    pub(crate) fn release(&mut self, name: &str) {
+        let now = self.now;
+        self.edit(name, |w| release(w, now));
     }
 
     /// The flavor that `cpu` of the first pod set got.
@@ -239,11 +275,40 @@ impl World {
 
 pub(crate) fn hold(workload: &mut Workload, admission: Admission, now: Timestamp) {
     let message = format!("Quota reserved in ClusterQueue {}", admission.cluster_queue);
+    for kind in ["Evicted", "Preempted"] {
+        if workload.status.conditions.is_true(kind) {
+            let conditions = &mut workload.status.conditions;
+            conditions.set(kind, Truth::False, "QuotaReserved", "", now);
+        }
+    }
     workload.status.admission = Some(admission);
     workload
         .status
         .conditions
         .set("QuotaReserved", Truth::True, "QuotaReserved", message, now);
+}
+
+/// Says that a workload must stop; it still holds its quota.
+pub(crate) fn evict(workload: &mut Workload, reason: &'static str, message: String, now: Timestamp) {
+    let conditions = &mut workload.status.conditions;
+    conditions.set("Evicted", Truth::True, "Preempted", message.clone(), now);
+    conditions.set("Preempted", Truth::True, reason, message, now);
+}
+
+/// A queue of that many cores in a cohort.
+pub(crate) fn in_cohort(name: &str, cohort: &str, cpu: i64) -> ClusterQueue {
+    let mut queue = cluster_queue(name, vec![group(&[("default", &[("cpu", cpu * 1_000)])])]);
+    queue.cohort = Some(cohort.into());
+    queue
+}
+
+pub(crate) fn cohort(name: &str, parent: Option<&str>) -> Event {
+    Event::Cohort(Cohort {
+        name: name.into(),
+        parent: parent.map(Into::into),
+        groups: Vec::new(),
+        weight: Weight::ONE,
+    })
 }
 
 pub(crate) fn finish(workload: &mut Workload) {

@@ -427,17 +427,8 @@ fn a_check_that_becomes_active_resumes_admission() {
 
 /// Not built yet, and said so instead of ignored (unlike the anchor).
 #[test]
-fn cohorts_and_topologies_are_refused_with_a_way_out() {
-    let mut queue = cores(10);
-    queue.cohort = Some("all".to_owned());
-    let mut world = World::new(queue);
-    world.put(asks("a", 1, 1));
-    let text = "cohorts are not supported yet: remove spec.cohortName \"all\" from the ClusterQueue";
-    assert_eq!(world.run(), [inactive(text)]);
-    assert_eq!(world.report().active.reason, "CohortsNotSupported");
-    world.tell(Event::ClusterQueue(Box::new(cores(10))));
-    assert_eq!(world.run(), ["a: reserved"]);
-
+fn topologies_are_refused_with_a_way_out() {
+    let mut world = World::new(cores(10));
     let mut placed = flavor("default");
     placed.topology = Some("racks".to_owned());
     world.tell(Event::Flavor(placed));
@@ -475,7 +466,7 @@ fn lowering_a_quota_evicts_nobody_and_raising_it_wakes_the_parked() {
 fn heads_that_cannot_work_are_told_before_flavors_are_tried() {
     let mut world = World::new(cores(10));
     let mut wrong = asks("a", 1, 1);
-    wrong.problems = vec!["requests must not exceed its limits".to_owned()];
+    wrong.problems = vec!["resources validation failed: requests must not exceed its limits".to_owned()];
     world.put(wrong);
     let mut failed = asks("b", 2, 1);
     let mut state = CheckState::pending(at(1));

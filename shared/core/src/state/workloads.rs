@@ -1,17 +1,15 @@
-//! Events about Workloads, and where a Workload lives.
-
-use std::collections::BTreeMap;
+//! Events about Workloads, and where a Workload belongs.
 
 use jiff::Timestamp;
 
-use super::configuration::unlink;
-use super::{Assumption, Place, Record, State};
+use super::{
+    Assumption, ClusterId, Holding, Local, LocalId, Place, Readiness, Record, State, Told, WorkloadId,
+};
 use crate::condition::{Condition, Truth};
-use crate::name::{ClusterQueueName, Key, Uid};
-use crate::pending::{Rank, Wait};
-use crate::queue::StopPolicy;
-use crate::quota::{Charge, Ledger, Stage};
-use crate::report::QueueRef;
+use crate::name::{Key, Uid};
+use crate::pending::{Rank, Ticket};
+use crate::queue::{StopPolicy, UsageOrder};
+use crate::quota::{self, Stage};
 use crate::workload::Workload;
 
 /// Whether something about the workload changed that is worth another try.
@@ -34,225 +32,229 @@ impl State {
                 self.drop_workload(&key, now);
             }
         }
-        let local = local_key(&workload);
-        let mut fresh = Fresh::Yes;
-        if let Some(record) = self.records.get_mut(&key) {
-            let old = &record.workload;
-            let old_local = local_key(old);
-            if !is_worth_another_try(old, &workload) {
-                fresh = Fresh::No;
-            }
-            if old.status.conditions.get("QuotaReserved") != workload.status.conditions.get("QuotaReserved") {
-                record.said = None;
-            }
-            let over = |a: &Assumption| workload.is_finished() || a.is_over(&workload);
-            if record.assumption.as_ref().is_some_and(over) {
-                record.assumption = None;
-            }
-            record.workload = workload;
-            if old_local != local {
-                unlink(&mut self.by_local, &old_local, &key);
-            }
+        let Some(id) = self.records.id(&key) else {
+            self.add_workload(workload, now);
+            return;
+        };
+        let local = self.ensure_local(&local_key(&workload));
+        let class = self.classes.join(&workload);
+        let Some(record) = self.records.at_mut(id) else {
+            return;
+        };
+        let old = &record.workload;
+        let fresh = if is_worth_another_try(old, &workload) {
+            Fresh::Yes
         } else {
-            let record = Record {
-                workload,
-                place: Place::Out,
-                assumption: None,
-                said: None,
-            };
-            self.records.insert(key.clone(), record);
+            Fresh::No
+        };
+        if old.status.conditions.get("QuotaReserved") != workload.status.conditions.get("QuotaReserved") {
+            record.said = None;
         }
-        self.by_local.entry(local).or_default().insert(key.clone());
-        self.settle(&key, now, fresh);
+        let over = |a: &Assumption| workload.is_finished() || a.is_over(&workload);
+        if record.assumption.as_deref().is_some_and(over) {
+            record.assumption = None;
+        }
+        let (old_class, old_local) = (record.class, record.local);
+        if old_class != class {
+            record.progress = None;
+        }
+        record.workload = workload;
+        record.class = class;
+        record.local = local;
+        self.classes.leave(old_class);
+        self.follow_eviction(id);
+        if old_local != local {
+            if let Some(named) = self.locals.at_mut(old_local) {
+                named.workloads.remove(&id);
+            }
+            if let Some(named) = self.locals.at_mut(local) {
+                named.workloads.insert(id);
+            }
+        }
+        self.settle(id, now, fresh);
+        if old_local != local {
+            self.sweep_local(old_local);
+        }
+    }
+
+    fn add_workload(&mut self, workload: Box<Workload>, now: Timestamp) {
+        let key = workload.key.clone();
+        let local = self.ensure_local(&local_key(&workload));
+        let class = self.classes.join(&workload);
+        let id = self.records.ensure(&key, || Record {
+            workload,
+            local,
+            class,
+            place: Place::Out,
+            assumption: None,
+            eviction: None,
+            said: None,
+            progress: None,
+        });
+        if let Some(named) = self.locals.at_mut(local) {
+            named.workloads.insert(id);
+        }
+        self.settle(id, now, Fresh::Yes);
     }
 
     pub(super) fn drop_workload(&mut self, key: &Key, now: Timestamp) {
-        self.move_to(key, &Place::Out, now);
-        self.unexplained.remove(key);
+        let Some(id) = self.records.id(key) else { return };
+        self.forget_eviction(id);
+        self.move_to(id, Place::Out, now);
+        self.unexplained.remove(&id);
+        self.bypassed.remove(&id);
         if let Some(record) = self.records.remove(key) {
-            unlink(&mut self.by_local, &local_key(&record.workload), key);
+            self.classes.leave(record.class);
+            if let Some(local) = self.locals.at_mut(record.local) {
+                local.workloads.remove(&id);
+            }
+            self.sweep_local(record.local);
         }
     }
 
-    pub(super) fn forget_assumption(&mut self, key: &Key, uid: &Uid, now: Timestamp) {
-        let Some(record) = self.records.get_mut(key) else {
+    /// A decision will not be carried out.
+    pub(super) fn forget_decisions(&mut self, key: &Key, uid: &Uid, now: Timestamp) {
+        let Some(id) = self.records.id(key) else { return };
+        let Some(record) = self.records.at_mut(id).filter(|r| r.workload.uid == *uid) else {
             return;
         };
-        if record.workload.uid == *uid && record.assumption.take().is_some() {
-            self.settle(key, now, Fresh::Yes);
+        let (assumption, eviction) = (record.assumption.take(), record.eviction.is_some());
+        if assumption.is_none() && !eviction {
+            return;
+        }
+        self.forget_eviction(id);
+        self.settle(id, now, Fresh::Yes);
+        if eviction && let Some(Place::Holding(held)) = self.records.at(id).map(|r| &r.place) {
+            let cluster = held.cluster;
+            self.stir_tree(cluster);
         }
     }
 
     /// Moves a workload to where it belongs now.
-    pub(super) fn settle(&mut self, key: &Key, now: Timestamp, fresh: Fresh) {
-        let Some(record) = self.records.get(key) else {
-            return;
-        };
-        let wanted = self.place_of(record);
-        let stays = wanted == record.place;
-        self.unexplained.insert(key.clone());
+    pub(crate) fn settle(&mut self, id: WorkloadId, now: Timestamp, fresh: Fresh) {
+        let Some(wanted) = self.place_of(id) else { return };
+        self.unexplained.insert(id);
+        let stays = self.records.at(id).is_some_and(|record| record.place == wanted);
         if stays && (fresh == Fresh::No || !matches!(wanted, Place::Queued { .. })) {
             return;
         }
-        self.move_to(key, &wanted, now);
+        self.move_to(id, wanted, now);
     }
 
     /// *Source*: `spec/admission-engine.md 1.1`.
-    fn place_of(&self, record: &Record) -> Place {
+    fn place_of(&mut self, id: WorkloadId) -> Option<Place> {
+        let record = self.records.at(id)?;
         let workload = &record.workload;
-        let status = &workload.status;
-        let local = local_key(workload);
         if workload.is_finished() {
-            return Place::Out;
+            return Some(Place::Out);
         }
-        let shown = status.admission.as_ref().filter(|_| workload.has_quota());
+        let shown = workload
+            .status
+            .admission
+            .as_ref()
+            .filter(|_| workload.has_quota());
         let assumed = record.assumption.as_ref().map(|a| &a.admission);
         if let Some(admission) = shown.or(assumed) {
-            return Place::Holding {
-                cluster: admission.cluster_queue.clone(),
-                local,
-                charge: Charge::of(admission, workload),
+            let quota = workload.status.conditions.when_true("QuotaReserved");
+            let since = record.assumption.as_ref().map(|a| a.since);
+            let cluster = self.clusters.ensure(&admission.cluster_queue, || {
+                super::configuration::unknown(&admission.cluster_queue)
+            });
+            return Some(Place::Holding(Box::new(Holding {
+                cluster,
+                local: record.local,
+                amounts: quota::held(&mut self.forest, admission, workload),
                 stage: if shown.is_some() && workload.is_admitted() {
                     Stage::Admitted
                 } else {
                     Stage::Reserved
                 },
-            };
+                readiness: if workload.pods_ready() {
+                    Readiness::Ready
+                } else {
+                    Readiness::NotReady
+                },
+                evicted: workload.is_evicted() && shown.is_some() || record.eviction.is_some(),
+                priority: workload.effective_priority(),
+                queue_time: self.settings.age().queue_time(workload),
+                reserved_at: quota.map(|c| c.since).or(since).unwrap_or(workload.created),
+            })));
         }
         if workload.has_quota() || !may_queue(workload) {
-            return Place::Out;
+            return Some(Place::Out);
         }
-        match self.locals.get(&local) {
-            Some(queue)
-                if queue.stop == StopPolicy::None && self.queues.contains_key(&queue.cluster_queue) =>
-            {
-                Place::Queued {
-                    cluster: queue.cluster_queue.clone(),
-                    local,
-                }
-            }
-            Some(_) | None => Place::Out,
-        }
-    }
-
-    /// Moves a workload and keeps the heaps, the ledgers and the counts in step.
-    pub(crate) fn move_to(&mut self, key: &Key, wanted: &Place, now: Timestamp) {
-        let Some(record) = self.records.get_mut(key) else {
-            return;
+        let local = self.locals.at(record.local)?;
+        let cluster = local.cluster.filter(|_| {
+            local
+                .queue
+                .as_ref()
+                .is_some_and(|queue| queue.stop == StopPolicy::None)
+        });
+        let Some((cluster, queue)) = cluster.and_then(|cluster| Some((cluster, self.queue(cluster)?))) else {
+            return Some(Place::Out);
         };
-        let old = std::mem::replace(&mut record.place, wanted.clone());
-        self.leave(key, &old);
-        self.enter(key, wanted, now);
-        let (cluster, freed) = match (&old, wanted) {
-            (
-                Place::Holding { cluster, charge, .. },
-                Place::Holding {
-                    cluster: now_in,
-                    charge: held,
-                    ..
-                },
-            ) if cluster == now_in => (cluster, held.frees(charge)),
-            (Place::Holding { cluster, .. }, _) => (cluster, true),
-            (Place::Out | Place::Queued { .. }, _) => return,
+        let counts = queue.spec.usage_order == UsageOrder::LeastUsedFirst && self.book.is_some();
+        Some(Place::Queued {
+            cluster,
+            local: record.local,
+            ticket: Ticket {
+                rank: Rank::of(id, workload, workload.effective_priority(), self.settings.age()),
+                class: record.class,
+                line: counts.then_some(record.local),
+            },
+        })
+    }
+
+    pub(super) fn ensure_local(&mut self, key: &Key) -> LocalId {
+        self.locals.ensure(key, || Local {
+            key: key.clone(),
+            queue: None,
+            cluster: None,
+            ledger: quota::Ledger::default(),
+            pending: 0,
+            workloads: std::collections::BTreeSet::new(),
+        })
+    }
+
+    /// Forgets a LocalQueue that does not exist and that nobody names.
+    pub(super) fn sweep_local(&mut self, id: LocalId) {
+        let unused = |local: &Local| {
+            local.queue.is_none()
+                && local.workloads.is_empty()
+                && local.ledger.is_empty()
+                && local.pending == 0
         };
-        if freed {
-            self.flush_capacity(cluster);
+        if let Some(key) = self.locals.at(id).filter(|l| unused(l)).map(|l| l.key.clone()) {
+            self.locals.remove(&key);
+            self.stale_past.remove(&id);
         }
     }
 
-    fn leave(&mut self, key: &Key, place: &Place) {
-        match place {
-            Place::Out => {}
-            Place::Queued { cluster, local } => {
-                let wait = self.queues.get_mut(cluster).and_then(|q| q.pending.remove(key));
-                if let Some(Wait::Backoff(Some(at))) = wait {
-                    self.backoffs.remove(&(at, key.clone()));
-                }
-                if let Some(count) = self.local_pending.get_mut(local) {
-                    *count = count.saturating_sub(1);
-                    if *count == 0 {
-                        self.local_pending.remove(local);
-                    }
-                }
-                self.queue_changed(cluster, local);
-            }
-            Place::Holding {
-                cluster,
-                local,
-                charge,
-                stage,
-            } => {
-                book(&mut self.ledgers, cluster, |ledger| ledger.remove(charge, *stage));
-                book(&mut self.local_ledgers, local, |ledger| {
-                    ledger.remove(charge, *stage);
-                });
-                self.queue_changed(cluster, local);
-            }
+    /// An eviction that was decided ends when it is visible, or when there is nothing left to evict.
+    fn follow_eviction(&mut self, id: WorkloadId) {
+        let Some(record) = self.records.at(id) else { return };
+        let Some(eviction) = &record.eviction else { return };
+        let (shown, assumed) = (record.workload.has_quota(), record.assumption.is_some());
+        if record.workload.is_finished() || (shown && record.workload.is_evicted()) || !(shown || assumed) {
+            self.forget_eviction(id);
+        } else if shown && eviction.told == Told::NotYet {
+            self.orders.insert(id);
         }
     }
 
-    fn enter(&mut self, key: &Key, place: &Place, now: Timestamp) {
-        match place {
-            Place::Out => {}
-            Place::Queued { cluster, local } => {
-                let (Some(record), Some(queue)) = (self.records.get(key), self.queues.get_mut(cluster))
-                else {
-                    return;
-                };
-                let rank = Rank::of(&record.workload, self.settings.timestamp);
-                if record.workload.in_backoff(now) {
-                    let at = backoff_end(&record.workload);
-                    queue.pending.park(rank, Wait::Backoff(at));
-                    self.backoffs.extend(at.map(|at| (at, key.clone())));
-                } else {
-                    queue.pending.push(rank);
-                }
-                *self.local_pending.entry(local.clone()).or_default() += 1;
-                self.queue_changed(cluster, local);
-            }
-            Place::Holding {
-                cluster,
-                local,
-                charge,
-                stage,
-            } => {
-                book(&mut self.ledgers, cluster, |ledger| ledger.add(charge, *stage));
-                book(&mut self.local_ledgers, local, |ledger| {
-                    ledger.add(charge, *stage);
-                });
-                self.queue_changed(cluster, local);
-            }
+    pub(super) fn forget_eviction(&mut self, id: WorkloadId) {
+        if let Some(eviction) = self.records.at_mut(id).and_then(|record| record.eviction.take()) {
+            self.expectations.remove(&(eviction.until, id));
+            self.orders.remove(&id);
         }
     }
 
-    fn queue_changed(&mut self, cluster: &ClusterQueueName, local: &Key) {
-        self.changed.insert(QueueRef::Cluster(cluster.clone()));
-        self.changed.insert(QueueRef::Local(local.clone()));
-        self.touch(cluster);
-    }
-
-    fn flush_capacity(&mut self, name: &ClusterQueueName) {
-        if let Some(queue) = self.queues.get_mut(name) {
-            queue.pending.flush_capacity();
-        }
-        self.touch(name);
-    }
-
-    /// Puts those in the heap whose back-off has ended.
-    pub(crate) fn end_backoffs(&mut self, now: Timestamp) {
-        while let Some((at, key)) = self.backoffs.first().cloned() {
-            if at > now {
-                break;
-            }
-            self.backoffs.remove(&(at, key.clone()));
-            let Some(Place::Queued { cluster, .. }) = self.records.get(&key).map(|r| &r.place) else {
-                continue;
-            };
-            let cluster = cluster.clone();
-            if let Some(queue) = self.queues.get_mut(&cluster) {
-                queue.pending.unpark(&key);
-            }
-            self.touch(&cluster);
+    /// The queue that a workload is in, or whose quota it holds.
+    pub(crate) fn cluster_of(&self, id: WorkloadId) -> Option<ClusterId> {
+        match &self.records.at(id)?.place {
+            Place::Out => None,
+            Place::Queued { cluster, .. } => Some(*cluster),
+            Place::Holding(held) => Some(held.cluster),
         }
     }
 }
@@ -298,7 +300,7 @@ pub(crate) fn may_queue(workload: &Workload) -> bool {
 }
 
 /// When a back-off ends by itself.
-fn backoff_end(workload: &Workload) -> Option<Timestamp> {
+pub(super) fn backoff_end(workload: &Workload) -> Option<Timestamp> {
     // Why: while Requeued is False only a change of that condition ends the back-off.
     if workload.status.conditions.is_false("Requeued") {
         return None;
@@ -317,7 +319,7 @@ fn is_worth_another_try(old: &Workload, new: &Workload) -> bool {
     };
     let condition = |w: &Workload, kind: &str| w.status.conditions.get(kind).cloned();
     old.generation != new.generation
-        || old.priority != new.priority
+        || old.effective_priority() != new.effective_priority()
         || old.created != new.created
         || old.pod_sets != new.pod_sets
         || old.problems != new.problems
@@ -327,13 +329,4 @@ fn is_worth_another_try(old: &Workload, new: &Workload) -> bool {
         || ["Evicted", "Requeued"]
             .iter()
             .any(|kind| condition(old, kind) != condition(new, kind))
-}
-
-/// Changes one ledger, and drops it when it is empty.
-fn book<K: Ord + Clone>(ledgers: &mut BTreeMap<K, Ledger>, key: &K, change: impl FnOnce(&mut Ledger)) {
-    let ledger = ledgers.entry(key.clone()).or_default();
-    change(ledger);
-    if ledger.is_empty() {
-        ledgers.remove(key);
-    }
 }

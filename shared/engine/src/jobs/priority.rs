@@ -1,8 +1,10 @@
 //! Where a Workload's priority comes from. *Source*: `spec/jobs.md 5.13`.
 
+use roadstead_api::config::{FeatureGate, FeatureGates};
+use roadstead_api::constants::names;
 use roadstead_api::kueue::v1beta2::{PriorityClassGroup, PriorityClassKind, PriorityClassRef};
 use roadstead_convert::Priority;
-use roadstead_jobs::JobPodSet;
+use roadstead_jobs::{JobKind, JobPodSet};
 use serde_json::Value;
 
 use crate::caches::Caches;
@@ -10,8 +12,19 @@ use crate::caches::Caches;
 /// The priority of a job.
 ///
 /// *Errors*: the WorkloadPriorityClass that it names does not exist.
-pub(crate) fn resolve(caches: &Caches, job: &Value, pod_sets: &[JobPodSet]) -> Result<Priority, String> {
-    if let Some(name) = roadstead_jobs::labels::priority_class(job) {
+pub(crate) fn resolve(
+    caches: &Caches,
+    gates: &FeatureGates,
+    kind: &dyn JobKind,
+    job: &Value,
+    pod_sets: &[JobPodSet],
+) -> Result<Priority, String> {
+    let default = || {
+        let on = gates.enabled(FeatureGate::WorkloadPriorityClassDefaulting);
+        let name = names::DEFAULT_PRIORITY_CLASS;
+        (on && caches.workload_classes.named(name).is_some()).then_some(name)
+    };
+    if let Some(name) = roadstead_jobs::labels::priority_class(job).or_else(default) {
         let class = caches.workload_classes.named(name);
         let class = class.ok_or_else(|| format!("WorkloadPriorityClass \"{name}\" not found"))?;
         let reference = PriorityClassRef {
@@ -24,14 +37,14 @@ pub(crate) fn resolve(caches: &Caches, job: &Value, pod_sets: &[JobPodSet]) -> R
             value: class.spec.value,
         });
     }
-    let named = pod_sets.iter().find_map(|set| {
+    let of_pods = pod_sets.iter().find_map(|set| {
         let name = set
             .template
             .pointer("/spec/priorityClassName")
             .and_then(Value::as_str)?;
         (!name.is_empty()).then_some(name)
     });
-    let class = match named {
+    let class = match kind.priority_class(job).or(of_pods) {
         Some(name) => caches.pod_classes.named(name),
         None => {
             let all = caches.pod_classes.all();

@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use kube::ResourceExt as _;
 use kube::core::DynamicObject;
+use roadstead_api::config::FeatureGate;
 use roadstead_api::constants::labels;
 use roadstead_api::kueue::v1beta2::{CheckState, Workload};
 use roadstead_core::job::{
     Control, Drift, Ended, Fit, JobObserved, News, OwnedWorkload, Parent, Pods, Presence, Quota, Run, Scope,
     Stage,
 };
-use roadstead_core::lifecycle;
+use roadstead_core::lifecycle::{self, Outcome};
 use roadstead_core::name::{FlavorName, Key};
 use roadstead_core::queue::Flavor;
 use roadstead_jobs::JobPodSet;
@@ -60,12 +61,13 @@ impl Scene {
     }
 
     /// The Workload that describes the job, as stored.
+    ///
+    /// Its only one counts also when it does not: a job that was started with fewer pods differs from it until the stop is over.
     pub(super) fn current_workload(&self) -> Option<&Workload> {
-        let fits = self
-            .workloads
-            .iter()
-            .find(|w| w.control == Control::This && w.fit == Fit::Equivalent)?;
-        self.stored.get(&fits.key).map(|workload| &**workload)
+        let own = || self.workloads.iter().filter(|w| w.control == Control::This);
+        let only = || own().next().filter(|_| own().count() == 1);
+        let current = own().find(|w| w.fit == Fit::Equivalent).or_else(only)?;
+        self.stored.get(&current.key).map(|workload| &**workload)
     }
 }
 
@@ -76,7 +78,13 @@ pub(super) fn scene(jobs: &Jobs, kind: &KindCache, object: &DynamicObject) -> Re
     let key = roadstead_kubeio::cache::key_of(object);
     let uid = object.uid().unwrap_or_default();
     let job = serde_json::to_value(object).map_err(|error| error.to_string())?;
-    let pod_sets = kind.kind.pod_sets(&job).map_err(|error| error.to_string())?;
+    let mut pod_sets = kind.kind.pod_sets(&job).map_err(|error| error.to_string())?;
+    if !jobs.config.feature_gates.enabled(FeatureGate::PartialAdmission) {
+        // *Source*: `spec/jobs.md 5.4`.
+        for set in &mut pod_sets {
+            set.min_count = None;
+        }
+    }
     let prebuilt = roadstead_jobs::labels::prebuilt(&job).map(str::to_owned);
     let stored: Vec<Arc<Workload>> = match &prebuilt {
         Some(name) => jobs
@@ -293,8 +301,31 @@ pub(super) fn infos(caches: &Caches, workload: &Workload) -> Result<Vec<PodSetIn
     })
 }
 
-/// The job that controls a Workload.
-pub(super) fn job_of(caches: &Caches, workload: &Workload) -> Option<JobRef> {
+/// How a job ended, by what its Workload says; `None` when the Workload has not ended, or when its end says nothing about the
+/// job.
+pub(super) fn ended(workload: &Workload) -> Option<Outcome> {
+    let finished = workload
+        .condition(lifecycle::FINISHED)
+        .filter(|c| c.status == "True")?;
+    let success = match finished.reason.as_str() {
+        "Succeeded" => true,
+        "Failed" | "FailedToStart" => false,
+        _ => return None,
+    };
+    let said = match finished.message.as_str() {
+        "" => "no message",
+        message => message,
+    };
+    Some(Outcome {
+        success,
+        message: format!(
+            "The job ended in its worker cluster ({said}); its copy there was deleted before its last status was read"
+        ),
+    })
+}
+
+/// The job that controls a Workload, if its kind is enabled.
+pub fn job_of(caches: &Caches, workload: &Workload) -> Option<JobRef> {
     let owner = workload
         .owner_references()
         .iter()

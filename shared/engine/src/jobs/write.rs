@@ -5,7 +5,7 @@ use std::time::Duration;
 use kube::Api;
 use roadstead_api::constants::{annotations, finalizers, labels};
 use roadstead_api::kueue::v1beta2::Workload;
-use roadstead_convert::Made;
+use roadstead_convert::{Made, Priority};
 use roadstead_core::job::Action;
 use roadstead_core::lifecycle::Request;
 use roadstead_core::name::{Key, Uid};
@@ -38,8 +38,7 @@ pub(super) async fn act(
             change(jobs, &workload, &json!({ "spec": { "queueName": queue } })).await
         }
         Action::SetPriority(key) => {
-            let priority =
-                resolve_priority(&jobs.caches, &scene.job, &scene.pod_sets).map_err(Outcome::Failed)?;
+            let priority = priority(jobs, kind, scene)?;
             let patch = json!({ "spec": { "priority": priority.value, "priorityClassRef": priority.class } });
             change(jobs, &key, &patch).await
         }
@@ -92,9 +91,22 @@ fn ask(jobs: &Jobs, scene: &read::Scene, key: &Key, request: Request) {
     jobs.workloads_due.add(key.clone(), Lane::Placed);
 }
 
-fn build(jobs: &Jobs, kind: &KindCache, scene: &read::Scene, name: &str) -> Result<Workload, String> {
-    let object = kind.objects.get(&scene.key).ok_or("the job is gone")?;
-    let priority = resolve_priority(&jobs.caches, &scene.job, &scene.pod_sets)?;
+/// The job's priority. Who names a class that does not exist is told so, and is looked at again.
+fn priority(jobs: &Jobs, kind: &KindCache, scene: &read::Scene) -> Result<Priority, Outcome> {
+    let gates = &jobs.config.feature_gates;
+    resolve_priority(&jobs.caches, gates, kind.kind, &scene.job, &scene.pod_sets).map_err(|why| {
+        if let Some(object) = kind.objects.get(&scene.key) {
+            let note = Note::warning("WorkloadPriorityClassNotFound", why.clone());
+            jobs.tell(kind, &object, vec![note]);
+        }
+        Outcome::Failed(why)
+    })
+}
+
+fn build(jobs: &Jobs, kind: &KindCache, scene: &read::Scene, name: &str) -> Result<Workload, Outcome> {
+    let gone = || Outcome::Failed("the job is gone".to_owned());
+    let object = kind.objects.get(&scene.key).ok_or_else(gone)?;
+    let priority = priority(jobs, kind, scene)?;
     Ok(roadstead_convert::workload_for_job(Made {
         name: name.to_owned(),
         job: &object.metadata,
@@ -109,19 +121,7 @@ fn build(jobs: &Jobs, kind: &KindCache, scene: &read::Scene, name: &str) -> Resu
 }
 
 async fn create(jobs: &Jobs, kind: &KindCache, scene: &read::Scene, key: &Key) -> Result<(), Outcome> {
-    let workload = match build(jobs, kind, scene, &key.name) {
-        Ok(workload) => workload,
-        Err(why) => {
-            if let Some(object) = kind.objects.get(&scene.key) {
-                jobs.tell(
-                    kind,
-                    &object,
-                    vec![Note::warning("WorkloadPriorityClassNotFound", why.clone())],
-                );
-            }
-            return Err(Outcome::Failed(why));
-        }
-    };
+    let workload = build(jobs, kind, scene, &key.name)?;
     match write::create(&api(jobs, key), &workload).await {
         Written::Done(object) => {
             jobs.caches.workloads.observe(*object);
@@ -163,7 +163,7 @@ async fn adopt(jobs: &Jobs, kind: &KindCache, scene: &read::Scene, key: &Key) ->
 }
 
 async fn update_spec(jobs: &Jobs, kind: &KindCache, scene: &read::Scene, key: &Key) -> Result<(), Outcome> {
-    let built = build(jobs, kind, scene, &key.name).map_err(Outcome::Failed)?;
+    let built = build(jobs, kind, scene, &key.name)?;
     let mut spec = serde_json::to_value(&built.spec).map_err(|e| Outcome::Failed(e.to_string()))?;
     // Why named: a merge patch leaves alone what it does not name.
     for field in ["maximumExecutionTimeSeconds", "priorityClassRef", "queueName"] {

@@ -1,4 +1,8 @@
-//! Certificates of the webhook server: made here, kept in a Secret, renewed in time, and known to the API server.
+//! Certificates of the webhook server: made here, kept in a Secret and renewed in time, or read from the files that
+//! somebody else keeps; and known to the API server.
+//!
+//! Conversions are registered at once, because the caches cannot be filled while stored objects need them; admission when the
+//! caches are filled.
 //!
 //! Invariant: the API server trusts a new authority before a certificate of it is served, because the bundle that is
 //! registered always holds both the new and the old one.
@@ -18,23 +22,32 @@ use kube::core::DynamicObject;
 use kube::{Api, Client};
 use roadstead_api::config::Config;
 use roadstead_api::constants::labels;
+use roadstead_api::visibility::SERVICE as VISIBILITY_SERVICE;
 use roadstead_jobs::JobKind;
 use roadstead_kubeio::write::{self, Written};
 use roadstead_serve::health::Condition;
 use roadstead_serve::tls::{
-    Bundle, CertSlot, Lifetimes, Rotation, issue, plan_rotation, renew, service_names,
+    Bundle, CertSlot, FILES_POLL_WAIT, Follower, Lifetimes, Rotation, issue, plan_rotation, renew,
+    service_names,
 };
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::registration::{Reach, Registration};
-use crate::caches::api_resource;
+use super::definitions::Definitions;
+use super::filled::Filled;
+use super::kinds;
+use super::registration::{Reach, Registration, Wrappers};
+use crate::caches::{Caches, api_resource};
 use crate::clock::Clock;
 
 /// How often certificates and registrations are looked at.
 const LOOK: Duration = Duration::from_mins(1);
 /// Pause after a failure.
 const RETRY: Duration = Duration::from_secs(2);
+/// Registrations are looked at with every so many looks at the files, unless the files changed.
+const LOOKS_PER_REGISTRATION: u32 = 6;
+/// Pause after a definition was missing or could not be written.
+const DEFINITIONS_RETRY: Duration = Duration::from_secs(5);
 /// Pause between attempts to see our own webhook answer.
 const PROBE: Duration = Duration::from_millis(50);
 /// Attempts to see our own webhook answer before saying why it does not.
@@ -51,24 +64,57 @@ pub(crate) struct Certificates {
     pub(crate) ready: Condition,
     pub(crate) lifetimes: Lifetimes,
     pub(crate) clock: Clock,
+    pub(crate) caches: Caches,
 }
+
+/// What was done so far.
+struct Progress {
+    definitions: Definitions,
+    /// Follows the files, when certificates come from files.
+    files: Option<Follower>,
+    /// How often the files were looked at.
+    looks: u32,
+    /// The authorities with which the API server has been seen to call us.
+    answered: Option<Authorities>,
+}
+
+/// Authorities in PEM; none when somebody else makes them known.
+#[derive(PartialEq, Eq)]
+struct Authorities(Option<String>);
 
 impl Certificates {
     /// Keeps certificates and registrations in order until `stop`.
     pub(crate) async fn run(self, stop: CancellationToken) {
+        let files = || Follower::new(&self.config.webhook.cert_dir, self.slot.clone());
+        let mut progress = Progress {
+            definitions: Definitions::new(),
+            files: (!self.config.cert_management.enable).then(files),
+            looks: 0,
+            answered: None,
+        };
+        let filled = Filled::new(&self.caches);
         let work = async {
-            let mut registered: Option<String> = None;
             loop {
-                match self.once(&mut registered).await {
-                    Ok(()) => {
-                        self.ready.ready();
-                        tokio::time::sleep(LOOK).await;
-                    }
+                let pause = match self.once(&mut progress, &filled).await {
+                    Ok(pause) => pause,
                     Err(why) => {
                         tracing::warn!("webhooks are not ready: {why}");
                         self.ready.not_ready(why);
-                        tokio::time::sleep(RETRY).await;
+                        RETRY
                     }
+                };
+                let soon = async {
+                    // Why: admission is registered as soon as the caches are filled, not at the next look.
+                    if progress.answered.is_none() && !filled.is_true() {
+                        filled.wait().await;
+                    } else {
+                        std::future::pending::<()>().await;
+                    }
+                };
+                tokio::select! {
+                    biased;
+                    () = soon => {}
+                    () = tokio::time::sleep(pause) => {}
                 }
             }
         };
@@ -79,20 +125,71 @@ impl Certificates {
         }
     }
 
-    async fn once(&self, registered: &mut Option<String>) -> Result<(), String> {
-        let names = self.names()?;
-        let bundle = self.bundle(&names).await?;
-        let authorities = bundle.ca_bundle();
-        if registered.as_ref() != Some(&authorities) {
-            self.register(&authorities).await?;
+    /// One look at everything, and how long to wait for the next.
+    async fn once(&self, progress: &mut Progress, filled: &Filled) -> Result<Duration, String> {
+        let (authorities, key) = match &mut progress.files {
+            Some(files) => match self.read(files).await {
+                Ok(authorities) => (Authorities(authorities), None),
+                Err(why) if self.slot.is_filled() => {
+                    // Why not an error: what was read before is served on; perhaps the files are just being written.
+                    tracing::warn!("keeping the earlier webhook certificate: {why}");
+                    return Ok(FILES_POLL_WAIT);
+                }
+                Err(why) => return Err(why),
+            },
+            None => {
+                let bundle = self.bundle(&self.names()?).await?;
+                let key = bundle.certified_key().map_err(|error| error.to_string())?;
+                (Authorities(Some(bundle.ca_bundle())), Some(key))
+            }
+        };
+        let mut pause = LOOK;
+        if progress.files.is_some() {
+            pause = FILES_POLL_WAIT;
+            progress.looks = progress.looks.wrapping_add(1);
+            // Why: files are cheap to look at, registrations are not.
+            if progress.answered.as_ref() == Some(&authorities)
+                && !progress.looks.is_multiple_of(LOOKS_PER_REGISTRATION)
+            {
+                return Ok(pause);
+            }
         }
-        let key = bundle.certified_key().map_err(|error| error.to_string())?;
-        self.slot.fill(key);
-        if registered.as_ref() != Some(&authorities) {
+        let manage = self.config.roadstead.webhook.manage_configurations;
+        if manage {
+            let ca_bundle = authorities.0.as_deref();
+            if !progress
+                .definitions
+                .put(&self.client, &self.reach(), ca_bundle)
+                .await
+            {
+                pause = DEFINITIONS_RETRY;
+            }
+            if filled.is_true() {
+                self.register(ca_bundle).await?;
+            }
+        }
+        if let Some(key) = key {
+            self.slot.fill(key);
+        }
+        if !filled.is_true() {
+            return Ok(pause);
+        }
+        if progress.answered.as_ref() != Some(&authorities) {
             self.see_it_answer().await?;
-            *registered = Some(authorities);
+            progress.answered = Some(authorities);
         }
-        Ok(())
+        self.ready.ready();
+        Ok(pause)
+    }
+
+    /// Takes over the files if they changed; the authorities to register.
+    async fn read(&self, files: &mut Follower) -> Result<Option<String>, String> {
+        let folder = self.config.webhook.cert_dir.display();
+        let explain = |error| format!("webhook.certDir {folder}: {}", with_cause(&error));
+        if files.look().await.map_err(explain)? {
+            tracing::info!(%folder, "webhook certificate loaded");
+        }
+        files.authorities().await.map_err(explain)
     }
 
     fn reach(&self) -> Reach {
@@ -106,6 +203,12 @@ impl Certificates {
     }
 
     fn names(&self) -> Result<Vec<String>, String> {
+        let mut names = service_names(VISIBILITY_SERVICE, &self.config.namespace);
+        names.extend(self.webhook_names()?);
+        Ok(names)
+    }
+
+    fn webhook_names(&self) -> Result<Vec<String>, String> {
         match self.reach() {
             Reach::Service { name, namespace } => Ok(service_names(&name, &namespace)),
             Reach::Url(url) => {
@@ -173,14 +276,16 @@ impl Certificates {
         })
     }
 
-    async fn register(&self, ca_bundle: &str) -> Result<(), String> {
-        if !self.config.roadstead.webhook.manage_configurations {
-            return Ok(());
-        }
+    async fn register(&self, ca_bundle: Option<&str>) -> Result<(), String> {
         let user = self.own_user().await;
         let reach = self.reach();
         let registration = Registration {
             kinds: &self.kinds,
+            wrappers: if kinds::wraps(&self.config) {
+                Wrappers::Checked
+            } else {
+                Wrappers::Ignored
+            },
             reach: &reach,
             ca_bundle,
             namespace: &self.config.namespace,
@@ -234,6 +339,11 @@ impl Certificates {
         }
         Err(last)
     }
+}
+
+fn with_cause(error: &roadstead_serve::tls::Error) -> String {
+    let cause = std::error::Error::source(error);
+    cause.map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
 }
 
 fn done<K>(answer: Written<K>) -> Result<(), String> {

@@ -4,105 +4,95 @@ use std::sync::Arc;
 
 use kube::ResourceExt as _;
 use kube::core::DynamicObject;
-use kube::core::admission::{AdmissionRequest, AdmissionResponse, Operation};
-use roadstead_api::config::Config;
+use kube::core::admission::{AdmissionResponse, Operation};
+use roadstead_api::config::{Config, FeatureGate, FeatureGates};
 use roadstead_api::constants::{controllers, names};
 use roadstead_core::name::Key;
 use roadstead_jobs::JobKind;
-use roadstead_jobs::problem::Problem;
 use roadstead_jobs::webhook::{self as rules, DefaultFacts, Namespace, Owner, Presence};
-use roadstead_serve::webhook::{AdmissionHandler, allowed, failed, invalid, patched};
-use serde_json::Value;
+use roadstead_serve::webhook::{AdmissionHandler, allowed, failed};
 
+use super::Filled;
+use super::answers::{Request, changed, is_leaving, unless, value};
 use crate::caches::Caches;
 
-/// The mutating and the validating handler of a kind. A kind whose integration is off is let through unchanged.
+/// The mutating and the validating handler of a kind whose integration is on.
 pub(super) fn handlers(
     kind: &'static dyn JobKind,
-    enabled: bool,
     caches: Caches,
     config: Arc<Config>,
+    filled: &Arc<Filled>,
 ) -> (AdmissionHandler, AdmissionHandler) {
-    if !enabled {
-        return (
-            Arc::new(|request| allowed(&request)),
-            Arc::new(|request| allowed(&request)),
-        );
-    }
-    let validating = caches.clone();
+    let (known, settings) = (caches.clone(), config.clone());
     (
-        Arc::new(move |request| default(kind, &caches, &config, &request)),
-        Arc::new(move |request| validate(kind, &validating, &request)),
+        once_filled(filled, move |request| default(kind, &known, &settings, request)),
+        once_filled(filled, move |request| {
+            validate(kind, &caches, &config.feature_gates, request)
+        }),
     )
 }
 
-fn default(
-    kind: &dyn JobKind,
-    caches: &Caches,
-    config: &Config,
-    request: &AdmissionRequest<DynamicObject>,
-) -> AdmissionResponse {
+/// Refuses until the caches are filled: an answer from empty ones would let jobs slip by that must be held.
+fn once_filled(
+    filled: &Arc<Filled>,
+    answer: impl Fn(&Request) -> AdmissionResponse + Send + Sync + 'static,
+) -> AdmissionHandler {
+    let filled = filled.clone();
+    Arc::new(move |request| {
+        if filled.is_true() {
+            answer(&request)
+        } else {
+            failed(
+                &request,
+                "the queues are still being read after a start; try again in a moment",
+            )
+        }
+    })
+}
+
+fn default(kind: &dyn JobKind, caches: &Caches, config: &Config, request: &Request) -> AdmissionResponse {
     let Some(object) = &request.object else {
         return allowed(request);
     };
-    let Ok(mut job) = serde_json::to_value(object) else {
-        return failed(request, "the job cannot be read as JSON");
-    };
     let namespace = request.namespace.clone().unwrap_or_default();
-    let uses_multikueue = |queue: &str| leads_to_multikueue(caches, &namespace, queue);
+    let gates = &config.feature_gates;
+    let uses_multikueue = |queue: &str| {
+        gates.enabled(FeatureGate::MultiKueue) && leads_to_multikueue(caches, &namespace, queue)
+    };
+    let default_class = gates.enabled(FeatureGate::WorkloadPriorityClassDefaulting)
+        && caches
+            .workload_classes
+            .named(names::DEFAULT_PRIORITY_CLASS)
+            .is_some();
     let facts = DefaultFacts {
         default_queue: default_queue(caches, &namespace),
-        default_priority_class: present(
-            caches
-                .workload_classes
-                .named(names::DEFAULT_PRIORITY_CLASS)
-                .is_some(),
-        ),
+        default_priority_class: present(default_class),
         owner: owner(caches, object),
         namespace: standing(caches, config, &namespace),
         uses_multikueue: &uses_multikueue,
     };
-    rules::default_job(kind, &mut job, &facts);
-    match serde_json::from_value::<DynamicObject>(job) {
-        Ok(changed) => patched(request, &changed),
-        Err(error) => failed(request, &format!("the defaulted job cannot be printed: {error}")),
-    }
+    changed(request, |job| rules::default_job(kind, job, &facts))
 }
 
 fn validate(
     kind: &dyn JobKind,
     caches: &Caches,
-    request: &AdmissionRequest<DynamicObject>,
+    gates: &FeatureGates,
+    request: &Request,
 ) -> AdmissionResponse {
-    let value = |object: &Option<DynamicObject>| object.as_ref().and_then(|o| serde_json::to_value(o).ok());
-    let Some(new) = value(&request.object) else {
+    let Some(new) = value(request.object.as_ref()).filter(|_| !is_leaving(request)) else {
         return allowed(request);
     };
-    let problems: Vec<Problem> = match (&request.operation, value(&request.old_object)) {
+    let problems = match (&request.operation, value(request.old_object.as_ref())) {
         (Operation::Update, Some(old)) => {
-            // Why: a job on its way out only loses finalizers; nobody can mend its fields any more.
-            if new
-                .pointer("/metadata/deletionTimestamp")
-                .is_some_and(|at| *at != Value::Null)
-            {
-                return allowed(request);
-            }
             let namespace = request.namespace.clone().unwrap_or_default();
-            rules::validate_update(kind, &old, &new, default_queue(caches, &namespace))
+            rules::validate_update(kind, &old, &new, default_queue(caches, &namespace), gates)
         }
         (Operation::Create | Operation::Update | Operation::Delete | Operation::Connect, _) => {
-            rules::validate_create(kind, &new)
+            rules::validate_create(kind, &new, gates)
         }
     };
-    if problems.is_empty() {
-        return allowed(request);
-    }
-    let causes: Vec<(String, String)> = problems
-        .iter()
-        .map(|problem| (problem.field.clone(), problem.message.clone()))
-        .collect();
-    let text: Vec<String> = problems.iter().map(ToString::to_string).collect();
-    invalid(request, &text.join("; "), &causes)
+    unless(request, &problems)
 }
 
 fn present(is: bool) -> Presence {
@@ -167,5 +157,39 @@ fn standing(caches: &Caches, config: &Config, namespace: &str) -> Namespace {
         Namespace::InsideAll
     } else {
         Namespace::Inside
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A queue that is not known yet may lead to another cluster, and a namespace may have a default queue.
+    #[test]
+    fn nothing_is_answered_about_jobs_before_the_caches_are_filled() {
+        let kinds = roadstead_jobs::registry();
+        let text = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n";
+        let config = Arc::new(roadstead_serve::config::parse("test", text, &[], "kueue-system").unwrap());
+        let caches = Caches::new(&kinds);
+        let filled = Arc::new(Filled::new(&caches));
+        let (mutate, validate) = handlers(kinds[0], caches, config, &filled);
+        let request = json!({
+            "uid": "u", "operation": "CREATE", "name": "j", "namespace": "team",
+            "kind": {"group": "batch", "version": "v1", "kind": "Job"},
+            "resource": {"group": "batch", "version": "v1", "resource": "jobs"}, "userInfo": {},
+            "object": {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": {}},
+        });
+        for handler in [mutate, validate] {
+            let answer = handler(serde_json::from_value(request.clone()).unwrap());
+            assert!(!answer.allowed);
+            assert_eq!(answer.result.code, 500);
+            assert!(
+                answer.result.message.ends_with("try again in a moment"),
+                "{}",
+                answer.result.message
+            );
+        }
     }
 }

@@ -9,8 +9,11 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use kube::api::ObjectMeta;
+use roadstead_api::constants::groups::KUEUE;
 use roadstead_jobs::JobKind;
 use roadstead_serve::webhook::{mutate_path, validate_path};
+
+use super::kinds::VERSION;
 
 /// Name of the mutating configuration, as the reference has it.
 const MUTATING: &str = "kueue-mutating-webhook-configuration";
@@ -33,30 +36,18 @@ pub(super) enum Reach {
     },
 }
 
-/// What goes into the configurations.
-pub(super) struct Registration<'a> {
-    /// Kinds whose integration is enabled.
-    pub(super) kinds: &'a [&'static dyn JobKind],
-    /// Where we are.
-    pub(super) reach: &'a Reach,
-    /// The authorities to trust, PEM.
-    pub(super) ca_bundle: &'a str,
-    /// Our own namespace, whose jobs are left alone.
-    pub(super) namespace: &'a str,
-    /// The account whose writes need no check, ours.
-    pub(super) own_user: Option<&'a str>,
-}
-
-impl Registration<'_> {
-    fn client(&self, path: &str) -> WebhookClientConfig {
-        let ca_bundle = Some(ByteString(self.ca_bundle.as_bytes().to_vec()));
-        match self.reach {
-            Reach::Url(base) => WebhookClientConfig {
+impl Reach {
+    /// How the API server is told to call us under `path`, trusting these authorities (PEM); without any, those that somebody
+    /// else injects or the machine knows.
+    pub(super) fn client(&self, path: &str, ca_bundle: Option<&str>) -> WebhookClientConfig {
+        let ca_bundle = ca_bundle.map(|pem| ByteString(pem.as_bytes().to_vec()));
+        match self {
+            Self::Url(base) => WebhookClientConfig {
                 ca_bundle,
                 url: Some(format!("{}{path}", base.trim_end_matches('/'))),
                 service: None,
             },
-            Reach::Service { name, namespace } => WebhookClientConfig {
+            Self::Service { name, namespace } => WebhookClientConfig {
                 ca_bundle,
                 url: None,
                 service: Some(ServiceReference {
@@ -68,7 +59,34 @@ impl Registration<'_> {
             },
         }
     }
+}
 
+/// Whether `AppWrappers` are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wrappers {
+    /// They are.
+    Checked,
+    /// They are let through.
+    Ignored,
+}
+
+/// What goes into the configurations.
+pub(super) struct Registration<'a> {
+    /// Kinds whose integration is enabled.
+    pub(super) kinds: &'a [&'static dyn JobKind],
+    /// Where we are.
+    pub(super) reach: &'a Reach,
+    /// Whether `AppWrappers` are looked at.
+    pub(super) wrappers: Wrappers,
+    /// The authorities to trust, PEM; `None` when somebody else injects them.
+    pub(super) ca_bundle: Option<&'a str>,
+    /// Our own namespace, whose jobs are left alone.
+    pub(super) namespace: &'a str,
+    /// The account whose writes need no check, ours.
+    pub(super) own_user: Option<&'a str>,
+}
+
+impl Registration<'_> {
     fn elsewhere(&self) -> LabelSelector {
         LabelSelector {
             match_expressions: Some(vec![LabelSelectorRequirement {
@@ -91,66 +109,96 @@ impl Registration<'_> {
         }]
     }
 
-    /// Webhooks that change objects.
-    pub(super) fn mutating(&self) -> MutatingWebhookConfiguration {
-        let webhooks = self.kinds.iter().map(|kind| {
+    fn mutator(&self, api: &Api, operations: &[&str]) -> MutatingWebhook {
+        MutatingWebhook {
+            name: format!("m{}.kb.io", api.kind.to_lowercase()),
+            client_config: self
+                .reach
+                .client(&mutate_path(api.group, api.version, api.kind), self.ca_bundle),
+            rules: Some(Self::rule(api.group, api.version, &[api.plural], operations)),
+            failure_policy: Some("Fail".to_owned()),
+            // Why: what is written in an older version comes to us in the one we know.
+            match_policy: Some("Equivalent".to_owned()),
+            side_effects: "None".to_owned(),
+            admission_review_versions: vec!["v1".to_owned()],
+            timeout_seconds: Some(TIMEOUT_SECS),
+            ..MutatingWebhook::default()
+        }
+    }
+
+    fn validator(&self, api: &Api, resources: &[&str]) -> ValidatingWebhook {
+        ValidatingWebhook {
+            name: format!("v{}.kb.io", api.kind.to_lowercase()),
+            client_config: self
+                .reach
+                .client(&validate_path(api.group, api.version, api.kind), self.ca_bundle),
+            rules: Some(Self::rule(
+                api.group,
+                api.version,
+                resources,
+                &["CREATE", "UPDATE"],
+            )),
+            failure_policy: Some("Fail".to_owned()),
+            match_policy: Some("Equivalent".to_owned()),
+            side_effects: "None".to_owned(),
+            admission_review_versions: vec!["v1".to_owned()],
+            timeout_seconds: Some(TIMEOUT_SECS),
+            ..ValidatingWebhook::default()
+        }
+    }
+
+    /// The job kinds that are looked at.
+    fn jobs(&self) -> impl Iterator<Item = Api> {
+        let kinds = self.kinds.iter().map(|kind| {
             let gvk = kind.gvk();
-            MutatingWebhook {
-                name: format!("m{}.kb.io", gvk.kind.to_lowercase()),
-                client_config: self.client(&mutate_path(gvk.group, gvk.version, gvk.kind)),
-                rules: Some(Self::rule(gvk.group, gvk.version, &[kind.plural()], &["CREATE"])),
-                namespace_selector: Some(self.elsewhere()),
-                failure_policy: Some("Fail".to_owned()),
-                side_effects: "None".to_owned(),
-                admission_review_versions: vec!["v1".to_owned()],
-                timeout_seconds: Some(TIMEOUT_SECS),
-                ..MutatingWebhook::default()
+            Api {
+                group: gvk.group,
+                version: gvk.version,
+                kind: gvk.kind,
+                plural: kind.plural(),
             }
         });
+        let wrapper = Api {
+            group: "workload.codeflare.dev",
+            version: "v1beta2",
+            kind: "AppWrapper",
+            plural: "appwrappers",
+        };
+        let known = self.kinds.iter().any(|kind| kind.gvk().kind == wrapper.kind);
+        let wrapper = (self.wrappers == Wrappers::Checked && !known).then_some(wrapper);
+        kinds.chain(wrapper)
+    }
+
+    /// Webhooks that change objects.
+    pub(super) fn mutating(&self) -> MutatingWebhookConfiguration {
+        let jobs = self.jobs().map(|api| MutatingWebhook {
+            namespace_selector: Some(self.elsewhere()),
+            ..self.mutator(&api, &["CREATE"])
+        });
+        let in_use = [CLUSTER_QUEUE, RESOURCE_FLAVOR].map(|api| self.mutator(&api, &["CREATE"]));
+        let workload = MutatingWebhook {
+            // Why: only the smallest counts of pod sets are of interest, and few Workloads have any.
+            match_conditions: Some(vec![MatchCondition {
+                name: "has-minimum-counts".to_owned(),
+                expression: "has(object.spec) && has(object.spec.podSets) && object.spec.podSets.exists(s, has(s.minCount))"
+                    .to_owned(),
+            }]),
+            ..self.mutator(&WORKLOAD, &["CREATE", "UPDATE"])
+        };
         MutatingWebhookConfiguration {
-            metadata: ObjectMeta {
-                name: Some(MUTATING.to_owned()),
-                ..ObjectMeta::default()
-            },
-            webhooks: Some(webhooks.collect()),
+            metadata: named(MUTATING),
+            webhooks: Some(jobs.chain(in_use).chain([workload]).collect()),
         }
     }
 
     /// Webhooks that refuse objects.
     pub(super) fn validating(&self) -> ValidatingWebhookConfiguration {
-        let base = |name: String, path: &str| ValidatingWebhook {
-            name,
-            client_config: self.client(path),
-            failure_policy: Some("Fail".to_owned()),
-            side_effects: "None".to_owned(),
-            admission_review_versions: vec!["v1".to_owned()],
-            timeout_seconds: Some(TIMEOUT_SECS),
-            ..ValidatingWebhook::default()
-        };
-        let jobs = self.kinds.iter().map(|kind| {
-            let gvk = kind.gvk();
-            ValidatingWebhook {
-                rules: Some(Self::rule(
-                    gvk.group,
-                    gvk.version,
-                    &[kind.plural()],
-                    &["CREATE", "UPDATE"],
-                )),
-                namespace_selector: Some(self.elsewhere()),
-                ..base(
-                    format!("v{}.kb.io", gvk.kind.to_lowercase()),
-                    &validate_path(gvk.group, gvk.version, gvk.kind),
-                )
-            }
+        let jobs = self.jobs().map(|api| ValidatingWebhook {
+            namespace_selector: Some(self.elsewhere()),
+            ..self.validator(&api, &[api.plural])
         });
-        let resources = ["workloads", "workloads/status"];
+        let queues = [CLUSTER_QUEUE, COHORT, RESOURCE_FLAVOR].map(|api| self.validator(&api, &[api.plural]));
         let workloads = ValidatingWebhook {
-            rules: Some(Self::rule(
-                "kueue.x-k8s.io",
-                "v1beta2",
-                &resources,
-                &["CREATE", "UPDATE"],
-            )),
             // Why: each of our own status writes would come back to us for a check that cannot fail.
             match_conditions: self.own_user.map(|user| {
                 vec![MatchCondition {
@@ -161,17 +209,98 @@ impl Registration<'_> {
                     ),
                 }]
             }),
-            ..base(
-                "vworkload.kb.io".to_owned(),
-                &validate_path("kueue.x-k8s.io", "v1beta2", "Workload"),
-            )
+            ..self.validator(&WORKLOAD, &["workloads", "workloads/status"])
         };
         ValidatingWebhookConfiguration {
-            metadata: ObjectMeta {
-                name: Some(VALIDATING.to_owned()),
-                ..ObjectMeta::default()
-            },
-            webhooks: Some(jobs.chain([workloads]).collect()),
+            metadata: named(VALIDATING),
+            webhooks: Some(jobs.chain(queues).chain([workloads]).collect()),
         }
+    }
+}
+
+/// What is looked at, as its API calls it.
+struct Api {
+    group: &'static str,
+    version: &'static str,
+    kind: &'static str,
+    plural: &'static str,
+}
+
+const fn ours(kind: &'static str, plural: &'static str) -> Api {
+    Api {
+        group: KUEUE,
+        version: VERSION,
+        kind,
+        plural,
+    }
+}
+
+const CLUSTER_QUEUE: Api = ours("ClusterQueue", "clusterqueues");
+const COHORT: Api = ours("Cohort", "cohorts");
+const RESOURCE_FLAVOR: Api = ours("ResourceFlavor", "resourceflavors");
+const WORKLOAD: Api = ours("Workload", "workloads");
+
+fn named(name: &str) -> ObjectMeta {
+    ObjectMeta {
+        name: Some(name.to_owned()),
+        ..ObjectMeta::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn registered(kinds: &[&'static dyn JobKind], wrappers: Wrappers) -> (Vec<String>, Vec<String>) {
+        let registration = Registration {
+            kinds,
+            wrappers,
+            reach: &Reach::Url("https://127.0.0.1:9443".to_owned()),
+            ca_bundle: Some("pem"),
+            namespace: "kueue-system",
+            own_user: Some("me"),
+        };
+        let (mutating, validating) = (registration.mutating(), registration.validating());
+        let mutating = mutating.webhooks.unwrap_or_default();
+        let validating = validating.webhooks.unwrap_or_default();
+        for hook in &mutating {
+            assert_eq!(hook.failure_policy.as_deref(), Some("Fail"));
+            assert_eq!(hook.match_policy.as_deref(), Some("Equivalent"));
+        }
+        for hook in &validating {
+            assert_eq!(hook.failure_policy.as_deref(), Some("Fail"));
+            assert_eq!(hook.match_policy.as_deref(), Some("Equivalent"));
+        }
+        (
+            mutating.into_iter().map(|hook| hook.name).collect(),
+            validating.into_iter().map(|hook| hook.name).collect(),
+        )
+    }
+
+    /// Spec: api API-2.4, API-4, API-5, API-9.5; jobs 7.1.
+    #[test]
+    fn only_enabled_integrations_are_registered_beside_our_own_kinds() {
+        let (mutating, validating) = registered(&[], Wrappers::Ignored);
+        assert_eq!(
+            mutating,
+            ["mclusterqueue.kb.io", "mresourceflavor.kb.io", "mworkload.kb.io"]
+        );
+        assert_eq!(
+            validating,
+            [
+                "vclusterqueue.kb.io",
+                "vcohort.kb.io",
+                "vresourceflavor.kb.io",
+                "vworkload.kb.io"
+            ]
+        );
+        let (mutating, validating) = registered(&roadstead_jobs::registry(), Wrappers::Checked);
+        for name in ["mjob.kb.io", "mappwrapper.kb.io"] {
+            assert!(mutating.contains(&name.to_owned()), "{mutating:?}");
+        }
+        let unique: BTreeSet<&String> = validating.iter().collect();
+        assert_eq!(unique.len(), validating.len(), "{validating:?}");
     }
 }

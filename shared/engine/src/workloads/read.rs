@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use kube::ResourceExt as _;
+use roadstead_api::constants::labels;
 use roadstead_api::kueue::v1beta2::Workload as ApiWorkload;
 use roadstead_core::lifecycle::{JobFacts, Observed, Policy, Proposal, Request};
 use roadstead_core::name::Key;
@@ -39,6 +41,16 @@ impl Facts {
 }
 
 impl Facts {
+    /// What the owner is doing.
+    pub(super) const fn job(&self) -> &JobFacts {
+        &self.job
+    }
+
+    /// How the process is set up.
+    pub(super) const fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
     /// Whether the job has stopped, as far as it says itself.
     pub(super) const fn at_rest(&self) -> bool {
         match &self.job {
@@ -63,7 +75,7 @@ impl Facts {
 }
 
 /// Reads them.
-pub(super) fn facts(caches: &Caches, stored: &ApiWorkload, workload: &Workload) -> Facts {
+pub(super) fn facts(caches: &Caches, policy: Policy, stored: &ApiWorkload, workload: &Workload) -> Facts {
     let local = caches
         .local_queues
         .get(&Key::new(workload.key.namespace.clone(), workload.queue.as_str()));
@@ -82,13 +94,17 @@ pub(super) fn facts(caches: &Caches, stored: &ApiWorkload, workload: &Workload) 
             .as_ref()
             .map(|queue| roadstead_convert::local_queue(queue).stop),
         job: job(caches, stored),
-        policy: Policy::default(),
+        policy,
     }
 }
 
 fn job(caches: &Caches, stored: &ApiWorkload) -> JobFacts {
     let owners = stored.metadata.owner_references.as_deref().unwrap_or_default();
     let Some(owner) = owners.iter().find(|owner| owner.controller == Some(true)) else {
+        // Why: it was made for a job that is gone and left it behind. *Source*: `spec/jobs.md 5.10`.
+        if owners.is_empty() && stored.labels().contains_key(labels::JOB_UID) {
+            return JobFacts::OwnerGone;
+        }
         return JobFacts::NoOwner;
     };
     let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
@@ -107,6 +123,7 @@ fn job(caches: &Caches, stored: &ApiWorkload) -> JobFacts {
                 active: jobs.kind.is_active(&job.data),
                 // Why the whole object: a stop under way is marked in the metadata.
                 suspended: serde_json::to_value(&*job).is_ok_and(|job| jobs.kind.is_suspended(&job)),
+                ready: jobs.kind.pods_ready(&job.data),
                 reclaimable: jobs.kind.reclaimable(&job.data),
             }
         }

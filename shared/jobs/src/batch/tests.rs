@@ -325,7 +325,7 @@ fn bounds_of_partial_admission_are_checked() {
     for (value, expected) in [
         ("5", vec!["should be between 0 and 4"]),
         ("0", vec!["should be between 0 and 4"]),
-        ("x", vec!["\"x\" is not an integer"]),
+        ("x", vec!["must be an integer"]),
         ("2", vec![]),
     ] {
         assert_eq!(
@@ -348,4 +348,92 @@ fn bounds_of_partial_admission_are_checked() {
     assert_eq!(BatchJob.own_update_problems(&old, &new).len(), 1);
     let held = with(min, "2", json!({"parallelism": 4, "suspend": true}));
     assert_eq!(BatchJob.own_update_problems(&old, &held), []);
+    // A start with as few as allowed, and the way back.
+    let full = with(min, "2", json!({"parallelism": 5, "suspend": true}));
+    let few = with(min, "2", json!({"parallelism": 2, "suspend": false}));
+    assert_eq!(BatchJob.own_update_problems(&full, &few), []);
+    let mut stopping = with(min, "2", json!({"parallelism": 2, "suspend": true}));
+    stopping["metadata"]["annotations"][annotations::STOPPING] = json!("true");
+    assert_eq!(BatchJob.own_update_problems(&few, &stopping), []);
+    assert_eq!(BatchJob.own_update_problems(&stopping, &full), []);
+    let wrong = with(min, "5", json!({"parallelism": 5, "suspend": true}));
+    assert_eq!(BatchJob.own_update_problems(&full, &wrong).len(), 1);
+}
+
+/// Spec: multikueue 13.B2.
+#[test]
+fn pods_that_are_certainly_gone_are_no_longer_counted_and_the_job_can_be_restored() {
+    let original = BatchJob
+        .pod_sets(&job(json!({"suspend": true}), json!({})))
+        .unwrap();
+    let start = BatchJob
+        .start_patch(&job(json!({"suspend": true}), json!({})), &[info(1)])
+        .unwrap();
+    let mut running = apply(&job(json!({"suspend": true}), json!({})), &start);
+    running["status"] = json!({"active": 2, "ready": 1, "succeeded": 3, "startTime": "2026-01-01T00:00:00Z"});
+    for step in BatchJob.stop_steps(&running, &original) {
+        running = apply(&running, &step.patch);
+    }
+    assert!(BatchJob.is_active(&running) && !BatchJob.is_suspended(&running));
+    let patch = BatchJob.without_pods(&running).unwrap();
+    assert_eq!(patch, json!({"status": {"active": 0, "ready": 0}}));
+    running = apply(&running, &patch);
+    assert_eq!(BatchJob.without_pods(&running), None);
+    for step in BatchJob.stop_steps(&running, &original) {
+        running = apply(&running, &step.patch);
+    }
+    assert!(BatchJob.is_suspended(&running));
+    assert_eq!(BatchJob.pod_sets(&running).unwrap(), original);
+}
+
+/// Spec: safety W9.
+#[test]
+fn a_job_whose_last_status_is_lost_ends_as_its_workload_did() {
+    let now: Timestamp = "2026-01-01T00:05:00Z".parse().unwrap();
+    for (success, words) in [
+        (true, ["SuccessCriteriaMet", "Complete"]),
+        (false, ["FailureTarget", "Failed"]),
+    ] {
+        let outcome = Outcome {
+            success,
+            message: "as the workload says".to_owned(),
+        };
+        let running = job(
+            json!({}),
+            json!({"active": 2, "ready": 2, "terminating": 0, "conditions": [{"type": "Suspended", "status": "False"}],
+                "uncountedTerminatedPods": {"succeeded": ["x"]}}),
+        );
+        let ended = apply(&running, &BatchJob.conclusion(&running, &outcome, now).unwrap());
+        assert_eq!(BatchJob.finished(&ended), Some(outcome.clone()));
+        assert!(!BatchJob.is_active(&ended));
+        let kinds: Vec<_> = json::list(&ended, &["status", "conditions"])
+            .iter()
+            .map(|c| c["type"].clone())
+            .collect();
+        assert_eq!(kinds, [json!("Suspended"), json!(words[0]), json!(words[1])]);
+        assert_eq!(ended["status"]["startTime"], "2026-01-01T00:05:00Z");
+        assert_eq!(ended["status"].get("completionTime").is_some(), success);
+        assert_eq!(ended["status"].get("uncountedTerminatedPods"), None);
+        assert_eq!(BatchJob.conclusion(&ended, &outcome, now), None);
+    }
+}
+
+/// Spec: jobs 15.67; admission-engine 2.9.
+#[test]
+fn a_copy_asks_for_all_its_pods_also_when_fewer_were_admitted_here() {
+    let mut full = job(
+        json!({"suspend": true, "parallelism": 5, "completions": 5}),
+        json!({}),
+    );
+    full["metadata"]["annotations"] = json!({"kueue.x-k8s.io/job-min-parallelism": "2"});
+    let original = BatchJob.pod_sets(&full).unwrap();
+    assert_eq!(original[0].min_count, Some(2));
+    let started = apply(&full, &BatchJob.start_patch(&full, &[info(3)]).unwrap());
+    assert_eq!(started["spec"]["parallelism"], 3);
+    let identity = RemoteIdentity {
+        origin: "m",
+        workload: "w",
+    };
+    let copy = BatchJob.remote_object(&started, &identity, &original);
+    assert_eq!(copy["spec"]["parallelism"], 5);
 }

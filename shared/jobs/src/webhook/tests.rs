@@ -109,10 +109,14 @@ fn jobs_of_a_federated_queue_are_marked_for_it() {
 #[test]
 fn a_new_job_is_checked() {
     let check = |labels: Value, annotations: Value, expected: &[Sort]| {
-        let found: Vec<_> = validate_create(&BatchJob, &job(labels.clone(), annotations.clone(), true))
-            .into_iter()
-            .map(|problem| problem.sort)
-            .collect();
+        let found: Vec<_> = validate_create(
+            &BatchJob,
+            &job(labels.clone(), annotations.clone(), true),
+            &FeatureGates::default(),
+        )
+        .into_iter()
+        .map(|problem| problem.sort)
+        .collect();
         assert_eq!(found, expected, "{labels} {annotations}");
     };
     check(
@@ -125,17 +129,77 @@ fn a_new_job_is_checked() {
     check(json!({MAX: "0"}), json!({}), &[Sort::Invalid]);
     check(json!({PREBUILT: "_"}), json!({}), &[Sort::Invalid]);
     check(json!({}), json!({PREBUILT: "_"}), &[Sort::Invalid]);
-    check(json!({}), json!({GATES: "x.io/a,x.io/a"}), &[Sort::Invalid]);
-    check(
-        json!({}),
-        json!({"kueue.x-k8s.io/elastic-job": "true"}),
-        &[Sort::Forbidden],
+    check(json!({}), json!({GATES: "x.io/a,x.io/a"}), &[Sort::Duplicate]);
+    let text = validate_create(
+        &BatchJob,
+        &job(json!({QUEUE: "Q"}), json!({}), true),
+        &FeatureGates::default(),
     );
-    let elastic = job(json!({}), json!({"kueue.x-k8s.io/elastic-job": "true"}), true);
     assert_eq!(
-        validate_create(&BatchJob, &elastic)[0].message,
-        "elastic job is not supported for \"batch/v1, Kind=Job\""
+        text[0].to_string().split(": at most").next().unwrap(),
+        "metadata.labels[kueue.x-k8s.io/queue-name]: Invalid value: \"Q\": must be a DNS-1123 subdomain"
     );
+}
+
+/// Spec: jobs 6, 9.1.
+#[test]
+fn an_elastic_job_takes_neither_partial_admission_nor_a_fixed_place() {
+    const ELASTIC: &str = "kueue.x-k8s.io/elastic-job";
+    let check = |annotations: Value, on_template: Value, gates: &FeatureGates, expected: &[&str]| {
+        let mut job = job(json!({}), annotations, true);
+        job["spec"]["parallelism"] = json!(4);
+        job["spec"]["template"] = json!({"metadata": {"annotations": on_template}});
+        let found = validate_create(&BatchJob, &job, gates);
+        let found: Vec<_> = found.iter().map(|problem| problem.message.as_str()).collect();
+        assert_eq!(found, expected, "{job}");
+    };
+    let on = FeatureGates::default();
+    let off = FeatureGates::resolve([("ElasticJobsViaWorkloadSlices", false)]).unwrap();
+    check(json!({ELASTIC: "true"}), json!({}), &on, &[]);
+    let partial = json!({ELASTIC: "true", "kueue.x-k8s.io/job-min-parallelism": "2"});
+    check(
+        partial.clone(),
+        json!({}),
+        &on,
+        &["partial admission and elastic job cannot be used together"],
+    );
+    check(partial, json!({}), &off, &[]);
+    check(
+        json!({ELASTIC: "true"}),
+        json!({"kueue.x-k8s.io/podset-required-topology": "rack"}),
+        &on,
+        &["required and preferred topology cannot be used together with elastic job"],
+    );
+}
+
+/// Spec: jobs 8, 15.60.
+#[test]
+fn the_topology_annotations_of_the_template_are_checked() {
+    let mut job = job(json!({}), json!({}), true);
+    job["spec"]["parallelism"] = json!(2);
+    job["spec"]["template"] = json!({"metadata": {"annotations": {
+        "kueue.x-k8s.io/podset-slice-required-topology": "rack", "kueue.x-k8s.io/podset-slice-size": "3"}}});
+    let expected = "spec.template.metadata.annotations[kueue.x-k8s.io/podset-slice-size]: Invalid value: \"3\": must not be \
+                    greater than the pod set count 2";
+    let on = FeatureGates::default();
+    assert_eq!(validate_create(&BatchJob, &job, &on)[0].to_string(), expected);
+    let mut before = job.clone();
+    before["spec"]["parallelism"] = json!(3);
+    assert_eq!(
+        validate_update(&BatchJob, &before, &job, Presence::Absent, &on)[0].to_string(),
+        expected
+    );
+    assert_eq!(validate_update(&BatchJob, &job, &job, Presence::Absent, &on), []);
+    let off = FeatureGates::resolve([("TopologyAwareScheduling", false)]).unwrap();
+    assert_eq!(validate_create(&BatchJob, &job, &off), []);
+}
+
+/// Spec: jobs 7.1.
+#[test]
+fn all_eighteen_kinds_are_known_once() {
+    let names: std::collections::BTreeSet<&str> = KNOWN.iter().map(|gvk| gvk.kind).collect();
+    assert_eq!(names.len(), 18);
+    assert!(crate::registry().iter().all(|kind| KNOWN.contains(&kind.gvk())));
 }
 
 /// Spec: jobs 7.4, 15.55 to 15.57.
@@ -143,7 +207,7 @@ fn a_new_job_is_checked() {
 fn a_change_is_checked() {
     let check = |old: (Value, bool), new: (Value, bool), default_queue, expected: &[&str]| {
         let (old, new) = (job(old.0, json!({}), old.1), job(new.0, json!({}), new.1));
-        let found: Vec<_> = validate_update(&BatchJob, &old, &new, default_queue)
+        let found: Vec<_> = validate_update(&BatchJob, &old, &new, default_queue, &FeatureGates::default())
             .into_iter()
             .map(|problem| problem.message)
             .collect();
@@ -197,7 +261,13 @@ fn a_change_is_checked() {
 fn gates_and_elasticity_do_not_grow_later() {
     let with = |annotations: Value| job(json!({}), annotations, true);
     let check = |old: Value, new: Value, expected: usize| {
-        let found = validate_update(&BatchJob, &with(old), &with(new), Presence::Absent);
+        let found = validate_update(
+            &BatchJob,
+            &with(old),
+            &with(new),
+            Presence::Absent,
+            &FeatureGates::default(),
+        );
         assert_eq!(found.len(), expected);
     };
     check(json!({}), json!({GATES: "x.io/a"}), 1);

@@ -8,7 +8,8 @@ use std::collections::BTreeSet;
 use roadstead_api::config::{Document, DocumentKind};
 use serde_saphyr::Error;
 
-use super::tree::Node;
+use super::near;
+use super::tree::{Node, may_hold_secret};
 use super::{Findings, PROBLEMS_MAX};
 
 /// Reads all documents of a text; what cannot be read is in `findings`.
@@ -110,10 +111,17 @@ fn document(kind: DocumentKind, mut node: Node, findings: &mut Findings) -> Opti
         };
         let path = culprit.path().to_owned();
         if !follows_from(&taken, &path, &message) {
-            let message = if may_hold_secret(&path) {
-                "must be text".into()
+            let names_a_key = ["unknown field", "missing field"]
+                .iter()
+                .any(|start| message.starts_with(start));
+            let message = if may_hold_secret(&path) && !names_a_key {
+                if path.rsplit('.').next() == Some("value") || path.contains(".args[") {
+                    "must be text".into()
+                } else {
+                    "has another form than it should; it is not shown, because it may be a secret".into()
+                }
             } else {
-                plain(&message)
+                near::with_hint(plain(&message))
             };
             findings.add_at(Some(culprit.position()), path.as_str(), message);
         }
@@ -128,12 +136,6 @@ fn follows_from(taken: &BTreeSet<String>, path: &str, message: &str) -> bool {
         .strip_prefix("missing field `")
         .and_then(|rest| rest.split('`').next());
     key.is_some_and(|key| taken.contains(&format!("{path}.{key}")))
-}
-
-/// The environment of a credentials program may hold secrets, which serde's complaints would quote.
-fn may_hold_secret(path: &str) -> bool {
-    path.contains(".execConfig.args[")
-        || path.contains(".execConfig.env[") && path.rsplit('.').next() == Some("value")
 }
 
 /// Serde's words in the words of a configuration file.

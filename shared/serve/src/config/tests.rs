@@ -3,6 +3,8 @@ use roadstead_api::config::WorkerLostPolicy;
 
 use super::*;
 
+mod walk;
+
 const V2: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n";
 const V1: &str = "apiVersion: config.kueue.x-k8s.io/v1beta1\nkind: Configuration\n";
 const OURS: &str = "apiVersion: config.roadstead.dev/v1alpha1\nkind: RoadsteadConfiguration\n";
@@ -596,6 +598,13 @@ fn secrets_are_in_no_message() {
         "{found:#?}"
     );
     assert!(!found[0].contains("112233"));
+    for entry in ["TOKEN=hush", "{name: TOKEN, vlaue: hush}", "[hush]"] {
+        let found = problems(&provider(entry));
+        assert!(
+            !found.is_empty() && !found.join("").contains("hush"),
+            "{found:#?}"
+        );
+    }
     assert!(!format!("{:?}", read(&provider("{name: TOKEN, value: hush}"))).contains("hush"));
 }
 

@@ -113,15 +113,32 @@ impl<'de> Visitor<'de> for AnyContent {
 
 /// Where each key path of all documents stands.
 #[derive(Debug, Default)]
-pub(super) struct Positions(BTreeMap<String, (u64, u64)>);
+pub(super) struct Positions(BTreeMap<String, Place>);
+
+/// Line and column, and the text of a single value.
+#[derive(Debug)]
+struct Place {
+    position: (u64, u64),
+    value: Option<String>,
+}
 
 impl Positions {
+    /// Whether a key was written at all.
+    pub(super) fn is_written(&self, path: &str) -> bool {
+        self.0.contains_key(path)
+    }
+
+    /// The single value that was written at exactly this path, unless it may be a secret.
+    pub(super) fn value(&self, path: &str) -> Option<&str> {
+        self.0.get(path)?.value.as_deref()
+    }
+
     /// The position of the path, else of its nearest ancestor that was written.
     pub(super) fn nearest(&self, path: &str) -> Option<(u64, u64)> {
         let mut path = path;
         loop {
             match self.0.get(path) {
-                Some(position) => return Some(*position),
+                Some(place) => return Some(place.position),
                 None => path = path.get(..path.rfind(['.', '['])?)?,
             }
         }
@@ -131,7 +148,15 @@ impl Positions {
 impl Node {
     /// Gives every node its path and notes where it stands. Call once, on the root.
     pub(super) fn name_paths(&mut self, path: String, positions: &mut Positions) {
-        positions.0.entry(path.clone()).or_insert(self.position);
+        let value = match &self.content {
+            Content::Scalar(value) if !may_hold_secret(&path) => printed(value),
+            Content::Scalar(_) | Content::List(_) | Content::Map(_) => None,
+        };
+        let position = self.position;
+        positions
+            .0
+            .entry(path.clone())
+            .or_insert(Place { position, value });
         match &mut self.content {
             Content::Scalar(_) => {}
             Content::List(items) => {
@@ -200,6 +225,21 @@ impl Node {
             }
             (Content::Scalar(_) | Content::List(_) | Content::Map(_), _) => None,
         }
+    }
+}
+
+/// The environment and the arguments of a credentials program may hold secrets, which complaints would quote.
+pub(super) fn may_hold_secret(path: &str) -> bool {
+    let in_environment = path.contains(".execConfig.env") && path.rsplit('.').next() != Some("name");
+    in_environment || path.contains(".execConfig.args")
+}
+
+fn printed(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) if text.is_empty() => Some("empty".to_owned()),
+        Value::String(text) => Some(text.clone()),
+        Value::Bool(_) | Value::Number(_) => Some(value.to_string()),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
     }
 }
 

@@ -1,15 +1,12 @@
-//! Certificates that somebody else makes: `tls.crt` and `tls.key` in a folder, read again when they change.
+//! Certificates that somebody else makes: `tls.crt`, `tls.key` and perhaps `ca.crt` in a folder, read again when they change.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::sleep;
-use tokio_util::sync::CancellationToken;
-
 use super::bundle::{certificates, certified_key};
-use super::{CERT_KEY, CertSlot, Error, KEY_KEY};
+use super::{CA_CERT_KEY, CERT_KEY, CertSlot, Error, KEY_KEY};
 
 /// Pause between two looks at the files. Why polling: a mounted Secret changes by a swap of links, which file
 /// notifications miss.
@@ -49,26 +46,18 @@ impl Follower {
         Ok(true)
     }
 
-    /// Looks every [`FILES_POLL_WAIT`] until `stop` is cancelled; troubles are logged.
+    /// The authorities that clients are to trust, PEM: `ca.crt` of the folder, as cert-manager writes it. `None` when there
+    /// is no such file, because then somebody else makes them known.
     ///
     /// # Errors
-    /// Never; the type fits [`crate::shutdown::Tasks::spawn`].
-    pub async fn follow(mut self, stop: CancellationToken) -> Result<(), Error> {
-        loop {
-            match self.look().await {
-                Ok(true) => tracing::info!(folder = %self.folder.display(), "serving certificate loaded"),
-                Ok(false) => {}
-                Err(error) => {
-                    let cause = std::error::Error::source(&error).map(ToString::to_string);
-                    tracing::warn!(folder = %self.folder.display(), %error, cause, "serving certificate not loaded");
-                }
-            }
-            tokio::select! {
-                biased;
-                () = stop.cancelled() => return Ok(()),
-                () = sleep(FILES_POLL_WAIT) => {}
-            }
-        }
+    /// When the file is there but cannot be read or holds no certificate.
+    pub async fn authorities(&self) -> Result<Option<String>, Error> {
+        let text = match self.read(CA_CERT_KEY).await {
+            Err(Error::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(None),
+            found => found?,
+        };
+        certificates(CA_CERT_KEY, &text)?;
+        Ok(Some(String::from_utf8_lossy(&text).into_owned()))
     }
 
     async fn read(&self, name: &str) -> Result<Vec<u8>, Error> {

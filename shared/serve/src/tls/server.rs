@@ -12,6 +12,7 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{NamedGroup, ServerConfig, SupportedCipherSuite, SupportedProtocolVersion};
 
 use super::Error;
+use crate::delegated::AnyClient;
 
 /// Holds the certificate that new connections get. Connections made before keep theirs.
 pub struct CertSlot {
@@ -56,6 +57,25 @@ impl ResolvesServerCert for CertSlot {
 /// # Errors
 /// When the settings leave no suite or no curve to use.
 pub fn server_config(tls: &Tls, slot: Arc<CertSlot>) -> Result<Arc<ServerConfig>, Error> {
+    configure(tls, slot, Clients::Unknown)
+}
+
+/// The same for a listener behind a [`crate::delegated::Guard`]: clients may show a certificate.
+///
+/// # Errors
+/// When the settings leave no suite or no curve to use.
+pub fn server_config_asking_clients(tls: &Tls, slot: Arc<CertSlot>) -> Result<Arc<ServerConfig>, Error> {
+    configure(tls, slot, Clients::Asked)
+}
+
+/// Whether clients are asked for a certificate.
+#[derive(Clone, Copy)]
+enum Clients {
+    Unknown,
+    Asked,
+}
+
+fn configure(tls: &Tls, slot: Arc<CertSlot>, clients: Clients) -> Result<Arc<ServerConfig>, Error> {
     let mut provider = ring::default_provider();
     if !tls.cipher_suites.is_empty() {
         let wanted = |suite: &SupportedCipherSuite| {
@@ -78,14 +98,17 @@ pub fn server_config(tls: &Tls, slot: Arc<CertSlot>) -> Result<Arc<ServerConfig>
         Some(TlsVersion::Tls13) => &[&TLS13],
         Some(TlsVersion::Tls12) | None => &[&TLS13, &TLS12],
     };
-    let mut config = ServerConfig::builder_with_provider(Arc::new(provider))
+    let builder = ServerConfig::builder_with_provider(Arc::new(provider))
         .with_protocol_versions(versions)
         .map_err(|source| Error::Settings {
             key: "tls.cipherSuites",
             source: Some(source),
-        })?
-        .with_no_client_auth()
-        .with_cert_resolver(slot);
+        })?;
+    let builder = match clients {
+        Clients::Unknown => builder.with_no_client_auth(),
+        Clients::Asked => builder.with_client_cert_verifier(Arc::new(AnyClient::new())),
+    };
+    let mut config = builder.with_cert_resolver(slot);
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))
 }

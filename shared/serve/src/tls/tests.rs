@@ -228,4 +228,10 @@ async fn files_are_loaded_again_when_they_change_and_a_bad_pair_is_not_taken() {
     assert!(matches!(follower.look().await, Err(Error::Unusable { .. })));
     write(&second, &[KEY_KEY]);
     assert!(follower.look().await.unwrap());
+    assert_eq!(follower.authorities().await.unwrap(), None);
+    write(&second, &[CA_CERT_KEY]);
+    assert_eq!(follower.authorities().await.unwrap(), Some(second.ca_bundle()));
+    std::fs::write(folder.path().join(CA_CERT_KEY), "hush").unwrap();
+    let error = follower.authorities().await.unwrap_err().to_string();
+    assert_eq!(error, "entry ca.crt does not hold certificates in PEM");
 }

@@ -2,10 +2,12 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use kube::core::DynamicObject;
-use kube::core::admission::{AdmissionRequest, AdmissionResponse, AdmissionReview};
-use kube::core::conversion::{ConversionRequest, ConversionResponse, ConversionReview};
+use kube::core::admission::{AdmissionRequest, AdmissionResponse};
+use kube::core::conversion::{ConversionRequest, ConversionResponse};
 use kube::core::response::{Status, StatusCause, StatusDetails, StatusSummary};
+use kube::core::{DynamicObject, TypeMeta};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 const ADMISSION_VERSION: &str = "admission.k8s.io/v1";
@@ -21,22 +23,43 @@ pub fn denied(request: &AdmissionRequest<DynamicObject>, message: &str) -> Admis
     refused(&request.uid, 403, "Forbidden", message)
 }
 
-/// Refuses the request because fields are wrong, as 422 Invalid with one cause per field.
-///
-/// `causes` are pairs of field path and message, such as (`spec.parallelism`, `must be greater than 0`).
-pub fn invalid(
-    request: &AdmissionRequest<DynamicObject>,
-    message: &str,
-    causes: &[(String, String)],
-) -> AdmissionResponse {
-    let mut response = refused(&request.uid, 422, "Invalid", message);
+/// One field that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cause {
+    /// Path of the field, such as `spec.parallelism`.
+    pub field: String,
+    /// Reason in the API server's words, such as `FieldValueInvalid`.
+    pub reason: &'static str,
+    /// What is wrong, such as `Invalid value: "0": must be greater than 0`.
+    pub message: String,
+}
+
+/// Limit: causes in one answer; the message of the answer says how many more there are.
+pub const CAUSES_MAX: usize = 64;
+
+/// Refuses the request because fields are wrong, as 422 Invalid with one cause per field and a message that lists them all
+/// (at most [`CAUSES_MAX`] of them).
+pub fn invalid(request: &AdmissionRequest<DynamicObject>, causes: &[Cause]) -> AdmissionResponse {
+    let shown = causes.get(..CAUSES_MAX).unwrap_or(causes);
+    let mut text: Vec<String> = shown
+        .iter()
+        .map(|cause| format!("{}: {}", cause.field, cause.message))
+        .collect();
+    if shown.len() < causes.len() {
+        text.push(format!("and {} more", causes.len() - shown.len()));
+    }
+    let mut response = refused(&request.uid, 422, "Invalid", &text.join("; "));
     response.result.details = Some(StatusDetails {
         name: request.name.clone(),
         group: request.kind.group.clone(),
         kind: request.kind.kind.clone(),
-        causes: causes
+        causes: shown
             .iter()
-            .map(|(field, message)| cause(field, message))
+            .map(|cause| StatusCause {
+                reason: cause.reason.to_owned(),
+                message: cause.message.clone(),
+                field: cause.field.clone(),
+            })
             .collect(),
         uid: String::new(),
         retry_after_seconds: 0,
@@ -67,14 +90,6 @@ pub fn patched(request: &AdmissionRequest<DynamicObject>, changed: &DynamicObjec
         .unwrap_or_else(|error| failed(request, &format!("the patch cannot be printed: {error}")))
 }
 
-fn cause(field: &str, message: &str) -> StatusCause {
-    StatusCause {
-        reason: "FieldValueInvalid".into(),
-        message: message.into(),
-        field: field.into(),
-    }
-}
-
 pub(super) fn failed_for(uid: &str, message: &str) -> AdmissionResponse {
     refused(uid, 500, "InternalError", message)
 }
@@ -97,37 +112,96 @@ fn status(code: u16, reason: &str, message: &str) -> Status {
     }
 }
 
-pub(super) fn conversion_failed(message: &str) -> ConversionResponse {
+/// Refuses a whole conversion, with a message that names the object at fault.
+pub fn conversion_failed(message: &str) -> ConversionResponse {
     ConversionResponse::invalid(status(500, "InternalError", message))
+}
+
+/// A review as it comes: what it is, and the request. Own type because kube's flattens its fields, which has serde read
+/// each object twice.
+#[derive(Deserialize)]
+struct Review<R> {
+    #[serde(rename = "apiVersion")]
+    api_version: String,
+    kind: String,
+    request: Option<R>,
+}
+
+impl<R: DeserializeOwned> Review<R> {
+    fn parse(body: &[u8], kind: &str, version: &str) -> Result<R, String> {
+        let review: Self = serde_json::from_slice(body).map_err(|error| {
+            // Why: a body that is readable JSON but of another kind is best told by that.
+            match serde_json::from_slice::<Types>(body) {
+                Ok(types) if types.api_version != version || types.kind != kind => {
+                    types.unexpected(kind, version)
+                }
+                Ok(_) | Err(_) => format!("the body is not {} of {version}: {error}", with_article(kind)),
+            }
+        })?;
+        if review.api_version != version || review.kind != kind {
+            let types = Types {
+                api_version: review.api_version,
+                kind: review.kind,
+            };
+            return Err(types.unexpected(kind, version));
+        }
+        review.request.ok_or_else(|| format!("the {kind} has no request"))
+    }
+}
+
+#[derive(Deserialize)]
+struct Types {
+    #[serde(rename = "apiVersion")]
+    api_version: String,
+    kind: String,
+}
+
+impl Types {
+    fn unexpected(&self, kind: &str, version: &str) -> String {
+        format!(
+            "expected {version} {kind}, got {} {}",
+            self.api_version, self.kind
+        )
+    }
+}
+
+fn with_article(kind: &str) -> String {
+    let article = if kind.starts_with('A') { "an" } else { "a" };
+    format!("{article} {kind}")
+}
+
+fn same_uid(uid: &str, kind: &str) -> Result<(), String> {
+    if uid.is_empty() {
+        return Err(format!(
+            "request.uid of the {kind} is empty, so the answer could not be told from others"
+        ));
+    }
+    Ok(())
 }
 
 /// Reads an admission review of version v1.
 pub(super) fn parse_admission(body: &[u8]) -> Result<AdmissionRequest<DynamicObject>, String> {
-    let review: AdmissionReview<DynamicObject> = serde_json::from_slice(body)
-        .map_err(|error| format!("the body is not an AdmissionReview of {ADMISSION_VERSION}: {error}"))?;
-    if review.types.api_version != ADMISSION_VERSION || review.types.kind != "AdmissionReview" {
-        let (version, kind) = (&review.types.api_version, &review.types.kind);
-        return Err(format!(
-            "expected {ADMISSION_VERSION} AdmissionReview, got {version} {kind}"
-        ));
-    }
-    review
-        .try_into()
-        .map_err(|_missing| "the AdmissionReview has no request".to_owned())
+    let kind = "AdmissionReview";
+    let mut request = Review::<AdmissionRequest<DynamicObject>>::parse(body, kind, ADMISSION_VERSION)?;
+    same_uid(&request.uid, kind)?;
+    request.types = types(kind, ADMISSION_VERSION);
+    Ok(request)
 }
 
 /// Reads a conversion review of version v1.
 pub(super) fn parse_conversion(body: &[u8]) -> Result<ConversionRequest, String> {
-    let review: ConversionReview = serde_json::from_slice(body)
-        .map_err(|error| format!("the body is not a ConversionReview of {CONVERSION_VERSION}: {error}"))?;
-    if review.types.api_version != CONVERSION_VERSION || review.types.kind != "ConversionReview" {
-        let (version, kind) = (&review.types.api_version, &review.types.kind);
-        return Err(format!(
-            "expected {CONVERSION_VERSION} ConversionReview, got {version} {kind}"
-        ));
+    let kind = "ConversionReview";
+    let mut request = Review::<ConversionRequest>::parse(body, kind, CONVERSION_VERSION)?;
+    same_uid(&request.uid, kind)?;
+    request.types = Some(types(kind, CONVERSION_VERSION));
+    Ok(request)
+}
+
+fn types(kind: &str, version: &str) -> TypeMeta {
+    TypeMeta {
+        api_version: version.to_owned(),
+        kind: kind.to_owned(),
     }
-    ConversionRequest::from_review(review)
-        .map_err(|_missing| "the ConversionReview has no request".to_owned())
 }
 
 /// Prints the answer as a review.

@@ -79,10 +79,14 @@ impl Server {
     }
 
     async fn send(&self, method: &str, path: &str, body: &[u8]) -> (u16, Value) {
+        self.send_as("application/json", method, path, body).await
+    }
+
+    async fn send_as(&self, content: &str, method: &str, path: &str, body: &[u8]) -> (u16, Value) {
         let mut stream = self.connect(&self.bundle.ca_bundle()).await.unwrap();
         let length = body.len();
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\
+            "{method} {path} HTTP/1.1\r\nhost: x\r\ncontent-type: {content}\r\ncontent-length: {length}\r\n\
              connection: close\r\n\r\n"
         );
         stream.write_all(head.as_bytes()).await.unwrap();
@@ -140,12 +144,13 @@ fn webhooks() -> Webhooks {
         .unwrap();
     let path = validate_path("batch", "v1", "Job");
     let refuse = |request: AdmissionRequest<DynamicObject>| {
-        let causes = [("spec.parallelism".to_owned(), "must be greater than 1".to_owned())];
-        invalid(
-            &request,
-            "Job a is invalid: spec.parallelism: must be greater than 1",
-            &causes,
-        )
+        let cause = |index| Cause {
+            field: format!("spec.parallelism[{index}]"),
+            reason: "FieldValueInvalid",
+            message: "must be greater than 1".to_owned(),
+        };
+        let causes: Vec<Cause> = (0..CAUSES_MAX + 3).map(cause).collect();
+        invalid(&request, &causes)
     };
     webhooks.admission(path, Arc::new(refuse)).unwrap();
     let path = validate_path("", "v1", "Pod");
@@ -224,9 +229,17 @@ async fn refusals_carry_code_reason_and_causes() {
         (&response["status"]["code"], &response["status"]["reason"]),
         (&422.into(), &"Invalid".into())
     );
+    let causes = response["status"]["details"]["causes"].as_array().unwrap();
+    assert_eq!(causes.len(), CAUSES_MAX);
     assert_eq!(
-        response["status"]["details"]["causes"][0]["field"],
-        "spec.parallelism"
+        causes[1],
+        json!({"field": "spec.parallelism[1]", "reason": "FieldValueInvalid", "message": "must be greater than 1"})
+    );
+    let message = response["status"]["message"].as_str().unwrap();
+    assert!(
+        message.starts_with("spec.parallelism[0]: must be greater than 1; ")
+            && message.ends_with("; and 3 more"),
+        "{message}"
     );
     server.end().await;
 }
@@ -310,6 +323,65 @@ async fn a_body_over_the_limit_is_413() {
     let mut large = review();
     large["request"]["object"]["spec"]["filler"] = "x".repeat(BODY_BYTES_MAX / 2).into();
     assert_eq!(server.post("/validate-batch-v1-job", &body(&large)).await.0, 200);
+    server.end().await;
+}
+
+#[tokio::test]
+async fn only_json_is_taken() {
+    let server = Server::start(webhooks()).await;
+    for content in ["text/plain", "application/yaml", ""] {
+        let (status, answer) = server
+            .send_as(content, "POST", "/mutate-batch-v1-job", &body(&review()))
+            .await;
+        assert_eq!((status, &answer["reason"]), (415, &"UnsupportedMediaType".into()));
+        let text = format!("/mutate-batch-v1-job takes application/json, not {content:?}");
+        assert_eq!(answer["message"], text);
+    }
+    let with_charset = "application/json; charset=utf-8";
+    let (status, _) = server
+        .send_as(with_charset, "POST", "/mutate-batch-v1-job", &body(&review()))
+        .await;
+    assert_eq!(status, 200);
+    server.end().await;
+}
+
+#[tokio::test]
+async fn an_answer_that_could_not_be_matched_is_refused() {
+    let server = Server::start(webhooks()).await;
+    let mut nameless = review();
+    nameless["request"]["uid"] = "".into();
+    let (status, answer) = server.post("/mutate-batch-v1-job", &body(&nameless)).await;
+    assert_eq!(status, 400);
+    assert!(
+        answer["message"]
+            .as_str()
+            .unwrap()
+            .starts_with("request.uid of the AdmissionReview is empty")
+    );
+    nameless["request"]["uid"] = 7.into();
+    assert_eq!(server.post("/mutate-batch-v1-job", &body(&nameless)).await.0, 400);
+    let (status, answer) = server.post("/convert", &body(&review())).await;
+    assert_eq!(status, 400);
+    let text = "expected apiextensions.k8s.io/v1 ConversionReview, got admission.k8s.io/v1 AdmissionReview";
+    assert_eq!(answer["message"], text);
+    server.end().await;
+}
+
+/// The API server converts a whole list at once.
+#[tokio::test]
+async fn a_conversion_of_a_long_list_may_be_larger_than_an_admission() {
+    let server = Server::start(webhooks()).await;
+    let object = json!({"apiVersion": "g/v1", "kind": "A", "filler": "x".repeat(1 << 20)});
+    let review = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview",
+        "request": {"uid": "u-3", "desiredAPIVersion": "g/v2", "objects": vec![object; 10]},
+    });
+    let (status, answer) = server.post("/convert", &body(&review)).await;
+    assert_eq!(status, 200);
+    assert_eq!(
+        answer["response"]["convertedObjects"].as_array().unwrap().len(),
+        10
+    );
     server.end().await;
 }
 

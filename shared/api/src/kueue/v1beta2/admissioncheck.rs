@@ -53,7 +53,8 @@ pub struct AdmissionCheckParametersReference {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AdmissionCheckStatus {
-    /// State of the check; type Active says whether its controller is ready to do it and, if not, why.
+    /// State of the check; type Active says whether its controller is ready to do it and, if not, why. At
+    /// most 16.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "crate::schema::conditions")]
     pub conditions: Vec<Condition>,

@@ -7,6 +7,7 @@ use k8s_openapi::apimachinery::pkg::{
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use super::{FairSharing, FairSharingStatus, ResourceGroup, StopPolicy};
 
@@ -28,10 +29,7 @@ use super::{FairSharing, FairSharingStatus, ResourceGroup, StopPolicy};
     printcolumn = r#"{"name": "Admitted Workloads", "type": "integer", "jsonPath": ".status.admittedWorkloads", "description": "Number of admitted workloads that have not finished", "priority": 1}"#
 )]
 #[serde(rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = [{
-    "rule": "has(self.cohortName) || !has(self.resourceGroups) || self.resourceGroups.all(g, g.flavors.all(f, f.resources.all(r, !has(r.borrowingLimit))))",
-    "message": "borrowingLimit must be nil when cohort is empty",
-}]))]
+#[schemars(extend("x-kubernetes-validations" = [borrowing_needs("cohortName")]))]
 pub struct ClusterQueueSpec {
     /// Groups of resources with the flavors that offer them: at most 16. A resource or flavor appears in one group only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -75,6 +73,20 @@ pub struct ClusterQueueSpec {
     pub concurrent_admission_policy: Option<ConcurrentAdmissionPolicy>,
 }
 
+/// What the rule of [`borrowing_needs`] refuses with.
+pub(crate) const BORROWING_NEEDS_COHORT: &str = "borrowingLimit must be nil when cohort is empty";
+
+/// The rule that a limit on borrowing needs a cohort, whose name is in `field`.
+pub(crate) fn borrowing_needs(field: &str) -> Value {
+    json!({
+        "rule": format!(
+            "has(self.{field}) || !has(self.resourceGroups) || {}",
+            "self.resourceGroups.all(g, g.flavors.all(f, f.resources.all(r, !has(r.borrowingLimit))))",
+        ),
+        "message": BORROWING_NEEDS_COHORT,
+    })
+}
+
 /// Order in which pending workloads are tried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum QueueingStrategy {
@@ -103,8 +115,8 @@ pub struct FlavorFungibility {
     /// (default): look at the remaining flavors first.
     #[serde(default = "try_next_flavor")]
     pub when_can_preempt: FlavorFungibilityPolicy,
-    /// Which is better when one flavor needs borrowing and another needs preemption. Absent means
-    /// `BorrowingOverPreemption`. May only be set when both fields above are `TryNextFlavor`.
+    /// Which is better when one flavor needs borrowing and another needs preemption: `BorrowingOverPreemption` (as when
+    /// absent) or `PreemptionOverBorrowing`. May only be set when both fields above are `TryNextFlavor`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preference: Option<FlavorFungibilityPreference>,
 }
@@ -307,18 +319,18 @@ pub struct ConcurrentAdmissionConstraints {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterQueueStatus {
-    /// State of the queue; type Active says whether it can admit workloads and, if not, why.
+    /// State of the queue; type Active says whether it can admit workloads and, if not, why. At most 16.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "crate::schema::conditions")]
     pub conditions: Vec<Condition>,
-    /// Quota held by workloads that have it reserved, admitted ones included, by flavor.
+    /// Quota held by workloads that have it reserved, admitted ones included, by flavor: at most 64.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = 64),
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"])
     )]
     pub flavors_reservation: Vec<FlavorUsage>,
-    /// Quota held by admitted workloads, by flavor.
+    /// Quota held by admitted workloads, by flavor: at most 64.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = 64),

@@ -53,7 +53,7 @@ pub struct LocalQueueSpec {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LocalQueueStatus {
-    /// State of the queue; type Active says whether workloads can be submitted and, if not, why.
+    /// State of the queue; type Active says whether workloads can be submitted and, if not, why. At most 16.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "crate::schema::conditions")]
     pub conditions: Vec<Condition>,
@@ -66,14 +66,14 @@ pub struct LocalQueueStatus {
     /// Number of admitted workloads that have not finished.
     #[serde(default)]
     pub admitted_workloads: i32,
-    /// Quota held by workloads that have it reserved, admitted ones included, by flavor.
+    /// Quota held by workloads that have it reserved, admitted ones included, by flavor: at most 64.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = 64),
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"])
     )]
     pub flavors_reservation: Vec<LocalQueueFlavorUsage>,
-    /// Quota held by admitted workloads, by flavor.
+    /// Quota held by admitted workloads, by flavor: at most 64.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = 64),

@@ -77,7 +77,7 @@ pub struct ClusterProfileReference {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MultiKueueClusterStatus {
-    /// State of the cluster; type Active says whether it is connected and, if not, why.
+    /// State of the cluster; type Active says whether it is connected and, if not, why. At most 16.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "crate::schema::conditions")]
     pub conditions: Vec<Condition>,

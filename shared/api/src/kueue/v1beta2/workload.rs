@@ -12,7 +12,7 @@ use kube::CustomResource;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use rules::object_rules as workload_object_rules;
+pub(crate) use rules::{class_rules, object_rules as workload_object_rules, v1beta1_class_rules};
 pub use spec::{
     PodSet, PodSetSliceConstraint, PodSetTopologyRequest, PreemptionGate, PriorityClassGroup,
     PriorityClassKind, PriorityClassRef,

@@ -164,6 +164,8 @@ impl World {
             failures: self.failures.clone(),
             job: self.job,
             lost: self.lost,
+            dispatcher: Dispatcher::AllAtOnce,
+            round: None,
             now: self.minute,
         };
         let plan = case.plan();

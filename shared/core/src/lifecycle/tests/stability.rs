@@ -1,10 +1,13 @@
 //! What holds for any world.
 
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 
 use super::super::*;
-use super::world::{NOW, World, admission, at, job, queue, workload};
+use super::world::{NOW, World, admission, at, job, queue, ready_job, workload};
 use crate::name::CheckName;
+use crate::queue::ClusterQueue;
 use crate::status::{CheckState, Requeue};
 
 fn truth() -> impl Strategy<Value = Option<Truth>> {
@@ -20,6 +23,8 @@ fn reason() -> impl Strategy<Value = &'static str> {
         "ClusterQueueStopped",
         "LocalQueueStopped",
         "PodsReadyTimeout",
+        "WaitForRecovery",
+        "DeactivatedDueToRequeuingLimitExceeded",
     ])
 }
 
@@ -31,7 +36,7 @@ prop_compose! {
     fn any_status()(
         kinds in prop::collection::vec((
             prop::sample::select(vec![
-                QUOTA_RESERVED, ADMITTED, EVICTED, PREEMPTED, REQUEUED, FINISHED, DEACTIVATION_TARGET,
+                QUOTA_RESERVED, ADMITTED, EVICTED, PREEMPTED, REQUEUED, FINISHED, DEACTIVATION_TARGET, PODS_READY,
             ]),
             truth(),
             reason(),
@@ -41,7 +46,7 @@ prop_compose! {
             (prop::sample::select(vec!["a", "b", "c"]), 0..4_usize, prop::option::of(0..2_000_u32)),
             0..3,
         ),
-        requeue in prop::option::of(0..2 * NOW),
+        requeue in prop::option::of((0..2 * NOW, prop::option::of(0..4_u32))),
         accumulated_secs in prop::option::of(0..200_u32),
     ) -> Status {
         let mut status = Status::default();
@@ -62,9 +67,35 @@ prop_compose! {
         } else {
             status.conditions.remove(ADMITTED);
         }
-        status.requeue = requeue.map(|second| Requeue { count: None, at: Some(at(second)) });
+        status.requeue = requeue.map(|(second, count)| Requeue { count, at: Some(at(second)) });
         status.accumulated_secs = accumulated_secs;
         status
+    }
+}
+
+prop_compose! {
+    fn any_policy()(
+        ignores in any::<bool>(),
+        releases in any::<bool>(),
+        wait in prop::option::of((0..2 * NOW, prop::option::of(0..2 * NOW), prop::option::of(0..3_u32))),
+        after_finished in prop::option::of(0..2 * NOW),
+        after_deactivated in prop::option::of(0..2 * NOW),
+    ) -> Policy {
+        Policy {
+            orphans: if releases { Orphans::Release } else { Orphans::Finish },
+            reclaim: if ignores { Reclaim::Ignore } else { Reclaim::Count },
+            pods_ready: wait.map(|(timeout, recovery, limit_count)| WaitForPods {
+                timeout: SignedDuration::from_secs(timeout),
+                recovery: recovery.map(SignedDuration::from_secs),
+                limit_count,
+                base_secs: 60,
+                max_secs: 3600,
+            }),
+            retention: Retention {
+                after_finished: after_finished.map(SignedDuration::from_secs),
+                after_deactivated: after_deactivated.map(SignedDuration::from_secs),
+            },
+        }
     }
 }
 
@@ -77,8 +108,9 @@ prop_compose! {
         queue_stop in prop::option::weighted(0.9, stop()),
         terminating in prop::bool::weighted(0.1),
         local_stop in prop::option::weighted(0.9, stop()),
-        facts in 0..6_usize,
-        proposed in 0..3_usize,
+        facts in 0..8_usize,
+        proposed in 0..4_usize,
+        policy in any_policy(),
     ) -> World {
         let mut workload = workload();
         workload.active = active;
@@ -90,6 +122,11 @@ prop_compose! {
         let pending = !workload.has_quota() && !workload.status.checks.values().any(failed);
         let proposal = match proposed {
             1 if pending && active => Some(Proposal::Reserve(admission("spot"))),
+            3 => Some(Proposal::Evict {
+                reason: "Preempted",
+                preempted_reason: PreemptedReason::InClusterQueue,
+                message: "p".to_owned(),
+            }),
             2 => Some(Proposal::Pending { reason: "WaitingForQuota".into(), message: "w".to_owned() }),
             _ => None,
         };
@@ -103,10 +140,19 @@ prop_compose! {
                 2 => job(true, false),
                 3 => job(true, true),
                 4 => job(false, false),
+                5 => ready_job(),
+                6 => JobFacts::Present {
+                    finished: Some(Outcome { success: true, message: String::new() }),
+                    active: false,
+                    suspended: false,
+                    ready: true,
+                    reclaimable: BTreeMap::new(),
+                },
                 _ => job(false, true),
             },
             request: None,
             proposal,
+            policy,
             now: NOW,
         }
     }
@@ -131,6 +177,12 @@ proptest! {
         if before.conditions.is_true(FINISHED) {
             prop_assert_eq!(&next.status, &before);
         }
+        let count = |status: &Status| status.evictions.values().sum::<u32>();
+        prop_assert!(count(&next.status) <= count(&before) + 1, "evicted twice in a pass");
+        if before.conditions.is_true(EVICTED) && world.workload.active {
+            prop_assert_eq!(count(&next.status), count(&before), "evicted while evicted");
+        }
+        prop_assert!(next.wake_at.is_none_or(|time| time > at(NOW)), "a wake-up that has passed");
         let held = before.conditions.is_true(QUOTA_RESERVED) && before.conditions.is_true(ADMITTED);
         if held && !job.at_rest() && !next.status.conditions.is_true(FINISHED) {
             prop_assert!(next.status.conditions.is_true(QUOTA_RESERVED), "released while pods run");
@@ -144,5 +196,20 @@ proptest! {
             prop_assert!(next.status.conditions.is_true(QUOTA_RESERVED) || before.conditions.is_true(FINISHED)
                 || world.workload.deleting);
         }
+    }
+
+    /// Spec: admission-engine B181.
+    #[test]
+    fn pauses_grow_and_stay_below_the_longest(base_secs: u32, max_secs: u32, count: u32) {
+        let wait = WaitForPods {
+            timeout: SignedDuration::ZERO,
+            recovery: None,
+            limit_count: None,
+            base_secs,
+            max_secs,
+        };
+        let pause = wait.pause_secs(count);
+        prop_assert!(pause >= 0 && pause <= i64::from(max_secs));
+        prop_assert!(wait.pause_secs(count.saturating_add(1)) >= pause);
     }
 }

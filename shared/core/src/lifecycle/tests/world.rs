@@ -7,9 +7,12 @@ use jiff::Timestamp;
 use super::super::*;
 use crate::amount::Amount;
 use crate::name::{CheckName, FlavorName, Key};
-use crate::queue::{CheckRule, FlavorQuota, Fungibility, ResourceGroup, Selector, Strategy};
+use crate::queue::{
+    CheckRule, ClusterQueue, FlavorQuota, FungibilityPolicy, PreemptionPolicy, ResourceGroup, Selector,
+    Strategy, UsageOrder, Weight,
+};
 use crate::status::{Assignment, CheckState};
-use crate::workload::PodSet;
+use crate::workload::{PodSet, Workload};
 
 pub(super) const NOW: i64 = 1_000;
 
@@ -26,6 +29,7 @@ pub(super) fn workload() -> Workload {
         deleting: false,
         queue: "tests".to_owned(),
         priority: 0,
+        boost: 0,
         active: true,
         max_execution_secs: None,
         gated: false,
@@ -37,6 +41,7 @@ pub(super) fn workload() -> Workload {
             node_selector: BTreeMap::new(),
             affinity: Vec::new(),
             tolerations: Vec::new(),
+            group: None,
         }],
         problems: Vec::new(),
         status: Status::default(),
@@ -46,7 +51,7 @@ pub(super) fn workload() -> Workload {
 pub(super) fn queue(checks: &[(&str, &[&str])]) -> ClusterQueue {
     let flavor = |name: &str| FlavorQuota {
         name: name.into(),
-        nominal: BTreeMap::new(),
+        quotas: BTreeMap::new(),
     };
     ClusterQueue {
         name: "team".into(),
@@ -65,7 +70,10 @@ pub(super) fn queue(checks: &[(&str, &[&str])]) -> ClusterQueue {
             })
             .collect(),
         stop: StopPolicy::None,
-        when_can_preempt: Fungibility::TryNextFlavor,
+        fungibility: FungibilityPolicy::default(),
+        preemption: PreemptionPolicy::default(),
+        weight: Weight::ONE,
+        usage_order: UsageOrder::Ignored,
         terminating: false,
     }
 }
@@ -87,6 +95,18 @@ pub(super) fn job(active: bool, suspended: bool) -> JobFacts {
         finished: None,
         active,
         suspended,
+        ready: false,
+        reclaimable: BTreeMap::new(),
+    }
+}
+
+/// A job whose pods are all ready.
+pub(super) fn ready_job() -> JobFacts {
+    JobFacts::Present {
+        finished: None,
+        active: true,
+        suspended: false,
+        ready: true,
         reclaimable: BTreeMap::new(),
     }
 }
@@ -100,6 +120,7 @@ pub(super) struct World {
     pub(super) job: JobFacts,
     pub(super) request: Option<Request>,
     pub(super) proposal: Option<Proposal>,
+    pub(super) policy: Policy,
     pub(super) now: i64,
 }
 
@@ -112,19 +133,32 @@ impl World {
             job: job(false, true),
             request: None,
             proposal: None,
+            policy: Policy::default(),
             now: NOW,
         }
     }
 
     /// Reserved and admitted in `ClusterQueue` `team` at time 1000, job running.
     pub(super) fn admitted() -> Self {
+        Self::admitted_under(Policy::default())
+    }
+
+    /// The same under this policy.
+    pub(super) fn admitted_under(policy: Policy) -> Self {
         let mut world = Self::new();
+        world.policy = policy;
+        world.admit();
+        world
+    }
+
+    /// Gives it quota, no checks asked, and starts the job.
+    pub(super) fn admit(&mut self) {
+        let world = self;
         world.proposal = Some(Proposal::Reserve(admission("spot")));
         world.pass();
         world.proposal = None;
         world.job = job(true, false);
         assert!(world.workload.is_admitted());
-        world
     }
 
     fn look(&self) -> (Next, Vec<Note>) {
@@ -135,10 +169,10 @@ impl World {
             job: &self.job,
             request: self.request.as_ref(),
             proposal: self.proposal.as_ref(),
-            policy: &Policy::default(),
+            policy: &self.policy,
         };
         let mut next = step(&seen, at(self.now));
-        let more = settle(&mut next.status, at(self.now));
+        let more = settle(&mut next.status, &self.job, &self.policy, at(self.now));
         let notes = next.notes.iter().cloned().chain(more).collect();
         (next, notes)
     }

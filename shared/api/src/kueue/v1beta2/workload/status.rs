@@ -39,8 +39,8 @@ pub struct WorkloadStatus {
     /// When an evicted workload returns to the queue, and how often it already did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requeue_state: Option<RequeueState>,
-    /// Pods that are no longer needed, so that their quota is free for others: one entry per pod set. Counts only grow
-    /// while quota is reserved.
+    /// Pods that are no longer needed, so that their quota is free for others: one entry per pod set, at most 18.
+    /// Counts only grow while quota is reserved.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = 18),
@@ -54,7 +54,8 @@ pub struct WorkloadStatus {
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"])
     )]
     pub admission_checks: Vec<AdmissionCheckState>,
-    /// What each pod set asks for, as counted against quota; only while no quota is reserved.
+    /// What each pod set asks for, as counted against quota; only while no quota is reserved. At most
+    /// 18 entries.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = 18),
@@ -100,7 +101,7 @@ pub struct Admission {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(schema_with = "crate::schema::subdomain")]
     pub cluster_queue: String,
-    /// What each pod set got: one entry per pod set of the spec.
+    /// What each pod set got: one entry per pod set of the spec, at most 18.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = 18),

@@ -1,0 +1,139 @@
+//! One cluster with a `roadstead-worker` and nothing else: an admission engine on its own.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use kube::Client;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::subject::{self, Memory, Subject};
+use super::{Error, PATIENCE, POLL, Programs, client_of, objects, system};
+use crate::{ControlPlane, Options, Progress};
+
+/// A running cluster with one process of ours. Everything ends when it is dropped or this process dies.
+#[derive(Debug)]
+pub struct Solo {
+    subject: Subject,
+    programs: Programs,
+    // Invariant: after the process that uses it.
+    plane: ControlPlane,
+    dir: TempDir,
+}
+
+impl Solo {
+    /// Brings everything up with the definitions installed. `configuration` is merged over the `Configuration` of the process.
+    ///
+    /// *Errors*: what is missing, what died (with the end of its log), what did not become ready in time.
+    /// *Limits*: a first build of the programs takes minutes.
+    pub async fn start(options: Options, configuration: &Value, progress: Progress) -> Result<Self, Error> {
+        let programs = Programs::find_or_build(&progress)
+            .await
+            .map_err(Error::Programs)?;
+        progress.step("starting a control plane");
+        let plane = ControlPlane::start(options.with_progress(progress.clone()))
+            .await
+            .map_err(Error::Plane)?;
+        let dir = tempfile::Builder::new()
+            .prefix("roadstead-solo-")
+            .tempdir()
+            .map_err(system("creating a directory for the cluster"))?;
+        plane
+            .write_kubeconfig(&dir.path().join("kubeconfig"))
+            .map_err(Error::Plane)?;
+        progress.step("installing the definitions");
+        let client = client_of(&plane)?;
+        objects::install_definitions(plane.name(), &client).await?;
+        progress.step("starting the worker");
+        let subject = Self::spawn(&plane, &programs, &dir, configuration)?;
+        let mut solo = Self {
+            subject,
+            programs,
+            plane,
+            dir,
+        };
+        solo.wait().await?;
+        Ok(solo)
+    }
+
+    /// Kills the process and starts it with another configuration.
+    pub async fn reconfigure(&mut self, configuration: &Value) -> Result<(), Error> {
+        self.subject.kill();
+        self.subject = Self::spawn(&self.plane, &self.programs, &self.dir, configuration)?;
+        self.wait().await
+    }
+
+    /// Kills the process (SIGKILL) and starts it again.
+    pub async fn restart(&mut self) -> Result<(), Error> {
+        self.subject.kill();
+        self.subject.spawn()?;
+        self.wait().await
+    }
+
+    /// An administrator's client.
+    pub fn client(&self) -> Result<Client, Error> {
+        client_of(&self.plane)
+    }
+
+    /// The control plane.
+    pub const fn plane(&self) -> &ControlPlane {
+        &self.plane
+    }
+
+    /// What our process holds of memory.
+    pub fn memory(&mut self) -> Result<Memory, Error> {
+        self.subject.memory()
+    }
+
+    /// CPU time of our process so far, user and system.
+    pub fn cpu(&mut self) -> Result<Duration, Error> {
+        self.subject.cpu()
+    }
+
+    /// Where our process shows its metrics.
+    pub fn metrics(&self) -> SocketAddr {
+        self.subject.metrics()
+    }
+
+    /// Kills the process (SIGKILL).
+    pub fn kill(&mut self) {
+        self.subject.kill();
+    }
+
+    /// The end of our process's log.
+    pub fn log_tail(&self) -> String {
+        self.subject.log_tail()
+    }
+
+    fn spawn(
+        plane: &ControlPlane,
+        programs: &Programs,
+        dir: &TempDir,
+        configuration: &Value,
+    ) -> Result<Subject, Error> {
+        let kubeconfig = dir.path().join("kubeconfig");
+        Subject::start(
+            plane.name(),
+            &programs.worker,
+            dir.path(),
+            &kubeconfig,
+            configuration,
+        )
+    }
+
+    async fn wait(&mut self) -> Result<(), Error> {
+        let started = Instant::now();
+        while !subject::is_ready(self.subject.health()).await {
+            self.subject.check()?;
+            if started.elapsed() > PATIENCE {
+                return Err(Error::NotReady {
+                    what: "the worker is not ready".to_owned(),
+                    waited: PATIENCE,
+                    detail: self.subject.log_tail(),
+                });
+            }
+            tokio::time::sleep(POLL).await;
+        }
+        Ok(())
+    }
+}

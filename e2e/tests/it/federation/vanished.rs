@@ -1,0 +1,105 @@
+//! Copies that somebody deletes in a worker while nobody looks.
+
+use k8s_openapi::api::batch::v1::Job;
+use kube::ResourceExt as _;
+use kube::api::{DeleteParams, PropagationPolicy};
+use roadstead_api::kueue::v1beta2::Workload;
+use roadstead_e2e::link::Cut;
+use serde_json::json;
+
+use super::fixture::{MANAGER, Room, WEST, alone, condition, has};
+use crate::shared::eventually;
+
+/// A job of 6 CPU fits only into west.
+const WEST_IS_LARGER: &[(&str, &str)] = &[(MANAGER, "16"), ("east", "4"), (WEST, "8")];
+
+/// Takes a job away in west, and leaves its Workload there.
+async fn delete_copy(room: Room, name: &str) {
+    let orphan = DeleteParams {
+        propagation_policy: Some(PropagationPolicy::Orphan),
+        ..DeleteParams::default()
+    };
+    let jobs = room.jobs(WEST);
+    jobs.delete(name, &orphan).await.unwrap();
+    eventually(|| async { jobs.get_opt(name).await.ok()?.is_none().then_some(()) }).await;
+}
+
+fn active(job: &Job) -> i32 {
+    let status = job.status.as_ref();
+    status.and_then(|status| status.active).unwrap_or(0)
+}
+
+/// Spec: safety W9, I5; multikueue 3.10
+#[test]
+fn a_job_whose_copy_is_deleted_before_its_end_was_seen_ends_as_its_workload_did() {
+    alone("lost-end", WEST_IS_LARGER, |room| async move {
+        room.submit(room.job("ended", "6", 4)).await;
+        assert_eq!(room.started("ended").await, WEST);
+        room.shared.stage.link(WEST).unwrap().cut(Cut::Refuse);
+        room.job_is(WEST, "ended", "Complete").await;
+        let over = || async {
+            let all = room
+                .workloads(WEST)
+                .list(&kube::api::ListParams::default())
+                .await
+                .ok()?;
+            all.items.iter().any(|w| w.is_true("Finished")).then_some(())
+        };
+        eventually(over).await;
+        delete_copy(room, "ended").await;
+        room.shared.stage.link(WEST).unwrap().heal();
+        let job = room.job_is(MANAGER, "ended", "Complete").await;
+        assert_eq!(active(&job), 0);
+        let conditions = job.status.unwrap().conditions.unwrap();
+        let complete = conditions.iter().find(|c| c.type_ == "Complete").unwrap();
+        let message = complete.message.clone().unwrap_or_default();
+        assert!(message.contains("its copy there was deleted"), "{message}");
+        room.is_swept().await;
+    });
+}
+
+/// Spec: multikueue 13.B2; jobs 5.9
+#[test]
+fn a_job_whose_running_copy_is_deleted_counts_no_pods_is_restored_and_runs_again() {
+    alone("lost-run", WEST_IS_LARGER, |room| async move {
+        let made = room.submit(room.job("again", "6", 5)).await;
+        let jobs = room.jobs(MANAGER);
+        eventually(|| async { jobs.get("again").await.ok().filter(|job| active(job) > 0) }).await;
+        room.shared.stage.link(WEST).unwrap().cut(Cut::Refuse);
+        // Why held: so that it stays where it is put back to.
+        let queues: kube::Api<roadstead_api::kueue::v1beta2::ClusterQueue> =
+            kube::Api::all(room.shared.client(MANAGER));
+        let stop = |policy: &str| kube::api::Patch::Merge(json!({"spec": {"stopPolicy": policy}}));
+        let params = kube::api::PatchParams::default();
+        queues.patch(room.name, &params, &stop("Hold")).await.unwrap();
+        delete_copy(room, "again").await;
+        let copies = room.workloads(WEST);
+        for copy in copies.list(&kube::api::ListParams::default()).await.unwrap() {
+            let name = copy.name_any();
+            room.merge::<Workload>(WEST, &name, json!({"metadata": {"finalizers": null}}))
+                .await;
+            let gone = copies.delete(&name, &DeleteParams::background()).await;
+            assert!(gone.is_ok() || copies.get_opt(&name).await.unwrap().is_none());
+        }
+        room.shared.stage.link(WEST).unwrap().heal();
+        room.workload_where("again", |w| {
+            condition(w, "Evicted").is_some() && !w.is_true("QuotaReserved")
+        })
+        .await;
+        let back = eventually(|| async {
+            let job = jobs.get("again").await.ok()?;
+            let stopping = job.annotations().contains_key("kueue.x-k8s.io/stopping");
+            let held = job.spec.as_ref()?.suspend == Some(true);
+            (held && !stopping && active(&job) == 0).then_some(job)
+        })
+        .await;
+        assert_eq!(
+            back.spec.unwrap().template.metadata.unwrap().labels,
+            made.spec.unwrap().template.metadata.unwrap().labels
+        );
+        assert!(!has(&jobs.get("again").await.unwrap(), "Complete"));
+        queues.patch(room.name, &params, &stop("None")).await.unwrap();
+        room.job_is(MANAGER, "again", "Complete").await;
+        room.is_swept().await;
+    });
+}

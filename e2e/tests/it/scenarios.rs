@@ -1,0 +1,12 @@
+//! A worker alone on a real API server, with real batch Jobs: what its users see.
+//!
+//! The Job controller is the real one; there are no nodes, so pods stay pending until the test says that they succeeded.
+
+mod admission;
+mod cohorts;
+mod fair;
+mod flavors;
+mod ground;
+mod lifecycle;
+mod preemption;
+mod queues;

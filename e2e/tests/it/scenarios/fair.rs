@@ -1,0 +1,105 @@
+//! Fair sharing, and a restart: on a cluster of their own, because they change the whole process.
+
+use serde_json::{Value, json};
+
+use super::ground::{FLAVOR, Ground, alone, ask, condition, cpu};
+
+const PREEMPTION: [(&str, &str); 2] = [
+    ("withinClusterQueue", "LowerPriority"),
+    ("reclaimWithinCohort", "Any"),
+];
+
+fn member(quota: &str) -> Value {
+    let preemption: Value = PREEMPTION
+        .iter()
+        .map(|(k, v)| ((*k).to_owned(), json!(v)))
+        .collect();
+    json!({"cohortName": "all", "preemption": preemption, "resourceGroups": cpu(&[(FLAVOR, quota)])})
+}
+
+/// Queues a, b, c of three cores each and the jobs of one core that run in them.
+async fn three(ground: &Ground, jobs: &[&'static str]) {
+    for name in ["a", "b", "c"] {
+        ground.queue(name, member("3")).await;
+    }
+    for name in jobs {
+        let queue = ["a", "b", "c"]
+            .into_iter()
+            .find(|queue| name.starts_with(queue))
+            .unwrap();
+        ground.submit(ask(name, queue)).await;
+        ground.runs(name).await;
+    }
+}
+
+async fn victims(ground: &Ground, jobs: &[&'static str]) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for job in jobs {
+        let workload = ground.workload(job).await.unwrap();
+        if let Some((_, reason, _)) =
+            condition(&workload, "Preempted").filter(|(status, _, _)| status == "True")
+        {
+            found.push((job[..1].to_owned(), reason));
+        }
+    }
+    found
+}
+
+/// Spec: admission-engine B134, B145, B146, B147, B179.
+#[test]
+fn shares_decide_who_makes_room_and_a_restart_forgets_nobody() {
+    let strategies = json!(["LessThanOrEqualToFinalShare", "LessThanInitialShare"]);
+    alone(
+        "fair",
+        json!({"fairSharing": {"preemptionStrategies": strategies}}),
+        async |mut solo| {
+            let client = solo.client().unwrap();
+
+            let share = Ground::new(client.clone(), "b134").await;
+            share.queue("q", member("5")).await;
+            share.queue("other", member("5")).await;
+            share.submit(ask("seven", "q").cpu("7")).await;
+            share.runs("seven").await;
+            share
+                .status("ClusterQueue", "q", |s| s["fairSharing"]["weightedShare"] == 200)
+                .await;
+
+            let reclaim = Ground::new(client.clone(), "b145").await;
+            let jobs = ["a1", "a2", "a3", "b1", "b2", "b3", "b4", "b5", "c1"];
+            three(&reclaim, &jobs).await;
+            reclaim.submit(ask("incoming", "c")).await;
+            reclaim.runs("incoming").await;
+            assert_eq!(
+                victims(&reclaim, &jobs).await,
+                [("b".to_owned(), "InCohortReclamation".to_owned())]
+            );
+
+            let balance = Ground::new(client.clone(), "b146").await;
+            three(&balance, &jobs).await;
+            balance.submit(ask("incoming", "a")).await;
+            balance.runs("incoming").await;
+            assert_eq!(
+                victims(&balance, &jobs).await,
+                [("b".to_owned(), "InCohortFairSharing".to_owned())]
+            );
+
+            let even = Ground::new(client.clone(), "b147").await;
+            let jobs = ["a1", "a2", "a3", "b1", "b2", "b3", "c1", "c2", "c3"];
+            three(&even, &jobs).await;
+            even.submit(ask("incoming", "c")).await;
+            even.waits("incoming", "WaitingForQuota", "1 more needed").await;
+            even.tick("tick").await;
+            assert_eq!(victims(&even, &jobs).await, []);
+
+            solo.restart().await.unwrap();
+            even.still_waits("incoming", "tock").await;
+            assert_eq!(victims(&even, &jobs).await, []);
+            even.status("ClusterQueue", "c", |s| {
+                s["reservingWorkloads"] == 3 && s["pendingWorkloads"] == 1
+            })
+            .await;
+            even.finish("a1").await;
+            even.runs("incoming").await;
+        },
+    );
+}

@@ -1,0 +1,18 @@
+//! What the webhooks of a running process let through and refuse, asked through a real API server.
+//!
+//! Rules of the schema are not looked at here. Objects are mostly created in dry-run: the server asks the webhooks all the
+//! same, and nothing stays behind.
+
+#![expect(
+    clippy::needless_pass_by_value,
+    clippy::too_many_lines,
+    reason = "tables of cases: literals are handed over, and a table is as long as it is"
+)]
+
+mod bad_input;
+mod ground;
+mod jobs;
+mod queues;
+mod serving;
+mod workloads;
+mod wrappers;

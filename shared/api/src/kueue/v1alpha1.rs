@@ -1,0 +1,13 @@
+//! Version `v1alpha1` of `kueue.x-k8s.io`, of two kinds: how its schemas differ from those of [`super::v1beta1`].
+//!
+//! Unlike the anchor: it serves this version no more; manifests that say `v1alpha1` are still about.
+
+use crate::crd::Older;
+
+/// `Cohort`: the parent's field is called `parent`.
+pub(crate) fn cohort(schema: &mut Older) {
+    schema.rename("spec", "parentName", "parent");
+}
+
+/// `Topology`: no difference.
+pub(crate) const fn topology(_: &mut Older) {}

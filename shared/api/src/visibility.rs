@@ -1,0 +1,136 @@
+//! The visibility API as a cluster must be told about it: an aggregated group, served by the manager and the workers.
+//!
+//! *Source*: `spec/api.md API-15`. Names are those of the reference's installations, so that these objects take the place of
+//! the reference's.
+
+use serde_json::{Value, json};
+
+/// The API group.
+pub const GROUP: &str = "visibility.kueue.x-k8s.io";
+/// Its versions, the preferred one first; they say the same.
+pub const VERSIONS: [&str; 2] = ["v1beta2", "v1beta1"];
+/// The subresource of queues that lists what waits.
+pub const PENDING_WORKLOADS: &str = "pendingworkloads";
+/// Name of the Service through which the API server reaches the process.
+pub const SERVICE: &str = "kueue-visibility-server";
+/// The port of that Service.
+pub const SERVICE_PORT: u16 = 443;
+
+/// The service account of the process.
+const ACCOUNT: &str = "kueue-controller-manager";
+/// The port of the process, unless `visibilityServer.bindPort` says otherwise.
+const PROCESS_PORT: u16 = 8082;
+const PRIORITY: u16 = 100;
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// The objects that an installation in `namespace` applies: the Service, one `APIService` per version, what the process must
+/// be allowed for it, and roles for those who ask.
+///
+/// The authority in the `APIService`s is filled in by the process itself.
+pub fn manifests(namespace: &str) -> Vec<Value> {
+    let mut objects = vec![service(namespace)];
+    objects.extend(VERSIONS.map(|version| api_service(version, namespace)));
+    objects.extend([
+        // To learn how the API server's front proxy proves itself.
+        binding(
+            "RoleBinding",
+            Some("kube-system"),
+            "kueue-visibility-server-auth-reader",
+            ("Role", "extension-apiserver-authentication-reader"),
+            namespace,
+        ),
+        // To ask who somebody is and what they may do.
+        binding(
+            "ClusterRoleBinding",
+            None,
+            "kueue-visibility-server-auth-delegator",
+            ("ClusterRole", "system:auth-delegator"),
+            namespace,
+        ),
+        registrar(),
+        binding(
+            "ClusterRoleBinding",
+            None,
+            "kueue-visibility-server-registrar",
+            ("ClusterRole", "kueue-visibility-server-registrar"),
+            namespace,
+        ),
+        viewer("cq", "clusterqueues", &["batch-admin"]),
+        viewer("lq", "localqueues", &["batch-admin", "batch-user"]),
+    ]);
+    objects
+}
+
+fn service(namespace: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": { "name": SERVICE, "namespace": namespace },
+        "spec": {
+            "selector": { "control-plane": "controller-manager" },
+            "ports": [{ "name": "https", "port": SERVICE_PORT, "protocol": "TCP", "targetPort": PROCESS_PORT }],
+        },
+    })
+}
+
+fn api_service(version: &str, namespace: &str) -> Value {
+    json!({
+        "apiVersion": "apiregistration.k8s.io/v1",
+        "kind": "APIService",
+        "metadata": { "name": format!("{version}.{GROUP}") },
+        "spec": {
+            "group": GROUP,
+            "version": version,
+            "groupPriorityMinimum": PRIORITY,
+            "versionPriority": PRIORITY,
+            "service": { "name": SERVICE, "namespace": namespace, "port": SERVICE_PORT },
+        },
+    })
+}
+
+/// To put its own authority into its own registrations.
+fn registrar() -> Value {
+    let names = VERSIONS.map(|version| format!("{version}.{GROUP}"));
+    json!({
+        "apiVersion": format!("{RBAC}/v1"),
+        "kind": "ClusterRole",
+        "metadata": { "name": "kueue-visibility-server-registrar" },
+        "rules": [{
+            "apiGroups": ["apiregistration.k8s.io"],
+            "resources": ["apiservices"],
+            "resourceNames": names,
+            "verbs": ["get", "patch"],
+        }],
+    })
+}
+
+fn viewer(short: &str, resource: &str, groups: &[&str]) -> Value {
+    let labels: serde_json::Map<String, Value> = groups
+        .iter()
+        .map(|group| (format!("rbac.kueue.x-k8s.io/{group}"), "true".into()))
+        .collect();
+    json!({
+        "apiVersion": format!("{RBAC}/v1"),
+        "kind": "ClusterRole",
+        "metadata": { "name": format!("kueue-pending-workloads-{short}-viewer-role"), "labels": labels },
+        "rules": [{
+            "apiGroups": [GROUP],
+            "resources": [format!("{resource}/{PENDING_WORKLOADS}")],
+            "verbs": ["get"],
+        }],
+    })
+}
+
+fn binding(kind: &str, place: Option<&str>, name: &str, role: (&str, &str), namespace: &str) -> Value {
+    let mut metadata = json!({ "name": name });
+    if let Some(place) = place {
+        metadata["namespace"] = place.into();
+    }
+    json!({
+        "apiVersion": format!("{RBAC}/v1"),
+        "kind": kind,
+        "metadata": metadata,
+        "roleRef": { "apiGroup": RBAC, "kind": role.0, "name": role.1 },
+        "subjects": [{ "kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace }],
+    })
+}

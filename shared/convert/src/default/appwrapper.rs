@@ -1,0 +1,62 @@
+//! Who submitted an `AppWrapper`. *Source*: `spec/appwrapper.md 3.2`.
+
+use roadstead_jobs::json;
+use serde_json::{Value, json};
+
+/// Longest label value.
+const VALUE_BYTES_MAX: usize = 63;
+
+/// Overwrites the labels that say who submitted an `AppWrapper`.
+pub fn appwrapper_submitter(wrapper: &mut Value, user: &str, uid: &str) {
+    for (key, value) in [
+        ("workload.codeflare.dev/user", user),
+        ("workload.codeflare.dev/userid", uid),
+    ] {
+        json::set(wrapper, &["metadata", "labels", key], json!(sanitised(value)));
+    }
+}
+
+/// A name as a label value: cut first, then what a label value may not hold is replaced, then the ends are trimmed.
+fn sanitised(name: &str) -> String {
+    let end = (0..=VALUE_BYTES_MAX.min(name.len()))
+        .rev()
+        .find(|end| name.is_char_boundary(*end))
+        .unwrap_or(0);
+    let cut = name.get(..end).unwrap_or_default();
+    let legal = |c: char| {
+        if c.is_ascii_alphanumeric() || "_.-".contains(c) {
+            c
+        } else {
+            '_'
+        }
+    };
+    let text: String = cut.chars().map(legal).collect();
+    text.trim_matches(['-', '_', '.']).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: appwrapper 3.2, B96, B97.
+    #[test]
+    fn the_submitter_is_written_whatever_stood_there() {
+        for (name, expect) in [
+            ("system:admin", "system_admin".to_owned()),
+            (
+                "system:serviceaccount:team1:alice",
+                "system_serviceaccount_team1_alice".to_owned(),
+            ),
+            ("--x--", "x".to_owned()),
+            ("", String::new()),
+            (&"a".repeat(100), "a".repeat(63)),
+            (&"é".repeat(40), String::new()),
+        ] {
+            let mut wrapper = json!({"metadata": {"labels": {"workload.codeflare.dev/user": "bad"}}});
+            appwrapper_submitter(&mut wrapper, name, "1-2");
+            let labels = &wrapper["metadata"]["labels"];
+            assert_eq!(labels["workload.codeflare.dev/user"], json!(expect));
+            assert_eq!(labels["workload.codeflare.dev/userid"], "1-2");
+        }
+    }
+}

@@ -1,0 +1,320 @@
+use serde_json::{Value, json};
+
+use super::super::tests::compare;
+use super::*;
+
+fn job() -> Value {
+    json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"},
+        "spec": {"parallelism": 2, "template": {"spec": {"containers": []}}}})
+}
+
+fn pod(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": []}})
+}
+
+fn service() -> Value {
+    json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {}})
+}
+
+fn wrapping(templates: &[Value]) -> Value {
+    let components: Vec<Value> = templates
+        .iter()
+        .map(|template| json!({"template": template}))
+        .collect();
+    json!({"metadata": {"labels": {}}, "spec": {"components": components}})
+}
+
+fn declaring(template: &Value, sets: &Value) -> Value {
+    json!({"spec": {"components": [{"template": template, "podSets": sets}]}})
+}
+
+fn check(wrapper: &Value, expect: &[&str]) {
+    compare(&appwrapper(wrapper, "team"), expect, wrapper);
+}
+
+/// Spec: appwrapper 3.3, B99, B100.
+#[test]
+fn a_wrapper_has_one_to_eight_pod_sets() {
+    check(&wrapping(&[service(), job()]), &[]);
+    for none in [wrapping(&[]), wrapping(&[service()]), json!({})] {
+        check(
+            &none,
+            &["spec.components: Invalid value: components contains no podspecs"],
+        );
+    }
+    let pods = |count: usize| wrapping(&vec![pod("p"); count]);
+    check(&pods(8), &[]);
+    check(
+        &pods(9),
+        &["components contains 9 podspecs; at most 8 are allowed"],
+    );
+}
+
+/// Spec: appwrapper 3.3, B101, B102, B106.
+#[test]
+fn a_child_is_a_named_object_of_the_same_namespace_and_no_wrapper() {
+    let mut here = job();
+    here["metadata"]["namespace"] = json!("team");
+    check(&wrapping(&[here]), &[]);
+    let mut elsewhere = job();
+    elsewhere["metadata"]["namespace"] = json!("other");
+    let nested = json!({"apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper", "metadata": {"name": "x"}});
+    let mut nameless = job();
+    nameless["metadata"] = json!({});
+    check(
+        &wrapping(&[elsewhere, nested, nameless, json!("text")]),
+        &[
+            "spec.components[0].template.metadata.namespace: Forbidden: AppWrappers cannot create objects in other namespaces",
+            "spec.components[1].template: Forbidden: Nested AppWrappers are forbidden",
+            "spec.components[2].template.metadata.name: Required value",
+            "spec.components[3].template: Invalid value: failed to decode as JSON",
+        ],
+    );
+}
+
+/// Spec: appwrapper 1.4.
+#[test]
+fn paths_that_lead_nowhere_are_explained() {
+    let template = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t"}, "spec": {
+        "template": {"metadata": {}, "spec": {}},
+        "replicatedJobs": [{"template": {"spec": {}}}, {"template": {"spec": {}}}],
+        "broken": {"spec": {"containers": "none"}},
+    }});
+    check(
+        &declaring(
+            &template,
+            &json!([{"path": "template.spec.replicatedJobs[1].template"}]),
+        ),
+        &[],
+    );
+    check(&declaring(&template, &json!([{"path": "template"}])), &[]);
+    for (path, why) in [
+        (
+            "template.spec.missing",
+            "at path position 'template.spec' missing field 'missing'",
+        ),
+        ("spec.template", "first element of the path must be 'template'"),
+        ("templates", "first element of the path must be 'template'"),
+        (
+            "template.spec.template.metadata",
+            "content at template.spec.template.metadata does not contain a spec",
+        ),
+        (
+            "template.spec.replicatedJobs.template",
+            "at path position 'template.spec.replicatedJobs' non-map value",
+        ),
+        ("template.spec.replicatedJobs", "does not contain a spec"),
+        (
+            "template.spec.template[0]",
+            "at path position 'template.spec.template' found non-array value",
+        ),
+        ("template.spec.replicatedJobs[10]", "out of bounds index '10'"),
+        ("template.spec.replicatedJobs[-1]", "out of bounds index '-1'"),
+        (
+            "template.spec.replicatedJobs[a10]",
+            "invalid index expression 'a10'",
+        ),
+        ("template.spec.replicatedJobs[1", "invalid array index '[1'"),
+        (
+            "template.spec.replicatedJobs[1]].template",
+            "invalid path element '].template'",
+        ),
+        (
+            "template.spec.broken",
+            "content at template.spec.broken.spec not parseable as a v1.PodSpec",
+        ),
+    ] {
+        let text = format!("path does not refer to a v1.PodSpecTemplate: {why}");
+        let field = format!("spec.components[0].podSets[0].path: Invalid value: \"{path}\"");
+        let found = appwrapper(&declaring(&template, &json!([{ "path": path }])), "team");
+        let texts: Vec<String> = found.iter().map(ToString::to_string).collect();
+        assert!(
+            texts.len() == 1 && texts[0].starts_with(&field),
+            "{path}: {texts:?}"
+        );
+        assert!(
+            texts[0].contains(why) && texts[0].contains(&text[..40]),
+            "{path}: {texts:?}"
+        );
+    }
+    check(
+        &declaring(
+            &template,
+            &json!([{"path": ""}, {"path": "template", "replicas": -1}]),
+        ),
+        &[
+            "podSets[0].path: Required value: podspec must specify path",
+            "podSets[1].replicas: Invalid value: \"-1\"",
+        ],
+    );
+    check(
+        &declaring(&template, &json!([{"path": "template"}, {"path": "template"}])),
+        &["spec.components[0].podSets: Invalid value: multiple DeclaredPodSets with path 'template'"],
+    );
+}
+
+/// Spec: appwrapper 1.5.
+#[test]
+fn a_declaration_agrees_with_what_the_kind_says() {
+    let path = "template.spec.template";
+    check(&declaring(&job(), &json!([{"path": path, "replicas": 2}])), &[]);
+    check(
+        &declaring(&job(), &json!([{"path": path, "replicas": 3}])),
+        &[
+            "replica count 3 differs from inferred count 2 for PodSet at path position 'template.spec.template'",
+        ],
+    );
+    check(
+        &declaring(&job(), &json!([{"path": path, "replicas": 2}, {"path": path}])),
+        &["DeclaredPodSet count 2 differs from inferred count 1"],
+    );
+    check(
+        &declaring(&pod("p"), &json!([{"path": "template.spec"}])),
+        &[
+            "does not contain a spec",
+            "PodSet with path 'template' is missing",
+        ],
+    );
+}
+
+/// Spec: appwrapper 1.5.
+#[test]
+fn pod_sets_follow_from_the_kind() {
+    let pods = json!({"spec": {}});
+    let found = |version: &str, kind: &str, spec: Value| {
+        let template = json!({"spec": spec});
+        infer::pod_sets(version, kind, &template).map(|sets| {
+            sets.into_iter()
+                .map(|set| {
+                    format!(
+                        "{}={}",
+                        set.path.trim_start_matches("template.spec."),
+                        set.replicas
+                    )
+                })
+                .collect::<Vec<_>>()
+        })
+    };
+    let ok = |expect: &[&str]| Ok(expect.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>());
+    assert_eq!(found("v1", "Pod", json!({})), ok(&["template=1"]));
+    assert_eq!(
+        found("apps/v1", "Deployment", json!({"replicas": 3, "template": pods})),
+        ok(&["template=3"])
+    );
+    assert_eq!(found("apps/v1", "StatefulSet", json!({})), ok(&[]));
+    assert_eq!(
+        found(
+            "batch/v1",
+            "Job",
+            json!({"parallelism": 4, "completions": 2, "template": pods})
+        ),
+        ok(&["template=2"])
+    );
+    let jobs = json!({"replicatedJobs": [
+        {"replicas": 2, "template": {"spec": {"parallelism": 3, "template": pods}}}, {"replicas": 1}]});
+    assert_eq!(
+        found("jobset.x-k8s.io/v1alpha2", "JobSet", jobs),
+        ok(&["replicatedJobs[0].template.spec.template=6"])
+    );
+    let torch = json!({"pytorchReplicaSpecs": {"Worker": {"replicas": 3, "template": pods}, "Master": {"template": pods}}});
+    assert_eq!(
+        found("kubeflow.org/v1", "PyTorchJob", torch),
+        ok(&[
+            "pytorchReplicaSpecs.Master.template=1",
+            "pytorchReplicaSpecs.Worker.template=3"
+        ])
+    );
+    let cluster = json!({"headGroupSpec": {"template": pods}, "workerGroupSpecs": [{"replicas": 4, "template": pods}, {}]});
+    assert_eq!(
+        found("ray.io/v1", "RayCluster", cluster.clone()),
+        ok(&["headGroupSpec.template=1", "workerGroupSpecs[0].template=4"])
+    );
+    assert_eq!(
+        found("ray.io/v1", "RayJob", json!({"rayClusterSpec": cluster}))
+            .unwrap()
+            .len(),
+        2
+    );
+    assert_eq!(found("ray.io/v1alpha1", "RayCluster", json!({})), ok(&[]));
+    for (version, kind, spec) in [
+        (
+            "apps/v1",
+            "Deployment",
+            json!({"replicas": "3", "template": pods}),
+        ),
+        ("batch/v1", "Job", json!({})),
+        ("ray.io/v1", "RayJob", json!({"clusterSelector": {}})),
+    ] {
+        let wrapper = wrapping(&[
+            json!({"apiVersion": version, "kind": kind, "metadata": {"name": "x"}, "spec": spec}),
+        ]);
+        check(
+            &wrapper,
+            &[
+                "spec.components[0].template: Invalid value: error inferring PodSets: ",
+                "no podspecs",
+            ],
+        );
+    }
+}
+
+/// Spec: appwrapper 3.5, B98, B107 to B109.
+#[test]
+fn what_a_wrapper_consists_of_stays() {
+    let old = json!({
+        "metadata": {"labels": {"workload.codeflare.dev/user": "me", "workload.codeflare.dev/userid": "1"}},
+        "spec": {"managedBy": "m", "components": [{"template": job(), "podSets": [{"path": "template.spec.template"}]}]},
+    });
+    let check = |change: &dyn Fn(&mut Value), field: Option<&str>| {
+        let mut new = old.clone();
+        change(&mut new);
+        let expect = field.map(|field| format!("{field}: Forbidden: attempt to change immutable field"));
+        let expect: Vec<&str> = expect.iter().map(String::as_str).collect();
+        compare(&appwrapper_update(&old, &new), &expect, &new);
+    };
+    check(&|new| new["spec"]["suspend"] = json!(true), None);
+    check(
+        &|new| new["spec"]["components"][0]["podSetInfos"] = json!([{}]),
+        None,
+    );
+    check(
+        &|new| new["spec"]["components"][0]["annotations"] = json!({"a": "b"}),
+        None,
+    );
+    check(
+        &|new| new["spec"]["components"][0]["podSets"][0]["replicas"] = json!(1),
+        None,
+    );
+    check(
+        &|new| new["spec"]["components"] = json!([]),
+        Some("spec.components"),
+    );
+    check(
+        &|new| new["spec"]["components"][0]["template"]["spec"]["parallelism"] = json!(3),
+        Some("spec.components[0].template.raw"),
+    );
+    check(
+        &|new| new["spec"]["components"][0]["podSets"] = json!([]),
+        Some("spec.components[0].podsets"),
+    );
+    check(
+        &|new| new["spec"]["components"][0]["podSets"][0]["replicas"] = json!(2),
+        Some("spec.components[0].podsets[0].replicas"),
+    );
+    check(
+        &|new| new["spec"]["components"][0]["podSets"][0]["path"] = json!("template"),
+        Some("spec.components[0].podsets[0].path"),
+    );
+    check(
+        &|new| new["metadata"]["labels"]["workload.codeflare.dev/user"] = json!("you"),
+        Some("metadata.labels[workload.codeflare.dev/user]"),
+    );
+    check(
+        &|new| new["metadata"]["labels"]["workload.codeflare.dev/userid"] = Value::Null,
+        Some("metadata.labels[workload.codeflare.dev/userid]"),
+    );
+    check(
+        &|new| new["spec"]["managedBy"] = json!(""),
+        Some("spec.managedBy"),
+    );
+}

@@ -1,0 +1,169 @@
+//! What the webhook refuses in a ClusterQueue. *Source*: `spec/api.md API-2.4`.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use roadstead_api::config::{FeatureGate, FeatureGates};
+use roadstead_api::kueue::v1beta2 as api;
+use roadstead_jobs::problem::{LABEL_KEY_RULE, LABEL_VALUE_RULE, Problem, is_label_key, is_label_value};
+
+use super::quotas::{self, Holder};
+
+/// Most flavors of a queue that tries several at the same time.
+const CONCURRENT_FLAVORS_MAX: usize = 16;
+
+/// Checks a ClusterQueue that is being created (`old` is `None`) or changed. An empty list means that it is fine.
+pub fn cluster_queue(
+    old: Option<&api::ClusterQueue>,
+    new: &api::ClusterQueue,
+    gates: &FeatureGates,
+) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let spec = &new.spec;
+    let holder = match spec.cohort_name.as_deref() {
+        None | Some("") => Holder::LoneQueue,
+        Some(_) => Holder::QueueInCohort,
+    };
+    quotas::groups(&spec.resource_groups, holder, &mut problems);
+    if let Some(namespaces) = &spec.namespace_selector {
+        selector("spec.namespaceSelector", namespaces, &mut problems);
+    }
+    quotas::weight(spec.fair_sharing.as_ref(), &mut problems);
+    on_flavors(old, new, gates, &mut problems);
+    concurrent(old, new, gates, &mut problems);
+    problems
+}
+
+fn selector(path: &str, selector: &LabelSelector, problems: &mut Vec<Problem>) {
+    for (key, value) in selector.match_labels.iter().flatten() {
+        let field = format!("{path}.matchLabels");
+        key_and_values(&field, key, std::slice::from_ref(value), problems);
+    }
+    for (index, expression) in selector.match_expressions.iter().flatten().enumerate() {
+        let path = format!("{path}.matchExpressions[{index}]");
+        let values = expression.values.as_deref().unwrap_or_default();
+        key_and_values(&path, &expression.key, values, problems);
+        match expression.operator.as_str() {
+            "In" | "NotIn" if values.is_empty() => {
+                let why = "must be specified when operator is In or NotIn";
+                problems.push(Problem::required(format!("{path}.values"), why));
+            }
+            "Exists" | "DoesNotExist" if !values.is_empty() => {
+                let why = "may not be specified when operator is Exists or DoesNotExist";
+                problems.push(Problem::forbidden(format!("{path}.values"), why));
+            }
+            "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
+            other => problems.push(Problem::not_supported(
+                format!("{path}.operator"),
+                other,
+                &["In", "NotIn", "Exists", "DoesNotExist"],
+            )),
+        }
+    }
+}
+
+fn key_and_values(path: &str, key: &str, values: &[String], problems: &mut Vec<Problem>) {
+    if !is_label_key(key) {
+        problems.push(Problem::invalid(path, LABEL_KEY_RULE).of(key));
+    }
+    for value in values.iter().filter(|value| !is_label_value(value)) {
+        problems.push(Problem::invalid(path, LABEL_VALUE_RULE).of(value));
+    }
+}
+
+fn flavors(queue: &api::ClusterQueue) -> impl Iterator<Item = &str> {
+    let groups = queue.spec.resource_groups.iter();
+    groups.flat_map(|group| group.flavors.iter().map(|flavor| flavor.name.as_str()))
+}
+
+fn rules(queue: &api::ClusterQueue) -> &[api::AdmissionCheckStrategyRule] {
+    let strategy = queue.spec.admission_checks_strategy.as_ref();
+    strategy.map_or(&[], |strategy| &strategy.admission_checks)
+}
+
+/// Rule 9: a check applies to flavors of this queue.
+fn on_flavors(
+    old: Option<&api::ClusterQueue>,
+    new: &api::ClusterQueue,
+    gates: &FeatureGates,
+    problems: &mut Vec<Problem>,
+) {
+    let known: BTreeSet<&str> = flavors(new).collect();
+    let allowed: Vec<&str> = known.iter().copied().collect();
+    let tolerant = !gates.enabled(FeatureGate::RejectUpdatesToCQWithInvalidOnFlavors);
+    for (index, rule) in rules(new).iter().enumerate() {
+        if tolerant && old.is_some_and(|old| was_as_wrong(old, rule)) {
+            continue;
+        }
+        for (at, name) in rule.on_flavors.iter().enumerate() {
+            if !known.contains(name.as_str()) {
+                let field = format!("spec.admissionChecksStrategy.admissionChecks[{index}].onFlavors[{at}]");
+                problems.push(Problem::not_supported(field, name, &allowed));
+            }
+        }
+    }
+}
+
+/// Whether the stored queue has the same list for this check, and it names a flavor that the queue did not have.
+fn was_as_wrong(old: &api::ClusterQueue, rule: &api::AdmissionCheckStrategyRule) -> bool {
+    let known: BTreeSet<&str> = flavors(old).collect();
+    let same = rules(old).iter().find(|before| before.name == rule.name);
+    same.is_some_and(|before| {
+        before.on_flavors == rule.on_flavors
+            && before
+                .on_flavors
+                .iter()
+                .any(|name| !known.contains(name.as_str()))
+    })
+}
+
+/// Rule 10.
+fn concurrent(
+    old: Option<&api::ClusterQueue>,
+    new: &api::ClusterQueue,
+    gates: &FeatureGates,
+    problems: &mut Vec<Problem>,
+) {
+    const FIELD: &str = "spec.concurrentAdmissionPolicy";
+    let spec = &new.spec;
+    if old.is_some_and(|old| old.spec.concurrent_admission_policy != spec.concurrent_admission_policy) {
+        problems.push(Problem::invalid(FIELD, "field is immutable"));
+    }
+    let Some(policy) = &spec.concurrent_admission_policy else {
+        return;
+    };
+    if !gates.enabled(FeatureGate::ConcurrentAdmission) {
+        return;
+    }
+    if spec.resource_groups.len() != 1 {
+        let why = "must have exactly one resource group when concurrentAdmissionPolicy is set";
+        let found = spec.resource_groups.len().to_string();
+        problems.push(Problem::invalid("spec.resourceGroups", why).of(&found));
+    }
+    let count = flavors(new).count();
+    if count > CONCURRENT_FLAVORS_MAX {
+        let field = "spec.resourceGroups[*].flavors";
+        problems.push(Problem::too_many(field, count, CONCURRENT_FLAVORS_MAX));
+    }
+    if spec.queueing_strategy == api::QueueingStrategy::StrictFifo {
+        let why = "must not be StrictFIFO when concurrentAdmissionPolicy is set";
+        problems.push(Problem::invalid("spec.queueingStrategy", why).of("StrictFIFO"));
+    }
+    let Some(constraints) = &policy.migration.constraints else {
+        return;
+    };
+    if policy.migration.mode != api::ConcurrentAdmissionMigrationMode::TryPreferredFlavors {
+        let why = "may only be set with migration mode TryPreferredFlavors";
+        problems.push(Problem::forbidden(format!("{FIELD}.migration.constraints"), why));
+    }
+    if let Some(last) = &constraints.last_acceptable_flavor_name
+        && flavors(new).all(|name| name != last)
+    {
+        let field = format!("{FIELD}.migration.constraints.lastAcceptableFlavorName");
+        let allowed: Vec<&str> = flavors(new).collect();
+        problems.push(Problem::not_supported(field, last, &allowed));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,86 @@
+//! Looking in to an object whose shape nobody has checked.
+//!
+//! Invariant: absent and null are the same, everything else of the wrong type is an error that names the field.
+
+use serde_json::{Map, Value};
+
+/// The fields of a JSON object.
+pub(super) type Fields = Map<String, Value>;
+
+/// A field that is not what it has to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Wrong {
+    /// Path from the root, `[]` for any element of a list.
+    pub(super) field: &'static str,
+    /// What it has to be.
+    pub(super) expected: &'static str,
+}
+
+impl Wrong {
+    pub(super) const fn new(field: &'static str, expected: &'static str) -> Self {
+        Self { field, expected }
+    }
+}
+
+/// The last name of a path.
+fn leaf(path: &'static str) -> &'static str {
+    path.rsplit('.').next().unwrap_or(path)
+}
+
+/// The object at the path's last name below `parent`.
+pub(super) fn object<'a>(
+    parent: &'a mut Fields,
+    path: &'static str,
+) -> Result<Option<&'a mut Fields>, Wrong> {
+    match parent.get_mut(leaf(path)) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::Object(fields)) => Ok(Some(fields)),
+        Some(_) => Err(Wrong::new(path, "an object")),
+    }
+}
+
+/// The object at the path's last name below `parent`, made if there is none.
+pub(super) fn object_or_new<'a>(parent: &'a mut Fields, path: &'static str) -> Result<&'a mut Fields, Wrong> {
+    let value = parent.entry(leaf(path)).or_insert(Value::Null);
+    if value.is_null() {
+        *value = Value::Object(Fields::new());
+    }
+    value.as_object_mut().ok_or_else(|| Wrong::new(path, "an object"))
+}
+
+/// The list at the path's last name below `parent`; empty if there is none.
+pub(super) fn objects<'a>(
+    parent: &'a mut Fields,
+    path: &'static str,
+) -> Result<impl Iterator<Item = Result<&'a mut Fields, Wrong>>, Wrong> {
+    let items: &mut [Value] = match parent.get_mut(leaf(path)) {
+        None | Some(Value::Null) => &mut [],
+        Some(Value::Array(items)) => items,
+        Some(_) => return Err(Wrong::new(path, "a list")),
+    };
+    Ok(items.iter_mut().map(move |item| {
+        item.as_object_mut()
+            .ok_or_else(|| Wrong::new(path, "a list of objects"))
+    }))
+}
+
+/// Takes what is at a name out; null counts as nothing.
+pub(super) fn take(parent: &mut Fields, name: &str) -> Option<Value> {
+    parent.remove(name).filter(|value| !value.is_null())
+}
+
+/// Takes the text at the path's last name out.
+pub(super) fn take_text(parent: &mut Fields, path: &'static str) -> Result<Option<String>, Wrong> {
+    match take(parent, leaf(path)) {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(_) => Err(Wrong::new(path, "text")),
+    }
+}
+
+/// Gives what is at `from` another name.
+pub(super) fn rename(parent: &mut Fields, from: &str, to: &str) {
+    if let Some(value) = parent.remove(from) {
+        parent.insert(to.to_owned(), value);
+    }
+}

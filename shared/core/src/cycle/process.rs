@@ -1,0 +1,306 @@
+//! The turn of one head. *Source*: `spec/admission-engine.md 2.11`.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::round::{Entry, Fate, Requeue};
+use super::{Decision, Reason, preempt};
+use crate::flavor::{Category, Remedy};
+use crate::hierarchy::{Exact, FlavorResource, Forest, NodeId};
+use crate::holders::Holder;
+use crate::nominate::{Mode, Restriction, Switch};
+use crate::pending::Needs;
+use crate::preempt::{PreemptReason, Target, preemption_message};
+use crate::queue::Reclaim;
+use crate::state::workloads::{Fresh, eviction_count};
+use crate::state::{Assumption, Blocking, Eviction, Holding, Place, Readiness, State, Told};
+use crate::status::Admission;
+
+/// *Limit*: how long a decided eviction may take to become visible before it is decided anew.
+const EVICTION_VISIBLE: SignedDuration = SignedDuration::from_secs(60);
+
+/// What is undone when the round ends, and what happened in it.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    /// What preemptors will take once their victims have stopped.
+    claims: Vec<(NodeId, FlavorResource, Exact)>,
+    /// What is kept for heads that have nobody to preempt.
+    withheld: Vec<(NodeId, FlavorResource, Exact)>,
+    /// The victims of this round.
+    taken: Vec<Arc<Holder>>,
+    /// Whether a head got quota.
+    pub(super) served: bool,
+    /// Whether a head left the heap, or was put back to try other flavors.
+    pub(super) moved: bool,
+    /// Whether an eviction was decided.
+    pub(super) evicted: bool,
+}
+
+impl Scratch {
+    pub(super) fn undo(&mut self, forest: &mut Forest) {
+        for (node, pair, value) in self.claims.drain(..).chain(self.withheld.drain(..)) {
+            forest.remove(node, pair, value);
+        }
+    }
+
+    fn claim(&mut self, forest: &mut Forest, node: NodeId, usage: &[(FlavorResource, Exact)]) {
+        for (pair, value) in usage {
+            forest.add(node, *pair, *value);
+            self.claims.push((node, *pair, *value));
+        }
+    }
+}
+
+impl State {
+    pub(super) fn process(
+        &mut self,
+        entry: &mut Entry,
+        scratch: &mut Scratch,
+        (now, decisions): (Timestamp, &mut Vec<Decision>),
+    ) -> Fate {
+        if overlaps(entry, scratch) && self.settings.rules.recompute_overlap == Switch::On {
+            self.recompute(entry, scratch);
+            if entry.nomination.mode == Mode::Fit && entry.nomination.fits_only_with_gone {
+                scratch.claim(&mut self.forest, entry.node, &entry.nomination.usage);
+                return Fate::Refused(Reason::AwaitsVictimsOfOthers, Requeue::PendingPreemption);
+            }
+        }
+        let victims = !entry.nomination.targets.is_empty();
+        match entry.nomination.mode {
+            Mode::NoFit => return refuse(entry),
+            Mode::NoCandidates | Mode::Preempt | Mode::Reclaim if !victims => {
+                self.withhold(entry, scratch);
+                return refuse(entry);
+            }
+            Mode::NoCandidates | Mode::Preempt | Mode::Reclaim | Mode::Fit => {}
+        }
+        if overlaps(entry, scratch) {
+            if let Some(queue) = self.queue(entry.cluster) {
+                let name = queue.spec.name.clone();
+                self.outcome.preemption_skips.insert(name, 1);
+                self.skipping.insert(entry.cluster);
+            }
+            return Fate::Refused(Reason::VictimsTaken, Requeue::Skipped);
+        }
+        if !self.still_fits(entry, scratch) {
+            return Fate::Refused(Reason::NoLongerFits, Requeue::Skipped);
+        }
+        if victims {
+            return self.evict_for(entry, scratch, (now, decisions));
+        }
+        if self.settings.blocking == Blocking::UntilPodsReady && self.unready > 0 {
+            return Fate::Refused(Reason::PodsNotReady, Requeue::PodsNotReady);
+        }
+        decisions.extend(self.reserve(entry, now));
+        scratch.served = true;
+        Fate::Served
+    }
+
+    /// Computes a nomination again, with the victims of others treated as gone.
+    fn recompute(&mut self, entry: &mut Entry, scratch: &Scratch) {
+        let restriction = Restriction {
+            pinned: Some(&entry.nomination),
+            gone: &scratch.taken,
+        };
+        let again = self.nominate(entry.cluster, entry.id, &entry.ticket, Some(&restriction));
+        let Some(again) = again else { return };
+        let found = again.mode == Mode::Fit || !again.targets.is_empty();
+        if let Some(queue) = self.queue(entry.cluster) {
+            let name = queue.spec.name.clone();
+            let (success, failure) = self.outcome.recomputations.entry(name).or_default();
+            *(if found { success } else { failure }) += 1;
+        }
+        entry.nomination = again;
+        // Why: it was computed against claims that may go without any release.
+        entry.needs = Needs::Anything;
+    }
+
+    /// Keeps what could be its own for a head that has nobody to preempt.
+    fn withhold(&mut self, entry: &Entry, scratch: &mut Scratch) {
+        let reclaims_any = self
+            .queue(entry.cluster)
+            .is_some_and(|queue| queue.spec.preemption.reclaim_within_cohort == Reclaim::Any);
+        if reclaims_any {
+            // Why: whatever others take meanwhile can be reclaimed.
+            return;
+        }
+        for (pair, value) in &entry.nomination.usage {
+            let used = self.forest.usage(entry.node, *pair);
+            let nominal = Exact::from(self.forest.nominal(entry.node, *pair).get());
+            let kept = if entry.nomination.level > 0 {
+                let limit = self.forest.borrowing_limit(entry.node, *pair);
+                limit.map_or(*value, |limit| {
+                    (*value).min(nominal + Exact::from(limit.get()) - used)
+                })
+            } else {
+                (*value).min(nominal - used)
+            };
+            if kept > 0 {
+                self.forest.add(entry.node, *pair, kept);
+                scratch.withheld.push((entry.node, *pair, kept));
+            }
+        }
+    }
+
+    /// Whether an entry still fits after those before it: later, when all victims have stopped and all claims are
+    /// taken; and now, if it needs no victims.
+    fn still_fits(&mut self, entry: &Entry, scratch: &Scratch) -> bool {
+        let victims = entry.nomination.targets.iter().map(|target| &target.holder);
+        let gone: Vec<Arc<Holder>> = scratch.taken.iter().chain(victims).cloned().collect();
+        let later = self.fits_without(
+            entry,
+            gone.iter().flat_map(|holder| {
+                holder
+                    .usage
+                    .iter()
+                    .map(|(pair, value)| (holder.node, *pair, *value))
+            }),
+        );
+        if !later || !entry.nomination.targets.is_empty() || scratch.claims.is_empty() {
+            return later;
+        }
+        self.fits_without(entry, scratch.claims.iter().copied())
+    }
+
+    fn fits_without(
+        &mut self,
+        entry: &Entry,
+        gone: impl Iterator<Item = (NodeId, FlavorResource, Exact)> + Clone,
+    ) -> bool {
+        for (node, pair, value) in gone.clone() {
+            self.forest.remove(node, pair, value);
+        }
+        let mut usage = entry.nomination.usage.iter();
+        let fits = usage.all(|(pair, value)| *value == 0 || self.forest.fits(entry.node, *pair, *value));
+        for (node, pair, value) in gone {
+            self.forest.add(node, pair, value);
+        }
+        fits
+    }
+
+    /// *Source*: `spec/admission-engine.md 2.12`.
+    fn evict_for(
+        &mut self,
+        entry: &Entry,
+        scratch: &mut Scratch,
+        (now, decisions): (Timestamp, &mut Vec<Decision>),
+    ) -> Fate {
+        scratch.claim(&mut self.forest, entry.node, &entry.nomination.usage);
+        for target in &entry.nomination.targets {
+            scratch.taken.push(Arc::clone(&target.holder));
+            if !target.holder.evicted {
+                scratch.evicted = true;
+                decisions.extend(self.evict(entry, target, now));
+            }
+        }
+        let text = entry
+            .nomination
+            .refusal
+            .as_ref()
+            .map(|refusal| refusal.message.clone());
+        let reason = Reason::AwaitsVictims {
+            text: text.unwrap_or_default(),
+            count: entry.nomination.targets.len(),
+        };
+        Fate::Refused(reason, Requeue::PendingPreemption)
+    }
+
+    /// Notes that a victim is to be evicted, and says so if its reservation is visible already.
+    fn evict(&mut self, entry: &Entry, target: &Target, now: Timestamp) -> Option<Decision> {
+        let preemptor = &self.records.at(entry.id)?.workload;
+        let (preemptor, preemptor_uid) = (preemptor.key.clone(), preemptor.uid.clone());
+        let message = preemption_message(&self.forest, Some(&preemptor_uid), None, entry.node, target);
+        let preemptor_queue = self.queue(entry.cluster)?.spec.name.clone();
+        let victim = self.records.id(&target.holder.key)?;
+        let record = self.records.at_mut(victim)?;
+        if record.workload.uid != target.holder.uid {
+            return None;
+        }
+        let told = if record.workload.has_quota() {
+            Told::Yes
+        } else {
+            Told::NotYet
+        };
+        let until = now.checked_add(EVICTION_VISIBLE).unwrap_or(Timestamp::MAX);
+        if target.reason == PreemptReason::InCohortFairSharing {
+            self.holders.note_displaced(&preemptor_uid, &target.holder.uid);
+        }
+        let eviction = Eviction {
+            reason: target.reason,
+            message,
+            preemptor,
+            preemptor_uid,
+            preemptor_queue,
+            until,
+            told,
+        };
+        let decision = (told == Told::Yes).then(|| {
+            let workload = &record.workload;
+            preempt(workload.key.clone(), workload.uid.clone(), &eviction)
+        });
+        record.eviction = Some(Box::new(eviction));
+        self.expect_eviction(victim, until);
+        self.settle(victim, now, Fresh::No);
+        decision
+    }
+
+    /// Gives a head its quota.
+    fn reserve(&mut self, entry: &Entry, now: Timestamp) -> Option<Decision> {
+        let cluster_queue = self.queue(entry.cluster)?.spec.name.clone();
+        let record = self.records.at_mut(entry.id)?;
+        let Place::Queued { local, .. } = record.place else {
+            return None;
+        };
+        let admission = Admission {
+            cluster_queue,
+            pod_sets: entry.nomination.pod_sets.clone(),
+        };
+        let workload = &record.workload;
+        record.assumption = Some(Box::new(Assumption {
+            admission: admission.clone(),
+            since: now,
+            quota_since: workload.status.conditions.get("QuotaReserved").map(|c| c.since),
+            evictions: eviction_count(workload),
+        }));
+        // Why: if the reservation fails, an explanation given before may never have been written.
+        record.said = None;
+        record.progress = None;
+        let (key, uid) = (workload.key.clone(), workload.uid.clone());
+        let mut amounts = entry.nomination.usage.clone();
+        amounts.retain(|(_, value)| *value != 0);
+        let place = Place::Holding(Box::new(Holding {
+            cluster: entry.cluster,
+            local,
+            amounts,
+            stage: crate::quota::Stage::Reserved,
+            readiness: Readiness::NotReady,
+            evicted: false,
+            priority: entry.ticket.rank.priority(),
+            queue_time: entry.ticket.rank.since(),
+            reserved_at: now,
+        }));
+        self.move_to(entry.id, place, now);
+        Some(Decision::Reserve { key, uid, admission })
+    }
+}
+
+/// A head that has no room, and nobody to preempt.
+pub(super) fn refuse(entry: &Entry) -> Fate {
+    let (category, text, remedy) = entry.nomination.refusal.as_ref().map_or_else(
+        || (Category::WaitingForQuota, String::new(), Remedy::Capacity),
+        |refusal| (refusal.category, refusal.message.clone(), refusal.remedy),
+    );
+    let requeue = if entry.nomination.mode == Mode::NoFit {
+        Requeue::NoRoom(remedy)
+    } else {
+        Requeue::NoCandidates
+    };
+    Fate::Refused(Reason::NoRoom { category, text }, requeue)
+}
+
+/// Whether an entry counts on victims that were taken for others in this round.
+fn overlaps(entry: &Entry, scratch: &Scratch) -> bool {
+    let taken = |target: &Target| scratch.taken.iter().any(|holder| holder.uid == target.holder.uid);
+    entry.nomination.targets.iter().any(taken)
+}

@@ -1,0 +1,171 @@
+//! Why a workload has no quota: data that can be counted, and prints as the sentence that people read.
+
+use std::fmt;
+
+use crate::flavor::Category;
+use crate::name::ClusterQueueName;
+
+/// The reason of condition `QuotaReserved` when it is False. *Source*: `spec/api.md API-9.6`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PendingReason {
+    /// No flavor suits it.
+    NoMatchingFlavor,
+    /// It would fit if others released quota.
+    WaitingForQuota,
+    /// It asks for more than the queue could ever give.
+    ExceedsMaxQuota,
+    /// It fits as soon as those who were evicted for it, or for others, have stopped.
+    WaitingForPreemptedWorkloads,
+    /// It fits, but workloads admitted earlier are to become ready first.
+    WaitingForPodsReady,
+    /// Its queue is missing, its namespace does not match, or its request is wrong.
+    Misconfigured,
+    /// Its queue is stopped or inactive.
+    Suspended,
+    /// It waits for its turn.
+    PendingEvaluation,
+    /// Its owner put it on hold.
+    OnHold,
+    /// A foreign gate keeps it out of the queue.
+    AdmissionGated,
+}
+
+impl PendingReason {
+    /// The word of the API.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NoMatchingFlavor => "NoMatchingFlavor",
+            Self::WaitingForQuota => "WaitingForQuota",
+            Self::ExceedsMaxQuota => "ExceedsMaxQuota",
+            Self::WaitingForPreemptedWorkloads => "WaitingForPreemptedWorkloads",
+            Self::WaitingForPodsReady => "WaitingForPodsReady",
+            Self::Misconfigured => "Misconfigured",
+            Self::Suspended => "Suspended",
+            Self::PendingEvaluation => "PendingEvaluation",
+            Self::OnHold => "OnHold",
+            Self::AdmissionGated => "AdmissionGated",
+        }
+    }
+}
+
+impl From<Category> for PendingReason {
+    fn from(category: Category) -> Self {
+        match category {
+            Category::WaitingForQuota => Self::WaitingForQuota,
+            Category::ExceedsMaxQuota => Self::ExceedsMaxQuota,
+            Category::NoMatchingFlavor => Self::NoMatchingFlavor,
+        }
+    }
+}
+
+/// The one top reason for which a workload waits. *Source*: `spec/admission-engine.md 1.1, 1.4, 2.3, 2.11`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// No flavor has room for it, or none suits it.
+    NoRoom {
+        /// How bad it is.
+        category: Category,
+        /// What was tried, and what is lacking.
+        text: String,
+    },
+    /// Others are evicted in its favour and have to stop.
+    AwaitsVictims {
+        /// What was tried, and what is lacking.
+        text: String,
+        /// How many are evicted.
+        count: usize,
+    },
+    /// It fits once those have stopped who are evicted in favour of others.
+    AwaitsVictimsOfOthers,
+    /// Those whom it would evict are evicted in favour of another one.
+    VictimsTaken,
+    /// Another one, tried before it, took or claimed what it was about to get.
+    NoLongerFits,
+    /// It fits, but workloads admitted earlier are not ready.
+    PodsNotReady,
+    /// An admission check said Retry or Rejected.
+    ChecksFailed,
+    /// The queue does not serve its namespace.
+    NamespaceMismatch,
+    /// What is wrong with the request itself, in whole sentences.
+    RequestInvalid(Vec<String>),
+    /// One that asks for exactly the same has just failed.
+    Bypassed,
+    /// It waits for its turn.
+    AwaitsTurn,
+    /// Its queue admits nothing.
+    QueueInactive {
+        /// The queue.
+        queue: ClusterQueueName,
+        /// Why it admits nothing.
+        why: String,
+    },
+    /// There is no such LocalQueue.
+    LocalQueueMissing(String),
+    /// Its LocalQueue is stopped.
+    LocalQueueStopped(String),
+    /// The LocalQueue stands for a ClusterQueue that does not exist.
+    QueueMissing(ClusterQueueName),
+    /// A foreign gate keeps it out of the queue.
+    Gated,
+}
+
+impl Reason {
+    /// The word of the API.
+    pub fn word(&self) -> PendingReason {
+        match self {
+            Self::NoRoom { category, .. } => (*category).into(),
+            Self::AwaitsVictims { .. } | Self::AwaitsVictimsOfOthers => {
+                PendingReason::WaitingForPreemptedWorkloads
+            }
+            Self::VictimsTaken | Self::NoLongerFits => PendingReason::WaitingForQuota,
+            Self::PodsNotReady => PendingReason::WaitingForPodsReady,
+            Self::ChecksFailed | Self::Bypassed | Self::AwaitsTurn => PendingReason::PendingEvaluation,
+            Self::NamespaceMismatch
+            | Self::RequestInvalid(_)
+            | Self::LocalQueueMissing(_)
+            | Self::QueueMissing(_) => PendingReason::Misconfigured,
+            Self::QueueInactive { .. } | Self::LocalQueueStopped(_) => PendingReason::Suspended,
+            Self::Gated => PendingReason::AdmissionGated,
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Wire: the sentences of the anchor.
+        match self {
+            Self::NoRoom { text, .. } => f.write_str(text),
+            Self::AwaitsVictims { text, count } => {
+                write!(f, "{text}. Pending the preemption of {count} workload(s)")
+            }
+            Self::AwaitsVictimsOfOthers => f.write_str(
+                "Workload has overlapping preemption targets with another workload, but will fit after these preemptions \
+                 complete",
+            ),
+            Self::VictimsTaken => {
+                f.write_str("Workload has overlapping preemption targets with another workload")
+            }
+            Self::NoLongerFits => f.write_str("Workload no longer fits after processing another workload"),
+            Self::PodsNotReady => {
+                f.write_str("waiting for all admitted workloads to be in PodsReady condition")
+            }
+            Self::ChecksFailed => f.write_str("The workload has failed admission checks"),
+            Self::NamespaceMismatch => {
+                f.write_str("workload namespace doesn't match ClusterQueue selector")
+            }
+            Self::RequestInvalid(problems) => f.write_str(&problems.join("; ")),
+            Self::Bypassed => f.write_str(
+                "Bypassed scheduling evaluation because an equivalent workload recently failed",
+            ),
+            Self::AwaitsTurn => f.write_str("Workload is pending evaluation in the scheduling queue"),
+            Self::QueueInactive { queue, why } => write!(f, "ClusterQueue {queue} is inactive: {why}"),
+            Self::LocalQueueMissing(name) => write!(f, "LocalQueue {name} doesn't exist"),
+            Self::LocalQueueStopped(name) => write!(f, "LocalQueue {name} is inactive"),
+            Self::QueueMissing(name) => write!(f, "ClusterQueue {name} doesn't exist"),
+            Self::Gated => {
+                f.write_str("Workload is held back by annotation kueue.x-k8s.io/admission-gated-by")
+            }
+        }
+    }
+}

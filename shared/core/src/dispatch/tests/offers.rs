@@ -1,0 +1,150 @@
+use super::*;
+
+fn names(names: &[&str]) -> Vec<ClusterName> {
+    names.iter().map(|name| (*name).into()).collect()
+}
+
+/// Four workers `d`, `c`, `b`, `a` in this order of the config; two are asked per round of five minutes.
+fn incremental() -> Case {
+    let mut case = Case::new();
+    case.clusters = names(&["d", "c", "b", "a"]);
+    for name in ["c", "d"] {
+        case = case.remote(name, reachable(None, None));
+    }
+    case.dispatcher = Dispatcher::Incremental {
+        step: 2,
+        order: Order::OfConfig,
+    };
+    case
+}
+
+/// Spec: multikueue 4.1
+#[test]
+fn a_round_asks_a_few_and_the_next_a_few_more() {
+    let mut case = incremental();
+    let first = case.plan();
+    assert_eq!(first.status.nominated, names(&["d", "c"]));
+    assert_eq!((first.round, first.wake_at), (Some(at(100)), Some(at(105))));
+    assert_eq!(
+        (first.on("d"), first.on("a")),
+        (&[RemoteAction::CreateWorkload][..], &[][..])
+    );
+
+    (case.status, case.round, case.now) = (first.status, Some(100), 104);
+    let same = case.plan();
+    assert_eq!(
+        (same.status.nominated, same.round),
+        (names(&["d", "c"]), Some(at(100)))
+    );
+    assert_eq!(same.wake_at, Some(at(105)));
+
+    case.now = 105;
+    let second = case.plan();
+    assert_eq!(
+        second.status.nominated,
+        names(&["d", "c", "b", "a"]),
+        "appended, not replaced"
+    );
+    assert_eq!(second.round, Some(at(105)));
+
+    (case.status, case.round, case.now) = (second.status, Some(105), 200);
+    let last = case.plan();
+    assert_eq!(last.status.nominated, names(&["d", "c", "b", "a"]));
+    assert_eq!(
+        (last.round, last.waits_for()),
+        (Some(at(105)), Some("WaitingForWorkers"))
+    );
+}
+
+/// Spec: multikueue 4.1 (gate `MultiKueueIncrementalDispatcherRespectConfigOrder` off)
+#[test]
+fn without_the_gate_names_decide_the_order() {
+    let mut case = incremental();
+    case.dispatcher = Dispatcher::Incremental {
+        step: 3,
+        order: Order::OfName,
+    };
+    assert_eq!(case.plan().status.nominated, names(&["a", "b", "c"]));
+}
+
+/// Unlike the anchor, where a worker that is away takes a place for five minutes.
+#[test]
+fn who_is_away_or_has_failed_takes_no_place_in_a_round() {
+    let mut case = incremental().remote("d", Remote::Unreachable { since: at(1) });
+    case.failures.insert(
+        "c".into(),
+        Failure {
+            until: at(500),
+            cause: Cause::CreateRefused,
+            detail: String::new(),
+        },
+    );
+    assert_eq!(case.plan().status.nominated, names(&["b", "a"]));
+
+    // All that were asked failed: the others are asked at once.
+    let mut case = incremental().nominated(&["c"]);
+    case.failures.insert(
+        "c".into(),
+        Failure {
+            until: at(500),
+            cause: Cause::CreateRefused,
+            detail: String::new(),
+        },
+    );
+    case.round = Some(99);
+    assert_eq!(case.plan().status.nominated, names(&["d", "b"]));
+}
+
+/// Unlike the anchor, where a restart asks the next workers at once.
+#[test]
+fn after_a_restart_the_round_counts_as_begun_now() {
+    let case = incremental().nominated(&["d", "c"]);
+    let plan = case.plan();
+    assert_eq!(
+        (plan.status.nominated, plan.round),
+        (names(&["d", "c"]), Some(at(100)))
+    );
+}
+
+/// Unlike the anchor, where rounds pass before anything may be sent.
+#[test]
+fn no_round_begins_before_the_other_checks_are_ready() {
+    let mut case = incremental();
+    case.status
+        .checks
+        .insert("other".into(), CheckState::pending(at(0)));
+    let plan = case.plan();
+    assert_eq!((plan.status.nominated, plan.round), (names(&[]), None));
+}
+
+/// Spec: multikueue 4.2
+#[test]
+fn an_external_dispatcher_is_followed_and_waited_for() {
+    let mut case = Case::new();
+    case.dispatcher = Dispatcher::External;
+    let plan = case.plan();
+    assert_eq!(
+        (plan.status.nominated.len(), plan.waits_for()),
+        (0, Some("NotNominated"))
+    );
+    assert!(plan.remote.values().all(Vec::is_empty));
+
+    let case = case.nominated(&["b", "nobody"]);
+    let plan = case.plan();
+    assert_eq!(
+        plan.status.nominated,
+        names(&["b", "nobody"]),
+        "the list is theirs"
+    );
+    assert_eq!(
+        (plan.on("a"), plan.on("b")),
+        (&[][..], &[RemoteAction::CreateWorkload][..])
+    );
+
+    let chosen = case
+        .remote("a", reachable(Some(admitted(1)), None))
+        .remote("b", reachable(Some(admitted(2)), None))
+        .plan();
+    assert_eq!(chosen.cluster(), Some("b"), "only a nominated cluster may win");
+    assert!(chosen.status.nominated.is_empty());
+}

@@ -1,0 +1,307 @@
+//! One head against the present forest: which flavors it would get, and whom it would have to preempt for that.
+//!
+//! Invariant: the forest is left as it was found; the same input gives the same nomination.
+//! *Source*: `spec/admission-engine.md 2.5 to 2.9`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::flavor::assign::{Assigner, mode_of};
+use crate::flavor::{Category, Remedy};
+use crate::hierarchy::{Exact, FlavorResource, Forest, NodeId};
+use crate::holders::{Holder, Holders};
+use crate::name::{FlavorName, Uid};
+use crate::preempt::Target;
+use crate::queue::Flavor;
+use crate::status::Assignment;
+use crate::workload::{PodSet, Workload};
+
+mod compiled;
+mod rules;
+
+pub use compiled::CompiledQueue;
+pub(crate) use compiled::{CompiledFlavor, CompiledGroup};
+pub use rules::{FairStrategy, PreemptionRules, Rules, Switch};
+
+/// What is known around a head.
+#[derive(Debug)]
+pub struct Grounds<'a> {
+    /// Quotas and usage; changed during a search and left as found.
+    pub forest: &'a mut Forest,
+    /// Who holds quota; their usage must be counted in the forest.
+    pub holders: &'a Holders,
+    /// All flavors that exist.
+    pub flavors: &'a BTreeMap<FlavorName, Flavor>,
+    /// Configuration.
+    pub rules: &'a Rules,
+}
+
+/// The workload that asks.
+#[derive(Clone, Copy, Debug)]
+pub struct Head<'a> {
+    /// The workload.
+    pub workload: &'a Workload,
+    /// Its ClusterQueue. (Unlike the contract: the compiled form, which the owner of the queue keeps beside the queue
+    /// and makes anew when the queue changes.)
+    pub queue: &'a CompiledQueue,
+    /// The node of its ClusterQueue.
+    pub node: NodeId,
+    /// Effective priority.
+    pub priority: i64,
+    /// Its place in queue order.
+    pub queue_time: Timestamp,
+    /// How far the attempt before this one got. The caller decides whether that still counts: not when the class of the
+    /// workload changed, always when it is at most one cycle old, else as long as [`Forest::generation`] of the node is
+    /// still [`Progress::generation`]. *Source*: `spec/admission-engine.md 2.5.5`.
+    pub progress: Option<&'a Progress>,
+}
+
+/// Narrows a nomination that is computed again within a cycle. *Source*: `spec/admission-engine.md 2.11`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Restriction<'a> {
+    /// Only the flavors and the counts of this nomination.
+    pub pinned: Option<&'a Nomination>,
+    /// Victims of others: treated as gone, and never taken as victims again.
+    pub gone: &'a [Arc<Holder>],
+}
+
+/// What would have to happen for a workload to get quota, from worst to best.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mode {
+    /// It can not fit.
+    NoFit,
+    /// Preemption is allowed, but there is nobody to preempt.
+    NoCandidates,
+    /// Others must be preempted, some in the own queue.
+    Preempt,
+    /// Others must be preempted, all in other queues.
+    Reclaim,
+    /// It fits.
+    Fit,
+}
+
+/// Why a head does not fit as it is, and what could change that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The category shown as the condition's reason.
+    pub category: Category,
+    /// A sentence for people.
+    pub message: String,
+    /// What could help.
+    pub remedy: Remedy,
+    /// For wake-ups: nothing can change before, of one of these pairs, at least so much has come free in the tree since.
+    /// **Empty**: any release in the tree may help.
+    pub lacks: Vec<(FlavorResource, Exact)>,
+}
+
+/// How far the search went through the flavors. *Source*: `spec/admission-engine.md 2.5.5`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// [`Forest::generation`] of the queue when the search was made.
+    pub generation: u64,
+    /// By index of pod set and of resource group: the flavor that was tried last. Only where some are left.
+    pub(crate) tried: Vec<(usize, usize, usize)>,
+}
+
+impl Progress {
+    /// Whether flavors are left to try: the workload is to be queued again at once.
+    pub const fn is_pending(&self) -> bool {
+        !self.tried.is_empty()
+    }
+
+    /// The flavor to start with.
+    pub(crate) fn start(&self, pod_set: usize, group: usize) -> usize {
+        self.tried
+            .iter()
+            .find(|(p, g, _)| (*p, *g) == (pod_set, group))
+            .map_or(0, |(_, _, tried)| tried + 1)
+    }
+}
+
+/// What a head would get.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Nomination {
+    /// One assignment per pod set, in the order of the spec; with [`Mode::NoFit`] some resources have no flavor, and pod
+    /// sets may be missing.
+    pub pod_sets: Vec<Assignment>,
+    /// The sum; sorted.
+    pub usage: Vec<(FlavorResource, Exact)>,
+    /// What would have to happen.
+    pub mode: Mode,
+    /// Borrowing level, after the victims are gone.
+    pub level: u32,
+    /// Victims, in the order in which they were chosen. Empty unless the mode is `Preempt` or `Reclaim`.
+    pub targets: Vec<Target>,
+    /// `None` exactly when the mode is [`Mode::Fit`]. With victims: the message to which the cycle adds
+    /// `. Pending the preemption of <n> workload(s)`.
+    pub refusal: Option<Refusal>,
+    /// How far the search went.
+    pub progress: Progress,
+    /// It fits, but only because the victims of others ([`Restriction::gone`]) are treated as gone.
+    pub fits_only_with_gone: bool,
+    /// Per pod set with several flavors to choose from: what was seen of each, for the event of a reservation
+    /// (`; Flavors considered: ...`). Empty when the first one was taken.
+    pub considered: String,
+}
+
+/// Finds out what a head would get and whom it would have to preempt for that.
+pub fn nominate(
+    grounds: &mut Grounds<'_>,
+    head: &Head<'_>,
+    restriction: Option<&Restriction<'_>>,
+) -> Nomination {
+    let Restriction { pinned, gone } = restriction.copied().unwrap_or_default();
+    for holder in gone {
+        for (pair, value) in &holder.usage {
+            grounds.forest.remove(holder.node, *pair, *value);
+        }
+    }
+    let excluded: BTreeSet<Uid> = gone.iter().map(|holder| holder.uid.clone()).collect();
+    let mut assigner = Assigner {
+        forest: grounds.forest,
+        holders: grounds.holders,
+        flavors: grounds.flavors,
+        rules: grounds.rules,
+        head,
+        pinned,
+        gone: &excluded,
+        memo: Vec::new(),
+    };
+    let mut nomination = largest(&mut assigner);
+    for holder in gone {
+        for (pair, value) in &holder.usage {
+            grounds.forest.add(holder.node, *pair, *value);
+        }
+    }
+    nomination.fits_only_with_gone = nomination.mode == Mode::Fit
+        && !gone.is_empty()
+        && !nomination
+            .usage
+            .iter()
+            .all(|(pair, value)| grounds.forest.fits(head.node, *pair, *value));
+    nomination
+}
+
+/// The full size, or else the largest smaller size that is allowed and can be had; if there is none, the full size again.
+/// *Source*: `spec/admission-engine.md 2.9`.
+fn largest(assigner: &mut Assigner<'_>) -> Nomination {
+    let mut counts = counts(assigner);
+    let full = at_size(assigner, &counts);
+    if full.is_had() {
+        return full;
+    }
+    let Some((index, least)) = partial(assigner, &counts) else {
+        return full;
+    };
+    let Some(whole) = counts.get(index).copied() else {
+        return full;
+    };
+    // Invariant: sizes below `low` are not known to fail; `high` and above fail; `best` is the largest had so far.
+    let (mut low, mut high) = (least, whole);
+    let mut best = None;
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if let Some(count) = counts.get_mut(index) {
+            *count = middle;
+        }
+        let nomination = at_size(assigner, &counts);
+        if nomination.is_had() {
+            best = Some(nomination);
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    best.unwrap_or_else(|| {
+        let mut full = full;
+        // Why: a smaller size could be had with less than the full one lacks.
+        if let Some(refusal) = &mut full.refusal {
+            refusal.lacks.clear();
+        }
+        full
+    })
+}
+
+/// The sizes asked for: reclaimable pods are not needed any more.
+fn counts(assigner: &Assigner<'_>) -> Vec<u32> {
+    let workload = assigner.head.workload;
+    let size = |pod_set: &PodSet| {
+        let pinned = assigner
+            .pinned
+            .and_then(|pinned| pinned.pod_sets.iter().find(|p| p.name == pod_set.name));
+        if let Some(pinned) = pinned {
+            return pinned.count;
+        }
+        let gone = workload.status.reclaimable.get(&pod_set.name);
+        pod_set.count.saturating_sub(gone.copied().unwrap_or(0))
+    };
+    workload.pod_sets.iter().map(size).collect()
+}
+
+/// The one pod set that may be smaller, and the least size of it.
+fn partial(assigner: &Assigner<'_>, counts: &[u32]) -> Option<(usize, u32)> {
+    if assigner.rules.partial_admission == Switch::Off || assigner.pinned.is_some() {
+        return None;
+    }
+    let pod_sets = assigner.head.workload.pod_sets.iter().zip(counts).enumerate();
+    let mut flexible = pod_sets.filter_map(|(index, (pod_set, count))| {
+        let least = pod_set.min_count.filter(|least| least < count)?;
+        Some((index, least))
+    });
+    let one = flexible.next();
+    one.filter(|_| flexible.next().is_none())
+}
+
+fn at_size(assigner: &mut Assigner<'_>, counts: &[u32]) -> Nomination {
+    let assigned = assigner.assign(counts);
+    let targets = match assigned.mode {
+        Mode::Fit | Mode::NoFit => Vec::new(),
+        Mode::NoCandidates | Mode::Preempt | Mode::Reclaim => assigner.targets(&assigned.usage).targets,
+    };
+    let mode = match assigned.mode {
+        Mode::Fit | Mode::NoFit => assigned.mode,
+        Mode::NoCandidates | Mode::Preempt | Mode::Reclaim => mode_of(&targets, assigner.head),
+    };
+    let refusal = (mode != Mode::Fit).then(|| assigned.refusal());
+    Nomination {
+        pod_sets: assigned.pod_sets,
+        usage: assigned.usage,
+        mode,
+        level: assigned.level,
+        targets,
+        refusal,
+        // Why: within a cycle the search went no further than before.
+        progress: assigner
+            .pinned
+            .map_or(assigned.progress, |pinned| pinned.progress.clone()),
+        fits_only_with_gone: false,
+        considered: assigned.considered,
+    }
+}
+
+impl Mode {
+    /// The word of events.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NoFit => "NoFit",
+            Self::NoCandidates => "NoCandidates",
+            Self::Preempt => "Preempt",
+            Self::Reclaim => "Reclaim",
+            Self::Fit => "Fit",
+        }
+    }
+}
+
+impl Nomination {
+    /// Whether the workload can get this, at once or after its victims are gone.
+    pub const fn is_had(&self) -> bool {
+        matches!(self.mode, Mode::Fit) || !self.targets.is_empty()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod scene;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,84 @@
+//! A ClusterQueue prepared for the search: names resolved to numbers once, when the queue changes, not per workload.
+
+use crate::hierarchy::{FlavorResource, Forest};
+use crate::name::{FlavorName, ResourceName};
+use crate::queue::{ClusterQueue, FungibilityPolicy, PreemptionPolicy};
+
+/// The resource that stands for the number of pods.
+const PODS: &str = "pods";
+
+/// See the module. To be made again whenever the ClusterQueue changes; it stays valid as long as the forest lives,
+/// whatever else changes there.
+#[derive(Clone, Debug)]
+pub struct CompiledQueue {
+    pub(crate) groups: Vec<CompiledGroup>,
+    pub(crate) fungibility: FungibilityPolicy,
+    pub(crate) preemption: PreemptionPolicy,
+    /// `pods`, if a group covers it.
+    pub(crate) pods: Option<ResourceName>,
+    /// Sorted by resource: group and column.
+    columns: Vec<(ResourceName, usize, usize)>,
+}
+
+/// A resource group.
+#[derive(Clone, Debug)]
+pub(crate) struct CompiledGroup {
+    /// In search order.
+    pub(crate) flavors: Vec<CompiledFlavor>,
+}
+
+/// A flavor of a group.
+#[derive(Clone, Debug)]
+pub(crate) struct CompiledFlavor {
+    pub(crate) name: FlavorName,
+    /// One per covered resource, in the order of the group.
+    pub(crate) pairs: Vec<FlavorResource>,
+}
+
+impl CompiledQueue {
+    /// Prepares a queue. The forest learns the pairs it did not know.
+    pub fn of(forest: &mut Forest, queue: &ClusterQueue) -> Self {
+        let mut columns: Vec<(ResourceName, usize, usize)> = Vec::new();
+        let mut groups = Vec::with_capacity(queue.groups.len());
+        for (at, group) in queue.groups.iter().enumerate() {
+            for (column, resource) in group.covered.iter().enumerate() {
+                // Limit: the schema lets one group only cover a resource; otherwise the first counts.
+                if columns.iter().all(|(known, _, _)| known != resource) {
+                    columns.push((resource.clone(), at, column));
+                }
+            }
+            let flavors = group.flavors.iter().map(|quota| CompiledFlavor {
+                name: quota.name.clone(),
+                pairs: group
+                    .covered
+                    .iter()
+                    .map(|resource| forest.pair(&quota.name, resource))
+                    .collect(),
+            });
+            groups.push(CompiledGroup {
+                flavors: flavors.collect(),
+            });
+        }
+        columns.sort();
+        let pods = columns
+            .iter()
+            .find(|(resource, _, _)| resource.as_str() == PODS)
+            .map(|(resource, _, _)| resource.clone());
+        Self {
+            groups,
+            fungibility: queue.fungibility,
+            preemption: queue.preemption,
+            pods,
+            columns,
+        }
+    }
+
+    /// Group and column of a resource.
+    pub(crate) fn column(&self, resource: &ResourceName) -> Option<(usize, usize)> {
+        let at = self
+            .columns
+            .binary_search_by(|(known, _, _)| known.cmp(resource))
+            .ok()?;
+        self.columns.get(at).map(|(_, group, column)| (*group, *column))
+    }
+}

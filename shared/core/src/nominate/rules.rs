@@ -1,0 +1,85 @@
+//! The configuration that admission depends on.
+
+use crate::flavor::Undeclared;
+
+/// Whether a feature is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Switch {
+    /// It is.
+    On,
+    /// It is not.
+    Off,
+}
+
+/// A test of a victim under fair sharing. *Source*: `spec/admission-engine.md 2.8.3`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FairStrategy {
+    /// The preemptor's side may not end above the victim's side.
+    LessThanOrEqualToFinalShare,
+    /// The preemptor's side must end below what the victim's side was.
+    LessThanInitialShare,
+}
+
+/// Which preemption there is.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub enum PreemptionRules {
+    /// Without fair sharing (2.7).
+    #[default]
+    Classical,
+    /// With fair sharing (2.8).
+    FairSharing {
+        /// Tried in this order; none means no victims in other queues that need a comparison of shares.
+        strategies: Vec<FairStrategy>,
+    },
+}
+
+impl PreemptionRules {
+    /// Fair sharing with the default strategies. *Source*: `spec/api.md`, `fairSharing.preemptionStrategies`.
+    pub fn fair_sharing() -> Self {
+        Self::FairSharing {
+            strategies: vec![
+                FairStrategy::LessThanOrEqualToFinalShare,
+                FairStrategy::LessThanInitialShare,
+            ],
+        }
+    }
+}
+
+/// See the module. The default is that of the gates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// What to do with resources that a queue does not cover.
+    pub undeclared: Undeclared,
+    /// Which preemption there is.
+    pub preemption: PreemptionRules,
+    /// Gate `PartialAdmission`.
+    pub partial_admission: Switch,
+    /// Gate `FlavorFungibility`.
+    pub flavor_fungibility: Switch,
+    /// Gate `FairSharingPreemptWithinNominal`.
+    pub fair_within_nominal: Switch,
+    /// Gate `FairSharingPrioritizeNonBorrowing`.
+    pub fair_prioritize_non_borrowing: Switch,
+    /// Gate `PrioritySortingWithinCohort`.
+    pub priority_in_cohort: Switch,
+    /// Gate `PrioritizePreemptorWorkloads`.
+    pub prioritize_preemptor: Switch,
+    /// Gate `RecomputeAssignmentUponPreemptionTargetsOverlap`; for the cycle, nothing here asks it.
+    pub recompute_overlap: Switch,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            undeclared: Undeclared::default(),
+            preemption: PreemptionRules::default(),
+            partial_admission: Switch::On,
+            flavor_fungibility: Switch::On,
+            fair_within_nominal: Switch::On,
+            fair_prioritize_non_borrowing: Switch::On,
+            priority_in_cohort: Switch::On,
+            prioritize_preemptor: Switch::Off,
+            recompute_overlap: Switch::On,
+        }
+    }
+}

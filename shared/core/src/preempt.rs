@@ -1,0 +1,258 @@
+//! Whom to preempt so that a workload fits.
+//!
+//! Two searches, [`classical`] and [`fair`], share the notion of a candidate. Both walk lists that are in order already, skip
+//! subtrees that do not borrow, and stop as soon as the preemptor fits. Invariants: the forest is left as it was found;
+//! without one of the victims the preemptor would not fit. *Source*: `spec/admission-engine.md 2.7, 2.8.3, 2.12`.
+
+use std::collections::BTreeSet;
+use std::iter::Peekable;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::hierarchy::{Exact, FlavorResource, Forest, NodeId};
+use crate::holders::{Holder, Holders, Line};
+use crate::name::Uid;
+use crate::nominate::{PreemptionRules, Rules};
+use crate::queue::{PreemptionPolicy, Reclaim, WithinClusterQueue};
+
+mod classical;
+mod fair;
+
+/// Why a holder is preempted. *Source*: `spec/admission-engine.md 2.7.1, 2.8.3`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PreemptReason {
+    /// For a workload of the same queue.
+    InClusterQueue,
+    /// Its queue borrowed what belongs to the preemptor's.
+    InCohortReclamation,
+    /// Its queue has too large a share.
+    InCohortFairSharing,
+    /// Its priority is lower, though the preemptor borrows itself.
+    InCohortReclaimWhileBorrowing,
+}
+
+impl PreemptReason {
+    /// The word of the API: reason of condition `Preempted`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::InClusterQueue => "InClusterQueue",
+            Self::InCohortReclamation => "InCohortReclamation",
+            Self::InCohortFairSharing => "InCohortFairSharing",
+            Self::InCohortReclaimWhileBorrowing => "InCohortReclaimWhileBorrowing",
+        }
+    }
+
+    /// The words of messages. *Source*: `spec/admission-engine.md 2.12`.
+    pub const fn why(self) -> &'static str {
+        match self {
+            Self::InClusterQueue => "prioritization in the ClusterQueue",
+            Self::InCohortReclamation => "reclamation within the cohort",
+            Self::InCohortFairSharing => "Fair Sharing within the cohort",
+            Self::InCohortReclaimWhileBorrowing => "reclamation within the cohort while borrowing",
+        }
+    }
+}
+
+/// A victim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Who.
+    pub holder: Arc<Holder>,
+    /// Why.
+    pub reason: PreemptReason,
+}
+
+/// The message of conditions `Evicted` and `Preempted` of a victim. What is not known is shown as `UNKNOWN`.
+/// *Source*: `spec/admission-engine.md 2.12`.
+pub fn preemption_message(
+    forest: &Forest,
+    preemptor: Option<&Uid>,
+    job: Option<&Uid>,
+    node: NodeId,
+    target: &Target,
+) -> String {
+    let known = |uid: Option<&Uid>| {
+        uid.map(Uid::as_str)
+            .filter(|uid| !uid.is_empty())
+            .unwrap_or("UNKNOWN")
+            .to_owned()
+    };
+    // Wire: byte-exact with the anchor.
+    format!(
+        "Preempted to accommodate a workload (UID: {}, JobUID: {}) due to {}; preemptor path: {}; preemptee path: {}",
+        known(preemptor),
+        known(job),
+        target.reason.why(),
+        forest.path_text(node),
+        forest.path_text(target.holder.node),
+    )
+}
+
+/// The preemptor, and where victims may be looked for.
+pub(crate) struct Search<'a> {
+    pub(crate) forest: &'a mut Forest,
+    pub(crate) holders: &'a Holders,
+    pub(crate) rules: &'a Rules,
+    /// Of the preemptor's queue.
+    pub(crate) policy: PreemptionPolicy,
+    /// The preemptor.
+    pub(crate) uid: &'a Uid,
+    /// The preemptor's queue.
+    pub(crate) node: NodeId,
+    pub(crate) priority: i64,
+    pub(crate) queue_time: Timestamp,
+    /// Never victims: victims of others, treated as gone.
+    pub(crate) gone: &'a BTreeSet<Uid>,
+}
+
+/// Result of a search.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Found {
+    /// Empty: the preemptor cannot be made to fit.
+    pub(crate) targets: Vec<Target>,
+    /// Whether there was anybody to choose from.
+    pub(crate) candidates: Candidates,
+}
+
+/// Whether there was anybody to choose from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Candidates {
+    #[default]
+    Nobody,
+    Some,
+}
+
+impl Search<'_> {
+    /// Victims without which `usage` (sorted) does not fit and with which it does; none when there is no such set, or when
+    /// it fits already.
+    pub(crate) fn targets(&mut self, usage: &[(FlavorResource, Exact)]) -> Found {
+        let contested: Vec<FlavorResource> = usage
+            .iter()
+            .filter(|(pair, value)| !self.forest.fits(self.node, *pair, *value))
+            .map(|(pair, _)| *pair)
+            .collect();
+        if contested.is_empty() {
+            return Found::default();
+        }
+        let rules = self.rules;
+        match &rules.preemption {
+            // Why: alone in its tree a queue has nobody to share with.
+            PreemptionRules::FairSharing { strategies } if self.forest.parent(self.node).is_some() => {
+                fair::targets(self, usage, &contested, strategies)
+            }
+            PreemptionRules::FairSharing { .. } | PreemptionRules::Classical => {
+                classical::targets(self, usage, &contested)
+            }
+        }
+    }
+
+    fn fits(&self, usage: &[(FlavorResource, Exact)]) -> bool {
+        usage
+            .iter()
+            .all(|(pair, value)| self.forest.fits(self.node, *pair, *value))
+    }
+
+    fn add(&mut self, holder: &Holder) {
+        for (pair, value) in &holder.usage {
+            self.forest.add(holder.node, *pair, *value);
+        }
+    }
+
+    fn remove(&mut self, holder: &Holder) {
+        for (pair, value) in &holder.usage {
+            self.forest.remove(holder.node, *pair, *value);
+        }
+    }
+
+    /// Who may be a victim in the preemptor's own queue.
+    fn own_test<'c>(&self, contested: &'c [FlavorResource], excluded: &'c BTreeSet<Uid>) -> Option<Test<'c>> {
+        let (most, equal_after) = match self.policy.within_cluster_queue {
+            WithinClusterQueue::Never => return None,
+            WithinClusterQueue::LowerPriority => (self.priority.checked_sub(1)?, None),
+            WithinClusterQueue::LowerOrNewerEqualPriority => (self.priority, Some(self.queue_time)),
+        };
+        Some(Test {
+            contested,
+            excluded,
+            most,
+            equal_after,
+        })
+    }
+
+    /// Who may be a victim in other queues.
+    fn others_test<'c>(
+        &self,
+        contested: &'c [FlavorResource],
+        excluded: &'c BTreeSet<Uid>,
+    ) -> Option<Test<'c>> {
+        let most = match self.policy.reclaim_within_cohort {
+            Reclaim::Never => return None,
+            Reclaim::LowerPriority => self.priority.checked_sub(1)?,
+            Reclaim::Any => i64::MAX,
+        };
+        Some(Test {
+            contested,
+            excluded,
+            most,
+            equal_after: None,
+        })
+    }
+
+    /// Whether the node uses more than its own quota of any of these pairs.
+    fn borrows(&self, node: NodeId, pairs: &[FlavorResource]) -> bool {
+        pairs.iter().any(|pair| self.forest.borrows(node, *pair))
+    }
+}
+
+/// What makes a holder a candidate, as far as that does not change during a search.
+#[derive(Clone, Copy, Debug)]
+struct Test<'a> {
+    /// It must use one of these.
+    contested: &'a [FlavorResource],
+    excluded: &'a BTreeSet<Uid>,
+    /// It may have at most this priority.
+    most: i64,
+    /// With just this priority it must be newer than this.
+    equal_after: Option<Timestamp>,
+}
+
+/// Candidates of one queue in order.
+#[derive(Clone, Debug)]
+struct Choice<'a> {
+    line: Line<'a>,
+    test: Test<'a>,
+}
+
+impl<'a> Choice<'a> {
+    /// The candidates of a queue, if it has any.
+    fn of(holders: &'a Holders, queue: NodeId, test: Test<'a>) -> Option<Peekable<Self>> {
+        let line = holders.of(queue);
+        let mut choice = Self { line, test }.peekable();
+        choice.peek().is_some().then_some(choice)
+    }
+}
+
+impl<'a> Iterator for Choice<'a> {
+    type Item = &'a Arc<Holder>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        for holder in &mut self.line {
+            let test = &self.test;
+            if holder.priority > test.most {
+                if holder.evicted || holder.past.is_some() {
+                    continue;
+                }
+                // Why: from here on priorities only grow.
+                return None;
+            }
+            let young_enough = test
+                .equal_after
+                .is_none_or(|time| holder.priority < test.most || holder.queue_time > time);
+            if young_enough && holder.uses(test.contested) && !test.excluded.contains(&holder.uid) {
+                return Some(holder);
+            }
+        }
+        None
+    }
+}

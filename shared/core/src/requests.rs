@@ -1,0 +1,254 @@
+//! What one pod asks for, as counted against quota.
+//!
+//! The steps are those of `spec/admission-engine.md 4.5`, in its order: overhead of the runtime class, defaults of limit
+//! ranges, limits for missing requests, the pod's total, names that do not count, transformations. The Workload as stored
+//! is never changed by any of them. Not here: devices (step 7); a pod that claims some has a problem, see [`Claims`].
+//!
+//! Invariant: the result holds no negative amount, and nothing that is asked for makes this panic or wrap.
+
+use std::collections::BTreeMap;
+
+use crate::amount::Amount;
+use crate::name::ResourceName;
+
+mod limits;
+mod transform;
+
+pub use limits::{Bounds, Limits};
+pub use transform::{Input, Transformation};
+
+/// Amounts by resource.
+pub type Amounts = BTreeMap<ResourceName, Amount>;
+
+/// Requests and limits of a container or of a whole pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Resources {
+    /// What it asks for.
+    pub requests: Amounts,
+    /// What it may not exceed.
+    pub limits: Amounts,
+}
+
+/// What of a container costs quota.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Container {
+    /// Its resources.
+    pub resources: Resources,
+    /// Whether it is an init container that goes on running.
+    pub sidecar: bool,
+}
+
+/// What of a pod template costs quota.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pod {
+    /// Containers, in order.
+    pub containers: Vec<Container>,
+    /// Init containers, in order.
+    pub init_containers: Vec<Container>,
+    /// `spec.resources`: of the pod as a whole.
+    pub whole: Resources,
+    /// `spec.overhead`.
+    pub overhead: Amounts,
+    /// `spec.runtimeClassName`.
+    pub runtime_class: Option<String>,
+    /// Whether it claims devices (`spec.resourceClaims`).
+    pub claims_devices: bool,
+}
+
+/// How the operator wants resources counted. *Source*: `spec/api.md API-13`, `resources`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// Resources whose name starts so do not count.
+    pub excluded_prefixes: Vec<String>,
+    /// Rewrites, at most one per input.
+    pub transformations: Vec<Transformation>,
+    /// What happens to pods that claim devices.
+    pub claims: Claims,
+}
+
+/// What happens to pods that claim devices. *Source*: gate `KueueDRARejectWorkloadsWhenDRADisabled`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Claims {
+    /// They are refused, because nobody here can count the devices.
+    #[default]
+    Refuse,
+    /// Their devices cost nothing.
+    Ignore,
+}
+
+/// What counts beside the pod itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Around<'a> {
+    /// The operator's rules.
+    pub rules: &'a Rules,
+    /// The limit ranges of the namespace.
+    pub limits: &'a Limits,
+    /// The overhead of the pod's runtime class.
+    pub overhead: Option<&'a Amounts>,
+}
+
+/// What is wrong with the requests of a Workload.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Findings {
+    /// What makes no sense by itself.
+    pub invalid: Vec<String>,
+    /// What the namespace does not allow.
+    pub outside_limits: Vec<String>,
+}
+
+impl Findings {
+    /// As one sentence, in the words of `spec/admission-engine.md 2.3` items 6 and 7; the former hides the latter.
+    pub fn sentence(&self) -> Option<String> {
+        // Wire: both phrases up to the colon.
+        if !self.invalid.is_empty() {
+            Some(format!(
+                "resources validation failed: {}",
+                self.invalid.join("; ")
+            ))
+        } else if !self.outside_limits.is_empty() {
+            let all = self.outside_limits.join("; ");
+            Some(format!("resources didn't satisfy LimitRange constraints: {all}"))
+        } else {
+            None
+        }
+    }
+}
+
+/// What one pod asks for. `path` is that of the pod's spec, for the findings.
+pub fn count(path: &str, pod: &Pod, around: &Around<'_>, findings: &mut Findings) -> Amounts {
+    if pod.claims_devices && around.rules.claims == Claims::Refuse {
+        findings.invalid.push(format!(
+            "{path}.resourceClaims: device claims cannot be counted here: request the devices as extended resources, or \
+             switch gate KueueDRARejectWorkloadsWhenDRADisabled off to run the pods without counting them"
+        ));
+    }
+    validate(path, pod, findings);
+    let mut full = pod.clone();
+    complete(&mut full, around);
+    let total = total(&full);
+    around.limits.check(path, &full, &total, findings);
+    check_defaults(path, pod, &full, findings);
+    let counts = |name: &ResourceName| {
+        let excluded = &around.rules.excluded_prefixes;
+        !excluded
+            .iter()
+            .any(|prefix| name.as_str().starts_with(prefix.as_str()))
+    };
+    let counted: Amounts = total.into_iter().filter(|(name, _)| counts(name)).collect();
+    let mut counted = transform::apply(&around.rules.transformations, &counted);
+    for amount in counted.values_mut() {
+        *amount = (*amount).max(Amount::ZERO);
+    }
+    counted
+}
+
+/// Fills in what the API server will fill in when the pod is created.
+fn complete(pod: &mut Pod, around: &Around<'_>) {
+    if pod.overhead.is_empty() {
+        pod.overhead = around.overhead.cloned().unwrap_or_default();
+    }
+    for container in pod.containers.iter_mut().chain(&mut pod.init_containers) {
+        around.limits.fill(&mut container.resources);
+        fill_in(&mut container.resources.requests, &container.resources.limits);
+    }
+    // Why not for all: what containers ask for themselves adds up to the pod's request.
+    let asked: Vec<&ResourceName> = { pod.containers.iter().chain(&pod.init_containers) }
+        .flat_map(|container| container.resources.requests.keys())
+        .collect();
+    let mut limits = pod.whole.limits.clone();
+    limits.retain(|name, _| !asked.contains(&name));
+    fill_in(&mut pod.whole.requests, &limits);
+}
+
+/// Copies what is missing.
+fn fill_in(to: &mut Amounts, from: &Amounts) {
+    for (name, amount) in from {
+        to.entry(name.clone()).or_insert(*amount);
+    }
+}
+
+/// Every container with its path.
+fn containers<'a>(path: &'a str, pod: &'a Pod) -> impl Iterator<Item = (String, &'a Container)> {
+    let listed = |field: &'static str, all: &'a [Container]| {
+        let numbered = all.iter().enumerate();
+        numbered.map(move |(index, container)| (format!("{path}.{field}[{index}]"), container))
+    };
+    listed("initContainers", &pod.init_containers).chain(listed("containers", &pod.containers))
+}
+
+fn validate(path: &str, pod: &Pod, findings: &mut Findings) {
+    let mut check = |path: &str, resources: &Resources| {
+        for (name, request) in &resources.requests {
+            if resources.limits.get(name).is_some_and(|limit| request > limit) {
+                let field = format!("{path}.resources.requests[{name}]");
+                findings
+                    .invalid
+                    .push(format!("{field}: requests must not exceed its limits"));
+            }
+        }
+    };
+    for (path, container) in containers(path, pod) {
+        check(&path, &container.resources);
+    }
+    check(path, &pod.whole);
+}
+
+/// Looks for requests above limits that nobody wrote: those are the namespace's doing.
+fn check_defaults(path: &str, asked: &Pod, full: &Pod, findings: &mut Findings) {
+    for ((path, full), (_, asked)) in containers(path, full).zip(containers(path, asked)) {
+        for (name, request) in &full.resources.requests {
+            let own = asked.resources.limits.contains_key(name);
+            if !own
+                && full
+                    .resources
+                    .limits
+                    .get(name)
+                    .is_some_and(|limit| request > limit)
+            {
+                findings.outside_limits.push(format!(
+                    "{path}.resources.requests[{name}]: requests must not be above the limitRange default"
+                ));
+            }
+        }
+    }
+}
+
+/// The pod's total: containers and sidecars together, or the highest moment of the init containers; what the pod asks for
+/// as a whole takes precedence; plus overhead.
+fn total(pod: &Pod) -> Amounts {
+    let mut running = Amounts::new();
+    for container in &pod.containers {
+        add(&mut running, &container.resources.requests);
+    }
+    let (mut sidecars, mut peak) = (Amounts::new(), Amounts::new());
+    for container in &pod.init_containers {
+        let mut moment = sidecars.clone();
+        add(&mut moment, &container.resources.requests);
+        raise(&mut peak, &moment);
+        if container.sidecar {
+            sidecars = moment;
+        }
+    }
+    add(&mut running, &sidecars);
+    raise(&mut running, &peak);
+    running.extend(pod.whole.requests.clone());
+    add(&mut running, &pod.overhead);
+    running
+}
+
+fn add(to: &mut Amounts, more: &Amounts) {
+    for (name, amount) in more {
+        let sum = to.entry(name.clone()).or_default();
+        *sum = sum.plus(*amount);
+    }
+}
+
+fn raise(to: &mut Amounts, other: &Amounts) {
+    for (name, amount) in other {
+        let highest = to.entry(name.clone()).or_default();
+        *highest = (*highest).max(*amount);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,85 @@
+//! Limit ranges of a namespace, taken together. *Source*: `spec/admission-engine.md 4.5`, last sentence.
+
+use super::{Amounts, Findings, Pod, Resources, containers, fill_in};
+
+/// What the limit ranges of one namespace say together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// About each container.
+    pub container: Bounds,
+    /// About each pod.
+    pub pod: Bounds,
+}
+
+/// Bounds and defaults for one type of object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bounds {
+    /// Nothing below.
+    pub min: Amounts,
+    /// Nothing above.
+    pub max: Amounts,
+    /// The limit of who has none.
+    pub default: Amounts,
+    /// The request of who has none.
+    pub default_request: Amounts,
+}
+
+impl Bounds {
+    /// Takes further bounds over: the narrower ones count, and the first default.
+    pub fn add(&mut self, other: &Self) {
+        let merge = |to: &mut Amounts, from: &Amounts, narrower: fn(_, _) -> _| {
+            for (name, amount) in from {
+                let kept = to.entry(name.clone()).or_insert(*amount);
+                *kept = narrower(*kept, *amount);
+            }
+        };
+        merge(&mut self.min, &other.min, Ord::max);
+        merge(&mut self.max, &other.max, Ord::min);
+        fill_in(&mut self.default, &other.default);
+        fill_in(&mut self.default_request, &other.default_request);
+    }
+}
+
+impl Limits {
+    /// Takes a further limit range over; the order matters for defaults.
+    pub fn add(&mut self, other: &Self) {
+        self.container.add(&other.container);
+        self.pod.add(&other.pod);
+    }
+
+    /// Gives a container the defaults.
+    pub(super) fn fill(&self, resources: &mut Resources) {
+        fill_in(&mut resources.limits, &self.container.default);
+        fill_in(&mut resources.requests, &self.container.default_request);
+    }
+
+    /// Looks for what is out of bounds. A resource that a container does not name is not looked at.
+    pub(super) fn check(&self, path: &str, pod: &Pod, total: &Amounts, findings: &mut Findings) {
+        for (path, container) in containers(path, pod) {
+            let Resources { requests, limits } = &container.resources;
+            self.container.check(&path, [requests, limits], findings);
+        }
+        self.pod.check(path, [total, &pod.whole.limits], findings);
+    }
+}
+
+impl Bounds {
+    fn check(&self, path: &str, [requests, limits]: [&Amounts; 2], findings: &mut Findings) {
+        let fields = [("requests", requests), ("limits", limits)];
+        let named = |name| fields.map(|(field, amounts)| amounts.get(name).map(|amount| (field, *amount)));
+        let mut tell = |field, name, text| {
+            let place = format!("{path}.resources.{field}[{name}]");
+            findings.outside_limits.push(format!("{place}: {text}"));
+        };
+        for (name, max) in &self.max {
+            if let Some((field, _)) = named(name).into_iter().flatten().find(|(_, amount)| amount > max) {
+                tell(field, name, "requests must not be above the limitRange max");
+            }
+        }
+        for (name, min) in &self.min {
+            if let Some((field, _)) = named(name).into_iter().flatten().find(|(_, amount)| amount < min) {
+                tell(field, name, "requests must not be below the limitRange min");
+            }
+        }
+    }
+}

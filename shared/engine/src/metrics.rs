@@ -1,0 +1,351 @@
+//! The engine's metrics: names, labels and buckets of the reference.
+//!
+//! Gauges are computed from the brain's reports when `/metrics` is asked; counters and histograms are moved by changes of
+//! Workloads as the cache sees them, and by rounds of decisions. Both ways are pure functions; this file only carries.
+//!
+//! Invariant: recording never waits for anything but a short lock, and never fails.
+//! *Source*: `spec/admission-engine.md 8`.
+//!
+//! Reading order: `table`, `board` (what is counted), `transitions`, `rounds`, `standing`, `gauges`.
+
+mod board;
+mod gauges;
+mod rounds;
+mod standing;
+mod table;
+mod transitions;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::exemplar::Exemplar;
+use prometheus_client::registry::Registry;
+use roadstead_api::config::{Config, FeatureGate, LabelSelector};
+use roadstead_api::kueue::v1beta2::Workload;
+use roadstead_core::cycle::CycleOutcome;
+use roadstead_core::name::{ClusterQueueName, Key};
+use roadstead_kubeio::cache::Change as CacheChange;
+
+use crate::caches::Caches;
+use crate::clock::Clock;
+use crate::queue_status::Reports;
+use board::{Board, Labels, Value};
+use gauges::Inputs;
+use standing::{Requests, Standings};
+use table::{Condition, Kind};
+use transitions::Owner;
+
+pub use board::{Change, Update};
+pub use table::Metric;
+
+/// The metrics of one engine.
+#[derive(Clone)]
+pub struct Metrics(Arc<Inner>);
+
+struct Inner {
+    switches: Switches,
+    role: &'static str,
+    board: Board,
+    standings: Standings,
+    caches: Caches,
+    reports: Arc<Reports>,
+    clock: Clock,
+}
+
+/// What the configuration switches on.
+#[derive(Clone, Debug)]
+struct Switches {
+    local_queues: LocalQueues,
+    on: Vec<Condition>,
+}
+
+/// Which LocalQueues are reported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum LocalQueues {
+    None,
+    All,
+    Matching(LabelSelector),
+}
+
+impl Switches {
+    fn of(config: &Config) -> Self {
+        let gate = |gate| config.feature_gates.enabled(gate);
+        let resources = config.metrics.enable_cluster_queue_resources;
+        let shares = config.fair_sharing.is_some();
+        let locals = gate(FeatureGate::LocalQueueMetrics) && config.metrics.local_queue_enable;
+        let unadmitted = gate(FeatureGate::UnadmittedWorkloadsObservability);
+        let usage = gate(FeatureGate::AdmissionFairSharing) && config.admission_fair_sharing.is_some();
+        let all = [
+            (Condition::Always, true),
+            (Condition::LocalQueues, locals),
+            (Condition::UnadmittedOfLocalQueues, locals && unadmitted),
+            (Condition::UsageOfLocalQueues, locals && usage),
+            (Condition::Unadmitted, unadmitted),
+            (
+                Condition::Creation,
+                gate(FeatureGate::MetricForWorkloadCreationLatency),
+            ),
+            (Condition::Resources, resources),
+            (Condition::ResourcesAndShares, resources && shares),
+            (Condition::Shares, shares),
+            (Condition::Cohorts, gate(FeatureGate::MetricsForCohorts)),
+        ];
+        let selector = config.metrics.local_queue_selector.as_ref();
+        Self {
+            local_queues: match (locals, selector) {
+                (false, _) => LocalQueues::None,
+                (true, None) => LocalQueues::All,
+                (true, Some(selector)) => LocalQueues::Matching(selector.clone()),
+            },
+            on: all
+                .into_iter()
+                .filter(|(_, on)| *on)
+                .map(|(when, _)| when)
+                .collect(),
+        }
+    }
+}
+
+impl Metrics {
+    /// Metrics that read from these caches and reports, and follow the Workloads from now on.
+    pub(crate) fn new(config: &Config, caches: &Caches, reports: Arc<Reports>, clock: Clock) -> Self {
+        let requests = if config.metrics.enable_cluster_queue_resources {
+            Requests::Counted
+        } else {
+            Requests::Ignored
+        };
+        let metrics = Self(Arc::new(Inner {
+            switches: Switches::of(config),
+            // Why: until replicas elect a leader, the one that runs is the one that leads.
+            role: if config.leader_election.leader_elect {
+                "leader"
+            } else {
+                "standalone"
+            },
+            board: Board::default(),
+            standings: Standings::new(requests),
+            caches: caches.clone(),
+            reports,
+            clock,
+        }));
+        metrics.listen();
+        metrics
+    }
+
+    /// Adds all of them to what `/metrics` shows.
+    pub fn register(&self, registry: &mut Registry) {
+        registry.register_collector(Box::new(self.clone()));
+    }
+
+    /// Counts something that no Workload's status shows.
+    pub fn record(&self, update: Update) {
+        if self.is_on(update.metric) {
+            self.0.board.record(update);
+        }
+    }
+
+    /// Counts what happened in rounds of decisions that took so long together.
+    pub(crate) fn rounds(&self, outcome: &CycleOutcome, took: Duration) {
+        for update in rounds::of(outcome, took) {
+            self.record(update);
+        }
+    }
+
+    fn listen(&self) {
+        // Why weak: the cache lives in the metrics, and must not keep them alive in turn.
+        let inner = Arc::downgrade(&self.0);
+        self.0.caches.workloads.listen(move |change| {
+            if let Some(inner) = inner.upgrade() {
+                Self(inner).note(change);
+            }
+        });
+        let inner = Arc::downgrade(&self.0);
+        self.0.caches.cluster_queues.listen(move |change| {
+            if let (Some(inner), None) = (inner.upgrade(), change.new) {
+                let name = &*change.key.name;
+                inner.board.forget(&[("cluster_queue", name)]);
+                inner.board.forget(&[("preempting_cluster_queue", name)]);
+            }
+        });
+        let inner = Arc::downgrade(&self.0);
+        self.0.caches.local_queues.listen(move |change| {
+            if let (Some(inner), None) = (inner.upgrade(), change.new) {
+                let Key { namespace, name } = change.key;
+                inner.board.forget(&[("name", name), ("namespace", namespace)]);
+            }
+        });
+        let inner = Arc::downgrade(&self.0);
+        self.0.caches.cohorts.listen(move |change| {
+            if let (Some(inner), None) = (inner.upgrade(), change.new) {
+                inner.board.forget(&[("cohort", &change.key.name)]);
+            }
+        });
+    }
+
+    fn note(&self, change: &CacheChange<'_, Workload>) {
+        let (old, new) = (change.old.map(|w| &**w), change.new.map(|w| &**w));
+        self.0.standings.note(change.key, old, new);
+        match (old, new) {
+            (Some(old), Some(new)) if old.metadata.uid == new.metadata.uid => {
+                if old.status != new.status
+                    && let Some(owner) = self.owner(old, new)
+                {
+                    for update in transitions::of(old, new, &owner, (self.0.clock)()) {
+                        self.record(update);
+                    }
+                }
+            }
+            // Why only when live: what is listed at the start was created long ago.
+            (_, Some(new)) if self.0.caches.workloads.is_live() => self.created(new),
+            (_, Some(_) | None) => {}
+        }
+    }
+
+    fn owner(&self, old: &Workload, new: &Workload) -> Option<Owner> {
+        let name = new.spec.queue_name.clone().unwrap_or_default();
+        let key = Key::new(new.metadata.namespace.clone().unwrap_or_default(), name);
+        let local = self.0.caches.local_queues.get(&key);
+        let admitted = |workload: &Workload| {
+            let admission = workload.status.as_ref()?.admission.as_ref()?;
+            Some(admission.cluster_queue.clone())
+        };
+        let named = || local.as_ref().map(|queue| queue.spec.cluster_queue.clone());
+        let cluster_queue = admitted(new).or_else(|| admitted(old)).or_else(named)?;
+        // Why: series of a queue that is gone must not come back.
+        self.0.caches.cluster_queues.named(&cluster_queue)?;
+        let above = self.0.reports.cohorts_above(&cluster_queue);
+        Some(Owner {
+            cohorts: above.iter().map(|name| name.as_str().into()).collect(),
+            cluster_queue: cluster_queue.into(),
+            local_queue: self
+                .shows(&key)
+                .then(|| (key.name.clone(), key.namespace.clone())),
+        })
+    }
+
+    fn created(&self, workload: &Workload) {
+        let owners = workload.metadata.owner_references.as_deref().unwrap_or_default();
+        let Some(owner) = owners.iter().find(|owner| owner.controller == Some(true)) else {
+            return;
+        };
+        let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+        let namespace = workload.metadata.namespace.clone().unwrap_or_default();
+        let jobs = self.0.caches.kind(group, &owner.kind);
+        let job = jobs.and_then(|jobs| jobs.objects.get(&Key::new(namespace, owner.name.as_str())));
+        let Some(since) = job.and_then(|job| Some(job.metadata.creation_timestamp.as_ref()?.0)) else {
+            return;
+        };
+        self.record(Update {
+            metric: Metric::WorkloadCreationLatency,
+            labels: vec![owner.kind.as_str().into()],
+            change: Change::Observe(transitions::seconds(since, (self.0.clock)())),
+        });
+    }
+
+    /// Whether a LocalQueue is reported.
+    fn shows(&self, key: &Key) -> bool {
+        match &self.0.switches.local_queues {
+            LocalQueues::None => false,
+            LocalQueues::All => self.0.caches.local_queues.get(key).is_some(),
+            LocalQueues::Matching(selector) => self
+                .0
+                .caches
+                .local_queues
+                .get(key)
+                .is_some_and(|queue| selector.matches(&queue.metadata.labels.clone().unwrap_or_default())),
+        }
+    }
+
+    fn is_on(&self, metric: Metric) -> bool {
+        self.0.switches.on.contains(&metric.definition().when)
+    }
+
+    /// The gauges as they are now.
+    fn gauges(&self) -> gauges::Series {
+        let reports = self.0.reports.all();
+        let known = |name: &str| reports.cluster_queues.contains_key(&ClusterQueueName::from(name));
+        let specs: Vec<_> = { self.0.caches.cluster_queues.all() }
+            .into_iter()
+            .filter(|queue| known(queue.metadata.name.as_deref().unwrap_or_default()))
+            .collect();
+        gauges::of(&Inputs {
+            reports: &reports,
+            shown: &|key| self.shows(key),
+            specs: &specs,
+            groups: self.0.standings.groups(),
+            asked: self.0.standings.asked(),
+        })
+    }
+
+    /// All series of all metrics that are switched on, in the order of the table.
+    fn page(&self) -> Vec<(Metric, BTreeMap<Labels, Value>)> {
+        let mut gauges = self.gauges();
+        let shown = Metric::ALL.iter().filter(|metric| self.is_on(**metric));
+        shown
+            .map(|metric| {
+                let mut series: BTreeMap<_, _> = self.0.board.series(*metric).into_iter().collect();
+                let gauges = gauges.remove(metric).unwrap_or_default();
+                series.extend(
+                    gauges
+                        .into_iter()
+                        .map(|(labels, value)| (labels, Value::Gauge(value))),
+                );
+                (*metric, series)
+            })
+            .collect()
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics")
+            .field("switches", &self.0.switches)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Collector for Metrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        for (metric, series) in self.page() {
+            if series.is_empty() {
+                continue;
+            }
+            let definition = metric.definition();
+            // Wire: the library adds the ending of counters itself.
+            let name = match definition.kind {
+                Kind::Counter => definition.name.strip_suffix("_total").unwrap_or(definition.name),
+                Kind::Gauge | Kind::Histogram(_) => definition.name,
+            };
+            let kind = match definition.kind {
+                Kind::Counter => MetricType::Counter,
+                Kind::Gauge => MetricType::Gauge,
+                Kind::Histogram(_) => MetricType::Histogram,
+            };
+            let mut family = encoder.encode_descriptor(name, definition.help, None, kind)?;
+            for (values, value) in series {
+                let mut labels = vec![("replica_role", self.0.role)];
+                let pairs = definition.labels.iter().zip(&values);
+                labels.extend(pairs.map(|(label, value)| (*label, &**value)));
+                let mut one = family.encode_family(&labels)?;
+                match value {
+                    Value::Count(count) => {
+                        one.encode_counter(&count, None::<&Exemplar<NoLabelSet, f64>>)?;
+                    }
+                    Value::Gauge(value) => one.encode_gauge(&value)?,
+                    Value::Distribution { sum, count, buckets } => {
+                        one.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

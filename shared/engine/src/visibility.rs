@@ -1,0 +1,208 @@
+//! The visibility API: what waits in a queue, in order, for people with the right to ask.
+//!
+//! It is an aggregated API group: the API server passes requests on to this process, which is reached with the certificate of
+//! the webhooks and asks the API server who is there and what they may do (`roadstead_serve::delegated`).
+//!
+//! Invariant: the brain answers one question per turn of its loop and never waits for us. *Source*: `spec/api.md API-15`.
+//!
+//! Reading order: `path` (what was asked for), `page` (which part of the list), `summary` (the answer), `discovery` and
+//! `openapi` (what the API server wants to know), `reviews` (who and whether).
+
+mod discovery;
+mod openapi;
+mod page;
+mod path;
+mod reviews;
+mod summary;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Method, StatusCode};
+use kube::Client;
+use roadstead_api::config::Config;
+use roadstead_api::visibility::GROUP;
+use roadstead_core::name::{ClusterQueueName, Key};
+use roadstead_core::state::PendingEntry;
+use roadstead_serve::delegated::{Asked, Guard, Reply, answering, health};
+use roadstead_serve::listen::Listener;
+use roadstead_serve::tls::{CertSlot, server_config_asking_clients};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::caches::Caches;
+use crate::process::Error;
+use page::Page;
+use path::{Of, Target};
+
+/// Limit: questions that may wait for the brain.
+pub(crate) const ASKS_MAX: usize = 8;
+/// Limit: time until the brain has answered.
+const ASK_WAIT: Duration = Duration::from_secs(10);
+/// Limit: workloads of one queue that are looked at.
+const ENTRIES_MAX: usize = 1_000_000;
+
+/// A question for the brain: what waits in this queue? The answer is `None` when there is no such queue.
+#[derive(Debug)]
+pub(crate) struct Ask {
+    /// Which queue.
+    pub(crate) queue: ClusterQueueName,
+    /// How many workloads at most.
+    pub(crate) limit: usize,
+    /// Where the answer goes; nobody minds if the one who asked is gone.
+    pub(crate) answer: oneshot::Sender<Option<Vec<PendingEntry>>>,
+}
+
+/// Everything the visibility server needs.
+pub(crate) struct Visibility {
+    client: Client,
+    pub(crate) config: Arc<Config>,
+    caches: Caches,
+    pub(crate) slot: Arc<CertSlot>,
+    asks: mpsc::Sender<Ask>,
+}
+
+impl Visibility {
+    /// A server for this cluster that is not started yet.
+    pub(crate) fn new(
+        client: &Client,
+        config: &Arc<Config>,
+        caches: &Caches,
+        slot: &Arc<CertSlot>,
+        asks: mpsc::Sender<Ask>,
+    ) -> Self {
+        Self {
+            client: client.clone(),
+            config: config.clone(),
+            caches: caches.clone(),
+            slot: slot.clone(),
+            asks,
+        }
+    }
+
+    /// Opens the port and serves until `stop`.
+    ///
+    /// *Errors*: the port cannot be had, or the TLS settings leave nothing to use.
+    pub(crate) async fn start(self, tasks: &mut JoinSet<()>, stop: &CancellationToken) -> Result<(), Error> {
+        let Self {
+            client,
+            config,
+            caches,
+            slot,
+            asks,
+        } = self;
+        let tls = server_config_asking_clients(&config.tls, slot).map_err(|source| Error::Tls { source })?;
+        let listener = Listener::bind("visibility", &config.visibility.bind())
+            .await
+            .map_err(|source| Error::Listen { source })?;
+        let Some(listener) = listener else {
+            return Ok(());
+        };
+        let guard = Guard::new(reviews::of(&client));
+        let answerer = Arc::new(Answerer { caches, asks });
+        let pages = answering(move |asked| {
+            let answerer = answerer.clone();
+            Box::pin(async move { answerer.answer(asked).await })
+        });
+        let router = health().merge(guard.protect(pages, path::question));
+        tasks.spawn(listener.serve(router, Some(tls), stop.clone()));
+        tasks.spawn(reviews::follow(client, config, guard, stop.clone()));
+        Ok(())
+    }
+}
+
+/// Why there is no list.
+#[derive(Debug, PartialEq, Eq)]
+enum Missing {
+    /// There is no such queue.
+    Queue,
+    /// The brain did not answer in time, or does not run.
+    Answer,
+}
+
+struct Answerer {
+    caches: Caches,
+    asks: mpsc::Sender<Ask>,
+}
+
+impl Answerer {
+    async fn answer(&self, asked: Asked) -> Reply {
+        if asked.method != Method::GET {
+            let message = "the server does not allow this method on the requested resource";
+            return Reply::failure(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message);
+        }
+        match path::parse(&asked.path) {
+            Target::Groups => discovery::groups(&asked.accept),
+            Target::Group => discovery::group(),
+            Target::Version(version) => discovery::resources(version),
+            Target::OpenApiV2 => openapi::v2(&asked.if_none_match),
+            Target::OpenApiV3 => openapi::v3(),
+            Target::OpenApiV3Of(version) => openapi::v3_of(version, &asked.if_none_match),
+            Target::Pending { version, of } => match Page::parse(&asked.query) {
+                Ok(page) => self.pending(version, &of, page).await,
+                Err(message) => Reply::failure(StatusCode::BAD_REQUEST, "BadRequest", &message),
+            },
+            Target::Unknown => {
+                let message = "the server could not find the requested resource";
+                Reply::failure(StatusCode::NOT_FOUND, "NotFound", message)
+            }
+        }
+    }
+
+    async fn pending(&self, version: &str, of: &Of, page: Page) -> Reply {
+        let listed = match of {
+            Of::ClusterQueue(name) => {
+                let entries = self.ask(ClusterQueueName::new(name.as_str()), page.end()).await;
+                entries.map(|entries| summary::of_cluster_queue(version, &entries, page, &self.caches))
+            }
+            Of::LocalQueue { namespace, name } => {
+                let key = Key::new(namespace.as_str(), name.as_str());
+                match self.caches.local_queues.get(&key) {
+                    None => Err(Missing::Queue),
+                    Some(queue) => {
+                        let cluster_queue = ClusterQueueName::new(queue.spec.cluster_queue.as_str());
+                        let entries = self.ask(cluster_queue, ENTRIES_MAX).await;
+                        entries.map(|entries| {
+                            summary::of_local_queue(version, &entries, &key, page, &self.caches)
+                        })
+                    }
+                }
+            }
+        };
+        match listed {
+            Ok(summary) => Reply::json(&summary),
+            Err(Missing::Queue) => {
+                let (kind, name) = of.kind_and_name();
+                let message = format!("{kind}.{GROUP} \"{name}\" not found");
+                Reply::failure(StatusCode::NOT_FOUND, "NotFound", &message)
+            }
+            Err(Missing::Answer) => {
+                let message = "the queues are not ready to be looked at; try again in a moment";
+                Reply::failure(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
+            }
+        }
+    }
+
+    async fn ask(&self, queue: ClusterQueueName, limit: usize) -> Result<Vec<PendingEntry>, Missing> {
+        let (answer, answered) = oneshot::channel();
+        let ask = Ask {
+            queue,
+            limit: limit.min(ENTRIES_MAX),
+            answer,
+        };
+        let asked = async {
+            self.asks.send(ask).await.ok()?;
+            answered.await.ok()
+        };
+        match timeout(ASK_WAIT, asked).await {
+            Ok(Some(Some(entries))) => Ok(entries),
+            Ok(Some(None)) => Err(Missing::Queue),
+            Ok(None) | Err(_) => Err(Missing::Answer),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

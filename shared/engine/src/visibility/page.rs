@@ -1,0 +1,54 @@
+//! Which part of a list is wanted.
+
+/// *Source*: `spec/api.md API-15`.
+const LIMIT_DEFAULT: usize = 1000;
+/// Limit: workloads in one answer. *Source*: `spec/api.md API-15`.
+const LIMIT_MAX: usize = 100_000;
+
+/// A part of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Page {
+    /// How many are left out at the beginning.
+    pub(super) offset: usize,
+    /// How many are wanted.
+    pub(super) limit: usize,
+}
+
+impl Page {
+    /// Reads `limit` and `offset` of a query; other parameters are none of ours. The first of each counts.
+    ///
+    /// *Errors*: a sentence about the one that is not a whole number.
+    pub(super) fn parse(query: &str) -> Result<Self, String> {
+        let limit = match number(query, "limit")? {
+            0 => LIMIT_DEFAULT,
+            limit => limit.min(LIMIT_MAX),
+        };
+        let offset = number(query, "offset")?;
+        Ok(Self { offset, limit })
+    }
+
+    /// How far into the list the page reaches.
+    pub(super) fn end(self) -> usize {
+        self.offset.saturating_add(self.limit)
+    }
+
+    /// The page of these items.
+    pub(super) fn of<T>(self, items: impl Iterator<Item = T>) -> Vec<T> {
+        items.skip(self.offset).take(self.limit).collect()
+    }
+}
+
+/// Absent, empty and negative count as 0.
+fn number(query: &str, key: &str) -> Result<usize, String> {
+    let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    let written = pairs.find(|(name, _)| *name == key).map(|(_, value)| value);
+    match written {
+        None | Some("") => Ok(0),
+        Some(text) => {
+            let number: i64 = text
+                .parse()
+                .map_err(|_other| format!("{key} must be a whole number, not \"{text}\""))?;
+            Ok(usize::try_from(number.max(0)).unwrap_or(usize::MAX))
+        }
+    }
+}

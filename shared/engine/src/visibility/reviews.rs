@@ -1,0 +1,223 @@
+//! Asks the API server who somebody is and what they may do; learns how its front proxy proves itself; and tells it by which
+//! authority our own certificate is signed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec};
+use k8s_openapi::api::authorization::v1::{
+    NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
+};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
+use kube::api::PostParams;
+use kube::{Api, Client};
+use roadstead_api::config::Config;
+use roadstead_api::visibility::{GROUP, SERVICE, VERSIONS};
+use roadstead_kubeio::write::{self, Written};
+use roadstead_serve::delegated::{Caller, FrontProxy, Guard, NotAsked, Question, Reviews, Token, Verdict};
+use roadstead_serve::tls::CA_CERT_KEY;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+/// How often what the cluster publishes, and our registration, are looked at.
+const LOOK: Duration = Duration::from_secs(15);
+/// Pause after a failure.
+const RETRY: Duration = Duration::from_secs(3);
+/// Where the cluster publishes how its front proxy proves itself.
+const PUBLISHED: (&str, &str) = ("kube-system", "extension-apiserver-authentication");
+
+/// The questions of a guard, asked with this client.
+pub(crate) fn of(client: &Client) -> Reviews {
+    let (who, whether) = (client.clone(), client.clone());
+    Reviews {
+        token: Box::new(move |token| Box::pin(ask_who(who.clone(), token))),
+        access: Box::new(move |caller, question| Box::pin(ask_whether(whether.clone(), caller, question))),
+    }
+}
+
+async fn ask_who(client: Client, token: Token) -> Result<Option<Caller>, NotAsked> {
+    let review = TokenReview {
+        spec: TokenReviewSpec {
+            token: token.reveal().to_owned(),
+            audiences: None,
+        },
+        ..TokenReview::default()
+    };
+    let answer = Api::<TokenReview>::all(client)
+        .create(&PostParams::default(), &review)
+        .await;
+    let status = match answer {
+        Ok(review) => review.status.unwrap_or_default(),
+        Err(error) => {
+            tracing::warn!("a token could not be reviewed: {}", write::describe(&error));
+            return Err(NotAsked);
+        }
+    };
+    let user = status.user.filter(|_| status.authenticated == Some(true));
+    Ok(user.map(|user| Caller {
+        user: user.username.unwrap_or_default(),
+        uid: user.uid.unwrap_or_default(),
+        groups: user.groups.unwrap_or_default().into_iter().collect(),
+        extra: user.extra.unwrap_or_default(),
+    }))
+}
+
+async fn ask_whether(client: Client, caller: Caller, question: Question) -> Result<Verdict, NotAsked> {
+    let Caller {
+        user,
+        uid,
+        groups,
+        extra,
+    } = caller;
+    let mut spec = SubjectAccessReviewSpec {
+        user: Some(user),
+        uid: Some(uid).filter(|uid| !uid.is_empty()),
+        groups: Some(groups.into_iter().collect()),
+        extra: Some(extra),
+        ..SubjectAccessReviewSpec::default()
+    };
+    match question {
+        Question::Path { verb, path } => {
+            spec.non_resource_attributes = Some(NonResourceAttributes {
+                verb: Some(verb),
+                path: Some(path),
+            });
+        }
+        Question::Resource {
+            verb,
+            group,
+            version,
+            resource,
+            subresource,
+            namespace,
+            name,
+        } => {
+            spec.resource_attributes = Some(ResourceAttributes {
+                verb: Some(verb),
+                group: Some(group.to_owned()),
+                version: Some(version),
+                resource: Some(resource.to_owned()),
+                subresource: Some(subresource.to_owned()),
+                namespace,
+                name: Some(name),
+                ..ResourceAttributes::default()
+            });
+        }
+    }
+    let review = SubjectAccessReview {
+        spec,
+        ..SubjectAccessReview::default()
+    };
+    let answer = Api::<SubjectAccessReview>::all(client)
+        .create(&PostParams::default(), &review)
+        .await;
+    match answer {
+        Ok(review) => {
+            let status = review.status.unwrap_or_default();
+            Ok(if status.allowed {
+                Verdict::Allowed
+            } else {
+                Verdict::Denied(status.reason.unwrap_or_default())
+            })
+        }
+        Err(error) => {
+            tracing::warn!("a right could not be reviewed: {}", write::describe(&error));
+            Err(NotAsked)
+        }
+    }
+}
+
+/// Keeps the guard's trust and our registration in order until `stop`.
+pub(super) async fn follow(client: Client, config: Arc<Config>, guard: Arc<Guard>, stop: CancellationToken) {
+    let work = async {
+        let mut last = String::new();
+        loop {
+            let pause = match once(&client, &config, &guard).await {
+                Ok(()) => {
+                    last.clear();
+                    LOOK
+                }
+                Err(why) => {
+                    // Why: it may stay so for long, and once is enough to read it.
+                    if why != last {
+                        tracing::warn!("the visibility API may not be reachable: {why}");
+                        last = why;
+                    }
+                    RETRY
+                }
+            };
+            tokio::time::sleep(pause).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => {}
+        () = work => {}
+    }
+}
+
+async fn once(client: &Client, config: &Config, guard: &Guard) -> Result<(), String> {
+    let (namespace, name) = PUBLISHED;
+    let published = Api::<ConfigMap>::namespaced(client.clone(), namespace)
+        .get_opt(name)
+        .await
+        .map_err(|error| {
+            format!(
+                "reading ConfigMap {namespace}/{name} failed: {}",
+                write::describe(&error)
+            )
+        })?;
+    let data = published.and_then(|map| map.data).unwrap_or_default();
+    guard.trust(FrontProxy::from_config_map(&data).map_err(|error| error.to_string())?);
+    if config.roadstead.webhook.manage_configurations {
+        register(client, config).await?;
+    }
+    Ok(())
+}
+
+/// Puts our authority into those of our registrations that exist and are to be checked at all.
+async fn register(client: &Client, config: &Config) -> Result<(), String> {
+    let services: Api<APIService> = Api::all(client.clone());
+    let mut authority = None;
+    for version in VERSIONS {
+        let name = format!("{version}.{GROUP}");
+        let found = services
+            .get_opt(&name)
+            .await
+            .map_err(|error| format!("reading APIService {name} failed: {}", write::describe(&error)))?;
+        let Some(spec) = found.and_then(|found| found.spec) else {
+            continue;
+        };
+        let ours = spec.service.as_ref().is_some_and(|service| {
+            service.name.as_deref() == Some(SERVICE)
+                && service.namespace.as_deref() == Some(config.namespace.as_str())
+        });
+        if !ours || spec.insecure_skip_tls_verify == Some(true) {
+            continue;
+        }
+        if authority.is_none() {
+            let secret = &config.cert_management.webhook_secret_name;
+            let stored = Api::<Secret>::namespaced(client.clone(), &config.namespace)
+                .get_opt(secret)
+                .await
+                .map_err(|error| format!("reading Secret {secret} failed: {}", write::describe(&error)))?;
+            authority = stored.and_then(|secret| secret.data?.remove(CA_CERT_KEY));
+        }
+        let Some(authority) = &authority else {
+            return Err("there is no certificate yet".to_owned());
+        };
+        if spec.ca_bundle.as_ref() == Some(authority) {
+            continue;
+        }
+        match write::patch(&services, &name, &json!({ "spec": { "caBundle": authority } })).await {
+            Written::Done(_) => tracing::info!(apiservice = name, "registered our authority"),
+            // Why: taken away between the look and the write; the next look sees it.
+            Written::Gone | Written::Conflict | Written::AlreadyExists => {}
+            Written::Refused(why) | Written::Unclear(why) => {
+                return Err(format!("changing APIService {name} failed: {why}"));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,59 @@
+//! What handlers of all kinds share: reading objects of a request, and answering with problems.
+
+use std::sync::Arc;
+
+use kube::core::DynamicObject;
+use kube::core::admission::{AdmissionRequest, AdmissionResponse};
+use roadstead_jobs::problem::Problem;
+use roadstead_serve::webhook::{AdmissionHandler, Cause, allowed, failed, invalid, patched};
+use serde_json::Value;
+
+/// A request for admission.
+pub(super) type Request = AdmissionRequest<DynamicObject>;
+
+/// Lets everything through as it is.
+pub(super) fn unchanged() -> AdmissionHandler {
+    Arc::new(|request| allowed(&request))
+}
+
+/// Refuses the request if there are problems.
+pub(super) fn unless(request: &Request, problems: &[Problem]) -> AdmissionResponse {
+    if problems.is_empty() {
+        return allowed(request);
+    }
+    let causes: Vec<Cause> = problems
+        .iter()
+        .map(|problem| Cause {
+            field: problem.field.clone(),
+            reason: problem.sort.reason(),
+            message: problem.detail(),
+        })
+        .collect();
+    invalid(request, &causes)
+}
+
+/// An object of the request as JSON.
+pub(super) fn value(object: Option<&DynamicObject>) -> Option<Value> {
+    object.and_then(|object| serde_json::to_value(object).ok())
+}
+
+/// Whether the object is on its way out. Nobody can mend its fields any more, it only loses finalizers.
+pub(super) fn is_leaving(request: &Request) -> bool {
+    let object = request.object.as_ref();
+    object.is_some_and(|object| object.metadata.deletion_timestamp.is_some())
+}
+
+/// Lets the request through with what `change` did to its object.
+pub(super) fn changed(request: &Request, change: impl FnOnce(&mut Value)) -> AdmissionResponse {
+    let Some(mut object) = value(request.object.as_ref()) else {
+        return allowed(request);
+    };
+    change(&mut object);
+    match serde_json::from_value::<DynamicObject>(object) {
+        Ok(after) => patched(request, &after),
+        Err(error) => failed(
+            request,
+            &format!("the defaulted object cannot be printed: {error}"),
+        ),
+    }
+}

@@ -1,0 +1,202 @@
+//! How the API server finds the conversion webhook: address and authority in the definitions of our kinds.
+//!
+//! Invariant: only `spec.conversion` is written, and only when it says something else.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceConversion, CustomResourceDefinition, ServiceReference, WebhookClientConfig,
+};
+use kube::{Api, Client, ResourceExt as _};
+use roadstead_kubeio::write::{self, Written};
+use roadstead_serve::webhook::CONVERT_PATH;
+use serde_json::{Value, json};
+
+use super::registration::Reach;
+
+/// The port of a Service when none is named.
+const HTTPS: i32 = 443;
+
+/// The definitions that are to be converted here, and what went wrong with each the last time.
+pub(super) struct Definitions {
+    troubles: BTreeMap<String, Option<String>>,
+}
+
+impl Definitions {
+    /// Those of our kinds whose versions a webhook converts.
+    pub(super) fn new() -> Self {
+        let by_webhook = |definition: &CustomResourceDefinition| {
+            let conversion = definition.spec.conversion.as_ref();
+            conversion.is_some_and(|conversion| conversion.strategy == "Webhook")
+        };
+        let all = roadstead_api::crd::all().into_iter().filter(by_webhook);
+        Self {
+            troubles: all.map(|definition| (definition.name_any(), None)).collect(),
+        }
+    }
+
+    /// Puts address and authority into each definition that says something else. Troubles are logged once, and the answer is
+    /// whether there was none.
+    pub(super) async fn put(&mut self, client: &Client, reach: &Reach, ca_bundle: Option<&str>) -> bool {
+        let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+        let wanted = wanted(reach, ca_bundle);
+        for (name, trouble) in &mut self.troubles {
+            let now = put(&api, name, &wanted).await.err();
+            if now != *trouble {
+                match &now {
+                    Some(why) => {
+                        tracing::warn!(definition = %name, "conversion webhook not registered: {why}");
+                    }
+                    None => tracing::info!(definition = %name, "conversion webhook registered after all"),
+                }
+            }
+            *trouble = now;
+        }
+        self.troubles.values().all(Option::is_none)
+    }
+}
+
+/// How the API server is told to ask us for conversions.
+fn wanted(reach: &Reach, ca_bundle: Option<&str>) -> WebhookClientConfig {
+    let client = reach.client(CONVERT_PATH, ca_bundle);
+    WebhookClientConfig {
+        ca_bundle: client.ca_bundle,
+        url: client.url,
+        service: client.service.map(|service| ServiceReference {
+            name: service.name,
+            namespace: service.namespace,
+            path: service.path,
+            port: service.port,
+        }),
+    }
+}
+
+async fn put(
+    api: &Api<CustomResourceDefinition>,
+    name: &str,
+    wanted: &WebhookClientConfig,
+) -> Result<(), String> {
+    let found = api.get_opt(name).await.map_err(|error| write::describe(&error))?;
+    let Some(found) = found else {
+        return Err(format!(
+            "CustomResourceDefinition {name} does not exist; apply the definitions of this version (it is looked for again)"
+        ));
+    };
+    if says(found.spec.conversion.as_ref(), wanted) {
+        return Ok(());
+    }
+    match write::patch(api, name, &patch(wanted)).await {
+        Written::Done(_) => Ok(()),
+        Written::Gone | Written::Conflict | Written::AlreadyExists => {
+            Err(format!("CustomResourceDefinition {name} was taken away"))
+        }
+        Written::Refused(why) | Written::Unclear(why) => Err(why),
+    }
+}
+
+/// Whether a definition is converted by this webhook already. Without an authority of ours any is good.
+fn says(conversion: Option<&CustomResourceConversion>, wanted: &WebhookClientConfig) -> bool {
+    let Some(conversion) = conversion.filter(|conversion| conversion.strategy == "Webhook") else {
+        return false;
+    };
+    let webhook = conversion.webhook.as_ref();
+    let Some(found) = webhook.and_then(|webhook| webhook.client_config.as_ref()) else {
+        return false;
+    };
+    let place = |config: &WebhookClientConfig| {
+        let service = config.service.as_ref();
+        let service = service.map(|s| {
+            (
+                s.namespace.clone(),
+                s.name.clone(),
+                s.path.clone(),
+                s.port.unwrap_or(HTTPS),
+            )
+        });
+        (config.url.clone(), service)
+    };
+    let trusted = wanted.ca_bundle.is_none() || found.ca_bundle == wanted.ca_bundle;
+    trusted && place(found) == place(wanted)
+}
+
+/// A JSON merge patch: what is not wanted is named with null, so that a URL replaces a Service.
+fn patch(wanted: &WebhookClientConfig) -> Value {
+    let mut client = json!({ "url": wanted.url, "service": wanted.service });
+    if let (Some(ca_bundle), Some(client)) = (&wanted.ca_bundle, client.as_object_mut()) {
+        client.insert("caBundle".to_owned(), json!(ca_bundle));
+    }
+    json!({"spec": {"conversion": {
+        "strategy": "Webhook",
+        "webhook": {"clientConfig": client, "conversionReviewVersions": ["v1"]},
+    }}})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn by_service() -> Reach {
+        Reach::Service {
+            name: "kueue-webhook-service".to_owned(),
+            namespace: "kueue-system".to_owned(),
+        }
+    }
+
+    fn converted(config: &WebhookClientConfig) -> CustomResourceConversion {
+        serde_json::from_value(patch(config)["spec"]["conversion"].clone()).unwrap()
+    }
+
+    #[test]
+    fn what_is_written_is_recognised_and_anything_else_is_not() {
+        let url = Reach::Url("https://127.0.0.1:9443/".to_owned());
+        let ours = wanted(&url, Some("ca"));
+        assert_eq!(ours.url.as_deref(), Some("https://127.0.0.1:9443/convert"));
+        assert!(says(Some(&converted(&ours)), &ours));
+        assert!(!says(None, &ours));
+        let other = [
+            wanted(&url, Some("other")),
+            wanted(&by_service(), Some("ca")),
+            wanted(&Reach::Url("https://127.0.0.1:1".to_owned()), Some("ca")),
+        ];
+        for other in other {
+            assert!(!says(Some(&converted(&other)), &ours), "{other:?}");
+        }
+        let mut none = converted(&ours);
+        none.strategy = "None".to_owned();
+        assert!(!says(Some(&none), &ours));
+    }
+
+    #[test]
+    fn a_service_without_port_is_reached_at_443_and_a_foreign_authority_stays() {
+        let ours = wanted(&by_service(), None);
+        let mut found = wanted(&by_service(), Some("theirs"));
+        if let Some(service) = &mut found.service {
+            service.port = None;
+        }
+        assert!(says(Some(&converted(&found)), &ours));
+        assert!(
+            patch(&ours)["spec"]["conversion"]["webhook"]["clientConfig"]
+                .get("caBundle")
+                .is_none()
+        );
+    }
+
+    /// Spec: api API-1.
+    #[test]
+    fn five_kinds_are_converted() {
+        let names: Vec<String> = Definitions::new().troubles.into_keys().collect();
+        let wanted = [
+            "clusterqueues",
+            "cohorts",
+            "localqueues",
+            "multikueueclusters",
+            "workloads",
+        ];
+        for kind in wanted {
+            assert!(
+                names.contains(&format!("{kind}.kueue.x-k8s.io")),
+                "{kind} {names:?}"
+            );
+        }
+    }
+}

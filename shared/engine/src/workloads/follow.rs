@@ -1,0 +1,132 @@
+//! What a pass does after the status is written.
+
+use kube::core::DynamicObject;
+use kube::{Api, Resource as _, ResourceExt as _};
+use roadstead_api::constants::{finalizers, labels};
+use roadstead_api::kueue::v1beta2::{PriorityClassKind, Workload};
+use roadstead_core::lifecycle::{Activation, FINISHED, Finalizer, Removal};
+use roadstead_core::name::Key;
+use roadstead_kubeio::reconcile::Outcome;
+use roadstead_kubeio::write::{self, Written};
+use serde_json::json;
+
+use super::{CONFLICT_PAUSE, Workloads};
+use crate::caches::Caches;
+
+impl Workloads {
+    /// Switches it off, lets it follow its priority class, lets it go.
+    pub(super) async fn change_spec(
+        &self,
+        stored: &Workload,
+        active: Activation,
+        finalizer: Finalizer,
+    ) -> Result<(), Outcome> {
+        let mut patch = serde_json::Map::new();
+        if active == Activation::Deactivate && stored.is_active() {
+            patch.insert("spec".into(), json!({ "active": false }));
+        }
+        if let Some(priority) = priority(&self.caches, stored) {
+            let spec = patch.entry("spec").or_insert_with(|| json!({}));
+            spec["priority"] = json!(priority);
+        }
+        let held = stored.metadata.finalizers.as_deref().unwrap_or_default();
+        if finalizer == Finalizer::Drop && held.iter().any(|f| f == finalizers::RESOURCE_IN_USE) {
+            let kept: Vec<&String> = held
+                .iter()
+                .filter(|f| *f != finalizers::RESOURCE_IN_USE)
+                .collect();
+            // Why the version: a merge patch replaces the whole list, and somebody may have added to it.
+            let version = self
+                .caches
+                .workloads
+                .get(&roadstead_kubeio::cache::key_of(stored));
+            let version = version.and_then(|w| w.metadata.resource_version.clone());
+            patch.insert(
+                "metadata".into(),
+                json!({ "finalizers": kept, "resourceVersion": version }),
+            );
+        }
+        if patch.is_empty() {
+            return Ok(());
+        }
+        let name = stored.metadata.name.as_deref().unwrap_or_default();
+        match write::patch(&self.api(stored), name, &patch.into()).await {
+            Written::Done(object) => {
+                let key = roadstead_kubeio::cache::key_of(&*object);
+                let last = object.metadata.finalizers.as_ref().is_none_or(Vec::is_empty);
+                if object.metadata.deletion_timestamp.is_some() && last {
+                    self.caches.workloads.forget(&key, object.metadata.uid.as_deref());
+                } else {
+                    self.caches.workloads.observe(*object);
+                }
+                Ok(())
+            }
+            Written::Gone => Ok(()),
+            Written::Conflict | Written::AlreadyExists => Err(Outcome::After(CONFLICT_PAUSE)),
+            Written::Refused(why) | Written::Unclear(why) => {
+                Err(Outcome::Failed(format!("changing the workload failed: {why}")))
+            }
+        }
+    }
+
+    /// Deletes what has been kept long enough.
+    pub(super) async fn remove(&self, stored: &Workload, removal: Removal) -> Result<(), Outcome> {
+        let deleted = match removal {
+            Removal::Nothing => return Ok(()),
+            Removal::Workload => {
+                let name = stored.metadata.name.as_deref().unwrap_or_default();
+                let answer = write::delete(&self.api(stored), name, stored.metadata.uid.as_deref()).await;
+                (stored.object_ref(&()), is_deleted(answer))
+            }
+            Removal::Job => {
+                let owners = stored.owner_references();
+                let Some(owner) = owners.iter().find(|owner| owner.controller == Some(true)) else {
+                    return Ok(());
+                };
+                let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+                let Some(jobs) = self.caches.kind(group, &owner.kind) else {
+                    return Ok(());
+                };
+                let namespace = stored.namespace().unwrap_or_default();
+                let key = Key::new(namespace.as_str(), owner.name.as_str());
+                let Some(job) = jobs.objects.get(&key) else {
+                    return Ok(());
+                };
+                let api: Api<DynamicObject> =
+                    Api::namespaced_with(self.client.clone(), &namespace, &jobs.resource);
+                let answer = write::delete(&api, &owner.name, Some(&owner.uid)).await;
+                (job.object_ref(&jobs.resource), is_deleted(answer))
+            }
+        };
+        let (object, answer) = deleted;
+        answer.map_err(|why| Outcome::Failed(format!("deleting what was kept long enough failed: {why}")))?;
+        if let Some(note) = removal.note() {
+            self.recorder.record(object, note);
+        }
+        Ok(())
+    }
+}
+
+fn is_deleted<K>(answer: Written<K>) -> Result<(), String> {
+    match answer {
+        Written::Done(_) | Written::Gone | Written::Conflict | Written::AlreadyExists => Ok(()),
+        Written::Refused(why) | Written::Unclear(why) => Err(why),
+    }
+}
+
+/// The priority that a Workload must be given, when that is another one than it has.
+///
+/// Unlike the anchor: compared on every pass, so that a class that changed while nobody looked is followed too. A remote copy
+/// has the priority that its manager gives it. *Source*: `spec/admission-engine.md 4.4`.
+fn priority(caches: &Caches, stored: &Workload) -> Option<i32> {
+    let class = stored.spec.priority_class_ref.as_ref()?;
+    let ours = class.kind == PriorityClassKind::WorkloadPriorityClass
+        && stored.metadata.deletion_timestamp.is_none()
+        && !stored.labels().contains_key(labels::MULTIKUEUE_ORIGIN)
+        && !stored.is_true(FINISHED);
+    if !ours {
+        return None;
+    }
+    let value = caches.workload_classes.named(&class.name)?.spec.value;
+    (stored.spec.priority != Some(value)).then_some(value)
+}

@@ -1,0 +1,169 @@
+//! What is accepted and does nothing here: one table, so that nothing is passed over in silence.
+//!
+//! Whoever builds a part deletes its lines.
+
+use roadstead_api::config::{Config, FeatureGate};
+
+use super::Findings;
+
+/// What we do, whatever a gate says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fixed {
+    /// As if the gate were on.
+    On,
+    /// As if the gate were off.
+    Off,
+}
+
+const TOPOLOGY: &str = "topology-aware scheduling is not built yet";
+const DEVICES: &str = "dynamic resource allocation is not built yet";
+const SLICES: &str = "elastic jobs are not built yet";
+const INTERNAL: &str = "it chooses between two ways of working inside the reference";
+
+/// Gates whose setting is not looked at: what we do instead, and why.
+#[rustfmt::skip]
+const GATES: &[(FeatureGate, Fixed, &str)] = &[
+    (FeatureGate::ConcurrentAdmission, Fixed::Off, "concurrent admission is not built yet"),
+    (FeatureGate::CustomMetricLabels, Fixed::Off, "custom metric labels are not built yet"),
+    (FeatureGate::ElasticJobsViaWorkloadSlices, Fixed::Off, SLICES),
+    (FeatureGate::ElasticJobsViaWorkloadSlicesWithTAS, Fixed::Off, SLICES),
+    (FeatureGate::FailureRecoveryPolicy, Fixed::Off, "pods of lost nodes are not recovered yet"),
+    (FeatureGate::KueueDRAIntegration, Fixed::Off, DEVICES),
+    (FeatureGate::KueueDRAIntegrationConsumableCapacity, Fixed::Off, DEVICES),
+    (FeatureGate::KueueDRAIntegrationExtendedResource, Fixed::Off, DEVICES),
+    (FeatureGate::KueueDRAIntegrationPartitionableDevices, Fixed::Off, DEVICES),
+    (FeatureGate::MultiKueueAdaptersForCustomJobs, Fixed::Off, "custom job kinds are not dispatched yet"),
+    (FeatureGate::MultiKueueClusterProfile, Fixed::Off, "workers are registered by Secrets only"),
+    (FeatureGate::MultiKueueManagerQuotaAutomation, Fixed::Off, "quotas of the manager are not adjusted yet"),
+    (FeatureGate::MultiKueueOrchestratedPreemption, Fixed::Off, "workers preempt by themselves"),
+    (FeatureGate::RemoveFinalizersWithStrictPatch, Fixed::On, INTERNAL),
+    (FeatureGate::SchedulerLibraryIntegration, Fixed::Off, INTERNAL),
+    (FeatureGate::SchedulingEquivalenceHashing, Fixed::On, INTERNAL),
+    (FeatureGate::TASAssignmentsEncodingByHostnamePrefix, Fixed::Off, TOPOLOGY),
+    (FeatureGate::TASBalancedPlacement, Fixed::Off, TOPOLOGY),
+    (FeatureGate::TASCacheNodeMatchResults, Fixed::Off, TOPOLOGY),
+    (FeatureGate::TASCacheTopologyTree, Fixed::Off, TOPOLOGY),
+    (FeatureGate::TASCachingRemainingResources, Fixed::Off, TOPOLOGY),
+    (FeatureGate::TASFailedNodeReplacement, Fixed::Off, TOPOLOGY),
+    (FeatureGate::TASFailedNodeReplacementFailFast, Fixed::Off, TOPOLOGY),
+    (FeatureGate::TASHandleOverlappingFlavors, Fixed::Off, TOPOLOGY),
+    (FeatureGate::TASMultiLayerTopology, Fixed::Off, TOPOLOGY),
+    (FeatureGate::TASProfileMixed, Fixed::Off, TOPOLOGY),
+    (FeatureGate::TASRecomputeAssignmentWithinSchedulingCycle, Fixed::Off, TOPOLOGY),
+    (FeatureGate::TASReplaceNodeDueToNotReadyOverFixedTime, Fixed::Off, TOPOLOGY),
+    (FeatureGate::TASReplaceNodeOnNodeTaints, Fixed::Off, TOPOLOGY),
+    (FeatureGate::TASReplaceNodeOnPodTermination, Fixed::Off, TOPOLOGY),
+    (FeatureGate::TASRespectNodeAffinityPreferred, Fixed::Off, TOPOLOGY),
+    (FeatureGate::TASValidateWorkloadSliceSize, Fixed::Off, TOPOLOGY),
+    (FeatureGate::TopologyAwareScheduling, Fixed::Off, TOPOLOGY),
+    (FeatureGate::VectorizedResourceRequests, Fixed::On, INTERNAL),
+    (FeatureGate::WorkloadRequestUseMergePatch, Fixed::Off, INTERNAL),
+];
+
+/// Keys that are not looked at, and why.
+const KEYS: &[(&str, &str)] = &[
+    ("clientConnection", "requests to API servers are not throttled"),
+    (
+        "controller.cacheSyncTimeout",
+        "the process says that it is not ready until its caches are filled",
+    ),
+    (
+        "controller.groupKindConcurrency",
+        "the numbers of parallel passes are fixed",
+    ),
+    ("integrations.externalFrameworks", "such jobs are not known yet"),
+    (
+        "internalCertManagement.enable",
+        "the process always makes its own certificates yet",
+    ),
+    ("leaderElection", "leaders are not elected yet; run one replica"),
+    ("metrics.customLabels", "custom metric labels are not built yet"),
+    (
+        "multiKueue.clusterProfile",
+        "workers are registered by Secrets only",
+    ),
+    (
+        "multiKueue.externalFrameworks",
+        "custom job kinds are not dispatched yet",
+    ),
+    ("pprofBindAddress", "no profiler is served"),
+    ("queueVisibility", "use the visibility API instead"),
+    ("resources.deviceClassMappings", DEVICES),
+    (
+        "webhook.certDir",
+        "the process always makes its own certificates yet",
+    ),
+];
+
+/// One sentence for each key and gate that was written and does nothing. `settings` are the gates of file and flag.
+pub(super) fn warnings(settings: &[(String, bool)], findings: &Findings) -> Vec<String> {
+    let keys = KEYS
+        .iter()
+        .filter(|(path, _)| findings.positions.is_written(path))
+        .map(|(path, why)| format!("{path} has no effect: {why}"));
+    let gates = settings.iter().filter_map(|(name, on)| {
+        let gate = FeatureGate::named(name)?;
+        let (_, fixed, why) = GATES.iter().find(|(idle, _, _)| *idle == gate)?;
+        // Why silence when they agree: what was asked for is what happens.
+        ((*fixed == Fixed::On) != *on).then(|| format!("feature gate {name}={on} has no effect: {why}"))
+    });
+    keys.chain(gates).collect()
+}
+
+/// Adds the sentences to the configuration.
+pub(super) fn warn(config: &mut Config, settings: &[(String, bool)], findings: &Findings) {
+    config.warnings.extend(warnings(settings, findings));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::config::parse;
+
+    const HEADER: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n";
+
+    #[test]
+    fn no_line_stands_twice_and_none_is_for_a_locked_gate() {
+        let gates: BTreeSet<FeatureGate> = GATES.iter().map(|(gate, _, _)| *gate).collect();
+        assert_eq!(gates.len(), GATES.len());
+        assert!(!gates.iter().any(|gate| gate.locked()));
+        let keys: BTreeSet<&str> = KEYS.iter().map(|(path, _)| *path).collect();
+        assert_eq!(keys.len(), KEYS.len());
+    }
+
+    #[test]
+    fn a_gate_is_warned_about_only_where_it_is_set_against_what_we_do() {
+        for (gate, fixed, why) in GATES {
+            for on in [true, false] {
+                let text = format!("{HEADER}featureGates: {{{}: {on}}}\n", gate.name());
+                let found = parse("f", &text, &[], "ns").unwrap().warnings;
+                let against = (*fixed == Fixed::On) != on;
+                assert_eq!(
+                    found.len(),
+                    usize::from(against),
+                    "{} {on}: {found:?}",
+                    gate.name()
+                );
+                assert!(found.iter().all(|text| text.ends_with(why)), "{found:?}");
+            }
+        }
+        assert_eq!(parse("f", HEADER, &[], "ns").unwrap().warnings, [""; 0]);
+        let flag = ["TASProfileMixed=true".parse().unwrap()];
+        let found = parse("f", HEADER, &flag, "ns").unwrap().warnings;
+        assert_eq!(
+            found,
+            ["feature gate TASProfileMixed=true has no effect: topology-aware scheduling is not built yet"]
+        );
+    }
+
+    #[test]
+    fn a_key_is_warned_about_only_where_it_is_written() {
+        let text = format!("{HEADER}leaderElection: {{leaderElect: false}}\nclientConnection: {{qps: 50}}\n");
+        let found = parse("f", &text, &[], "ns").unwrap().warnings;
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].starts_with("clientConnection has no effect: "));
+        assert!(found[1].starts_with("leaderElection has no effect: "));
+    }
+}
