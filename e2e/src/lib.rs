@@ -25,6 +25,7 @@
 pub mod answerer;
 pub mod audit;
 pub mod binaries;
+pub mod conformance;
 pub mod demo;
 pub mod federation;
 mod kubeconfig;

@@ -43,7 +43,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("testkit", &["core"]),
     ("deploy", &["api"]),
-    ("e2e", &["api", "convert", "core", "kubeio", "serve"]),
+    ("apiserver", &[]),
+    ("e2e", &["api", "apiserver", "convert", "core", "kubeio", "serve"]),
 ];
 
 /// What decisions may be made of; tests aside.

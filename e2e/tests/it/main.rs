@@ -13,6 +13,7 @@
 mod answerer;
 mod architecture;
 mod citations;
+mod conformance;
 mod disturbance;
 mod federation;
 mod gauges;

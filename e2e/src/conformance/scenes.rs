@@ -1,0 +1,46 @@
+//! What happens in traces: short stories, each about one verb or rule, with chance in the details.
+
+mod apply;
+mod basic;
+mod custom;
+mod reading;
+
+use super::trace::{Dice, Step};
+
+/// A story.
+pub(crate) type Scene = fn(&mut Dice) -> Vec<Step>;
+
+/// All of them.
+pub(crate) const ALL: &[Scene] = &[
+    basic::life,
+    basic::life,
+    basic::versions,
+    basic::patches,
+    basic::finalizers,
+    basic::propagation,
+    basic::names,
+    basic::junk,
+    basic::job_change,
+    basic::job_status,
+    basic::pod_change,
+    basic::immutable,
+    basic::errors,
+    apply::alone,
+    apply::together,
+    apply::after_update,
+    apply::status,
+    apply::wrong,
+    custom::validation,
+    custom::change,
+    custom::subresources,
+    custom::product,
+    custom::definitions,
+    custom::unknown_fields,
+    reading::lists,
+    reading::pages,
+    reading::watches,
+    reading::selectors,
+    reading::tables,
+    reading::access,
+    reading::tokens,
+];

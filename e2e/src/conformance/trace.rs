@@ -1,0 +1,126 @@
+//! What a trace is.
+
+use rand::seq::IndexedRandom as _;
+use rand::{RngExt as _, SeedableRng as _};
+use rand_chacha::ChaCha8Rng;
+use serde_json::Value;
+
+use super::scenes;
+
+/// Scenes of one trace.
+const SCENES: usize = 4;
+
+/// One request. `{ns}` in the path stands for the trace's namespace. A text `$rv:PATH` or `$uid:PATH` in the body or query
+/// stands for what the same server last answered for that path, `$continue` for the last page's token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// Such as `POST`.
+    pub method: &'static str,
+    /// With its query.
+    pub path: String,
+    /// The media type of the body.
+    pub content_type: &'static str,
+    /// The body, if there is one.
+    pub body: Option<Value>,
+    /// The `Accept` header.
+    pub accept: &'static str,
+    /// For a watch, how many events are awaited.
+    pub events: usize,
+}
+
+/// The media types of patches.
+pub const MERGE: &str = "application/merge-patch+json";
+/// See [`MERGE`].
+pub const JSON_PATCH: &str = "application/json-patch+json";
+/// See [`MERGE`].
+pub const STRATEGIC: &str = "application/strategic-merge-patch+json";
+/// See [`MERGE`].
+pub const APPLY: &str = "application/apply-patch+yaml";
+
+impl Step {
+    pub(crate) fn new(method: &'static str, path: impl Into<String>) -> Self {
+        Self {
+            method,
+            path: path.into(),
+            content_type: "application/json",
+            body: None,
+            accept: "application/json",
+            events: 0,
+        }
+    }
+
+    pub(crate) fn get(path: impl Into<String>) -> Self {
+        Self::new("GET", path)
+    }
+
+    pub(crate) fn post(path: impl Into<String>, body: Value) -> Self {
+        Self::new("POST", path).body(body)
+    }
+
+    pub(crate) fn put(path: impl Into<String>, body: Value) -> Self {
+        Self::new("PUT", path).body(body)
+    }
+
+    pub(crate) fn delete(path: impl Into<String>) -> Self {
+        Self::new("DELETE", path)
+    }
+
+    pub(crate) fn patch(path: impl Into<String>, content_type: &'static str, body: Value) -> Self {
+        let mut step = Self::new("PATCH", path).body(body);
+        step.content_type = content_type;
+        step
+    }
+
+    pub(crate) fn watch(path: impl Into<String>, events: usize) -> Self {
+        let mut step = Self::get(path);
+        step.events = events;
+        step
+    }
+
+    pub(crate) fn body(mut self, body: Value) -> Self {
+        self.body = Some(body);
+        self
+    }
+
+    pub(crate) fn accept(mut self, accept: &'static str) -> Self {
+        self.accept = accept;
+        self
+    }
+}
+
+/// What a scene may use: chance, and a stem for names that no other trace uses.
+pub(crate) struct Dice {
+    random: ChaCha8Rng,
+    /// Unique to the trace.
+    pub(crate) stem: String,
+}
+
+impl Dice {
+    pub(crate) fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
+        from.choose(&mut self.random).unwrap_or(&from[0])
+    }
+
+    pub(crate) fn below(&mut self, end: usize) -> usize {
+        self.random.random_range(0..end)
+    }
+
+    pub(crate) fn chance(&mut self, percent: u32) -> bool {
+        self.random.random_range(0..100) < percent
+    }
+}
+
+/// The trace of a number: its namespace and its steps.
+pub fn generate(seed: u64) -> (String, Vec<Step>) {
+    let namespace = format!("trace-{seed}");
+    let mut dice = Dice {
+        random: ChaCha8Rng::seed_from_u64(seed),
+        stem: format!("t{seed}"),
+    };
+    let body = serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+    let mut steps = vec![Step::post("/api/v1/namespaces", body)];
+    for _ in 0..SCENES {
+        let scene = dice.pick(scenes::ALL);
+        steps.extend(scene(&mut dice));
+    }
+    (namespace, steps)
+}

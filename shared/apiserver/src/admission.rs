@@ -1,0 +1,385 @@
+//! Webhooks: admission and conversion, called through whatever the caller is.
+
+use std::fmt;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+use crate::json;
+use crate::request::Call;
+use crate::selector::Labels;
+use crate::server::Server;
+
+/// One call of a webhook.
+#[derive(Debug, Clone)]
+pub struct WebhookCall {
+    /// Where to: `https://host:port/path`, or `https://NAME.NAMESPACE.svc:PORT/path` for a service.
+    pub url: String,
+    /// The certificates that the webhook is trusted by, PEM; empty for those of the system.
+    pub ca_bundle: Vec<u8>,
+    /// An `AdmissionReview` or a `ConversionReview`.
+    pub review: Value,
+    /// After this long the call has failed.
+    pub timeout: Duration,
+}
+
+/// Calls webhooks. A simulation routes to the handler in its own process; a server calls over HTTPS.
+pub trait Caller: Send + Sync + fmt::Debug {
+    /// The review with its response, or why there is none, in words.
+    fn call(&self, call: WebhookCall) -> BoxFuture<'static, Result<Value, String>>;
+}
+
+/// Cannot call anything.
+#[derive(Debug, Clone, Copy)]
+pub struct Nobody;
+
+impl Caller for Nobody {
+    fn call(&self, call: WebhookCall) -> BoxFuture<'static, Result<Value, String>> {
+        Box::pin(async move {
+            Err(format!(
+                "failed to call {}: this server calls no webhooks",
+                call.url
+            ))
+        })
+    }
+}
+
+/// What is to be admitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Operation {
+    Create,
+    Update,
+    Delete,
+}
+
+impl Operation {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Create => "CREATE",
+            Self::Update => "UPDATE",
+            Self::Delete => "DELETE",
+        }
+    }
+}
+
+/// How long a conversion may take.
+const CONVERSION_TIMEOUT: Duration = Duration::from_secs(30);
+const DEFAULT_TIMEOUT_SECONDS: u64 = 10;
+const MUTATING: &str = "mutatingwebhookconfigurations.admissionregistration.k8s.io";
+const VALIDATING: &str = "validatingwebhookconfigurations.admissionregistration.k8s.io";
+
+/// One object with what it was.
+#[derive(Clone, Copy)]
+struct Subject<'a> {
+    operation: Operation,
+    object: Option<&'a Value>,
+    old: Option<&'a Value>,
+}
+
+impl Server {
+    /// Asks the mutating webhooks, in the order of their names.
+    pub(crate) async fn admit_mutating(
+        &self,
+        call: &Call,
+        operation: Operation,
+        mut object: Value,
+        old: Option<&Value>,
+        warnings: &mut Vec<String>,
+    ) -> Result<Value, Failure> {
+        for (name, webhook) in self.webhooks(call, MUTATING) {
+            let subject = Subject {
+                operation,
+                object: Some(&object),
+                old,
+            };
+            let Some(response) = self.ask(call, &name, &webhook, subject, warnings).await? else {
+                continue;
+            };
+            let Some(patch) = response["patch"].as_str() else {
+                continue;
+            };
+            let broken = |why: String| Failure::internal(format!("failed calling webhook {name:?}: {why}"));
+            let bytes = STANDARD
+                .decode(patch)
+                .map_err(|error| broken(error.to_string()))?;
+            let patch: Value = serde_json::from_slice(&bytes).map_err(|error| broken(error.to_string()))?;
+            let patched = crate::patch::json(&object, &patch)
+                .map_err(|failure| broken(failure.message().to_owned()))?;
+            object = Self::decode(call, patched, &mut Vec::new())?;
+        }
+        Ok(object)
+    }
+
+    /// Asks the validating webhooks. For a deletion also the mutating ones, whose patches then mean nothing.
+    pub(crate) async fn admit_validating(
+        &self,
+        call: &Call,
+        operation: Operation,
+        object: Option<&Value>,
+        old: Option<&Value>,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), Failure> {
+        let subject = Subject {
+            operation,
+            object,
+            old,
+        };
+        let mut hooks = Vec::new();
+        if operation == Operation::Delete {
+            hooks.extend(self.webhooks(call, MUTATING));
+        }
+        hooks.extend(self.webhooks(call, VALIDATING));
+        for (name, webhook) in hooks {
+            self.ask(call, &name, &webhook, subject, warnings).await?;
+        }
+        Ok(())
+    }
+
+    /// All webhooks of one sort with their names.
+    fn webhooks(&self, call: &Call, resource: &str) -> Vec<(String, Value)> {
+        // Why: else a broken webhook could not be taken away.
+        if call.kind.group == "admissionregistration.k8s.io" {
+            return Vec::new();
+        }
+        let resource = resource.into();
+        let state = self.state();
+        let configurations = state.store.list(&resource, "");
+        configurations
+            .flat_map(|(_, configuration)| json::items(configuration, &["webhooks"]))
+            .map(|webhook| (json::text(webhook, &["name"]).to_owned(), webhook.clone()))
+            .collect()
+    }
+
+    /// Asks one webhook if it wants to be asked. Returns its response if it allowed.
+    async fn ask(
+        &self,
+        call: &Call,
+        name: &str,
+        webhook: &Value,
+        subject: Subject<'_>,
+        warnings: &mut Vec<String>,
+    ) -> Result<Option<Value>, Failure> {
+        if !self.wants(call, webhook, subject)? {
+            return Ok(None);
+        }
+        let about_dry_run = call.query.is_dry_run();
+        let uid = self.state().uid();
+        let kind = json!({"group": call.kind.group, "version": call.kind.version, "kind": call.kind.kind});
+        let resource =
+            json!({"group": call.kind.group, "version": call.kind.version, "resource": call.kind.plural});
+        let shown = subject.object.or(subject.old).unwrap_or(&Value::Null);
+        let mut request = json!({
+            "uid": uid, "kind": kind, "resource": resource, "requestKind": kind, "requestResource": resource,
+            "name": shown["metadata"]["name"], "operation": subject.operation.name(),
+            "userInfo": {"username": call.user.name, "groups": call.user.groups},
+            "object": subject.object, "oldObject": subject.old, "dryRun": about_dry_run,
+            "options": {"kind": match subject.operation {
+                Operation::Create => "CreateOptions",
+                Operation::Update => "UpdateOptions",
+                Operation::Delete => "DeleteOptions",
+            }, "apiVersion": "meta.k8s.io/v1"},
+        });
+        if !call.user.uid.is_empty() {
+            request["userInfo"]["uid"] = call.user.uid.as_str().into();
+        }
+        if call.kind.is_namespaced() {
+            request["namespace"] = call.path.namespace.as_str().into();
+        } else if call.kind.plural == "namespaces" {
+            request["namespace"] = shown["metadata"]["name"].clone();
+        }
+        if !call.path.subresource.is_empty() {
+            request["subResource"] = call.path.subresource.as_str().into();
+            request["requestSubResource"] = call.path.subresource.as_str().into();
+        }
+        let seconds = webhook["timeoutSeconds"]
+            .as_u64()
+            .unwrap_or(DEFAULT_TIMEOUT_SECONDS);
+        let asked = WebhookCall {
+            url: url_of(&webhook["clientConfig"]),
+            ca_bundle: ca_of(&webhook["clientConfig"]),
+            review: json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}),
+            timeout: Duration::from_secs(seconds),
+        };
+        let answer = self.call_webhook(asked).await.and_then(|review| {
+            let response = review["response"].clone();
+            if response["uid"] == uid.as_str() && review["kind"] == "AdmissionReview" {
+                Ok(response)
+            } else {
+                Err("expected response.uid to be that of the request".to_owned())
+            }
+        });
+        match answer {
+            Ok(response) => {
+                warnings.extend(
+                    json::texts(&response, &["warnings"])
+                        .into_iter()
+                        .map(str::to_owned),
+                );
+                if response["allowed"] == true {
+                    Ok(Some(response))
+                } else {
+                    Err(Failure::denied(name, json::at(&response, &["status"])))
+                }
+            }
+            Err(_) if webhook["failurePolicy"] == "Ignore" => Ok(None),
+            Err(why) => Err(Failure::internal(format!(
+                "failed calling webhook {name:?}: {why}"
+            ))),
+        }
+    }
+
+    async fn call_webhook(&self, asked: WebhookCall) -> Result<Value, String> {
+        let url = asked.url.clone();
+        let limit = asked.timeout;
+        tokio::time::timeout(limit, self.options().caller.call(asked))
+            .await
+            .map_err(|_elapsed| format!("failed to call webhook: Post {url:?}: context deadline exceeded"))?
+    }
+
+    /// Whether a webhook is about this.
+    fn wants(&self, call: &Call, webhook: &Value, subject: Subject<'_>) -> Result<bool, Failure> {
+        if !json::items(webhook, &["matchConditions"]).is_empty() {
+            return Err(Failure::not_implemented("matchConditions of webhooks"));
+        }
+        let ruled = json::items(webhook, &["rules"])
+            .iter()
+            .any(|rule| rule_matches(rule, call, subject.operation));
+        if !ruled {
+            return Ok(false);
+        }
+        let labels = Labels::of_object(&webhook["objectSelector"]);
+        let chosen = [subject.object, subject.old]
+            .into_iter()
+            .flatten()
+            .any(|object| labels.matches(object));
+        if !chosen {
+            return Ok(false);
+        }
+        let selector = Labels::of_object(&webhook["namespaceSelector"]);
+        if selector.is_empty() {
+            return Ok(true);
+        }
+        if call.kind.plural == "namespaces" && call.kind.group.is_empty() {
+            let shown = subject.object.or(subject.old).unwrap_or(&Value::Null);
+            return Ok(selector.matches(shown));
+        }
+        if !call.kind.is_namespaced() {
+            return Ok(true);
+        }
+        let state = self.state();
+        let namespace = state.find("namespaces", "", &call.path.namespace);
+        Ok(namespace.is_some_and(|namespace| selector.matches(namespace)))
+    }
+
+    /// Has a conversion webhook convert objects to a version.
+    pub(crate) async fn convert(
+        &self,
+        webhook: &Value,
+        objects: Vec<Value>,
+        to: &str,
+    ) -> Result<Vec<Value>, Failure> {
+        let foreign: Vec<&Value> = objects
+            .iter()
+            .filter(|object| object["apiVersion"] != to)
+            .collect();
+        if foreign.is_empty() {
+            return Ok(objects);
+        }
+        let uid = self.state().uid();
+        let review = json!({
+            "kind": "ConversionReview", "apiVersion": "apiextensions.k8s.io/v1",
+            "request": {"uid": uid, "desiredAPIVersion": to, "objects": foreign},
+        });
+        let about = foreign
+            .first()
+            .map_or("", |object| json::text(object, &["apiVersion"]))
+            .to_owned();
+        let asked = WebhookCall {
+            url: url_of(&webhook["clientConfig"]),
+            ca_bundle: ca_of(&webhook["clientConfig"]),
+            review,
+            timeout: CONVERSION_TIMEOUT,
+        };
+        let failed =
+            |why: String| Failure::internal_plain(&format!("conversion webhook for {about} failed: {why}"));
+        let answer = self.call_webhook(asked).await.map_err(failed)?;
+        let response = &answer["response"];
+        if response["result"]["status"] != "Success" {
+            return Err(failed(json::text(response, &["result", "message"]).to_owned()));
+        }
+        let mut converted = json::items(response, &["convertedObjects"]).to_vec().into_iter();
+        let mut out = Vec::new();
+        for object in objects {
+            if object["apiVersion"] == to {
+                out.push(object);
+                continue;
+            }
+            let mut next = converted
+                .next()
+                .ok_or_else(|| failed("it returned fewer objects than it was given".to_owned()))?;
+            if next["apiVersion"] != to {
+                return Err(failed(format!("it returned an object that is not of {to}")));
+            }
+            // Why: a conversion may change labels and annotations of the metadata and nothing else.
+            let meta = next["metadata"].clone();
+            json::set(&mut next, &["metadata"], object["metadata"].clone());
+            for field in ["labels", "annotations"] {
+                match json::at(&meta, &[field]) {
+                    Some(value) => json::set(&mut next, &["metadata", field], value.clone()),
+                    None => drop(json::remove(&mut next, &["metadata", field])),
+                }
+            }
+            out.push(next);
+        }
+        Ok(out)
+    }
+}
+
+fn rule_matches(rule: &Value, call: &Call, operation: Operation) -> bool {
+    let has = |field: &str, wanted: &str| {
+        json::texts(rule, &[field])
+            .into_iter()
+            .any(|word| word == "*" || word == wanted)
+    };
+    let resource = json::texts(rule, &["resources"]).into_iter().any(|word| {
+        let (plural, below) = word.split_once('/').unwrap_or((word, ""));
+        let all = word == "*/*";
+        all || ((plural == "*" || plural == call.kind.plural)
+            && (below == "*" || below == call.path.subresource))
+    });
+    let scope = match json::text(rule, &["scope"]) {
+        "Namespaced" => call.kind.is_namespaced(),
+        "Cluster" => !call.kind.is_namespaced(),
+        _ => true,
+    };
+    has("operations", operation.name())
+        && has("apiGroups", &call.kind.group)
+        && has("apiVersions", &call.kind.version)
+        && resource
+        && scope
+}
+
+fn url_of(config: &Value) -> String {
+    if let Some(url) = config["url"].as_str() {
+        return url.to_owned();
+    }
+    let service = &config["service"];
+    let path = json::text(service, &["path"]);
+    format!(
+        "https://{}.{}.svc:{}/{}",
+        json::text(service, &["name"]),
+        json::text(service, &["namespace"]),
+        service["port"].as_u64().unwrap_or(443),
+        path.trim_start_matches('/'),
+    )
+}
+
+fn ca_of(config: &Value) -> Vec<u8> {
+    STANDARD
+        .decode(json::text(config, &["caBundle"]))
+        .unwrap_or_default()
+}

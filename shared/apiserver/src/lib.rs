@@ -1,0 +1,64 @@
+//! A Kubernetes API server in memory: strict, seeded, fault-injectable.
+//!
+//! It serves the simulation (as a tower service under paused time), the tests and the demo (over HTTPS on loopback). What
+//! it answers is held against a real kube-apiserver by generated request traces; `DIFFERENCES.md` beside this crate lists
+//! where it is known to differ. What it does not have it answers with 501 and a sentence.
+//!
+//! It never reads a clock or rolls dice of its own: time and the seed come from [`Options`]. It has no background work:
+//! garbage is collected when [`Server::collect_garbage`] is called. It keeps nothing on disk.
+//!
+//! Reading order: [`store`](self) (versions), `kinds` (what there is), `schema` and `decode` (shapes), `managed` (field
+//! ownership), `write`, `read`, `delete` (the verbs), `server` (who answers what).
+//!
+//! ```
+//! use roadstead_apiserver::{Clock, Options, Server, User};
+//!
+//! let clock = Clock::new(|| jiff::Timestamp::UNIX_EPOCH);
+//! let server = Server::new(Options::new(clock, 42));
+//! let service = server.service(User::admin());
+//! assert!(server.version() > 1);
+//! # drop(service);
+//! ```
+
+mod admission;
+mod bootstrap;
+mod builtin;
+mod clock;
+mod collect;
+mod custom;
+mod decode;
+mod delete;
+mod discovery;
+mod failure;
+mod json;
+mod kinds;
+mod listen;
+mod managed;
+mod names;
+mod openapi;
+mod patch;
+mod protobuf;
+mod quantity;
+mod rbac;
+mod read;
+mod request;
+mod schema;
+mod selector;
+mod server;
+mod service;
+mod store;
+mod subresources;
+mod table;
+mod tokens;
+mod write;
+
+pub use admission::{Caller, Nobody, WebhookCall};
+pub use clock::Clock;
+pub use collect::Collected;
+pub use listen::{Error as ListenError, Listening};
+pub use request::User;
+pub use server::{Authorization, Body, Options, Server};
+pub use service::{ApiService, Error as ServiceError, Fate, FaultLayer, Faults, Faulty, WholeBody};
+
+/// Where definitions of custom resources are stored.
+const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";

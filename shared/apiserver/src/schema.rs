@@ -1,0 +1,378 @@
+//! The shape of objects: one kind of tree for built-in kinds and for custom resources.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+
+use regex::Regex;
+use serde_json::Value;
+
+use crate::json;
+
+/// How server-side apply sees a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ListKind {
+    Atomic,
+    Set,
+    /// By these fields of its elements.
+    Map(Vec<String>),
+}
+
+/// How Go writes a field of a built-in kind when it has nothing to say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Go {
+    /// Absent or null is left out; a zero is written.
+    Pointer,
+    /// Absent becomes null.
+    NullPointer,
+    /// A zero is left out.
+    OmitZero,
+    /// Always written, as its zero if need be.
+    Always,
+}
+
+/// What a value may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Type {
+    Object,
+    Array,
+    String,
+    Integer,
+    Number,
+    Boolean,
+    IntOrString,
+    Quantity,
+    Any,
+}
+
+/// One place in the shape of an object.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is one flag of a published schema"
+)]
+#[derive(Debug, Clone)]
+pub(crate) struct Node {
+    pub(crate) kind: Type,
+    /// Another definition that says the rest.
+    reference: Option<String>,
+    pub(crate) format: String,
+    pub(crate) properties: BTreeMap<String, Self>,
+    pub(crate) additional: Option<Box<Self>>,
+    pub(crate) items: Option<Box<Self>>,
+    pub(crate) required: Vec<String>,
+    pub(crate) default: Option<Value>,
+    pub(crate) list: ListKind,
+    pub(crate) atomic_map: bool,
+    pub(crate) nullable: bool,
+    pub(crate) preserve: bool,
+    pub(crate) embedded: bool,
+    pub(crate) go: Option<(Go, String)>,
+    pub(crate) merge_key: Option<String>,
+    pub(crate) merge: bool,
+    pub(crate) limits: Option<Box<Limits>>,
+    pub(crate) rules: Option<Arc<Rules>>,
+}
+
+/// What values of a custom resource must also be.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Limits {
+    pub(crate) source: Value,
+    pub(crate) pattern: Option<Regex>,
+    pub(crate) all_of: Vec<Node>,
+    pub(crate) any_of: Vec<Node>,
+    pub(crate) one_of: Vec<Node>,
+    pub(crate) not: Option<Box<Node>>,
+}
+
+/// The CEL rules of one place.
+#[derive(Debug)]
+pub(crate) struct Rules {
+    pub(crate) compiled: kube_cel::CompiledSchema,
+    /// As they were written.
+    pub(crate) given: Vec<Value>,
+}
+
+static BUILTIN: LazyLock<BTreeMap<String, Node>> = LazyLock::new(|| {
+    let all: Value = serde_json::from_str(include_str!("builtin/schemas.json")).unwrap_or_default();
+    let all = all.as_object().into_iter().flatten();
+    all.map(|(name, schema)| (name.clone(), Node::builtin(schema, name)))
+        .collect()
+});
+
+static NOTHING: LazyLock<Node> = LazyLock::new(|| Node::of(Type::Any));
+
+/// The prefix of the names of shared definitions.
+pub(crate) const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
+const SPECIAL: [(&str, Type); 6] = [
+    (
+        "io.k8s.apimachinery.pkg.util.intstr.IntOrString",
+        Type::IntOrString,
+    ),
+    ("io.k8s.apimachinery.pkg.api.resource.Quantity", Type::Quantity),
+    (
+        "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSON",
+        Type::Any,
+    ),
+    (
+        "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrBool",
+        Type::Any,
+    ),
+    (
+        "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrArray",
+        Type::Any,
+    ),
+    ("io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1", Type::Any),
+];
+
+/// A definition of a built-in kind by its OpenAPI name.
+pub(crate) fn definition(name: &str) -> Option<&'static Node> {
+    BUILTIN.get(name)
+}
+
+impl Node {
+    fn of(kind: Type) -> Self {
+        Self {
+            kind,
+            reference: None,
+            format: String::new(),
+            properties: BTreeMap::new(),
+            additional: None,
+            items: None,
+            required: Vec::new(),
+            default: None,
+            list: ListKind::Atomic,
+            atomic_map: false,
+            nullable: false,
+            preserve: false,
+            embedded: false,
+            go: None,
+            merge_key: None,
+            merge: false,
+            limits: None,
+            rules: None,
+        }
+    }
+
+    /// A reference to a built-in definition.
+    pub(crate) fn reference(name: &str) -> Self {
+        Self {
+            reference: Some(name.to_owned()),
+            ..Self::of(Type::Object)
+        }
+    }
+
+    fn parse_type(schema: &Value) -> Type {
+        if schema["x-kubernetes-int-or-string"] == true || schema["format"] == "int-or-string" {
+            return Type::IntOrString;
+        }
+        match json::text(schema, &["type"]) {
+            "object" => Type::Object,
+            "array" => Type::Array,
+            "string" => Type::String,
+            "integer" => Type::Integer,
+            "number" => Type::Number,
+            "boolean" => Type::Boolean,
+            _ => Type::Any,
+        }
+    }
+
+    /// What built-in and custom shapes have in common; `inner` reads what is below.
+    fn parse(schema: &Value, inner: &mut dyn FnMut(&Value) -> Self) -> Self {
+        let boxed = |schema: &Value, inner: &mut dyn FnMut(&Value) -> Self| {
+            schema.is_object().then(|| Box::new(inner(schema)))
+        };
+        let keys = json::texts(schema, &["x-kubernetes-list-map-keys"]);
+        let strategy = json::text(schema, &["x-kubernetes-patch-strategy"]);
+        Self {
+            format: json::text(schema, &["format"]).to_owned(),
+            properties: schema["properties"]
+                .as_object()
+                .into_iter()
+                .flatten()
+                .map(|(name, schema)| (name.clone(), inner(schema)))
+                .collect(),
+            additional: boxed(&schema["additionalProperties"], inner),
+            items: boxed(&schema["items"], inner),
+            required: json::texts(schema, &["required"])
+                .into_iter()
+                .map(str::to_owned)
+                .collect(),
+            default: schema.get("default").cloned(),
+            list: match json::text(schema, &["x-kubernetes-list-type"]) {
+                "map" => ListKind::Map(keys.into_iter().map(str::to_owned).collect()),
+                "set" => ListKind::Set,
+                _ => ListKind::Atomic,
+            },
+            atomic_map: schema["x-kubernetes-map-type"] == "atomic",
+            nullable: schema["nullable"] == true,
+            preserve: schema["x-kubernetes-preserve-unknown-fields"] == true,
+            embedded: schema["x-kubernetes-embedded-resource"] == true,
+            merge_key: schema["x-kubernetes-patch-merge-key"].as_str().map(str::to_owned),
+            merge: strategy.contains("merge"),
+            ..Self::of(Self::parse_type(schema))
+        }
+    }
+
+    fn builtin(schema: &Value, name: &str) -> Self {
+        let mut node = Self::parse(schema, &mut |schema| Self::builtin(schema, ""));
+        node.reference = schema["$ref"].as_str().map(str::to_owned);
+        if let Some((_, kind)) = SPECIAL.iter().find(|(special, _)| *special == name) {
+            node.kind = *kind;
+        }
+        if name.ends_with(".FieldsV1") || name == "io.k8s.apimachinery.pkg.runtime.RawExtension" {
+            node.preserve = true;
+        }
+        node.go = schema["x-go"].as_str().and_then(|go| {
+            let (flag, kind) = go.split_once(' ')?;
+            let flag = match flag {
+                "p" => Go::Pointer,
+                "n" => Go::NullPointer,
+                "o" => Go::OmitZero,
+                _ => Go::Always,
+            };
+            Some((flag, kind.to_owned()))
+        });
+        node
+    }
+
+    /// Reads the schema of a custom resource's version; its metadata becomes that of every object.
+    pub(crate) fn custom(schema: &Value) -> Self {
+        let mut node = Self::custom_below(schema);
+        node.kind = Type::Object;
+        node.preserve |= !schema.is_object();
+        Self::with_meta(&mut node);
+        node
+    }
+
+    fn with_meta(node: &mut Self) {
+        for name in ["apiVersion", "kind"] {
+            let plain = Self::of(Type::String);
+            node.properties.insert(name.to_owned(), plain);
+        }
+        let meta = Self::reference(&format!("{META}ObjectMeta"));
+        node.properties.insert("metadata".to_owned(), meta);
+    }
+
+    fn custom_below(schema: &Value) -> Self {
+        let mut node = Self::parse(schema, &mut Self::custom_below);
+        // Why: custom resources have sets and granular maps where they say so, and lists are atomic unless they say so.
+        let branches = |key: &str| -> Vec<Self> {
+            json::items(schema, &[key])
+                .iter()
+                .map(Self::custom_below)
+                .collect()
+        };
+        let limiting = [
+            "minimum",
+            "maximum",
+            "exclusiveMinimum",
+            "exclusiveMaximum",
+            "multipleOf",
+            "minLength",
+            "maxLength",
+            "pattern",
+            "minItems",
+            "maxItems",
+            "uniqueItems",
+            "minProperties",
+            "maxProperties",
+            "enum",
+            "allOf",
+            "anyOf",
+            "oneOf",
+            "not",
+        ];
+        if limiting.iter().any(|key| schema.get(*key).is_some()) {
+            let mut source = serde_json::Map::new();
+            for key in limiting {
+                if let Some(value) = schema.get(key) {
+                    source.insert(key.to_owned(), value.clone());
+                }
+            }
+            node.limits = Some(Box::new(Limits {
+                pattern: schema["pattern"].as_str().and_then(|text| Regex::new(text).ok()),
+                all_of: branches("allOf"),
+                any_of: branches("anyOf"),
+                one_of: branches("oneOf"),
+                not: schema["not"]
+                    .is_object()
+                    .then(|| Box::new(Self::custom_below(&schema["not"]))),
+                source: source.into(),
+            }));
+        }
+        let given = json::items(schema, &["x-kubernetes-validations"]);
+        if !given.is_empty() {
+            let mut own = schema.clone();
+            strip_rules_below(&mut own);
+            node.rules = Some(Arc::new(Rules {
+                compiled: kube_cel::compile_schema(&own),
+                given: given.to_vec(),
+            }));
+        }
+        if node.embedded {
+            Self::with_meta(&mut node);
+        }
+        node
+    }
+
+    /// The node that says what is below: the definition that this one names, or itself.
+    pub(crate) fn shape(&self) -> &Self {
+        match &self.reference {
+            Some(name) => definition(name).unwrap_or(&NOTHING),
+            None => self,
+        }
+    }
+
+    /// The name of the definition that it refers to.
+    pub(crate) fn definition_name(&self) -> Option<&str> {
+        self.reference.as_deref()
+    }
+
+    /// The node of a field, if the shape knows it.
+    pub(crate) fn field(&self, name: &str) -> Option<&Self> {
+        let shape = self.shape();
+        shape.properties.get(name).or(shape.additional.as_deref())
+    }
+
+    /// The node of a field for walks that go on below what no schema describes.
+    pub(crate) fn field_or_any(&self, name: &str) -> &Self {
+        self.field(name).unwrap_or(&NOTHING)
+    }
+
+    /// The node of a list's elements.
+    pub(crate) fn element(&self) -> &Self {
+        self.shape().items.as_deref().unwrap_or(&NOTHING)
+    }
+
+    /// How server-side apply sees a list here. What no schema describes is atomic.
+    pub(crate) fn list_kind(&self) -> &ListKind {
+        if self.list == ListKind::Atomic {
+            &self.shape().list
+        } else {
+            &self.list
+        }
+    }
+
+    /// Whether server-side apply owns a map here as a whole.
+    pub(crate) fn is_atomic_map(&self) -> bool {
+        self.atomic_map || self.shape().atomic_map
+    }
+}
+
+/// Takes the rules out of everything below, so that one place is judged alone.
+fn strip_rules_below(schema: &mut Value) {
+    fn strip(value: &mut Value) {
+        if let Some(map) = value.as_object_mut() {
+            map.remove("x-kubernetes-validations");
+            map.values_mut().for_each(strip);
+        } else if let Some(list) = value.as_array_mut() {
+            list.iter_mut().for_each(strip);
+        }
+    }
+    if let Some(map) = schema.as_object_mut() {
+        for (key, value) in map {
+            if key != "x-kubernetes-validations" {
+                strip(value);
+            }
+        }
+    }
+}

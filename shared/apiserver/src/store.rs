@@ -1,0 +1,268 @@
+//! The objects, their versions, and what happened lately.
+//!
+//! Invariant: each change gets the next version, an object's version is that of its last change, and `history` holds every
+//! change after `compacted`. So any state after `compacted` can be rebuilt, which is how old pages are served.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::json;
+
+/// Where an object lives. Ordered by resource, namespace, name, which is the order of lists.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Key {
+    /// Such as `pods` or `jobs.batch`.
+    pub(crate) resource: Arc<str>,
+    /// Empty for what is in no namespace.
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+/// What a change did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Did {
+    Add,
+    Modify,
+    Delete,
+}
+
+/// One change of one object.
+#[derive(Debug, Clone)]
+pub(crate) struct Change {
+    pub(crate) version: u64,
+    pub(crate) key: Key,
+    pub(crate) did: Did,
+    /// The object after it; for a deletion the last state, with the deletion's version.
+    pub(crate) object: Arc<Value>,
+    /// The object before it.
+    pub(crate) previous: Option<Arc<Value>>,
+}
+
+/// Why a past state is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Gone {
+    /// Forgotten.
+    Compacted,
+    /// Not yet written.
+    Future,
+}
+
+/// All objects and the latest changes.
+#[derive(Debug)]
+pub(crate) struct Store {
+    version: u64,
+    compacted: u64,
+    objects: BTreeMap<Key, Arc<Value>>,
+    history: VecDeque<Change>,
+    history_max: usize,
+}
+
+impl Store {
+    /// An empty store that remembers so many changes.
+    pub(crate) fn new(history_max: usize) -> Self {
+        Self {
+            // Why not 0: to ask for version 0 means any.
+            version: 1,
+            compacted: 0,
+            objects: BTreeMap::new(),
+            history: VecDeque::new(),
+            history_max: history_max.max(1),
+        }
+    }
+
+    /// The version of the last change.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The first version after which everything is remembered.
+    pub(crate) fn compacted(&self) -> u64 {
+        self.compacted
+    }
+
+    pub(crate) fn get(&self, key: &Key) -> Option<&Arc<Value>> {
+        self.objects.get(key)
+    }
+
+    /// All objects of a resource in the order of lists, in one namespace or, if it is empty, everywhere.
+    pub(crate) fn list<'a>(
+        &'a self,
+        resource: &'a Arc<str>,
+        namespace: &'a str,
+    ) -> impl Iterator<Item = (&'a Key, &'a Arc<Value>)> {
+        let first = Key {
+            resource: Arc::clone(resource),
+            namespace: namespace.to_owned(),
+            name: String::new(),
+        };
+        self.objects.range(first..).take_while(move |(key, _)| {
+            key.resource == *resource && (namespace.is_empty() || key.namespace == namespace)
+        })
+    }
+
+    /// All objects.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&Key, &Arc<Value>)> {
+        self.objects.iter()
+    }
+
+    /// The objects of a resource as they were at a version.
+    pub(crate) fn list_at(
+        &self,
+        resource: &Arc<str>,
+        namespace: &str,
+        version: u64,
+    ) -> Result<BTreeMap<Key, Arc<Value>>, Gone> {
+        if version > self.version {
+            return Err(Gone::Future);
+        }
+        if version < self.compacted {
+            return Err(Gone::Compacted);
+        }
+        let mut then: BTreeMap<Key, Arc<Value>> = self
+            .list(resource, namespace)
+            .map(|(key, object)| (key.clone(), Arc::clone(object)))
+            .collect();
+        let later = self
+            .history
+            .iter()
+            .rev()
+            .take_while(|change| change.version > version);
+        for change in later {
+            let ours = change.key.resource == *resource
+                && (namespace.is_empty() || change.key.namespace == namespace);
+            if !ours {
+                continue;
+            }
+            match &change.previous {
+                Some(previous) => then.insert(change.key.clone(), Arc::clone(previous)),
+                None => then.remove(&change.key),
+            };
+        }
+        Ok(then)
+    }
+
+    /// The changes of a resource after a version, oldest first, at most `max`.
+    pub(crate) fn changes_after(
+        &self,
+        resource: &Arc<str>,
+        namespace: &str,
+        version: u64,
+        max: usize,
+    ) -> Result<Vec<Change>, Gone> {
+        if version < self.compacted {
+            return Err(Gone::Compacted);
+        }
+        let start = self.history.partition_point(|change| change.version <= version);
+        Ok(self
+            .history
+            .range(start..)
+            .filter(|change| {
+                change.key.resource == *resource
+                    && (namespace.is_empty() || change.key.namespace == namespace)
+            })
+            .take(max)
+            .cloned()
+            .collect())
+    }
+
+    /// Writes an object and gives it the next version.
+    pub(crate) fn put(&mut self, key: Key, mut object: Value) -> Arc<Value> {
+        self.version += 1;
+        json::set(
+            &mut object,
+            &["metadata", "resourceVersion"],
+            self.version.to_string(),
+        );
+        let object = Arc::new(object);
+        let previous = self.objects.insert(key.clone(), Arc::clone(&object));
+        let did = if previous.is_some() { Did::Modify } else { Did::Add };
+        self.remember(Change {
+            version: self.version,
+            key,
+            did,
+            object: Arc::clone(&object),
+            previous,
+        });
+        object
+    }
+
+    /// Removes an object. Returns its last state, with the version of the deletion.
+    pub(crate) fn delete(&mut self, key: &Key) -> Option<Arc<Value>> {
+        let previous = self.objects.remove(key)?;
+        self.version += 1;
+        let mut last = Value::clone(&previous);
+        json::set(
+            &mut last,
+            &["metadata", "resourceVersion"],
+            self.version.to_string(),
+        );
+        let last = Arc::new(last);
+        self.remember(Change {
+            version: self.version,
+            key: key.clone(),
+            did: Did::Delete,
+            object: Arc::clone(&last),
+            previous: Some(previous),
+        });
+        Some(last)
+    }
+
+    /// Forgets all changes up to now, so that older versions are gone.
+    pub(crate) fn compact(&mut self) {
+        self.history.clear();
+        self.compacted = self.version;
+    }
+
+    fn remember(&mut self, change: Change) {
+        self.history.push_back(change);
+        while self.history.len() > self.history_max {
+            if let Some(forgotten) = self.history.pop_front() {
+                self.compacted = forgotten.version;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn key(name: &str) -> Key {
+        Key {
+            resource: "pods".into(),
+            namespace: "default".to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_past_state_is_rebuilt_from_the_changes() {
+        let mut store = Store::new(10);
+        store.put(key("a"), json!({"n": 1}));
+        let then = store.version();
+        store.put(key("a"), json!({"n": 2}));
+        store.put(key("b"), json!({"n": 3}));
+        store.delete(&key("a"));
+        let past = store.list_at(&"pods".into(), "default", then).unwrap();
+        assert_eq!(past.len(), 1);
+        assert_eq!(past[&key("a")]["n"], 1);
+    }
+
+    #[test]
+    fn what_was_forgotten_is_gone_and_what_is_to_come_is_future() {
+        let mut store = Store::new(2);
+        for n in 0..4 {
+            store.put(key("a"), json!({"n": n}));
+        }
+        let resource = "pods".into();
+        assert_eq!(store.list_at(&resource, "", 2), Err(Gone::Compacted));
+        assert_eq!(store.list_at(&resource, "", 99), Err(Gone::Future));
+        assert!(store.changes_after(&resource, "", store.compacted(), 9).is_ok());
+        store.compact();
+        assert_eq!(store.list_at(&resource, "", 4), Err(Gone::Compacted));
+    }
+}

@@ -1,0 +1,239 @@
+//! What a write checks before it is stored.
+
+use serde_json::{Value, json};
+
+use crate::builtin::{self, Part};
+use crate::decode::Findings;
+use crate::failure::{Cause, Failure};
+use crate::kinds::{Kind, Scope};
+use crate::managed::Set;
+use crate::names;
+use crate::request::{Call, FieldValidation};
+use crate::server::Server;
+use crate::{custom, json};
+
+/// Bytes of one object.
+const OBJECT_BYTES_MAX: usize = 1_500_000;
+
+impl Server {
+    pub(super) fn validate_create(call: &Call, object: &Value) -> Vec<Cause> {
+        let kind = &call.kind;
+        let mut causes = names::check_meta(object, kind.names, finalizers_of(kind));
+        causes.extend(Self::validate(kind, object, None));
+        if !kind.is_custom() {
+            causes.extend(builtin::validate(kind, object, true));
+        }
+        causes
+    }
+
+    fn validate(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<Cause> {
+        if !kind.is_custom() {
+            return Vec::new();
+        }
+        let complaints = custom::validate(object, &kind.node);
+        let mut causes = complaints.causes;
+        for path in kind.scale.iter().flat_map(|scale| [&scale.spec, &scale.status]) {
+            let steps: Vec<&str> = path.split('.').filter(|step| !step.is_empty()).collect();
+            if let Some(value) = json::at(object, &steps)
+                && value.as_i64().is_none_or(|n| n < 0)
+            {
+                let says = "should be a non-negative integer";
+                causes.push(Cause::invalid(path.as_str(), value, says));
+            }
+        }
+        if complaints.blocking {
+            let rules = custom::rules(object, old, &kind.node);
+            drop(rules);
+            causes.push(Cause::unchecked());
+        } else {
+            causes.extend(custom::rules(object, old, &kind.node));
+        }
+        if let Some(old) = old {
+            // Why: what was wrong before and did not change is let through.
+            let before = custom::validate(old, &kind.node).causes;
+            if !before.is_empty() {
+                causes.retain(|cause| !before.contains(cause));
+            }
+        }
+        causes
+    }
+
+    pub(super) fn validate_update(call: &Call, part: Part, object: &Value, old: &Value) -> Vec<Cause> {
+        let kind = &call.kind;
+        let mut causes = Vec::new();
+        for field in ["name", "namespace", "generateName"] {
+            if field != "generateName" && object["metadata"][field] != old["metadata"][field] {
+                causes.push(Cause::immutable(
+                    format!("metadata.{field}"),
+                    &object["metadata"][field],
+                ));
+            }
+        }
+        causes.extend(names::check_meta(object, kind.names, finalizers_of(kind)));
+        if old["metadata"]["deletionTimestamp"].is_string() {
+            let before = json::items(old, &["metadata", "finalizers"]);
+            let new: Vec<&str> = json::texts(object, &["metadata", "finalizers"])
+                .into_iter()
+                .filter(|finalizer| !before.iter().any(|known| known == finalizer))
+                .collect();
+            if !new.is_empty() {
+                let says = format!(
+                    "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+                    new.iter()
+                        .map(|name| format!("{name:?}"))
+                        .collect::<Vec<_>>()
+                        .join(", ")
+                );
+                causes.push(Cause::forbidden("metadata.finalizers", &says));
+            }
+        }
+        causes.extend(Self::validate(kind, object, Some(old)));
+        if !kind.is_custom() {
+            if part == Part::Main {
+                causes.extend(builtin::validate(kind, object, false));
+            }
+            causes.extend(builtin::validate_update(kind, part, object, old));
+        }
+        causes
+    }
+}
+
+fn finalizers_of(kind: &Kind) -> names::Finalizers {
+    let plain = ["coordination.k8s.io", "node.k8s.io", crate::kinds::EXTENSIONS];
+    if kind.is_custom() || plain.contains(&kind.group.as_str()) {
+        names::Finalizers::Any
+    } else {
+        names::Finalizers::Qualified
+    }
+}
+
+/// The fields that a request to one part of an object cannot set.
+pub(super) fn reset_fields(kind: &Kind, part: Part) -> Set {
+    let fields = match part {
+        Part::Main if kind.status => json!({"f:status": {}}),
+        Part::Main => json!({}),
+        Part::Status if kind.is_custom() => {
+            json!({"f:spec": {}, "f:metadata": {".": {}, "f:labels": {}, "f:annotations": {}, "f:finalizers": {}, "f:ownerReferences": {}, "f:deletionTimestamp": {}, "f:managedFields": {}, "f:selfLink": {}}})
+        }
+        Part::Status => match kind.plural.as_str() {
+            "pods" => {
+                json!({"f:spec": {}, "f:metadata": {"f:deletionTimestamp": {}, "f:ownerReferences": {}}})
+            }
+            _ => json!({"f:spec": {}}),
+        },
+    };
+    Set::from_json(&fields)
+}
+
+/// Whether nothing changed but who owns what it is.
+pub(super) fn same(object: &Value, old: &Value) -> bool {
+    let plain = |value: &Value| {
+        let mut value = value.clone();
+        json::remove(&mut value, &["metadata", "resourceVersion"]);
+        for entry in json::items_mut(&mut value, &["metadata", "managedFields"]) {
+            json::remove(entry, &["time"]);
+        }
+        value
+    };
+    plain(object) == plain(old)
+}
+
+/// The namespace is that of the path.
+pub(super) fn settle_namespace(call: &Call, object: &mut Value) -> Result<(), Failure> {
+    let given = json::text(object, &["metadata", "namespace"]).to_owned();
+    match call.kind.scope {
+        Scope::Cluster => {
+            json::remove(object, &["metadata", "namespace"]);
+            Ok(())
+        }
+        Scope::Namespaced => {
+            if !given.is_empty() && given != call.path.namespace {
+                return Err(Failure::bad_request(
+                    "the namespace of the provided object does not match the namespace sent on the request",
+                ));
+            }
+            json::set(object, &["metadata", "namespace"], call.path.namespace.as_str());
+            Ok(())
+        }
+    }
+}
+
+pub(super) fn too_big(object: &Value) -> Result<(), Failure> {
+    // Why only guessed by length: that is what a real store's limit is about, and writing it out costs.
+    let bytes = serde_json::to_vec(object).map_or(0, |bytes| bytes.len());
+    if bytes > OBJECT_BYTES_MAX {
+        return Err(Failure::too_large(OBJECT_BYTES_MAX));
+    }
+    Ok(())
+}
+
+/// Refuses or reports what decoding found.
+pub(super) fn report(call: &Call, findings: &Findings, warnings: &mut Vec<String>) -> Result<(), Failure> {
+    let kind = &call.kind;
+    if let Some(wrong) = &findings.wrong {
+        return Err(Failure::bad_request(format!(
+            "{} in version {:?} cannot be handled as a {}: {wrong}",
+            kind.kind, kind.version, kind.kind
+        )));
+    }
+    unknown(call, findings, warnings)
+}
+
+fn unknown(call: &Call, findings: &Findings, warnings: &mut Vec<String>) -> Result<(), Failure> {
+    let kind = &call.kind;
+    let lines = || {
+        findings
+            .unknown
+            .iter()
+            .map(|path| format!("unknown field {path:?}"))
+    };
+    if findings.unknown.is_empty() {
+        return Ok(());
+    }
+    match call.field_validation()? {
+        FieldValidation::Ignore => {}
+        FieldValidation::Warn => warnings.extend(lines()),
+        FieldValidation::Strict => {
+            let all: Vec<String> = lines().collect();
+            let subject = if call.content_type().contains("patch") {
+                "strict decoding error".to_owned()
+            } else {
+                format!(
+                    "{} in version {:?} cannot be handled as a {}: strict decoding error",
+                    kind.kind, kind.version, kind.kind
+                )
+            };
+            return Err(Failure::bad_request(format!("{subject}: {}", all.join(", "))));
+        }
+    }
+    Ok(())
+}
+
+/// An apply of a field that the shape does not have is an error whatever the client says.
+pub(super) fn report_apply(call: &Call, findings: &Findings) -> Result<(), Failure> {
+    match findings.unknown.first() {
+        None => Ok(()),
+        Some(path) => Err(Failure::apply_typing(
+            call,
+            &format!(".{path}: field not declared in schema"),
+        )),
+    }
+}
+
+/// Takes from a decoded object the values of the fields that were said, and only those.
+pub(super) fn keep_said(said: &mut Value, typed: &Value) {
+    if let (Some(map), Some(other)) = (said.as_object_mut(), typed.as_object()) {
+        map.retain(|_, value| !value.is_null());
+        for (name, value) in map.iter_mut() {
+            if let Some(other) = other.get(name) {
+                keep_said(value, other);
+            }
+        }
+    } else if let (Some(list), Some(other)) = (said.as_array_mut(), typed.as_array()) {
+        for (value, other) in list.iter_mut().zip(other) {
+            keep_said(value, other);
+        }
+    } else if !typed.is_null() {
+        *said = typed.clone();
+    }
+}
