@@ -114,25 +114,7 @@ fn a_job_of_an_inactive_queue_waits_with_the_queues_reason() {
         let words = "references missing ResourceFlavor(s): imaginary";
         has_no_quota(room, "flavorless", "Suspended", words).await;
 
-        queue(
-            room,
-            "in-cohort",
-            json!({"namespaceSelector": {}, "resourceGroups": groups("default"),
-            "cohortName": "all", "admissionChecksStrategy": federation}),
-        )
-        .await;
-        submit_into(room, "in-cohort", "social").await;
-        has_no_quota(room, "social", "Suspended", "ohort").await;
         let queues: Api<ClusterQueue> = Api::all(room.shared.client(MANAGER));
-        eventually(|| async {
-            let conditions = queues.get("in-cohort").await.ok()?.status?.conditions;
-            let says = |each: &&Condition| {
-                is_inactive(each) && each.message.contains("cohorts are not supported yet")
-            };
-            conditions.iter().find(says).map(drop)
-        })
-        .await;
-
         let stop = |policy: &str| Patch::Merge(json!({"spec": {"stopPolicy": policy}}));
         queues
             .patch(room.name, &PatchParams::default(), &stop("Hold"))
