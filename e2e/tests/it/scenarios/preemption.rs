@@ -175,7 +175,10 @@ fn equal_priority_is_reclaimed_only_with_any() {
         scenario(name, async |ground| {
             ground.queue("c1", pair("Never", reclaim)).await;
             ground.queue("c2", pair("Never", "Never")).await;
-            fill(&ground, &[("borrower", "c2", 0, "6"), ("more", "c2", 0, "3")]).await;
+            fill(&ground, &[("borrower", "c2", 0, "6")]).await;
+            // Why: among equals the latest goes first, and times are counted in seconds.
+            ground.next_second().await;
+            fill(&ground, &[("more", "c2", 0, "3")]).await;
             ground.submit(ask("incoming", "c1").cpu("6").priority(0)).await;
             if reclaim == "Any" {
                 ground.preempted("more", "InCohortReclamation").await;
