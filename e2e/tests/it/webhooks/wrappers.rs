@@ -29,7 +29,6 @@ fn each_rule_about_new_wrappers_holds() {
     let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {}});
     let mut elsewhere = job(1);
     elsewhere["metadata"]["namespace"] = json!("other");
-    let nested = json!({"apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper", "metadata": {"name": "x"}});
     let declared = |path: &str, replicas: i64| {
         wrapping(
             "w",
@@ -55,7 +54,6 @@ fn each_rule_about_new_wrappers_holds() {
             with(elsewhere),
             Some("AppWrappers cannot create objects in other namespaces"),
         ),
-        ("nested", with(nested), Some("Nested AppWrappers are forbidden")),
         ("declared", declared("template.spec.template", 2), None),
         (
             "declared otherwise",
@@ -96,7 +94,6 @@ fn who_submitted_a_wrapper_and_what_it_consists_of_stays() {
                 json!({"spec": {"components": [{"template": job(3)}]}}),
                 immutable,
             ),
-            ("managedBy", json!({"spec": {"managedBy": "x"}}), immutable),
         ] {
             judge(
                 about,
