@@ -29,9 +29,9 @@ pub(super) const SPARE: &str = "spare";
 pub(super) const GPU: &str = "nvidia.com/gpu";
 
 /// For a test beside others.
-const DEADLINE: Duration = Duration::from_mins(2);
+const DEADLINE: Duration = Duration::from_mins(3);
 /// For a test that has the federation for itself.
-const DEADLINE_ALONE: Duration = Duration::from_mins(3);
+const DEADLINE_ALONE: Duration = Duration::from_mins(6);
 /// For starting everything, a first build included.
 const START_DEADLINE: Duration = Duration::from_mins(30);
 
