@@ -196,7 +196,7 @@ impl Tally<'_> {
 
 /// The ClusterQueue at the end of the preemptor's path; empty when the message names none.
 ///
-/// Wire: `...; preemptor path: /root/cohort/queue; preemptee path: ...` (`spec/admission-engine.md 2.12`).
+/// Wire: `...; preemptor path: /all/team/queue; preemptee path: ...` (`spec/admission-engine.md 2.12`).
 fn preemptor(message: &str) -> &str {
     let path = message
         .split("; ")
