@@ -115,7 +115,9 @@ prop_compose! {
         let mut workload = workload();
         workload.active = active;
         workload.deleting = deleting;
-        workload.max_execution_secs = max_execution_secs;
+        // Why: who is admitted with no time left is told so in the next pass; its clock starts with the admission.
+        let used = status.accumulated_secs.unwrap_or(0);
+        workload.max_execution_secs = max_execution_secs.map(|secs| secs.saturating_add(used));
         workload.status = status;
         // Why: the brain proposes nothing for a Workload that holds quota or has failed checks (admission-engine 2.3).
         let failed = |c: &CheckState| matches!(c.phase, CheckPhase::Retry | CheckPhase::Rejected);
