@@ -14,7 +14,7 @@ use kube::Client;
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_core::cluster::Connection;
 use roadstead_core::name::{ClusterName, Key};
-use roadstead_engine::caches::{KindCache, api_resource};
+use roadstead_engine::caches::{self, KindCache, api_resource};
 use roadstead_jobs::JobKind;
 use roadstead_kubeio::cache::Cache;
 use roadstead_kubeio::queue::Queue;
@@ -46,7 +46,7 @@ impl Remote {
         };
         Self {
             name,
-            workloads: Cache::new(),
+            workloads: caches::workloads(),
             jobs: kinds.iter().map(cache).collect(),
             due: Arc::new(Queue::new()),
             link: Mutex::new(Link {

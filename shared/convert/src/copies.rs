@@ -1,6 +1,7 @@
 //! Workloads that we create: for a job, and as a copy on a worker cluster.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::ObjectMeta;
@@ -65,12 +66,12 @@ pub fn workload_for_job(made: Made<'_>) -> api::Workload {
         min_count: set
             .min_count
             .map(|count| i32::try_from(count).unwrap_or(i32::MAX)),
-        template: api::RawTemplate(match sanitised(set.template) {
+        template: api::RawTemplate(Arc::new(match sanitised(set.template) {
             Value::Object(template) => template,
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
                 Map::new()
             }
-        }),
+        })),
         topology_request: None,
     });
     api::Workload {
@@ -108,7 +109,7 @@ pub fn pod_sets(workload: &api::Workload) -> Vec<JobPodSet> {
         name: set.name.clone(),
         count: u32::try_from(set.count).unwrap_or_default(),
         min_count: set.min_count.and_then(|count| u32::try_from(count).ok()),
-        template: Value::Object(set.template.0.clone()),
+        template: Value::Object((*set.template.0).clone()),
     };
     workload.spec.pod_sets.iter().map(set).collect()
 }

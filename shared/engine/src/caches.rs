@@ -25,8 +25,10 @@ use tokio_util::sync::CancellationToken;
 use crate::jobs::JobRef;
 
 mod counting;
+mod templates;
 
 pub use counting::{Counting, LimitIndex};
+pub use templates::workloads;
 
 /// A job kind with the cache of its objects.
 #[derive(Clone)]
@@ -88,7 +90,7 @@ impl Caches {
             flavors: Cache::new(),
             checks: Cache::new(),
             topologies: Cache::new(),
-            workloads: Cache::new(),
+            workloads: workloads(),
             owners: Arc::default(),
             prebuilt: Arc::default(),
             workload_classes: Cache::new(),

@@ -52,6 +52,7 @@ pub struct Change<'a, K> {
 }
 
 type Listener<K> = Box<dyn Fn(&Change<'_, K>) + Send + Sync>;
+type Slim<K> = Box<dyn Fn(&mut K) + Send + Sync>;
 
 /// A cache of one kind of one cluster.
 pub struct Cache<K> {
@@ -60,6 +61,8 @@ pub struct Cache<K> {
     health: watch::Sender<Health>,
     /// Where to go on watching; kept between runs, so that a short loss costs no new list.
     version: Mutex<Option<String>>,
+    /// What makes an object smaller before it is kept.
+    slim: Option<Slim<K>>,
 }
 
 impl<K> Debug for Cache<K> {
@@ -77,6 +80,7 @@ impl<K> Default for Cache<K> {
             listeners: Mutex::new(Vec::new()),
             health: watch::Sender::new(Health::Starting),
             version: Mutex::new(None),
+            slim: None,
         }
     }
 }
@@ -85,6 +89,14 @@ impl<K: Resource> Cache<K> {
     /// An empty cache; fill it with [`Cache::run`].
     pub fn new() -> Arc<Self> {
         Arc::new(Self::default())
+    }
+
+    /// An empty cache that runs `slim` over every object before it keeps it: for what many of them have in common.
+    pub fn slimmed(slim: impl Fn(&mut K) + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self {
+            slim: Some(Box::new(slim)),
+            ..Self::default()
+        })
     }
 
     /// Calls `listener` after every change from now on. It must be quick and must not block.
@@ -134,6 +146,9 @@ impl<K: Resource> Cache<K> {
     /// Puts in an object that an API server just gave us, unless a newer one is there.
     pub fn observe(&self, mut object: K) {
         object.meta_mut().managed_fields = None;
+        if let Some(slim) = &self.slim {
+            slim(&mut object);
+        }
         let key = key_of(&object);
         let new = Arc::new(object);
         let old = {

@@ -6,6 +6,7 @@ mod status;
 mod topology;
 
 use std::fmt;
+use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
@@ -148,9 +149,11 @@ impl WorkloadStatus {
 ///
 /// The schema keeps all its fields. Why: the complete schema of a pod costs hundreds of kilobytes in every discovery
 /// document and milliseconds at every write, and a newer pod field would be lost (`design.md` 7).
+///
+/// Behind an [`Arc`], so that a process which holds many Workloads of the same shape can hold their template once.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct RawTemplate(pub serde_json::Map<String, serde_json::Value>);
+pub struct RawTemplate(pub Arc<serde_json::Map<String, serde_json::Value>>);
 
 impl fmt::Debug for RawTemplate {
     /// Shows the template's top-level keys only: environment variables of its containers may hold secrets.

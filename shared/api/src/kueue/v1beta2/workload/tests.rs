@@ -55,9 +55,7 @@ fn absent_parts_of_the_status_are_none() {
 
 #[test]
 fn a_template_shows_no_content_when_it_is_logged() {
-    let template = RawTemplate(serde_json::Map::from_iter([(
-        "spec".to_owned(),
-        json!({"env": "hush"}),
-    )]));
+    let content = serde_json::Map::from_iter([("spec".to_owned(), json!({"env": "hush"}))]);
+    let template = RawTemplate(content.into());
     assert_eq!(format!("{template:?}"), r#"RawTemplate(["spec"])"#);
 }
