@@ -1,15 +1,18 @@
 //! Webhooks: admission and conversion, called through whatever the caller is.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures::future::BoxFuture;
+use kube_cel::{AdmissionRequest, GroupVersionKind, GroupVersionResource, VapEvaluator, VapExpression};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::json;
+use crate::kinds::{Conversion, Kind};
 use crate::request::Call;
 use crate::selector::Labels;
 use crate::server::Server;
@@ -80,6 +83,14 @@ struct Subject<'a> {
     old: Option<&'a Value>,
 }
 
+/// A webhook that is about a request by its rules.
+struct Asked {
+    name: String,
+    webhook: Value,
+    /// The version in which it wants to see the object.
+    kind: Arc<Kind>,
+}
+
 impl Server {
     /// Asks the mutating webhooks, in the order of their names.
     pub(crate) async fn admit_mutating(
@@ -90,25 +101,27 @@ impl Server {
         old: Option<&Value>,
         warnings: &mut Vec<String>,
     ) -> Result<Value, Failure> {
-        for (name, webhook) in self.webhooks(call, MUTATING) {
+        for asked in self.webhooks(call, MUTATING, operation) {
             let subject = Subject {
                 operation,
                 object: Some(&object),
                 old,
             };
-            let Some(response) = self.ask(call, &name, &webhook, subject, warnings).await? else {
+            let Some((response, shown)) = self.ask(call, &asked, subject, warnings).await? else {
                 continue;
             };
             let Some(patch) = response["patch"].as_str() else {
                 continue;
             };
+            let name = &asked.name;
             let broken = |why: String| Failure::internal(format!("failed calling webhook {name:?}: {why}"));
             let bytes = STANDARD
                 .decode(patch)
                 .map_err(|error| broken(error.to_string()))?;
             let patch: Value = serde_json::from_slice(&bytes).map_err(|error| broken(error.to_string()))?;
-            let patched = crate::patch::json(&object, &patch)
-                .map_err(|failure| broken(failure.message().to_owned()))?;
+            let patched =
+                crate::patch::json(&shown, &patch).map_err(|failure| broken(failure.message().to_owned()))?;
+            let patched = self.in_version(patched, &asked.kind, &call.kind).await?;
             object = Self::decode(call, patched, &mut Vec::new())?;
         }
         Ok(object)
@@ -130,81 +143,102 @@ impl Server {
         };
         let mut hooks = Vec::new();
         if operation == Operation::Delete {
-            hooks.extend(self.webhooks(call, MUTATING));
+            hooks.extend(self.webhooks(call, MUTATING, operation));
         }
-        hooks.extend(self.webhooks(call, VALIDATING));
-        for (name, webhook) in hooks {
-            self.ask(call, &name, &webhook, subject, warnings).await?;
+        hooks.extend(self.webhooks(call, VALIDATING, operation));
+        for asked in hooks {
+            self.ask(call, &asked, subject, warnings).await?;
         }
         Ok(())
     }
 
-    /// All webhooks of one sort with their names.
-    fn webhooks(&self, call: &Call, resource: &str) -> Vec<(String, Value)> {
+    /// The webhooks of one sort whose rules name this request, or another version of its kind where that is as good.
+    fn webhooks(&self, call: &Call, resource: &str, operation: Operation) -> Vec<Asked> {
         // Why: else a broken webhook could not be taken away.
         if call.kind.group == "admissionregistration.k8s.io" {
             return Vec::new();
         }
         let resource = resource.into();
         let state = self.state();
+        let version_for = |webhook: &Value| {
+            let rules = json::items(webhook, &["rules"]);
+            let ruled = |kind: &Arc<Kind>| rules.iter().any(|rule| rule_matches(rule, call, kind, operation));
+            if ruled(&call.kind) {
+                return Some(Arc::clone(&call.kind));
+            }
+            if webhook["matchPolicy"] == "Exact" {
+                return None;
+            }
+            let mut versions = state.registry.all();
+            versions
+                .find(|kind| kind.is(&call.kind.group, &call.kind.plural) && ruled(kind))
+                .cloned()
+        };
         let configurations = state.store.list(&resource, "");
         configurations
             .flat_map(|(_, configuration)| json::items(configuration, &["webhooks"]))
-            .map(|webhook| (json::text(webhook, &["name"]).to_owned(), webhook.clone()))
+            .filter_map(|webhook| {
+                Some(Asked {
+                    kind: version_for(webhook)?,
+                    name: json::text(webhook, &["name"]).to_owned(),
+                    webhook: webhook.clone(),
+                })
+            })
             .collect()
     }
 
-    /// Asks one webhook if it wants to be asked. Returns its response if it allowed.
+    /// An object of one version of a kind in another.
+    async fn in_version(&self, mut object: Value, from: &Kind, to: &Kind) -> Result<Value, Failure> {
+        if from.version == to.version {
+            return Ok(object);
+        }
+        if let Conversion::Webhook(webhook) = &to.conversion {
+            let converted = self.convert(webhook, vec![object], &to.api_version()).await?;
+            return Ok(converted.into_iter().next().unwrap_or_default());
+        }
+        json::set(&mut object, &["apiVersion"], to.api_version());
+        Ok(object)
+    }
+
+    /// Asks one webhook if it wants to be asked. Returns its response if it allowed, and the object as it saw it.
     async fn ask(
         &self,
         call: &Call,
-        name: &str,
-        webhook: &Value,
+        asked: &Asked,
         subject: Subject<'_>,
         warnings: &mut Vec<String>,
-    ) -> Result<Option<Value>, Failure> {
-        if !self.wants(call, webhook, subject)? {
+    ) -> Result<Option<(Value, Value)>, Failure> {
+        let Asked { name, webhook, kind } = asked;
+        if !self.selects(call, webhook, subject) {
             return Ok(None);
         }
-        let about_dry_run = call.query.is_dry_run();
+        let mut shown = Vec::new();
+        for value in [subject.object, subject.old] {
+            shown.push(match value {
+                Some(value) => self.in_version(value.clone(), &call.kind, kind).await?,
+                None => Value::Null,
+            });
+        }
+        let old = shown.pop().unwrap_or_default();
+        let object = shown.pop().unwrap_or_default();
         let uid = self.state().uid();
-        let kind = json!({"group": call.kind.group, "version": call.kind.version, "kind": call.kind.kind});
-        let resource =
-            json!({"group": call.kind.group, "version": call.kind.version, "resource": call.kind.plural});
-        let shown = subject.object.or(subject.old).unwrap_or(&Value::Null);
-        let mut request = json!({
-            "uid": uid, "kind": kind, "resource": resource, "requestKind": kind, "requestResource": resource,
-            "name": shown["metadata"]["name"], "operation": subject.operation.name(),
-            "userInfo": {"username": call.user.name, "groups": call.user.groups},
-            "object": subject.object, "oldObject": subject.old, "dryRun": about_dry_run,
-            "options": {"kind": match subject.operation {
-                Operation::Create => "CreateOptions",
-                Operation::Update => "UpdateOptions",
-                Operation::Delete => "DeleteOptions",
-            }, "apiVersion": "meta.k8s.io/v1"},
-        });
-        if !call.user.uid.is_empty() {
-            request["userInfo"]["uid"] = call.user.uid.as_str().into();
-        }
-        if call.kind.is_namespaced() {
-            request["namespace"] = call.path.namespace.as_str().into();
-        } else if call.kind.plural == "namespaces" {
-            request["namespace"] = shown["metadata"]["name"].clone();
-        }
-        if !call.path.subresource.is_empty() {
-            request["subResource"] = call.path.subresource.as_str().into();
-            request["requestSubResource"] = call.path.subresource.as_str().into();
+        let request = review_request(call, kind, subject.operation, &uid, (&object, &old));
+        match wants(webhook, &request) {
+            Ok(true) => {}
+            Ok(false) => return Ok(None),
+            Err(_) if webhook["failurePolicy"] == "Ignore" => return Ok(None),
+            Err(why) => return Err(Failure::forbidden(call.about(&call.path.name), &why)),
         }
         let seconds = webhook["timeoutSeconds"]
             .as_u64()
             .unwrap_or(DEFAULT_TIMEOUT_SECONDS);
-        let asked = WebhookCall {
+        let question = WebhookCall {
             url: url_of(&webhook["clientConfig"]),
             ca_bundle: ca_of(&webhook["clientConfig"]),
             review: json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}),
             timeout: Duration::from_secs(seconds),
         };
-        let answer = self.call_webhook(asked).await.and_then(|review| {
+        let answer = self.call_webhook(question).await.and_then(|review| {
             let response = review["response"].clone();
             if response["uid"] == uid.as_str() && review["kind"] == "AdmissionReview" {
                 Ok(response)
@@ -220,7 +254,7 @@ impl Server {
                         .map(str::to_owned),
                 );
                 if response["allowed"] == true {
-                    Ok(Some(response))
+                    Ok(Some((response, object)))
                 } else {
                     Err(Failure::denied(name, json::at(&response, &["status"])))
                 }
@@ -240,39 +274,30 @@ impl Server {
             .map_err(|_elapsed| format!("failed to call webhook: Post {url:?}: context deadline exceeded"))?
     }
 
-    /// Whether a webhook is about this.
-    fn wants(&self, call: &Call, webhook: &Value, subject: Subject<'_>) -> Result<bool, Failure> {
-        if !json::items(webhook, &["matchConditions"]).is_empty() {
-            return Err(Failure::not_implemented("matchConditions of webhooks"));
-        }
-        let ruled = json::items(webhook, &["rules"])
-            .iter()
-            .any(|rule| rule_matches(rule, call, subject.operation));
-        if !ruled {
-            return Ok(false);
-        }
+    /// Whether a webhook's selectors choose this.
+    fn selects(&self, call: &Call, webhook: &Value, subject: Subject<'_>) -> bool {
         let labels = Labels::of_object(&webhook["objectSelector"]);
         let chosen = [subject.object, subject.old]
             .into_iter()
             .flatten()
             .any(|object| labels.matches(object));
         if !chosen {
-            return Ok(false);
+            return false;
         }
         let selector = Labels::of_object(&webhook["namespaceSelector"]);
         if selector.is_empty() {
-            return Ok(true);
+            return true;
         }
         if call.kind.plural == "namespaces" && call.kind.group.is_empty() {
             let shown = subject.object.or(subject.old).unwrap_or(&Value::Null);
-            return Ok(selector.matches(shown));
+            return selector.matches(shown);
         }
         if !call.kind.is_namespaced() {
-            return Ok(true);
+            return true;
         }
         let state = self.state();
         let namespace = state.find("namespaces", "", &call.path.namespace);
-        Ok(namespace.is_some_and(|namespace| selector.matches(namespace)))
+        namespace.is_some_and(|namespace| selector.matches(namespace))
     }
 
     /// Has a conversion webhook convert objects to a version.
@@ -339,7 +364,111 @@ impl Server {
     }
 }
 
-fn rule_matches(rule: &Value, call: &Call, operation: Operation) -> bool {
+/// What a webhook is asked, without the frame of the review.
+fn review_request(
+    call: &Call,
+    kind: &Kind,
+    operation: Operation,
+    uid: &str,
+    (object, old): (&Value, &Value),
+) -> Value {
+    let names = |kind: &Kind| {
+        (
+            json!({"group": kind.group, "version": kind.version, "kind": kind.kind}),
+            json!({"group": kind.group, "version": kind.version, "resource": kind.plural}),
+        )
+    };
+    let ((kind, resource), (request_kind, request_resource)) = (names(kind), names(&call.kind));
+    let shown = if object.is_null() { old } else { object };
+    let mut request = json!({
+        "uid": uid, "kind": kind, "resource": resource,
+        "requestKind": request_kind, "requestResource": request_resource,
+        "name": shown["metadata"]["name"], "operation": operation.name(),
+        "userInfo": {"username": call.user.name, "groups": call.user.groups},
+        "object": object, "oldObject": old, "dryRun": call.query.is_dry_run(),
+        "options": {"kind": match operation {
+            Operation::Create => "CreateOptions",
+            Operation::Update => "UpdateOptions",
+            Operation::Delete => "DeleteOptions",
+        }, "apiVersion": "meta.k8s.io/v1"},
+    });
+    if !call.user.uid.is_empty() {
+        request["userInfo"]["uid"] = call.user.uid.as_str().into();
+    }
+    if call.kind.is_namespaced() {
+        request["namespace"] = call.path.namespace.as_str().into();
+    } else if call.kind.plural == "namespaces" {
+        request["namespace"] = shown["metadata"]["name"].clone();
+    }
+    if !call.path.subresource.is_empty() {
+        request["subResource"] = call.path.subresource.as_str().into();
+        request["requestSubResource"] = call.path.subresource.as_str().into();
+    }
+    request
+}
+
+/// Whether a webhook's match conditions all hold; an error if one of them cannot be judged.
+fn wants(webhook: &Value, request: &Value) -> Result<bool, String> {
+    let conditions = json::items(webhook, &["matchConditions"]);
+    if conditions.is_empty() {
+        return Ok(true);
+    }
+    let text = |path: &[&str]| json::text(request, path).to_owned();
+    let mut evaluator = VapEvaluator::builder()
+        .object(request["object"].clone())
+        .request(AdmissionRequest {
+            operation: text(&["operation"]),
+            username: text(&["userInfo", "username"]),
+            uid: text(&["userInfo", "uid"]),
+            groups: json::texts(request, &["userInfo", "groups"])
+                .into_iter()
+                .map(str::to_owned)
+                .collect(),
+            name: text(&["name"]),
+            namespace: text(&["namespace"]),
+            dry_run: request["dryRun"] == true,
+            kind: GroupVersionKind {
+                group: text(&["kind", "group"]),
+                version: text(&["kind", "version"]),
+                kind: text(&["kind", "kind"]),
+            },
+            resource: GroupVersionResource {
+                group: text(&["resource", "group"]),
+                version: text(&["resource", "version"]),
+                resource: text(&["resource", "resource"]),
+            },
+        });
+    if !request["oldObject"].is_null() {
+        evaluator = evaluator.old_object(request["oldObject"].clone());
+    }
+    let expressions: Vec<VapExpression> = conditions
+        .iter()
+        .map(|condition| VapExpression {
+            expression: json::text(condition, &["expression"]).to_owned(),
+            // Why empty: so is an answer of no told from an expression that failed.
+            message: Some(String::new()),
+            message_expression: None,
+        })
+        .collect();
+    let mut broken = None;
+    for (result, condition) in evaluator.build().evaluate(&expressions).iter().zip(conditions) {
+        match result.message.as_deref() {
+            _ if result.passed => {}
+            // Why at once: a condition that says no outweighs one that cannot be judged.
+            Some("") => return Ok(false),
+            why => {
+                let name = json::text(condition, &["name"]);
+                broken = Some(format!(
+                    "the match condition {name:?}: {}",
+                    why.unwrap_or_default()
+                ));
+            }
+        }
+    }
+    broken.map_or(Ok(true), Err)
+}
+
+fn rule_matches(rule: &Value, call: &Call, kind: &Kind, operation: Operation) -> bool {
     let has = |field: &str, wanted: &str| {
         json::texts(rule, &[field])
             .into_iter()
@@ -348,17 +477,16 @@ fn rule_matches(rule: &Value, call: &Call, operation: Operation) -> bool {
     let resource = json::texts(rule, &["resources"]).into_iter().any(|word| {
         let (plural, below) = word.split_once('/').unwrap_or((word, ""));
         let all = word == "*/*";
-        all || ((plural == "*" || plural == call.kind.plural)
-            && (below == "*" || below == call.path.subresource))
+        all || ((plural == "*" || plural == kind.plural) && (below == "*" || below == call.path.subresource))
     });
     let scope = match json::text(rule, &["scope"]) {
-        "Namespaced" => call.kind.is_namespaced(),
-        "Cluster" => !call.kind.is_namespaced(),
+        "Namespaced" => kind.is_namespaced(),
+        "Cluster" => !kind.is_namespaced(),
         _ => true,
     };
     has("operations", operation.name())
-        && has("apiGroups", &call.kind.group)
-        && has("apiVersions", &call.kind.version)
+        && has("apiGroups", &kind.group)
+        && has("apiVersions", &kind.version)
         && resource
         && scope
 }

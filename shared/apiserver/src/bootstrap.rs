@@ -137,6 +137,6 @@ pub(crate) fn fill(server: &Server) {
             namespace: String::new(),
             name,
         };
-        state.store.put(key, object);
+        state.store.put(key, object, "system:apiserver");
     }
 }

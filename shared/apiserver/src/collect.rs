@@ -15,6 +15,8 @@ use crate::{clock, json};
 const FOREGROUND: &str = "foregroundDeletion";
 const ORPHAN: &str = "orphan";
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
+/// Who is said to have made the changes of [`Server::collect_garbage`].
+pub const COLLECTOR: &str = "system:serviceaccount:kube-system:generic-garbage-collector";
 /// Rounds of [`Server::settle`]; each goes one generation of dependents deeper.
 const ROUNDS_MAX: usize = 1_000;
 
@@ -76,7 +78,7 @@ impl Server {
     }
 
     fn keep(&self, state: &mut State, key: &Key, object: Value) {
-        let written = self.put_or_finish(state, key.clone(), object);
+        let written = self.put_or_finish(state, key.clone(), object, COLLECTOR);
         drop(written);
     }
 
@@ -103,7 +105,7 @@ impl Server {
         done.deleted += 1;
         let finalizers = json::items(object, &["metadata", "finalizers"]);
         if finalizers.is_empty() {
-            Self::erase(state, key);
+            Self::erase(state, key, COLLECTOR);
             return;
         }
         let mut next = Value::clone(object);

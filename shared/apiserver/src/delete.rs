@@ -107,8 +107,7 @@ impl Server {
             return Err(Failure::not_found(call.about(&call.path.name)));
         };
         warn_of_orphans(call, &options, warnings);
-        self.admit_validating(call, Operation::Delete, None, Some(&found), warnings)
-            .await?;
+        self.admit_deletion(call, &found, warnings).await?;
         let outcome = self.delete_one(call, &key, &options)?;
         let keeps = matches!(
             call.kind.plural.as_str(),
@@ -147,8 +146,7 @@ impl Server {
         for key in keys {
             let found = self.state().store.get(&key).cloned();
             let Some(found) = found else { continue };
-            self.admit_validating(call, Operation::Delete, None, Some(&found), warnings)
-                .await?;
+            self.admit_deletion(call, &found, warnings).await?;
             match self.delete_one(call, &key, &options) {
                 Ok(_) => deleted.push(found),
                 Err(failure) if failure.is_not_found() => {}
@@ -170,6 +168,17 @@ impl Server {
             list["metadata"]["continue"] = "".into();
         }
         Ok(Answer::Json(StatusCode::OK, list))
+    }
+
+    async fn admit_deletion(
+        &self,
+        call: &Call,
+        found: &Arc<Value>,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), Failure> {
+        let shown = self.present_stored(&call.kind, found).await?;
+        self.admit_validating(call, Operation::Delete, None, Some(&shown), warnings)
+            .await
     }
 
     fn delete_one(&self, call: &Call, key: &Key, options: &Options) -> Result<Outcome, Failure> {
@@ -222,7 +231,7 @@ impl Server {
             if options.dry_run {
                 return Ok(Outcome::Gone(found));
             }
-            let last = Self::erase(&mut state, key).unwrap_or(found);
+            let last = Self::erase(&mut state, key, &call.user.name).unwrap_or(found);
             let mut last = Value::clone(&last);
             if call.kind.plural == "pods" && !call.kind.is_custom() {
                 let now = clock::seconds(self.now());
@@ -253,7 +262,12 @@ impl Server {
         if options.dry_run {
             return Ok(Outcome::Waits(Arc::new(object)));
         }
-        Ok(Outcome::Waits(self.commit(&mut state, key.clone(), object)))
+        Ok(Outcome::Waits(self.commit(
+            &mut state,
+            key.clone(),
+            object,
+            &call.user.name,
+        )))
     }
 }
 

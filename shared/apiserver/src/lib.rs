@@ -30,6 +30,7 @@ mod decode;
 mod delete;
 mod discovery;
 mod failure;
+mod https;
 mod json;
 mod kinds;
 mod listen;
@@ -54,11 +55,13 @@ mod write;
 
 pub use admission::{Caller, Nobody, WebhookCall};
 pub use clock::Clock;
-pub use collect::Collected;
+pub use collect::{COLLECTOR, Collected};
+pub use https::HttpsCaller;
 pub use listen::{Error as ListenError, Listening};
 pub use request::User;
 pub use server::{Authorization, Body, Options, Server};
 pub use service::{ApiService, Error as ServiceError, Fate, FaultLayer, Faults, Faulty, WholeBody};
+pub use store::Change;
 
 /// Where definitions of custom resources are stored.
 const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";

@@ -21,7 +21,7 @@ use crate::kinds::{Conversion, Kind};
 use crate::request::{Call, Form};
 use crate::selector::{Fields, Labels};
 use crate::server::{Answer, Server};
-use crate::store::{Change, Did, Gone, Key};
+use crate::store::{Did, Gone, Key, Past};
 use crate::{builtin, table};
 
 /// Events that are written before the stream breathes.
@@ -590,7 +590,7 @@ impl Watcher {
     }
 
     /// What a change looks like through the filter.
-    fn event(&self, change: &Change) -> Option<(&'static str, Arc<Value>)> {
+    fn event(&self, change: &Past) -> Option<(&'static str, Arc<Value>)> {
         let before = change
             .previous
             .as_ref()

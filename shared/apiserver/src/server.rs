@@ -19,7 +19,7 @@ use crate::clock::Clock;
 use crate::failure::Failure;
 use crate::kinds::Registry;
 use crate::request::{Call, Path, User};
-use crate::store::{Key, Store};
+use crate::store::{Change, Key, Store};
 use crate::tokens::Tokens;
 
 /// The body of an answer.
@@ -188,10 +188,10 @@ impl Server {
     }
 
     /// Writes an object and lets the registry take note of definitions.
-    pub(crate) fn commit(&self, state: &mut State, key: Key, object: Value) -> Arc<Value> {
+    pub(crate) fn commit(&self, state: &mut State, key: Key, object: Value, user: &str) -> Arc<Value> {
         let defines = &*key.resource == crate::DEFINITIONS;
         let name = key.name.clone();
-        let stored = state.store.put(key.clone(), object);
+        let stored = state.store.put(key.clone(), object, user);
         if defines {
             let mut next = Value::clone(&stored);
             let taken = |word: &str| {
@@ -205,7 +205,7 @@ impl Server {
             };
             let deleting = !next["metadata"]["deletionTimestamp"].is_null();
             if !deleting && builtin::accept_definition(&mut next, self.now(), &taken) {
-                state.store.put(key, next.clone());
+                state.store.put(key, next.clone(), user);
             }
             state.registry.define(&name, Some(&next));
         }
@@ -213,12 +213,19 @@ impl Server {
     }
 
     /// Removes an object for good.
-    pub(crate) fn erase(state: &mut State, key: &Key) -> Option<Arc<Value>> {
-        let last = state.store.delete(key)?;
+    pub(crate) fn erase(state: &mut State, key: &Key, user: &str) -> Option<Arc<Value>> {
+        let last = state.store.delete(key, user)?;
         if &*key.resource == crate::DEFINITIONS {
             state.registry.define(&key.name, None);
         }
         Some(last)
+    }
+
+    /// From now on tells `observer` of every stored change, in the order of versions: writes of objects and their status,
+    /// deletions, garbage collection. It is called while the store is locked, so it must be quick and must not call the
+    /// server. A write that changes nothing is no change. What was stored before is not told.
+    pub fn observe(&self, observer: impl Fn(&Change) + Send + Sync + 'static) {
+        self.state().store.observe(Box::new(observer));
     }
 
     /// Forgets the history, so that every older version answers 410.
@@ -416,3 +423,6 @@ pub(crate) fn render(answer: Result<Answer, Failure>, warnings: &[String]) -> Re
     }
     response
 }
+
+#[cfg(test)]
+mod tests;

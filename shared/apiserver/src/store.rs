@@ -4,6 +4,7 @@
 //! change after `compacted`. So any state after `compacted` can be rebuilt, which is how old pages are served.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -30,7 +31,7 @@ pub(crate) enum Did {
 
 /// One change of one object.
 #[derive(Debug, Clone)]
-pub(crate) struct Change {
+pub(crate) struct Past {
     pub(crate) version: u64,
     pub(crate) key: Key,
     pub(crate) did: Did,
@@ -38,6 +39,28 @@ pub(crate) struct Change {
     pub(crate) object: Arc<Value>,
     /// The object before it.
     pub(crate) previous: Option<Arc<Value>>,
+}
+
+/// Is told of every change.
+pub(crate) type Observer = Box<dyn Fn(&Change) + Send + Sync>;
+
+/// One stored change, in the order of versions, as [`Server::observe`](crate::Server::observe) tells it.
+#[derive(Debug, Clone)]
+pub struct Change {
+    /// The version that the change made.
+    pub version: u64,
+    /// `workloads.kueue.x-k8s.io`, `jobs.batch`, `pods`: plural and group, the core group without one.
+    pub resource: Arc<str>,
+    /// Nothing for what is in no namespace.
+    pub namespace: Option<Arc<str>>,
+    /// Of the object.
+    pub name: Arc<str>,
+    /// As it was stored, in the storage version; nothing if it was not there.
+    pub old: Option<Arc<Value>>,
+    /// As it is stored now; nothing if it is gone.
+    pub new: Option<Arc<Value>>,
+    /// The name of the user whose request did it, or [`COLLECTOR`](crate::COLLECTOR) for garbage collection.
+    pub user: Arc<str>,
 }
 
 /// Why a past state is not there.
@@ -50,13 +73,19 @@ pub(crate) enum Gone {
 }
 
 /// All objects and the latest changes.
-#[derive(Debug)]
 pub(crate) struct Store {
     version: u64,
     compacted: u64,
     objects: BTreeMap<Key, Arc<Value>>,
-    history: VecDeque<Change>,
+    history: VecDeque<Past>,
     history_max: usize,
+    observers: Vec<Observer>,
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} objects at version {}", self.objects.len(), self.version)
+    }
 }
 
 impl Store {
@@ -69,7 +98,13 @@ impl Store {
             objects: BTreeMap::new(),
             history: VecDeque::new(),
             history_max: history_max.max(1),
+            observers: Vec::new(),
         }
+    }
+
+    /// From now on tells somebody of every change.
+    pub(crate) fn observe(&mut self, observer: Observer) {
+        self.observers.push(observer);
     }
 
     /// The version of the last change.
@@ -150,7 +185,7 @@ impl Store {
         namespace: &str,
         version: u64,
         max: usize,
-    ) -> Result<Vec<Change>, Gone> {
+    ) -> Result<Vec<Past>, Gone> {
         if version < self.compacted {
             return Err(Gone::Compacted);
         }
@@ -168,7 +203,7 @@ impl Store {
     }
 
     /// Writes an object and gives it the next version.
-    pub(crate) fn put(&mut self, key: Key, mut object: Value) -> Arc<Value> {
+    pub(crate) fn put(&mut self, key: Key, mut object: Value, user: &str) -> Arc<Value> {
         self.version += 1;
         json::set(
             &mut object,
@@ -178,18 +213,21 @@ impl Store {
         let object = Arc::new(object);
         let previous = self.objects.insert(key.clone(), Arc::clone(&object));
         let did = if previous.is_some() { Did::Modify } else { Did::Add };
-        self.remember(Change {
-            version: self.version,
-            key,
-            did,
-            object: Arc::clone(&object),
-            previous,
-        });
+        self.remember(
+            Past {
+                version: self.version,
+                key,
+                did,
+                object: Arc::clone(&object),
+                previous,
+            },
+            user,
+        );
         object
     }
 
     /// Removes an object. Returns its last state, with the version of the deletion.
-    pub(crate) fn delete(&mut self, key: &Key) -> Option<Arc<Value>> {
+    pub(crate) fn delete(&mut self, key: &Key, user: &str) -> Option<Arc<Value>> {
         let previous = self.objects.remove(key)?;
         self.version += 1;
         let mut last = Value::clone(&previous);
@@ -199,13 +237,16 @@ impl Store {
             self.version.to_string(),
         );
         let last = Arc::new(last);
-        self.remember(Change {
-            version: self.version,
-            key: key.clone(),
-            did: Did::Delete,
-            object: Arc::clone(&last),
-            previous: Some(previous),
-        });
+        self.remember(
+            Past {
+                version: self.version,
+                key: key.clone(),
+                did: Did::Delete,
+                object: Arc::clone(&last),
+                previous: Some(previous),
+            },
+            user,
+        );
         Some(last)
     }
 
@@ -215,7 +256,22 @@ impl Store {
         self.compacted = self.version;
     }
 
-    fn remember(&mut self, change: Change) {
+    fn remember(&mut self, change: Past, user: &str) {
+        if !self.observers.is_empty() {
+            let key = &change.key;
+            let observed = Change {
+                version: change.version,
+                resource: Arc::clone(&key.resource),
+                namespace: (!key.namespace.is_empty()).then(|| key.namespace.as_str().into()),
+                name: key.name.as_str().into(),
+                old: change.previous.clone(),
+                new: (change.did != Did::Delete).then(|| Arc::clone(&change.object)),
+                user: user.into(),
+            };
+            for observer in &self.observers {
+                observer(&observed);
+            }
+        }
         self.history.push_back(change);
         while self.history.len() > self.history_max {
             if let Some(forgotten) = self.history.pop_front() {
@@ -242,11 +298,11 @@ mod tests {
     #[test]
     fn a_past_state_is_rebuilt_from_the_changes() {
         let mut store = Store::new(10);
-        store.put(key("a"), json!({"n": 1}));
+        store.put(key("a"), json!({"n": 1}), "");
         let then = store.version();
-        store.put(key("a"), json!({"n": 2}));
-        store.put(key("b"), json!({"n": 3}));
-        store.delete(&key("a"));
+        store.put(key("a"), json!({"n": 2}), "");
+        store.put(key("b"), json!({"n": 3}), "");
+        store.delete(&key("a"), "");
         let past = store.list_at(&"pods".into(), "default", then).unwrap();
         assert_eq!(past.len(), 1);
         assert_eq!(past[&key("a")]["n"], 1);
@@ -256,7 +312,7 @@ mod tests {
     fn what_was_forgotten_is_gone_and_what_is_to_come_is_future() {
         let mut store = Store::new(2);
         for n in 0..4 {
-            store.put(key("a"), json!({"n": n}));
+            store.put(key("a"), json!({"n": n}), "");
         }
         let resource = "pods".into();
         assert_eq!(store.list_at(&resource, "", 2), Err(Gone::Compacted));

@@ -126,7 +126,7 @@ impl Server {
             }
             _ => drop(json::remove(&mut object, &["spec", "finalizers"])),
         }
-        let result = self.put_or_finish(&mut state, key, object);
+        let result = self.put_or_finish(&mut state, key, object, &call.user.name);
         Ok(Answer::Json(StatusCode::OK, Value::clone(&result)))
     }
 
@@ -169,7 +169,7 @@ impl Server {
             "lastTransitionTime": crate::clock::seconds(self.now()),
         }));
         json::set(&mut object, &["status", "conditions"], conditions);
-        let stored: Arc<Value> = self.commit(&mut state, key, object);
+        let stored: Arc<Value> = self.commit(&mut state, key, object, &call.user.name);
         drop(stored);
         Ok(Answer::Json(
             StatusCode::CREATED,

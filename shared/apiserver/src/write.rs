@@ -186,7 +186,7 @@ impl Server {
         if call.query.is_dry_run() {
             return Ok(Arc::new(object));
         }
-        Ok(self.commit(&mut state, key, object))
+        Ok(self.commit(&mut state, key, object, &call.user.name))
     }
 
     fn prepare_create(&self, call: &Call, object: &mut Value) -> Result<(), Failure> {
@@ -544,7 +544,7 @@ impl Server {
                 (false, true) => Mode::DryRun,
                 (false, false) => Mode::Write,
             };
-            let Some(result) = self.replace(&key, &found, stored, mode) else {
+            let Some(result) = self.replace(call, &found, stored, mode) else {
                 if named || attempt + 1 == ATTEMPTS_MAX {
                     return Err(Failure::modified(call.about(&call.path.name)));
                 }
@@ -560,7 +560,8 @@ impl Server {
     }
 
     /// Writes if what is stored is still what was found.
-    fn replace(&self, key: &Key, found: &Arc<Value>, object: Value, mode: Mode) -> Option<Arc<Value>> {
+    fn replace(&self, call: &Call, found: &Arc<Value>, object: Value, mode: Mode) -> Option<Arc<Value>> {
+        let key = &key_of(call, &call.path.name);
         let mut state = self.state();
         let current = state.store.get(key);
         if current.is_none_or(|current| !Arc::ptr_eq(current, found)) {
@@ -569,12 +570,12 @@ impl Server {
         Some(match mode {
             Mode::Unchanged => Arc::clone(found),
             Mode::DryRun => Arc::new(object),
-            Mode::Write => self.put_or_finish(&mut state, key.clone(), object),
+            Mode::Write => self.put_or_finish(&mut state, key.clone(), object, &call.user.name),
         })
     }
 
     /// What is stored, in the version of the request but in the store's form.
-    async fn present_stored(&self, kind: &Kind, found: &Arc<Value>) -> Result<Value, Failure> {
+    pub(crate) async fn present_stored(&self, kind: &Kind, found: &Arc<Value>) -> Result<Value, Failure> {
         if kind.is_custom() {
             let shown = self.present(kind, vec![Arc::clone(found)]).await?;
             return Ok(shown.into_iter().next().unwrap_or_default());
@@ -583,7 +584,7 @@ impl Server {
     }
 
     /// Writes; an object that waits only for its last finalizer ends here.
-    pub(crate) fn put_or_finish(&self, state: &mut State, key: Key, object: Value) -> Arc<Value> {
+    pub(crate) fn put_or_finish(&self, state: &mut State, key: Key, object: Value, user: &str) -> Arc<Value> {
         let deleting = object["metadata"]["deletionTimestamp"].is_string();
         let free = json::items(&object, &["metadata", "finalizers"]).is_empty();
         let graceless = object["metadata"]["deletionGracePeriodSeconds"]
@@ -593,11 +594,11 @@ impl Server {
         let empty =
             &*key.resource != "namespaces" || json::items(&object, &["spec", "finalizers"]).is_empty();
         if deleting && free && graceless && empty {
-            Self::erase(state, &key);
+            Self::erase(state, &key, user);
             // Why not the last state: the client sees what it wrote.
             return Arc::new(object);
         }
-        self.commit(state, key, object)
+        self.commit(state, key, object, user)
     }
 
     /// Whether the request named a version; fails if it is not this one.
