@@ -1,11 +1,8 @@
 //! What a control plane is made of.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{NodeSpec, NodeStatus, Taint};
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+pub use roadstead_world::{EXIT_CODE, Node, RUN_SECONDS};
 
 use crate::Progress;
 
@@ -25,11 +22,6 @@ pub const BATCH_CONTROLLERS: [&str; 7] = [
 /// How long a plane may take to start, unless said otherwise. An idle machine needs about 5 s; several planes that start
 /// at once on two busy cores need ten times that.
 const START_TIMEOUT: Duration = Duration::from_mins(2);
-
-/// The pod annotation that says how many seconds a pod runs on a played node (Go's number syntax, fractions allowed).
-pub const RUN_SECONDS: &str = "demo.roadstead.dev/run-seconds";
-/// The pod annotation with the exit code of a pod on a played node, default 0; anything else fails the pod.
-pub const EXIT_CODE: &str = "demo.roadstead.dev/exit-code";
 
 /// Whether the API server writes down each request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,89 +110,5 @@ impl Options {
     pub fn with_progress(mut self, progress: Progress) -> Self {
         self.progress = progress;
         self
-    }
-}
-
-/// A node that exists only in the API.
-#[derive(Debug, Clone)]
-pub struct Node {
-    /// The object's name.
-    pub name: String,
-    /// Labels besides `kubernetes.io/hostname`, `kubernetes.io/os` and `kubernetes.io/arch`.
-    pub labels: BTreeMap<String, String>,
-    /// Taints.
-    pub taints: Vec<Taint>,
-    /// What pods may ask for, as Kubernetes quantities; capacity is the same.
-    pub allocatable: BTreeMap<String, String>,
-}
-
-/// Pods per node unless the node says otherwise, as on real nodes.
-const PODS_PER_NODE: &str = "110";
-
-impl Node {
-    /// A node with so much CPU and memory (Kubernetes quantities) and room for 110 pods.
-    pub fn new(name: impl Into<String>, cpu: impl Into<String>, memory: impl Into<String>) -> Self {
-        let node = Self {
-            name: name.into(),
-            labels: BTreeMap::new(),
-            taints: Vec::new(),
-            allocatable: BTreeMap::new(),
-        };
-        node.with_resource("cpu", cpu)
-            .with_resource("memory", memory)
-            .with_resource("pods", PODS_PER_NODE)
-    }
-
-    /// With one more label.
-    #[must_use]
-    pub fn with_label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
-        self.labels.insert(key.into(), value.into());
-        self
-    }
-
-    /// With one more taint.
-    #[must_use]
-    pub fn with_taint(mut self, taint: Taint) -> Self {
-        self.taints.push(taint);
-        self
-    }
-
-    /// With so much of a resource, such as `nvidia.com/gpu`; replaces what was there.
-    #[must_use]
-    pub fn with_resource(mut self, name: impl Into<String>, quantity: impl Into<String>) -> Self {
-        self.allocatable.insert(name.into(), quantity.into());
-        self
-    }
-
-    pub(crate) fn object(&self) -> k8s_openapi::api::core::v1::Node {
-        let mut labels = self.labels.clone();
-        for (key, value) in [
-            ("kubernetes.io/hostname", self.name.as_str()),
-            ("kubernetes.io/os", "linux"),
-            ("kubernetes.io/arch", "amd64"),
-        ] {
-            labels.entry(key.to_owned()).or_insert_with(|| value.to_owned());
-        }
-        let amounts: BTreeMap<_, _> = self
-            .allocatable
-            .iter()
-            .map(|(name, amount)| (name.clone(), Quantity(amount.clone())))
-            .collect();
-        k8s_openapi::api::core::v1::Node {
-            metadata: ObjectMeta {
-                name: Some(self.name.clone()),
-                labels: Some(labels),
-                ..ObjectMeta::default()
-            },
-            spec: Some(NodeSpec {
-                taints: Some(self.taints.clone()),
-                ..NodeSpec::default()
-            }),
-            status: Some(NodeStatus {
-                allocatable: Some(amounts.clone()),
-                capacity: Some(amounts),
-                ..NodeStatus::default()
-            }),
-        }
     }
 }

@@ -44,7 +44,19 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("testkit", &["core"]),
     ("deploy", &["api"]),
     ("apiserver", &[]),
-    ("e2e", &["api", "apiserver", "convert", "core", "kubeio", "serve"]),
+    ("world", &["api"]),
+    (
+        "e2e",
+        &[
+            "api",
+            "apiserver",
+            "convert",
+            "core",
+            "kubeio",
+            "serve",
+            "world",
+        ],
+    ),
 ];
 
 /// What decisions may be made of; tests aside.

@@ -85,7 +85,7 @@ impl World {
     }
 
     fn answers_for(&self, policy: &Policy) -> Vec<String> {
-        let said = decide(&self.0, policy, at(NOW));
+        let said = decide(&self.0, policy, at(NOW)).answers;
         said.iter()
             .map(|answer| {
                 let words = answer
@@ -99,7 +99,7 @@ impl World {
     }
 
     fn message(&self, type_: &str) -> String {
-        let said = decide(&self.0, &Policy::default(), at(NOW));
+        let said = decide(&self.0, &Policy::default(), at(NOW)).answers;
         let conditions = &said.first().expect("an answer").conditions;
         conditions
             .iter()
@@ -166,7 +166,7 @@ fn without_no_retry_the_answer_is_not_now_and_is_not_repeated() {
         world.message("Provisioned"),
         "Capacity is not found, CA will try to find it later."
     );
-    let mut said = decide(&world.0, &Policy::default(), at(NOW)).remove(0).conditions;
+    let mut said = decide(&world.0, &Policy::default(), at(NOW)).answers.remove(0).conditions;
     for condition in &mut said {
         condition.last_transition_time = Time(at("2026-01-01T00:09:00Z"));
     }

@@ -77,6 +77,19 @@ impl<'a> Rooms<'a> {
         all
     }
 
+    /// Places one pod of a set; the name of its node, `None` if it fits nowhere.
+    pub(crate) fn place_one(&mut self, set: &Set<'_>) -> Option<String> {
+        let fitting = self
+            .rooms
+            .iter_mut()
+            .filter(|room| admits(room.node, set.spec))
+            .map(|room| (room.holds(&set.asked), room))
+            .filter(|(holds, _)| *holds > 0);
+        let (_, room) = fitting.min_by_key(|(holds, _)| *holds)?;
+        room.take(&set.asked, 1);
+        room.node.metadata.name.clone()
+    }
+
     /// Places as many pods as fit; returns how many do not.
     pub(super) fn place(&mut self, sets: &[Set<'_>]) -> i64 {
         let total = self.total();

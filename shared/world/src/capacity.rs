@@ -1,4 +1,17 @@
-//! What to answer to the requests of a cluster: pure, in the order of their age.
+//! An honest answer to "is there room for these pods?" in a cluster that has no autoscaler.
+//!
+//! It answers ProvisioningRequests of class `check-capacity.autoscaling.x-k8s.io` from what the nodes really have left,
+//! with the conditions, reasons and messages of the cluster autoscaler (`spec/provisioning.md` 13.2, 14), in the order of
+//! their age. A "yes" books the room for a while, so that two requests never get the same hole.
+//!
+//! Reading order: this file (what to answer), [`fit`] (does it fit), `demand` and `amount` (what a pod asks for).
+//!
+//! *Limits*: the order is age, not the priority of the workload; requests are never deleted; pod affinity, spread
+//! constraints, host ports, claims of volumes and of devices are refused with a message rather than guessed.
+
+mod amount;
+mod demand;
+pub mod fit;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,8 +28,7 @@ use roadstead_api::constants::conditions::provisioning_request::{
 use roadstead_api::constants::conditions::{FALSE, TRUE};
 use roadstead_api::constants::controllers::CLASS_CHECK_CAPACITY;
 
-use super::demand;
-use super::fit::{Rooms, Set};
+use fit::{Rooms, Set};
 
 /// How long room is kept for the pods of a request that was answered with yes.
 const BOOKING: SignedDuration = SignedDuration::from_mins(10);
@@ -65,13 +77,22 @@ pub struct Answer {
     pub conditions: Vec<Condition>,
 }
 
+/// What is due, and when to look again if nothing changes.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Verdicts {
+    /// Answers to give now.
+    pub answers: Vec<Answer>,
+    /// When the next one may be due; `None` if only a change makes one.
+    pub due: Option<Timestamp>,
+}
+
 /// One condition to set: type, status, reason, message.
 type Word = (&'static str, &'static str, &'static str, String);
 
 /// The answers that are due. Requests that already have the right answer are not in it.
 ///
 /// *Source*: `spec/provisioning.md` 13.2 (words), 14.2 (rules).
-pub fn decide(cluster: &Cluster, policy: &Policy, now: Timestamp) -> Vec<Answer> {
+pub fn decide(cluster: &Cluster, policy: &Policy, now: Timestamp) -> Verdicts {
     let mut mine: Vec<&ProvisioningRequest> = cluster
         .requests
         .iter()
@@ -79,6 +100,11 @@ pub fn decide(cluster: &Cluster, policy: &Policy, now: Timestamp) -> Vec<Answer>
         .filter(|request| is_ours(request, policy) && !is_settled(request))
         .collect();
     mine.sort_by_key(|request| (created(request), request.uid()));
+    let due = mine
+        .iter()
+        .flat_map(|request| deadlines(request))
+        .filter(|due| *due > now)
+        .min();
     let (booked, asking): (Vec<_>, Vec<_>) =
         mine.into_iter().partition(|request| request.is_true(PROVISIONED));
 
@@ -92,7 +118,26 @@ pub fn decide(cluster: &Cluster, policy: &Policy, now: Timestamp) -> Vec<Answer>
         let words = judge(cluster, request, &mut rooms, now);
         answers.extend(answer(request, words, now));
     }
-    answers
+    Verdicts { answers, due }
+}
+
+/// Templates by namespace and name, as [`Cluster::templates`] holds them.
+pub(crate) fn by_name(templates: Vec<Arc<PodTemplate>>) -> BTreeMap<(String, String), Arc<PodTemplate>> {
+    let key = |template: &PodTemplate| (template.namespace().unwrap_or_default(), template.name_any());
+    { templates }
+        .into_iter()
+        .map(|template| (key(&template), template))
+        .collect()
+}
+
+/// When time alone may change the answer to a request.
+fn deadlines(request: &ProvisioningRequest) -> Vec<Timestamp> {
+    let booked = request.condition(PROVISIONED).map(|condition| (condition.last_transition_time.0, booking(request)));
+    [(created(request), TEMPLATE_GRACE), (created(request), LIFETIME)]
+        .into_iter()
+        .chain(booked)
+        .filter_map(|(since, time)| since.checked_add(time).ok())
+        .collect()
 }
 
 fn is_ours(request: &ProvisioningRequest, policy: &Policy) -> bool {

@@ -1,0 +1,254 @@
+//! One write, and what it tells about the cluster.
+
+use std::fmt::Debug;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::batch::v1::{Job, JobStatus};
+use k8s_openapi::api::core::v1::{Node, Pod, PodStatus};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy};
+use kube::core::Status;
+use kube::{Api, Client, ResourceExt as _};
+use roadstead_api::autoscaling::v1::ProvisioningRequest;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use crate::capacity::Answer;
+use crate::job::TRACKING;
+use crate::turn::Cluster;
+use crate::watched::Key;
+
+/// How long one write may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A write that is due. Each is idempotent, or names the version that it was decided on.
+#[derive(Debug, Clone)]
+pub(crate) enum Action {
+    CreatePod(Box<Pod>),
+    /// Takes the Job controller's finalizer off.
+    ReleasePod(Arc<Pod>),
+    /// Asks a pod to end.
+    DeletePod(Arc<Pod>),
+    /// Takes the finalizer off and asks it to end, so that it counts for nothing.
+    DropPod(Arc<Pod>),
+    /// Takes a pod that has ended out of the store.
+    RemovePod(Arc<Pod>),
+    BindPod(Arc<Pod>, String),
+    PodStatus(Arc<Pod>, Box<PodStatus>),
+    JobStatus(Arc<Job>, Box<JobStatus>),
+    DeleteJob(Arc<Job>),
+    CreateNode(Box<Node>),
+    NodeStatus(Box<Node>),
+    Answer(Box<Answer>),
+}
+
+/// How a write ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Done,
+    /// It was not taken: what it was decided on has changed, or the server said no.
+    Refused,
+}
+
+/// Writes, and puts the answer into the cluster.
+pub(crate) async fn act(client: &Client, cluster: &mut Cluster, action: Action) -> Outcome {
+    match action {
+        Action::CreatePod(pod) => {
+            let api = pods(client, &pod);
+            let created = within(api.create(&PostParams::default(), &pod)).await;
+            if matches!(created, Err(Problem::Unclear)) {
+                // Why: it may have been created under a name that we do not know.
+                cluster.pods.list_again();
+            }
+            take(created, |pod| cluster.pods.observe(pod))
+        }
+        Action::ReleasePod(pod) => release(client, cluster, &pod).await,
+        Action::DeletePod(pod) => delete(client, cluster, &pod, None).await,
+        Action::DropPod(pod) => {
+            let tracked = pod.finalizers().iter().any(|each| each == TRACKING);
+            if tracked && release(client, cluster, &pod).await == Outcome::Refused {
+                return Outcome::Refused;
+            }
+            delete(client, cluster, &pod, None).await
+        }
+        Action::RemovePod(pod) => delete(client, cluster, &pod, Some(0)).await,
+        Action::BindPod(pod, node) => bind(client, cluster, &pod, &node).await,
+        Action::PodStatus(pod, status) => {
+            let mut next = Pod::clone(&pod);
+            next.status = Some(*status);
+            let api = pods(client, &pod);
+            let params = PostParams::default();
+            let written = within(api.replace_status(&pod.name_any(), &params, &next)).await;
+            let outcome = take(written, |pod| cluster.pods.observe(pod));
+            outcome
+        }
+        Action::JobStatus(job, status) => {
+            let mut next = Job::clone(&job);
+            next.status = Some(*status);
+            let api: Api<Job> = Api::namespaced(client.clone(), &job.namespace().unwrap_or_default());
+            let params = PostParams::default();
+            let written = within(api.replace_status(&job.name_any(), &params, &next)).await;
+            take(written, |job| cluster.jobs.observe(job))
+        }
+        Action::DeleteJob(job) => {
+            let api: Api<Job> = Api::namespaced(client.clone(), &job.namespace().unwrap_or_default());
+            let params = DeleteParams {
+                propagation_policy: Some(PropagationPolicy::Foreground),
+                preconditions: only(job.uid()),
+                ..DeleteParams::default()
+            };
+            let deleted = within(api.delete(&job.name_any(), &params)).await;
+            take(deleted, |answer| {
+                answer.map_left(|job| cluster.jobs.observe(job));
+            })
+        }
+        Action::CreateNode(node) => {
+            let api: Api<Node> = Api::all(client.clone());
+            let created = within(api.create(&PostParams::default(), &node)).await;
+            take(created, |node| cluster.nodes.observe(node))
+        }
+        Action::NodeStatus(node) => {
+            let api: Api<Node> = Api::all(client.clone());
+            let written =
+                within(api.replace_status(&node.name_any(), &PostParams::default(), &node)).await;
+            take(written, |node| cluster.nodes.observe(node))
+        }
+        Action::Answer(answer) => give(client, cluster, *answer).await,
+    }
+}
+
+fn pods(client: &Client, pod: &Pod) -> Api<Pod> {
+    Api::namespaced(client.clone(), &pod.namespace().unwrap_or_default())
+}
+
+fn key(pod: &Pod) -> Key {
+    (pod.namespace().unwrap_or_default(), pod.name_any())
+}
+
+fn only(uid: Option<String>) -> Option<Preconditions> {
+    Some(Preconditions {
+        uid,
+        resource_version: None,
+    })
+}
+
+async fn release(client: &Client, cluster: &mut Cluster, pod: &Pod) -> Outcome {
+    let left: Vec<&String> = pod.finalizers().iter().filter(|each| *each != TRACKING).collect();
+    let patch = json!({"metadata": {
+        "finalizers": left,
+        "resourceVersion": pod.resource_version(),
+    }});
+    let api = pods(client, pod);
+    let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+    match within(api.patch(&pod.name_any(), &params, &patch)).await {
+        // Why: the last finalizer of a pod that is being deleted may be all that held it.
+        Ok(pod) if pod.metadata.deletion_timestamp.is_some() && ends_at_once(&pod) => {
+            cluster.pods.forget(&key(&pod));
+            Outcome::Done
+        }
+        Err(Problem::Gone) => {
+            cluster.pods.forget(&key(pod));
+            Outcome::Done
+        }
+        answer => take(answer, |pod| cluster.pods.observe(pod)),
+    }
+}
+
+fn ends_at_once(pod: &Pod) -> bool {
+    pod.finalizers().is_empty() && pod.metadata.deletion_grace_period_seconds == Some(0)
+}
+
+async fn delete(client: &Client, cluster: &mut Cluster, pod: &Pod, grace: Option<u32>) -> Outcome {
+    let params = DeleteParams {
+        grace_period_seconds: grace,
+        preconditions: only(pod.uid()),
+        ..DeleteParams::default()
+    };
+    let deleted = within(pods(client, pod).delete(&pod.name_any(), &params)).await;
+    match deleted.map(|answer| answer.left().filter(|left| !ends_at_once(left))) {
+        Ok(Some(left)) => {
+            cluster.pods.observe(left);
+            Outcome::Done
+        }
+        Ok(None) | Err(Problem::Gone) => {
+            cluster.pods.forget(&key(pod));
+            Outcome::Done
+        }
+        Err(Problem::Refused | Problem::Unclear) => Outcome::Refused,
+    }
+}
+
+async fn bind(client: &Client, cluster: &mut Cluster, pod: &Pod, node: &str) -> Outcome {
+    let api = pods(client, pod);
+    let name = pod.name_any();
+    let binding = json!({
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": name, "namespace": pod.namespace(), "uid": pod.uid()},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+    });
+    let bound: Result<Status, Problem> =
+        within(api.create_subresource("binding", &name, &PostParams::default(), &binding)).await;
+    // Why read: the answer to a binding does not show the pod, and whoever places the next one must know.
+    let outcome = take(bound, drop);
+    take(within(api.get(&name)).await, |pod| cluster.pods.observe(pod));
+    outcome
+}
+
+async fn give(client: &Client, cluster: &mut Cluster, answer: Answer) -> Outcome {
+    let Answer {
+        namespace,
+        name,
+        resource_version,
+        conditions,
+    } = answer;
+    let api: Api<ProvisioningRequest> = Api::namespaced(client.clone(), &namespace);
+    let patch: Value = json!({
+        "metadata": {"resourceVersion": resource_version},
+        "status": {"conditions": conditions},
+    });
+    let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+    let written = within(api.patch_status(&name, &params, &patch)).await;
+    take(written, |request| cluster.requests.observe(request))
+}
+
+/// Why a write did not do what it was to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Problem {
+    /// The object is not there.
+    Gone,
+    /// The server said no.
+    Refused,
+    /// Nobody knows.
+    Unclear,
+}
+
+async fn within<T: Debug>(write: impl Future<Output = kube::Result<T>>) -> Result<T, Problem> {
+    match timeout(PATIENCE, write).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(kube::Error::Api(status))) => {
+            tracing::debug!(code = status.code, message = status.message, "a write was refused");
+            Err(match status.code {
+                404 => Problem::Gone,
+                500.. => Problem::Unclear,
+                _ => Problem::Refused,
+            })
+        }
+        Ok(Err(error)) => {
+            tracing::debug!(%error, "a write broke off");
+            Err(Problem::Unclear)
+        }
+        Err(_elapsed) => Err(Problem::Unclear),
+    }
+}
+
+fn take<T>(answer: Result<T, Problem>, observe: impl FnOnce(T)) -> Outcome {
+    match answer {
+        Ok(object) => {
+            observe(object);
+            Outcome::Done
+        }
+        Err(Problem::Gone | Problem::Refused | Problem::Unclear) => Outcome::Refused,
+    }
+}

@@ -1,0 +1,151 @@
+//! What a cluster does besides its API server: run the pods of Jobs to their end.
+//!
+//! [`run`] plays, through an ordinary client and against any API server, embedded or real:
+//!
+//! - the Job controller of `batch/v1` (`job`),
+//! - the scheduler and the kubelets of nodes that exist only in the API (`place`, `play`),
+//! - somebody who answers ProvisioningRequests from what the nodes have left ([`capacity`]),
+//! - on request the clock of a garbage collector that lives elsewhere ([`Garbage`]).
+//!
+//! Every part is a pure `decide` from what the cluster holds now to the writes that are due; one loop watches, asks and
+//! writes. So it is level-triggered, and with the same seed, clock and answers it does the same. It never reads a wall
+//! clock, starts a thread or keeps a file.
+//!
+//! What it will never do: run a program, play a controller for kinds other than Jobs, or touch a Job with another
+//! `managedBy`.
+//!
+//! *Limits*: pods are not adopted by selectors; the pod failure policy, success policy, back-off per index and restarts of
+//! containers are not played; no events are written; the scheduler looks at what [`capacity::fit`] looks at and never
+//! preempts.
+//!
+//! Reading order: this file, `job`, `place`, `play`, [`capacity`], then `watched` (what the cluster holds), `act` (one write) and `turn` (the loop).
+
+mod act;
+pub mod capacity;
+mod job;
+mod node;
+mod place;
+mod play;
+mod turn;
+mod watched;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+pub use node::Node;
+pub use turn::run;
+
+/// Where the time comes from. It may stand still or be ahead of other clocks, but must not run backwards.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// The pod annotation that says how many seconds a pod runs on a played node (fractions allowed), default 1.
+pub const RUN_SECONDS: &str = "demo.roadstead.dev/run-seconds";
+/// The pod annotation with the exit code of a pod on a played node, default 0; anything else fails the pod.
+pub const EXIT_CODE: &str = "demo.roadstead.dev/exit-code";
+
+/// What is played in a cluster. Start from [`World::new`] or [`World::idle`].
+#[derive(Debug, Clone)]
+pub struct World {
+    /// From which all chance follows.
+    pub seed: u64,
+    /// Who runs Jobs.
+    pub jobs: Jobs,
+    /// Nodes to make and to play. Without any nothing is scheduled; pods on other nodes are left alone.
+    pub nodes: Vec<Node>,
+    /// Longest time that a played node takes to start a pod that was bound to it; the seed and the pod's UID choose.
+    pub pod_start_max: Duration,
+    /// Who answers ProvisioningRequests.
+    pub capacity: Capacity,
+    /// How garbage is collected, if that is for us to trigger.
+    pub garbage: Option<Garbage>,
+}
+
+/// Who runs Jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Jobs {
+    /// This world.
+    Played,
+    /// Somebody else, such as kube-controller-manager.
+    LeftAlone,
+}
+
+/// Who answers ProvisioningRequests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Capacity {
+    /// This world, for the requests that the policy says.
+    Answered(capacity::Policy),
+    /// Somebody else, or nobody.
+    LeftAlone,
+}
+
+/// A garbage collector that has to be told when to look, such as the one of an embedded API server.
+#[derive(Clone)]
+pub struct Garbage {
+    /// How often it is called.
+    pub every: Duration,
+    /// Collects what there is to collect. Must be quick when there is nothing.
+    pub collect: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl fmt::Debug for Garbage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Garbage")
+            .field("every", &self.every)
+            .finish_non_exhaustive()
+    }
+}
+
+impl World {
+    /// A world with a Job controller and an answerer of capacity, without nodes. That is a management cluster, or with
+    /// [`World::with_node`] a worker.
+    pub fn new(seed: u64) -> Self {
+        Self {
+            jobs: Jobs::Played,
+            capacity: Capacity::Answered(capacity::Policy::default()),
+            ..Self::idle(seed)
+        }
+    }
+
+    /// A world in which nothing is played.
+    pub const fn idle(seed: u64) -> Self {
+        Self {
+            seed,
+            jobs: Jobs::LeftAlone,
+            nodes: Vec::new(),
+            pod_start_max: Duration::ZERO,
+            capacity: Capacity::LeftAlone,
+            garbage: None,
+        }
+    }
+
+    /// With one more node.
+    #[must_use]
+    pub fn with_node(mut self, node: Node) -> Self {
+        self.nodes.push(node);
+        self
+    }
+
+    /// With a garbage collector to be called.
+    #[must_use]
+    pub fn with_garbage(mut self, garbage: Garbage) -> Self {
+        self.garbage = Some(garbage);
+        self
+    }
+}
+
+/// The time as the API keeps it, in whole seconds.
+fn stamp(now: Timestamp) -> Time {
+    Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
+}
+
+/// The earlier of two moments that may not come.
+fn sooner(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}

@@ -1,0 +1,285 @@
+//! The loop: look, decide, write, until nothing is due; then wait for a change or for the time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{Node, Pod, PodTemplate};
+use kube::{Client, ResourceExt as _};
+use roadstead_api::autoscaling::v1::ProvisioningRequest;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use crate::act::{Action, Outcome, act};
+use crate::watched::Watched;
+use crate::{Capacity, Clock, Jobs, World, capacity, job, node, place, play, sooner};
+
+/// Pause after a turn in which a write was refused: what it was decided on has changed, and the watch will tell. Each such
+/// turn in a row doubles it.
+const REFUSED: Duration = Duration::from_millis(50);
+const REFUSED_MAX: Duration = Duration::from_secs(5);
+/// Longest wait: clocks of a simulation may be set, and a timer that is far off helps nobody.
+const WAIT_MAX: Duration = Duration::from_hours(1);
+
+/// What the cluster holds, as far as anything is decided on it.
+pub(crate) struct Cluster {
+    pub(crate) jobs: Watched<Job>,
+    pub(crate) pods: Watched<Pod>,
+    pub(crate) nodes: Watched<Node>,
+    pub(crate) templates: Watched<PodTemplate>,
+    pub(crate) requests: Watched<ProvisioningRequest>,
+}
+
+impl Cluster {
+    fn new(client: &Client) -> Self {
+        Self {
+            jobs: Watched::new(client),
+            pods: Watched::new(client),
+            nodes: Watched::new(client),
+            templates: Watched::new(client),
+            requests: Watched::new(client),
+        }
+    }
+
+    /// Takes one change in, and then all that are there already.
+    async fn next(&mut self, parts: Parts) {
+        self.turn(parts).await;
+        loop {
+            tokio::select! {
+                biased;
+                () = self.turn(parts) => {}
+                () = std::future::ready(()) => return,
+            }
+        }
+    }
+
+    /// Only what a part is played for is watched.
+    async fn turn(&mut self, parts: Parts) {
+        let Parts {
+            jobs,
+            pods,
+            nodes,
+            capacity,
+        } = parts;
+        tokio::select! {
+            biased;
+            () = self.jobs.turn(), if jobs => {}
+            () = self.pods.turn(), if pods => {}
+            () = self.nodes.turn(), if nodes => {}
+            () = self.templates.turn(), if capacity => {}
+            () = self.requests.turn(), if capacity => {}
+            else => std::future::pending().await,
+        }
+    }
+}
+
+/// Which kinds are watched.
+#[derive(Debug, Clone, Copy)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "one answer per kind, each read in one place"
+)]
+struct Parts {
+    jobs: bool,
+    pods: bool,
+    nodes: bool,
+    capacity: bool,
+}
+
+/// Plays the world in a cluster until `stop`. `client` may do everything that a Job controller, a scheduler and kubelets may
+/// do. Definitions may come later. Lost connections, conflicts and refusals are overcome by looking again.
+pub async fn run(world: World, client: Client, clock: Clock, stop: CancellationToken) {
+    let mut ticks = interval(world.garbage.as_ref().map_or(WAIT_MAX, |garbage| garbage.every));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut player = Player::new(world, client);
+    let mut wake = Instant::now() + WAIT_MAX;
+    loop {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            () = player.cluster.next(player.parts) => {}
+            () = sleep_until(wake) => {}
+            _ = ticks.tick() => {
+                if let Some(garbage) = &player.world.garbage {
+                    (garbage.collect)();
+                }
+                continue;
+            }
+        }
+        wake = tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            wake = player.turn(&clock) => wake,
+        };
+    }
+}
+
+struct Player {
+    world: World,
+    client: Client,
+    cluster: Cluster,
+    parts: Parts,
+    /// Names of the nodes that are played.
+    played: BTreeSet<String>,
+    /// Nodes that were there once.
+    registered: BTreeSet<String>,
+    /// When pods started, by UID.
+    started: BTreeMap<String, Timestamp>,
+    /// How long the next turn with a refusal waits.
+    pause: Duration,
+}
+
+/// The parts of a world, in the order in which they get their turn.
+#[derive(Debug, Clone, Copy)]
+enum Part {
+    Nodes,
+    Jobs,
+    Place,
+    Play,
+    Capacity,
+}
+
+impl Player {
+    fn new(world: World, client: Client) -> Self {
+        let (jobs, nodes) = (world.jobs == Jobs::Played, !world.nodes.is_empty());
+        let capacity = world.capacity != Capacity::LeftAlone;
+        Self {
+            cluster: Cluster::new(&client),
+            parts: Parts {
+                jobs,
+                pods: jobs || nodes || capacity,
+                nodes: nodes || capacity,
+                capacity,
+            },
+            played: world.nodes.iter().map(|node| node.name.clone()).collect(),
+            registered: BTreeSet::new(),
+            started: BTreeMap::new(),
+            pause: REFUSED,
+            world,
+            client,
+        }
+    }
+
+    /// Writes what is due until nothing is, or a write is refused. Returns when to look again without a change.
+    async fn turn(&mut self, clock: &Clock) -> Instant {
+        loop {
+            let mut due = None;
+            let (mut wrote, mut refused) = (false, false);
+            for part in [Part::Nodes, Part::Jobs, Part::Place, Part::Play, Part::Capacity] {
+                let now = clock();
+                let plan = self.decide(part, now);
+                due = sooner(due, plan.due);
+                for action in plan.actions {
+                    self.note(&action, now);
+                    match act(&self.client, &mut self.cluster, action).await {
+                        Outcome::Done => wrote = true,
+                        Outcome::Refused => refused = true,
+                    }
+                }
+            }
+            // Why not at once: the rest of the turn was decided and done, and the same writes would be refused again.
+            if refused {
+                let pause = self.pause;
+                self.pause = (pause * 2).min(REFUSED_MAX);
+                return Instant::now() + pause;
+            }
+            self.pause = REFUSED;
+            if !wrote {
+                return Instant::now() + wait(due, clock());
+            }
+        }
+    }
+
+    fn decide(&self, part: Part, now: Timestamp) -> job::Plan {
+        let Cluster {
+            jobs,
+            pods,
+            nodes,
+            templates,
+            requests,
+        } = &self.cluster;
+        let actions = |actions| job::Plan { actions, due: None };
+        match part {
+            Part::Jobs if self.parts.jobs && jobs.is_live() && pods.is_live() => {
+                job::decide(&jobs.all(), &pods.all(), now)
+            }
+            Part::Nodes if !self.played.is_empty() && nodes.is_live() => actions(node::decide(
+                &self.world.nodes,
+                &self.registered,
+                &nodes.all(),
+                now,
+            )),
+            Part::Place if !self.played.is_empty() && nodes.is_live() && pods.is_live() => {
+                actions(place::decide(&nodes.all(), &pods.all(), now))
+            }
+            Part::Play if !self.played.is_empty() && nodes.is_live() && pods.is_live() => {
+                let there = nodes.all().iter().map(|node| node.name_any()).collect();
+                let rules = play::Rules {
+                    nodes: &self.played.intersection(&there).cloned().collect(),
+                    seed: self.world.seed,
+                    start_max: self.world.pod_start_max.try_into().unwrap_or_default(),
+                    started: &self.started,
+                };
+                play::decide(&pods.all(), &rules, now)
+            }
+            Part::Capacity
+                if [templates.is_live(), requests.is_live(), nodes.is_live(), pods.is_live()]
+                    .iter()
+                    .all(|live| *live) =>
+            {
+                let Capacity::Answered(policy) = &self.world.capacity else {
+                    return job::Plan::default();
+                };
+                let cluster = capacity::Cluster {
+                    requests: requests.all(),
+                    templates: capacity::by_name(templates.all()),
+                    nodes: nodes.all(),
+                    pods: pods.all(),
+                };
+                let capacity::Verdicts { answers, due } = capacity::decide(&cluster, policy, now);
+                let answers = answers.into_iter().map(|answer| Action::Answer(Box::new(answer)));
+                job::Plan {
+                    actions: answers.collect(),
+                    due,
+                }
+            }
+            Part::Jobs | Part::Nodes | Part::Place | Part::Play | Part::Capacity => job::Plan::default(),
+        }
+    }
+
+    /// Remembers what the API does not keep.
+    fn note(&mut self, action: &Action, now: Timestamp) {
+        match action {
+            Action::CreateNode(node) => {
+                self.registered.insert(node.name_any());
+            }
+            Action::PodStatus(pod, status) if status.phase.as_deref() == Some("Running") => {
+                self.started.insert(pod.uid().unwrap_or_default(), now);
+            }
+            Action::RemovePod(pod) => {
+                self.started.remove(&pod.uid().unwrap_or_default());
+            }
+            Action::PodStatus(pod, _) => {
+                self.started.remove(&pod.uid().unwrap_or_default());
+            }
+            Action::CreatePod(_)
+            | Action::ReleasePod(_)
+            | Action::DeletePod(_)
+            | Action::DropPod(_)
+            | Action::BindPod(..)
+            | Action::JobStatus(..)
+            | Action::DeleteJob(_)
+            | Action::NodeStatus(_)
+            | Action::Answer(_) => {}
+        }
+    }
+}
+
+/// How long until then, a little longer rather than shorter.
+fn wait(due: Option<Timestamp>, now: Timestamp) -> Duration {
+    let left = due.map(|due| due.duration_since(now).max(SignedDuration::ZERO));
+    let left = left.and_then(|left| left.checked_add(SignedDuration::from_millis(1)));
+    left.and_then(|left| Duration::try_from(left).ok())
+        .map_or(WAIT_MAX, |left| left.min(WAIT_MAX))
+}

@@ -1,0 +1,160 @@
+//! All objects of one kind of a cluster, kept by list and watch and by the answers to our own writes.
+//!
+//! Invariant: an object is only replaced by a newer one, and what we deleted does not come back. While a list is under way
+//! nobody decides ([`Watched::is_live`]), so that an object which we create meanwhile is never taken for missing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Client, Resource, ResourceExt as _};
+use serde::de::DeserializeOwned;
+use tokio::time::{Instant, sleep_until};
+
+/// How long a list or watch that failed waits before it is tried again. Definitions may come later than we do.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// Namespace (empty for cluster-scoped kinds) and name.
+pub(crate) type Key = (String, String);
+
+pub(crate) struct Watched<K> {
+    client: Client,
+    events: BoxStream<'static, Result<Event<K>, watcher::Error>>,
+    /// No attempt before this.
+    not_before: Option<Instant>,
+    objects: BTreeMap<Key, Arc<K>>,
+    /// The list that is under way.
+    listed: BTreeMap<Key, Arc<K>>,
+    live: bool,
+    /// UIDs of what we saw vanish before the watch told.
+    gone: BTreeSet<String>,
+}
+
+impl<K> Watched<K>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+{
+    pub(crate) fn new(client: &Client) -> Self {
+        Self {
+            client: client.clone(),
+            events: follow(client),
+            not_before: None,
+            objects: BTreeMap::new(),
+            listed: BTreeMap::new(),
+            live: false,
+            gone: BTreeSet::new(),
+        }
+    }
+
+    /// Takes the next change in. Safe to drop before it is done.
+    pub(crate) async fn turn(&mut self) {
+        if let Some(until) = self.not_before {
+            sleep_until(until).await;
+            self.not_before = None;
+        }
+        match self.events.next().await {
+            Some(Ok(event)) => self.take(event),
+            Some(Err(error)) => {
+                tracing::debug!(kind = %K::kind(&()), %error, "watching is tried again");
+                self.not_before = Some(Instant::now() + RETRY);
+            }
+            None => self.list_again(),
+        }
+    }
+
+    /// Forgets how far we are: after a write whose fate is not known.
+    pub(crate) fn list_again(&mut self) {
+        self.events = follow(&self.client);
+        self.live = false;
+    }
+
+    /// Whether what is held is what the server had a moment ago.
+    pub(crate) fn is_live(&self) -> bool {
+        self.live
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<K>> {
+        self.objects.values().cloned().collect()
+    }
+
+    /// Puts in what a write was answered with.
+    pub(crate) fn observe(&mut self, object: K) {
+        let (key, object) = keyed(object);
+        put(&mut self.objects, key, object);
+    }
+
+    /// Takes out what a write was told to be gone.
+    pub(crate) fn forget(&mut self, key: &Key) {
+        if let Some(object) = self.objects.remove(key) {
+            self.gone.extend(object.uid());
+        }
+    }
+
+    fn take(&mut self, event: Event<K>) {
+        match event {
+            Event::Init => {
+                self.live = false;
+                self.listed.clear();
+            }
+            Event::InitApply(object) => {
+                let (key, object) = keyed(object);
+                self.listed.insert(key, object);
+            }
+            Event::InitDone => {
+                self.objects = std::mem::take(&mut self.listed);
+                self.gone.clear();
+                self.live = true;
+            }
+            Event::Apply(object) => {
+                let (key, object) = keyed(object);
+                if object.uid().is_none_or(|uid| !self.gone.contains(&uid)) {
+                    put(&mut self.objects, key, object);
+                }
+            }
+            Event::Delete(object) => {
+                let (key, object) = keyed(object);
+                let uid = object.uid();
+                if self.objects.get(&key).is_some_and(|held| held.uid() == uid) {
+                    self.objects.remove(&key);
+                }
+                if let Some(uid) = uid {
+                    self.gone.remove(&uid);
+                }
+            }
+        }
+    }
+}
+
+fn follow<K>(client: &Client) -> BoxStream<'static, Result<Event<K>, watcher::Error>>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    watcher(Api::all(client.clone()), watcher::Config::default()).boxed()
+}
+
+fn keyed<K: Resource>(mut object: K) -> (Key, Arc<K>) {
+    object.meta_mut().managed_fields = None;
+    let key = (object.namespace().unwrap_or_default(), object.name_any());
+    (key, Arc::new(object))
+}
+
+fn put<K: Resource>(objects: &mut BTreeMap<Key, Arc<K>>, key: Key, object: Arc<K>) {
+    let newer = objects
+        .get(&key)
+        .is_none_or(|held| version(held.as_ref()) < version(object.as_ref()));
+    if newer {
+        objects.insert(key, object);
+    }
+}
+
+/// Versions are numbers that grow, which Kubernetes promises since 1.35.
+fn version<K: Resource>(object: &K) -> u64 {
+    object
+        .resource_version()
+        .and_then(|version| version.parse().ok())
+        .unwrap_or_default()
+}
