@@ -12,4 +12,5 @@ mod gc;
 mod remote;
 mod run;
 
-pub use run::{CONTROLLERS, run};
+pub use remote::Dial;
+pub use run::{CONTROLLERS, NAME, assemble, run};

@@ -8,16 +8,39 @@ pub(crate) mod supervisor;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 use roadstead_api::kueue::v1beta2::Workload;
-use roadstead_core::cluster::Connection;
+use roadstead_core::cluster::{Connection, Reason};
 use roadstead_core::name::{ClusterName, Key};
 use roadstead_engine::caches::{self, KindCache, api_resource};
 use roadstead_jobs::JobKind;
+use roadstead_kubeconfigs::check::address::judge_resolved;
+use roadstead_kubeconfigs::check::{Refusal, Rules};
 use roadstead_kubeio::cache::Cache;
+use roadstead_kubeio::connect::{self, Endpoint};
 use roadstead_kubeio::queue::Queue;
+
+/// Makes the client of a worker, or says why there is none; handed in, so that a simulation can hand in its own.
+pub type Dial = Arc<dyn Fn(Endpoint) -> BoxFuture<'static, Result<Client, Refusal>> + Send + Sync>;
+
+/// The way over the network: the name is resolved and judged, then a client is built. No request is sent.
+pub(crate) fn over_network(rules: Rules, user_agent: &'static str) -> Dial {
+    Arc::new(move |endpoint| {
+        async move {
+            judge_resolved(&endpoint, &rules).await?;
+            connect::worker(&endpoint, user_agent).map_err(|error| Refusal {
+                reason: Reason::InsecureKubeConfig,
+                rule: "S3",
+                message: error.to_string(),
+            })
+        }
+        .boxed()
+    })
+}
 
 /// One worker cluster.
 pub(crate) struct Remote {

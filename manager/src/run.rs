@@ -3,20 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::Api;
+use kube::{Api, Client};
 use prometheus_client::registry::Registry as Metrics;
-use roadstead_api::config::WorkerLostPolicy;
+use roadstead_api::config::{Config, WorkerLostPolicy};
 use roadstead_api::constants::labels;
 use roadstead_core::dispatch::LostPolicy;
 use roadstead_engine::checks::{Checks, NoChecks};
-use roadstead_engine::clock;
+use roadstead_engine::clock::Clock;
 use roadstead_engine::host::{Error, Host};
-use roadstead_engine::process::{Engine, Parts, kinds};
+use roadstead_engine::process::{self, Engine, Parts, kinds};
 use roadstead_kubeconfigs::check::Rules;
 use roadstead_kubeio::cache::Cache;
 use roadstead_kubeio::dirty::Dirty;
 use roadstead_serve::args::Args;
-use roadstead_serve::tls::Lifetimes;
+use roadstead_serve::health::Readiness;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -26,51 +26,80 @@ use crate::dispatch::{self, Dispatch, Memory};
 use crate::gc;
 use crate::remote::registry::Registry;
 use crate::remote::supervisor::Fleet;
+use crate::remote::{self, Dial};
 
 /// What `--controllers` can name.
 pub const CONTROLLERS: &[&str] = &["admission", "core", "gc", "jobs", "multikueue", "webhooks"];
 /// Our name in requests and Events.
-const NAME: &str = "roadstead-manager";
+pub const NAME: &str = "roadstead-manager";
 
 /// Runs the manager until it is told to stop.
 ///
 /// *Errors*: see [`Error`].
 pub async fn run(args: &Args) -> Result<(), Error> {
     let host = Host::prepare(args, NAME, CONTROLLERS).await?;
-    let stop = host.stop.clone();
-    let engine = Engine::new(
-        Parts {
-            client: host.client.clone(),
-            config: host.config.clone(),
-            controllers: host.controllers.clone(),
-            name: NAME,
-            clock: clock::system(),
-            lifetimes: Lifetimes::default(),
-        },
-        &stop,
-    );
+    let dial = remote::over_network(rules(&host.config), NAME);
+    let parts = host.parts(NAME);
     let mut tasks = JoinSet::new();
-    let checks: Arc<dyn Checks> = if host.controllers.contains("multikueue") {
-        Arc::new(federate(&host, &engine, &mut tasks, &stop))
-    } else {
-        Arc::new(NoChecks)
-    };
-    let conditions = (
-        host.readiness.condition("caches"),
-        host.readiness.condition("webhooks"),
-    );
-    let mut metrics = Metrics::default();
-    engine.metrics.register(&mut metrics);
-    engine
-        .start(checks, conditions, &mut tasks, &stop)
+    let metrics = assemble(parts, dial, &host.readiness, &mut tasks, &host.stop)
         .await
         .map_err(Error::Engine)?;
     host.run(metrics, tasks).await
 }
 
+/// Starts everything that makes a manager in `tasks`, which end after `stop`; gives back what is counted.
+///
+/// *Errors*: the webhook server could not be set up.
+pub async fn assemble(
+    parts: Parts,
+    dial: Dial,
+    readiness: &Readiness,
+    tasks: &mut JoinSet<()>,
+    stop: &CancellationToken,
+) -> Result<Metrics, process::Error> {
+    let federation = parts.controllers.contains("multikueue").then(|| Site {
+        client: parts.client.clone(),
+        config: parts.config.clone(),
+        clock: parts.clock.clone(),
+        collects: parts.controllers.contains("gc"),
+        dial,
+    });
+    let engine = Engine::new(parts, stop);
+    let checks: Arc<dyn Checks> = match federation {
+        Some(site) => Arc::new(federate(site, &engine, tasks, stop)),
+        None => Arc::new(NoChecks),
+    };
+    let conditions = (readiness.condition("caches"), readiness.condition("webhooks"));
+    let mut metrics = Metrics::default();
+    engine.metrics.register(&mut metrics);
+    engine.start(checks, conditions, tasks, stop).await?;
+    Ok(metrics)
+}
+
+/// Where the federation runs.
+struct Site {
+    client: Client,
+    config: Arc<Config>,
+    clock: Clock,
+    collects: bool,
+    dial: Dial,
+}
+
+fn rules(config: &Config) -> Rules {
+    Rules {
+        allow_loopback: config.roadstead.multi_kueue.allow_loopback_workers,
+    }
+}
+
 /// Starts everything that has to do with worker clusters.
-fn federate(host: &Host, engine: &Engine, tasks: &mut JoinSet<()>, stop: &CancellationToken) -> Dispatch {
-    let (client, config, clock) = (host.client.clone(), host.config.clone(), clock::system());
+fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &CancellationToken) -> Dispatch {
+    let Site {
+        client,
+        config,
+        clock,
+        collects,
+        dial,
+    } = site;
     let federation = Federation {
         checks: engine.caches.checks.clone(),
         configs: Cache::new(),
@@ -78,9 +107,7 @@ fn federate(host: &Host, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancel
     };
     let secrets = Cache::new();
     let registry = Arc::new(Registry::default());
-    let rules = Rules {
-        allow_loopback: config.roadstead.multi_kueue.allow_loopback_workers,
-    };
+    let rules = rules(&config);
     let lost = match config.roadstead.multi_kueue.worker_lost_policy {
         // Why Fence is Wait here: the configuration refuses it until workers can fence themselves.
         WorkerLostPolicy::Wait | WorkerLostPolicy::Fence => LostPolicy::Wait,
@@ -108,7 +135,7 @@ fn federate(host: &Host, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancel
         kinds: kinds(&config),
         ours: format!("{}={}", labels::MULTIKUEUE_ORIGIN, config.multi_kueue.origin),
         rules,
-        user_agent: NAME.to_owned(),
+        dial,
         changed: changed.clone(),
         greet: {
             let (dispatch, stop) = (dispatch.clone(), stop.clone());
@@ -146,7 +173,7 @@ fn federate(host: &Host, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancel
         clock,
     };
     tasks.spawn(credentials.run(stop.clone()));
-    if host.controllers.contains("gc") {
+    if collects {
         let interval = Duration::try_from(config.multi_kueue.gc_interval).unwrap_or_default();
         tasks.spawn(gc::run(dispatch.clone(), registry, interval, stop.clone()));
     }

@@ -6,4 +6,4 @@
 mod provisioning;
 mod run;
 
-pub use run::{CONTROLLERS, run};
+pub use run::{CONTROLLERS, NAME, assemble, run};

@@ -2,65 +2,68 @@
 
 use std::sync::Arc;
 
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::Registry as Metrics;
 use roadstead_engine::checks::{Checks, NoChecks};
-use roadstead_engine::clock;
 use roadstead_engine::host::{Error, Host};
 use roadstead_engine::process::{self, Engine, Parts};
 use roadstead_serve::args::Args;
-use roadstead_serve::tls::Lifetimes;
+use roadstead_serve::health::Readiness;
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 use crate::provisioning::Provisioning;
 
 /// What `--controllers` can name.
 pub const CONTROLLERS: &[&str] = &["admission", "core", "jobs", "provisioning", "webhooks"];
 
+/// Our name in requests and Events.
+pub const NAME: &str = "roadstead-worker";
+
 /// Runs the worker until it is told to stop.
 ///
 /// *Errors*: see [`Error`].
 pub async fn run(args: &Args) -> Result<(), Error> {
-    let host = Host::prepare(args, "roadstead-worker", CONTROLLERS).await?;
-    let stop = host.stop.clone();
-    let clock = clock::system();
-    let engine = Engine::new(
-        Parts {
-            client: host.client.clone(),
-            config: host.config.clone(),
-            controllers: host.controllers.clone(),
-            name: "roadstead-worker",
-            clock: clock.clone(),
-            lifetimes: Lifetimes::default(),
-        },
-        &stop,
-    );
+    let host = Host::prepare(args, NAME, CONTROLLERS).await?;
+    let parts = host.parts(NAME);
     let mut tasks = JoinSet::new();
-    let checks: Arc<dyn Checks> = if host.controllers.contains("provisioning") {
+    let metrics = assemble(parts, &host.readiness, &mut tasks, &host.stop)
+        .await
+        .map_err(Error::Engine)?;
+    host.run(metrics, tasks).await
+}
+
+/// Starts everything that makes a worker in `tasks`, which end after `stop`; gives back what is counted.
+///
+/// *Errors*: the webhook server could not be set up.
+pub async fn assemble(
+    parts: Parts,
+    readiness: &Readiness,
+    tasks: &mut JoinSet<()>,
+    stop: &CancellationToken,
+) -> Result<Metrics, process::Error> {
+    let (client, config, clock) = (parts.client.clone(), parts.config.clone(), parts.clock.clone());
+    let provisions = parts.controllers.contains("provisioning");
+    let engine = Engine::new(parts, stop);
+    let checks: Arc<dyn Checks> = if provisions {
         let provisioning = Provisioning::new(
-            host.client.clone(),
+            client,
             engine.caches.clone(),
             engine.workloads_due.clone(),
             engine.recorder.clone(),
             clock,
-            &host.config.feature_gates,
+            &config.feature_gates,
         );
         provisioning.listen();
-        provisioning.spawn(&mut tasks, &stop);
+        provisioning.spawn(tasks, stop);
         Arc::new(provisioning)
     } else {
         Arc::new(NoChecks)
     };
-    let conditions = (
-        host.readiness.condition("caches"),
-        host.readiness.condition("webhooks"),
-    );
-    let mut registry = Registry::default();
-    engine.metrics.register(&mut registry);
-    engine
-        .start(checks, conditions, &mut tasks, &stop)
-        .await
-        .map_err(Error::Engine)?;
-    host.run(registry, tasks).await
+    let conditions = (readiness.condition("caches"), readiness.condition("webhooks"));
+    let mut metrics = Metrics::default();
+    engine.metrics.register(&mut metrics);
+    engine.start(checks, conditions, tasks, stop).await?;
+    Ok(metrics)
 }
 
 /// The controllers of the engine are among ours.

@@ -10,16 +10,15 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kube::{Api, Client};
 use roadstead_api::kueue::v1beta2::MultiKueueCluster;
-use roadstead_core::cluster::{Attempt, Connection, Reason};
+use roadstead_core::cluster::{Attempt, Connection};
 use roadstead_core::name::{ClusterName, Key};
 use roadstead_engine::active::condition_patch;
 use roadstead_engine::clock::Clock;
 use roadstead_engine::until;
 use roadstead_jobs::JobKind;
-use roadstead_kubeconfigs::check::address::judge_resolved;
 use roadstead_kubeconfigs::check::{Refusal, Rules};
 use roadstead_kubeio::cache::{Cache, Health};
-use roadstead_kubeio::connect::{self, Endpoint};
+use roadstead_kubeio::connect::Endpoint;
 use roadstead_kubeio::dirty::Dirty;
 use roadstead_kubeio::write::{self, Written};
 use tokio::sync::{Notify, watch};
@@ -27,7 +26,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::registry::Registry;
-use super::{Remote, Secrets};
+use super::{Dial, Remote, Secrets};
 
 /// How often a connected worker is asked for a sign of life, and how long it may take to answer.
 const HEARTBEAT: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(5));
@@ -57,8 +56,8 @@ pub(crate) struct Fleet {
     pub(crate) ours: String,
     /// What is accepted in a kubeconfig.
     pub(crate) rules: Rules,
-    /// Our name at the workers.
-    pub(crate) user_agent: String,
+    /// How a worker's client is made.
+    pub(crate) dial: Dial,
     /// Told about every gain and loss of a connection.
     pub(crate) changed: Arc<Dirty<ClusterName>>,
     /// Called once for each new cluster, before it is connected.
@@ -157,9 +156,10 @@ impl Fleet {
     }
 
     /// Why at each attempt: what a name resolves to may change (`spec/safety.md S4`).
-    async fn load_and_resolve(&self, name: &str) -> Result<Endpoint, Refusal> {
+    async fn load_and_dial(&self, name: &str) -> Result<(Endpoint, Client), Refusal> {
         let endpoint = self.load(name)?;
-        judge_resolved(&endpoint, &self.rules).await.map(|()| endpoint)
+        let client = (self.dial)(endpoint.clone()).await?;
+        Ok((endpoint, client))
     }
 
     async fn report(&self, name: &str, connection: &Connection) {
@@ -192,8 +192,8 @@ async fn supervise(fleet: Arc<Fleet>, remote: Arc<Remote>, nudge: Arc<Notify>, s
     let work = async {
         let mut current: Option<String> = None;
         loop {
-            let endpoint = match fleet.load_and_resolve(&name).await {
-                Ok(endpoint) => endpoint,
+            let (endpoint, client) = match fleet.load_and_dial(&name).await {
+                Ok(both) => both,
                 Err(refusal) => {
                     let now = (fleet.clock)();
                     remote.with(|link| {
@@ -223,13 +223,13 @@ async fn supervise(fleet: Arc<Fleet>, remote: Arc<Remote>, nudge: Arc<Notify>, s
             match attempt {
                 Attempt::Connected => {}
                 Attempt::Wait { until: at } => {
-                    wait_or_seen(&fleet, &endpoint, at, &nudge).await;
+                    wait_or_seen(&fleet, &client, at, &nudge).await;
                     // Why: a worker that answers again is connected at once, not at the end of the back-off.
                     remote.with(|link| link.connection.retry_now());
                 }
                 Attempt::Open { timeout } => {
                     let timeout = Duration::try_from(timeout).unwrap_or(Duration::MAX);
-                    serve(&fleet, &remote, &endpoint, timeout, &nudge).await;
+                    serve(&fleet, &remote, (&endpoint, client), timeout, &nudge).await;
                 }
             }
         }
@@ -245,23 +245,11 @@ async fn supervise(fleet: Arc<Fleet>, remote: Arc<Remote>, nudge: Arc<Notify>, s
 async fn serve(
     fleet: &Arc<Fleet>,
     remote: &Arc<Remote>,
-    endpoint: &Endpoint,
+    (endpoint, client): (&Endpoint, Client),
     timeout: Duration,
     nudge: &Notify,
 ) {
     let name = remote.name.as_str();
-    let client = match connect::worker(endpoint, &fleet.user_agent) {
-        Ok(client) => client,
-        Err(error) => {
-            remote.with(|link| {
-                link.connection
-                    .refused(Reason::InsecureKubeConfig, &error.to_string(), (fleet.clock)());
-            });
-            fleet.settle(remote).await;
-            nudge.notified().await;
-            return;
-        }
-    };
     let watching = CancellationToken::new();
     let mut tasks = JoinSet::new();
     let ours = Some(fleet.ours.clone());
@@ -390,11 +378,8 @@ async fn credentials_differ(fleet: &Fleet, name: &str, endpoint: &Endpoint, nudg
     }
 }
 
-async fn wait_or_seen(fleet: &Fleet, endpoint: &Endpoint, at: Timestamp, nudge: &Notify) {
+async fn wait_or_seen(fleet: &Fleet, client: &Client, at: Timestamp, nudge: &Notify) {
     let seen = async {
-        let Ok(client) = connect::worker(endpoint, &fleet.user_agent) else {
-            return std::future::pending().await;
-        };
         loop {
             tokio::time::sleep(LOOK).await;
             if matches!(

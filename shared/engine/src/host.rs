@@ -14,9 +14,13 @@ use roadstead_serve::health::Readiness;
 use roadstead_serve::listen::{self, Listener};
 use roadstead_serve::metrics::Metrics;
 use roadstead_serve::shutdown::{self, Tasks};
+use roadstead_serve::tls::Lifetimes;
 use roadstead_serve::{config, telemetry};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+
+use crate::clock;
+use crate::process::Parts;
 
 /// Why a process could not start or did not end well.
 #[derive(Debug, thiserror::Error)]
@@ -94,6 +98,18 @@ impl Host {
             readiness: Readiness::new(),
             name,
         })
+    }
+
+    /// What its engine is put together from, as `name`.
+    pub fn parts(&self, name: &'static str) -> Parts {
+        Parts {
+            client: self.client.clone(),
+            config: self.config.clone(),
+            controllers: self.controllers.clone(),
+            name,
+            clock: clock::system(),
+            lifetimes: Lifetimes::default(),
+        }
     }
 
     /// Serves health and metrics and waits for the end of `tasks`, which all watch `stop`.

@@ -108,7 +108,12 @@ impl Engine {
     /// An engine for the enabled job kinds. Nothing runs yet.
     pub fn new(parts: Parts, stop: &CancellationToken) -> Self {
         let kinds = kinds(&parts.config);
-        let (recorder, events) = events::recorder(parts.client.clone(), parts.name, stop.clone());
+        let (recorder, events) = events::recorder(
+            parts.client.clone(),
+            parts.name,
+            parts.clock.clone(),
+            stop.clone(),
+        );
         let caches = Caches::new(&kinds).counting(Counting::of(&parts.config));
         let reports = Arc::<Reports>::default();
         let metrics = Metrics::new(&parts.config, &caches, reports.clone(), parts.clock.clone());

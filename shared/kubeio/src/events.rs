@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
@@ -32,6 +33,9 @@ const BURST: u32 = 1_000;
 const RATION: Duration = Duration::from_millis(100);
 /// The API's limit for a note, in bytes.
 const NOTE_MAX: usize = 1024;
+
+/// Tells the time that events bear.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// A place to drop events into.
 #[derive(Clone, Debug)]
@@ -58,6 +62,7 @@ impl Recorder {
 pub fn recorder(
     client: Client,
     controller: &'static str,
+    clock: Clock,
     stop: CancellationToken,
 ) -> (Recorder, impl Future<Output = ()> + Send + 'static) {
     let (sender, receiver) = mpsc::channel(BUFFER);
@@ -65,8 +70,13 @@ pub fn recorder(
         sender,
         dropped: Arc::default(),
     };
-    let dropped = recorder.dropped.clone();
-    (recorder, write_all(client, controller, receiver, dropped, stop))
+    let writer = Writer {
+        client,
+        controller,
+        clock,
+        dropped: recorder.dropped.clone(),
+    };
+    (recorder, writer.run(receiver, stop))
 }
 
 /// How many more events may be written now.
@@ -100,77 +110,91 @@ impl Ration {
     }
 }
 
-async fn write_all(
+struct Writer {
     client: Client,
     controller: &'static str,
-    mut receiver: mpsc::Receiver<(ObjectReference, Note)>,
+    clock: Clock,
     dropped: Arc<AtomicU64>,
-    stop: CancellationToken,
-) {
-    let (mut normal, mut warning) = (Ration::new(Instant::now()), Ration::new(Instant::now()));
-    let instance =
-        std::env::var("POD_NAME").unwrap_or_else(|_unset| format!("{controller}-{}", std::process::id()));
-    let mut seen: BTreeMap<(String, String, String), Instant> = BTreeMap::new();
-    let writers = Arc::new(tokio::sync::Semaphore::new(WRITERS));
-    let mut number = 0_u64;
-    loop {
-        let (object, note) = tokio::select! {
-            biased;
-            () = stop.cancelled() => return,
-            got = receiver.recv() => match got { Some(got) => got, None => return },
-        };
-        let now = Instant::now();
-        if seen.len() >= REMEMBERED_MAX {
-            seen.retain(|_, at| now.duration_since(*at) < QUIET);
+}
+
+impl Writer {
+    async fn run(self, mut receiver: mpsc::Receiver<(ObjectReference, Note)>, stop: CancellationToken) {
+        let Self {
+            client,
+            controller,
+            clock,
+            dropped,
+        } = self;
+        let (mut normal, mut warning) = (Ration::new(Instant::now()), Ration::new(Instant::now()));
+        let instance =
+            std::env::var("POD_NAME").unwrap_or_else(|_unset| format!("{controller}-{}", std::process::id()));
+        let mut seen: BTreeMap<(String, String, String), Instant> = BTreeMap::new();
+        let writers = Arc::new(tokio::sync::Semaphore::new(WRITERS));
+        let mut number = 0_u64;
+        loop {
+            let (object, note) = tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                got = receiver.recv() => match got { Some(got) => got, None => return },
+            };
+            let now = Instant::now();
             if seen.len() >= REMEMBERED_MAX {
-                seen.clear();
+                seen.retain(|_, at| now.duration_since(*at) < QUIET);
+                if seen.len() >= REMEMBERED_MAX {
+                    seen.clear();
+                }
             }
-        }
-        let identity = (
-            object.uid.clone().unwrap_or_default(),
-            note.reason.to_string(),
-            note.message.clone(),
-        );
-        if seen
-            .get(&identity)
-            .is_some_and(|at| now.duration_since(*at) < QUIET)
-        {
-            continue;
-        }
-        let ration = match note.severity {
-            Severity::Normal => &mut normal,
-            Severity::Warning => &mut warning,
-        };
-        if !ration.take(now) {
-            dropped.fetch_add(1, Ordering::Relaxed);
-            continue;
-        }
-        seen.insert(identity, now);
-        number += 1;
-        let event = event(object, note, controller, &instance, number);
-        let api: Api<Event> = Api::namespaced(
-            client.clone(),
-            event.metadata.namespace.as_deref().unwrap_or("default"),
-        );
-        let Ok(permit) = writers.clone().acquire_owned().await else {
-            return;
-        };
-        tokio::spawn(async move {
-            if let Err(error) = api.create(&PostParams::default(), &event).await {
-                tracing::debug!(error = crate::write::describe(&error), "writing an event failed");
+            let identity = (
+                object.uid.clone().unwrap_or_default(),
+                note.reason.to_string(),
+                note.message.clone(),
+            );
+            if seen
+                .get(&identity)
+                .is_some_and(|at| now.duration_since(*at) < QUIET)
+            {
+                continue;
             }
-            drop(permit);
-        });
+            let ration = match note.severity {
+                Severity::Normal => &mut normal,
+                Severity::Warning => &mut warning,
+            };
+            if !ration.take(now) {
+                dropped.fetch_add(1, Ordering::Relaxed);
+                continue;
+            }
+            seen.insert(identity, now);
+            number += 1;
+            let event = event(object, note, (controller, &instance), number, clock());
+            let api: Api<Event> = Api::namespaced(
+                client.clone(),
+                event.metadata.namespace.as_deref().unwrap_or("default"),
+            );
+            let Ok(permit) = writers.clone().acquire_owned().await else {
+                return;
+            };
+            tokio::spawn(async move {
+                if let Err(error) = api.create(&PostParams::default(), &event).await {
+                    tracing::debug!(error = crate::write::describe(&error), "writing an event failed");
+                }
+                drop(permit);
+            });
+        }
     }
 }
 
-fn event(object: ObjectReference, note: Note, controller: &str, instance: &str, number: u64) -> Event {
+fn event(
+    object: ObjectReference,
+    note: Note,
+    (controller, instance): (&str, &str),
+    number: u64,
+    now: Timestamp,
+) -> Event {
     let namespace = object
         .namespace
         .clone()
         .filter(|n| !n.is_empty())
         .unwrap_or_else(|| "default".into());
-    let now = jiff::Timestamp::now();
     let name = object.name.clone().unwrap_or_default();
     let mut message = note.message;
     if message.len() > NOTE_MAX {

@@ -20,6 +20,11 @@ const KEYS_MAX: usize = 100_000;
 
 static SEED: AtomicU64 = AtomicU64::new(0x5eed);
 
+/// Starts the dice of this process over. Only for a simulation, whose runs shall repeat.
+pub fn reseed(seed: u64) {
+    SEED.store(seed, Ordering::Relaxed);
+}
+
 /// Growing pauses for one thing that keeps failing.
 #[derive(Debug)]
 pub struct Backoff {

@@ -73,8 +73,8 @@ fn template_object(name: &str, kind: &str, uid: &str) -> kube::core::DynamicObje
 fn cluster(config: &ProvisioningRequestConfigSpec) -> Provisioning {
     let address = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
     let client = kube::Client::try_from(address).unwrap();
-    let (recorder, _) = events::recorder(client.clone(), "test", CancellationToken::new());
     let clock: roadstead_engine::clock::Clock = Arc::new(|| Timestamp::UNIX_EPOCH);
+    let (recorder, _) = events::recorder(client.clone(), "test", clock.clone(), CancellationToken::new());
     let due = Arc::new(Queue::new());
     let p = Provisioning::new(
         client,
