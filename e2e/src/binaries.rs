@@ -109,7 +109,7 @@ pub enum Origin {
 }
 
 /// The programs of a control plane on this machine.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Binaries {
     found: Vec<(Program, PathBuf, Origin)>,
 }

@@ -6,11 +6,12 @@ pub use roadstead_world::{EXIT_CODE, Node, RUN_SECONDS};
 
 use crate::Progress;
 
-/// The controllers of kube-controller-manager that batch jobs need: jobs and their pods, garbage, namespaces, service
+/// The controllers of kube-controller-manager that batch jobs need: jobs and their ends, garbage, namespaces, service
 /// accounts and their tokens, and the one without which the cluster roles `view`, `edit` and `admin` are empty. Names are
 /// those of its flag `--controllers`.
-pub const BATCH_CONTROLLERS: [&str; 7] = [
+pub const BATCH_CONTROLLERS: [&str; 8] = [
     "job-controller",
+    "ttl-after-finished-controller",
     "garbage-collector-controller",
     "pod-garbage-collector-controller",
     "namespace-controller",
@@ -22,6 +23,16 @@ pub const BATCH_CONTROLLERS: [&str; 7] = [
 /// How long a plane may take to start, unless said otherwise. An idle machine needs about 5 s; several planes that start
 /// at once on two busy cores need ten times that.
 const START_TIMEOUT: Duration = Duration::from_mins(2);
+
+/// What a control plane is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Processes: etcd, kube-apiserver and what else is asked for.
+    Real,
+    /// The project's own API server in this process, and beside it a [`roadstead_world`] that plays the controllers, the
+    /// scheduler and kwok as far as they are asked for. No audit log, no flags.
+    Embedded,
+}
 
 /// Whether the API server writes down each request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +48,8 @@ pub enum Audit {
 pub struct Options {
     /// Name in kubeconfigs and messages; letters, digits and dashes.
     pub name: String,
+    /// Real or embedded.
+    pub kind: Kind,
     /// Controllers that kube-controller-manager runs; it is not started if there are none. Without
     /// `serviceaccount-controller` no pod can be created, because no namespace gets its default account.
     pub controllers: Vec<String>,
@@ -63,6 +76,7 @@ impl Options {
     pub fn bare(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
+            kind: Kind::Real,
             controllers: Vec::new(),
             scheduler: false,
             kwok: false,
@@ -82,6 +96,13 @@ impl Options {
             kwok: true,
             ..Self::bare(name)
         }
+    }
+
+    /// As this kind of control plane.
+    #[must_use]
+    pub fn of_kind(mut self, kind: Kind) -> Self {
+        self.kind = kind;
+        self
     }
 
     /// With one more node.

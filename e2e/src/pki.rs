@@ -77,11 +77,6 @@ impl Authority {
         self.issuer.pem()
     }
 
-    /// The authority's own certificate, DER.
-    pub(crate) fn der(&self) -> Vec<u8> {
-        self.issuer.der().to_vec()
-    }
-
     /// A client that may do everything, known as `user` in the audit log.
     pub(crate) fn admin(&self, user: &str) -> Result<Identity, Error> {
         self.client(user, Some(ADMINS))

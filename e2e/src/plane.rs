@@ -1,31 +1,29 @@
 //! One control plane: start it, talk to it, disturb it, stop it.
 //!
-//! Everything of a plane lives in one private directory, in memory (`/dev/shm`) where there is room: certificates, logs, the
-//! database. Dropping the plane ends its processes and removes the directory; so does the death of this process.
+//! A real one is made of processes: `start` brings them up, `real` holds them. Everything of it lives in one private
+//! directory, in memory (`/dev/shm`) where there is room: certificates, logs, the database. An `embedded` one is an API
+//! server in this process, with a [`roadstead_world`] to play the rest. Dropping a plane ends all that belongs to it; so does
+//! the death of this process.
 
+mod access;
 mod commands;
+mod embedded;
+mod real;
 mod start;
 
 pub(crate) use start::locate;
 
-use std::fmt;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
-
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use http::header::{HeaderValue, USER_AGENT};
-use kube::config::AuthInfo;
-use tempfile::TempDir;
+use std::time::Duration;
 
 use crate::binaries::{self, Binaries};
-use crate::kubeconfig::{self, Credential};
-use crate::options::{Audit, Options};
-use crate::pki::{self, Identity};
-use crate::process::{Guarded, Signal, Spec};
+use crate::options::{Kind, Options};
+use crate::pki;
+use access::Access;
+use embedded::Embedded;
+use real::Real;
 
 /// The `User-Agent` of [`ControlPlane::client`], so that the audit log tells the harness from the subject.
 pub const HARNESS_USER_AGENT: &str = "roadstead-harness";
@@ -144,6 +142,23 @@ pub enum Error {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// The API server of this process could not listen.
+    #[error("control plane {plane}: starting the embedded API server")]
+    Listen {
+        /// Name of the plane.
+        plane: String,
+        /// The reason.
+        #[source]
+        source: roadstead_apiserver::ListenError,
+    },
+    /// Only a real control plane can do that.
+    #[error("control plane {plane} is embedded: only a real one can {what}")]
+    Embedded {
+        /// Name of the plane.
+        plane: String,
+        /// What was asked for.
+        what: &'static str,
+    },
     /// A node could not be created.
     #[error("control plane {plane}: creating node {node}")]
     Node {
@@ -158,30 +173,13 @@ pub enum Error {
 }
 
 /// A running control plane.
-pub struct ControlPlane {
-    name: String,
-    port: u16,
-    ca_pem: String,
-    ca_der: Vec<u8>,
-    admin: Identity,
-    start_timeout: Duration,
-    binaries: Binaries,
-    audit: Audit,
-    processes: Mutex<Vec<Guarded>>,
-    /// What `kill_apiserver` leaves for `restart_apiserver`.
-    apiserver: Spec,
-    // Invariant: after `processes`, so that they are gone before their files.
-    dir: TempDir,
-}
+#[derive(Debug)]
+pub struct ControlPlane(Backend);
 
-impl fmt::Debug for ControlPlane {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ControlPlane")
-            .field("name", &self.name)
-            .field("port", &self.port)
-            .field("dir", &self.dir.path())
-            .finish_non_exhaustive()
-    }
+#[derive(Debug)]
+enum Backend {
+    Real(Box<Real>),
+    Embedded(Box<Embedded>),
 }
 
 impl ControlPlane {
@@ -190,53 +188,54 @@ impl ControlPlane {
     /// *Errors*: what is missing, what died (with the end of its log), what was not ready in time.
     /// *Limits*: a first build of the programs takes minutes and is not counted in `options.start_timeout`.
     pub async fn start(options: Options) -> Result<Self, Error> {
-        start::start(options).await
+        Ok(Self(match options.kind {
+            Kind::Real => Backend::Real(Box::new(start::start(options).await?)),
+            Kind::Embedded => Backend::Embedded(Box::new(embedded::start(options).await?)),
+        }))
     }
 
     /// The plane's name.
     pub fn name(&self) -> &str {
-        &self.name
+        self.access().name()
     }
 
     /// Where the API server listens.
     pub fn address(&self) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.port).into()
+        self.access().address()
     }
 
     /// The API server's URL, such as `https://127.0.0.1:20017`.
     pub fn server_url(&self) -> String {
-        format!("https://{}", self.address())
+        self.access().server_url()
     }
 
     /// The certificate of the plane's authority, PEM.
     pub fn ca_pem(&self) -> &str {
-        &self.ca_pem
+        self.access().ca_pem()
     }
 
-    /// The programs that the plane runs.
-    pub fn binaries(&self) -> &Binaries {
-        &self.binaries
+    /// The programs that the plane runs; an embedded one runs none.
+    pub fn binaries(&self) -> Option<&Binaries> {
+        match &self.0 {
+            Backend::Real(real) => Some(real.binaries()),
+            Backend::Embedded(_) => None,
+        }
     }
 
-    /// A kubeconfig of an administrator (group `system:masters`). Contains its key.
+    /// A kubeconfig of an administrator (group `system:masters`). Contains its key or token.
     pub fn kubeconfig(&self) -> String {
         self.kubeconfig_via(&self.server_url())
     }
 
     /// As [`ControlPlane::kubeconfig`], for another way to the same server, such as a [`crate::Link`]'s URL.
     pub fn kubeconfig_via(&self, server_url: &str) -> String {
-        kubeconfig::render(
-            &self.name,
-            server_url,
-            &self.ca_pem,
-            &Credential::Certificate(&self.admin),
-        )
+        self.access().kubeconfig_via(server_url)
     }
 
     /// A kubeconfig that authenticates with `token`, through `server_url`, which is [`ControlPlane::server_url`] or a
     /// [`crate::Link`]'s.
     pub fn kubeconfig_for_token_via(&self, server_url: &str, token: &str) -> String {
-        kubeconfig::render(&self.name, server_url, &self.ca_pem, &Credential::Token(token))
+        self.access().kubeconfig_for_token_via(server_url, token)
     }
 
     /// A kubeconfig that authenticates with `token`.
@@ -249,143 +248,85 @@ impl ControlPlane {
         commands::write_private(path, &self.kubeconfig())
     }
 
-    /// An administrator's client with user agent [`HARNESS_USER_AGENT`]; no retries, no read timeout. Call inside a tokio
-    /// runtime; the client belongs to that runtime.
+    /// An administrator's client; no retries, no read timeout. Against a real server it has the user agent
+    /// [`HARNESS_USER_AGENT`]; an embedded one is called without a network. Call inside a tokio runtime; the client belongs
+    /// to that runtime.
     pub fn client(&self) -> Result<kube::Client, Error> {
-        self.client_via(&self.server_url())
+        match &self.0 {
+            Backend::Real(real) => real.access().client_via(&self.server_url()),
+            Backend::Embedded(embedded) => Ok(embedded.client()),
+        }
     }
 
-    /// As [`ControlPlane::client`], through another URL.
+    /// As [`ControlPlane::client`], through a URL.
     pub fn client_via(&self, server_url: &str) -> Result<kube::Client, Error> {
-        let failed = |source| Error::Client {
-            plane: self.name.clone(),
-            source,
-        };
-        let url = server_url
-            .parse()
-            .map_err(|source: http::uri::InvalidUri| failed(source.into()))?;
-        let mut config = kube::Config::new(url);
-        config.root_cert = Some(vec![self.ca_der.clone()]);
-        config.connect_timeout = Some(CONNECT_TIMEOUT);
-        config.read_timeout = None;
-        config.default_retry = false;
-        config.headers = vec![(USER_AGENT, HeaderValue::from_static(HARNESS_USER_AGENT))];
-        config.auth_info = serde_json::from_value::<AuthInfo>(serde_json::json!({
-            "client-certificate-data": STANDARD.encode(&self.admin.cert),
-            "client-key-data": STANDARD.encode(&self.admin.key),
-        }))
-        .map_err(|source| failed(source.into()))?;
-        kube::Client::try_from(config).map_err(|source| failed(source.into()))
+        self.access().client_via(server_url)
     }
 
     /// Where the audit log is, if there is one.
     pub fn audit_log(&self) -> Option<PathBuf> {
-        match self.audit {
-            Audit::Off => None,
-            Audit::Metadata => Some(self.dir.path().join(commands::AUDIT_LOG)),
+        match &self.0 {
+            Backend::Real(real) => real.audit_log(),
+            Backend::Embedded(_) => None,
         }
     }
 
     /// Name and process id of each running process, for measurements.
     pub fn process_ids(&self) -> Vec<(&'static str, u32)> {
-        self.processes()
-            .iter()
-            .map(|process| (process.name(), process.id()))
-            .collect()
+        match &self.0 {
+            Backend::Real(real) => real.process_ids(),
+            Backend::Embedded(_) => Vec::new(),
+        }
     }
 
     /// Fails if a process has ended by itself, with the end of its log.
     pub fn check(&self) -> Result<(), Error> {
-        for process in self.processes().iter_mut() {
-            let name = process.name();
-            if let Some(status) = process
-                .ended()
-                .map_err(|source| self.process_error("looking at", name, source))?
-            {
-                return Err(Error::Died {
-                    plane: self.name.clone(),
-                    process: name,
-                    status,
-                    tail: process.log_tail(),
-                });
-            }
+        match &self.0 {
+            Backend::Real(real) => real.check(),
+            Backend::Embedded(_) => Ok(()),
         }
-        Ok(())
     }
 
     /// Freezes the API server (SIGSTOP): connections stay open and nothing answers. Does nothing while it is killed.
     pub fn pause(&self) -> Result<(), Error> {
-        self.signal(Signal::Stop)
+        self.real("freeze its API server")?.pause()
     }
 
     /// Thaws the API server (SIGCONT).
     pub fn resume(&self) -> Result<(), Error> {
-        self.signal(Signal::Continue)
+        self.real("thaw its API server")?.resume()
     }
 
     /// Kills the API server (SIGKILL); etcd and the others stay. Does nothing if it is already killed.
-    pub fn kill_apiserver(&self) {
-        self.kill(APISERVER);
+    pub fn kill_apiserver(&self) -> Result<(), Error> {
+        self.real("kill its API server")?.kill_apiserver();
+        Ok(())
     }
 
     /// Starts the API server again, on the same port and data, and waits until it is ready. Kills it first if it runs.
     pub async fn restart_apiserver(&self) -> Result<(), Error> {
-        self.kill_apiserver();
-        let deadline = Instant::now() + self.start_timeout;
-        loop {
-            self.spawn(self.apiserver.clone())?;
-            match self.wait_served(deadline).await {
-                // Why: a client's outgoing connection may sit on the port for a moment.
-                Err(Error::Died { tail, .. })
-                    if start::port_was_taken(&tail) && Instant::now() < deadline =>
-                {
-                    self.kill_apiserver();
-                    tokio::time::sleep(POLL).await;
-                }
-                result => return result,
-            }
-        }
+        self.real("start its API server again")?.restart_apiserver().await
     }
 
-    /// Ends all processes and removes all files, as dropping does.
+    /// Ends everything and removes all files, as dropping does.
     pub fn stop(self) {
         drop(self);
     }
 
-    fn processes(&self) -> MutexGuard<'_, Vec<Guarded>> {
-        self.processes.lock().unwrap_or_else(PoisonError::into_inner)
+    fn access(&self) -> &Access {
+        match &self.0 {
+            Backend::Real(real) => real.access(),
+            Backend::Embedded(embedded) => embedded.access(),
+        }
     }
 
-    fn kill(&self, name: &str) {
-        // Why not in one statement: the lock must not be held while the process is collected.
-        let killed: Vec<Guarded> = self
-            .processes()
-            .extract_if(.., |process| process.name() == name)
-            .collect();
-        drop(killed);
-    }
-
-    fn signal(&self, signal: Signal) -> Result<(), Error> {
-        self.processes()
-            .iter()
-            .filter(|process| process.name() == APISERVER)
-            .try_for_each(|process| process.signal(signal))
-            .map_err(|source| self.process_error("signalling", APISERVER, source))
-    }
-
-    fn spawn(&self, spec: Spec) -> Result<(), Error> {
-        let name = spec.name;
-        let process = Guarded::spawn(spec).map_err(|source| self.process_error("starting", name, source))?;
-        self.processes().push(process);
-        Ok(())
-    }
-
-    fn process_error(&self, doing: &'static str, process: &'static str, source: std::io::Error) -> Error {
-        Error::Process {
-            plane: self.name.clone(),
-            doing,
-            process,
-            source,
+    fn real(&self, what: &'static str) -> Result<&Real, Error> {
+        match &self.0 {
+            Backend::Real(real) => Ok(real),
+            Backend::Embedded(_) => Err(Error::Embedded {
+                plane: self.name().to_owned(),
+                what,
+            }),
         }
     }
 }

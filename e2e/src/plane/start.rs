@@ -12,11 +12,13 @@ use tempfile::TempDir;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{sleep, timeout};
 
+use super::access::{Access, Admin};
 use super::commands::{self, Layout};
-use super::{APISERVER, CONTROLLER_MANAGER, ControlPlane, ETCD, Error, KWOK, POLL, SCHEDULER};
+use super::real::Real;
+use super::{APISERVER, CONTROLLER_MANAGER, ETCD, Error, KWOK, POLL, SCHEDULER};
 use crate::binaries::{self, Binaries, Program};
 use crate::kubeconfig::{self, Credential};
-use crate::options::Options;
+use crate::options::{Kind, Options};
 use crate::pki::{self, Authority};
 use crate::port;
 use crate::process::Guarded;
@@ -34,16 +36,9 @@ const NAME_MAX: usize = 40;
 /// The controller without which no pod can be created.
 const SERVICE_ACCOUNTS: &str = "serviceaccount-controller";
 
-pub(super) async fn start(options: Options) -> Result<ControlPlane, Error> {
+pub(super) async fn start(options: Options) -> Result<Real, Error> {
     let name = options.name.clone();
-    if name.is_empty()
-        || name.len() > NAME_MAX
-        || !name
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
-    {
-        return Err(Error::Name { name });
-    }
+    check_name(&name)?;
     let binaries = locate(&options).await?;
     let dir = directory(&name)?;
     let certificates = |source| Error::Certificates {
@@ -62,12 +57,13 @@ pub(super) async fn start(options: Options) -> Result<ControlPlane, Error> {
     layout.write_configs()?;
 
     let deadline = Instant::now() + options.start_timeout;
-    let mut plane = ControlPlane {
-        name: name.clone(),
-        port: 0,
-        ca_pem: authority.pem(),
-        ca_der: authority.der(),
-        admin,
+    let mut plane = Real {
+        access: Access {
+            name: name.clone(),
+            port: 0,
+            ca_pem: authority.pem(),
+            admin: Admin::Certificate(admin),
+        },
         start_timeout: options.start_timeout,
         binaries: binaries.clone(),
         audit: options.audit,
@@ -92,7 +88,12 @@ pub(super) async fn start(options: Options) -> Result<ControlPlane, Error> {
         if wanted {
             let identity = authority.admin(component).map_err(certificates)?;
             let credential = Credential::Certificate(&identity);
-            let text = kubeconfig::render(&name, &plane.server_url(), &plane.ca_pem, &credential);
+            let text = kubeconfig::render(
+                &name,
+                &plane.access.server_url(),
+                &plane.access.ca_pem,
+                &credential,
+            );
             commands::write_private(&layout.kubeconfig(component), &text)?;
         }
     }
@@ -105,15 +106,30 @@ pub(super) async fn start(options: Options) -> Result<ControlPlane, Error> {
     if options.kwok {
         start_kwok(&plane, &layout, deadline).await?;
     }
-    let client = plane.client()?;
+    let client = plane.own_client()?;
     create_nodes(&plane, &client, &options).await?;
     wait_for_parts(&plane, &client, &options, deadline).await?;
     Ok(plane)
 }
 
+/// Whether the name fits into file and cluster names.
+pub(super) fn check_name(name: &str) -> Result<(), Error> {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    if (1..=NAME_MAX).contains(&name.len()) && name.bytes().all(fits) {
+        Ok(())
+    } else {
+        Err(Error::Name {
+            name: name.to_owned(),
+        })
+    }
+}
+
 /// Finds or builds the programs that these planes need, so that planes that start together wait for one build only.
 pub(crate) async fn locate(options: &Options) -> Result<Binaries, Error> {
-    let mut programs = vec![Program::Etcd, Program::KubeApiserver];
+    let mut programs = match options.kind {
+        Kind::Real => vec![Program::Etcd, Program::KubeApiserver],
+        Kind::Embedded => return Ok(Binaries::default()),
+    };
     programs.extend((!options.controllers.is_empty()).then_some(Program::KubeControllerManager));
     programs.extend(options.scheduler.then_some(Program::KubeScheduler));
     programs.extend(options.kwok.then_some(Program::Kwok));
@@ -152,16 +168,12 @@ fn directory(plane: &str) -> Result<TempDir, Error> {
         })
 }
 
-async fn start_apiserver(
-    plane: &mut ControlPlane,
-    layout: &Layout<'_>,
-    deadline: Instant,
-) -> Result<(), Error> {
+async fn start_apiserver(plane: &mut Real, layout: &Layout<'_>, deadline: Instant) -> Result<(), Error> {
     for attempt in 1.. {
-        plane.port = port::free().ok_or_else(|| Error::NoPort {
-            plane: plane.name.clone(),
+        plane.access.port = port::free().ok_or_else(|| Error::NoPort {
+            plane: plane.access.name.clone(),
         })?;
-        plane.apiserver = layout.apiserver(plane.port);
+        plane.apiserver = layout.apiserver(plane.access.port);
         plane.spawn(plane.apiserver.clone())?;
         match plane.wait_served(deadline).await {
             Err(Error::Died { tail, .. }) if port_was_taken(&tail) && attempt < PORT_ATTEMPTS => {
@@ -174,10 +186,10 @@ async fn start_apiserver(
 }
 
 /// Waits for kwok's port before any node is made, because nodes carry it.
-async fn start_kwok(plane: &ControlPlane, layout: &Layout<'_>, deadline: Instant) -> Result<(), Error> {
+async fn start_kwok(plane: &Real, layout: &Layout<'_>, deadline: Instant) -> Result<(), Error> {
     for attempt in 1.. {
         let port = port::free().ok_or_else(|| Error::NoPort {
-            plane: plane.name.clone(),
+            plane: plane.access.name.clone(),
         })?;
         plane.spawn(layout.kwok(port))?;
         let probe = || async {
@@ -196,13 +208,13 @@ async fn start_kwok(plane: &ControlPlane, layout: &Layout<'_>, deadline: Instant
     Ok(())
 }
 
-async fn create_nodes(plane: &ControlPlane, client: &Client, options: &Options) -> Result<(), Error> {
+async fn create_nodes(plane: &Real, client: &Client, options: &Options) -> Result<(), Error> {
     let api: Api<Node> = Api::all(client.clone());
     for node in &options.nodes {
         api.create(&PostParams::default(), &node.object())
             .await
             .map_err(|source| Error::Node {
-                plane: plane.name.clone(),
+                plane: plane.access.name.clone(),
                 node: node.name.clone(),
                 source: Box::new(source),
             })?;
@@ -212,7 +224,7 @@ async fn create_nodes(plane: &ControlPlane, client: &Client, options: &Options) 
 
 /// Waits for what the parts beside the API server do at their start.
 async fn wait_for_parts(
-    plane: &ControlPlane,
+    plane: &Real,
     client: &Client,
     options: &Options,
     deadline: Instant,
@@ -244,7 +256,7 @@ async fn wait_for_parts(
     Ok(())
 }
 
-fn is_ready(node: &Node) -> bool {
+pub(super) fn is_ready(node: &Node) -> bool {
     let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
     conditions
         .into_iter()
@@ -252,10 +264,10 @@ fn is_ready(node: &Node) -> bool {
         .any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
-impl ControlPlane {
+impl Real {
     /// Waits until the API server says so itself and the namespaces that it makes at its first start are there.
     pub(super) async fn wait_served(&self, deadline: Instant) -> Result<(), Error> {
-        let client = self.client()?;
+        let client = self.own_client()?;
         let ready = || async {
             let request = http::Request::get("/readyz").body(Vec::new()).ok()?;
             client.request_text(request).await.ok().map(drop)
@@ -268,6 +280,10 @@ impl ControlPlane {
                 .await?;
         }
         Ok(())
+    }
+
+    fn own_client(&self) -> Result<Client, Error> {
+        self.access.client_via(&self.access.server_url())
     }
 
     /// Asks `probe` until it answers.
@@ -300,7 +316,7 @@ impl ControlPlane {
             .find(|each| each.name() == process)
             .map(Guarded::log_tail);
         Error::NotReady {
-            plane: self.name.clone(),
+            plane: self.access.name.clone(),
             what: what.to_owned(),
             waited: self.start_timeout,
             process,

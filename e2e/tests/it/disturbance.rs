@@ -54,7 +54,7 @@ async fn a_paused_server_is_silent_and_a_killed_one_comes_back_with_its_data() {
         eventually(|| async { api.get("kept").await.ok() }).await;
 
         let url = plane.server_url();
-        plane.kill_apiserver();
+        plane.kill_apiserver().unwrap();
         let _ = api.get("kept").await.unwrap_err();
         plane.check().unwrap();
         plane.restart_apiserver().await.unwrap();

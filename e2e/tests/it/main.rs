@@ -27,3 +27,4 @@ mod shared;
 mod versions;
 mod visibility;
 mod webhooks;
+mod world;

@@ -41,13 +41,13 @@ async fn the_plane_reports_the_version_of_its_program() {
     let plane = shared_plane().await;
     within(async {
         let version = plane.client().unwrap().apiserver_version().await.unwrap();
-        let program = plane.binaries().path(Program::KubeApiserver).unwrap();
+        let program = plane.binaries().unwrap().path(Program::KubeApiserver).unwrap();
         let said = Command::new(program).arg("--version").output().unwrap();
         assert_eq!(
             String::from_utf8_lossy(&said.stdout).trim(),
             format!("Kubernetes {}", version.git_version)
         );
-        if plane.binaries().origin(Program::KubeApiserver) == Some(Origin::Built) {
+        if plane.binaries().unwrap().origin(Program::KubeApiserver) == Some(Origin::Built) {
             assert_eq!(version.git_version, KUBERNETES_VERSION);
             assert_eq!((version.major.as_str(), version.minor.as_str()), ("1", "36"));
         }

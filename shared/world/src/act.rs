@@ -110,8 +110,7 @@ pub(crate) async fn act(client: &Client, cluster: &mut Cluster, action: Action) 
         }
         Action::NodeStatus(node) => {
             let api: Api<Node> = Api::all(client.clone());
-            let written =
-                within(api.replace_status(&node.name_any(), &PostParams::default(), &node)).await;
+            let written = within(api.replace_status(&node.name_any(), &PostParams::default(), &node)).await;
             take(written, |node| cluster.nodes.observe(node))
         }
         Action::Answer(answer) => give(client, cluster, *answer).await,
@@ -228,7 +227,11 @@ async fn within<T: Debug>(write: impl Future<Output = kube::Result<T>>) -> Resul
     match timeout(PATIENCE, write).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(kube::Error::Api(status))) => {
-            tracing::debug!(code = status.code, message = status.message, "a write was refused");
+            tracing::debug!(
+                code = status.code,
+                message = status.message,
+                "a write was refused"
+            );
             Err(match status.code {
                 404 => Problem::Gone,
                 500.. => Problem::Unclear,

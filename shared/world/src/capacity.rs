@@ -132,7 +132,9 @@ pub(crate) fn by_name(templates: Vec<Arc<PodTemplate>>) -> BTreeMap<(String, Str
 
 /// When time alone may change the answer to a request.
 fn deadlines(request: &ProvisioningRequest) -> Vec<Timestamp> {
-    let booked = request.condition(PROVISIONED).map(|condition| (condition.last_transition_time.0, booking(request)));
+    let booked = request
+        .condition(PROVISIONED)
+        .map(|condition| (condition.last_transition_time.0, booking(request)));
     [(created(request), TEMPLATE_GRACE), (created(request), LIFETIME)]
         .into_iter()
         .chain(booked)

@@ -82,7 +82,9 @@ pub(crate) fn decide(jobs: &[Arc<Job>], pods: &[Arc<Pod>], now: Timestamp) -> Pl
 fn owner(pod: &Pod) -> Option<&str> {
     let owners = pod.metadata.owner_references.iter().flatten();
     { owners }
-        .find(|owner| owner.controller == Some(true) && owner.kind == "Job" && owner.api_version == "batch/v1")
+        .find(|owner| {
+            owner.controller == Some(true) && owner.kind == "Job" && owner.api_version == "batch/v1"
+        })
         .map(|owner| owner.uid.as_str())
 }
 
@@ -132,7 +134,11 @@ fn decide_job(job: &Arc<Job>, pods: &[&Arc<Pod>], now: Timestamp) -> Plan {
         if interim(&next).is_none() {
             set(&mut next, end);
         } else if tally.is_settled() {
-            let type_ = if end.type_ == FAILURE_TARGET { FAILED } else { COMPLETE };
+            let type_ = if end.type_ == FAILURE_TARGET {
+                FAILED
+            } else {
+                COMPLETE
+            };
             let (reason, message) = (end.reason.unwrap_or_default(), end.message.unwrap_or_default());
             set(&mut next, condition(type_, "True", &reason, &message));
             next.completion_time = (type_ == COMPLETE).then(|| stamp(now));
@@ -145,7 +151,10 @@ fn decide_job(job: &Arc<Job>, pods: &[&Arc<Pod>], now: Timestamp) -> Plan {
         );
     } else if suspended {
         actions.extend(tally.active.iter().map(|pod| Action::DropPod(Arc::clone(pod))));
-        if set_if_new(&mut next, condition(SUSPENDED, "True", "JobSuspended", "Job suspended")) {
+        if set_if_new(
+            &mut next,
+            condition(SUSPENDED, "True", "JobSuspended", "Job suspended"),
+        ) {
             next.start_time = None;
         }
     } else if !deleting {
@@ -153,7 +162,12 @@ fn decide_job(job: &Arc<Job>, pods: &[&Arc<Pod>], now: Timestamp) -> Plan {
         actions.extend(moves);
         due = sooner(due, wait);
         let was_suspended = find(&status, SUSPENDED).is_some();
-        if was_suspended && set_if_new(&mut next, condition(SUSPENDED, "False", "JobResumed", "Job resumed")) {
+        if was_suspended
+            && set_if_new(
+                &mut next,
+                condition(SUSPENDED, "False", "JobResumed", "Job resumed"),
+            )
+        {
             next.start_time = Some(stamp(now));
         }
     }

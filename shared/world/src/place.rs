@@ -46,7 +46,10 @@ pub(crate) fn decide(nodes: &[Arc<Node>], pods: &[Arc<Pod>], now: Timestamp) -> 
 
 fn waits(pod: &Pod) -> bool {
     let Some(spec) = &pod.spec else { return false };
-    let gated = spec.scheduling_gates.as_ref().is_some_and(|gates| !gates.is_empty());
+    let gated = spec
+        .scheduling_gates
+        .as_ref()
+        .is_some_and(|gates| !gates.is_empty());
     let ours = spec
         .scheduler_name
         .as_deref()
@@ -70,7 +73,9 @@ fn unschedulable(pod: &Arc<Pod>, nodes: usize, now: Timestamp) -> Option<Action>
         type_: SCHEDULED.to_owned(),
         status: "False".to_owned(),
         reason: Some("Unschedulable".to_owned()),
-        message: Some(format!("0/{nodes} nodes are available: no node has room for this pod.")),
+        message: Some(format!(
+            "0/{nodes} nodes are available: no node has room for this pod."
+        )),
         last_transition_time: Some(stamp(now)),
         observed_generation: pod.metadata.generation,
         ..PodCondition::default()

@@ -99,7 +99,10 @@ fn decide_pod(pod: &Arc<Pod>, rules: &Rules<'_>, now: Timestamp) -> Next {
 }
 
 fn starts_at(pod: &Pod, rules: &Rules<'_>) -> Timestamp {
-    let bound = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let bound = pod
+        .status
+        .iter()
+        .flat_map(|status| status.conditions.iter().flatten());
     let bound = { bound }
         .find(|condition| condition.type_ == "PodScheduled" && condition.status == "True")
         .and_then(|condition| condition.last_transition_time.as_ref())

@@ -224,9 +224,14 @@ impl Player {
                 play::decide(&pods.all(), &rules, now)
             }
             Part::Capacity
-                if [templates.is_live(), requests.is_live(), nodes.is_live(), pods.is_live()]
-                    .iter()
-                    .all(|live| *live) =>
+                if [
+                    templates.is_live(),
+                    requests.is_live(),
+                    nodes.is_live(),
+                    pods.is_live(),
+                ]
+                .iter()
+                .all(|live| *live) =>
             {
                 let Capacity::Answered(policy) = &self.world.capacity else {
                     return job::Plan::default();

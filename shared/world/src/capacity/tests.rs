@@ -166,7 +166,10 @@ fn without_no_retry_the_answer_is_not_now_and_is_not_repeated() {
         world.message("Provisioned"),
         "Capacity is not found, CA will try to find it later."
     );
-    let mut said = decide(&world.0, &Policy::default(), at(NOW)).answers.remove(0).conditions;
+    let mut said = decide(&world.0, &Policy::default(), at(NOW))
+        .answers
+        .remove(0)
+        .conditions;
     for condition in &mut said {
         condition.last_transition_time = Time(at("2026-01-01T00:09:00Z"));
     }

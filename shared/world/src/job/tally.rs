@@ -185,7 +185,11 @@ impl<'a> Tally<'a> {
         let room = room.min(CREATE_MAX);
         let pods: Vec<Pod> = match &self.done {
             Some(done) => {
-                let busy: BTreeSet<i32> = self.active.iter().filter_map(|pod| template::index(pod)).collect();
+                let busy: BTreeSet<i32> = self
+                    .active
+                    .iter()
+                    .filter_map(|pod| template::index(pod))
+                    .collect();
                 let free = (0..spec.completions.unwrap_or(0))
                     .filter(|index| !done.contains(index) && !busy.contains(index));
                 free.take(usize::try_from(room).unwrap_or(0))

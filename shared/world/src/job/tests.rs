@@ -69,7 +69,9 @@ impl Play {
             }
             Action::ReleasePod(pod) => self.change_pod(&pod.name_any(), |pod| pod.metadata.finalizers = None),
             Action::DeletePod(pod) => {
-                self.change_pod(&pod.name_any(), |pod| pod.metadata.deletion_timestamp = Some(stamp(at(0))));
+                self.change_pod(&pod.name_any(), |pod| {
+                    pod.metadata.deletion_timestamp = Some(stamp(at(0)))
+                });
             }
             Action::DropPod(pod) => self.pods.retain(|other| other.name_any() != pod.name_any()),
             Action::JobStatus(job, status) => {
@@ -139,7 +141,10 @@ fn pods_run_in_waves_and_the_verdict_comes_before_the_end() {
     assert_eq!((play.made, play.sum()), (3, (1, 2, 0, conditions(&[]))));
     play.end("Succeeded", 2);
     play.settle(2);
-    assert_eq!(play.sum(), (0, 3, 0, conditions(&[SUCCESS_CRITERIA_MET, COMPLETE])));
+    assert_eq!(
+        play.sum(),
+        (0, 3, 0, conditions(&[SUCCESS_CRITERIA_MET, COMPLETE]))
+    );
     assert_eq!(play.status().completion_time, Some(stamp(at(2))));
     assert!(play.pods.iter().all(|pod| !is_tracked(pod)));
 }
@@ -162,7 +167,10 @@ fn a_pod_is_counted_before_it_loses_its_finalizer() {
         play.act(action);
     }
     // The second pod does not wait for the first to be counted.
-    assert_eq!(seen, [json!("create"), json!({"succeeded": ["j-1"]}), json!("j-1")]);
+    assert_eq!(
+        seen,
+        [json!("create"), json!({"succeeded": ["j-1"]}), json!("j-1")]
+    );
     play.settle(1);
     assert_eq!(play.sum(), (1, 1, 0, conditions(&[])));
 }
@@ -213,13 +221,19 @@ fn suspension_takes_the_pods_away_uncounted_and_a_resumed_job_starts_anew() {
     assert_eq!(play.status().start_time, Some(stamp(at(5))));
     play.change(|spec| spec.suspend = Some(true));
     play.settle(6);
-    assert_eq!((play.pods.len(), play.sum()), (0, (0, 0, 0, conditions(&[SUSPENDED]))));
+    assert_eq!(
+        (play.pods.len(), play.sum()),
+        (0, (0, 0, 0, conditions(&[SUSPENDED])))
+    );
     assert_eq!(play.status().start_time, None);
     play.change(|spec| spec.suspend = Some(false));
     play.settle(7);
     play.end("Succeeded", 8);
     play.settle(8);
-    assert_eq!(play.sum(), (0, 2, 0, conditions(&[SUCCESS_CRITERIA_MET, COMPLETE])));
+    assert_eq!(
+        play.sum(),
+        (0, 2, 0, conditions(&[SUCCESS_CRITERIA_MET, COMPLETE]))
+    );
 }
 
 #[test]
@@ -236,7 +250,10 @@ fn indexes_are_run_once_each() {
     play.end("Succeeded", 2);
     play.settle(2);
     assert_eq!(play.status().completed_indexes.as_deref(), Some("0-2"));
-    assert_eq!(play.sum(), (0, 3, 0, conditions(&[SUCCESS_CRITERIA_MET, COMPLETE])));
+    assert_eq!(
+        play.sum(),
+        (0, 3, 0, conditions(&[SUCCESS_CRITERIA_MET, COMPLETE]))
+    );
 }
 
 #[test]

@@ -81,7 +81,11 @@ fn what_is_gated_bound_or_somebody_elses_is_left_alone() {
 
 #[test]
 fn that_there_is_no_room_is_said_once() {
-    let first = decide(&[node("n", "1")], &[pod("p", "2", 0, &json!({}))], NOW.parse().unwrap());
+    let first = decide(
+        &[node("n", "1")],
+        &[pod("p", "2", 0, &json!({}))],
+        NOW.parse().unwrap(),
+    );
     let [Action::PodStatus(pod, status)] = first.as_slice() else {
         panic!("{first:?}")
     };

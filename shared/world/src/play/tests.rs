@@ -14,7 +14,11 @@ fn pod(annotations: &Value, restart: &str, status: &Value) -> Arc<Pod> {
 }
 
 fn running(annotations: &Value, restart: &str) -> Arc<Pod> {
-    pod(annotations, restart, &json!({"phase": "Running", "startTime": STARTED}))
+    pod(
+        annotations,
+        restart,
+        &json!({"phase": "Running", "startTime": STARTED}),
+    )
 }
 
 /// The phase that is due for the pod `seconds` after its start, or when something will be.
@@ -36,7 +40,10 @@ fn check_with(pod: &Arc<Pod>, seconds: f64, start_max: SignedDuration) -> Result
         [Action::PodStatus(_, status)] => {
             let container = &status.container_statuses.as_ref().unwrap()[0];
             let ended = container.state.as_ref().unwrap().terminated.as_ref();
-            Ok((status.phase.clone().unwrap(), ended.map_or(0, |ended| ended.exit_code)))
+            Ok((
+                status.phase.clone().unwrap(),
+                ended.map_or(0, |ended| ended.exit_code),
+            ))
         }
         [Action::RemovePod(_)] => Ok(("removed".to_owned(), 0)),
         [] => Err(plan.due.map(|due| due.duration_since(start).as_secs_f64())),
@@ -60,7 +67,8 @@ fn a_pod_runs_for_its_time_and_ends_with_its_code() {
 
 #[test]
 fn a_bound_pod_starts_after_the_delay_that_the_seed_chose() {
-    let bound = json!({"conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": STARTED}]});
+    let bound =
+        json!({"conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": STARTED}]});
     let pod = pod(&json!({}), "Never", &bound);
     assert_eq!(check(&pod, 0.0), phase_is("Running", 0));
     let longest = SignedDuration::from_secs(10);

@@ -1,0 +1,146 @@
+//! A control plane in this process: the embedded API server over HTTPS on loopback, and a world that plays the rest.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::ListParams;
+use kube::{Api, Client};
+use roadstead_apiserver::{Clock, HttpsCaller, Listening, Server, User};
+use roadstead_world::{Capacity, Garbage, Jobs, World};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::access::{Access, Admin};
+use super::{Error, POLL, start};
+use crate::options::Options;
+
+/// Names of kube-controller-manager's controllers that are played.
+const JOBS: &str = "job-controller";
+const GARBAGE: &str = "garbage-collector-controller";
+/// How often garbage is looked for; a look at an unchanged server costs nothing.
+const GARBAGE_EVERY: Duration = Duration::from_millis(100);
+/// How long the played nodes may take to be Ready.
+const NODES_PATIENCE: Duration = Duration::from_secs(10);
+
+#[derive(Debug)]
+pub(super) struct Embedded {
+    access: Access,
+    server: Server,
+    _world: AbortOnDropHandle<()>,
+    _listening: Listening,
+}
+
+impl Embedded {
+    pub(super) fn access(&self) -> &Access {
+        &self.access
+    }
+
+    /// An administrator's client without a network.
+    pub(super) fn client(&self) -> Client {
+        client(&self.server)
+    }
+}
+
+fn client(server: &Server) -> Client {
+    Client::new(server.service(User::admin()), "default")
+}
+
+pub(super) async fn start(options: Options) -> Result<Embedded, Error> {
+    let Options {
+        name,
+        kind: _,
+        controllers,
+        scheduler,
+        kwok,
+        nodes,
+        audit: _,
+        apiserver_flags: _,
+        start_timeout: _,
+        progress: _,
+    } = options;
+    start::check_name(&name)?;
+    // Why random: names and UIDs of two runs must differ, and tokens must not be guessed.
+    let seed = rand::random();
+    let server = Server::new(roadstead_apiserver::Options {
+        caller: Arc::new(HttpsCaller::default()),
+        ..roadstead_apiserver::Options::new(Clock::new(Timestamp::now), seed)
+    });
+    let listening = server.listen(0).await.map_err(|source| Error::Listen {
+        plane: name.clone(),
+        source,
+    })?;
+    let access = Access {
+        name: name.clone(),
+        port: listening.address().port(),
+        ca_pem: listening.ca_pem().to_owned(),
+        admin: Admin::Token(server.issue_token(User::admin())),
+    };
+    let runs = |controller: &str| controllers.iter().any(|each| each == controller);
+    let played = scheduler && kwok;
+    let world = World {
+        jobs: if runs(JOBS) { Jobs::Played } else { Jobs::LeftAlone },
+        nodes: if played { nodes.clone() } else { Vec::new() },
+        capacity: Capacity::LeftAlone,
+        garbage: runs(GARBAGE).then(|| garbage(&server)),
+        ..World::idle(seed)
+    };
+    let client = client(&server);
+    let run = roadstead_world::run(
+        world,
+        client.clone(),
+        Arc::new(Timestamp::now),
+        CancellationToken::new(),
+    );
+    let embedded = Embedded {
+        access,
+        server,
+        _world: AbortOnDropHandle::new(tokio::spawn(run)),
+        _listening: listening,
+    };
+    if played && !nodes.is_empty() {
+        wait_for_nodes(&name, &client, nodes.len()).await?;
+    }
+    Ok(embedded)
+}
+
+/// Collects only when something was written since the last time.
+fn garbage(server: &Server) -> Garbage {
+    let (server, seen) = (server.clone(), AtomicU64::new(0));
+    Garbage {
+        every: GARBAGE_EVERY,
+        collect: Arc::new(move || {
+            if server.version() != seen.load(Ordering::Relaxed) {
+                server.settle();
+                seen.store(server.version(), Ordering::Relaxed);
+            }
+        }),
+    }
+}
+
+async fn wait_for_nodes(plane: &str, client: &Client, count: usize) -> Result<(), Error> {
+    let api: Api<Node> = Api::all(client.clone());
+    let ready = async {
+        loop {
+            let nodes = api.list(&ListParams::default()).await;
+            if nodes
+                .is_ok_and(|nodes| nodes.items.iter().filter(|node| start::is_ready(node)).count() >= count)
+            {
+                return;
+            }
+            sleep(POLL).await;
+        }
+    };
+    timeout(NODES_PATIENCE, ready)
+        .await
+        .map_err(|_elapsed| Error::NotReady {
+            plane: plane.to_owned(),
+            what: "nodes".to_owned(),
+            waited: NODES_PATIENCE,
+            process: "the world",
+            tail: String::new(),
+        })
+}
