@@ -22,6 +22,8 @@ use crate::request::{Call, Path, User};
 use crate::store::{Change, Key, Store};
 use crate::tokens::Tokens;
 
+mod fork;
+
 /// The body of an answer.
 pub type Body = UnsyncBoxBody<Bytes, Infallible>;
 

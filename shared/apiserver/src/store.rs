@@ -107,6 +107,16 @@ impl Store {
         self.observers.push(observer);
     }
 
+    /// Another store with the same objects and versions, without the past.
+    pub(crate) fn fork(&self, history_max: usize) -> Self {
+        Self {
+            version: self.version,
+            compacted: self.version,
+            objects: self.objects.clone(),
+            ..Self::new(history_max)
+        }
+    }
+
     /// The version of the last change.
     pub(crate) fn version(&self) -> u64 {
         self.version
