@@ -129,7 +129,9 @@ impl Stage {
             let (server, clock) = (self.servers[number].clone(), self.server_clocks[number].clone());
             let mut world = World::new(mix(script.seed, 4, number)).with_garbage(Garbage {
                 every: COLLECT_EVERY,
-                collect: Arc::new(move || drop(server.settle())),
+                collect: Arc::new(move || {
+                    server.settle();
+                }),
             });
             if let Some(plan) = number.checked_sub(1).and_then(|worker| script.workers.get(worker)) {
                 world = world.with_node(Node::new("node", plan.cpus.to_string(), MEMORY));

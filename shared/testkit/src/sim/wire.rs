@@ -80,11 +80,16 @@ enum Manner {
 
 impl State {
     fn cuts(&self, requests: bool) -> bool {
-        self.troubles.values().any(|fault| match fault {
-            Fault::Cut { way: Way::Both, .. } | Fault::ServerDown { .. } => true,
-            Fault::Cut { way: Way::Requests, .. } => requests,
-            Fault::Cut { way: Way::Answers, .. } => !requests,
-            _ => false,
+        self.troubles.values().any(|fault| {
+            if let Fault::Cut { way, .. } = fault {
+                match way {
+                    Way::Both => true,
+                    Way::Requests => requests,
+                    Way::Answers => !requests,
+                }
+            } else {
+                matches!(fault, Fault::ServerDown { .. })
+            }
         })
     }
 
@@ -111,16 +116,20 @@ impl State {
         };
         for fault in self.troubles.values() {
             let mut hit = |permille: u32| self.dice.random_ratio(permille.min(1_000), 1_000);
-            match *fault {
-                Fault::LoseRequests { permille, .. } if hit(permille) => {
-                    fate.lose_request = Some(manner(&mut self.dice));
-                }
-                Fault::LoseAnswers { permille, .. } if hit(permille) => {
-                    fate.lose_answer = Some(manner(&mut self.dice));
-                }
-                Fault::Duplicate { permille, .. } if hit(permille) => fate.twice = true,
-                Fault::Refuse { permille, code, .. } if hit(permille) => fate.refuse = Some(code),
-                _ => {}
+            if let Fault::LoseRequests { permille, .. } = *fault
+                && hit(permille)
+            {
+                fate.lose_request = Some(manner(&mut self.dice));
+            } else if let Fault::LoseAnswers { permille, .. } = *fault
+                && hit(permille)
+            {
+                fate.lose_answer = Some(manner(&mut self.dice));
+            } else if let Fault::Duplicate { permille, .. } = *fault {
+                fate.twice |= hit(permille);
+            } else if let Fault::Refuse { permille, code, .. } = *fault
+                && hit(permille)
+            {
+                fate.refuse = Some(code);
             }
         }
         fate
@@ -172,10 +181,7 @@ impl Wire {
     }
 
     pub(super) fn begin(&self, number: usize, fault: Fault) {
-        match fault {
-            Fault::DropWatches { .. } => {}
-            _ => drop(self.lock().troubles.insert(number, fault)),
-        }
+        self.lock().troubles.insert(number, fault);
         if matches!(fault, Fault::DropWatches { .. } | Fault::ServerDown { .. }) {
             self.resets.send_modify(|count| *count += 1);
         }
