@@ -1,6 +1,7 @@
 //! Get, list and watch.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use http::StatusCode;
 use http_body::Frame;
 use http_body_util::{BodyExt as _, StreamBody};
 use serde_json::{Value, json};
-use tokio::sync::watch::Receiver;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::failure::{About, Cause, Failure};
@@ -396,7 +397,6 @@ impl Server {
         };
         let seconds = call.query.get("timeoutSeconds").parse().unwrap_or(0);
         let seconds = if seconds == 0 { WATCH_SECONDS } else { seconds };
-        let receiver = self.subscribe();
         let now = Instant::now();
         let mut watcher = Watcher {
             server: self.clone(),
@@ -406,9 +406,10 @@ impl Server {
             form,
             include: call.query.get("includeObject").to_owned(),
             version: asked_version,
-            receiver,
+            bell: self.bell(&call.kind.resource),
             bookmarks: call.query.flag("allowWatchBookmarks"),
             next_bookmark: now + BOOKMARK_EVERY,
+            owes_bookmark: false,
             ends: now + Duration::from_secs(seconds),
             first: None,
             headed: false,
@@ -467,9 +468,10 @@ struct Watcher {
     include: String,
     /// Everything up to here was told.
     version: u64,
-    receiver: Receiver<u64>,
+    bell: Arc<Notify>,
     bookmarks: bool,
     next_bookmark: Instant,
+    owes_bookmark: bool,
     ends: Instant,
     /// What is told first: events, then perhaps the bookmark that ends them.
     first: Option<Vec<(&'static str, Arc<Value>)>>,
@@ -539,19 +541,22 @@ impl Watcher {
 
     /// The next lines, and whether there may be more.
     async fn next(&mut self) -> Option<(String, bool)> {
+        let bell = Arc::clone(&self.bell);
         loop {
+            let mut rung = pin!(bell.notified());
+            // Why before looking: what changes from here on must not be missed.
+            rung.as_mut().enable();
             if let Some(first) = self.first.take() {
                 let failed = first.iter().any(|(kind, _)| *kind == "ERROR");
                 if !first.is_empty() {
                     return Some((self.lines(first).await, !failed));
                 }
             }
-            let seen = *self.receiver.borrow_and_update();
-            let changes = {
-                let state = self.server.state();
-                state
-                    .store
-                    .changes_after(&self.kind.resource, &self.namespace, self.version, BATCH_MAX)
+            let (changes, seen) = {
+                let store = &self.server.state().store;
+                let changes =
+                    store.changes_after(&self.kind.resource, &self.namespace, self.version, BATCH_MAX);
+                (changes, store.version())
             };
             let Ok(changes) = changes else {
                 let message = format!("too old resource version: {}", self.version);
@@ -572,18 +577,17 @@ impl Watcher {
             if full {
                 continue;
             }
+            if std::mem::take(&mut self.owes_bookmark) {
+                let bookmark = Arc::new(self.bookmark());
+                return Some((self.lines(vec![("BOOKMARK", bookmark)]).await, true));
+            }
             tokio::select! {
                 biased;
-                changed = self.receiver.changed() => {
-                    if changed.is_err() {
-                        return None;
-                    }
-                }
+                () = rung => {}
                 () = tokio::time::sleep_until(self.ends) => return None,
                 () = tokio::time::sleep_until(self.next_bookmark), if self.bookmarks => {
                     self.next_bookmark = Instant::now() + BOOKMARK_EVERY;
-                    let bookmark = Arc::new(self.bookmark());
-                    return Some((self.lines(vec![("BOOKMARK", bookmark)]).await, true));
+                    self.owes_bookmark = true;
                 }
             }
         }

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex};
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
-use tokio::sync::watch;
 
 use super::{Inner, Options, Server, State};
 use crate::json;
@@ -37,10 +36,9 @@ impl Server {
             json::set(&mut object, &["metadata", "uid"], state.uid());
             state.store.put(key, object, "system:apiserver");
         }
-        let version = state.store.version();
         Self(Arc::new(Inner {
             state: Mutex::new(state),
-            changed: watch::Sender::new(version),
+            bells: Mutex::default(),
             options,
         }))
     }

@@ -84,6 +84,10 @@ impl Player {
             &mut *trace.lock().unwrap_or_else(PoisonError::into_inner),
             Trace::new(Keep::Hash),
         );
+        if trace.is_full() {
+            let circles = "I3 broken: somebody turns in circles: too many API calls for one run";
+            outcome.violations.insert(0, circles.to_owned());
+        }
         (outcome.hash, outcome.events, outcome.trace) = trace.finish();
         if PANICS.load(Ordering::Relaxed) > panics {
             let words = LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner).clone();

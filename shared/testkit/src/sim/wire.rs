@@ -20,7 +20,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use roadstead_apiserver::{Server, User};
 use roadstead_kubeio::connect::ANSWER_TIMEOUT;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use tower::{BoxError, Service, ServiceBuilder};
 
 use super::clock::TrueTime;
@@ -49,14 +49,14 @@ pub(super) struct Wire {
     time: TrueTime,
     trace: Arc<Mutex<Trace>>,
     state: Mutex<State>,
-    /// Counts changes of what is wrong, so that who waits looks again.
-    changed: watch::Sender<u64>,
-    /// Counts breaks of everything that is open.
-    resets: watch::Sender<u64>,
+    /// Rung when something else is wrong. Why no `watch`: tokio wakes its waiters in a random order.
+    changed: Notify,
 }
 
 struct State {
     dice: ChaCha8Rng,
+    /// How often everything that was open broke.
+    breaks: u64,
     troubles: BTreeMap<usize, Fault>,
 }
 
@@ -159,10 +159,10 @@ impl Wire {
             trace,
             state: Mutex::new(State {
                 dice: ChaCha8Rng::seed_from_u64(seed),
+                breaks: 0,
                 troubles: BTreeMap::new(),
             }),
-            changed: watch::Sender::new(0),
-            resets: watch::Sender::new(0),
+            changed: Notify::new(),
         })
     }
 
@@ -181,16 +181,18 @@ impl Wire {
     }
 
     pub(super) fn begin(&self, number: usize, fault: Fault) {
-        self.lock().troubles.insert(number, fault);
+        let mut state = self.lock();
+        state.troubles.insert(number, fault);
         if matches!(fault, Fault::DropWatches { .. } | Fault::ServerDown { .. }) {
-            self.resets.send_modify(|count| *count += 1);
+            state.breaks += 1;
         }
-        self.changed.send_modify(|count| *count += 1);
+        drop(state);
+        self.changed.notify_waiters();
     }
 
     pub(super) fn end(&self, number: usize) {
         self.lock().troubles.remove(&number);
-        self.changed.send_modify(|count| *count += 1);
+        self.changed.notify_waiters();
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -202,13 +204,18 @@ impl Wire {
         trace.add(self.time.elapsed(), format_args!("{} {what}", self.name));
     }
 
-    /// Waits until nothing keeps events from coming back.
-    async fn until_heard(&self) {
-        let mut changed = self.changed.subscribe();
-        while self.lock().silences() {
-            if changed.changed().await.is_err() {
-                pending::<()>().await;
+    fn is_full(&self) -> bool {
+        self.trace.lock().unwrap_or_else(PoisonError::into_inner).is_full()
+    }
+
+    /// Waits until `over` says so of what is wrong.
+    async fn until(&self, over: impl Fn(&State) -> bool) {
+        loop {
+            let changed = self.changed.notified();
+            if over(&self.lock()) {
+                return;
             }
+            changed.await;
         }
     }
 
@@ -218,13 +225,19 @@ impl Wire {
         let (method, target) = (parts.method.clone(), parts.uri.clone());
         let name = target.path_and_query().map_or("", |target| target.as_str());
         let watches = method == Method::GET && target.query().is_some_and(|query| query.contains("watch="));
-        let fate = self.lock().fate();
+        // Why the breaks now: one that comes while the request is under way counts too.
+        let (fate, breaks) = {
+            let mut state = self.lock();
+            (state.fate(), state.breaks)
+        };
+        // Why: time stands still for as long as somebody turns in circles without a pause.
+        if self.is_full() {
+            return pending().await;
+        }
         if life.counts_down_before() {
             self.note(format_args!("{method} {name} dies before"));
             return pending().await;
         }
-        // Why before the hop: a break that comes meanwhile must not be missed.
-        let resets = self.resets.subscribe();
         tokio::time::sleep(fate.out).await;
         if let Some(code) = fate.refuse {
             self.note(format_args!("{method} {name} refused {code}"));
@@ -259,42 +272,40 @@ impl Wire {
             return pending().await;
         }
         Ok(if watches {
-            answer.map(|body| self.events(life, resets, body))
+            answer.map(|body| self.events(life, breaks, body))
         } else {
             answer.map(|body| body.map_err(|never| match never {}).boxed_unsync())
         })
     }
 
-    /// The events of a watch on their way back.
+    /// The events of a watch on their way back. It was opened after so many breaks.
     fn events(
         self: Arc<Self>,
         life: Life,
-        resets: watch::Receiver<u64>,
+        breaks: u64,
         body: roadstead_apiserver::Body,
     ) -> UnsyncBoxBody<Bytes, Lost> {
-        let frames = stream::unfold(Some((body, resets)), move |open| {
+        let frames = stream::unfold(Some(body), move |open| {
             let (wire, life) = (self.clone(), life.clone());
             async move {
-                let (mut body, mut resets) = open?;
-                let frame = tokio::select! {
+                let mut body = open?;
+                let broken = |state: &State| state.breaks != breaks;
+                let came = tokio::select! {
                     biased;
-                    _ = resets.changed() => Err(Lost::Reset),
-                    frame = body.frame() => Ok(frame),
+                    () = wire.until(broken) => None,
+                    frame = body.frame() => Some(frame),
                 };
                 let hop = wire.lock().hop();
                 tokio::time::sleep(hop).await;
-                tokio::select! {
-                    biased;
-                    _ = resets.changed() => return Some((Err(Lost::Reset), None)),
-                    () = wire.until_heard() => {}
-                }
+                wire.until(|state| broken(state) || !state.silences()).await;
                 if life.is_over() {
                     return pending().await;
                 }
-                match frame {
-                    Ok(Some(frame)) => Some((frame.map_err(|never| match never {}), Some((body, resets)))),
-                    Ok(None) => None,
-                    Err(lost) => Some((Err(lost), None)),
+                let intact = !broken(&wire.lock());
+                match came.filter(|_| intact) {
+                    Some(Some(frame)) => Some((frame.map_err(|never| match never {}), Some(body))),
+                    Some(None) => None,
+                    None => Some((Err(Lost::Reset), None)),
                 }
             }
         });
