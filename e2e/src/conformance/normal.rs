@@ -104,6 +104,9 @@ impl Names {
         if text.len() >= 20 && text.ends_with('Z') && text.parse::<jiff::Timestamp>().is_ok() {
             return "<time>".into();
         }
+        if text.starts_with("JTI=") {
+            return "<token>".into();
+        }
         let mut text = text;
         for (from, to) in &self.renamed {
             if text.contains(from) {
@@ -118,6 +121,14 @@ impl Names {
         }
         if let Some((head, _)) = text.split_once("in record (") {
             text.truncate(head.len());
+        }
+        // Why: what follows is said by a library for TLS or TCP.
+        if let Some((head, _)) = text.split_once("failed to call webhook: ") {
+            text.truncate(head.len());
+        }
+        // Why: the oldest version that is still known differs.
+        if let Some((head, _)) = text.split_once("too old resource version: ") {
+            text = format!("{head}too old resource version");
         }
         // Why: a conflict says when the other manager wrote.
         if let Some((head, tail)) = text.split_once(" at 20")
@@ -173,6 +184,10 @@ fn status(body: &mut Value) {
         return;
     }
     let reason = body["reason"].as_str().unwrap_or_default().to_owned();
+    if let Some(causes) = body["details"]["causes"].as_array_mut() {
+        // Why: a real server lists them in the order of a Go map.
+        causes.sort_by_key(ToString::to_string);
+    }
     if LOOSE.contains(&reason.as_str()) && body["status"] == "Failure" {
         body["message"] = Value::Null;
         let mut causes: Vec<Value> = body["details"]["causes"]
@@ -205,8 +220,23 @@ fn review(body: &mut Value) {
     }
 }
 
+/// What was owned through another version of a kind is compared by name here, and converted first by a real server.
+fn owners_across_versions(value: &mut Value) {
+    if value["kind"] == "Gadget"
+        && let Some(meta) = value["metadata"].as_object_mut()
+    {
+        meta.remove("managedFields");
+    }
+    match value {
+        Value::Array(list) => list.iter_mut().for_each(owners_across_versions),
+        Value::Object(map) => map.values_mut().for_each(owners_across_versions),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
 /// The version of a list is that of the whole server.
 fn list(body: &mut Value) {
+    owners_across_versions(body);
     if (body["items"].is_array() || body["kind"] == "Table") && body["metadata"].is_object() {
         body["metadata"]["resourceVersion"] = Value::Null;
     }

@@ -50,13 +50,19 @@ pub enum Error {
 #[derive(Default)]
 struct Memory {
     objects: BTreeMap<String, Value>,
+    /// Goes on with the last list.
     token: String,
+    /// Stands for the last service account.
+    bearer: String,
 }
 
 impl Memory {
     fn fill(&self, text: &str) -> String {
         if text == "$continue" {
             return self.token.clone();
+        }
+        if text == "$token" {
+            return self.bearer.clone();
         }
         let said = |path: &str, field: &str| {
             let found = self.objects.get(path).map(|object| &object["metadata"][field]);
@@ -103,6 +109,9 @@ impl Memory {
     fn learn(&mut self, answer: &Value) {
         if let Some(token) = answer["metadata"]["continue"].as_str() {
             token.clone_into(&mut self.token);
+        }
+        if let Some(token) = answer["status"]["token"].as_str() {
+            token.clone_into(&mut self.bearer);
         }
         let (kind, name) = (&answer["kind"], &answer["metadata"]["name"]);
         if let (Some(kind), Some(name)) = (kind.as_str(), name.as_str())

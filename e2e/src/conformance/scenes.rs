@@ -3,6 +3,8 @@
 mod apply;
 mod basic;
 mod custom;
+mod hooks;
+mod limits;
 mod reading;
 
 use super::trace::{Dice, Step};
@@ -43,4 +45,16 @@ pub(crate) const ALL: &[Scene] = &[
     reading::tables,
     reading::access,
     reading::tokens,
+    limits::consistency,
+    limits::forgotten,
+    limits::bookmarks,
+    limits::reviews,
+    limits::owners,
+    limits::grace,
+    limits::discovery,
+    hooks::admission,
+    hooks::admission,
+    hooks::conditions,
+    hooks::conversion,
+    hooks::conversion,
 ];

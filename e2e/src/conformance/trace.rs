@@ -11,7 +11,8 @@ use super::scenes;
 const SCENES: usize = 4;
 
 /// One request. `{ns}` in the path stands for the trace's namespace. A text `$rv:PATH` or `$uid:PATH` in the body or query
-/// stands for what the same server last answered for that path, `$continue` for the last page's token.
+/// stands for what the same server last answered for that path, `$continue` for the last page's token, `$token` for the
+/// last token of a service account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
     /// Such as `POST`.

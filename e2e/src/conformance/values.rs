@@ -32,6 +32,9 @@ pub(crate) const POD: Sample = sample("v1", "pods", "Pod", true);
 pub(crate) const JOB: Sample = sample("batch/v1", "jobs", "Job", true);
 pub(crate) const WIDGET: Sample = sample("conformance.roadstead.dev/v1", "widgets", "Widget", true);
 pub(crate) const WORKLOAD: Sample = sample("kueue.x-k8s.io/v1beta2", "workloads", "Workload", true);
+/// Two versions of one kind, which a webhook converts.
+pub(crate) const GADGET: Sample = sample("conformance.roadstead.dev/v2", "gadgets", "Gadget", true);
+pub(crate) const GADGET_OLD: Sample = sample("conformance.roadstead.dev/v1", "gadgets", "Gadget", true);
 const SECRET: Sample = sample("v1", "secrets", "Secret", true);
 const ACCOUNT: Sample = sample("v1", "serviceaccounts", "ServiceAccount", true);
 const LEASE: Sample = sample("coordination.k8s.io/v1", "leases", "Lease", true);
@@ -220,6 +223,10 @@ fn body(sample: Sample, dice: &mut Dice) -> Value {
         }
         "workloads" => {
             json!({"spec": {"queueName": *dice.pick(&["q", "r"]), "podSets": [{"name": "main", "count": *dice.pick(&[1, 2]), "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}}]}})
+        }
+        "gadgets" => {
+            let field = if sample == GADGET { "amount" } else { "size" };
+            json!({"spec": {field: *dice.pick(&[1, 2])}})
         }
         "leases" => {
             json!({"spec": {"holderIdentity": "me", "leaseDurationSeconds": 15, "renewTime": "2026-01-01T00:00:00.000001Z"}})

@@ -4,14 +4,17 @@
 #![expect(clippy::print_stdout, reason = "an example talks to its user")]
 
 use std::error::Error;
+use std::sync::Arc;
 
-use roadstead_apiserver::{Clock, Options, Server, User};
+use roadstead_apiserver::{Clock, HttpsCaller, Options, Server, User};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
     let port = args.next().map_or(Ok(0), |port| port.parse())?;
-    let server = Server::new(Options::new(Clock::new(jiff::Timestamp::now), 1));
+    let mut options = Options::new(Clock::new(jiff::Timestamp::now), 1);
+    options.caller = Arc::new(HttpsCaller::new());
+    let server = Server::new(options);
     let listening = server.listen(port).await?;
     let kubeconfig = server.kubeconfig(&listening, User::admin());
     match args.next() {

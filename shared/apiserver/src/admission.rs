@@ -321,8 +321,11 @@ impl Server {
         });
         let about = foreign
             .first()
-            .map_or("", |object| json::text(object, &["apiVersion"]))
-            .to_owned();
+            .map(|object| {
+                let text = |field| json::text(object, &[field]);
+                format!("{}, Kind={}", text("apiVersion"), text("kind"))
+            })
+            .unwrap_or_default();
         let asked = WebhookCall {
             url: url_of(&webhook["clientConfig"]),
             ca_bundle: ca_of(&webhook["clientConfig"]),

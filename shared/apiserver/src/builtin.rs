@@ -110,6 +110,10 @@ pub(crate) fn default(kind: &Kind, object: &mut Value) {
             json::default(object, &["status", "phase"], "Active");
         }
         "priorityclasses" => json::default(object, &["preemptionPolicy"], "PreemptLowerPriority"),
+        "roles" | "clusterroles" if json::items(object, &["rules"]).is_empty() => {
+            // Why: no rules at all and an empty list of them are stored alike.
+            json::set(object, &["rules"], Value::Null);
+        }
         "rolebindings" | "clusterrolebindings" => {
             json::default(object, &["roleRef", "apiGroup"], "rbac.authorization.k8s.io");
             for subject in json::items_mut(object, &["subjects"]) {
@@ -241,17 +245,18 @@ pub(crate) fn prepare_update(kind: &Kind, part: Part, object: &mut Value, old: &
         }
     }
     if kind.is_custom() {
-        let without = |value: &Value| {
-            let mut value = value.clone();
-            json::remove(&mut value, &["metadata"]);
-            if kind.status {
-                json::remove(&mut value, &["status"]);
-            }
-            value
+        let counts = |name: &str| name != "metadata" && !(kind.status && name == "status");
+        let has_all = |one: &Value, other: &Value| {
+            let mut fields = one.as_object().into_iter().flatten();
+            fields.all(|(name, value)| !counts(name) || other.get(name) == Some(value))
         };
-        let changed = part == Part::Main && without(object) != without(old);
+        let changed = part == Part::Main && !(has_all(object, old) && has_all(old, object));
         generation(object, old, changed);
         return;
+    }
+    if kind.plural == "pods" && part == Part::Main {
+        // Why before: what is filled in again is no change.
+        pod::prepare_update(object, old);
     }
     if has_generation(kind) {
         let spec = |value: &Value| match kind.plural.as_str() {
@@ -268,7 +273,6 @@ pub(crate) fn prepare_update(kind: &Kind, part: Part, object: &mut Value, old: &
     match (kind.plural.as_str(), part) {
         ("namespaces", Part::Main) => json::copy(object, old, &["spec", "finalizers"]),
         ("jobs", Part::Main) => job::prepare_update(object, old),
-        ("pods", Part::Main) => pod::prepare_update(object, old),
         _ => {}
     }
 }
@@ -277,6 +281,24 @@ fn generation(object: &mut Value, old: &Value, changed: bool) {
     let before = old["metadata"]["generation"].as_u64().unwrap_or(0);
     let now = if changed { before + 1 } else { before };
     json::set(object, &["metadata", "generation"], now);
+}
+
+/// What a client is told about a new object that is accepted all the same.
+pub(crate) fn warnings(kind: &Kind, object: &Value) -> Vec<String> {
+    let used = match (kind.group.as_str(), kind.plural.as_str()) {
+        ("", "pods") => "this is used in the Pod's hostname",
+        ("batch", "jobs") => "this is used in Pod names and hostnames",
+        _ => return Vec::new(),
+    };
+    let name = json::text(object, &["metadata", "name"]);
+    let why = names::no_label(name);
+    if why.is_empty() {
+        return Vec::new();
+    }
+    vec![format!(
+        "metadata.name: {used}, which can result in surprising behavior; a DNS label is recommended: [{}]",
+        why.join(" ")
+    )]
 }
 
 /// Complains about an object of a built-in kind.

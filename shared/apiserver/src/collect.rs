@@ -287,3 +287,6 @@ fn grace_over(pod: &Value, now: Timestamp) -> bool {
     let until: Option<Timestamp> = json::text(pod, &["metadata", "deletionTimestamp"]).parse().ok();
     grace > 0 && until.is_some_and(|until| until <= now) && json!(null) != pod["metadata"]
 }
+
+#[cfg(test)]
+mod tests;

@@ -118,6 +118,8 @@ struct Parts {
     details: Option<Value>,
     plain: bool,
     status: Option<Value>,
+    /// Goes on with a list.
+    token: Option<String>,
 }
 
 /// What a failure is about.
@@ -159,6 +161,7 @@ impl Failure {
             details: None,
             plain: false,
             status: None,
+            token: None,
         }))
     }
 
@@ -286,6 +289,13 @@ impl Failure {
         Self::new(StatusCode::GONE, "Expired", message)
     }
 
+    /// A page of a version that is forgotten, with the token that goes on in the present.
+    pub(crate) fn expired_page(message: &str, token: String) -> Self {
+        let mut failure = Self::expired(message);
+        failure.0.token = Some(token);
+        failure
+    }
+
     pub(crate) fn method_not_allowed() -> Self {
         let message = "the server does not allow this method on the requested resource";
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message).with(json!({}))
@@ -368,6 +378,14 @@ impl Failure {
         Self::new(StatusCode::NOT_IMPLEMENTED, "NotImplemented", message)
     }
 
+    /// A group that another process is registered to serve.
+    pub(crate) fn not_forwarded(group: &str, version: &str) -> Self {
+        let message = format!(
+            "{group}/{version} is served by another process, to which this embedded API server does not forward; ask that process itself or use a real API server"
+        );
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
+    }
+
     /// What an admission webhook answered instead of allowing.
     pub(crate) fn denied(webhook: &str, status: Option<&Value>) -> Self {
         let said = |field: &str| {
@@ -425,6 +443,9 @@ impl Failure {
         });
         if !self.0.reason.is_empty() {
             status["reason"] = self.0.reason.into();
+        }
+        if let Some(token) = &self.0.token {
+            status["metadata"]["continue"] = token.as_str().into();
         }
         if let Some(details) = &self.0.details {
             status["details"] = details.clone();

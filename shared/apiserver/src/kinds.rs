@@ -69,6 +69,8 @@ pub(crate) struct Kind {
     /// The schema as published, for OpenAPI; null for built-in kinds.
     pub(crate) published: Value,
     pub(crate) resource: Arc<str>,
+    /// What was stored after this version has the shape and the defaults of the storage version.
+    pub(crate) since: u64,
     /// Whether it was given a warning to clients.
     pub(crate) deprecation: Option<String>,
 }
@@ -153,6 +155,8 @@ impl Line {
 }
 
 const ADMISSION: &str = "admissionregistration.k8s.io";
+/// The group of what other processes serve.
+pub(crate) const REGISTRATION: &str = "apiregistration.k8s.io";
 const RBAC: &str = "rbac.authorization.k8s.io";
 /// The group of custom resource definitions.
 pub(crate) const EXTENSIONS: &str = "apiextensions.k8s.io";
@@ -227,6 +231,7 @@ const BUILTIN: &[Line] = &[
     )
     .status()
     .short(&["crd", "crds"]),
+    line(REGISTRATION, "apiservices", "APIService", Scope::Cluster).status(),
     line("batch", "jobs", "Job", Scope::Namespaced)
         .status()
         .selectable(&["status.successful"]),
@@ -260,6 +265,7 @@ const BUILTIN: &[Line] = &[
 pub(crate) fn definition_group(group: &str) -> String {
     match group {
         "" => "io.k8s.api.core.v1".to_owned(),
+        REGISTRATION => "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1".to_owned(),
         EXTENSIONS => "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1".to_owned(),
         _ => format!("io.k8s.api.{}.v1", group.split('.').next().unwrap_or(group)),
     }
@@ -275,9 +281,10 @@ impl Line {
         schema::definition(&definition)?;
         let categories: &[&str] = match self.plural {
             "pods" | "jobs" | "services" => &["all"],
-            "mutatingwebhookconfigurations" | "validatingwebhookconfigurations" | DEFINITIONS => {
-                &["api-extensions"]
-            }
+            "mutatingwebhookconfigurations"
+            | "validatingwebhookconfigurations"
+            | "apiservices"
+            | DEFINITIONS => &["api-extensions"],
             _ => &[],
         };
         Some(Kind {
@@ -307,6 +314,7 @@ impl Line {
             } else {
                 resource_key(self.group, self.plural)
             },
+            since: 0,
             deprecation: None,
         })
     }
@@ -328,7 +336,7 @@ fn custom_definition(group: &str, version: &str, kind: &str) -> String {
 }
 
 /// The kinds that one custom resource definition serves.
-fn custom(definition: &Value) -> Vec<Kind> {
+fn custom(definition: &Value, since: u64) -> Vec<Kind> {
     let spec = &definition["spec"];
     let names = &definition["status"]["acceptedNames"];
     let group = json::text(spec, &["group"]);
@@ -389,6 +397,7 @@ fn custom(definition: &Value) -> Vec<Kind> {
             conversion: conversion.clone(),
             published: published.clone(),
             resource: resource_key(group, plural),
+            since,
             deprecation: (version["deprecated"] == true).then(|| {
                 let own = json::text(version, &["deprecationWarning"]);
                 if own.is_empty() {
@@ -427,12 +436,12 @@ impl Registry {
         }
     }
 
-    /// Takes note of a definition, or of its end.
-    pub(crate) fn define(&mut self, name: &str, definition: Option<&Value>) {
+    /// Takes note of a definition, written at a version, or of its end.
+    pub(crate) fn define(&mut self, name: &str, definition: Option<&Value>, version: u64) {
         self.generation += 1;
         match definition {
             Some(definition) if is_established(definition) => {
-                let kinds = custom(definition).into_iter().map(Arc::new).collect();
+                let kinds = custom(definition, version).into_iter().map(Arc::new).collect();
                 self.custom.insert(name.to_owned(), kinds);
             }
             _ => {

@@ -66,6 +66,19 @@ pub(crate) fn check_config_key(field: &str, key: &str) -> Option<Cause> {
         .then(|| Cause::invalid(format!("{field}[{key}]"), &key.into(), KEY_SAYS))
 }
 
+/// Why a name is no DNS label, in the words of a warning.
+pub(crate) fn no_label(name: &str) -> Vec<String> {
+    let mut why = Vec::new();
+    if name.len() > LABEL_MAX {
+        why.push(format!("must be no more than {LABEL_MAX} characters"));
+    }
+    if !LABEL.is_match(name) {
+        let dots = SUBDOMAIN.is_match(name);
+        why.push(if dots { "must not contain dots" } else { LABEL_SAYS }.to_owned());
+    }
+    why
+}
+
 /// Complains about a name.
 pub(crate) fn check_name(field: &str, name: &str, rule: Rule) -> Vec<Cause> {
     let (right, says, max) = match rule {

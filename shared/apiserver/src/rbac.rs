@@ -1,5 +1,9 @@
 //! Who may do what: roles, bindings and the reviews that ask about them.
 
+mod impersonate;
+
+use std::ops::ControlFlow;
+
 use http::{Method, Request, StatusCode};
 use serde_json::{Value, json};
 
@@ -75,31 +79,42 @@ fn is_subject(subject: &Value, user: &User, namespace: &str) -> bool {
 }
 
 impl State {
-    fn rules_of(&self, role: &Value, namespace: &str) -> Vec<Value> {
+    fn rules_of(
+        &self,
+        role: &Value,
+        namespace: &str,
+        visit: &mut dyn FnMut(&Value) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
         let name = json::text(role, &["name"]);
         let found = if role["kind"] == "ClusterRole" {
             self.find(&format!("clusterroles.{RBAC}"), "", name)
         } else {
             self.find(&format!("roles.{RBAC}"), namespace, name)
         };
-        let Some(found) = found else { return Vec::new() };
-        let mut rules = json::items(found, &["rules"]).to_vec();
+        let Some(found) = found else {
+            return ControlFlow::Continue(());
+        };
+        json::items(found, &["rules"]).iter().try_for_each(&mut *visit)?;
         // Why here: no controller aggregates, so it is done when asked.
         for selector in json::items(found, &["aggregationRule", "clusterRoleSelectors"]) {
             let labels = crate::selector::Labels::of_object(selector);
             let resource = format!("clusterroles.{RBAC}").into();
             for (_, other) in self.store.list(&resource, "") {
                 if labels.matches(other) && !std::sync::Arc::ptr_eq(other, found) {
-                    rules.extend(json::items(other, &["rules"]).iter().cloned());
+                    json::items(other, &["rules"]).iter().try_for_each(&mut *visit)?;
                 }
             }
         }
-        rules
+        ControlFlow::Continue(())
     }
 
-    /// All rules for a user, in a namespace or cluster-wide.
-    fn rules_for(&self, user: &User, namespace: &str) -> Vec<Value> {
-        let mut rules = Vec::new();
+    /// Visits all rules for a user, in a namespace or cluster-wide, until one is enough.
+    fn rules_for(
+        &self,
+        user: &User,
+        namespace: &str,
+        visit: &mut dyn FnMut(&Value) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
         let mut collect = |resource: String, namespace: &str| {
             let resource = resource.into();
             for (key, binding) in self.store.list(&resource, namespace) {
@@ -107,15 +122,16 @@ impl State {
                     .iter()
                     .any(|subject| is_subject(subject, user, &key.namespace));
                 if bound {
-                    rules.extend(self.rules_of(&binding["roleRef"], &key.namespace));
+                    self.rules_of(&binding["roleRef"], &key.namespace, visit)?;
                 }
             }
+            ControlFlow::Continue(())
         };
-        collect(format!("clusterrolebindings.{RBAC}"), "");
+        collect(format!("clusterrolebindings.{RBAC}"), "")?;
         if !namespace.is_empty() {
-            collect(format!("rolebindings.{RBAC}"), namespace);
+            collect(format!("rolebindings.{RBAC}"), namespace)?;
         }
-        rules
+        ControlFlow::Continue(())
     }
 }
 
@@ -127,8 +143,14 @@ impl Server {
             return true;
         }
         let namespace = if wish.url.is_some() { "" } else { &wish.namespace };
-        let rules = self.state().rules_for(user, namespace);
-        rules.iter().any(|rule| allows(rule, wish))
+        let mut enough = |rule: &Value| {
+            if allows(rule, wish) {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        };
+        self.state().rules_for(user, namespace, &mut enough).is_break()
     }
 
     /// Fails unless the user may do this.
@@ -238,6 +260,9 @@ impl Server {
             kind,
             name: "",
         };
+        if !path.namespace.is_empty() {
+            json::set(&mut review, &["metadata", "namespace"], path.namespace.as_str());
+        }
         match kind {
             "TokenReview" => self.review_token(&mut review)?,
             "SelfSubjectReview" => {
@@ -248,7 +273,12 @@ impl Server {
                     crate::clock::seconds(self.now()),
                 );
             }
-            "SelfSubjectRulesReview" => self.review_rules(&mut review, user),
+            "SelfSubjectRulesReview" => {
+                if json::text(&review, &["spec", "namespace"]).is_empty() {
+                    return Err(Failure::bad_request("no namespace on request"));
+                }
+                self.review_rules(&mut review, user);
+            }
             _ => self.review_access(&mut review, About { kind: "", ..about }, kind, user)?,
         }
         Ok(Some(Answer::Json(StatusCode::CREATED, review)))
@@ -315,6 +345,25 @@ impl Server {
                 crate::failure::Cause::invalid("spec.resourceAttributes", &Value::Null, says)
             });
         }
+        if kind == "LocalSubjectAccessReview" {
+            let own = json::text(review, &["metadata", "namespace"]);
+            if resource.is_object() && json::text(resource, &["namespace"]) != own {
+                let says = "must match metadata.namespace";
+                causes.push(crate::failure::Cause::invalid(
+                    "spec.resourceAttributes.namespace",
+                    &resource["namespace"],
+                    says,
+                ));
+            }
+            if url.is_object() {
+                let says = "disallowed on this kind of request";
+                causes.push(crate::failure::Cause::invalid(
+                    "spec.nonResourceAttributes",
+                    url,
+                    says,
+                ));
+            }
+        }
         if subject.name.is_empty() && subject.groups.is_empty() {
             let says = "at least one of user or group must be specified";
             causes.push(crate::failure::Cause::invalid("spec.user", &"".into(), says));
@@ -350,7 +399,12 @@ impl Server {
 
     fn review_rules(&self, review: &mut Value, user: &User) {
         let namespace = json::text(review, &["spec", "namespace"]).to_owned();
-        let mut rules = self.state().rules_for(user, &namespace);
+        let mut rules = Vec::new();
+        let mut collect = |rule: &Value| {
+            rules.push(rule.clone());
+            ControlFlow::Continue(())
+        };
+        let _all = self.state().rules_for(user, &namespace, &mut collect);
         if user.groups.iter().any(|group| group == MASTERS) {
             rules.insert(0, json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}));
             rules.insert(1, json!({"verbs": ["*"], "nonResourceURLs": ["*"]}));

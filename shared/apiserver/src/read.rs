@@ -1,12 +1,11 @@
 //! Get, list and watch.
 
 use std::collections::BTreeMap;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use futures::stream;
 use http::StatusCode;
@@ -29,6 +28,8 @@ use crate::{builtin, table};
 const BATCH_MAX: usize = 500;
 /// How often a watch is told how far it is, if it wants to know.
 const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
+/// How long before its end a watch is told how far it is.
+const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 /// How long a watch lives unless it says otherwise.
 const WATCH_SECONDS: u64 = 1800;
 const SPLIT: &str = "the provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
@@ -173,27 +174,59 @@ fn version_of(call: &Call) -> Result<Version, Failure> {
 
 /// Where a list goes on.
 struct Continue {
-    version: u64,
-    after: Key,
+    /// Nothing where the rest is wanted as it is now, whatever the first pages showed.
+    version: Option<u64>,
+    start: Key,
 }
 
-fn encode_continue(version: u64, after: &Key) -> String {
-    STANDARD.encode(
-        json!({"v": "meta.k8s.io/v1", "rv": version, "ns": after.namespace, "start": after.name}).to_string(),
-    )
-}
+impl Continue {
+    /// The token that goes on after an object. Wire: as a real server writes it, down to the zero after the name.
+    fn after(call: &Call, version: Option<u64>, last: &Key) -> String {
+        let everywhere = call.kind.is_namespaced() && call.path.namespace.is_empty();
+        let start = if everywhere {
+            format!("{}/{}\0", last.namespace, last.name)
+        } else {
+            format!("{}\0", last.name)
+        };
+        Self::token(version, &start)
+    }
 
-fn decode_continue(text: &str, resource: &Arc<str>) -> Option<Continue> {
-    let bytes = STANDARD.decode(text).ok()?;
-    let token: Value = serde_json::from_slice(&bytes).ok()?;
-    Some(Continue {
-        version: token["rv"].as_u64()?,
-        after: Key {
-            resource: Arc::clone(resource),
-            namespace: token["ns"].as_str()?.to_owned(),
-            name: token["start"].as_str()?.to_owned(),
-        },
-    })
+    fn token(version: Option<u64>, start: &str) -> String {
+        let version = version.map_or(Value::from(-1), Value::from);
+        URL_SAFE_NO_PAD.encode(json!({"v": "meta.k8s.io/v1", "rv": version, "start": start}).to_string())
+    }
+
+    fn parse(call: &Call, text: &str) -> Option<Self> {
+        let bytes = URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).ok()?;
+        let token: Value = serde_json::from_slice(&bytes).ok()?;
+        let start = token["start"].as_str()?;
+        let everywhere = call.kind.is_namespaced() && call.path.namespace.is_empty();
+        let (namespace, name) = if everywhere {
+            start.split_once('/')?
+        } else {
+            (call.path.namespace.as_str(), start)
+        };
+        let version = token["rv"].as_i64().filter(|version| *version != 0)?;
+        Some(Self {
+            version: u64::try_from(version).ok(),
+            start: Key {
+                resource: Arc::clone(&call.kind.resource),
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+            },
+        })
+    }
+
+    /// Where the same place is in the present state.
+    fn inconsistent(&self, call: &Call) -> String {
+        let everywhere = call.kind.is_namespaced() && call.path.namespace.is_empty();
+        let start = if everywhere {
+            format!("{}/{}", self.start.namespace, self.start.name)
+        } else {
+            self.start.name.clone()
+        };
+        Self::token(None, &start)
+    }
 }
 
 impl Server {
@@ -261,7 +294,7 @@ impl Server {
             meta["continue"] = "".into();
         }
         if let Some(after) = page.next {
-            meta["continue"] = encode_continue(page.version, &after).into();
+            meta["continue"] = Continue::after(call, Some(page.version), &after).into();
             if filter.is_empty() && page.remaining > 0 {
                 meta["remainingItemCount"] = page.remaining.into();
             }
@@ -297,26 +330,25 @@ impl Server {
         let now = state.store.version();
         let resource = &call.kind.resource;
         let namespace = call.path.namespace.as_str();
-        let mut after = None;
         let token = call.query.get("continue");
-        let at = if token.is_empty() {
-            match version {
-                Version::NotOlderThan(least) if least > now => {
-                    return Err(Failure::too_large_version(least, now));
-                }
-                Version::Latest | Version::NotOlderThan(_) => now,
-                Version::Exact(exact) => exact,
-            }
+        let going_on = if token.is_empty() {
+            None
         } else {
             if version != Version::Latest && version != Version::NotOlderThan(0) {
                 let message = "specifying resource version is not allowed when using continue";
                 return Err(Failure::bad_request(message));
             }
-            let token = decode_continue(token, resource).ok_or_else(|| {
+            Some(Continue::parse(call, token).ok_or_else(|| {
                 Failure::bad_request("continue key is not valid: illegal base64 data at input byte 0")
-            })?;
-            after = Some(token.after);
-            token.version
+            })?)
+        };
+        let at = match (&going_on, version) {
+            (Some(going_on), _) => going_on.version.unwrap_or(now),
+            (None, Version::NotOlderThan(least)) if least > now => {
+                return Err(Failure::too_large_version(least, now));
+            }
+            (None, Version::Latest | Version::NotOlderThan(_)) => now,
+            (None, Version::Exact(exact)) => exact,
         };
         let past: BTreeMap<Key, Arc<Value>>;
         let all: Box<dyn Iterator<Item = (&Key, &Arc<Value>)>> = if at == now {
@@ -326,16 +358,16 @@ impl Server {
                 .store
                 .list_at(resource, namespace, at)
                 .map_err(|gone| match gone {
-                    Gone::Compacted if after.is_some() => Failure::expired(SPLIT),
-                    Gone::Compacted => {
-                        Failure::expired("The resourceVersion for the provided list is too old.")
-                    }
+                    Gone::Compacted => match &going_on {
+                        Some(going_on) => Failure::expired_page(SPLIT, going_on.inconsistent(call)),
+                        None => Failure::expired("The resourceVersion for the provided list is too old."),
+                    },
                     Gone::Future => Failure::too_large_version(at, now),
                 })?;
             Box::new(past.iter())
         };
         let mut rest = all
-            .filter(|(key, _)| after.as_ref().is_none_or(|after| *key > after))
+            .filter(|(key, _)| going_on.as_ref().is_none_or(|on| **key >= on.start))
             .filter(|(_, object)| filter.sees(object));
         let mut page = Page {
             objects: Vec::new(),
@@ -367,6 +399,10 @@ impl Server {
                 out = self.convert(webhook, out, &kind.api_version()).await?;
             }
             for object in &mut out {
+                let version = json::text(object, &["metadata", "resourceVersion"]).parse();
+                if !foreign && version.is_ok_and(|version: u64| version > kind.since) {
+                    continue;
+                }
                 json::set(object, &["apiVersion"], kind.api_version());
                 // Why again: the schema may have changed since it was stored.
                 let taken = std::mem::take(object);
@@ -398,6 +434,7 @@ impl Server {
         let seconds = call.query.get("timeoutSeconds").parse().unwrap_or(0);
         let seconds = if seconds == 0 { WATCH_SECONDS } else { seconds };
         let now = Instant::now();
+        let ends = now + Duration::from_secs(seconds);
         let mut watcher = Watcher {
             server: self.clone(),
             kind: Arc::clone(&call.kind),
@@ -408,9 +445,9 @@ impl Server {
             version: asked_version,
             bell: self.bell(&call.kind.resource),
             bookmarks: call.query.flag("allowWatchBookmarks"),
-            next_bookmark: now + BOOKMARK_EVERY,
+            next_bookmark: first_bookmark(now, ends),
             owes_bookmark: false,
-            ends: now + Duration::from_secs(seconds),
+            ends,
             first: None,
             headed: false,
         };
@@ -443,6 +480,12 @@ struct Page {
     version: u64,
     next: Option<Key>,
     remaining: usize,
+}
+
+/// When a watch is first told how far it is: in time before it ends.
+fn first_bookmark(now: Instant, ends: Instant) -> Instant {
+    let last = ends.checked_sub(BOOKMARK_BEFORE_END).unwrap_or(now);
+    (now + BOOKMARK_EVERY).min(last.max(now))
 }
 
 /// Where an object of a request lives.
@@ -543,9 +586,8 @@ impl Watcher {
     async fn next(&mut self) -> Option<(String, bool)> {
         let bell = Arc::clone(&self.bell);
         loop {
-            let mut rung = pin!(bell.notified());
             // Why before looking: what changes from here on must not be missed.
-            rung.as_mut().enable();
+            let rung = bell.notified();
             if let Some(first) = self.first.take() {
                 let failed = first.iter().any(|(kind, _)| *kind == "ERROR");
                 if !first.is_empty() {
@@ -586,7 +628,9 @@ impl Watcher {
                 () = rung => {}
                 () = tokio::time::sleep_until(self.ends) => return None,
                 () = tokio::time::sleep_until(self.next_bookmark), if self.bookmarks => {
-                    self.next_bookmark = Instant::now() + BOOKMARK_EVERY;
+                    let now = Instant::now();
+                    let last = self.ends.checked_sub(BOOKMARK_BEFORE_END).filter(|last| *last > now);
+                    self.next_bookmark = last.unwrap_or(self.ends).min(now + BOOKMARK_EVERY);
                     self.owes_bookmark = true;
                 }
             }
@@ -662,3 +706,6 @@ impl Watcher {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

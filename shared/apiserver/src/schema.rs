@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use regex::Regex;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::json;
 
@@ -282,7 +282,7 @@ impl Node {
             "not",
         ];
         if limiting.iter().any(|key| schema.get(*key).is_some()) {
-            let mut source = serde_json::Map::new();
+            let mut source = Map::new();
             for key in limiting {
                 if let Some(value) = schema.get(key) {
                     source.insert(key.to_owned(), value.clone());
@@ -301,8 +301,7 @@ impl Node {
         }
         let given = json::items(schema, &["x-kubernetes-validations"]);
         if !given.is_empty() {
-            let mut own = schema.clone();
-            strip_rules_below(&mut own);
+            let own = judged_alone(schema);
             node.rules = Some(Arc::new(Rules {
                 compiled: kube_cel::compile_schema(&own),
                 given: given.to_vec(),
@@ -358,21 +357,48 @@ impl Node {
     }
 }
 
-/// Takes the rules out of everything below, so that one place is judged alone.
-fn strip_rules_below(schema: &mut Value) {
-    fn strip(value: &mut Value) {
-        if let Some(map) = value.as_object_mut() {
-            map.remove("x-kubernetes-validations");
-            map.values_mut().for_each(strip);
-        } else if let Some(list) = value.as_array_mut() {
-            list.iter_mut().for_each(strip);
-        }
+/// A place with its own rules and, of what is below, only what changes how a value is read: formats, and maps, whose keys
+/// are data. Why no more: each place that is kept costs a conversion of its value at every check.
+fn judged_alone(schema: &Value) -> Value {
+    let mut own = read_differently(schema).unwrap_or_else(|| Value::Object(Map::new()));
+    json::copy(&mut own, schema, &["type"]);
+    json::copy(&mut own, schema, &["x-kubernetes-validations"]);
+    own
+}
+
+fn read_differently(schema: &Value) -> Option<Value> {
+    let mut own = Map::new();
+    if ["date-time", "duration", "byte"].contains(&json::text(schema, &["format"])) {
+        own.insert("format".to_owned(), schema["format"].clone());
     }
-    if let Some(map) = schema.as_object_mut() {
-        for (key, value) in map {
-            if key != "x-kubernetes-validations" {
-                strip(value);
-            }
-        }
+    if let Some(embedded) = schema.get("x-kubernetes-embedded-resource") {
+        own.insert("x-kubernetes-embedded-resource".to_owned(), embedded.clone());
     }
+    let properties: Map<String, Value> = schema["properties"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter_map(|(name, below)| Some((name.clone(), read_differently(below)?)))
+        .collect();
+    if !properties.is_empty() {
+        own.insert("properties".to_owned(), properties.into());
+    }
+    if let Some(items) = schema.get("items").and_then(read_differently) {
+        own.insert("items".to_owned(), items);
+    }
+    if let Some(additional) = schema.get("additionalProperties") {
+        let below = if additional.is_object() {
+            read_differently(additional).unwrap_or_else(|| Value::Object(Map::new()))
+        } else {
+            additional.clone()
+        };
+        own.insert("additionalProperties".to_owned(), below);
+    }
+    if own.is_empty() {
+        return None;
+    }
+    if let Some(kind) = schema.get("type") {
+        own.insert("type".to_owned(), kind.clone());
+    }
+    Some(own.into())
 }

@@ -211,7 +211,8 @@ impl Server {
             if !deleting && builtin::accept_definition(&mut next, self.now(), &taken) {
                 state.store.put(key, next.clone(), user);
             }
-            state.registry.define(&name, Some(&next));
+            let version = state.store.version();
+            state.registry.define(&name, Some(&next), version);
         }
         stored
     }
@@ -220,7 +221,8 @@ impl Server {
     pub(crate) fn erase(state: &mut State, key: &Key, user: &str) -> Option<Arc<Value>> {
         let last = state.store.delete(key, user)?;
         if &*key.resource == crate::DEFINITIONS {
-            state.registry.define(&key.name, None);
+            let version = state.store.version();
+            state.registry.define(&key.name, None, version);
         }
         Some(last)
     }
@@ -257,13 +259,7 @@ impl Server {
         warnings: &mut Vec<String>,
     ) -> Result<Answer, Failure> {
         let path = request.uri().path();
-        if request
-            .headers()
-            .keys()
-            .any(|name| name.as_str().starts_with("impersonate-"))
-        {
-            return Err(Failure::not_implemented("impersonation"));
-        }
+        let user = self.acting_as(request, user)?;
         let Some(target) = Path::parse(path) else {
             return self.page(request, &user);
         };
@@ -280,6 +276,9 @@ impl Server {
         let Some(kind) = known else {
             let serves = self.state().registry.serves(&target.group, &target.version);
             let reviews = ["authentication.k8s.io", "authorization.k8s.io"].contains(&target.group.as_str());
+            if self.is_registered(&target) {
+                return Err(Failure::not_forwarded(&target.group, &target.version));
+            }
             if let Some(what) = unbuilt(&target) {
                 return Err(Failure::not_implemented(what));
             }
@@ -298,6 +297,13 @@ impl Server {
         }
         let call = Call::of(request, target, kind, user);
         self.dispatch(&call, warnings).await
+    }
+
+    /// Whether somebody else is registered to serve a group and version.
+    fn is_registered(&self, target: &Path) -> bool {
+        let name = format!("{}.{}", target.version, target.group);
+        let resource = format!("apiservices.{}", crate::kinds::REGISTRATION);
+        self.state().find(&resource, "", &name).is_some()
     }
 
     async fn dispatch(&self, call: &Call, warnings: &mut Vec<String>) -> Result<Answer, Failure> {
@@ -360,7 +366,6 @@ fn unbuilt(target: &Path) -> Option<&'static str> {
         "resource.k8s.io" => Some("the group resource.k8s.io"),
         "discovery.k8s.io" => Some("the group discovery.k8s.io"),
         "flowcontrol.apiserver.k8s.io" => Some("the group flowcontrol.apiserver.k8s.io"),
-        "apiregistration.k8s.io" => Some("the group apiregistration.k8s.io"),
         "batch" if target.plural == "cronjobs" => Some("the resource cronjobs"),
         "" => match target.plural.as_str() {
             "persistentvolumes" | "persistentvolumeclaims" => Some("storage in the core group"),
@@ -429,4 +434,4 @@ pub(crate) fn render(answer: Result<Answer, Failure>, warnings: &[String]) -> Re
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

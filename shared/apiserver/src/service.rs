@@ -187,3 +187,6 @@ where
 
 /// The body of a request that was read.
 pub type WholeBody = http_body_util::Full<Bytes>;
+
+#[cfg(test)]
+mod tests;

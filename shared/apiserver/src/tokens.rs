@@ -160,7 +160,9 @@ impl Server {
         if audiences.is_empty() {
             audiences.push(ISSUER.to_owned());
         }
+        let id = state.uid();
         let claims = json!({
+            "jti": id,
             "aud": audiences, "exp": expires.as_second(), "iat": now.as_second(), "nbf": now.as_second(), "iss": ISSUER,
             "sub": format!("system:serviceaccount:{namespace}:{name}"),
             "kubernetes.io": {"namespace": namespace, "serviceaccount": {"name": name, "uid": uid}},
@@ -180,6 +182,10 @@ impl Server {
             ],
         );
         user.uid.clone_from(&uid);
+        user.extra.insert(
+            "authentication.kubernetes.io/credential-id".to_owned(),
+            vec![format!("JTI={id}")],
+        );
         let holder = Holder {
             user,
             expires: Some(expires),
@@ -207,3 +213,6 @@ impl Server {
         Ok(Answer::Json(StatusCode::CREATED, request))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -174,6 +174,9 @@ impl Server {
         if !causes.is_empty() {
             return Err(Failure::invalid(call.about_kind(&name), &causes));
         }
+        if !kind.is_custom() {
+            warnings.extend(builtin::warnings(kind, &object));
+        }
         self.admit_validating(call, Operation::Create, Some(&object), None, warnings)
             .await?;
         let object = self.to_storage(kind, object).await?;
@@ -220,9 +223,18 @@ impl Server {
             let to = kind.storage_api_version();
             if let crate::kinds::Conversion::Webhook(webhook) = &kind.conversion {
                 let converted = self.convert(webhook, vec![object], &to).await?;
-                return Ok(converted.into_iter().next().unwrap_or_default());
+                object = converted.into_iter().next().unwrap_or_default();
+            } else {
+                json::set(&mut object, &["apiVersion"], to);
             }
-            json::set(&mut object, &["apiVersion"], to);
+            let state = self.state();
+            let stored = state
+                .registry
+                .find(&kind.group, &kind.storage_version, &kind.plural);
+            if let Some(stored) = stored {
+                object = decode::custom(object, &stored.node, &stored.kind).0;
+                custom::default(&mut object, &stored.node);
+            }
         }
         Ok(object)
     }

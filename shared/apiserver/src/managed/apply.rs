@@ -88,7 +88,9 @@ fn conflicts(
 ) -> Result<(), Failure> {
     let mut fields = Vec::new();
     let mut by_manager: Vec<(String, Vec<String>)> = Vec::new();
-    for manager in managers.iter().filter(|manager| !own(manager)) {
+    let mut others: Vec<&Manager> = managers.iter().filter(|manager| !own(manager)).collect();
+    others.sort_by_key(|manager| (&manager.name, manager.operation, &manager.api_version));
+    for manager in others {
         let paths = manager.fields.common(&difference.changed).paths();
         if paths.is_empty() {
             continue;

@@ -57,7 +57,9 @@ mod tests {
     fn identity(server: &Server) -> String {
         let state = server.state();
         let stored = state.find("namespaces", "", "kube-system");
-        stored.map(|object| object["metadata"]["uid"].to_string()).unwrap()
+        stored
+            .map(|object| object["metadata"]["uid"].to_string())
+            .unwrap()
     }
 
     #[test]

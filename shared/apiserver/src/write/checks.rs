@@ -48,7 +48,9 @@ impl Server {
         } else {
             causes.extend(custom::rules(object, old, &kind.node));
         }
-        if let Some(old) = old {
+        if let Some(old) = old
+            && !causes.is_empty()
+        {
             // Why: what was wrong before and did not change is let through.
             let before = custom::validate(old, &kind.node).causes;
             if !before.is_empty() {
@@ -127,15 +129,39 @@ pub(super) fn reset_fields(kind: &Kind, part: Part) -> Set {
 
 /// Whether nothing changed but who owns what it is.
 pub(super) fn same(object: &Value, old: &Value) -> bool {
-    let plain = |value: &Value| {
-        let mut value = value.clone();
-        json::remove(&mut value, &["metadata", "resourceVersion"]);
-        for entry in json::items_mut(&mut value, &["metadata", "managedFields"]) {
-            json::remove(entry, &["time"]);
+    let times = |entry: &Value, other: &Value| equal_but(entry, other, "time", |_, _| true);
+    let entries = |list: &Value, other: &Value| match (list.as_array(), other.as_array()) {
+        (Some(list), Some(other)) => {
+            list.len() == other.len() && list.iter().zip(other).all(|(entry, other)| times(entry, other))
         }
-        value
+        _ => list == other,
     };
-    plain(object) == plain(old)
+    let meta = |meta: &Value, other: &Value| {
+        let versionless = |meta: &Value| {
+            let mut plain = serde_json::Map::new();
+            for (name, value) in meta.as_object().into_iter().flatten() {
+                if !["resourceVersion", "managedFields"].contains(&name.as_str()) {
+                    plain.insert(name.clone(), value.clone());
+                }
+            }
+            plain
+        };
+        versionless(meta) == versionless(other) && entries(&meta["managedFields"], &other["managedFields"])
+    };
+    equal_but(object, old, "metadata", meta)
+}
+
+/// Whether two objects are equal, where one field has a measure of its own.
+fn equal_but(one: &Value, other: &Value, field: &str, alike: impl Fn(&Value, &Value) -> bool) -> bool {
+    let (Some(map), Some(others)) = (one.as_object(), other.as_object()) else {
+        return one == other;
+    };
+    let plain = |map: &serde_json::Map<String, Value>| map.len() - usize::from(map.contains_key(field));
+    plain(map) == plain(others)
+        && map
+            .iter()
+            .all(|(name, value)| name == field || others.get(name) == Some(value))
+        && alike(&one[field], &other[field])
 }
 
 /// The namespace is that of the path.
@@ -159,12 +185,27 @@ pub(super) fn settle_namespace(call: &Call, object: &mut Value) -> Result<(), Fa
 }
 
 pub(super) fn too_big(object: &Value) -> Result<(), Failure> {
-    // Why only guessed by length: that is what a real store's limit is about, and writing it out costs.
-    let bytes = serde_json::to_vec(object).map_or(0, |bytes| bytes.len());
-    if bytes > OBJECT_BYTES_MAX {
+    let mut length = Length(0);
+    // Why ignored: counting cannot fail.
+    drop(serde_json::to_writer(&mut length, object));
+    if length.0 > OBJECT_BYTES_MAX {
         return Err(Failure::too_large(OBJECT_BYTES_MAX));
     }
     Ok(())
+}
+
+/// Counts what is written and forgets it.
+struct Length(usize);
+
+impl std::io::Write for Length {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Refuses or reports what decoding found.

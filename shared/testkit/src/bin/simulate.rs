@@ -70,7 +70,8 @@ fn main() -> ExitCode {
 fn many(args: &Args) -> Result<ExitCode, String> {
     let started = Instant::now();
     let shards = args.shards.unwrap_or_else(|| {
-        std::thread::available_parallelism().map_or(1, |cores| u64::try_from(NonZero::get(cores)).unwrap_or(1))
+        std::thread::available_parallelism()
+            .map_or(1, |cores| u64::try_from(NonZero::get(cores)).unwrap_or(1))
     });
     let tally = if shards <= 1 {
         play(args)?
@@ -104,7 +105,11 @@ fn many(args: &Args) -> Result<ExitCode, String> {
             tally.events,
         );
     }
-    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if good {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 /// Plays the seeds in this process, one after the other.
@@ -205,7 +210,11 @@ fn replay(args: &Args, seed: u64) -> Result<ExitCode, String> {
         }
     }
     let again = player.play(&script, Keep::Lines)?;
-    let differs = outcome.trace.iter().zip(&again.trace).find(|(one, other)| one != other);
+    let differs = outcome
+        .trace
+        .iter()
+        .zip(&again.trace)
+        .find(|(one, other)| one != other);
     if let Some((one, other)) = differs {
         println!("two runs differ first here:\n  {one}\n  {other}");
     }
@@ -220,5 +229,9 @@ fn replay(args: &Args, seed: u64) -> Result<ExitCode, String> {
         outcome.violations.len()
     );
     let good = outcome.violations.is_empty() && again.hash == outcome.hash;
-    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if good {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }

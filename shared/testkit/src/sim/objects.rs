@@ -27,7 +27,12 @@ const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
 pub(super) const CANARY: &str = "canary-token-of-the-simulated-worker";
 
 /// Asks a server directly, as a user whom no network troubles.
-pub(super) async fn ask(server: &Server, method: Method, path: &str, body: Option<&Value>) -> (StatusCode, Value) {
+pub(super) async fn ask(
+    server: &Server,
+    method: Method,
+    path: &str,
+    body: Option<&Value>,
+) -> (StatusCode, Value) {
     let merge = method == Method::PATCH;
     let kind = if merge {
         "application/merge-patch+json"
@@ -107,7 +112,8 @@ fn check(name: &str, controller: &str, kind: &str) -> (String, Value) {
 
 fn queue(cpus: i64, check: Option<&str>, preempts: bool) -> (String, Value) {
     let resources = json!([{"name": "cpu", "nominalQuota": cpus.to_string()}]);
-    let groups = json!([{"coveredResources": ["cpu"], "flavors": [{"name": FLAVOR, "resources": resources}]}]);
+    let groups =
+        json!([{"coveredResources": ["cpu"], "flavors": [{"name": FLAVOR, "resources": resources}]}]);
     let mut spec = json!({"namespaceSelector": {}, "resourceGroups": groups});
     if let Some(check) = check {
         spec["admissionChecksStrategy"] = json!({"admissionChecks": [{"name": check}]});

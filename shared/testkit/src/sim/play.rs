@@ -137,11 +137,7 @@ fn rules(script: &Script) -> Rules {
 #[derive(Default)]
 struct LastWrite(Mutex<Duration>);
 
-async fn run(
-    template: &Server,
-    script: &Script,
-    keep: Keep,
-) -> Result<(Outcome, Arc<Mutex<Trace>>), String> {
+async fn run(template: &Server, script: &Script, keep: Keep) -> Result<(Outcome, Arc<Mutex<Trace>>), String> {
     let stage = Stage::set(template, script, Trace::new(keep));
     let auditor = Arc::new(Mutex::new(Auditor::new(rules(script))));
     let last = Arc::new(LastWrite::default());
@@ -280,4 +276,3 @@ async fn switch(manager: &Server, job: &str, on: bool) {
         objects::ask(manager, Method::PATCH, &format!("{path}/{name}"), Some(&patch)).await;
     }
 }
-

@@ -194,7 +194,11 @@ fn acts(dice: &mut ChaCha8Rng) -> Vec<(Duration, Act)> {
             name: name.clone(),
             pods: dice.random_range(1..=2),
             // Why: what fits nowhere must wait with a reason and hold up nobody for ever.
-            cpus: if dice.random_ratio(1, 12) { 100 } else { dice.random_range(1..=2) },
+            cpus: if dice.random_ratio(1, 12) {
+                100
+            } else {
+                dice.random_range(1..=2)
+            },
             secs: [1, 5, 20, 45][dice.random_range(0..4)],
             fails: dice.random_ratio(1, 8),
             vanishes: dice.random_ratio(1, 6),

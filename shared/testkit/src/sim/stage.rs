@@ -112,7 +112,10 @@ impl Stage {
     /// *Errors*: what a server says against it.
     pub(super) async fn furnish(&self, script: &Script) -> Result<(), String> {
         for (number, server) in self.servers.iter().enumerate() {
-            let objects = match number.checked_sub(1).and_then(|worker| script.workers.get(worker)) {
+            let objects = match number
+                .checked_sub(1)
+                .and_then(|worker| script.workers.get(worker))
+            {
                 Some(plan) => objects::of_worker(plan),
                 None => objects::of_manager(script),
             };
@@ -133,7 +136,10 @@ impl Stage {
                     server.settle();
                 }),
             });
-            if let Some(plan) = number.checked_sub(1).and_then(|worker| script.workers.get(worker)) {
+            if let Some(plan) = number
+                .checked_sub(1)
+                .and_then(|worker| script.workers.get(worker))
+            {
                 world = world.with_node(Node::new("node", plan.cpus.to_string(), MEMORY));
             }
             let clock: roadstead_world::Clock = Arc::new(move || clock.now());

@@ -205,7 +205,10 @@ impl Wire {
     }
 
     fn is_full(&self) -> bool {
-        self.trace.lock().unwrap_or_else(PoisonError::into_inner).is_full()
+        self.trace
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .is_full()
     }
 
     /// Waits until `over` says so of what is wrong.
