@@ -416,7 +416,7 @@ fn custom(definition: &Value, since: u64) -> Vec<Kind> {
 }
 
 /// All resources.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(crate) struct Registry {
     builtin: Vec<Arc<Kind>>,
     custom: BTreeMap<String, Vec<Arc<Kind>>>,

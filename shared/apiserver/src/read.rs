@@ -12,7 +12,7 @@ use http::StatusCode;
 use http_body::Frame;
 use http_body_util::{BodyExt as _, StreamBody};
 use serde_json::{Value, json};
-use tokio::sync::watch::Receiver;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::failure::{About, Cause, Failure};
@@ -433,7 +433,6 @@ impl Server {
         };
         let seconds = call.query.get("timeoutSeconds").parse().unwrap_or(0);
         let seconds = if seconds == 0 { WATCH_SECONDS } else { seconds };
-        let receiver = self.subscribe();
         let now = Instant::now();
         let ends = now + Duration::from_secs(seconds);
         let mut watcher = Watcher {
@@ -444,9 +443,10 @@ impl Server {
             form,
             include: call.query.get("includeObject").to_owned(),
             version: asked_version,
-            receiver,
+            bell: self.bell(&call.kind.resource),
             bookmarks: call.query.flag("allowWatchBookmarks"),
             next_bookmark: first_bookmark(now, ends),
+            owes_bookmark: false,
             ends,
             first: None,
             headed: false,
@@ -511,9 +511,10 @@ struct Watcher {
     include: String,
     /// Everything up to here was told.
     version: u64,
-    receiver: Receiver<u64>,
+    bell: Arc<Notify>,
     bookmarks: bool,
     next_bookmark: Instant,
+    owes_bookmark: bool,
     ends: Instant,
     /// What is told first: events, then perhaps the bookmark that ends them.
     first: Option<Vec<(&'static str, Arc<Value>)>>,
@@ -583,19 +584,21 @@ impl Watcher {
 
     /// The next lines, and whether there may be more.
     async fn next(&mut self) -> Option<(String, bool)> {
+        let bell = Arc::clone(&self.bell);
         loop {
+            // Why before looking: what changes from here on must not be missed.
+            let rung = bell.notified();
             if let Some(first) = self.first.take() {
                 let failed = first.iter().any(|(kind, _)| *kind == "ERROR");
                 if !first.is_empty() {
                     return Some((self.lines(first).await, !failed));
                 }
             }
-            let seen = *self.receiver.borrow_and_update();
-            let changes = {
-                let state = self.server.state();
-                state
-                    .store
-                    .changes_after(&self.kind.resource, &self.namespace, self.version, BATCH_MAX)
+            let (changes, seen) = {
+                let store = &self.server.state().store;
+                let changes =
+                    store.changes_after(&self.kind.resource, &self.namespace, self.version, BATCH_MAX);
+                (changes, store.version())
             };
             let Ok(changes) = changes else {
                 let message = format!("too old resource version: {}", self.version);
@@ -616,20 +619,19 @@ impl Watcher {
             if full {
                 continue;
             }
+            if std::mem::take(&mut self.owes_bookmark) {
+                let bookmark = Arc::new(self.bookmark());
+                return Some((self.lines(vec![("BOOKMARK", bookmark)]).await, true));
+            }
             tokio::select! {
                 biased;
-                changed = self.receiver.changed() => {
-                    if changed.is_err() {
-                        return None;
-                    }
-                }
+                () = rung => {}
                 () = tokio::time::sleep_until(self.ends) => return None,
                 () = tokio::time::sleep_until(self.next_bookmark), if self.bookmarks => {
                     let now = Instant::now();
                     let last = self.ends.checked_sub(BOOKMARK_BEFORE_END).filter(|last| *last > now);
                     self.next_bookmark = last.unwrap_or(self.ends).min(now + BOOKMARK_EVERY);
-                    let bookmark = Arc::new(self.bookmark());
-                    return Some((self.lines(vec![("BOOKMARK", bookmark)]).await, true));
+                    self.owes_bookmark = true;
                 }
             }
         }

@@ -1,5 +1,6 @@
 //! The server: its state, and who answers which path.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +12,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 use crate::admission::Caller;
 use crate::builtin;
@@ -21,6 +22,8 @@ use crate::kinds::Registry;
 use crate::request::{Call, Path, User};
 use crate::store::{Change, Key, Store};
 use crate::tokens::Tokens;
+
+mod fork;
 
 /// The body of an answer.
 pub type Body = UnsyncBoxBody<Bytes, Infallible>;
@@ -77,8 +80,9 @@ impl fmt::Debug for Server {
 
 struct Inner {
     state: Mutex<State>,
-    /// The version of the last change.
-    changed: watch::Sender<u64>,
+    /// Rung when something of a resource changed. Why not one for all: an idle watch costs nothing. Why no `watch`: tokio
+    /// wakes its waiters in a random order, and runs shall repeat.
+    bells: Mutex<BTreeMap<Arc<str>, Arc<Notify>>>,
     options: Options,
 }
 
@@ -153,7 +157,7 @@ impl Server {
         };
         let server = Self(Arc::new(Inner {
             state: Mutex::new(state),
-            changed: watch::Sender::new(1),
+            bells: Mutex::default(),
             options,
         }));
         crate::bootstrap::fill(&server);
@@ -172,19 +176,19 @@ impl Server {
         self.0.options.clock.now()
     }
 
-    /// The version of the last change, for those who wait for the next.
-    pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
-        self.0.changed.subscribe()
+    /// Rung when something of this resource changes.
+    pub(crate) fn bell(&self, resource: &Arc<str>) -> Arc<Notify> {
+        let mut bells = self.0.bells.lock().unwrap_or_else(PoisonError::into_inner);
+        bells.entry(Arc::clone(resource)).or_default().clone()
     }
 
-    /// Tells watchers that something changed.
+    /// Tells watchers of what changed.
     pub(crate) fn publish(&self) {
-        let version = self.state().store.version();
-        self.0.changed.send_if_modified(|last| {
-            let newer = version > *last;
-            *last = version;
-            newer
-        });
+        let touched = self.state().store.take_touched();
+        let bells = self.0.bells.lock().unwrap_or_else(PoisonError::into_inner);
+        for bell in touched.iter().filter_map(|resource| bells.get(resource)) {
+            bell.notify_waiters();
+        }
     }
 
     /// Writes an object and lets the registry take note of definitions.

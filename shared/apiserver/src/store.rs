@@ -3,7 +3,7 @@
 //! Invariant: each change gets the next version, an object's version is that of its last change, and `history` holds every
 //! change after `compacted`. So any state after `compacted` can be rebuilt, which is how old pages are served.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
@@ -79,6 +79,10 @@ pub(crate) struct Store {
     objects: BTreeMap<Key, Arc<Value>>,
     history: VecDeque<Past>,
     history_max: usize,
+    /// The version of the last change of each resource that was forgotten.
+    forgotten: BTreeMap<Arc<str>, u64>,
+    /// Resources that changed since somebody asked.
+    touched: BTreeSet<Arc<str>>,
     observers: Vec<Observer>,
 }
 
@@ -98,6 +102,8 @@ impl Store {
             objects: BTreeMap::new(),
             history: VecDeque::new(),
             history_max: history_max.max(1),
+            forgotten: BTreeMap::new(),
+            touched: BTreeSet::new(),
             observers: Vec::new(),
         }
     }
@@ -105,6 +111,21 @@ impl Store {
     /// From now on tells somebody of every change.
     pub(crate) fn observe(&mut self, observer: Observer) {
         self.observers.push(observer);
+    }
+
+    /// Another store with the same objects and versions, without the past.
+    pub(crate) fn fork(&self, history_max: usize) -> Self {
+        Self {
+            version: self.version,
+            compacted: self.version,
+            objects: self.objects.clone(),
+            ..Self::new(history_max)
+        }
+    }
+
+    /// The resources that changed since this was asked last.
+    pub(crate) fn take_touched(&mut self) -> BTreeSet<Arc<str>> {
+        std::mem::take(&mut self.touched)
     }
 
     /// The version of the last change.
@@ -186,7 +207,8 @@ impl Store {
         version: u64,
         max: usize,
     ) -> Result<Vec<Past>, Gone> {
-        if version < self.compacted {
+        // Why not by `compacted`: an open watch of what did not change has missed nothing.
+        if self.forgotten.get(resource).is_some_and(|last| *last > version) {
             return Err(Gone::Compacted);
         }
         let start = self.history.partition_point(|change| change.version <= version);
@@ -252,7 +274,9 @@ impl Store {
 
     /// Forgets all changes up to now, so that older versions are gone.
     pub(crate) fn compact(&mut self) {
-        self.history.clear();
+        for change in self.history.drain(..) {
+            self.forgotten.insert(change.key.resource, change.version);
+        }
         self.compacted = self.version;
     }
 
@@ -272,10 +296,14 @@ impl Store {
                 observer(&observed);
             }
         }
+        if !self.touched.contains(&change.key.resource) {
+            self.touched.insert(Arc::clone(&change.key.resource));
+        }
         self.history.push_back(change);
         while self.history.len() > self.history_max {
             if let Some(forgotten) = self.history.pop_front() {
                 self.compacted = forgotten.version;
+                self.forgotten.insert(forgotten.key.resource, forgotten.version);
             }
         }
     }

@@ -1,0 +1,237 @@
+//! `simulate`: runs the federation through many seeds, each twice, and says what went wrong.
+//!
+//! Each shard is a process of its own, because a run wants a process to itself.
+
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "the result of the program is what it prints"
+)]
+
+use std::num::NonZero;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Instant;
+
+use clap::Parser;
+use roadstead_testkit::sim::script::Script;
+use roadstead_testkit::sim::{Keep, Outcome, Player, shrink};
+use serde_json::{Value, json};
+
+/// Plays manager, workers and clusters in one thread, with everything that goes wrong decided by the seed.
+#[derive(Debug, Parser)]
+struct Args {
+    /// How many seeds to play.
+    #[arg(long, default_value_t = 200)]
+    seeds: u64,
+    /// The first seed.
+    #[arg(long, default_value_t = 0)]
+    from: u64,
+    /// Play only this seed and tell what happens.
+    #[arg(long)]
+    replay: Option<u64>,
+    /// With --replay: only these troubles, by number.
+    #[arg(long, value_delimiter = ',', num_args = 0..)]
+    faults: Option<Vec<usize>>,
+    /// With --replay: print every API call, and what the processes log at this level.
+    #[arg(long)]
+    trace: Option<String>,
+    /// Processes to share the seeds; default: one per core.
+    #[arg(long)]
+    shards: Option<u64>,
+    /// Play each seed once, without comparing traces.
+    #[arg(long)]
+    once: bool,
+    /// Print the result as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What a number of seeds led to.
+#[derive(Debug, Default)]
+struct Tally {
+    seeds: u64,
+    trace_mismatches: u64,
+    events: u64,
+    failures: Vec<String>,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let result = match args.replay {
+        Some(seed) => replay(&args, seed),
+        None => many(&args),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("simulate: {error}");
+        ExitCode::from(2)
+    })
+}
+
+fn many(args: &Args) -> Result<ExitCode, String> {
+    let started = Instant::now();
+    let shards = args.shards.unwrap_or_else(|| {
+        std::thread::available_parallelism()
+            .map_or(1, |cores| u64::try_from(NonZero::get(cores)).unwrap_or(1))
+    });
+    let tally = if shards <= 1 {
+        play(args)?
+    } else {
+        share(args, shards)?
+    };
+    let minutes = started.elapsed().as_secs_f64() / 60.0;
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a rate, rounded"
+    )]
+    let per_minute = (tally.seeds as f64 / minutes).round() as u64;
+    let good = tally.failures.is_empty() && tally.trace_mismatches == 0;
+    if args.json {
+        let result = json!({
+            "seeds": tally.seeds, "violations": tally.failures.len(), "trace_mismatches": tally.trace_mismatches,
+            "seeds_per_minute": per_minute, "events": tally.events, "failures": tally.failures,
+        });
+        println!("{result}");
+    } else {
+        for failure in &tally.failures {
+            println!("{failure}");
+        }
+        println!(
+            "{} seeds, {} violations, {} trace mismatches, {} events, {per_minute} seeds per minute",
+            tally.seeds,
+            tally.failures.len(),
+            tally.trace_mismatches,
+            tally.events,
+        );
+    }
+    Ok(if good {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// Plays the seeds in this process, one after the other.
+fn play(args: &Args) -> Result<Tally, String> {
+    let player = Player::new()?;
+    let mut tally = Tally::default();
+    for seed in args.from..args.from.saturating_add(args.seeds) {
+        let script = Script::from_seed(seed);
+        let outcome = player.play(&script, Keep::Hash)?;
+        tally.seeds += 1;
+        tally.events += outcome.events;
+        if !args.once && player.play(&script, Keep::Hash)?.hash != outcome.hash {
+            tally.trace_mismatches += 1;
+            eprintln!("seed {seed}: two runs differ");
+        }
+        if !outcome.violations.is_empty() {
+            let failure = describe(&player, &script, &outcome)?;
+            eprintln!("{failure}");
+            tally.failures.push(failure);
+        }
+    }
+    Ok(tally)
+}
+
+/// One line for one failure: what broke, and how to see it again.
+fn describe(player: &Player, script: &Script, outcome: &Outcome) -> Result<String, String> {
+    let (faults, least) = shrink(player, script, outcome)?;
+    let numbers: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    let what = least.violations.first().map_or("", |line| line.as_str());
+    let what: String = what.replace('\n', " ").chars().take(600).collect();
+    Ok(format!(
+        "seed {} needs {} of {} troubles: {what}; replay: cargo run --release --bin simulate -- --replay {} --faults {}",
+        script.seed,
+        faults.len(),
+        script.faults.len(),
+        script.seed,
+        numbers.join(","),
+    ))
+}
+
+/// Shares the seeds among processes of this program.
+fn share(args: &Args, shards: u64) -> Result<Tally, String> {
+    let program = std::env::current_exe().map_err(|error| format!("finding this program: {error}"))?;
+    let mut running = Vec::new();
+    let (mut from, mut left) = (args.from, args.seeds);
+    for shard in 0..shards {
+        let seeds = left / (shards - shard);
+        let mut command = Command::new(&program);
+        command.args(["--shards", "1", "--json"]);
+        command.args(["--from", &from.to_string(), "--seeds", &seeds.to_string()]);
+        if args.once {
+            command.arg("--once");
+        }
+        let child = command.stdout(Stdio::piped()).spawn();
+        running.push(child.map_err(|error| format!("starting a shard: {error}"))?);
+        from += seeds;
+        left -= seeds;
+    }
+    let mut tally = Tally::default();
+    for child in running {
+        let output = child
+            .wait_with_output()
+            .map_err(|error| format!("waiting for a shard: {error}"))?;
+        let result: Value = serde_json::from_slice(&output.stdout)
+            .map_err(|error| format!("a shard ended with {}: {error}", output.status))?;
+        let number = |field: &str| result[field].as_u64().unwrap_or_default();
+        tally.seeds += number("seeds");
+        tally.trace_mismatches += number("trace_mismatches");
+        tally.events += number("events");
+        let failures = result["failures"].as_array().into_iter().flatten();
+        tally
+            .failures
+            .extend(failures.filter_map(Value::as_str).map(str::to_owned));
+    }
+    Ok(tally)
+}
+
+/// Plays one seed and tells about it.
+fn replay(args: &Args, seed: u64) -> Result<ExitCode, String> {
+    if let Some(level) = &args.trace {
+        tracing_subscriber::fmt()
+            .with_env_filter(level)
+            .without_time()
+            .with_ansi(false)
+            .with_writer(std::io::stderr)
+            .init();
+    }
+    let mut script = Script::from_seed(seed);
+    if let Some(keep) = &args.faults {
+        script = script.with_faults(keep);
+    }
+    println!("{script:#?}");
+    let player = Player::new()?;
+    let outcome = player.play(&script, Keep::Lines)?;
+    if args.trace.is_some() {
+        for line in &outcome.trace {
+            println!("{line}");
+        }
+    }
+    let again = player.play(&script, Keep::Lines)?;
+    let differs = outcome
+        .trace
+        .iter()
+        .zip(&again.trace)
+        .find(|(one, other)| one != other);
+    if let Some((one, other)) = differs {
+        println!("two runs differ first here:\n  {one}\n  {other}");
+    }
+    for violation in &outcome.violations {
+        println!("{violation}");
+    }
+    println!(
+        "seed {seed}: trace {:016x}, {} events in {} s, {} violations",
+        outcome.hash,
+        outcome.events,
+        outcome.took.as_secs(),
+        outcome.violations.len()
+    );
+    let good = outcome.violations.is_empty() && again.hash == outcome.hash;
+    Ok(if good {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}

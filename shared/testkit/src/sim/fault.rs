@@ -1,0 +1,272 @@
+//! What goes wrong in a run: a list of entries, so that a failure is shrunk by leaving entries out.
+//!
+//! Invariant: an entry says everything about itself; none depends on another. *Source*: `spec/safety.md 4`.
+
+use std::fmt;
+use std::time::Duration;
+
+use rand::RngExt as _;
+use rand_chacha::ChaCha8Rng;
+
+/// When the trouble may begin, and when all of it is over, after the start of the run.
+pub const TROUBLE: (Duration, Duration) = (Duration::from_secs(8), Duration::from_secs(200));
+/// Entries of one run at most.
+const ENTRIES_MAX: usize = 9;
+
+/// Which side of an API call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The call never arrives.
+    Before,
+    /// It is carried out, and nobody learns.
+    After,
+}
+
+/// Which way a network is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Nothing gets through.
+    Both,
+    /// Requests do not arrive; what is under way the other way does.
+    Requests,
+    /// Requests arrive and are carried out; answers and events do not come back.
+    Answers,
+}
+
+/// From a process to a cluster's API server. Process and cluster 0 are the manager's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Link {
+    /// The process that asks.
+    pub from: usize,
+    /// The cluster that answers.
+    pub to: usize,
+}
+
+/// One kind of trouble.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A process dies and is started again when the entry ends (F1, F2).
+    Crash {
+        /// Which.
+        process: usize,
+    },
+    /// A process dies at its n-th API call from now on, and is started again a second later (F1, F2, I13).
+    CrashAtCall {
+        /// Which.
+        process: usize,
+        /// Counted from 1 when the entry begins.
+        call: u64,
+        /// On which side of the call.
+        side: Side,
+    },
+    /// A network is cut (F7, F8).
+    Cut {
+        /// Which.
+        link: Link,
+        /// Which way.
+        way: Way,
+    },
+    /// Requests get lost (F10).
+    LoseRequests {
+        /// On which link.
+        link: Link,
+        /// Of a thousand.
+        permille: u32,
+    },
+    /// What was carried out is not answered (F9).
+    LoseAnswers {
+        /// On which link.
+        link: Link,
+        /// Of a thousand.
+        permille: u32,
+    },
+    /// Requests arrive twice.
+    Duplicate {
+        /// On which link.
+        link: Link,
+        /// Of a thousand.
+        permille: u32,
+    },
+    /// Everything takes up to so long each way, so answers overtake each other (F10, F22).
+    Delay {
+        /// On which link.
+        link: Link,
+        /// Milliseconds.
+        most_ms: u64,
+    },
+    /// The server has no time: 429, 500, 503, 504 (F21, F23).
+    Refuse {
+        /// On which link.
+        link: Link,
+        /// Of a thousand.
+        permille: u32,
+        /// The HTTP status.
+        code: u16,
+    },
+    /// Watches stay open and say nothing (F11).
+    Silence {
+        /// On which link.
+        link: Link,
+    },
+    /// Watches break off (F11, F24).
+    DropWatches {
+        /// On which link.
+        link: Link,
+    },
+    /// The API server forgets the past: watches expire with 410 (F14).
+    Compact {
+        /// Of which cluster.
+        cluster: usize,
+    },
+    /// The API server is away and keeps what it has (F3, F4).
+    ServerDown {
+        /// Of which cluster.
+        cluster: usize,
+    },
+    /// The wall clock of a process's host jumps, for good (F18).
+    ClockJump {
+        /// Whose.
+        process: usize,
+        /// By how much, seconds; negative is back.
+        secs: i64,
+    },
+}
+
+/// A trouble and its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// When it begins, after the start of the run.
+    pub at: Duration,
+    /// How long it lasts; what happens in an instant ignores it.
+    pub lasts: Duration,
+    /// What it is.
+    pub fault: Fault,
+}
+
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (at, lasts) = (self.at.as_secs_f64(), self.lasts.as_secs_f64());
+        write!(f, "{at:.3}s+{lasts:.3}s {:?}", self.fault)
+    }
+}
+
+impl Fault {
+    /// The clusters for which it means trouble; 0, the manager's, means trouble for all.
+    pub fn troubles(&self) -> usize {
+        match *self {
+            Self::Crash { process } | Self::CrashAtCall { process, .. } | Self::ClockJump { process, .. } => {
+                process
+            }
+            Self::Cut { link, .. }
+            | Self::LoseRequests { link, .. }
+            | Self::LoseAnswers { link, .. }
+            | Self::Duplicate { link, .. }
+            | Self::Delay { link, .. }
+            | Self::Refuse { link, .. }
+            | Self::Silence { link }
+            | Self::DropWatches { link } => link.to,
+            Self::Compact { cluster } | Self::ServerDown { cluster } => cluster,
+        }
+    }
+}
+
+/// Troubles for a manager with so many workers, in the order of their beginning. One run in eight has none.
+pub(super) fn roll(dice: &mut ChaCha8Rng, workers: usize) -> Vec<Entry> {
+    if dice.random_ratio(1, 8) {
+        return Vec::new();
+    }
+    let number = dice.random_range(1..=ENTRIES_MAX);
+    let mut entries: Vec<Entry> = (0..number).map(|_| entry(dice, workers)).collect();
+    entries.sort_by_key(|entry| entry.at);
+    entries
+}
+
+fn entry(dice: &mut ChaCha8Rng, workers: usize) -> Entry {
+    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let (first, last) = (millis(TROUBLE.0), millis(TROUBLE.1));
+    // Why the square: most of what can go wrong goes wrong while jobs are placed, which is early.
+    let part: f64 = dice.random_range(0.0..1.0);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "milliseconds of minutes"
+    )]
+    let at = first + ((last - first) as f64 * part * part) as u64;
+    let most = match dice.random_range(0..4) {
+        0 => 2_000,
+        1 => 15_000,
+        2 => 60_000,
+        _ => 150_000,
+    };
+    let lasts = dice.random_range(200..=most).min(last - at);
+    let fault = fault(dice, workers);
+    // What may come at any time, and what stays, is over when all is.
+    let lasts = match fault {
+        Fault::CrashAtCall { .. } | Fault::ClockJump { .. } => last - at,
+        _ => lasts,
+    };
+    Entry {
+        at: Duration::from_millis(at),
+        lasts: Duration::from_millis(lasts),
+        fault,
+    }
+}
+
+fn fault(dice: &mut ChaCha8Rng, workers: usize) -> Fault {
+    let process = dice.random_range(0..=workers);
+    // Half of the trouble is between the manager and a worker: that is what a federation is about.
+    let link = match dice.random_range(0..4) {
+        0 => Link { from: 0, to: 0 },
+        1 => {
+            let worker = dice.random_range(1..=workers);
+            Link {
+                from: worker,
+                to: worker,
+            }
+        }
+        _ => Link {
+            from: 0,
+            to: dice.random_range(1..=workers),
+        },
+    };
+    let permille = [20, 100, 400, 900][dice.random_range(0..4)];
+    let way = [Way::Both, Way::Requests, Way::Answers][dice.random_range(0..3)];
+    match dice.random_range(0..18) {
+        0 | 1 => Fault::Crash { process },
+        2..=5 => Fault::CrashAtCall {
+            process,
+            call: dice.random_range(1..=120),
+            side: if dice.random_ratio(1, 2) {
+                Side::Before
+            } else {
+                Side::After
+            },
+        },
+        6..=8 => Fault::Cut { link, way },
+        9 => Fault::LoseRequests { link, permille },
+        10 | 11 => Fault::LoseAnswers { link, permille },
+        12 => Fault::Delay {
+            link,
+            most_ms: [50, 600, 8_000][dice.random_range(0..3)],
+        },
+        13 => Fault::Refuse {
+            link,
+            permille,
+            code: [429, 500, 503, 504][dice.random_range(0..4)],
+        },
+        14 => match dice.random_range(0..2) {
+            0 => Fault::Duplicate { link, permille },
+            _ => Fault::DropWatches { link },
+        },
+        15 => match dice.random_range(0..2) {
+            0 => Fault::Silence { link },
+            _ => Fault::Compact { cluster: link.to },
+        },
+        16 => Fault::ServerDown { cluster: link.to },
+        _ => Fault::ClockJump {
+            process,
+            secs: [-3_600, -30, 30, 3_600][dice.random_range(0..4)],
+        },
+    }
+}

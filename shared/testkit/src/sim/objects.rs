@@ -1,0 +1,247 @@
+//! What is applied to the clusters of a run, and the jobs as the API stores them.
+//!
+//! Why jobs come suspended and marked as managed: the product's webhooks do that, and webhooks are not called here.
+
+use bytes::Bytes;
+use http::{Method, Request, StatusCode};
+use http_body_util::BodyExt as _;
+use roadstead_api::constants::controllers::{CLASS_CHECK_CAPACITY, MULTIKUEUE, PROVISIONING_REQUEST};
+use roadstead_apiserver::{Server, User};
+use serde_json::{Value, json};
+
+use super::script::{JobPlan, Script, WorkerPlan};
+
+/// Where the jobs are.
+pub(super) const NAMESPACE: &str = "team";
+/// Where the product's own objects are.
+pub(super) const SYSTEM: &str = "kueue-system";
+/// Who writes what people would write.
+const USER: &str = "user";
+const QUEUE: &str = "main";
+const FLAVOR: &str = "default";
+const FEDERATION: &str = "federation";
+const CAPACITY: &str = "capacity";
+const URGENT: &str = "urgent";
+const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
+/// The token of every kubeconfig, to be seen nowhere else (`spec/safety.md I8`).
+pub(super) const CANARY: &str = "canary-token-of-the-simulated-worker";
+
+/// Asks a server directly, as a user whom no network troubles.
+pub(super) async fn ask(
+    server: &Server,
+    method: Method,
+    path: &str,
+    body: Option<&Value>,
+) -> (StatusCode, Value) {
+    let merge = method == Method::PATCH;
+    let kind = if merge {
+        "application/merge-patch+json"
+    } else {
+        "application/json"
+    };
+    let mut request = Request::new(Bytes::from(body.map(Value::to_string).unwrap_or_default()));
+    *request.method_mut() = method;
+    if let Ok(uri) = path.parse() {
+        *request.uri_mut() = uri;
+    }
+    request
+        .headers_mut()
+        .insert("content-type", http::HeaderValue::from_static(kind));
+    let response = server.handle(request, User::new(USER, &["system:masters"])).await;
+    let status = response.status();
+    let bytes = response.into_body().collect().await;
+    let bytes = bytes.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+    (status, serde_json::from_slice(&bytes).unwrap_or_default())
+}
+
+/// Creates objects given with their path.
+///
+/// *Errors*: what the server says against one of them.
+pub(super) async fn create(server: &Server, objects: Vec<(String, Value)>) -> Result<(), String> {
+    for (path, object) in objects {
+        let (status, answer) = ask(server, Method::POST, &path, Some(&object)).await;
+        if !status.is_success() {
+            return Err(format!("{path}: {status}: {}", answer["message"]));
+        }
+    }
+    Ok(())
+}
+
+fn kueue(plural: &str, kind: &str, name: &str, spec: &Value) -> (String, Value) {
+    let path = format!("/apis/{KUEUE}/{plural}");
+    let mut object = json!({"apiVersion": KUEUE, "kind": kind, "metadata": {"name": name}});
+    if !spec.is_null() {
+        object["spec"] = spec.clone();
+    }
+    (path, object)
+}
+
+/// The definitions of all kinds and the namespaces: the same for every cluster and run.
+pub(super) fn everywhere() -> Vec<(String, Value)> {
+    let mut objects: Vec<(String, Value)> = roadstead_api::crd::all()
+        .iter()
+        .filter_map(|definition| serde_json::to_value(definition).ok())
+        .map(|definition| {
+            let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions".to_owned();
+            (path, definition)
+        })
+        .collect();
+    for name in [SYSTEM, NAMESPACE] {
+        let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        objects.push(("/api/v1/namespaces".to_owned(), object));
+    }
+    let (_, mut urgent) = kueue("", "WorkloadPriorityClass", URGENT, &Value::Null);
+    urgent["value"] = 100.into();
+    objects.push((format!("/apis/{KUEUE}/workloadpriorityclasses"), urgent));
+    objects.push(kueue("resourceflavors", "ResourceFlavor", FLAVOR, &json!({})));
+    objects.push((
+        format!("/apis/{KUEUE}/namespaces/{NAMESPACE}/localqueues"),
+        json!({
+            "apiVersion": KUEUE, "kind": "LocalQueue", "metadata": {"name": QUEUE, "namespace": NAMESPACE},
+            "spec": {"clusterQueue": QUEUE},
+        }),
+    ));
+    objects
+}
+
+fn check(name: &str, controller: &str, kind: &str) -> (String, Value) {
+    let parameters = json!({"apiGroup": "kueue.x-k8s.io", "kind": kind, "name": name});
+    let spec = json!({"controllerName": controller, "parameters": parameters});
+    kueue("admissionchecks", "AdmissionCheck", name, &spec)
+}
+
+fn queue(cpus: i64, check: Option<&str>, preempts: bool) -> (String, Value) {
+    let resources = json!([{"name": "cpu", "nominalQuota": cpus.to_string()}]);
+    let groups =
+        json!([{"coveredResources": ["cpu"], "flavors": [{"name": FLAVOR, "resources": resources}]}]);
+    let mut spec = json!({"namespaceSelector": {}, "resourceGroups": groups});
+    if let Some(check) = check {
+        spec["admissionChecksStrategy"] = json!({"admissionChecks": [{"name": check}]});
+    }
+    if preempts {
+        spec["preemption"] = json!({"withinClusterQueue": "LowerPriority"});
+    }
+    kueue("clusterqueues", "ClusterQueue", QUEUE, &spec)
+}
+
+/// What the manager's cluster has.
+pub(super) fn of_manager(script: &Script) -> Vec<(String, Value)> {
+    let names: Vec<String> = (1..=script.workers.len()).map(cluster_name).collect();
+    let mut objects = vec![
+        check(FEDERATION, MULTIKUEUE, "MultiKueueConfig"),
+        kueue(
+            "multikueueconfigs",
+            "MultiKueueConfig",
+            FEDERATION,
+            &json!({"clusters": names}),
+        ),
+        queue(script.cpus, Some(FEDERATION), false),
+    ];
+    for name in names {
+        let kubeconfig = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": name,
+            "clusters": [{"name": name, "cluster": {
+                "server": address(&name), "certificate-authority-data": AUTHORITY,
+            }}],
+            "users": [{"name": name, "user": {"token": CANARY}}],
+            "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+        });
+        objects.push((
+            format!("/api/v1/namespaces/{SYSTEM}/secrets"),
+            json!({
+                "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": SYSTEM},
+                "stringData": {"kubeconfig": kubeconfig.to_string()},
+            }),
+        ));
+        let source = json!({"kubeConfig": {"locationType": "Secret", "location": name}});
+        let spec = json!({"clusterSource": source});
+        objects.push(kueue("multikueueclusters", "MultiKueueCluster", &name, &spec));
+    }
+    objects
+}
+
+/// What a worker's cluster has.
+pub(super) fn of_worker(plan: &WorkerPlan) -> Vec<(String, Value)> {
+    let mut objects = Vec::new();
+    if plan.asks_capacity {
+        objects.push(kueue(
+            "provisioningrequestconfigs",
+            "ProvisioningRequestConfig",
+            CAPACITY,
+            &json!({"provisioningClassName": CLASS_CHECK_CAPACITY}),
+        ));
+        objects.push(check(CAPACITY, PROVISIONING_REQUEST, "ProvisioningRequestConfig"));
+    }
+    objects.push(queue(
+        plan.cpus,
+        plan.asks_capacity.then_some(CAPACITY),
+        plan.preempts,
+    ));
+    objects
+}
+
+/// A job as it is stored once the webhooks have seen it.
+pub(super) fn job(plan: &JobPlan) -> (String, Value) {
+    let mut labels = json!({"kueue.x-k8s.io/queue-name": QUEUE});
+    if plan.urgent {
+        labels["kueue.x-k8s.io/priority-class"] = URGENT.into();
+    }
+    let mut annotations = json!({roadstead_world::RUN_SECONDS: plan.secs.to_string()});
+    if plan.fails {
+        annotations[roadstead_world::EXIT_CODE] = "1".into();
+    }
+    let requests = json!({"cpu": plan.cpus.to_string()});
+    let mut object = json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {"name": plan.name, "namespace": NAMESPACE, "labels": labels},
+        "spec": {
+            "suspend": true, "managedBy": MULTIKUEUE, "backoffLimit": 0,
+            "parallelism": plan.pods, "completions": plan.pods,
+            "template": {
+                "metadata": {"annotations": annotations},
+                "spec": {
+                    "restartPolicy": "Never",
+                    "containers": [{"name": "main", "image": "example.com/main", "resources": {"requests": requests}}],
+                },
+            },
+        },
+    });
+    if plan.vanishes {
+        object["spec"]["ttlSecondsAfterFinished"] = 0.into();
+    }
+    (jobs_path(), object)
+}
+
+/// Where jobs are asked for.
+pub(super) fn jobs_path() -> String {
+    format!("/apis/batch/v1/namespaces/{NAMESPACE}/jobs")
+}
+
+/// Where Workloads are asked for.
+pub(super) fn workloads_path() -> String {
+    format!("/apis/{KUEUE}/namespaces/{NAMESPACE}/workloads")
+}
+
+/// The name of a cluster: `manager`, then the workers from `worker-1` on.
+pub(super) fn cluster_name(number: usize) -> String {
+    if number == 0 {
+        "manager".to_owned()
+    } else {
+        format!("worker-{number}")
+    }
+}
+
+/// Where a worker's API server would be, on a network.
+fn address(name: &str) -> String {
+    format!("https://{name}.example.com:6443")
+}
+
+/// The cluster at an address.
+pub(super) fn cluster_at(server: &str) -> Option<usize> {
+    let name = server.strip_prefix("https://worker-")?;
+    name.split('.').next()?.parse().ok()
+}
+
+/// A certificate in the shape that a kubeconfig must have; nobody reads it here. It is the text
+/// `-----BEGIN CERTIFICATE-----`, nothing, `-----END CERTIFICATE-----`, in base64.
+const AUTHORITY: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCi0tLS0tRU5EIENFUlRJRklDQVRFLS0tLS0K";

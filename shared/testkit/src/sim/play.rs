@@ -1,0 +1,278 @@
+//! One run: everything starts, users come, things go wrong, heal, calm down, and then it is judged.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use http::Method;
+use jiff::SignedDuration;
+use roadstead_apiserver::{Clock, Options, Server};
+use serde_json::{Value, json};
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::fault::{Entry, Fault, TROUBLE};
+use super::objects::{self, cluster_name};
+use super::script::{Act, Lost, Script};
+use super::stage::Stage;
+use super::trace::{Keep, Trace};
+use crate::audit::{Auditor, Clocks, Policy, Rules};
+
+/// How long nothing may have been written before a run is judged.
+const QUIET: Duration = Duration::from_secs(60);
+/// How long it may take after the troubles until it is quiet.
+const PATIENCE: Duration = Duration::from_mins(20);
+/// How often it is looked whether it is quiet.
+const LOOK: Duration = Duration::from_secs(10);
+/// The least time after the troubles: the product's longest pauses are shorter.
+const SETTLE: Duration = Duration::from_secs(150);
+/// What may be written for ever.
+const RENEWALS: [&str; 2] = ["leases.coordination.k8s.io", "events"];
+/// Panics in all runs of this process, with the last one's words.
+static PANICS: AtomicU64 = AtomicU64::new(0);
+static LAST_PANIC: Mutex<String> = Mutex::new(String::new());
+
+/// How a run ended.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The seed.
+    pub seed: u64,
+    /// The trace as one number.
+    pub hash: u64,
+    /// API calls and other events in the trace.
+    pub events: u64,
+    /// How long it took in the run's own time.
+    pub took: Duration,
+    /// What went wrong, one line each, the first broken first.
+    pub violations: Vec<String>,
+    /// The trace, if it was kept.
+    pub trace: Vec<String>,
+}
+
+/// Plays runs; keeps what is the same in all of them.
+pub struct Player {
+    template: Server,
+}
+
+impl Player {
+    /// Boots the cluster that all clusters are forks of.
+    ///
+    /// *Errors*: a definition or an object that the API server refuses.
+    pub fn new() -> Result<Self, String> {
+        watch_panics();
+        let clock = Clock::new(|| jiff::Timestamp::UNIX_EPOCH);
+        let mut options = Options::new(clock, 0);
+        options.authorization = roadstead_apiserver::Authorization::AllowAll;
+        let template = Server::new(options);
+        runtime()?.block_on(objects::create(&template, objects::everywhere()))?;
+        Ok(Self { template })
+    }
+
+    /// Plays one script from beginning to end.
+    ///
+    /// *Errors*: the run could not be set up, which says nothing about the product.
+    pub fn play(&self, script: &Script, keep: Keep) -> Result<Outcome, String> {
+        roadstead_kubeio::retry::reseed(script.seed);
+        let panics = PANICS.load(Ordering::Relaxed);
+        let runtime = runtime()?;
+        let (mut outcome, trace) = runtime.block_on(run(&self.template, script, keep))?;
+        // Why before the trace is read: whatever is left must not write any more.
+        drop(runtime);
+        let trace = std::mem::replace(
+            &mut *trace.lock().unwrap_or_else(PoisonError::into_inner),
+            Trace::new(Keep::Hash),
+        );
+        if trace.is_full() {
+            let circles = "I3 broken: somebody turns in circles: too many API calls for one run";
+            outcome.violations.insert(0, circles.to_owned());
+        }
+        (outcome.hash, outcome.events, outcome.trace) = trace.finish();
+        if PANICS.load(Ordering::Relaxed) > panics {
+            let words = LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            outcome.violations.insert(0, format!("F34 panic: {words}"));
+        }
+        Ok(outcome)
+    }
+}
+
+fn runtime() -> Result<Runtime, String> {
+    Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .map_err(|error| format!("no runtime: {error}"))
+}
+
+fn watch_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        PANICS.fetch_add(1, Ordering::Relaxed);
+        *LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner) = panic.to_string().replace('\n', " ");
+    }));
+}
+
+fn rules(script: &Script) -> Rules {
+    let names: Vec<String> = (1..=script.workers.len()).map(cluster_name).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let jumps = |entry: &Entry| matches!(entry.fault, Fault::ClockJump { secs: ..0, .. });
+    Rules {
+        policy: match script.lost {
+            Lost::Wait => Policy::Wait,
+            Lost::RetryAnyway => Policy::RetryAnyway,
+        },
+        // Why: a slow clock runs back too, when another host's time is taken over.
+        clocks: if script.faults.iter().any(|(_, entry)| jumps(entry)) {
+            Clocks::Jump
+        } else {
+            Clocks::Steady
+        },
+        canaries: vec![objects::CANARY.to_owned()],
+        quiet: SignedDuration::try_from(QUIET).unwrap_or(SignedDuration::MAX),
+        ..Rules::new(&cluster_name(0), &names)
+    }
+}
+
+/// When the product last wrote something that is no renewal.
+#[derive(Default)]
+struct LastWrite(Mutex<Duration>);
+
+async fn run(template: &Server, script: &Script, keep: Keep) -> Result<(Outcome, Arc<Mutex<Trace>>), String> {
+    let stage = Stage::set(template, script, Trace::new(keep));
+    let auditor = Arc::new(Mutex::new(Auditor::new(rules(script))));
+    let last = Arc::new(LastWrite::default());
+    for (number, server) in stage.servers.iter().enumerate() {
+        let (auditor, time, name) = (auditor.clone(), stage.time, cluster_name(number));
+        let last = last.clone();
+        server.observe(move |change| {
+            if !RENEWALS.contains(&&*change.resource) {
+                *last.0.lock().unwrap_or_else(PoisonError::into_inner) = time.elapsed();
+            }
+            auditor
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .saw(&name, change, time.now());
+        });
+    }
+    stage.furnish(script).await?;
+    let stop = CancellationToken::new();
+    let mut tasks = JoinSet::new();
+    stage.open(script, &mut tasks, &stop);
+    play_along(&stage, script, &auditor).await;
+    stage.heal();
+    let healed = stage.time.elapsed();
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let now = stage.time.elapsed();
+        let wrote = *last.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let calm = now >= wrote + QUIET + LOOK && now >= healed + SETTLE;
+        if calm || now > healed + PATIENCE {
+            break;
+        }
+    }
+    let mut auditor = auditor.lock().unwrap_or_else(PoisonError::into_inner);
+    auditor.at_rest(stage.now());
+    let violations = auditor.violations().iter().map(ToString::to_string).collect();
+    let outcome = Outcome {
+        seed: script.seed,
+        hash: 0,
+        events: 0,
+        took: stage.time.elapsed(),
+        violations,
+        trace: Vec::new(),
+    };
+    stop.cancel();
+    Ok((outcome, stage.trace.clone()))
+}
+
+/// One thing that happens at a time.
+enum Moment {
+    Act(Act),
+    Begin(usize, Fault),
+    End(usize, Fault),
+}
+
+async fn play_along(stage: &Arc<Stage>, script: &Script, auditor: &Arc<Mutex<Auditor>>) {
+    let mut moments: BTreeMap<(Duration, usize), Moment> = BTreeMap::new();
+    let mut put = |at: Duration, moment| {
+        let number = moments.len();
+        moments.insert((at, number), moment);
+    };
+    for (at, act) in &script.acts {
+        put(*at, Moment::Act(act.clone()));
+    }
+    for (number, entry) in &script.faults {
+        put(entry.at, Moment::Begin(*number, entry.fault));
+        put(entry.at + entry.lasts, Moment::End(*number, entry.fault));
+    }
+    let mut troubled: BTreeMap<String, usize> = BTreeMap::new();
+    for ((at, _), moment) in moments {
+        stage.time.sleep_until(at).await;
+        match moment {
+            Moment::Act(act) => perform(stage, &act, auditor).await,
+            Moment::Begin(number, fault) => {
+                for name in clusters_of(script, fault) {
+                    *troubled.entry(name.clone()).or_default() += 1;
+                    lock(auditor).troubled(&name);
+                }
+                stage.begin(number, fault);
+            }
+            Moment::End(number, fault) => {
+                stage.end(number);
+                for name in clusters_of(script, fault) {
+                    let left = troubled.entry(name.clone()).or_default();
+                    *left = left.saturating_sub(1);
+                    if *left == 0 {
+                        lock(auditor).calm(&name, stage.now());
+                    }
+                }
+            }
+        }
+    }
+    // Why to the end: a process that was to die at a call may still do so until then.
+    stage.time.sleep_until(TROUBLE.1).await;
+}
+
+fn lock(auditor: &Mutex<Auditor>) -> std::sync::MutexGuard<'_, Auditor> {
+    auditor.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn clusters_of(script: &Script, fault: Fault) -> Vec<String> {
+    match fault.troubles() {
+        0 => (0..=script.workers.len()).map(cluster_name).collect(),
+        number => vec![cluster_name(number)],
+    }
+}
+
+/// Does what a user does. Users are never cut off: whatever the product makes of it, they asked.
+async fn perform(stage: &Arc<Stage>, act: &Act, auditor: &Arc<Mutex<Auditor>>) {
+    let manager = &stage.servers[0];
+    stage.note(format_args!("user {act:?}"));
+    match act {
+        Act::Submit(plan) => {
+            let (path, object) = objects::job(plan);
+            let (status, _) = objects::ask(manager, Method::POST, &path, Some(&object)).await;
+            if status.is_success() {
+                lock(auditor).submitted("jobs.batch", objects::NAMESPACE, &plan.name, stage.now());
+            }
+        }
+        Act::Delete(name) => {
+            let path = format!("{}/{name}?propagationPolicy=Background", objects::jobs_path());
+            objects::ask(manager, Method::DELETE, &path, None).await;
+        }
+        Act::Deactivate(name) => switch(manager, name, false).await,
+        Act::Activate(name) => switch(manager, name, true).await,
+    }
+}
+
+/// Switches the Workload of a job on or off, if it has one.
+async fn switch(manager: &Server, job: &str, on: bool) {
+    let path = objects::workloads_path();
+    let (_, list) = objects::ask(manager, Method::GET, &path, None).await;
+    let is_its = |workload: &&Value| workload["metadata"]["ownerReferences"][0]["name"] == job;
+    let found = list["items"].as_array().and_then(|all| all.iter().find(is_its));
+    if let Some(name) = found.and_then(|workload| workload["metadata"]["name"].as_str()) {
+        let patch = json!({"spec": {"active": on}});
+        objects::ask(manager, Method::PATCH, &format!("{path}/{name}"), Some(&patch)).await;
+    }
+}

@@ -1,0 +1,157 @@
+//! A process of the product: lives, dies at any API call, and is started again.
+//!
+//! Invariant: with a death every client of that life goes dead for good, and what was under way is never answered. So
+//! what the product left running of itself can do no harm.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::fault::Side;
+
+/// How long it takes to start a process again that ended by itself or at a call.
+const RESTART: Duration = Duration::from_secs(1);
+
+/// A death to come.
+#[derive(Clone, Copy, Debug)]
+struct Trap {
+    calls_left: u64,
+    side: Side,
+}
+
+/// One process of the product, through all its lives.
+#[derive(Debug, Default)]
+pub(super) struct Process {
+    state: Mutex<State>,
+    may_start: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    traps: Vec<Trap>,
+    life: Option<CancellationToken>,
+    /// Entries that keep it from being started.
+    held_by: Vec<usize>,
+}
+
+/// From one start to the end that follows.
+#[derive(Clone, Debug)]
+pub(super) struct Life {
+    process: Arc<Process>,
+    over: CancellationToken,
+    /// What the product is told to stop by.
+    pub(super) stop: CancellationToken,
+}
+
+impl Process {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins a life as soon as nothing speaks against it.
+    pub(super) async fn start(self: &Arc<Self>) -> Life {
+        loop {
+            let free = self.may_start.notified();
+            if self.lock().held_by.is_empty() {
+                break;
+            }
+            free.await;
+        }
+        self.live()
+    }
+
+    /// A life that begins now.
+    pub(super) fn live(self: &Arc<Self>) -> Life {
+        let over = CancellationToken::new();
+        let life = Life {
+            process: self.clone(),
+            // Why a child: whoever dies is told to stop in the same moment.
+            stop: over.child_token(),
+            over,
+        };
+        self.lock().life = Some(life.over.clone());
+        life
+    }
+
+    /// Dies at once, and is not started again before [`Process::release`].
+    pub(super) fn kill(&self, entry: usize) {
+        let mut state = self.lock();
+        state.held_by.push(entry);
+        if let Some(life) = state.life.take() {
+            life.cancel();
+        }
+    }
+
+    /// This entry keeps it down no longer.
+    pub(super) fn release(&self, entry: usize) {
+        let mut state = self.lock();
+        state.held_by.retain(|holder| *holder != entry);
+        self.may_start.notify_waiters();
+    }
+
+    /// Dies at its n-th call from now on.
+    pub(super) fn trap(&self, calls: u64, side: Side) {
+        self.lock().traps.push(Trap {
+            calls_left: calls,
+            side,
+        });
+    }
+
+    /// Nothing is going to kill it any more.
+    pub(super) fn disarm(&self) {
+        self.lock().traps.clear();
+    }
+
+    /// The pause before it is started again.
+    pub(super) async fn rest() {
+        tokio::time::sleep(RESTART).await;
+    }
+}
+
+impl Life {
+    /// Whether it has ended.
+    pub(super) fn is_over(&self) -> bool {
+        self.over.is_cancelled()
+    }
+
+    /// Waits for its end.
+    pub(super) async fn ended(&self) {
+        self.over.cancelled().await;
+    }
+
+    /// Ends it.
+    pub(super) fn end(&self) {
+        self.over.cancel();
+    }
+
+    /// Counts a call; true when it dies before that call arrives.
+    pub(super) fn counts_down_before(&self) -> bool {
+        if self.is_over() {
+            return true;
+        }
+        let mut state = self.process.lock();
+        for trap in &mut state.traps {
+            trap.calls_left = trap.calls_left.saturating_sub(1);
+        }
+        Self::spring(&mut state, &self.over, Side::Before)
+    }
+
+    /// Whether it dies after the call that was just carried out.
+    pub(super) fn counts_down_after(&self) -> bool {
+        self.is_over() || Self::spring(&mut self.process.lock(), &self.over, Side::After)
+    }
+
+    fn spring(state: &mut State, over: &CancellationToken, side: Side) -> bool {
+        let before = state.traps.len();
+        state
+            .traps
+            .retain(|trap| trap.calls_left > 0 || trap.side != side);
+        let sprung = state.traps.len() < before;
+        if sprung {
+            over.cancel();
+        }
+        sprung
+    }
+}

@@ -1,0 +1,222 @@
+//! What happens in a run, from one number: the clusters, what users do, and what goes wrong.
+
+use std::time::Duration;
+
+use rand::{RngExt as _, SeedableRng as _};
+use rand_chacha::ChaCha8Rng;
+
+use super::fault::{Entry, roll};
+
+/// When the first user comes; until then everything starts undisturbed.
+const OPENING: Duration = Duration::from_secs(6);
+/// How long users keep coming.
+const RUSH: Duration = Duration::from_secs(60);
+
+/// How the manager spreads work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spread {
+    /// To all workers at once.
+    AllAtOnce,
+    /// To so many more per round.
+    Incremental(i32),
+}
+
+/// What the manager does about lost workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// It waits.
+    Wait,
+    /// It runs the job elsewhere after a while.
+    RetryAnyway,
+}
+
+/// How a host's clock is wrong.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Skew {
+    /// Off by so much at the start.
+    pub millis: i64,
+    /// And off by so many more millionths of the time that passes.
+    pub ppm: i64,
+}
+
+/// One worker cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkerPlan {
+    /// CPUs that its queue may use, and that its node has.
+    pub cpus: i64,
+    /// Whether its queue asks for capacity by a `ProvisioningRequest`.
+    pub asks_capacity: bool,
+    /// Whether higher priorities push lower ones out.
+    pub preempts: bool,
+}
+
+/// A job as a user wants it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobPlan {
+    /// Its name.
+    pub name: String,
+    /// Pods.
+    pub pods: i64,
+    /// CPUs of each pod.
+    pub cpus: i64,
+    /// How long each pod runs.
+    pub secs: i64,
+    /// Whether it ends badly.
+    pub fails: bool,
+    /// Whether it is to vanish once it has ended.
+    pub vanishes: bool,
+    /// Whether it is urgent.
+    pub urgent: bool,
+}
+
+/// What a user does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// Hands a job in.
+    Submit(JobPlan),
+    /// Deletes it.
+    Delete(String),
+    /// Switches its Workload off.
+    Deactivate(String),
+    /// Switches its Workload on again.
+    Activate(String),
+}
+
+/// Everything about one run.
+#[derive(Clone, Debug)]
+pub struct Script {
+    /// The number it all comes from.
+    pub seed: u64,
+    /// The workers; cluster 1 is the first.
+    pub workers: Vec<WorkerPlan>,
+    /// How work is spread.
+    pub spread: Spread,
+    /// What is done about lost workers.
+    pub lost: Lost,
+    /// After how long a worker counts as lost for good.
+    pub lost_after: Duration,
+    /// CPUs of the manager's queue.
+    pub cpus: i64,
+    /// The clocks of the processes' hosts, the manager's first.
+    pub processes: Vec<Skew>,
+    /// The clocks of the API servers' hosts, the manager's first.
+    pub servers: Vec<Skew>,
+    /// What users do, in order.
+    pub acts: Vec<(Duration, Act)>,
+    /// What goes wrong, with the entry's number.
+    pub faults: Vec<(usize, Entry)>,
+}
+
+impl Script {
+    /// The script that follows from a number.
+    pub fn from_seed(seed: u64) -> Self {
+        let mut dice = ChaCha8Rng::seed_from_u64(seed);
+        let number = dice.random_range(2..=4);
+        let preempts = dice.random_ratio(1, 3);
+        let workers: Vec<WorkerPlan> = (0..number)
+            .map(|_| WorkerPlan {
+                cpus: dice.random_range(2..=6),
+                asks_capacity: dice.random_ratio(1, 4),
+                preempts,
+            })
+            .collect();
+        let spread = if dice.random_ratio(1, 2) {
+            Spread::AllAtOnce
+        } else {
+            Spread::Incremental(dice.random_range(1..=2))
+        };
+        let lost = if dice.random_ratio(3, 4) {
+            Lost::Wait
+        } else {
+            Lost::RetryAnyway
+        };
+        let lost_after = Duration::from_secs([15, 60, 900][dice.random_range(0..3)]);
+        let total: i64 = workers.iter().map(|worker| worker.cpus).sum();
+        let cpus = if dice.random_ratio(1, 4) {
+            total / 2
+        } else {
+            total * 2
+        };
+        let skews = |dice: &mut ChaCha8Rng| (0..=number).map(|_| skew(dice)).collect();
+        let processes = skews(&mut dice);
+        let servers = skews(&mut dice);
+        let acts = acts(&mut dice);
+        let faults = roll(&mut dice, number).into_iter().enumerate().collect();
+        Self {
+            seed,
+            workers,
+            spread,
+            lost,
+            lost_after,
+            cpus,
+            processes,
+            servers,
+            acts,
+            faults,
+        }
+    }
+
+    /// The same with only these faults.
+    #[must_use]
+    pub fn with_faults(&self, keep: &[usize]) -> Self {
+        let mut script = self.clone();
+        script.faults.retain(|(number, _)| keep.contains(number));
+        script
+    }
+
+    /// The numbers of its faults.
+    pub fn fault_numbers(&self) -> Vec<usize> {
+        self.faults.iter().map(|(number, _)| *number).collect()
+    }
+}
+
+fn skew(dice: &mut ChaCha8Rng) -> Skew {
+    match dice.random_range(0..4) {
+        0 => Skew {
+            millis: dice.random_range(-90_000..=90_000),
+            ppm: dice.random_range(-20_000..=20_000),
+        },
+        1 => Skew {
+            millis: dice.random_range(-900..=900),
+            ppm: dice.random_range(-200..=200),
+        },
+        _ => Skew::default(),
+    }
+}
+
+fn acts(dice: &mut ChaCha8Rng) -> Vec<(Duration, Act)> {
+    let mut acts = Vec::new();
+    let rush = u64::try_from(RUSH.as_millis()).unwrap_or(u64::MAX);
+    for number in 1..=dice.random_range(3..=12) {
+        let at = OPENING + Duration::from_millis(dice.random_range(0..rush));
+        let name = format!("job-{number}");
+        let job = JobPlan {
+            name: name.clone(),
+            pods: dice.random_range(1..=2),
+            // Why: what fits nowhere must wait with a reason and hold up nobody for ever.
+            cpus: if dice.random_ratio(1, 12) {
+                100
+            } else {
+                dice.random_range(1..=2)
+            },
+            secs: [1, 5, 20, 45][dice.random_range(0..4)],
+            fails: dice.random_ratio(1, 8),
+            vanishes: dice.random_ratio(1, 6),
+            urgent: dice.random_ratio(1, 3),
+        };
+        acts.push((at, Act::Submit(job)));
+        let mut later = || at + Duration::from_millis(dice.random_range(1..rush));
+        let (one, two) = (later(), later());
+        match dice.random_range(0..8) {
+            0 => acts.push((one, Act::Delete(name))),
+            1 => acts.push((one, Act::Deactivate(name))),
+            2 => {
+                acts.push((one.min(two), Act::Deactivate(name.clone())));
+                acts.push((one.max(two), Act::Activate(name)));
+            }
+            _ => {}
+        }
+    }
+    acts.sort_by_key(|(at, _)| *at);
+    acts
+}

@@ -1,0 +1,325 @@
+//! The clusters, processes and wires of one run.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use jiff::{SignedDuration, Timestamp};
+use roadstead_api::config::{
+    Config, DISPATCHER_ALL_AT_ONCE, DISPATCHER_INCREMENTAL, IncrementalDispatcher, WorkerLostPolicy,
+};
+use roadstead_apiserver::{Authorization, Clock, Options, Server};
+use roadstead_engine::process::Parts;
+use roadstead_kubeconfigs::check::Refusal;
+use roadstead_manager::Dial;
+use roadstead_serve::health::Readiness;
+use roadstead_serve::tls::Lifetimes;
+use roadstead_world::{Garbage, Node, World};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::clock::{HostClock, TrueTime};
+use super::fault::{Fault, Link};
+use super::objects::{self, cluster_name};
+use super::process::{Life, Process};
+use super::script::{Lost, Script, Spread};
+use super::trace::Trace;
+use super::wire::Wire;
+
+/// How often a cluster's garbage is collected.
+const COLLECT_EVERY: Duration = Duration::from_secs(2);
+/// How often the manager looks for what was left behind on workers.
+const GC_INTERVAL: SignedDuration = SignedDuration::from_secs(60);
+/// Memory of every node; nobody asks for any.
+const MEMORY: &str = "64Gi";
+/// Who plays a cluster's controllers and nodes.
+const WORLD: &str = "world";
+
+/// See the module.
+pub(super) struct Stage {
+    pub(super) time: TrueTime,
+    pub(super) trace: Arc<Mutex<Trace>>,
+    /// The manager's first.
+    pub(super) servers: Vec<Server>,
+    processes: Vec<Arc<Process>>,
+    clocks: Vec<Arc<HostClock>>,
+    wires: Vec<(Link, Arc<Wire>)>,
+    /// What plays the clusters reaches them over these; only the end of the server troubles it.
+    inner: Vec<Arc<Wire>>,
+    server_clocks: Vec<Arc<HostClock>>,
+    manager_config: Arc<Config>,
+    worker_config: Arc<Config>,
+}
+
+impl Stage {
+    /// Forks the clusters and lays the wires. Nothing runs yet.
+    pub(super) fn set(template: &Server, script: &Script, trace: Trace) -> Arc<Self> {
+        let time = TrueTime::begin();
+        let trace = Arc::new(Mutex::new(trace));
+        let clocks_of = |skews: &[_]| -> Vec<Arc<HostClock>> {
+            skews.iter().map(|skew| HostClock::new(time, *skew)).collect()
+        };
+        let (clocks, server_clocks) = (clocks_of(&script.processes), clocks_of(&script.servers));
+        let seed = |room: u64, number: usize| mix(script.seed, room, number);
+        let servers: Vec<Server> = server_clocks
+            .iter()
+            .enumerate()
+            .map(|(number, clock)| {
+                let clock = clock.clone();
+                let mut options = Options::new(Clock::new(move || clock.now()), seed(1, number));
+                options.authorization = Authorization::AllowAll;
+                template.fork(options)
+            })
+            .collect();
+        let last = script.workers.len();
+        let own = (0..=last).map(|number| Link {
+            from: number,
+            to: number,
+        });
+        let remote = (1..=last).map(|to| Link { from: 0, to });
+        let wire = |room, number: usize, name: String, to: usize| {
+            let server = servers[to].clone();
+            Wire::new(name, server, time, trace.clone(), seed(room, number))
+        };
+        let wires = own
+            .chain(remote)
+            .enumerate()
+            .map(|(number, link)| {
+                let (from, to) = (cluster_name(link.from), cluster_name(link.to));
+                (link, wire(2, number, format!("{from}>{to}"), link.to))
+            })
+            .collect();
+        let inner = (0..=last)
+            .map(|number| wire(3, number, format!("world>{}", cluster_name(number)), number))
+            .collect();
+        Arc::new(Self {
+            time,
+            trace: trace.clone(),
+            processes: (0..=last).map(|_| Arc::default()).collect(),
+            clocks,
+            wires,
+            inner,
+            servers,
+            server_clocks,
+            manager_config: Arc::new(manager_config(script)),
+            worker_config: Arc::new(config()),
+        })
+    }
+
+    /// Applies what the clusters of the script have.
+    ///
+    /// *Errors*: what a server says against it.
+    pub(super) async fn furnish(&self, script: &Script) -> Result<(), String> {
+        for (number, server) in self.servers.iter().enumerate() {
+            let objects = match number
+                .checked_sub(1)
+                .and_then(|worker| script.workers.get(worker))
+            {
+                Some(plan) => objects::of_worker(plan),
+                None => objects::of_manager(script),
+            };
+            objects::create(server, objects).await?;
+        }
+        Ok(())
+    }
+
+    /// Starts the clusters' own life and the product's processes.
+    pub(super) fn open(self: &Arc<Self>, script: &Script, tasks: &mut JoinSet<()>, stop: &CancellationToken) {
+        for number in 0..self.servers.len() {
+            let life = Arc::<Process>::default().live();
+            let client = self.inner[number].client(&life, WORLD);
+            let (server, clock) = (self.servers[number].clone(), self.server_clocks[number].clone());
+            let mut world = World::new(mix(script.seed, 4, number)).with_garbage(Garbage {
+                every: COLLECT_EVERY,
+                collect: Arc::new(move || {
+                    server.settle();
+                }),
+            });
+            if let Some(plan) = number
+                .checked_sub(1)
+                .and_then(|worker| script.workers.get(worker))
+            {
+                world = world.with_node(Node::new("node", plan.cpus.to_string(), MEMORY));
+            }
+            let clock: roadstead_world::Clock = Arc::new(move || clock.now());
+            tasks.spawn(roadstead_world::run(world, client, clock, stop.clone()));
+            tasks.spawn(self.clone().keep(number));
+        }
+    }
+
+    /// Lives the lives of a process, one after the other.
+    async fn keep(self: Arc<Self>, number: usize) {
+        let process = self.processes[number].clone();
+        loop {
+            let life = process.start().await;
+            self.note(format_args!("{} starts", cluster_name(number)));
+            let mut tasks = JoinSet::new();
+            self.assemble(number, &life, &mut tasks).await;
+            loop {
+                let ended = tokio::select! {
+                    biased;
+                    () = life.ended() => break,
+                    ended = tasks.join_next() => ended,
+                };
+                match ended {
+                    None => break,
+                    Some(Ok(())) => {}
+                    // As the product's own host does.
+                    Some(Err(_panic)) => life.stop.cancel(),
+                }
+            }
+            self.note(format_args!("{} ends", cluster_name(number)));
+            life.end();
+            tasks.shutdown().await;
+            Process::rest().await;
+        }
+    }
+
+    async fn assemble(&self, number: usize, life: &Life, tasks: &mut JoinSet<()>) {
+        let clock = self.clocks[number].clone();
+        let (config, name, controllers) = if number == 0 {
+            let all = roadstead_manager::CONTROLLERS;
+            (&self.manager_config, roadstead_manager::NAME, all)
+        } else {
+            let all = roadstead_worker::CONTROLLERS;
+            (&self.worker_config, roadstead_worker::NAME, all)
+        };
+        let own = Link {
+            from: number,
+            to: number,
+        };
+        let Some(wire) = self.wire(own) else { return };
+        let parts = Parts {
+            client: wire.client(life, name),
+            config: config.clone(),
+            controllers: without_webhooks(controllers),
+            name,
+            clock: Arc::new(move || clock.now()),
+            lifetimes: Lifetimes::default(),
+        };
+        let readiness = Readiness::new();
+        let started = if number == 0 {
+            let dial = self.dial(life);
+            roadstead_manager::assemble(parts, dial, &readiness, tasks, &life.stop).await
+        } else {
+            roadstead_worker::assemble(parts, &readiness, tasks, &life.stop).await
+        };
+        if let Err(error) = started {
+            self.note(format_args!("{name} does not start: {error}"));
+        }
+    }
+
+    /// How the manager reaches its workers.
+    fn dial(&self, life: &Life) -> Dial {
+        let (wires, life) = (self.wires.clone(), life.clone());
+        Arc::new(move |endpoint| {
+            let to = objects::cluster_at(&endpoint.server);
+            let wire = to.and_then(|to| find(&wires, Link { from: 0, to }));
+            let client = wire.map(|wire| wire.client(&life, roadstead_manager::NAME));
+            async move { client.ok_or_else(|| Refusal::bad("no such worker in this run")) }.boxed()
+        })
+    }
+
+    fn wire(&self, link: Link) -> Option<Arc<Wire>> {
+        find(&self.wires, link)
+    }
+
+    /// Begins a trouble.
+    pub(super) fn begin(&self, number: usize, fault: Fault) {
+        self.note(format_args!("trouble {number} begins: {fault:?}"));
+        match fault {
+            Fault::Crash { process } => self.processes[process].kill(number),
+            Fault::CrashAtCall { process, call, side } => self.processes[process].trap(call, side),
+            Fault::Compact { cluster } => self.servers[cluster].compact(),
+            Fault::ServerDown { cluster } => {
+                let wires = self.wires.iter().filter(|(link, _)| link.to == cluster);
+                for wire in wires.map(|(_, wire)| wire).chain([&self.inner[cluster]]) {
+                    wire.begin(number, fault);
+                }
+            }
+            Fault::ClockJump { process, secs } => self.clocks[process].jump(secs),
+            Fault::Cut { link, .. }
+            | Fault::LoseRequests { link, .. }
+            | Fault::LoseAnswers { link, .. }
+            | Fault::Duplicate { link, .. }
+            | Fault::Delay { link, .. }
+            | Fault::Refuse { link, .. }
+            | Fault::Silence { link }
+            | Fault::DropWatches { link } => {
+                if let Some(wire) = self.wire(link) {
+                    wire.begin(number, fault);
+                }
+            }
+        }
+    }
+
+    /// Ends a trouble.
+    pub(super) fn end(&self, number: usize) {
+        self.note(format_args!("trouble {number} ends"));
+        for process in &self.processes {
+            process.release(number);
+        }
+        for wire in self.wires.iter().map(|(_, wire)| wire).chain(&self.inner) {
+            wire.end(number);
+        }
+    }
+
+    /// From now on nothing goes wrong any more.
+    pub(super) fn heal(&self) {
+        for process in &self.processes {
+            process.disarm();
+        }
+    }
+
+    /// Adds to the trace.
+    pub(super) fn note(&self, what: std::fmt::Arguments<'_>) {
+        let mut trace = self.trace.lock().unwrap_or_else(PoisonError::into_inner);
+        trace.add(self.time.elapsed(), what);
+    }
+
+    /// The true time.
+    pub(super) fn now(&self) -> Timestamp {
+        self.time.now()
+    }
+}
+
+fn find(wires: &[(Link, Arc<Wire>)], link: Link) -> Option<Arc<Wire>> {
+    let found = wires.iter().find(|(there, _)| *there == link);
+    found.map(|(_, wire)| wire.clone())
+}
+
+/// A seed for one room and number out of the seed of the run.
+fn mix(seed: u64, room: u64, number: usize) -> u64 {
+    let number = u64::try_from(number).unwrap_or(u64::MAX);
+    (seed ^ (room << 56) ^ (number << 48)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+fn without_webhooks(all: &[&'static str]) -> BTreeSet<&'static str> {
+    all.iter().copied().filter(|name| *name != "webhooks").collect()
+}
+
+fn config() -> Config {
+    let mut config = Config::without_file(objects::SYSTEM);
+    config.integrations.frameworks = vec!["batch/job".to_owned()];
+    config
+}
+
+fn manager_config(script: &Script) -> Config {
+    let mut config = config();
+    let multi = &mut config.multi_kueue;
+    multi.gc_interval = GC_INTERVAL;
+    multi.worker_lost_timeout = SignedDuration::try_from(script.lost_after).unwrap_or(SignedDuration::MAX);
+    match script.spread {
+        Spread::AllAtOnce => DISPATCHER_ALL_AT_ONCE.clone_into(&mut multi.dispatcher_name),
+        Spread::Incremental(step_size) => {
+            DISPATCHER_INCREMENTAL.clone_into(&mut multi.dispatcher_name);
+            multi.incremental = Some(IncrementalDispatcher { step_size });
+        }
+    }
+    config.roadstead.multi_kueue.worker_lost_policy = match script.lost {
+        Lost::Wait => WorkerLostPolicy::Wait,
+        Lost::RetryAnyway => WorkerLostPolicy::RetryAnyway,
+    };
+    config
+}

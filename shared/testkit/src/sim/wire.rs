@@ -1,0 +1,372 @@
+//! The way from one process to one API server, with everything that can go wrong on it.
+//!
+//! Invariant: each wire rolls dice of its own, so that trouble on one does not change the luck of another.
+
+use std::collections::BTreeMap;
+use std::future::pending;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use futures::stream;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use kube::Client;
+use kube::client::Body;
+use rand::{RngExt as _, SeedableRng as _};
+use rand_chacha::ChaCha8Rng;
+use roadstead_apiserver::{Server, User};
+use roadstead_kubeio::connect::ANSWER_TIMEOUT;
+use tokio::sync::Notify;
+use tower::{BoxError, Service, ServiceBuilder};
+
+use super::clock::TrueTime;
+use super::fault::{Fault, Way};
+use super::process::Life;
+use super::trace::Trace;
+
+/// The longest that one way takes on a good day.
+const HOP_MICROS_MAX: u64 = 3_000;
+
+/// The connection broke.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Lost {
+    /// Before or after the request arrived: who asked cannot know.
+    #[error("connection reset by peer")]
+    Reset,
+}
+
+type Answer = Response<UnsyncBoxBody<Bytes, Lost>>;
+
+/// See the module.
+pub(super) struct Wire {
+    /// Who asks whom, for the trace.
+    name: String,
+    server: Server,
+    time: TrueTime,
+    trace: Arc<Mutex<Trace>>,
+    state: Mutex<State>,
+    /// Rung when something else is wrong. Why no `watch`: tokio wakes its waiters in a random order.
+    changed: Notify,
+}
+
+struct State {
+    dice: ChaCha8Rng,
+    /// How often everything that was open broke.
+    breaks: u64,
+    troubles: BTreeMap<usize, Fault>,
+}
+
+/// What shall happen to one request.
+#[derive(Clone, Copy, Debug, Default)]
+struct Fate {
+    out: Duration,
+    back: Duration,
+    refuse: Option<u16>,
+    lose_request: Option<Manner>,
+    lose_answer: Option<Manner>,
+    twice: bool,
+}
+
+/// How a loss shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Manner {
+    Reset,
+    Silence,
+}
+
+impl State {
+    fn cuts(&self, requests: bool) -> bool {
+        self.troubles.values().any(|fault| {
+            if let Fault::Cut { way, .. } = fault {
+                match way {
+                    Way::Both => true,
+                    Way::Requests => requests,
+                    Way::Answers => !requests,
+                }
+            } else {
+                matches!(fault, Fault::ServerDown { .. })
+            }
+        })
+    }
+
+    fn silences(&self) -> bool {
+        let silent = |fault: &Fault| matches!(fault, Fault::Silence { .. });
+        self.troubles.values().any(silent) || self.cuts(false)
+    }
+
+    fn hop(&mut self) -> Duration {
+        let mut micros = self.dice.random_range(0..=HOP_MICROS_MAX);
+        for fault in self.troubles.values() {
+            if let Fault::Delay { most_ms, .. } = fault {
+                micros += self.dice.random_range(0..=most_ms * 1_000);
+            }
+        }
+        Duration::from_micros(micros)
+    }
+
+    fn fate(&mut self) -> Fate {
+        let mut fate = Fate {
+            out: self.hop(),
+            back: self.hop(),
+            ..Fate::default()
+        };
+        for fault in self.troubles.values() {
+            let mut hit = |permille: u32| self.dice.random_ratio(permille.min(1_000), 1_000);
+            if let Fault::LoseRequests { permille, .. } = *fault
+                && hit(permille)
+            {
+                fate.lose_request = Some(manner(&mut self.dice));
+            } else if let Fault::LoseAnswers { permille, .. } = *fault
+                && hit(permille)
+            {
+                fate.lose_answer = Some(manner(&mut self.dice));
+            } else if let Fault::Duplicate { permille, .. } = *fault {
+                fate.twice |= hit(permille);
+            } else if let Fault::Refuse { permille, code, .. } = *fault
+                && hit(permille)
+            {
+                fate.refuse = Some(code);
+            }
+        }
+        fate
+    }
+}
+
+fn manner(dice: &mut ChaCha8Rng) -> Manner {
+    if dice.random_ratio(2, 3) {
+        Manner::Reset
+    } else {
+        Manner::Silence
+    }
+}
+
+impl Wire {
+    pub(super) fn new(
+        name: String,
+        server: Server,
+        time: TrueTime,
+        trace: Arc<Mutex<Trace>>,
+        seed: u64,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            name,
+            server,
+            time,
+            trace,
+            state: Mutex::new(State {
+                dice: ChaCha8Rng::seed_from_u64(seed),
+                breaks: 0,
+                troubles: BTreeMap::new(),
+            }),
+            changed: Notify::new(),
+        })
+    }
+
+    /// A client over this wire, as a living process has it: with the deadline of the product's own clients.
+    pub(super) fn client(self: &Arc<Self>, life: &Life, user: &str) -> Client {
+        let via = Via {
+            wire: self.clone(),
+            life: life.clone(),
+            user: User::new(user, &["system:masters"]),
+        };
+        let service = ServiceBuilder::new()
+            .map_err(BoxError::from)
+            .timeout(ANSWER_TIMEOUT)
+            .service(via);
+        Client::new(service, "default")
+    }
+
+    pub(super) fn begin(&self, number: usize, fault: Fault) {
+        let mut state = self.lock();
+        state.troubles.insert(number, fault);
+        if matches!(fault, Fault::DropWatches { .. } | Fault::ServerDown { .. }) {
+            state.breaks += 1;
+        }
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
+    pub(super) fn end(&self, number: usize) {
+        self.lock().troubles.remove(&number);
+        self.changed.notify_waiters();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, what: std::fmt::Arguments<'_>) {
+        let mut trace = self.trace.lock().unwrap_or_else(PoisonError::into_inner);
+        trace.add(self.time.elapsed(), format_args!("{} {what}", self.name));
+    }
+
+    fn is_full(&self) -> bool {
+        self.trace
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .is_full()
+    }
+
+    /// Waits until `over` says so of what is wrong.
+    async fn until(&self, over: impl Fn(&State) -> bool) {
+        loop {
+            let changed = self.changed.notified();
+            if over(&self.lock()) {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    async fn carry(self: Arc<Self>, life: Life, user: User, request: Request<Body>) -> Result<Answer, Lost> {
+        let (parts, body) = request.into_parts();
+        let body = body.collect_bytes().await.map_err(|_broken| Lost::Reset)?;
+        let (method, target) = (parts.method.clone(), parts.uri.clone());
+        let name = target.path_and_query().map_or("", |target| target.as_str());
+        let watches = method == Method::GET && target.query().is_some_and(|query| query.contains("watch="));
+        // Why the breaks now: one that comes while the request is under way counts too.
+        let (fate, breaks) = {
+            let mut state = self.lock();
+            (state.fate(), state.breaks)
+        };
+        // Why: time stands still for as long as somebody turns in circles without a pause.
+        if self.is_full() {
+            return pending().await;
+        }
+        if life.counts_down_before() {
+            self.note(format_args!("{method} {name} dies before"));
+            return pending().await;
+        }
+        tokio::time::sleep(fate.out).await;
+        if let Some(code) = fate.refuse {
+            self.note(format_args!("{method} {name} refused {code}"));
+            tokio::time::sleep(fate.back).await;
+            return Ok(refusal(code));
+        }
+        if self.lock().cuts(true) {
+            self.note(format_args!("{method} {name} cut off"));
+            return pending().await;
+        }
+        if let Some(manner) = fate.lose_request {
+            self.note(format_args!("{method} {name} lost {manner:?}"));
+            return lost(manner).await;
+        }
+        let make = || Request::from_parts(parts.clone(), body.clone());
+        let mut answer = self.server.handle(make(), user.clone()).await;
+        if fate.twice && !watches {
+            answer = self.server.handle(make(), user).await;
+        }
+        let (code, version) = (answer.status().as_u16(), self.server.version());
+        self.note(format_args!("{method} {name} {code} at {version}"));
+        if life.counts_down_after() {
+            self.note(format_args!("{method} {name} dies after"));
+            return pending().await;
+        }
+        if let Some(manner) = fate.lose_answer {
+            self.note(format_args!("{method} {name} unanswered {manner:?}"));
+            return lost(manner).await;
+        }
+        tokio::time::sleep(fate.back).await;
+        if self.lock().cuts(false) {
+            return pending().await;
+        }
+        Ok(if watches {
+            answer.map(|body| self.events(life, breaks, body))
+        } else {
+            answer.map(|body| body.map_err(|never| match never {}).boxed_unsync())
+        })
+    }
+
+    /// The events of a watch on their way back. It was opened after so many breaks.
+    fn events(
+        self: Arc<Self>,
+        life: Life,
+        breaks: u64,
+        body: roadstead_apiserver::Body,
+    ) -> UnsyncBoxBody<Bytes, Lost> {
+        let frames = stream::unfold(Some(body), move |open| {
+            let (wire, life) = (self.clone(), life.clone());
+            async move {
+                let mut body = open?;
+                let broken = |state: &State| state.breaks != breaks;
+                let came = tokio::select! {
+                    biased;
+                    () = wire.until(broken) => None,
+                    frame = body.frame() => Some(frame),
+                };
+                let hop = wire.lock().hop();
+                tokio::time::sleep(hop).await;
+                wire.until(|state| broken(state) || !state.silences()).await;
+                if life.is_over() {
+                    return pending().await;
+                }
+                let intact = !broken(&wire.lock());
+                match came.filter(|_| intact) {
+                    Some(Some(frame)) => Some((frame.map_err(|never| match never {}), Some(body))),
+                    Some(None) => None,
+                    None => Some((Err(Lost::Reset), None)),
+                }
+            }
+        });
+        StreamBody::new(frames).boxed_unsync()
+    }
+}
+
+async fn lost(manner: Manner) -> Result<Answer, Lost> {
+    match manner {
+        Manner::Reset => Err(Lost::Reset),
+        Manner::Silence => pending().await,
+    }
+}
+
+/// What a server says that has no time.
+fn refusal(code: u16) -> Answer {
+    let reason = match code {
+        429 => "TooManyRequests",
+        503 => "ServiceUnavailable",
+        504 => "Timeout",
+        _ => "InternalError",
+    };
+    let status = serde_json::json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": "the simulated server has no time", "reason": reason, "code": code,
+    });
+    let body = Full::new(Bytes::from(status.to_string())).map_err(|never| match never {});
+    let mut response = Response::new(body.boxed_unsync());
+    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    response
+}
+
+/// One process's end of a wire.
+#[derive(Clone)]
+struct Via {
+    wire: Arc<Wire>,
+    life: Life,
+    user: User,
+}
+
+impl Service<Request<Body>> for Via {
+    type Response = Answer;
+    type Error = Lost;
+    type Future = BoxFuture<'static, Result<Answer, Lost>>;
+
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), Lost>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let Self { wire, life, user } = self.clone();
+        Box::pin(async move {
+            if life.is_over() {
+                return pending().await;
+            }
+            let carried = wire.carry(life.clone(), user, request).await;
+            // Why: to the dead nothing is answered.
+            if life.is_over() { pending().await } else { carried }
+        })
+    }
+}

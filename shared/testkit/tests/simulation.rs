@@ -1,0 +1,20 @@
+//! The simulation, as often as a change is worth.
+
+use std::process::Command;
+
+/// Seeds of the ordinary run; a night plays 50,000 with the program itself.
+const SEEDS: u64 = 2_000;
+
+/// Spec: safety 7. Every seed is played twice, and both must leave the same trace.
+#[test]
+fn two_thousand_seeds_break_no_invariant_and_repeat() {
+    let output = Command::new(env!("CARGO_BIN_EXE_simulate"))
+        .args(["--json", "--seeds", &SEEDS.to_string()])
+        .output()
+        .unwrap();
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)));
+    assert_eq!(result["seeds"], SEEDS);
+    assert_eq!(result["trace_mismatches"], 0, "{result}");
+    assert_eq!(result["violations"], 0, "{:#}", result["failures"]);
+}
