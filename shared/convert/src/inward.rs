@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use roadstead_api::constants::annotations;
+use roadstead_api::constants::{annotations, labels};
 use roadstead_api::kueue::v1beta2 as api;
 use roadstead_core::amount::Amount;
 use roadstead_core::condition::{Condition, Conditions, Truth};
@@ -49,6 +49,9 @@ pub fn counted_workload(workload: &api::Workload, accounting: &Accounting<'_>) -
             meta.name.clone().unwrap_or_default(),
         ),
         uid: Uid::from(meta.uid.clone().unwrap_or_default()),
+        job_uid: { meta.labels.as_ref() }
+            .and_then(|labels| labels.get(labels::JOB_UID))
+            .map(|uid| Uid::from(uid.as_str())),
         created: meta
             .creation_timestamp
             .as_ref()

@@ -55,6 +55,8 @@ pub struct ClusterQueueReport {
     pub pending: usize,
     /// The part of `pending` that was tried and waits for a change.
     pub inadmissible: usize,
+    /// How many different requests are among the pending that wait for their turn, and among the inadmissible.
+    pub requests: (usize, usize),
     /// `reservingWorkloads`.
     pub reserving: u32,
     /// `admittedWorkloads`.
@@ -148,6 +150,7 @@ impl State {
             active: queue.active.clone(),
             pending: queue.pending.len(),
             inadmissible: queue.pending.parked_count(),
+            requests: queue.pending.class_counts(),
             reserving: ledger.reserving_count(),
             admitted: ledger.admitted_count(),
             reservation: self.totals(&queue.spec, ledger.reserved(), borrowing),

@@ -209,8 +209,9 @@ impl State {
     /// Notes that a victim is to be evicted, and says so if its reservation is visible already.
     fn evict(&mut self, entry: &Entry, target: &Target, now: Timestamp) -> Option<Decision> {
         let preemptor = &self.records.at(entry.id)?.workload;
+        let uids = (Some(&preemptor.uid), preemptor.job_uid.as_ref());
+        let message = preemption_message(&self.forest, uids.0, uids.1, entry.node, target);
         let (preemptor, preemptor_uid) = (preemptor.key.clone(), preemptor.uid.clone());
-        let message = preemption_message(&self.forest, Some(&preemptor_uid), None, entry.node, target);
         let preemptor_queue = self.queue(entry.cluster)?.spec.name.clone();
         let victim = self.records.id(&target.holder.key)?;
         let record = self.records.at_mut(victim)?;
@@ -281,7 +282,13 @@ impl State {
             reserved_at: now,
         }));
         self.move_to(entry.id, place, now);
-        Some(Decision::Reserve { key, uid, admission })
+        let considered = entry.nomination.considered.clone();
+        Some(Decision::Reserve {
+            key,
+            uid,
+            admission,
+            considered,
+        })
     }
 }
 

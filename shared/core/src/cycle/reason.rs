@@ -89,8 +89,8 @@ pub enum Reason {
     NamespaceMismatch,
     /// What is wrong with the request itself, in whole sentences.
     RequestInvalid(Vec<String>),
-    /// One that asks for exactly the same has just failed.
-    Bypassed,
+    /// One that asks for exactly the same has just failed, for this reason.
+    Bypassed(Category),
     /// It waits for its turn.
     AwaitsTurn,
     /// Its queue admits nothing.
@@ -114,13 +114,13 @@ impl Reason {
     /// The word of the API.
     pub fn word(&self) -> PendingReason {
         match self {
-            Self::NoRoom { category, .. } => (*category).into(),
+            Self::NoRoom { category, .. } | Self::Bypassed(category) => (*category).into(),
             Self::AwaitsVictims { .. } | Self::AwaitsVictimsOfOthers => {
                 PendingReason::WaitingForPreemptedWorkloads
             }
             Self::VictimsTaken | Self::NoLongerFits => PendingReason::WaitingForQuota,
             Self::PodsNotReady => PendingReason::WaitingForPodsReady,
-            Self::ChecksFailed | Self::Bypassed | Self::AwaitsTurn => PendingReason::PendingEvaluation,
+            Self::ChecksFailed | Self::AwaitsTurn => PendingReason::PendingEvaluation,
             Self::NamespaceMismatch
             | Self::RequestInvalid(_)
             | Self::LocalQueueMissing(_)
@@ -155,7 +155,7 @@ impl fmt::Display for Reason {
                 f.write_str("workload namespace doesn't match ClusterQueue selector")
             }
             Self::RequestInvalid(problems) => f.write_str(&problems.join("; ")),
-            Self::Bypassed => f.write_str(
+            Self::Bypassed(_) => f.write_str(
                 "Bypassed scheduling evaluation because an equivalent workload recently failed",
             ),
             Self::AwaitsTurn => f.write_str("Workload is pending evaluation in the scheduling queue"),

@@ -1,7 +1,7 @@
 //! Making room for others.
 
 use super::super::*;
-use super::world::{NOW, World, admission, at, job, queue, texts};
+use super::world::{NOW, World, admission, at, job, queue, reserve, texts};
 use crate::name::{CheckName, ClusterName};
 use crate::status::{CheckPhase, GatePosition, PreemptionGate};
 
@@ -43,7 +43,7 @@ fn a_victim_keeps_its_quota_until_its_pods_stopped_and_is_then_queued_again() {
     world.check("QuotaReserved", Truth::False, "PendingEvaluation", MESSAGE);
     assert_eq!(world.workload.status.admission, None);
 
-    world.proposal = Some(Proposal::Reserve(admission("spot")));
+    world.proposal = Some(reserve("spot"));
     world.pass();
     let before = format!("Previously: {MESSAGE}");
     world.check("Evicted", Truth::False, "QuotaReserved", &before);
@@ -75,7 +75,7 @@ fn who_is_evicted_already_is_not_evicted_again() {
 fn an_eviction_resets_what_belonged_to_the_reservation() {
     let mut world = World::new();
     world.queue = Some(queue(&[("c", &[])]));
-    world.proposal = Some(Proposal::Reserve(admission("spot")));
+    world.proposal = Some(reserve("spot"));
     world.pass();
     world.verdict("c", CheckPhase::Ready, "", None);
     let status = &mut world.workload.status;
@@ -129,7 +129,7 @@ fn who_holds_nothing_or_is_being_switched_off_makes_no_room() {
 fn a_victim_that_is_not_admitted_is_evicted_and_released_at_once() {
     let mut world = World::new();
     world.queue = Some(queue(&[("c", &[])]));
-    world.proposal = Some(Proposal::Reserve(admission("spot")));
+    world.proposal = Some(reserve("spot"));
     world.pass();
     world.proposal = Some(make_room());
     world.pass();
