@@ -217,7 +217,10 @@ fn a_job_whose_pods_do_not_start_comes_back_once_is_then_switched_off_and_in_the
         let (client, name) = (solo.client().unwrap(), "never-ready");
         let room = Room { client, name };
         if timeout(DEADLINE, never_ready(room)).await.is_err() {
-            panic!("it does not come to its end; the worker's last lines:\n{}", solo.log_tail());
+            panic!(
+                "it does not come to its end; the worker's last lines:\n{}",
+                solo.log_tail()
+            );
         }
     });
 }
@@ -235,7 +238,11 @@ async fn never_ready(room: Room) {
     let status = evicted.status.unwrap();
     let stats = status.scheduling_stats.unwrap().evictions;
     assert_eq!(
-        (stats[0].reason.as_str(), stats[0].underlying_cause.as_str(), stats[0].count),
+        (
+            stats[0].reason.as_str(),
+            stats[0].underlying_cause.as_str(),
+            stats[0].count
+        ),
         ("PodsReadyTimeout", "WaitForStart", 1)
     );
     assert_eq!(status.requeue_state.unwrap().count, Some(1));

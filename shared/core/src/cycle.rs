@@ -320,6 +320,7 @@ fn shows_obstacle(record: &Record) -> bool {
             | Reason::AwaitsVictimsOfOthers
             | Reason::VictimsTaken
             | Reason::NoLongerFits
+            | Reason::PreemptionGated
             | Reason::PodsNotReady
             | Reason::ChecksFailed
             | Reason::NamespaceMismatch

@@ -50,6 +50,8 @@ pub const PODS_READY: &str = "PodsReady";
 pub const FINISHED: &str = "Finished";
 /// Condition: `spec.active` is about to become false.
 pub const DEACTIVATION_TARGET: &str = "DeactivationTarget";
+/// Reason of condition `QuotaReserved`: a gate holds it back.
+const ADMISSION_GATED: &str = "AdmissionGated";
 /// Condition: a preemption waits for a gate.
 pub const BLOCKED_ON_GATES: &str = "BlockedOnPreemptionGates";
 
@@ -411,8 +413,14 @@ impl<'a> Draft<'a> {
                     }
                     self.set(QUOTA_RESERVED, Truth::False, reason.clone(), message.clone());
                 }
+                if *reason == ADMISSION_GATED && !self.seen.workload.gated && self.status.has_closed_gate() {
+                    self.set(BLOCKED_ON_GATES, Truth::True, "PreemptionGated", message.clone());
+                }
             }
-            Some(Proposal::Reserve { admission, considered }) if self.may_reserve(admission) => {
+            Some(Proposal::Reserve {
+                admission,
+                considered,
+            }) if self.may_reserve(admission) => {
                 self.reserve(admission, considered);
             }
             // Why: a reservation made from an older view is left; the brain sees the newer one and decides again. And who

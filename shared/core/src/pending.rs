@@ -348,7 +348,10 @@ impl Pending {
                     }
                     Needs::AnyOf(lacks) => {
                         for lack in lacks {
-                            self.thirst.entry(lack.pair).or_default().insert((lack.after, kind));
+                            self.thirst
+                                .entry(lack.pair)
+                                .or_default()
+                                .insert((lack.after, kind));
                         }
                     }
                 }

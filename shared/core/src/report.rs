@@ -124,9 +124,19 @@ impl State {
         let mut above = BTreeSet::new();
         for queue in &changed {
             let node = match queue {
-                QueueRef::Cluster(name) => self.forest.queue(name),
+                QueueRef::Cluster(name) => {
+                    if let Some(cluster) = self.clusters.id(name).and_then(|id| self.clusters.at_mut(id)) {
+                        cluster.noted = false;
+                    }
+                    self.forest.queue(name)
+                }
                 QueueRef::Cohort(name) => self.forest.cohort(name),
-                QueueRef::Local(_) => None,
+                QueueRef::Local(key) => {
+                    if let Some(local) = self.locals.id(key).and_then(|id| self.locals.at_mut(id)) {
+                        local.noted = false;
+                    }
+                    None
+                }
             };
             for id in node.into_iter().flat_map(|node| self.forest.path(node)) {
                 if let Some(NodeName::Cohort(name)) = self.forest.name(id) {

@@ -121,7 +121,14 @@ impl Brain {
                 uid,
                 admission,
                 considered,
-            } => (key, uid, Proposal::Reserve { admission, considered }),
+            } => (
+                key,
+                uid,
+                Proposal::Reserve {
+                    admission,
+                    considered,
+                },
+            ),
             Decision::NotAdmitted { key, uid, reason } => {
                 let proposal = Proposal::Pending {
                     reason: reason.word().as_str().into(),

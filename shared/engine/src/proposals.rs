@@ -256,7 +256,11 @@ mod tests {
             proposals.put(key(many), Uid::new("u"), reserve(), at(millis));
             told.extend(proposals.release(at(millis)));
         }
-        assert_eq!(told.len(), 100 + 200 / 10, "what was saved up, and what two seconds allow");
+        assert_eq!(
+            told.len(),
+            100 + 200 / 10,
+            "what was saved up, and what two seconds allow"
+        );
         assert_eq!(proposals.next_release(at(3_000)), Some(at(3_100)));
         told.extend(proposals.release(at(5_000)));
         assert_eq!(told, (0..many).map(key).collect::<Vec<_>>());

@@ -14,7 +14,7 @@ use crate::pending::Needs;
 use crate::preempt::{PreemptReason, Target, preemption_message};
 use crate::queue::Reclaim;
 use crate::state::workloads::{Fresh, eviction_count};
-use crate::state::{Assumption, Blocking, Eviction, Holding, Place, Readiness, State, Told};
+use crate::state::{Assumption, Blocking, Eviction, Holding, Place, Readiness, Record, State, Told};
 use crate::status::Admission;
 
 /// *Limit*: how long a decided eviction may take to become visible before it is decided anew.
@@ -74,6 +74,10 @@ impl State {
                 return refuse(entry);
             }
             Mode::NoCandidates | Mode::Preempt | Mode::Reclaim | Mode::Fit => {}
+        }
+        let gated = |record: &Record| record.workload.status.has_closed_gate();
+        if victims && self.records.at(entry.id).is_some_and(gated) {
+            return Fate::Refused(Reason::PreemptionGated, Requeue::NoRoom(Remedy::Capacity));
         }
         if overlaps(entry, scratch) {
             if let Some(queue) = self.queue(entry.cluster) {

@@ -81,6 +81,8 @@ pub enum Reason {
     VictimsTaken,
     /// Another one, tried before it, took or claimed what it was about to get.
     NoLongerFits,
+    /// It would have to preempt, and a gate of its own forbids that.
+    PreemptionGated,
     /// It fits, but workloads admitted earlier are not ready.
     PodsNotReady,
     /// An admission check said Retry or Rejected.
@@ -126,7 +128,7 @@ impl Reason {
             | Self::LocalQueueMissing(_)
             | Self::QueueMissing(_) => PendingReason::Misconfigured,
             Self::QueueInactive { .. } | Self::LocalQueueStopped(_) => PendingReason::Suspended,
-            Self::Gated => PendingReason::AdmissionGated,
+            Self::Gated | Self::PreemptionGated => PendingReason::AdmissionGated,
         }
     }
 }
@@ -147,6 +149,7 @@ impl fmt::Display for Reason {
                 f.write_str("Workload has overlapping preemption targets with another workload")
             }
             Self::NoLongerFits => f.write_str("Workload no longer fits after processing another workload"),
+            Self::PreemptionGated => f.write_str("Workload requires preemption, but it's gated"),
             Self::PodsNotReady => {
                 f.write_str("waiting for all admitted workloads to be in PodsReady condition")
             }

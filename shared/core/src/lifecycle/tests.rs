@@ -84,6 +84,18 @@ fn a_pending_reason_lists_the_checks_that_cover_all_flavors() {
         .collect();
     assert_eq!(names, ["all", "both"]);
     assert_eq!(notes, [Note::warning("WaitingForQuota", "insufficient quota")]);
+    world.proposal = Some(Proposal::Pending {
+        reason: "WaitingForQuota".into(),
+        message: "less is missing".to_owned(),
+    });
+    let (_, notes) = world.pass();
+    assert_eq!(notes, [], "another sentence for the same reason is no event");
+    world.check(
+        "QuotaReserved",
+        Truth::False,
+        "WaitingForQuota",
+        "less is missing",
+    );
 }
 
 /// Spec: admission-engine B167, B168.
@@ -610,6 +622,22 @@ fn reclaimable_pods_lower_what_a_pending_one_asks_for_unless_the_gate_is_off() {
             "resourceUsage tells it now"
         );
     }
+}
+
+/// Spec: admission-engine 2.13.
+#[test]
+fn the_event_of_a_reservation_tells_which_flavors_were_considered() {
+    let mut world = World::new();
+    world.proposal = Some(Proposal::Reserve {
+        admission: admission("fixed"),
+        considered: "main: spot(NoFit), fixed(Fit)".to_owned(),
+    });
+    let (_, notes) = world.pass();
+    assert_eq!(
+        notes[0].message,
+        "Quota reserved in ClusterQueue team, wait time since queued was 100s; \
+         Flavors considered: main: spot(NoFit), fixed(Fit)"
+    );
 }
 
 #[test]

@@ -346,7 +346,11 @@ fn audit(server: &Server) {
             if let Place::Queued { cluster, ticket, .. } = &record.place
                 && *cluster == id
             {
-                let place = if queue.pending.in_heap(ticket) { &mut heap } else { &mut parked };
+                let place = if queue.pending.in_heap(ticket) {
+                    &mut heap
+                } else {
+                    &mut parked
+                };
                 place.insert(record.class);
             }
         }

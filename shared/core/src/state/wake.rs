@@ -106,7 +106,10 @@ impl State {
             return;
         }
         let available = self.forest.available_exact(queue.node, pair);
-        let (reach, policy) = (self.reach(queue, &[pair]), queue.spec.preemption.within_cluster_queue);
+        let (reach, policy) = (
+            self.reach(queue, &[pair]),
+            queue.spec.preemption.within_cluster_queue,
+        );
         let Some(queue) = self.queue_mut(id) else { return };
         for class in thirsty {
             if class.needed <= available || reach.helps(class.priority, policy) {

@@ -62,7 +62,9 @@ impl Custom {
                 continue;
             }
             let value = match label.source_kind {
-                LabelSourceKind::Workload => seen.next().map(|value| (**value).to_owned()).unwrap_or_default(),
+                LabelSourceKind::Workload => {
+                    seen.next().map(|value| (**value).to_owned()).unwrap_or_default()
+                }
                 LabelSourceKind::ClusterQueue => {
                     let queue = cluster_queue().and_then(|name| caches.cluster_queues.named(name));
                     value(label, queue.as_ref().map(|queue| &queue.metadata))
@@ -112,6 +114,7 @@ fn value(label: &CustomLabel, meta: Option<&ObjectMeta>) -> String {
         }
     });
     let value = value.unwrap_or_default();
-    let tracked = value.is_empty() || label.tracked_values.is_empty() || label.tracked_values.contains(&value);
+    let tracked =
+        value.is_empty() || label.tracked_values.is_empty() || label.tracked_values.contains(&value);
     if tracked { value } else { UNTRACKED.to_owned() }
 }

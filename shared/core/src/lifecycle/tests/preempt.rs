@@ -137,3 +137,31 @@ fn a_victim_that_is_not_admitted_is_evicted_and_released_at_once() {
     world.check("Requeued", Truth::True, "Preempted", MESSAGE);
     assert!(!world.workload.has_quota());
 }
+
+/// Spec: admission-engine 2.11, 2.16; api API-9.6.
+#[test]
+fn a_preemption_that_its_gate_forbids_is_told_in_a_condition_of_its_own() {
+    let mut world = World::new();
+    let gate = PreemptionGate {
+        position: GatePosition::Closed,
+        since: at(NOW),
+    };
+    world.workload.status.preemption_gates = [("kueue.x-k8s.io/multikueue".to_owned(), gate)].into();
+    let message = "Workload requires preemption, but it's gated";
+    world.proposal = Some(Proposal::Pending {
+        reason: "AdmissionGated".into(),
+        message: message.to_owned(),
+    });
+    world.pass();
+    world.check("QuotaReserved", Truth::False, "AdmissionGated", message);
+    world.check(
+        "BlockedOnPreemptionGates",
+        Truth::True,
+        "PreemptionGated",
+        message,
+    );
+    world.proposal = Some(reserve("spot"));
+    world.pass();
+    let blocked = world.workload.status.conditions.get("BlockedOnPreemptionGates");
+    assert_eq!(blocked.unwrap().truth, Truth::False);
+}
