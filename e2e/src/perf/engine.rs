@@ -345,6 +345,7 @@ fn workload(index: usize, room: Room, now: Timestamp) -> Workload {
         boost: 0,
         priority: i32::try_from(index % 3).unwrap_or(0) * 50,
         active: true,
+        job_uid: None,
         max_execution_secs: None,
         gated: false,
         pod_sets: vec![PodSet {

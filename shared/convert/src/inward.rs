@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use roadstead_api::constants::annotations;
+use roadstead_api::constants::{annotations, labels};
 use roadstead_api::kueue::v1beta2 as api;
 use roadstead_core::amount::Amount;
 use roadstead_core::condition::{Condition, Conditions, Truth};
@@ -49,6 +49,9 @@ pub fn counted_workload(workload: &api::Workload, accounting: &Accounting<'_>) -
             meta.name.clone().unwrap_or_default(),
         ),
         uid: Uid::from(meta.uid.clone().unwrap_or_default()),
+        job_uid: { meta.labels.as_ref() }
+            .and_then(|labels| labels.get(labels::JOB_UID))
+            .map(|uid| Uid::from(uid.as_str())),
         created: meta
             .creation_timestamp
             .as_ref()
@@ -65,8 +68,24 @@ pub fn counted_workload(workload: &api::Workload, accounting: &Accounting<'_>) -
         gated: gates.is_some_and(|gates| !gates.is_empty()),
         pod_sets,
         problems: findings.sentence().into_iter().collect(),
-        status: workload.status.as_ref().map(status).unwrap_or_default(),
+        status: gated(workload),
     }
+}
+
+/// The status, in which every gate of the spec is closed until somebody opens it. *Source*: `spec/admission-engine.md 2.16`.
+fn gated(workload: &api::Workload) -> Status {
+    let mut status = workload.status.as_ref().map(status).unwrap_or_default();
+    for gate in &workload.spec.preemption_gates {
+        let created = workload.metadata.creation_timestamp.as_ref();
+        status
+            .preemption_gates
+            .entry(gate.name.clone())
+            .or_insert_with(|| PreemptionGate {
+                position: GatePosition::Closed,
+                since: created.map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+            });
+    }
+    status
 }
 
 /// *Source*: `spec/admission-engine.md 4.4`, gate `PriorityBoost`. What is no number counts as none: the webhook refuses it.

@@ -32,11 +32,14 @@ pub(crate) fn read(path: &str, template: &Map<String, Value>, invalid: &mut Vec<
         ..Pod::default()
     };
     // Why typed here: only these three fields are needed, and their types are stable since the first version.
-    let narrow: Map<String, Value> = ["nodeSelector", "affinity", "tolerations"]
+    let mut narrow: Map<String, Value> = ["nodeSelector", "affinity", "tolerations"]
         .into_iter()
         .filter_map(|field| Some((field.to_owned(), spec.get(field)?.clone())))
-        .chain([("containers".to_owned(), Value::Array(Vec::new()))])
         .collect();
+    if narrow.is_empty() {
+        return pod;
+    }
+    narrow.insert("containers".to_owned(), Value::Array(Vec::new()));
     match serde_json::from_value::<PodSpec>(Value::Object(narrow)) {
         Ok(spec) => {
             pod.node_selector = spec.node_selector.unwrap_or_default();

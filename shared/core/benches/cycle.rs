@@ -67,6 +67,7 @@ fn workload(number: usize) -> Workload {
         priority: 0,
         boost: 0,
         active: true,
+        job_uid: None,
         max_execution_secs: None,
         gated: false,
         pod_sets: vec![PodSet {

@@ -166,6 +166,7 @@ fn workload(requests: &[(&str, i64)]) -> Workload {
         priority: 50,
         boost: 0,
         active: true,
+        job_uid: None,
         max_execution_secs: None,
         gated: false,
         pod_sets: vec![PodSet {

@@ -44,6 +44,8 @@ pub enum Decision {
         uid: Uid,
         /// What it gets.
         admission: Admission,
+        /// What was seen of each flavor, for people; empty when the first one was taken.
+        considered: String,
     },
     /// The workload gets no quota. Only told when its status does not say so already.
     NotAdmitted {
@@ -170,11 +172,15 @@ impl State {
             let asleep = match &record.place {
                 Place::Queued { cluster, ticket, .. } => self
                     .queue(*cluster)
-                    .is_some_and(|queue| self.is_served(queue) && !queue.pending.in_heap(ticket)),
-                Place::Out | Place::Holding(_) => false,
+                    .filter(|queue| self.is_served(queue) && !queue.pending.in_heap(ticket))
+                    .and_then(|queue| queue.pending.category(ticket)),
+                Place::Out | Place::Holding(_) => None,
             };
-            if asleep {
-                decisions.extend(self.say(id, Reason::Bypassed));
+            // Why not always: the sentence that it was told for the same reason says more.
+            if let Some(reason) = asleep.map(Reason::Bypassed)
+                && shown_word(record) != Some(reason.word().as_str())
+            {
+                decisions.extend(self.say(id, reason));
             }
         }
     }
@@ -289,6 +295,16 @@ fn knows(record: &Record, reason: &Reason) -> bool {
         })
 }
 
+/// The reason that the workload was told last.
+fn shown_word(record: &Record) -> Option<&str> {
+    let quota = record.workload.status.conditions.get("QuotaReserved");
+    let shown = quota.filter(|c| c.truth == Truth::False);
+    { record.said.as_deref() }.map_or_else(
+        || shown.map(|c| c.reason.as_ref()),
+        |said| Some(said.word().as_str()),
+    )
+}
+
 /// Whether the workload's status names an obstacle outside of the heap.
 fn shows_obstacle(record: &Record) -> bool {
     let quota = record.workload.status.conditions.get("QuotaReserved");
@@ -304,11 +320,12 @@ fn shows_obstacle(record: &Record) -> bool {
             | Reason::AwaitsVictimsOfOthers
             | Reason::VictimsTaken
             | Reason::NoLongerFits
+            | Reason::PreemptionGated
             | Reason::PodsNotReady
             | Reason::ChecksFailed
             | Reason::NamespaceMismatch
             | Reason::RequestInvalid(_)
-            | Reason::Bypassed
+            | Reason::Bypassed(_)
             | Reason::AwaitsTurn => false,
         },
         (None, Some(c)) if c.truth == Truth::False => match c.reason.as_ref() {

@@ -50,6 +50,8 @@ pub const PODS_READY: &str = "PodsReady";
 pub const FINISHED: &str = "Finished";
 /// Condition: `spec.active` is about to become false.
 pub const DEACTIVATION_TARGET: &str = "DeactivationTarget";
+/// Reason of condition `QuotaReserved`: a gate holds it back.
+const ADMISSION_GATED: &str = "AdmissionGated";
 /// Condition: a preemption waits for a gate.
 pub const BLOCKED_ON_GATES: &str = "BlockedOnPreemptionGates";
 
@@ -405,14 +407,25 @@ impl<'a> Draft<'a> {
             Some(Proposal::Pending { reason, message }) => {
                 let told = self.status.conditions.get(QUOTA_RESERVED);
                 if told.is_none_or(|c| c.reason != *reason || c.message != *message) {
-                    self.notes.push(Note::warning(reason.clone(), message.clone()));
+                    // Unlike the anchor: not with every other sentence, and never once per attempt.
+                    if told.is_none_or(|c| c.truth != Truth::False || c.reason != *reason) {
+                        self.notes.push(Note::warning(reason.clone(), message.clone()));
+                    }
                     self.set(QUOTA_RESERVED, Truth::False, reason.clone(), message.clone());
                 }
+                if *reason == ADMISSION_GATED && !self.seen.workload.gated && self.status.has_closed_gate() {
+                    self.set(BLOCKED_ON_GATES, Truth::True, "PreemptionGated", message.clone());
+                }
             }
-            Some(Proposal::Reserve(admission)) if self.may_reserve(admission) => self.reserve(admission),
+            Some(Proposal::Reserve {
+                admission,
+                considered,
+            }) if self.may_reserve(admission) => {
+                self.reserve(admission, considered);
+            }
             // Why: a reservation made from an older view is left; the brain sees the newer one and decides again. And who
             // holds nothing has no room to make.
-            Some(Proposal::Reserve(_) | Proposal::Evict { .. }) | None => {}
+            Some(Proposal::Reserve { .. } | Proposal::Evict { .. }) | None => {}
         }
     }
 
@@ -435,15 +448,17 @@ impl<'a> Draft<'a> {
             && admission.pod_sets.len() == workload.pod_sets.len()
     }
 
-    fn reserve(&mut self, admission: &Admission) {
+    fn reserve(&mut self, admission: &Admission, considered: &str) {
         let queued_since = self.status.conditions.when_true(REQUEUED).map(|c| c.since);
         let queued_since = queued_since.unwrap_or(self.seen.workload.created);
         let waited = self.now.duration_since(queued_since).as_secs().max(0);
         let text = format!("Quota reserved in ClusterQueue {}", admission.cluster_queue);
-        self.notes.push(Note::normal(
-            QUOTA_RESERVED,
-            format!("{text}, wait time since queued was {waited}s"),
-        ));
+        let mut note = format!("{text}, wait time since queued was {waited}s");
+        if !considered.is_empty() {
+            note.push_str("; Flavors considered: ");
+            note.push_str(considered);
+        }
+        self.notes.push(Note::normal(QUOTA_RESERVED, note));
         self.status.admission = Some(admission.clone());
         self.set(QUOTA_RESERVED, Truth::True, QUOTA_RESERVED, text);
         for kind in [EVICTED, PREEMPTED, BLOCKED_ON_GATES] {

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use crate::afs::Score;
+use crate::flavor::Category;
 use crate::hierarchy::{Exact, FlavorResource};
 use crate::name::Uid;
 pub use crate::state::{ClassId, LocalId, WorkloadId};
@@ -123,20 +124,42 @@ pub struct Ticket {
     pub line: Line,
 }
 
+/// Something of which a class needs more than there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lack {
+    /// Of what.
+    pub pair: FlavorResource,
+    /// How much must ever have come free in the tree before there can be enough.
+    pub after: Exact,
+    /// How much must be available.
+    pub needed: Exact,
+}
+
 /// What would have to be available before a class is worth another try.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Needs {
     /// Any released quota in the tree may help.
     Anything,
-    /// So much of any one of these.
-    AnyOf(Vec<(FlavorResource, Exact)>),
+    /// Enough of any one of these.
+    AnyOf(Vec<Lack>),
+}
+
+/// A class that may have enough of something now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Thirsty {
+    /// Which.
+    pub kind: Kind,
+    /// How much it needs.
+    pub needed: Exact,
+    /// The effective priority of its members.
+    pub priority: i64,
 }
 
 /// What a workload that is put aside waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Released quota or other configuration; its whole class waits.
-    Capacity(Needs),
+    /// Released quota or other configuration; its whole class waits, for this reason.
+    Capacity(Needs, Category),
     /// Other configuration, or a change of the workload itself.
     Configuration,
     /// Labels of its namespace, or another selector.
@@ -158,10 +181,30 @@ pub enum Stance {
 struct Class {
     members: BTreeSet<Rank>,
     /// `None` while the class is awake, that is while it has a member in the heap.
-    asleep: Option<Needs>,
+    asleep: Option<(Needs, Category)>,
 }
 
-type Kind = (ClassId, Line);
+/// A class within a line.
+pub type Kind = (ClassId, Line);
+
+/// How many of each class are in a place.
+#[derive(Clone, Debug, Default)]
+struct Tally(BTreeMap<ClassId, u32>);
+
+impl Tally {
+    fn add(&mut self, class: ClassId) {
+        *self.0.entry(class).or_default() += 1;
+    }
+
+    fn remove(&mut self, class: ClassId) {
+        if let Some(count) = self.0.get_mut(&class) {
+            *count -= 1;
+            if *count == 0 {
+                self.0.remove(&class);
+            }
+        }
+    }
+}
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
@@ -175,6 +218,10 @@ pub struct Pending {
     thirst: BTreeMap<FlavorResource, BTreeSet<(Exact, Kind)>>,
     /// Sleeping classes that anything may help.
     restless: BTreeSet<Kind>,
+    /// Classes that were woken because there was enough of something, and of what. Others may be faster.
+    hopes: BTreeMap<Kind, Vec<Lack>>,
+    heap_classes: Tally,
+    parked_classes: Tally,
     /// The workload that waits for its victims and stays first meanwhile.
     sticky: Option<Ticket>,
     /// The head that failed and blocks the heap until something changes.
@@ -195,6 +242,11 @@ impl Pending {
     /// How many are put aside.
     pub fn parked_count(&self) -> usize {
         self.aside.len() + self.class_count
+    }
+
+    /// How many different requests are among those in the heap, and among those put aside.
+    pub fn class_counts(&self) -> (usize, usize) {
+        (self.heap_classes.0.len(), self.parked_classes.0.len())
     }
 
     /// All of them, in no useful order.
@@ -242,9 +294,23 @@ impl Pending {
 
     /// Whether this workload is of a class of which another member has just failed. It need not be tried.
     pub fn is_hopeless(&self, ticket: &Ticket) -> bool {
-        self.classes
-            .get(&(ticket.class, ticket.line))
-            .is_some_and(|class| class.asleep.is_some())
+        self.category(ticket).is_some()
+    }
+
+    /// Why the class of this workload sleeps, if it does.
+    pub fn category(&self, ticket: &Ticket) -> Option<Category> {
+        let class = self.classes.get(&(ticket.class, ticket.line))?;
+        class.asleep.as_ref().map(|(_, category)| *category)
+    }
+
+    /// Of what there was enough when the class of this workload was woken.
+    pub fn hopes(&self, ticket: &Ticket) -> Option<&[Lack]> {
+        self.hopes.get(&(ticket.class, ticket.line)).map(Vec::as_slice)
+    }
+
+    /// The class of this workload has something better to wait for.
+    pub fn forget_hopes(&mut self, ticket: &Ticket) {
+        self.hopes.remove(&(ticket.class, ticket.line));
     }
 
     /// Whether the workload waits for its victims.
@@ -254,36 +320,48 @@ impl Pending {
 
     /// Puts a workload in the heap.
     pub fn push(&mut self, ticket: &Ticket) {
-        let heap = self.heaps.entry(ticket.line).or_default();
-        if heap.insert(ticket.rank.clone()) {
+        self.enter_heap((ticket.class, ticket.line), ticket.rank.clone());
+    }
+
+    fn enter_heap(&mut self, (class, line): Kind, rank: Rank) {
+        if self.heaps.entry(line).or_default().insert(rank) {
             self.heap_count += 1;
+            self.heap_classes.add(class);
         }
     }
 
     /// Puts a workload that is in no place here aside.
     pub fn park(&mut self, ticket: &Ticket, wait: Wait) {
         match wait {
-            Wait::Capacity(needs) => {
+            Wait::Capacity(needs, category) => {
                 let kind = (ticket.class, ticket.line);
                 self.forget_needs(kind);
+                self.hopes.remove(&kind);
                 let class = self.classes.entry(kind).or_default();
                 if class.members.insert(ticket.rank.clone()) {
                     self.class_count += 1;
+                    self.parked_classes.add(ticket.class);
                 }
                 match &needs {
                     Needs::Anything => {
                         self.restless.insert(kind);
                     }
-                    Needs::AnyOf(pairs) => {
-                        for (pair, need) in pairs {
-                            self.thirst.entry(*pair).or_default().insert((*need, kind));
+                    Needs::AnyOf(lacks) => {
+                        for lack in lacks {
+                            self.thirst
+                                .entry(lack.pair)
+                                .or_default()
+                                .insert((lack.after, kind));
                         }
                     }
                 }
-                class.asleep = Some(needs);
+                class.asleep = Some((needs, category));
             }
             Wait::Configuration | Wait::Namespace | Wait::Backoff(_) => {
-                self.aside.insert(ticket.rank.id, (ticket.clone(), wait));
+                let before = self.aside.insert(ticket.rank.id, (ticket.clone(), wait));
+                if before.is_none() {
+                    self.parked_classes.add(ticket.class);
+                }
             }
         }
     }
@@ -293,6 +371,7 @@ impl Pending {
         let class = self.classes.entry((ticket.class, ticket.line)).or_default();
         if class.members.insert(ticket.rank.clone()) {
             self.class_count += 1;
+            self.parked_classes.add(ticket.class);
         }
     }
 
@@ -307,9 +386,10 @@ impl Pending {
             return None;
         }
         if let Some((_, wait)) = self.aside.remove(&id) {
+            self.parked_classes.remove(ticket.class);
             return match wait {
                 Wait::Backoff(at) => at,
-                Wait::Capacity(_) | Wait::Configuration | Wait::Namespace => None,
+                Wait::Capacity(..) | Wait::Configuration | Wait::Namespace => None,
             };
         }
         let kind = (ticket.class, ticket.line);
@@ -317,8 +397,10 @@ impl Pending {
             && class.members.remove(&ticket.rank)
         {
             self.class_count -= 1;
+            self.parked_classes.remove(ticket.class);
             if class.members.is_empty() {
                 self.forget_needs(kind);
+                self.hopes.remove(&kind);
                 self.classes.remove(&kind);
             }
         }
@@ -338,6 +420,7 @@ impl Pending {
         if heap.is_empty() {
             self.heaps.remove(&ticket.line);
         }
+        self.heap_classes.remove(ticket.class);
         if self.stance(id).is_some() {
             self.stuck = None;
         }
@@ -366,18 +449,35 @@ impl Pending {
         }
     }
 
-    /// So much of something is available now: who needs no more than that is tried again.
-    pub fn gain(&mut self, pair: FlavorResource, available: Exact) {
-        let enough: Vec<Kind> = self
-            .thirst
-            .get(&pair)
-            .into_iter()
-            .flatten()
-            .take_while(|(need, _)| *need <= available)
-            .map(|(_, kind)| *kind)
-            .collect();
-        for kind in enough {
-            self.wake(kind);
+    /// The sleeping classes for which so much of something must ever have come free, at most.
+    pub fn thirsty(&self, pair: FlavorResource, freed: Exact) -> Vec<Thirsty> {
+        let reached = self.thirst.get(&pair).into_iter().flatten();
+        let reached = reached.take_while(|(after, _)| *after <= freed);
+        let thirsty = |(_, kind): &(Exact, Kind)| {
+            let class = self.classes.get(kind)?;
+            let (Needs::AnyOf(lacks), _) = class.asleep.as_ref()? else {
+                return None;
+            };
+            Some(Thirsty {
+                kind: *kind,
+                needed: lacks.iter().find(|lack| lack.pair == pair)?.needed,
+                priority: class.members.first()?.priority(),
+            })
+        };
+        reached.filter_map(thirsty).collect()
+    }
+
+    /// There is not enough of it yet for a sleeping class: not before so much has ever come free.
+    pub fn postpone(&mut self, kind: Kind, pair: FlavorResource, after: Exact) {
+        let class = self.classes.get_mut(&kind);
+        let Some((Needs::AnyOf(lacks), _)) = class.and_then(|class| class.asleep.as_mut()) else {
+            return;
+        };
+        if let Some(lack) = lacks.iter_mut().find(|lack| lack.pair == pair) {
+            let kinds = self.thirst.entry(pair).or_default();
+            kinds.remove(&(lack.after, kind));
+            kinds.insert((after, kind));
+            lack.after = after;
         }
     }
 
@@ -394,11 +494,12 @@ impl Pending {
         self.stuck = None;
         self.thirst.clear();
         self.restless.clear();
+        self.hopes.clear();
         self.class_count = 0;
-        for ((_, line), class) in std::mem::take(&mut self.classes) {
-            if !class.members.is_empty() {
-                self.heap_count += class.members.len();
-                self.heaps.entry(line).or_default().extend(class.members);
+        for (kind, class) in std::mem::take(&mut self.classes) {
+            for rank in class.members {
+                self.parked_classes.remove(kind.0);
+                self.enter_heap(kind, rank);
             }
         }
         self.flush_aside(|_, wait| !matches!(wait, Wait::Backoff(_)));
@@ -418,7 +519,7 @@ impl Pending {
     pub fn backoffs(&self) -> impl Iterator<Item = (Timestamp, WorkloadId)> {
         self.aside.iter().filter_map(|(id, (_, wait))| match wait {
             Wait::Backoff(at) => at.map(|at| (at, *id)),
-            Wait::Capacity(_) | Wait::Configuration | Wait::Namespace => None,
+            Wait::Capacity(..) | Wait::Configuration | Wait::Namespace => None,
         })
     }
 
@@ -441,48 +542,57 @@ impl Pending {
 
     fn flush_aside_one(&mut self, id: WorkloadId) {
         if let Some((ticket, _)) = self.aside.remove(&id) {
+            self.parked_classes.remove(ticket.class);
             self.push(&ticket);
         }
     }
 
-    fn forget_needs(&mut self, kind: Kind) {
-        let Some(needs) = self.classes.get_mut(&kind).and_then(|class| class.asleep.take()) else {
-            return;
-        };
-        match needs {
+    fn forget_needs(&mut self, kind: Kind) -> Option<Needs> {
+        let (needs, _) = self.classes.get_mut(&kind)?.asleep.take()?;
+        match &needs {
             Needs::Anything => {
                 self.restless.remove(&kind);
             }
-            Needs::AnyOf(pairs) => {
-                for (pair, need) in pairs {
-                    if let Some(kinds) = self.thirst.get_mut(&pair) {
-                        kinds.remove(&(need, kind));
+            Needs::AnyOf(lacks) => {
+                for lack in lacks {
+                    if let Some(kinds) = self.thirst.get_mut(&lack.pair) {
+                        kinds.remove(&(lack.after, kind));
                         if kinds.is_empty() {
-                            self.thirst.remove(&pair);
+                            self.thirst.remove(&lack.pair);
                         }
                     }
                 }
             }
         }
+        Some(needs)
     }
 
-    fn wake(&mut self, kind: Kind) {
-        self.forget_needs(kind);
+    /// A sleeping class is tried again.
+    pub fn wake(&mut self, kind: Kind) {
+        if let Some(Needs::AnyOf(lacks)) = self.forget_needs(kind) {
+            self.hopes.insert(kind, lacks);
+        }
         self.served(kind);
     }
 
     /// A member of a class left the heap for good, or the class woke up: the next one is tried.
     fn served(&mut self, kind: Kind) {
-        let Some(class) = self.classes.get_mut(&kind).filter(|c| c.asleep.is_none()) else {
+        let Some(class) = self.classes.get_mut(&kind) else {
+            // Why: nobody is left who could be spared a try.
+            self.hopes.remove(&kind);
             return;
         };
-        if let Some(rank) = class.members.pop_first() {
-            self.class_count -= 1;
-            self.heap_count += 1;
-            self.heaps.entry(kind.1).or_default().insert(rank);
+        if class.asleep.is_some() {
+            return;
         }
-        if self.classes.get(&kind).is_some_and(|c| c.members.is_empty()) {
+        let next = class.members.pop_first();
+        if class.members.is_empty() {
             self.classes.remove(&kind);
+        }
+        if let Some(rank) = next {
+            self.class_count -= 1;
+            self.parked_classes.remove(kind.0);
+            self.enter_heap(kind, rank);
         }
     }
 }

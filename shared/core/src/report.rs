@@ -55,6 +55,8 @@ pub struct ClusterQueueReport {
     pub pending: usize,
     /// The part of `pending` that was tried and waits for a change.
     pub inadmissible: usize,
+    /// How many different requests are among the pending that wait for their turn, and among the inadmissible.
+    pub requests: (usize, usize),
     /// `reservingWorkloads`.
     pub reserving: u32,
     /// `admittedWorkloads`.
@@ -122,9 +124,19 @@ impl State {
         let mut above = BTreeSet::new();
         for queue in &changed {
             let node = match queue {
-                QueueRef::Cluster(name) => self.forest.queue(name),
+                QueueRef::Cluster(name) => {
+                    if let Some(cluster) = self.clusters.id(name).and_then(|id| self.clusters.at_mut(id)) {
+                        cluster.noted = false;
+                    }
+                    self.forest.queue(name)
+                }
                 QueueRef::Cohort(name) => self.forest.cohort(name),
-                QueueRef::Local(_) => None,
+                QueueRef::Local(key) => {
+                    if let Some(local) = self.locals.id(key).and_then(|id| self.locals.at_mut(id)) {
+                        local.noted = false;
+                    }
+                    None
+                }
             };
             for id in node.into_iter().flat_map(|node| self.forest.path(node)) {
                 if let Some(NodeName::Cohort(name)) = self.forest.name(id) {
@@ -148,6 +160,7 @@ impl State {
             active: queue.active.clone(),
             pending: queue.pending.len(),
             inadmissible: queue.pending.parked_count(),
+            requests: queue.pending.class_counts(),
             reserving: ledger.reserving_count(),
             admitted: ledger.admitted_count(),
             reservation: self.totals(&queue.spec, ledger.reserved(), borrowing),

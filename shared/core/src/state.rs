@@ -205,6 +205,8 @@ pub(crate) struct Cluster {
     /// Why apart from the queue: quota stays held while a queue is gone or not yet known.
     pub(crate) ledger: Ledger,
     locals: BTreeSet<LocalId>,
+    /// Whether it is among those that changed already.
+    pub(crate) noted: bool,
 }
 
 /// A ClusterQueue that exists, and its pending workloads.
@@ -230,6 +232,8 @@ pub(crate) struct Local {
     pub(crate) pending: usize,
     /// Workloads that name it.
     pub(crate) workloads: BTreeSet<WorkloadId>,
+    /// Whether it is among those that changed already.
+    pub(crate) noted: bool,
 }
 
 /// A Workload and what was decided about it.

@@ -37,8 +37,16 @@ pub struct Status {
     pub requests: BTreeMap<PodSetName, BTreeMap<ResourceName, Amount>>,
     /// Nodes that failed under it and are to be replaced.
     pub unhealthy_nodes: Vec<String>,
-    /// Where the gates of `spec.preemptionGates` stand, by name; one that is not here is closed.
+    /// Where the gates of `spec.preemptionGates` stand, by name.
     pub preemption_gates: BTreeMap<String, PreemptionGate>,
+}
+
+impl Status {
+    /// Whether a preemption gate keeps the Workload from preempting others.
+    pub fn has_closed_gate(&self) -> bool {
+        let mut gates = self.preemption_gates.values();
+        gates.any(|gate| gate.position == GatePosition::Closed)
+    }
 }
 
 /// Where a preemption gate stands.

@@ -16,6 +16,8 @@ pub struct Workload {
     pub key: Key,
     /// `metadata.uid`.
     pub uid: Uid,
+    /// Label `kueue.x-k8s.io/job-uid`: the job it was made for.
+    pub job_uid: Option<Uid>,
     /// `metadata.creationTimestamp`.
     pub created: Timestamp,
     /// `metadata.generation`.

@@ -3,8 +3,8 @@
 //! Invariant: nothing else touches the state; it never waits for a write. What it decides goes into [`Proposals`], from
 //! where the workload reconciler, the only writer of a Workload's status, takes it.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -24,40 +24,12 @@ use crate::caches::Caches;
 use crate::clock::Clock;
 use crate::feed::{self, Subject};
 use crate::metrics::Metrics;
+use crate::proposals::Proposals;
 use crate::queue_status::Reports;
 use crate::visibility::Ask;
 
 /// Messages from the writers that may wait for the brain.
 pub(crate) const MAIL_MAX: usize = 4096;
-
-/// What the brain wants written about Workloads, until it is written or withdrawn.
-#[derive(Debug, Default)]
-pub(crate) struct Proposals(Mutex<BTreeMap<Key, (Uid, Proposal)>>);
-
-impl Proposals {
-    /// The proposal for this Workload, if it is about this UID.
-    pub(crate) fn get(&self, key: &Key, uid: &Uid) -> Option<Proposal> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.get(key)
-            .filter(|(about, _)| about == uid)
-            .map(|(_, proposal)| proposal.clone())
-    }
-
-    /// Takes out a proposal that was carried out or has lost its ground; a newer one for the same Workload stays.
-    pub(crate) fn settle(&self, key: &Key, proposal: &Proposal) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.get(key).is_some_and(|(_, current)| current == proposal) {
-            all.remove(key);
-        }
-    }
-
-    fn put(&self, key: Key, uid: Uid, proposal: Proposal) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(key, (uid, proposal));
-    }
-}
 
 /// Everything the brain's task needs.
 pub(crate) struct Brain {
@@ -84,6 +56,9 @@ impl Brain {
         self.state.apply(Event::Synced, (self.clock)());
         loop {
             self.decide();
+            for key in self.proposals.release((self.clock)()) {
+                self.due.add(key, Lane::New);
+            }
             // Why here too: in a storm of events the last arm below never gets its turn.
             if let Ok(ask) = self.asks.try_recv() {
                 self.tell(ask);
@@ -139,16 +114,28 @@ impl Brain {
     }
 
     fn propose(&self, decision: Decision) {
-        let (key, uid, proposal, lane) = match decision {
-            Decision::Reserve { key, uid, admission } => {
-                (key, uid, Proposal::Reserve(admission), Lane::Placed)
-            }
+        let now = (self.clock)();
+        let (key, uid, proposal) = match decision {
+            Decision::Reserve {
+                key,
+                uid,
+                admission,
+                considered,
+            } => (
+                key,
+                uid,
+                Proposal::Reserve {
+                    admission,
+                    considered,
+                },
+            ),
             Decision::NotAdmitted { key, uid, reason } => {
                 let proposal = Proposal::Pending {
                     reason: reason.word().as_str().into(),
                     message: reason.to_string(),
                 };
-                (key, uid, proposal, Lane::New)
+                self.proposals.explain(key, uid, proposal, now);
+                return;
             }
             Decision::Preempt {
                 key,
@@ -165,11 +152,11 @@ impl Brain {
                     preempted_reason: preempted(reason),
                     message,
                 };
-                (key, uid, proposal, Lane::Placed)
+                (key, uid, proposal)
             }
         };
-        self.proposals.put(key.clone(), uid, proposal);
-        self.due.add(key, lane);
+        self.proposals.put(key.clone(), uid, proposal, now);
+        self.due.add(key, Lane::Placed);
     }
 
     /// *Source*: `spec/admission-engine.md 2.12`.
@@ -185,7 +172,9 @@ impl Brain {
     fn until_wake(&self) -> Duration {
         /// Why: a wake-up that is missed must not be missed for ever.
         const LONGEST: Duration = Duration::from_mins(1);
-        until(self.state.next_wake(), (self.clock)())
+        let now = (self.clock)();
+        let next = [self.state.next_wake(), self.proposals.next_release(now)];
+        until(next.into_iter().flatten().min(), now)
             .unwrap_or(LONGEST)
             .min(LONGEST)
     }

@@ -19,6 +19,7 @@ pub mod webhook;
 
 mod brain;
 mod feed;
+mod proposals;
 mod queue_status;
 mod queues;
 mod settings;

@@ -6,9 +6,11 @@
 //! Invariant: recording never waits for anything but a short lock, and never fails.
 //! *Source*: `spec/admission-engine.md 8`.
 //!
-//! Reading order: `table`, `board` (what is counted), `transitions`, `rounds`, `standing`, `gauges`.
+//! Reading order: `table`, `board` (what is counted), `transitions`, `rounds`, `standing`, `gauges`, `custom` (labels of the
+//! operator).
 
 mod board;
+mod custom;
 mod gauges;
 mod rounds;
 mod standing;
@@ -35,6 +37,7 @@ use crate::caches::Caches;
 use crate::clock::Clock;
 use crate::queue_status::Reports;
 use board::{Board, Labels, Value};
+use custom::Custom;
 use gauges::Inputs;
 use standing::{Requests, Standings};
 use table::{Condition, Kind};
@@ -49,6 +52,7 @@ pub struct Metrics(Arc<Inner>);
 
 struct Inner {
     switches: Switches,
+    custom: Custom,
     role: &'static str,
     board: Board,
     standings: Standings,
@@ -121,6 +125,7 @@ impl Metrics {
         };
         let metrics = Self(Arc::new(Inner {
             switches: Switches::of(config),
+            custom: Custom::of(config),
             // Why: until replicas elect a leader, the one that runs is the one that leads.
             role: if config.leader_election.leader_elect {
                 "leader"
@@ -195,7 +200,10 @@ impl Metrics {
                 if old.status != new.status
                     && let Some(owner) = self.owner(old, new)
                 {
-                    for update in transitions::of(old, new, &owner, (self.0.clock)()) {
+                    for mut update in transitions::of(old, new, &owner, (self.0.clock)()) {
+                        let definition = update.metric.definition();
+                        let said = self.0.custom.of_workload(&definition, &new.metadata);
+                        update.labels.extend(said);
                         self.record(update);
                     }
                 }
@@ -328,9 +336,11 @@ impl Collector for Metrics {
             };
             let mut family = encoder.encode_descriptor(name, definition.help, None, kind)?;
             for (values, value) in series {
+                let custom = self.0.custom.of_series(&definition, &values, &self.0.caches);
                 let mut labels = vec![("replica_role", self.0.role)];
                 let pairs = definition.labels.iter().zip(&values);
                 labels.extend(pairs.map(|(label, value)| (*label, &**value)));
+                labels.extend(custom.iter().map(|(label, value)| (*label, value.as_str())));
                 let mut one = family.encode_family(&labels)?;
                 match value {
                     Value::Count(count) => {

@@ -23,13 +23,14 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::brain::{Brain, MAIL_MAX, Proposals};
+use crate::brain::{Brain, MAIL_MAX};
 use crate::caches::{Caches, Counting};
 use crate::checks::Checks;
 use crate::clock::Clock;
 use crate::feed;
 use crate::jobs::{JobRef, Jobs};
 use crate::metrics::Metrics;
+use crate::proposals::Proposals;
 use crate::queue_status::{self, Reports};
 use crate::queues::{self, Finalizers};
 use crate::settings;

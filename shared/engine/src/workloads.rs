@@ -27,10 +27,11 @@ use roadstead_kubeio::write::{self, Written};
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use crate::brain::{Proposals, until};
+use crate::brain::until;
 use crate::caches::Caches;
 use crate::checks::{Checks, Pass, Rest};
 use crate::clock::Clock;
+use crate::proposals::Proposals;
 
 pub(crate) use policy::policy;
 
@@ -136,6 +137,7 @@ impl Workloads {
     pub(crate) async fn reconcile(self, key: Key) -> Outcome {
         let Some(stored) = self.caches.workloads.get(&key) else {
             self.requests.settle(&key);
+            self.proposals.forget(&key);
             self.checks.gone(&key);
             return Outcome::Done;
         };
@@ -178,7 +180,7 @@ impl Workloads {
         if let Some(proposal) = &proposal {
             self.proposals.settle(&key, proposal);
             let taken = next.status.conditions.is_true(lifecycle::QUOTA_RESERVED);
-            if matches!(proposal, Proposal::Reserve(_)) && !taken {
+            if matches!(proposal, Proposal::Reserve { .. }) && !taken {
                 self.withdraw(&workload.key, &workload.uid).await;
             }
         }

@@ -14,7 +14,7 @@ use crate::pending::Needs;
 use crate::preempt::{PreemptReason, Target, preemption_message};
 use crate::queue::Reclaim;
 use crate::state::workloads::{Fresh, eviction_count};
-use crate::state::{Assumption, Blocking, Eviction, Holding, Place, Readiness, State, Told};
+use crate::state::{Assumption, Blocking, Eviction, Holding, Place, Readiness, Record, State, Told};
 use crate::status::Admission;
 
 /// *Limit*: how long a decided eviction may take to become visible before it is decided anew.
@@ -74,6 +74,10 @@ impl State {
                 return refuse(entry);
             }
             Mode::NoCandidates | Mode::Preempt | Mode::Reclaim | Mode::Fit => {}
+        }
+        let gated = |record: &Record| record.workload.status.has_closed_gate();
+        if victims && self.records.at(entry.id).is_some_and(gated) {
+            return Fate::Refused(Reason::PreemptionGated, Requeue::NoRoom(Remedy::Capacity));
         }
         if overlaps(entry, scratch) {
             if let Some(queue) = self.queue(entry.cluster) {
@@ -209,8 +213,9 @@ impl State {
     /// Notes that a victim is to be evicted, and says so if its reservation is visible already.
     fn evict(&mut self, entry: &Entry, target: &Target, now: Timestamp) -> Option<Decision> {
         let preemptor = &self.records.at(entry.id)?.workload;
+        let uids = (Some(&preemptor.uid), preemptor.job_uid.as_ref());
+        let message = preemption_message(&self.forest, uids.0, uids.1, entry.node, target);
         let (preemptor, preemptor_uid) = (preemptor.key.clone(), preemptor.uid.clone());
-        let message = preemption_message(&self.forest, Some(&preemptor_uid), None, entry.node, target);
         let preemptor_queue = self.queue(entry.cluster)?.spec.name.clone();
         let victim = self.records.id(&target.holder.key)?;
         let record = self.records.at_mut(victim)?;
@@ -281,7 +286,13 @@ impl State {
             reserved_at: now,
         }));
         self.move_to(entry.id, place, now);
-        Some(Decision::Reserve { key, uid, admission })
+        let considered = entry.nomination.considered.clone();
+        Some(Decision::Reserve {
+            key,
+            uid,
+            admission,
+            considered,
+        })
     }
 }
 

@@ -81,6 +81,8 @@ pub enum Reason {
     VictimsTaken,
     /// Another one, tried before it, took or claimed what it was about to get.
     NoLongerFits,
+    /// It would have to preempt, and a gate of its own forbids that.
+    PreemptionGated,
     /// It fits, but workloads admitted earlier are not ready.
     PodsNotReady,
     /// An admission check said Retry or Rejected.
@@ -89,8 +91,8 @@ pub enum Reason {
     NamespaceMismatch,
     /// What is wrong with the request itself, in whole sentences.
     RequestInvalid(Vec<String>),
-    /// One that asks for exactly the same has just failed.
-    Bypassed,
+    /// One that asks for exactly the same has just failed, for this reason.
+    Bypassed(Category),
     /// It waits for its turn.
     AwaitsTurn,
     /// Its queue admits nothing.
@@ -114,19 +116,19 @@ impl Reason {
     /// The word of the API.
     pub fn word(&self) -> PendingReason {
         match self {
-            Self::NoRoom { category, .. } => (*category).into(),
+            Self::NoRoom { category, .. } | Self::Bypassed(category) => (*category).into(),
             Self::AwaitsVictims { .. } | Self::AwaitsVictimsOfOthers => {
                 PendingReason::WaitingForPreemptedWorkloads
             }
             Self::VictimsTaken | Self::NoLongerFits => PendingReason::WaitingForQuota,
             Self::PodsNotReady => PendingReason::WaitingForPodsReady,
-            Self::ChecksFailed | Self::Bypassed | Self::AwaitsTurn => PendingReason::PendingEvaluation,
+            Self::ChecksFailed | Self::AwaitsTurn => PendingReason::PendingEvaluation,
             Self::NamespaceMismatch
             | Self::RequestInvalid(_)
             | Self::LocalQueueMissing(_)
             | Self::QueueMissing(_) => PendingReason::Misconfigured,
             Self::QueueInactive { .. } | Self::LocalQueueStopped(_) => PendingReason::Suspended,
-            Self::Gated => PendingReason::AdmissionGated,
+            Self::Gated | Self::PreemptionGated => PendingReason::AdmissionGated,
         }
     }
 }
@@ -147,6 +149,7 @@ impl fmt::Display for Reason {
                 f.write_str("Workload has overlapping preemption targets with another workload")
             }
             Self::NoLongerFits => f.write_str("Workload no longer fits after processing another workload"),
+            Self::PreemptionGated => f.write_str("Workload requires preemption, but it's gated"),
             Self::PodsNotReady => {
                 f.write_str("waiting for all admitted workloads to be in PodsReady condition")
             }
@@ -155,7 +158,7 @@ impl fmt::Display for Reason {
                 f.write_str("workload namespace doesn't match ClusterQueue selector")
             }
             Self::RequestInvalid(problems) => f.write_str(&problems.join("; ")),
-            Self::Bypassed => f.write_str(
+            Self::Bypassed(_) => f.write_str(
                 "Bypassed scheduling evaluation because an equivalent workload recently failed",
             ),
             Self::AwaitsTurn => f.write_str("Workload is pending evaluation in the scheduling queue"),

@@ -5,10 +5,10 @@ use jiff::Timestamp;
 use super::process::{Scratch, refuse};
 use super::{Decision, Reason};
 use crate::fair::{Contender, Tournament, classical_order};
-use crate::flavor::Remedy;
+use crate::flavor::{Category, Remedy};
 use crate::hierarchy::NodeId;
 use crate::nominate::{Grounds, Head, Mode, Nomination, PreemptionRules, Restriction, nominate};
-use crate::pending::{Needs, Stance, Ticket, Wait};
+use crate::pending::{Lack, Needs, Stance, Ticket, Wait};
 use crate::queue::{ClusterQueue, Strategy};
 use crate::state::{ClusterId, Place, State, WorkloadId};
 use crate::status::CheckPhase;
@@ -122,10 +122,17 @@ impl State {
                 Place::Queued { ticket, .. } => ticket.clone(),
                 Place::Out | Place::Holding(_) => return None,
             };
-            let hopeless =
-                queue.spec.strategy == Strategy::BestEffortFifo && queue.pending.is_hopeless(&ticket);
-            if !hopeless {
+            if queue.spec.strategy == Strategy::StrictFifo {
                 return Some((id, ticket));
+            }
+            if !queue.pending.is_hopeless(&ticket) {
+                let Some(lacks) = self.dried_up(queue, &ticket) else {
+                    return Some((id, ticket));
+                };
+                let wait = Wait::Capacity(Needs::AnyOf(lacks), Category::WaitingForQuota);
+                self.set_aside(cluster, &ticket, wait, scratch);
+                self.bypassed.insert(id);
+                continue;
             }
             let queue = self.queue_mut(cluster)?;
             queue.pending.leave_heap(&ticket);
@@ -226,10 +233,12 @@ impl State {
     fn needs_of(&self, node: NodeId, nomination: &Nomination) -> Needs {
         match &nomination.refusal {
             Some(refusal) if !refusal.lacks.is_empty() => Needs::AnyOf(
-                refusal
-                    .lacks
-                    .iter()
-                    .map(|(pair, lack)| (*pair, self.freed_after(node, *pair, *lack)))
+                { refusal.lacks.iter() }
+                    .map(|(pair, lack)| Lack {
+                        pair: *pair,
+                        after: self.freed_after(node, *pair, *lack),
+                        needed: self.forest.available_exact(node, *pair) + lack,
+                    })
                     .collect(),
             ),
             Some(_) | None => Needs::Anything,
@@ -302,6 +311,7 @@ impl State {
         };
         let (strict, id) = (queue.spec.strategy == Strategy::StrictFifo, entry.id);
         if requeue == Requeue::PendingPreemption {
+            queue.pending.forget_hopes(&entry.ticket);
             if !strict {
                 queue.pending.stick(&entry.ticket);
             }
@@ -309,6 +319,9 @@ impl State {
             return self.touch(entry.cluster);
         }
         queue.pending.unstick(id);
+        queue.pending.forget_hopes(&entry.ticket);
+        let category = { entry.nomination.refusal.as_ref() }.map(|refusal| refusal.category);
+        let category = category.unwrap_or(Category::WaitingForQuota);
         match requeue {
             // Why: flavors that were not tried are tried at once.
             Requeue::NoRoom(_) | Requeue::NoCandidates if left => {
@@ -317,13 +330,13 @@ impl State {
             }
             Requeue::NoRoom(remedy) if !strict => {
                 let wait = match remedy {
-                    Remedy::Capacity => Wait::Capacity(entry.needs.clone()),
+                    Remedy::Capacity => Wait::Capacity(entry.needs.clone(), category),
                     Remedy::Configuration => Wait::Configuration,
                 };
                 return self.set_aside(entry.cluster, &entry.ticket, wait, scratch);
             }
             Requeue::NoCandidates if !strict => {
-                let wait = Wait::Capacity(entry.needs.clone());
+                let wait = Wait::Capacity(entry.needs.clone(), category);
                 return self.set_aside(entry.cluster, &entry.ticket, wait, scratch);
             }
             Requeue::NoCandidates => queue.pending.block(id, Stance::Claims),
@@ -342,7 +355,7 @@ impl State {
         let id = ticket.rank.id();
         queue.pending.unstick(id);
         match (queue.spec.strategy, &wait) {
-            (Strategy::StrictFifo, Wait::Capacity(_) | Wait::Configuration | Wait::Backoff(_)) => {
+            (Strategy::StrictFifo, Wait::Capacity(..) | Wait::Configuration | Wait::Backoff(_)) => {
                 queue.pending.block(id, Stance::Waits);
             }
             (Strategy::StrictFifo, Wait::Namespace) | (Strategy::BestEffortFifo, _) => {
@@ -392,5 +405,14 @@ impl State {
         };
         let nomination = self.nominate(cluster, id, &ticket, None);
         self.obstacle(cluster, id).is_none() && nomination.is_some_and(|n| n.mode == Mode::Fit)
+    }
+
+    /// Whether a pending workload would find victims if it was tried now.
+    pub(crate) fn would_preempt(&mut self, id: WorkloadId) -> bool {
+        let Some(Place::Queued { cluster, ticket, .. }) = self.records.at(id).map(|r| r.place.clone()) else {
+            return false;
+        };
+        let nomination = self.nominate(cluster, id, &ticket, None);
+        self.obstacle(cluster, id).is_none() && nomination.is_some_and(|n| !n.targets.is_empty())
     }
 }

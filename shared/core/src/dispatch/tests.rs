@@ -27,6 +27,7 @@ fn workload(status: Status) -> Workload {
         priority: 0,
         boost: 0,
         active: true,
+        job_uid: None,
         max_execution_secs: None,
         gated: false,
         pod_sets: Vec::new(),

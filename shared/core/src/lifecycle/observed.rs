@@ -90,7 +90,12 @@ pub enum Request {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Proposal {
     /// Take this quota.
-    Reserve(Admission),
+    Reserve {
+        /// What it gets.
+        admission: Admission,
+        /// What was seen of each flavor, for people; empty when the first one was taken.
+        considered: String,
+    },
     /// Not now.
     Pending {
         /// A reason of `QuotaReserved=False`.

@@ -6,7 +6,7 @@ mod world;
 
 use std::collections::BTreeMap;
 
-use self::world::{NOW, World, admission, at, job, queue, texts};
+use self::world::{NOW, World, admission, at, job, queue, reserve, texts};
 use super::*;
 use crate::amount::Amount;
 use crate::name::{CheckName, ClusterName, PodSetName};
@@ -16,7 +16,7 @@ use crate::status::{CheckState, Requeue};
 #[test]
 fn without_checks_reservation_and_admission_are_one_write() {
     let mut world = World::new();
-    world.proposal = Some(Proposal::Reserve(admission("spot")));
+    world.proposal = Some(reserve("spot"));
     let (_, notes) = world.pass();
     world.check(
         "QuotaReserved",
@@ -84,6 +84,18 @@ fn a_pending_reason_lists_the_checks_that_cover_all_flavors() {
         .collect();
     assert_eq!(names, ["all", "both"]);
     assert_eq!(notes, [Note::warning("WaitingForQuota", "insufficient quota")]);
+    world.proposal = Some(Proposal::Pending {
+        reason: "WaitingForQuota".into(),
+        message: "less is missing".to_owned(),
+    });
+    let (_, notes) = world.pass();
+    assert_eq!(notes, [], "another sentence for the same reason is no event");
+    world.check(
+        "QuotaReserved",
+        Truth::False,
+        "WaitingForQuota",
+        "less is missing",
+    );
 }
 
 /// Spec: admission-engine B167, B168.
@@ -92,7 +104,7 @@ fn checks_follow_the_assigned_flavors_and_hold_admission_back() {
     let mut world = World::new();
     world.queue = Some(queue(&[("all", &[]), ("one", &["spot"]), ("other", &["fixed"])]));
     world.verdict("other", CheckPhase::Pending, "", None);
-    world.proposal = Some(Proposal::Reserve(admission("spot")));
+    world.proposal = Some(reserve("spot"));
     world.pass();
     let names: Vec<_> = world
         .workload
@@ -129,7 +141,7 @@ fn a_check_that_appears_later_does_not_take_admission_away() {
 fn a_retry_evicts_waits_for_the_job_and_then_for_the_back_off() {
     let mut world = World::new();
     world.queue = Some(queue(&[("chk", &[])]));
-    world.proposal = Some(Proposal::Reserve(admission("spot")));
+    world.proposal = Some(reserve("spot"));
     world.pass();
     world.proposal = None;
     world.verdict("chk", CheckPhase::Ready, "", None);
@@ -184,7 +196,7 @@ fn a_retry_evicts_waits_for_the_job_and_then_for_the_back_off() {
     );
     assert_eq!(world.workload.status.requeue, None);
 
-    world.proposal = Some(Proposal::Reserve(admission("spot")));
+    world.proposal = Some(reserve("spot"));
     let (_, notes) = world.pass();
     world.check(
         "Evicted",
@@ -218,7 +230,7 @@ fn several_verdicts_are_told_together() {
 fn a_rejection_deactivates_even_beside_a_retry() {
     let mut world = World::new();
     world.queue = Some(queue(&[("no", &[]), ("later", &[])]));
-    world.proposal = Some(Proposal::Reserve(admission("spot")));
+    world.proposal = Some(reserve("spot"));
     world.pass();
     world.proposal = None;
     world.verdict("no", CheckPhase::Rejected, "never", None);
@@ -316,7 +328,7 @@ fn a_pending_one_that_is_switched_off_keeps_out_of_the_queue() {
         "The workload is deactivated",
     );
     assert_eq!(world.workload.status.requeue, None);
-    world.proposal = Some(Proposal::Reserve(admission("spot")));
+    world.proposal = Some(reserve("spot"));
     world.pass();
     assert!(!world.workload.has_quota());
 }
@@ -385,7 +397,7 @@ fn a_reservation_that_is_not_admitted_is_lost_when_its_queue_stops_or_goes() {
     let check = |change: fn(&mut World), reason: &str, message: &str| {
         let mut world = World::new();
         world.queue = Some(queue(&[("chk", &[]), ("slow", &[])]));
-        world.proposal = Some(Proposal::Reserve(admission("spot")));
+        world.proposal = Some(reserve("spot"));
         world.pass();
         world.proposal = None;
         world.verdict("chk", CheckPhase::Ready, "", None);
@@ -452,7 +464,7 @@ fn execution_time_is_counted_over_all_admissions() {
     world.check("Requeued", Truth::True, "Preempted", "p");
 
     world.now += 1_000;
-    world.proposal = Some(Proposal::Reserve(admission("spot")));
+    world.proposal = Some(reserve("spot"));
     world.pass();
     world.check("Preempted", Truth::False, "QuotaReserved", "Previously: p");
     world.proposal = None;
@@ -603,7 +615,7 @@ fn reclaimable_pods_lower_what_a_pending_one_asks_for_unless_the_gate_is_off() {
         world.pass();
         let told = [("main".into(), [("cpu".into(), Amount::new(asked))].into())];
         assert_eq!(world.workload.status.requests, told.into());
-        world.proposal = Some(Proposal::Reserve(admission("spot")));
+        world.proposal = Some(reserve("spot"));
         world.pass();
         assert!(
             world.workload.status.requests.is_empty(),
@@ -612,11 +624,27 @@ fn reclaimable_pods_lower_what_a_pending_one_asks_for_unless_the_gate_is_off() {
     }
 }
 
+/// Spec: admission-engine 2.13.
+#[test]
+fn the_event_of_a_reservation_tells_which_flavors_were_considered() {
+    let mut world = World::new();
+    world.proposal = Some(Proposal::Reserve {
+        admission: admission("fixed"),
+        considered: "main: spot(NoFit), fixed(Fit)".to_owned(),
+    });
+    let (_, notes) = world.pass();
+    assert_eq!(
+        notes[0].message,
+        "Quota reserved in ClusterQueue team, wait time since queued was 100s; \
+         Flavors considered: main: spot(NoFit), fixed(Fit)"
+    );
+}
+
 #[test]
 fn a_reservation_from_an_older_view_is_not_taken() {
     let check = |change: fn(&mut World)| {
         let mut world = World::new();
-        world.proposal = Some(Proposal::Reserve(admission("spot")));
+        world.proposal = Some(reserve("spot"));
         change(&mut world);
         world.pass();
         assert!(!world.workload.has_quota());

@@ -1,6 +1,7 @@
-use super::{AgeRule, Needs, Pending, Rank, ReclaimedAge, RequeuingTimestamp, Stance, Ticket, Wait};
+use super::{AgeRule, Lack, Needs, Pending, Rank, ReclaimedAge, RequeuingTimestamp, Stance, Ticket, Wait};
 use crate::afs::Score;
 use crate::condition::Truth;
+use crate::flavor::Category;
 use crate::hierarchy::{FlavorResource, Forest};
 use crate::state::fixtures::{asks, at};
 use crate::state::{ClassId, WorkloadId};
@@ -96,7 +97,19 @@ fn head(pending: &Pending) -> Option<WorkloadId> {
 }
 
 fn lacks(amount: i128) -> Wait {
-    Wait::Capacity(Needs::AnyOf(vec![(cpu(), amount)]))
+    let lack = Lack {
+        pair: cpu(),
+        after: amount,
+        needed: amount,
+    };
+    Wait::Capacity(Needs::AnyOf(vec![lack]), Category::WaitingForQuota)
+}
+
+/// So much came free and is available.
+fn gain(pending: &mut Pending, amount: i128) {
+    for class in pending.thirsty(cpu(), amount) {
+        pending.wake(class.kind);
+    }
 }
 
 /// Spec: admission-engine 1.5, 10.1 (equal requests share one fate; who lacks more sleeps on).
@@ -110,8 +123,8 @@ fn released_quota_wakes_one_workload_per_class_and_the_next_after_it_was_served(
     pending.park(&c, lacks(7));
     assert_eq!((head(&pending), pending.parked_count()), (None, 4));
 
-    pending.gain(cpu(), 6);
-    pending.gain(cpu(), 6);
+    gain(&mut pending, 6);
+    gain(&mut pending, 6);
     assert_eq!(pending.parked_count(), 3, "one of the class that lacked no more");
     assert_eq!(head(&pending), Some(a.rank.id()));
     pending.remove(&a);
@@ -121,17 +134,38 @@ fn released_quota_wakes_one_workload_per_class_and_the_next_after_it_was_served(
     pending.park(&b, lacks(9));
     assert_eq!(head(&pending), None, "b failed for d, too");
     assert!(pending.is_hopeless(&d));
-    pending.gain(cpu(), 8);
+    gain(&mut pending, 8);
     assert_eq!(head(&pending), Some(c.rank.id()));
     pending.flush_all();
     assert_eq!((pending.len(), pending.parked_count()), (3, 0));
 }
 
+/// Spec: admission-engine 1.5 (what came free is compared with what is available).
+#[test]
+fn who_finds_too_little_sleeps_until_more_has_come_free() {
+    let (a, b, mut pending) = (ticket(1, 0), ticket(2, 1), Pending::default());
+    pending.park(&a, lacks(2));
+    pending.park(&b, lacks(3));
+    let thirsty: Vec<_> = { pending.thirsty(cpu(), 2).into_iter() }
+        .map(|class| (class.needed, class.kind))
+        .collect();
+    assert_eq!(thirsty, [(2, (a.class, None))]);
+    pending.postpone((a.class, None), cpu(), 5);
+    assert_eq!(pending.thirsty(cpu(), 4).len(), 1, "only the other one");
+    assert_eq!(pending.class_counts(), (0, 2));
+    gain(&mut pending, 5);
+    assert_eq!(pending.parked_count(), 0);
+    assert_eq!(pending.class_counts(), (2, 0));
+    assert_eq!(pending.hopes(&a).map(|lacks| lacks[0].needed), Some(2));
+    pending.remove(&a);
+    assert_eq!(pending.hopes(&a), None, "nobody is left to be spared a try");
+}
+
 #[test]
 fn whom_anything_may_help_is_woken_by_anything() {
     let (a, mut pending) = (ticket(1, 0), Pending::default());
-    pending.park(&a, Wait::Capacity(Needs::Anything));
-    pending.gain(cpu(), 100);
+    pending.park(&a, Wait::Capacity(Needs::Anything, Category::WaitingForQuota));
+    gain(&mut pending, 100);
     assert_eq!(head(&pending), None);
     pending.stir();
     assert_eq!(head(&pending), Some(a.rank.id()));

@@ -77,6 +77,7 @@ impl Case {
             priority: 0,
             boost: 0,
             active: true,
+            job_uid: None,
             max_execution_secs: None,
             gated: false,
             pod_sets: Vec::new(),

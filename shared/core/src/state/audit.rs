@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::{ProptestConfig, any, proptest};
 
-use super::fixtures::{at, evict, finish, flavor, hold, in_cohort, pod_set, release, workload};
+use super::fixtures::{
+    at, cluster_queue, evict, finish, flavor, group, hold, in_cohort, pod_set, release, workload,
+};
 use super::{Event, LocalId, Pace, Place, Readiness, Settings, State, Told};
 use crate::amount::Amount;
 use crate::condition::Truth;
@@ -14,11 +16,11 @@ use crate::hierarchy::{Exact, FlavorResource, NodeId};
 use crate::name::Key;
 use crate::nominate::{PreemptionRules, Rules};
 use crate::pending::{Stance, Wait};
-use crate::queue::{LocalQueue, StopPolicy};
+use crate::queue::{LocalQueue, PreemptionPolicy, StopPolicy};
 use crate::quota::Ledger;
 use crate::status::Requeue;
 use crate::workload::Workload;
-use histories::{ground, preemption, rules, step};
+use histories::{comings, ground, preemption, rules, step};
 
 mod histories;
 
@@ -189,7 +191,12 @@ impl Server {
                 continue;
             };
             match decision {
-                Decision::Reserve { key, uid, admission } => {
+                Decision::Reserve {
+                    key,
+                    uid,
+                    admission,
+                    considered: _,
+                } => {
                     if workload.active && !workload.is_finished() {
                         hold(&mut workload, admission, now);
                     } else {
@@ -334,6 +341,20 @@ fn audit(server: &Server) {
         let Some(queue) = &cluster.queue else { continue };
         let pending: BTreeSet<_> = queue.pending.ids().collect();
         assert_eq!(pending.len(), queue.pending.len());
+        let (mut heap, mut parked) = (BTreeSet::new(), BTreeSet::new());
+        for (_, _, record) in state.records.iter() {
+            if let Place::Queued { cluster, ticket, .. } = &record.place
+                && *cluster == id
+            {
+                let place = if queue.pending.in_heap(ticket) {
+                    &mut heap
+                } else {
+                    &mut parked
+                };
+                place.insert(record.class);
+            }
+        }
+        assert_eq!(queue.pending.class_counts(), (heap.len(), parked.len()));
         assert_eq!(
             pending,
             queued.remove(&id).unwrap_or_default(),
@@ -382,16 +403,57 @@ fn audit_rest(state: &State) {
             };
             match queue.pending.wait(id) {
                 Some(Wait::Backoff(_)) => continue,
-                Some(Wait::Capacity(_) | Wait::Configuration | Wait::Namespace) | None => {}
+                Some(Wait::Capacity(..) | Wait::Configuration | Wait::Namespace) | None => {}
             }
             let behind = head.is_some_and(|head| head != id) && queue.pending.in_heap(ticket);
             assert!(behind || !state.clone().would_fit(id), "{key} could be served");
+            assert!(behind || !state.clone().would_preempt(id), "{key} could preempt");
         }
     }
 }
 
+/// Workloads of many sizes come and go in one queue without cohort; who gets quota, in order. `flushed`: everybody is tried
+/// again before each cycle.
+fn served(policy: PreemptionPolicy, steps: &[Step], flushed: bool) -> (Vec<Key>, Server) {
+    let mut server = Server::new(PreemptionRules::Classical);
+    for step in ground() {
+        server.take(&step);
+    }
+    let flavors: [(&str, &[(&str, i64)]); 2] = [("f1", &[("cpu", 6_000)]), ("f2", &[("cpu", 4_000)])];
+    let mut queue = cluster_queue("cq0", vec![group(&flavors)]);
+    queue.preemption = policy;
+    server.take(&Step::Tell(Event::ClusterQueue(Box::new(queue))));
+    let id = server.state.clusters.id(&"cq0".into()).unwrap();
+    for step in steps {
+        server.take(step);
+        if flushed {
+            server.state.flush_trees([id]);
+        }
+        server.settle();
+    }
+    let reserved = |d: &Decision| match d {
+        Decision::Reserve { key, .. } => Some(key.clone()),
+        Decision::NotAdmitted { .. } | Decision::Preempt { .. } => None,
+    };
+    (server.decisions.iter().filter_map(reserved).collect(), server)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Spec: admission-engine 1.2, 1.5 (who is woken by a release is whom trying everybody again would serve, in the same
+    /// order).
+    #[test]
+    fn whoever_sleeps_is_missed_by_nobody(
+        policy in preemption(),
+        steps in proptest::collection::vec(comings(), 1..60),
+    ) {
+        let (quick, server) = served(policy, &steps, false);
+        let (slow, _) = served(policy, &steps, true);
+        assert_eq!(quick, slow);
+        audit(&server);
+        audit_rest(&server.state);
+    }
 
     /// Spec: admission-engine 1.1, 1.5, 2.4 (books agree, nobody is lost, no wake-up is missed, quota is kept).
     #[test]

@@ -1,7 +1,7 @@
 //! Classes of workloads that ask for exactly the same, as small numbers.
 //!
 //! Invariant: two workloads have the same number if and only if everything that can matter for their admission is equal:
-//! pod sets, what is reclaimable of them, and priority. The content of a class is kept once, however many workloads are
+//! pod sets, what is reclaimable of them, priority, and whether they may preempt. The content of a class is kept once, however many workloads are
 //! in it, and forgotten with the last of them. *Source*: `spec/admission-engine.md 1.4`.
 
 use std::collections::BTreeMap;
@@ -99,6 +99,9 @@ impl Classes {
 fn describe(workload: &Workload, text: &mut String) {
     // Writing to a string cannot fail.
     let _ = write!(text, "{}", workload.effective_priority());
+    if workload.status.has_closed_gate() {
+        text.push('\u{6}');
+    }
     for pod_set in &workload.pod_sets {
         let PodSet {
             name,

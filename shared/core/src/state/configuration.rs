@@ -357,6 +357,7 @@ pub(super) fn unknown(name: &ClusterQueueName) -> Cluster {
         queue: None,
         ledger: Ledger::default(),
         locals: BTreeSet::new(),
+        noted: false,
     }
 }
 

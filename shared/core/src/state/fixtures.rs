@@ -117,6 +117,7 @@ pub(crate) fn workload(name: &str, created: i64, pod_sets: Vec<PodSet>) -> Workl
         priority: 0,
         boost: 0,
         active: true,
+        job_uid: None,
         max_execution_secs: None,
         gated: false,
         pod_sets,
@@ -197,6 +198,7 @@ impl World {
                 key,
                 uid: _,
                 admission,
+                considered: _,
             } => {
                 self.edit(&key.name, |w| hold(w, admission, now));
                 format!("{}: reserved", key.name)

@@ -19,6 +19,18 @@ impl State {
             return;
         };
         let old = std::mem::replace(&mut record.place, Place::Out);
+        if let (Place::Holding(was), Place::Holding(is)) = (&old, &wanted)
+            && was.amounts == is.amounts
+            && (was.cluster, was.local) == (is.cluster, is.local)
+            && was.priority == is.priority
+        {
+            self.restage(id, was, is);
+            self.book_past(id, &old, &wanted);
+            if let Some(record) = self.records.at_mut(id) {
+                record.place = wanted;
+            }
+            return;
+        }
         let sticky = self.leave(id, &old);
         self.enter(id, &wanted, now);
         if let (true, Place::Queued { cluster: was, .. }, Place::Queued { cluster, ticket, .. }) =
@@ -45,6 +57,32 @@ impl State {
         }
         if let Some(cluster) = self.cluster_of(id) {
             self.touch(cluster);
+        }
+    }
+
+    /// A workload holds what it held, but is further on.
+    fn restage(&mut self, id: WorkloadId, was: &Holding, is: &Holding) {
+        if was.readiness != is.readiness {
+            self.count_ready(was.readiness, -1);
+            self.count_ready(is.readiness, 1);
+        }
+        if was.stage != is.stage {
+            if let Some(cluster) = self.clusters.at_mut(is.cluster) {
+                cluster.ledger.remove(&was.amounts, was.stage);
+                cluster.ledger.add(&is.amounts, is.stage);
+            }
+            if let Some(local) = self.locals.at_mut(is.local) {
+                local.ledger.remove(&was.amounts, was.stage);
+                local.ledger.add(&is.amounts, is.stage);
+            }
+            self.queue_changed(is.cluster, is.local);
+        }
+        let standing = |held: &Holding| (held.evicted, held.queue_time, held.reserved_at);
+        if standing(was) != standing(is) {
+            let node = self.node_of(is.cluster);
+            if let Some(holder) = node.and_then(|node| self.holder(id, is, node)) {
+                self.holders.insert(holder);
+            }
         }
     }
 
@@ -244,10 +282,12 @@ impl State {
     }
 
     fn queue_changed(&mut self, cluster: ClusterId, local: LocalId) {
-        if let Some(cluster) = self.clusters.at(cluster) {
+        if let Some(cluster) = self.clusters.at_mut(cluster).filter(|cluster| !cluster.noted) {
+            cluster.noted = true;
             self.changed.insert(QueueRef::Cluster(cluster.name.clone()));
         }
-        if let Some(local) = self.locals.at(local) {
+        if let Some(local) = self.locals.at_mut(local).filter(|local| !local.noted) {
+            local.noted = true;
             self.changed.insert(QueueRef::Local(local.key.clone()));
         }
     }

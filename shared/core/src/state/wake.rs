@@ -1,7 +1,7 @@
 //! What makes a workload worth another try: released quota, changed configuration, time.
 //!
-//! Unlike the anchor: a release does not wake everybody in the tree, but those who lack some of what came free, and at
-//! once instead of after a second. Who is woken is tried in the order of the heap.
+//! Unlike the anchor: a release does not wake everybody in the tree, but those for whom there is enough of something now,
+//! and at once instead of after a second. Who is woken is tried in the order of the heap, unless others were faster.
 //! *Source*: `spec/admission-engine.md 1.5, 10.1`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,9 +10,30 @@ use jiff::Timestamp;
 
 use super::place::by_resource;
 use super::workloads::Fresh;
-use super::{ClusterId, LocalId, Place, State, WorkloadId};
+use super::{ClusterId, LocalId, Place, Queue, State, WorkloadId};
 use crate::hierarchy::{Exact, FlavorResource, NodeId};
-use crate::queue::{UsageOrder, WithinClusterQueue};
+use crate::pending::{Lack, Ticket};
+use crate::queue::{Reclaim, UsageOrder, WithinClusterQueue};
+
+/// Whom a queue could preempt.
+struct Reach {
+    /// The least priority of those in the queue itself, if they may be preempted at all.
+    least: Option<i64>,
+    /// Whether others borrow from which it may reclaim.
+    borrowers: bool,
+}
+
+impl Reach {
+    /// Whether it holds anybody for a workload of this priority.
+    fn helps(&self, priority: i64, policy: WithinClusterQueue) -> bool {
+        let own = self.least.is_some_and(|least| match policy {
+            WithinClusterQueue::Never => false,
+            WithinClusterQueue::LowerPriority => least < priority,
+            WithinClusterQueue::LowerOrNewerEqualPriority => least <= priority,
+        });
+        own || self.borrowers
+    }
+}
 
 impl State {
     /// The ClusterQueues in the tree of one, itself included, as far as they exist.
@@ -61,9 +82,7 @@ impl State {
                 *freed += value;
                 let freed = *freed;
                 for member in &tree {
-                    if let Some(queue) = self.queue_mut(*member) {
-                        queue.pending.gain(pair, freed);
-                    }
+                    self.offer(*member, pair, freed);
                 }
             }
             for member in tree {
@@ -73,6 +92,75 @@ impl State {
                 self.touch(member);
             }
         }
+    }
+
+    /// Wakes the classes of a queue that may have enough of something, now that so much of it has ever come free.
+    ///
+    /// Invariant: a class that is left asleep neither fits nor has anybody to preempt, and that stays so until as much more
+    /// has come free as it lacks now: what others take meanwhile is no more than what is available, so preempting them
+    /// gives back no more either.
+    fn offer(&mut self, id: ClusterId, pair: FlavorResource, freed: Exact) {
+        let Some(queue) = self.queue(id) else { return };
+        let thirsty = queue.pending.thirsty(pair, freed);
+        if thirsty.is_empty() {
+            return;
+        }
+        let available = self.forest.available_exact(queue.node, pair);
+        let (reach, policy) = (
+            self.reach(queue, &[pair]),
+            queue.spec.preemption.within_cluster_queue,
+        );
+        let Some(queue) = self.queue_mut(id) else { return };
+        for class in thirsty {
+            if class.needed <= available || reach.helps(class.priority, policy) {
+                queue.pending.wake(class.kind);
+            } else {
+                let after = freed + class.needed - available;
+                queue.pending.postpone(class.kind, pair, after);
+            }
+        }
+    }
+
+    /// What a head still lacks whose class was woken because there was enough for it: others were faster. `None`: it is to
+    /// be tried.
+    pub(crate) fn dried_up(&self, queue: &Queue, ticket: &Ticket) -> Option<Vec<Lack>> {
+        let hopes = queue.pending.hopes(ticket)?;
+        let still = |lack: &Lack| {
+            let available = self.forest.available_exact(queue.node, lack.pair);
+            let after = self.freed_after(queue.node, lack.pair, lack.needed - available);
+            (lack.needed > available).then_some(Lack { after, ..*lack })
+        };
+        let lacks: Vec<Lack> = hopes.iter().map(still).collect::<Option<_>>()?;
+        let pairs: Vec<FlavorResource> = lacks.iter().map(|lack| lack.pair).collect();
+        let reach = self.reach(queue, &pairs);
+        let helps = reach.helps(ticket.rank.priority(), queue.spec.preemption.within_cluster_queue);
+        (!helps).then_some(lacks)
+    }
+
+    /// Whom workloads of a queue could possibly preempt for one of these. May name too many, never too few.
+    fn reach(&self, queue: &Queue, pairs: &[FlavorResource]) -> Reach {
+        let policy = queue.spec.preemption;
+        let least = match policy.within_cluster_queue {
+            WithinClusterQueue::Never => None,
+            WithinClusterQueue::LowerPriority | WithinClusterQueue::LowerOrNewerEqualPriority => {
+                let first = self.holders.of(queue.node).next();
+                // Why: only where neither evictions nor past usage come before priority is the first one the least.
+                first.map(|holder| match (holder.evicted, holder.past) {
+                    (false, None) => holder.priority,
+                    (true, _) | (false, Some(_)) => i64::MIN,
+                })
+            }
+        };
+        let borrowers = match policy.reclaim_within_cohort {
+            Reclaim::Never => false,
+            Reclaim::LowerPriority | Reclaim::Any => {
+                let mut others = self.forest.queues_of_tree(queue.node).into_iter();
+                others.any(|node| {
+                    node != queue.node && pairs.iter().any(|pair| self.forest.borrows(node, *pair))
+                })
+            }
+        };
+        Reach { least, borrowers }
     }
 
     /// How much must ever have come free in the tree of a node before so much more has.

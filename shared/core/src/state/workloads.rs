@@ -6,10 +6,11 @@ use super::{
     Assumption, ClusterId, Holding, Local, LocalId, Place, Readiness, Record, State, Told, WorkloadId,
 };
 use crate::condition::{Condition, Truth};
-use crate::name::{Key, Uid};
+use crate::name::{CheckName, Key, Uid};
 use crate::pending::{Rank, Ticket};
 use crate::queue::{StopPolicy, UsageOrder};
 use crate::quota::{self, Stage};
+use crate::status::CheckPhase;
 use crate::workload::Workload;
 
 /// Whether something about the workload changed that is worth another try.
@@ -36,8 +37,23 @@ impl State {
             self.add_workload(workload, now);
             return;
         };
-        let local = self.ensure_local(&local_key(&workload));
-        let class = self.classes.join(&workload);
+        let Some(record) = self.records.at(id) else { return };
+        let (old_class, old_local) = (record.class, record.local);
+        let (same_local, same_class) = (
+            record.workload.queue == workload.queue,
+            asks_the_same(&record.workload, &workload),
+        );
+        // Why not always: most changes are of the status, and names cost more than numbers.
+        let local = if same_local {
+            old_local
+        } else {
+            self.ensure_local(&local_key(&workload))
+        };
+        let class = if same_class {
+            old_class
+        } else {
+            self.classes.join(&workload)
+        };
         let Some(record) = self.records.at_mut(id) else {
             return;
         };
@@ -54,14 +70,15 @@ impl State {
         if record.assumption.as_deref().is_some_and(over) {
             record.assumption = None;
         }
-        let (old_class, old_local) = (record.class, record.local);
         if old_class != class {
             record.progress = None;
         }
         record.workload = workload;
         record.class = class;
         record.local = local;
-        self.classes.leave(old_class);
+        if !same_class {
+            self.classes.leave(old_class);
+        }
         self.follow_eviction(id);
         if old_local != local {
             if let Some(named) = self.locals.at_mut(old_local) {
@@ -213,6 +230,7 @@ impl State {
             ledger: quota::Ledger::default(),
             pending: 0,
             workloads: std::collections::BTreeSet::new(),
+            noted: false,
         })
     }
 
@@ -310,23 +328,24 @@ pub(super) fn backoff_end(workload: &Workload) -> Option<Timestamp> {
 
 /// *Source*: `spec/admission-engine.md 1.5`, last paragraph but one.
 fn is_worth_another_try(old: &Workload, new: &Workload) -> bool {
-    let phases = |w: &Workload| -> Vec<_> {
-        w.status
-            .checks
-            .iter()
-            .map(|(name, state)| (name.clone(), state.phase))
-            .collect()
-    };
-    let condition = |w: &Workload, kind: &str| w.status.conditions.get(kind).cloned();
+    fn phases(w: &Workload) -> impl Iterator<Item = (&CheckName, CheckPhase)> {
+        w.status.checks.iter().map(|(name, state)| (name, state.phase))
+    }
     old.generation != new.generation
-        || old.effective_priority() != new.effective_priority()
+        || !asks_the_same(old, new)
         || old.created != new.created
-        || old.pod_sets != new.pod_sets
         || old.problems != new.problems
-        || old.status.reclaimable != new.status.reclaimable
         || old.status.requeue != new.status.requeue
-        || phases(old) != phases(new)
+        || !phases(old).eq(phases(new))
         || ["Evicted", "Requeued"]
             .iter()
-            .any(|kind| condition(old, kind) != condition(new, kind))
+            .any(|kind| old.status.conditions.get(kind) != new.status.conditions.get(kind))
+}
+
+/// Whether two versions of a workload are of one class.
+fn asks_the_same(old: &Workload, new: &Workload) -> bool {
+    old.effective_priority() == new.effective_priority()
+        && old.pod_sets == new.pod_sets
+        && old.status.reclaimable == new.status.reclaimable
+        && old.status.has_closed_gate() == new.status.has_closed_gate()
 }

@@ -85,6 +85,9 @@ impl Page {
             &[name, "inadmissible"],
             count(report.inadmissible),
         );
+        for (status, classes) in [("active", report.requests.0), ("inadmissible", report.requests.1)] {
+            self.set(Metric::PendingSchedulingHashes, &[name, status], count(classes));
+        }
         self.set(
             Metric::ReservingActiveWorkloads,
             &[name],

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use prometheus_client::registry::Registry;
-use roadstead_api::config::Config;
+use roadstead_api::config::{Config, CustomLabel, FeatureGates, LabelSourceKind};
 use roadstead_api::kueue::v1beta2::{ClusterQueue, Cohort, LocalQueue, Workload};
 use roadstead_core::afs::UsagePolicy;
 use roadstead_core::state::{Event, Settings, State};
@@ -91,6 +91,7 @@ impl World {
         json!({
             "name": name, "namespace": "ns", "uid": format!("uid-{name}"), "resourceVersion": self.version.to_string(),
             "creationTimestamp": "2026-01-01T00:00:00Z",
+            "labels": { "team": "red", "stage": "train" }, "annotations": { "example.com/tier": "iron" },
         })
     }
 
@@ -282,10 +283,7 @@ fn every_metric_of_the_table_is_on_the_page_under_its_exact_name_and_labels() {
         &holding("1", &["QuotaReserved", "Admitted", "Finished"]),
     );
     let page = world.page();
-    for metric in Metric::ALL
-        .iter()
-        .filter(|metric| **metric != Metric::PendingSchedulingHashes)
-    {
+    for metric in Metric::ALL {
         let definition = metric.definition();
         let ending = match definition.kind {
             Kind::Histogram(_) => "_count",
@@ -347,6 +345,48 @@ fn pending_workloads_are_told_apart_by_whether_they_were_tried() {
     line("active", 0);
     line("inadmissible", 1);
     assert!(page.contains("kueue_cluster_queue_resource_pending{replica_role=\"leader\",cluster_queue=\"cq\",resource=\"cpu\"} 9.0"));
+    world.workload("twin", "9", &json!({}));
+    world.workload("other", "8", &json!({}));
+    let page = world.page();
+    let hashes = |status: &str, count: u32| {
+        format!(
+            "kueue_pending_scheduling_hashes{{replica_role=\"leader\",cluster_queue=\"cq\",status=\"{status}\"}} {count}.0"
+        )
+    };
+    assert!(page.contains(&hashes("active", 0)), "{page}");
+    assert!(page.contains(&hashes("inadmissible", 2)), "{page}");
+}
+
+/// Spec: admission-engine 8; api API-13. What queues and Workloads say becomes labels, untracked values become one.
+#[test]
+fn labels_of_the_operator_are_added_to_the_series_of_their_kind() {
+    let mut config = everything();
+    config.feature_gates = FeatureGates::resolve([("CustomMetricLabels", true)]).unwrap();
+    let label = |name: &str, kind, annotation: &str, tracked: &[&str]| CustomLabel {
+        name: name.to_owned(),
+        source_label_key: String::new(),
+        source_annotation_key: annotation.to_owned(),
+        source_kind: kind,
+        tracked_values: tracked.iter().map(|value| (*value).to_owned()).collect(),
+    };
+    config.metrics.custom_labels = vec![
+        label("team", LabelSourceKind::ClusterQueue, "", &[]),
+        label("tier", LabelSourceKind::LocalQueue, "example.com/tier", &["gold"]),
+        label("place", LabelSourceKind::Cohort, "", &["here"]),
+        label("stage", LabelSourceKind::Workload, "", &["train"]),
+    ];
+    let mut world = World::new(&config);
+    world.workload("a", "3", &json!({}));
+    world.workload("a", "3", &holding("3", &["QuotaReserved", "Admitted"]));
+    let page = world.page();
+    for line in [
+        "kueue_admitted_workloads_total{replica_role=\"leader\",cluster_queue=\"cq\",priority_class=\"\",custom_team=\"red\",custom_stage=\"train\"} 1\n",
+        "kueue_pending_workloads{replica_role=\"leader\",cluster_queue=\"cq\",status=\"active\",custom_team=\"red\"} 0.0\n",
+        "kueue_local_queue_reserving_active_workloads{replica_role=\"leader\",name=\"lq\",namespace=\"ns\",custom_tier=\"kueue.x-k8s.io/_UNTRACKED_VALUE_\"} 1.0\n",
+        "kueue_cohort_subtree_admitted_workloads_total{replica_role=\"leader\",cohort=\"team\",priority_class=\"\",custom_place=\"\",custom_stage=\"train\"} 1\n",
+    ] {
+        assert!(page.contains(line), "{line}{page}");
+    }
 }
 
 /// Spec: admission-engine B232 (the page itself writes `+Inf`: `roadstead_serve::metrics`).

@@ -24,7 +24,6 @@ const INTERNAL: &str = "it chooses between two ways of working inside the refere
 #[rustfmt::skip]
 const GATES: &[(FeatureGate, Fixed, &str)] = &[
     (FeatureGate::ConcurrentAdmission, Fixed::Off, "concurrent admission is not built yet"),
-    (FeatureGate::CustomMetricLabels, Fixed::Off, "custom metric labels are not built yet"),
     (FeatureGate::ElasticJobsViaWorkloadSlices, Fixed::Off, SLICES),
     (FeatureGate::ElasticJobsViaWorkloadSlicesWithTAS, Fixed::Off, SLICES),
     (FeatureGate::FailureRecoveryPolicy, Fixed::Off, "pods of lost nodes are not recovered yet"),
@@ -77,7 +76,6 @@ const KEYS: &[(&str, &str)] = &[
         "the process always makes its own certificates yet",
     ),
     ("leaderElection", "leaders are not elected yet; run one replica"),
-    ("metrics.customLabels", "custom metric labels are not built yet"),
     (
         "multiKueue.clusterProfile",
         "workers are registered by Secrets only",

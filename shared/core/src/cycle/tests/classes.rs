@@ -5,7 +5,7 @@ use crate::state::Event;
 use crate::state::fixtures::{World, cluster_queue, finish, flavor, group, pod_set, workload};
 
 const BYPASSED: &str =
-    "PendingEvaluation Bypassed scheduling evaluation because an equivalent workload recently failed";
+    "WaitingForQuota Bypassed scheduling evaluation because an equivalent workload recently failed";
 
 /// A queue with 1 GPU, in use, and 1 free core.
 fn full() -> World {
@@ -49,7 +49,7 @@ fn equals_of_one_that_failed_are_put_aside_unseen() {
         matches!(
             d,
             Decision::NotAdmitted {
-                reason: Reason::Bypassed,
+                reason: Reason::Bypassed(_),
                 ..
             }
         )
@@ -73,8 +73,8 @@ fn equals_of_one_that_failed_are_put_aside_unseen() {
     world.decide();
     assert_eq!(
         world.state.take_outcome().heads,
-        2,
-        "one is served, one fails for all"
+        1,
+        "one is served, nobody is tried in vain"
     );
 }
 
@@ -92,7 +92,63 @@ fn another_priority_is_another_class() {
     );
 }
 
-/// Spec: admission-engine B036, B037, 10.1 (released quota is spread once, whoever gave it back).
+/// Spec: admission-engine B037.
+#[test]
+fn who_fails_while_its_queue_changes_is_tried_again() {
+    let mut world = world(vec![cluster_queue(
+        "q",
+        vec![group(&[("default", &[("cpu", 1_000)])])],
+    )]);
+    world.ask("q", "w", (0, 2_000));
+    // Both happen before the failure is written: the change comes last, and counts.
+    let failed = world.decide();
+    assert_eq!((failed.len(), counts(&world)), (1, (1, 1)));
+    let wider = cluster_queue("q", vec![group(&[("default", &[("cpu", 2_000)])])]);
+    world.tell(Event::ClusterQueue(Box::new(wider)));
+    assert_eq!(counts(&world), (1, 0), "it is in the heap again");
+    for decision in failed {
+        world.write(decision);
+    }
+    assert_eq!(world.run(), ["w: reserved"]);
+}
+
+/// Spec: admission-engine 1.5, 10.1 (many sizes: a release is tried by those for whom it is enough, and by no more).
+#[test]
+fn of_many_who_lack_the_same_only_the_first_is_tried() {
+    let mut world = world(vec![cluster_queue(
+        "q",
+        vec![group(&[("default", &[("cpu", 10_000)])])],
+    )]);
+    for number in 0..10 {
+        world.ask("q", &format!("user{number}"), (0, 1_000));
+    }
+    world.run();
+    for number in 0..100 {
+        // Why: each asks for something else, so that there are as many classes.
+        world.ask("q", &format!("w{number:03}"), (0, 2_000 - number));
+    }
+    assert_eq!(world.run().len(), 100);
+    world.state.take_outcome();
+    world.edit("user0", finish);
+    assert_eq!(world.run(), [""; 0]);
+    assert_eq!(
+        world.state.take_outcome().heads,
+        0,
+        "one core is too little for each"
+    );
+    world.edit("user1", finish);
+    assert_eq!(world.run(), ["w000: reserved"]);
+    assert_eq!(
+        world.state.take_outcome().heads,
+        1,
+        "nobody else is tried in vain"
+    );
+    world.edit("w000", finish);
+    assert_eq!(world.run(), ["w001: reserved"]);
+    assert_eq!(world.state.take_outcome().heads, 1);
+}
+
+/// Spec: admission-engine B036, 10.1 (released quota is spread once, whoever gave it back).
 #[test]
 fn many_releases_are_one_flush() {
     let mut world = world(vec![cluster_queue(

@@ -1,10 +1,13 @@
 //! Preemption as seen from the cycle: who waits, for how long, and what is said.
 
 use super::{Decision, OFF, reclaiming, round, ruled, strict, within, world, world_with};
+use crate::name::Key;
 use crate::nominate::Rules;
 use crate::queue::{ClusterQueue, Reclaim, WithinClusterQueue};
 use crate::state::Event;
 use crate::state::fixtures::{World, at, cores, evict, finish, in_cohort};
+use crate::status::{GatePosition, PreemptionGate};
+use crate::workload::Workload;
 
 const SHORT: &str =
     "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default";
@@ -41,6 +44,58 @@ fn the_preemptor_waits_until_the_victim_has_given_its_quota_back() {
     world.release("low");
     assert_eq!(world.run()[0], "high: reserved");
     assert_eq!(reserving(&world), (1, 4_000));
+}
+
+/// Spec: admission-engine B119, 2.12.
+#[test]
+fn the_victim_is_told_for_which_workload_and_job_it_makes_room() {
+    let mut world = world(vec![lower("q", 4)]);
+    world.ask("q", "low", (0, 4_000));
+    world.run();
+    world.ask("q", "high", (1, 4_000));
+    world.edit("high", |w| w.job_uid = Some("job-uid".into()));
+    world.run();
+    let victim = &world.workloads[&Key::new("ns", "low")];
+    assert_eq!(
+        victim.status.conditions.get("Preempted").unwrap().message,
+        "Preempted to accommodate a workload (UID: uid-high, JobUID: job-uid) due to prioritization in the ClusterQueue; \
+         preemptor path: /q; preemptee path: /q"
+    );
+}
+
+/// Spec: admission-engine 2.11, 2.16.
+#[test]
+fn whose_gate_is_closed_is_admitted_only_without_preempting() {
+    let gate = |position| {
+        let gate = PreemptionGate {
+            position,
+            since: at(1),
+        };
+        move |w: &mut Workload| {
+            w.status.preemption_gates = [("kueue.x-k8s.io/multikueue".to_owned(), gate)].into();
+        }
+    };
+    for is_strict in [false, true] {
+        let queue = if is_strict {
+            strict(lower("q", 4))
+        } else {
+            lower("q", 4)
+        };
+        let mut world = world(vec![queue]);
+        world.ask("q", "low", (0, 3_000));
+        world.ask("q", "small", (0, 1_000));
+        world.edit("small", gate(GatePosition::Closed));
+        assert!(
+            world.run().contains(&"small: reserved".to_owned()),
+            "nobody stands in its way"
+        );
+        world.ask("q", "gated", (1, 4_000));
+        world.edit("gated", gate(GatePosition::Closed));
+        let told = "gated: AdmissionGated Workload requires preemption, but it's gated";
+        assert_eq!(world.run(), [told], "{is_strict}");
+        world.edit("gated", gate(GatePosition::Open));
+        assert_eq!(world.run()[0], "low: InClusterQueue for gated", "{is_strict}");
+    }
 }
 
 /// Spec: admission-engine B172 (a preempted workload is pending again, at its old place).
@@ -93,7 +148,7 @@ fn an_eviction_is_told_once_and_again_when_it_got_lost() {
     assert_eq!(world.state.next_wake(), Some(at(1_060)));
     world.wait(60);
     assert_eq!(told(world.decide()), 1, "it got lost");
-    let (key, uid) = (crate::name::Key::new("ns", "low"), "uid-low".into());
+    let (key, uid) = (Key::new("ns", "low"), "uid-low".into());
     world.tell(Event::ReserveFailed { key, uid });
     assert_eq!(told(world.decide()), 1, "the writer gave up");
     world.edit("low", |w| evict(w, "InClusterQueue", String::new(), at(1_060)));
@@ -143,7 +198,7 @@ fn world_gone() -> World {
     world.ask("q", "w", (1, 4_000));
     world.run();
     world.ask("q", "h", (100, 4_000));
-    let (key, uid) = (crate::name::Key::new("ns", "w"), "uid-w".into());
+    let (key, uid) = (Key::new("ns", "w"), "uid-w".into());
     world.tell(Event::WorkloadGone { key, uid });
     world.release("low");
     world
@@ -160,7 +215,7 @@ fn a_preemptor_that_fails_otherwise_is_no_longer_first() {
     world.tell(Event::ClusterQueue(Box::new(lower("q", 2))));
     world.run();
     let q = world.state.queue_named(&"q".into()).unwrap();
-    let id = world.state.records.id(&crate::name::Key::new("ns", "w")).unwrap();
+    let id = world.state.records.id(&Key::new("ns", "w")).unwrap();
     assert!(!q.pending.is_sticky(id));
 }
 

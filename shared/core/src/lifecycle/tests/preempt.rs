@@ -1,7 +1,7 @@
 //! Making room for others.
 
 use super::super::*;
-use super::world::{NOW, World, admission, at, job, queue, texts};
+use super::world::{NOW, World, admission, at, job, queue, reserve, texts};
 use crate::name::{CheckName, ClusterName};
 use crate::status::{CheckPhase, GatePosition, PreemptionGate};
 
@@ -43,7 +43,7 @@ fn a_victim_keeps_its_quota_until_its_pods_stopped_and_is_then_queued_again() {
     world.check("QuotaReserved", Truth::False, "PendingEvaluation", MESSAGE);
     assert_eq!(world.workload.status.admission, None);
 
-    world.proposal = Some(Proposal::Reserve(admission("spot")));
+    world.proposal = Some(reserve("spot"));
     world.pass();
     let before = format!("Previously: {MESSAGE}");
     world.check("Evicted", Truth::False, "QuotaReserved", &before);
@@ -75,7 +75,7 @@ fn who_is_evicted_already_is_not_evicted_again() {
 fn an_eviction_resets_what_belonged_to_the_reservation() {
     let mut world = World::new();
     world.queue = Some(queue(&[("c", &[])]));
-    world.proposal = Some(Proposal::Reserve(admission("spot")));
+    world.proposal = Some(reserve("spot"));
     world.pass();
     world.verdict("c", CheckPhase::Ready, "", None);
     let status = &mut world.workload.status;
@@ -129,11 +129,39 @@ fn who_holds_nothing_or_is_being_switched_off_makes_no_room() {
 fn a_victim_that_is_not_admitted_is_evicted_and_released_at_once() {
     let mut world = World::new();
     world.queue = Some(queue(&[("c", &[])]));
-    world.proposal = Some(Proposal::Reserve(admission("spot")));
+    world.proposal = Some(reserve("spot"));
     world.pass();
     world.proposal = Some(make_room());
     world.pass();
     world.check("Evicted", Truth::True, "Preempted", MESSAGE);
     world.check("Requeued", Truth::True, "Preempted", MESSAGE);
     assert!(!world.workload.has_quota());
+}
+
+/// Spec: admission-engine 2.11, 2.16; api API-9.6.
+#[test]
+fn a_preemption_that_its_gate_forbids_is_told_in_a_condition_of_its_own() {
+    let mut world = World::new();
+    let gate = PreemptionGate {
+        position: GatePosition::Closed,
+        since: at(NOW),
+    };
+    world.workload.status.preemption_gates = [("kueue.x-k8s.io/multikueue".to_owned(), gate)].into();
+    let message = "Workload requires preemption, but it's gated";
+    world.proposal = Some(Proposal::Pending {
+        reason: "AdmissionGated".into(),
+        message: message.to_owned(),
+    });
+    world.pass();
+    world.check("QuotaReserved", Truth::False, "AdmissionGated", message);
+    world.check(
+        "BlockedOnPreemptionGates",
+        Truth::True,
+        "PreemptionGated",
+        message,
+    );
+    world.proposal = Some(reserve("spot"));
+    world.pass();
+    let blocked = world.workload.status.conditions.get("BlockedOnPreemptionGates");
+    assert_eq!(blocked.unwrap().truth, Truth::False);
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::super::*;
-use super::world::{NOW, World, admission, at, job, queue, ready_job, workload};
+use super::world::{NOW, World, admission, at, job, queue, ready_job, reserve, workload};
 use crate::name::CheckName;
 use crate::queue::ClusterQueue;
 use crate::status::{CheckState, Requeue};
@@ -123,7 +123,7 @@ prop_compose! {
         let failed = |c: &CheckState| matches!(c.phase, CheckPhase::Retry | CheckPhase::Rejected);
         let pending = !workload.has_quota() && !workload.status.checks.values().any(failed);
         let proposal = match proposed {
-            1 if pending && active => Some(Proposal::Reserve(admission("spot"))),
+            1 if pending && active => Some(reserve("spot")),
             3 => Some(Proposal::Evict {
                 reason: "Preempted",
                 preempted_reason: PreemptedReason::InClusterQueue,

@@ -31,6 +31,7 @@ pub(super) fn workload() -> Workload {
         priority: 0,
         boost: 0,
         active: true,
+        job_uid: None,
         max_execution_secs: None,
         gated: false,
         pod_sets: vec![PodSet {
@@ -87,6 +88,13 @@ pub(super) fn admission(flavor: &str) -> Admission {
             usage: [("cpu".into(), Amount::new(3000))].into(),
             count: 3,
         }],
+    }
+}
+
+pub(super) fn reserve(flavor: &str) -> Proposal {
+    Proposal::Reserve {
+        admission: admission(flavor),
+        considered: String::new(),
     }
 }
 
@@ -154,7 +162,7 @@ impl World {
     /// Gives it quota, no checks asked, and starts the job.
     pub(super) fn admit(&mut self) {
         let world = self;
-        world.proposal = Some(Proposal::Reserve(admission("spot")));
+        world.proposal = Some(reserve("spot"));
         world.pass();
         world.proposal = None;
         world.job = job(true, false);

@@ -173,6 +173,22 @@ pub(super) fn step() -> impl Generator<Value = Step> {
     ]
 }
 
+/// Workloads of one queue come and go.
+pub(super) fn comings() -> impl Generator<Value = Step> {
+    let number = || (0..40_u8).prop_map(|number| number * 2);
+    prop_oneof![
+        5 => (number(), 1..9_u8, 1..3_u8, 0..3_i8).prop_map(|(number, cpu, count, priority)| Step::Create {
+            number,
+            queue: 0,
+            cpu,
+            count,
+            priority,
+        }),
+        3 => number().prop_map(Step::Finish),
+        1 => number().prop_map(Step::Delete),
+    ]
+}
+
 /// A configuration under which most things can be admitted.
 pub(super) fn ground() -> Vec<Step> {
     let flavors: [(&str, &[(&str, i64)]); 2] = [("f1", &[("cpu", 6_000)]), ("f2", &[("cpu", 4_000)])];

@@ -1,0 +1,280 @@
+//! What the brain wants written about Workloads, until it is written or withdrawn.
+//!
+//! Explanations of why somebody waits are held back for a moment, because most workloads that wait do so only briefly, and
+//! of several explanations only the last is worth a write; while many workloads are admitted they are rationed, because they
+//! would take from admissions what the API server can do. Invariants: decisions are handed out at once; every explanation
+//! that is not overtaken is handed out in the end, oldest first.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use jiff::{SignedDuration, Timestamp};
+use roadstead_core::lifecycle::Proposal;
+use roadstead_core::name::{Key, Uid};
+
+/// How long an explanation is held back.
+pub(crate) const HOLD: SignedDuration = SignedDuration::from_secs(1);
+/// Over how long reservations are counted.
+const WINDOW: SignedDuration = SignedDuration::from_secs(1);
+/// Reservations in a window from which on explanations are rationed.
+const BUSY: u32 = 10;
+/// While they are rationed: one per so many reservations.
+const PER_RESERVATIONS: u32 = 10;
+/// Explanations saved up for a moment in which many are due.
+const BURST: u32 = 100;
+/// How long to wait for a ration.
+const PAUSE: SignedDuration = SignedDuration::from_millis(100);
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Proposals(Mutex<Book>);
+
+#[derive(Debug, Default)]
+struct Book {
+    all: BTreeMap<Key, Entry>,
+    /// Explanations that are held back, by when they are due. Entries that were overtaken stay until then.
+    line: VecDeque<(Timestamp, Key)>,
+    traffic: Traffic,
+}
+
+#[derive(Debug)]
+struct Entry {
+    uid: Uid,
+    proposal: Proposal,
+    /// Until when it is held back.
+    held: Option<Timestamp>,
+}
+
+/// How many reservations there are, and how many explanations they allow.
+#[derive(Debug)]
+struct Traffic {
+    /// The present window and the one before: since when, and how many.
+    since: Option<Timestamp>,
+    counts: [u32; 2],
+    /// In reservations.
+    saved: u32,
+}
+
+impl Default for Traffic {
+    fn default() -> Self {
+        Self {
+            since: None,
+            counts: [0; 2],
+            saved: BURST * PER_RESERVATIONS,
+        }
+    }
+}
+
+impl Traffic {
+    fn turn(&mut self, now: Timestamp) {
+        let windows = self.since.map_or(i128::MAX, |since| {
+            now.duration_since(since).as_nanos() / WINDOW.as_nanos()
+        });
+        if windows >= 1 {
+            self.counts = [0, if windows == 1 { self.counts[0] } else { 0 }];
+            self.since = Some(now);
+        }
+    }
+
+    fn count(&mut self, now: Timestamp) {
+        self.turn(now);
+        self.counts[0] = self.counts[0].saturating_add(1);
+        self.saved = self.saved.saturating_add(1).min(BURST * PER_RESERVATIONS);
+    }
+
+    fn is_busy(&mut self, now: Timestamp) -> bool {
+        self.turn(now);
+        self.counts.iter().any(|count| *count >= BUSY)
+    }
+
+    fn take(&mut self) -> bool {
+        let left = self.saved.checked_sub(PER_RESERVATIONS);
+        self.saved = left.unwrap_or(self.saved);
+        left.is_some()
+    }
+}
+
+impl Proposals {
+    /// The proposal for this Workload, if it is about this UID and not held back.
+    pub(crate) fn get(&self, key: &Key, uid: &Uid) -> Option<Proposal> {
+        let book = self.lock();
+        let entry = book.all.get(key)?;
+        (entry.uid == *uid && entry.held.is_none()).then(|| entry.proposal.clone())
+    }
+
+    /// Takes out a proposal that was carried out or has lost its ground; a newer one for the same Workload stays.
+    pub(crate) fn settle(&self, key: &Key, proposal: &Proposal) {
+        let mut book = self.lock();
+        if book.all.get(key).is_some_and(|entry| entry.proposal == *proposal) {
+            book.all.remove(key);
+        }
+    }
+
+    /// The Workload is gone.
+    pub(crate) fn forget(&self, key: &Key) {
+        self.lock().all.remove(key);
+    }
+
+    /// Takes in a decision; what was proposed for the Workload before is overtaken.
+    pub(crate) fn put(&self, key: Key, uid: Uid, proposal: Proposal, now: Timestamp) {
+        let mut book = self.lock();
+        if matches!(proposal, Proposal::Reserve { .. }) {
+            book.traffic.count(now);
+        }
+        let entry = Entry {
+            uid,
+            proposal,
+            held: None,
+        };
+        book.all.insert(key, entry);
+    }
+
+    /// Takes in an explanation, which is held back. One that was held back before it keeps its place.
+    pub(crate) fn explain(&self, key: Key, uid: Uid, proposal: Proposal, now: Timestamp) {
+        let mut book = self.lock();
+        if let Some(entry) = book.all.get_mut(&key)
+            && entry.uid == uid
+            && entry.held.is_some()
+        {
+            entry.proposal = proposal;
+            return;
+        }
+        let due = now.checked_add(HOLD).unwrap_or(Timestamp::MAX);
+        let entry = Entry {
+            uid,
+            proposal,
+            held: Some(due),
+        };
+        book.all.insert(key.clone(), entry);
+        book.line.push_back((due, key));
+    }
+
+    /// Hands out explanations that have been held back long enough: the Workloads to look at.
+    pub(crate) fn release(&self, now: Timestamp) -> Vec<Key> {
+        let mut book = self.lock();
+        let Book { all, line, traffic } = &mut *book;
+        let busy = traffic.is_busy(now);
+        let mut released = Vec::new();
+        while let Some((due, key)) = line.front() {
+            if *due > now {
+                break;
+            }
+            if let Some(entry) = all.get_mut(key).filter(|entry| entry.held == Some(*due)) {
+                if busy && !traffic.take() {
+                    break;
+                }
+                entry.held = None;
+                released.push(key.clone());
+            }
+            line.pop_front();
+        }
+        released
+    }
+
+    /// When the next one is to be handed out.
+    pub(crate) fn next_release(&self, now: Timestamp) -> Option<Timestamp> {
+        let due = self.lock().line.front().map(|(due, _)| *due)?;
+        // Why not at once: what is due already waits for its ration.
+        let soon = now.checked_add(PAUSE).unwrap_or(Timestamp::MAX);
+        Some(due.max(soon))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Book> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use roadstead_core::status::Admission;
+
+    use super::*;
+
+    fn at(millis: i64) -> Timestamp {
+        Timestamp::from_millisecond(1_800_000_000_000 + millis).unwrap()
+    }
+
+    fn key(number: usize) -> Key {
+        Key::new("ns", format!("w{number:04}"))
+    }
+
+    fn says(message: &str) -> Proposal {
+        Proposal::Pending {
+            reason: "WaitingForQuota".into(),
+            message: message.to_owned(),
+        }
+    }
+
+    fn reserve() -> Proposal {
+        Proposal::Reserve {
+            admission: Admission {
+                cluster_queue: "cq".into(),
+                pod_sets: Vec::new(),
+            },
+            considered: String::new(),
+        }
+    }
+
+    /// Spec: admission-engine 2.15 (of several explanations the last is written, after a moment).
+    #[test]
+    fn an_explanation_is_held_back_for_a_moment_and_only_the_last_is_handed_out() {
+        let (proposals, uid) = (Proposals::default(), Uid::new("u"));
+        proposals.explain(key(1), uid.clone(), says("first"), at(0));
+        proposals.explain(key(1), uid.clone(), says("second"), at(900));
+        assert_eq!(proposals.get(&key(1), &uid), None);
+        assert_eq!(proposals.next_release(at(0)), Some(at(1_000)));
+        assert_eq!(proposals.release(at(999)), []);
+        assert_eq!(proposals.release(at(1_000)), [key(1)]);
+        assert_eq!(proposals.get(&key(1), &uid), Some(says("second")));
+        assert_eq!(proposals.get(&key(1), &Uid::new("other")), None);
+        assert_eq!(proposals.release(at(9_000)), []);
+    }
+
+    #[test]
+    fn a_decision_overtakes_an_explanation() {
+        let (proposals, uid) = (Proposals::default(), Uid::new("u"));
+        proposals.explain(key(1), uid.clone(), says("no room"), at(0));
+        proposals.put(key(1), uid.clone(), reserve(), at(500));
+        assert_eq!(proposals.get(&key(1), &uid), Some(reserve()));
+        assert_eq!(proposals.release(at(1_000)), []);
+        proposals.settle(&key(1), &says("no room"));
+        assert_eq!(proposals.get(&key(1), &uid), Some(reserve()));
+        proposals.settle(&key(1), &reserve());
+        assert_eq!(proposals.get(&key(1), &uid), None);
+    }
+
+    /// Spec: experience (everybody who waits is told why, in the end).
+    #[test]
+    fn explanations_are_rationed_while_many_workloads_are_admitted_and_then_all_told() {
+        let proposals = Proposals::default();
+        let many = 1_000;
+        for number in 0..many {
+            proposals.explain(key(number), Uid::new("u"), says("no room"), at(0));
+        }
+        let mut told = Vec::new();
+        for millis in (0..=3_000).step_by(10) {
+            proposals.put(key(many), Uid::new("u"), reserve(), at(millis));
+            told.extend(proposals.release(at(millis)));
+        }
+        assert_eq!(
+            told.len(),
+            100 + 200 / 10,
+            "what was saved up, and what two seconds allow"
+        );
+        assert_eq!(proposals.next_release(at(3_000)), Some(at(3_100)));
+        told.extend(proposals.release(at(5_000)));
+        assert_eq!(told, (0..many).map(key).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_few_admissions_hold_nobody_back() {
+        let proposals = Proposals::default();
+        for number in 0..1_000 {
+            proposals.explain(key(number), Uid::new("u"), says("no room"), at(0));
+        }
+        for millis in (0..3_000).step_by(250) {
+            proposals.put(key(1_000), Uid::new("u"), reserve(), at(millis));
+        }
+        assert_eq!(proposals.release(at(3_000)).len(), 1_000);
+    }
+}
