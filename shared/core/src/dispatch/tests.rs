@@ -6,6 +6,8 @@ use crate::status::CheckState;
 use crate::workload::Workload;
 
 mod offers;
+mod records;
+mod rooms;
 mod rules;
 mod world;
 
@@ -43,6 +45,7 @@ fn remote() -> RemoteWorkload {
         drift: Drift::None,
         active: true,
         answer: Answer::None,
+        words: String::new(),
         admitted: None,
         finished: None,
         evicted: None,
@@ -90,6 +93,7 @@ struct Case {
     lost: LostPolicy,
     dispatcher: Dispatcher,
     round: Option<i64>,
+    sites: BTreeMap<ClusterName, Site>,
     now: i64,
 }
 
@@ -116,6 +120,7 @@ impl Case {
             lost: LostPolicy::Wait,
             dispatcher: Dispatcher::AllAtOnce,
             round: None,
+            sites: BTreeMap::new(),
             now: 100,
         }
     }
@@ -164,6 +169,7 @@ impl Case {
                 remotes: &self.remotes,
                 failures: &self.failures,
                 round: self.round.map(at),
+                sites: &self.sites,
                 job: self.job,
                 policy: &Policy {
                     worker_lost_timeout: SignedDuration::from_mins(TIMEOUT_MINS),
