@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use super::capacity::Closed;
 use super::observed::Cause;
 use crate::name::{CheckName, ClusterName};
+use crate::note::Note;
 
 /// The top reason why a Workload waits. [`fmt::Display`] prints the sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,6 +92,25 @@ impl Waiting {
             Self::StoppingOnWorker { .. } => "StoppingOnWorker",
             Self::WaitingForWorkers { .. } => "WaitingForWorkers",
             Self::WorkerLost { .. } => "WorkerLost",
+        }
+    }
+
+    /// The Event that tells it.
+    pub fn note(&self) -> Note {
+        let message = format!("{self}; next: {}", self.next_step());
+        match self {
+            Self::OtherChecks { .. }
+            | Self::Deactivated
+            | Self::NoLocalJob
+            | Self::NotNominated
+            | Self::Cordoned { .. }
+            | Self::StoppingOnWorker { .. }
+            | Self::WaitingForWorkers { .. } => Note::normal(self.reason(), message),
+            Self::NoClusterListed
+            | Self::QueueClosed { .. }
+            | Self::NoClusterConnected { .. }
+            | Self::ClusterFailed { .. }
+            | Self::WorkerLost { .. } => Note::warning(self.reason(), message),
         }
     }
 
