@@ -32,9 +32,9 @@ const OURS: &str = "roadstead-";
 /// The queues of one worker.
 pub(crate) struct Queues {
     /// ClusterQueues with their statuses.
-    pub(crate) cluster_queues: Arc<Cache<ClusterQueue>>,
+    pub(crate) clusters: Arc<Cache<ClusterQueue>>,
     /// LocalQueues.
-    pub(crate) local_queues: Arc<Cache<LocalQueue>>,
+    pub(crate) locals: Arc<Cache<LocalQueue>>,
     /// The ClusterQueues, parsed.
     views: Arc<RwLock<BTreeMap<String, Arc<QueueView>>>>,
     kin: AtomicU8,
@@ -53,9 +53,9 @@ pub(crate) enum Kin {
 
 impl Queues {
     pub(crate) fn new() -> Self {
-        let (cluster_queues, views) = (Cache::<ClusterQueue>::new(), Arc::new(RwLock::default()));
+        let (clusters, views) = (Cache::<ClusterQueue>::new(), Arc::new(RwLock::default()));
         let parsed: Arc<RwLock<BTreeMap<String, Arc<QueueView>>>> = views.clone();
-        cluster_queues.listen(move |change| {
+        clusters.listen(move |change| {
             let name = change.key.name.to_string();
             let mut parsed = parsed.write().unwrap_or_else(PoisonError::into_inner);
             match change.new {
@@ -64,8 +64,8 @@ impl Queues {
             };
         });
         Self {
-            cluster_queues,
-            local_queues: Cache::new(),
+            clusters,
+            locals: Cache::new(),
             views,
             kin: AtomicU8::new(Kin::Unknown as u8),
         }
@@ -104,10 +104,10 @@ impl Queues {
 
     /// What the queue behind a LocalQueue could take. `coming` says what was sent to a ClusterQueue lately.
     pub(crate) fn room(&self, local: &Key, asked: &Amounts, coming: impl FnOnce(&str) -> Amounts) -> Room {
-        if !self.cluster_queues.is_live() || !self.local_queues.is_live() {
+        if !self.clusters.is_live() || !self.locals.is_live() {
             return Room::Unknown;
         }
-        let Some(queue) = self.local_queues.get(local) else {
+        let Some(queue) = self.locals.get(local) else {
             return Room::Closed(Closed::QueueMissing);
         };
         if queue.spec.stop_policy != roadstead_api::kueue::v1beta2::StopPolicy::None {
@@ -120,7 +120,9 @@ impl Queues {
         };
         let spare = view.queue.cohort.as_ref().map(|cohort| {
             let others = views.iter().filter(|(other, view)| {
-                *other != name && view.queue.cohort.as_ref() == Some(cohort) && view.queue.stop == StopPolicy::None
+                *other != name
+                    && view.queue.cohort.as_ref() == Some(cohort)
+                    && view.queue.stop == StopPolicy::None
             });
             capacity::spare(others.map(|(_, view)| &**view))
         });
@@ -129,7 +131,9 @@ impl Queues {
 
     /// The ClusterQueue behind a LocalQueue.
     pub(crate) fn cluster_queue_of(&self, local: &Key) -> Option<String> {
-        self.local_queues.get(local).map(|queue| queue.spec.cluster_queue.clone())
+        self.locals
+            .get(local)
+            .map(|queue| queue.spec.cluster_queue.clone())
     }
 }
 

@@ -14,7 +14,8 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use roadstead_api::config::{
-    DISPATCHER_ALL_AT_ONCE, DISPATCHER_CAPACITY, DISPATCHER_INCREMENTAL, FeatureGate, FeatureGates, MultiKueue,
+    DISPATCHER_ALL_AT_ONCE, DISPATCHER_CAPACITY, DISPATCHER_INCREMENTAL, FeatureGate, FeatureGates,
+    MultiKueue,
 };
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_core::dispatch::{self, Dispatcher, Local, Plan, Policy};
@@ -118,7 +119,9 @@ impl Checks for Dispatch {
                 this.memory.remember_round(&key, plan.round);
                 this.wake_workers(&key);
                 let Some((uid, value)) = told else { return Ok(()) };
-                let written = this.journal.write(&this.client, (&key, uid.as_str()), &value, now);
+                let written = this
+                    .journal
+                    .write(&this.client, (&key, uid.as_str()), &value, now);
                 if let Some(object) = written.await? {
                     this.caches.workloads.observe(object);
                 }

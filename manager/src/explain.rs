@@ -89,7 +89,8 @@ impl Journal {
             } else {
                 Saying::Now {
                     value: explanation::print(&record).into(),
-                    note: (stored.map(|s| s.reason).as_deref() != Some(waiting.reason())).then(|| waiting.note()),
+                    note: (stored.map(|s| s.reason).as_deref() != Some(waiting.reason()))
+                        .then(|| waiting.note()),
                 }
             }
         };
@@ -172,16 +173,18 @@ mod tests {
         }
     }
 
-    fn queued() -> Option<Waiting> {
-        Some(Waiting::WaitingForWorkers {
+    fn queued() -> Waiting {
+        Waiting::WaitingForWorkers {
             reserved: Vec::new(),
             queued: vec!["east".into()],
-        })
+        }
     }
 
     fn annotated(value: &Value) -> Workload {
         let mut workload = Workload::default();
-        let text = value.as_str().map(|text| (EXPLANATION.to_owned(), text.to_owned()));
+        let text = value
+            .as_str()
+            .map(|text| (EXPLANATION.to_owned(), text.to_owned()));
         workload.metadata.annotations = Some(text.into_iter().collect());
         workload
     }
@@ -191,9 +194,9 @@ mod tests {
     fn what_stands_for_a_while_is_written_once_and_told_once() {
         let (journal, key) = (Journal::default(), Key::new("ns", "w"));
         let bare = Workload::default();
-        let unsettled = plan(queued(), Reply::Asked);
+        let unsettled = plan(Some(queued()), Reply::Asked);
         assert_eq!(journal.note(&bare, &key, &unsettled, at(0)), Saying::Nothing);
-        let settled = plan(queued(), Reply::NoRoom);
+        let settled = plan(Some(queued()), Reply::NoRoom);
         assert_eq!(journal.note(&bare, &key, &settled, at(1)), Saying::Later(at(2)));
         let Saying::Now { value, note } = journal.note(&bare, &key, &settled, at(2)) else {
             panic!("due");
@@ -204,7 +207,7 @@ mod tests {
         assert_eq!(journal.note(&stored, &key, &settled, at(60)), Saying::Nothing);
 
         // Another answer is written, not told; never faster than the pace.
-        let other = plan(queued(), Reply::Reserved);
+        let other = plan(Some(queued()), Reply::Reserved);
         journal.wrote(&key, at(60));
         assert_eq!(journal.note(&stored, &key, &other, at(61)), Saying::Later(at(65)));
         let Saying::Now { note, .. } = journal.note(&stored, &key, &other, at(65)) else {
@@ -238,6 +241,9 @@ mod tests {
                 note: None
             }
         );
-        assert_eq!(journal.note(&Workload::default(), &key, &placed, at(4)), Saying::Nothing);
+        assert_eq!(
+            journal.note(&Workload::default(), &key, &placed, at(4)),
+            Saying::Nothing
+        );
     }
 }

@@ -64,7 +64,8 @@ pub(crate) fn sites(
         let room = asked.as_ref().map_or(Room::Unknown, |asked| {
             d.registry.get(&name).map_or(Room::Unknown, |remote| {
                 remote.queues.room(&queue, asked, |queue| {
-                    d.ledger.coming(&(name.clone(), queue.to_owned()), &workload.key, now)
+                    d.ledger
+                        .coming(&(name.clone(), queue.to_owned()), &workload.key, now)
                 })
             })
         });
@@ -79,11 +80,13 @@ pub(crate) fn note_sent(d: &Dispatch, workload: &Workload, plan: &Plan, now: Tim
     let before = &workload.status.nominated;
     for cluster in plan.status.nominated.iter().filter(|name| !before.contains(name)) {
         let remote = d.registry.get(cluster);
-        let Some(queue) = remote.and_then(|remote| remote.queues.cluster_queue_of(&local_queue(workload))) else {
+        let Some(queue) = remote.and_then(|remote| remote.queues.cluster_queue_of(&local_queue(workload)))
+        else {
             continue;
         };
         let place = (cluster.clone(), queue);
-        d.ledger.sent(place, &workload.key, capacity::asked(workload), now);
+        d.ledger
+            .sent(place, &workload.key, capacity::asked(workload), now);
     }
 }
 
@@ -129,8 +132,9 @@ mod tests {
             cluster.metadata.annotations = Some(annotations);
             assert_eq!(cordon(&cluster), wanted, "{value}");
         }
-        cluster.metadata.deletion_timestamp =
-            Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(jiff::Timestamp::UNIX_EPOCH));
+        cluster.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(
+            jiff::Timestamp::UNIX_EPOCH,
+        ));
         assert_eq!(cordon(&cluster), Cordon::Leaving);
     }
 }

@@ -269,9 +269,9 @@ async fn serve(
     }
     // Why not among the healths: a worker whose queues we may not read is a worker all the same.
     let queues = Api::all(client.clone());
-    tasks.spawn({ remote.queues.cluster_queues.clone() }.run(queues, None, watching.child_token()));
+    tasks.spawn({ remote.queues.clusters.clone() }.run(queues, None, watching.child_token()));
     let queues = Api::all(client.clone());
-    tasks.spawn({ remote.queues.local_queues.clone() }.run(queues, None, watching.child_token()));
+    tasks.spawn({ remote.queues.locals.clone() }.run(queues, None, watching.child_token()));
     let (known, asks) = (remote.clone(), client.clone());
     tasks.spawn(async move { known.queues.recognise(&asks).await });
     let mut healths = vec![remote.workloads.health()];

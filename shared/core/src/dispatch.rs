@@ -25,8 +25,8 @@ mod seek;
 mod waiting;
 
 pub use observed::{
-    Answer, Cause, Copies, Cordon, Dispatcher, Drift, Failure, Life, Local, LocalJob, LostPolicy, Observed, Order,
-    Origin, Owner, Policy, Remote, RemoteJob, RemoteWorkload, Said, Site, Stop,
+    Answer, Cause, Copies, Cordon, Dispatcher, Drift, Failure, Life, Local, LocalJob, LostPolicy, Observed,
+    Order, Origin, Owner, Policy, Remote, RemoteJob, RemoteWorkload, Said, Site, Stop,
 };
 pub use offer::{ROUND, WIDEN};
 pub use waiting::Waiting;

@@ -132,7 +132,12 @@ pub fn room(view: &QueueView, spare: &Usage, coming: &Amounts, asked: &Amounts) 
     if stopped {
         return Room::Closed(Closed::QueueStopped);
     }
-    let covered: BTreeSet<&ResourceName> = view.queue.groups.iter().flat_map(|group| &group.covered).collect();
+    let covered: BTreeSet<&ResourceName> = view
+        .queue
+        .groups
+        .iter()
+        .flat_map(|group| &group.covered)
+        .collect();
     // Why the whole Workload in one flavor: it is the cheaper question, and pod sets rarely need different ones.
     let mut worst = BEST;
     for (resource, amount) in asked {
@@ -169,7 +174,9 @@ pub fn room(view: &QueueView, spare: &Usage, coming: &Amounts, asked: &Amounts) 
             pending: view.pending,
             left,
         },
-        Standing::Full => Room::Full { pending: view.pending },
+        Standing::Full => Room::Full {
+            pending: view.pending,
+        },
         Standing::TooLarge => Room::TooLarge,
     }
 }

@@ -42,7 +42,8 @@ impl<'a> Pass<'a> {
                     Order::OfConfig => {}
                     Order::OfName => candidates.sort_by_key(|(cluster, _)| *cluster),
                 }
-                self.next_round(&candidates, step)
+                let asked = self.still_asked(listed);
+                self.next_round(asked, &candidates, step)
             }
             Dispatcher::Capacity => self.by_room(listed),
             Dispatcher::External => self.plan.status.nominated.clone(),
@@ -82,7 +83,11 @@ impl<'a> Pass<'a> {
             unknown.map(|(_, cluster)| (*cluster).clone()).collect()
         } else {
             let step = asked.len().max(1);
-            waiting.iter().take(step).map(|(_, cluster)| (*cluster).clone()).collect()
+            waiting
+                .iter()
+                .take(step)
+                .map(|(_, cluster)| (*cluster).clone())
+                .collect()
         };
         self.plan.round = Some(self.now);
         if more.len() < waiting.len() {
@@ -95,8 +100,12 @@ impl<'a> Pass<'a> {
     ///
     /// Unlike the anchor: clusters that do not answer or have failed take no place in a round, a round does not begin before the
     /// Workload can be sent, and after a restart the round that was under way counts as begun now (`spec/multikueue.md` 4.1).
-    fn next_round(&mut self, candidates: &[&(&'a ClusterName, Standing<'a>)], step: u32) -> Vec<ClusterName> {
-        let asked = self.still_asked(candidates.iter().copied());
+    fn next_round(
+        &mut self,
+        asked: Vec<ClusterName>,
+        candidates: &[&(&'a ClusterName, Standing<'a>)],
+        step: u32,
+    ) -> Vec<ClusterName> {
         let waiting: Vec<ClusterName> = candidates
             .iter()
             .filter(|(cluster, standing)| standing.is_open() && !asked.contains(cluster))
@@ -121,17 +130,11 @@ impl<'a> Pass<'a> {
     }
 
     /// Those asked before that have not failed. One that went silent may hold a copy: it stays asked.
-    fn still_asked<'b>(
-        &self,
-        candidates: impl IntoIterator<Item = &'b (&'a ClusterName, Standing<'a>)> + Clone,
-    ) -> Vec<ClusterName>
-    where
-        'a: 'b,
-    {
+    fn still_asked(&self, listed: Listed<'a, '_>) -> Vec<ClusterName> {
         let nominated = self.plan.status.nominated.iter();
         let stays = |name: &&ClusterName| {
-            let mut candidates = candidates.clone().into_iter();
-            candidates.any(|(cluster, standing)| cluster == name && standing.stays_asked())
+            let mut listed = listed.iter();
+            listed.any(|(cluster, standing)| cluster == name && standing.stays_asked())
         };
         nominated.filter(stays).cloned().collect()
     }
@@ -144,9 +147,10 @@ impl<'a> Pass<'a> {
             (Cordon::Leaving, _) => (Reply::Cordoned, "it is leaving".to_owned()),
             (Cordon::Open, Room::Closed(why)) => (Reply::NotSuitable, why.as_str().to_owned()),
             (Cordon::Open, Room::TooLarge) => (Reply::NotAsked, "larger than its quota".to_owned()),
-            (Cordon::Open, Room::Full { pending }) => {
-                (Reply::NotAsked, format!("its quota is in use, {pending} waiting there"))
-            }
+            (Cordon::Open, Room::Full { pending }) => (
+                Reply::NotAsked,
+                format!("its quota is in use, {pending} waiting there"),
+            ),
             (Cordon::Open, Room::Unknown | Room::Fits { .. }) => (Reply::NotAsked, String::new()),
         }
     }

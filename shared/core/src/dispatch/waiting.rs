@@ -127,10 +127,12 @@ impl Waiting {
                 "see that the dispatcher that multiKueue.dispatcherName names is running".to_owned()
             }
             Self::QueueClosed { cluster, why } => match why {
-                Closed::QueueMissing => format!(
-                    "create the namespace and the LocalQueue of that name on cluster \"{cluster}\""
-                ),
-                Closed::QueueStopped => format!("look at condition Active of the queue on cluster \"{cluster}\""),
+                Closed::QueueMissing => {
+                    format!("create the namespace and the LocalQueue of that name on cluster \"{cluster}\"")
+                }
+                Closed::QueueStopped => {
+                    format!("look at condition Active of the queue on cluster \"{cluster}\"")
+                }
             },
             Self::Cordoned { clusters } => {
                 let first = clusters.first().map_or("NAME", ClusterName::as_str);
@@ -187,7 +189,9 @@ impl fmt::Display for Waiting {
             Self::NoClusterListed => f.write_str("no worker cluster is configured"),
             Self::NotNominated => f.write_str("the external dispatcher has nominated no cluster yet"),
             Self::QueueClosed { cluster, why } => match why {
-                Closed::QueueMissing => write!(f, "cluster \"{cluster}\" has no such queue in this namespace"),
+                Closed::QueueMissing => {
+                    write!(f, "cluster \"{cluster}\" has no such queue in this namespace")
+                }
                 Closed::QueueStopped => write!(f, "the queue on cluster \"{cluster}\" is stopped"),
             },
             Self::Cordoned { clusters } => write!(f, "cordoned: {}", list(clusters)),

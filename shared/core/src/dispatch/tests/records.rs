@@ -58,7 +58,9 @@ fn every_cluster_has_one_answer_with_its_own_words() {
 #[test]
 fn what_runs_has_no_record_and_what_is_lost_names_the_cluster() {
     assert!(Case::won().plan().seen.is_empty());
-    let lost = Case::won().remote("a", Remote::Unreachable { since: at(99) }).plan();
+    let lost = Case::won()
+        .remote("a", Remote::Unreachable { since: at(99) })
+        .plan();
     assert_eq!(lost.waits_for(), Some("WorkerLost"));
     assert!(replies(&lost).contains(&("a", Reply::NotConnected, "")));
     assert!(lost.is_settled());
@@ -75,7 +77,12 @@ fn seen(cluster: &str, reply: Reply) -> Seen {
 #[test]
 fn times_move_only_with_what_is_said() {
     let waiting = Waiting::NotNominated;
-    let first = Record::after(None, &waiting, &[seen("a", Reply::Asked), seen("b", Reply::Asked)], at(1));
+    let first = Record::after(
+        None,
+        &waiting,
+        &[seen("a", Reply::Asked), seen("b", Reply::Asked)],
+        at(1),
+    );
     let second = [seen("a", Reply::NoRoom), seen("b", Reply::Asked)];
     let second = Record::after(Some(&first), &waiting, &second, at(2));
     let since: Vec<_> = second.answers.iter().map(|a| a.since).collect();

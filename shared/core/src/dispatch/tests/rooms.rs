@@ -89,12 +89,22 @@ fn a_cohort_lends_what_its_other_queues_leave() {
         left: 0,
     };
     let at = |cpu| room(&ours, &lent, &Amounts::new(), &amounts(cpu));
-    assert_eq!((at(2), at(7), at(8)), (fits(0), borrowed, Room::Full { pending: 0 }));
+    assert_eq!(
+        (at(2), at(7), at(8)),
+        (fits(0), borrowed, Room::Full { pending: 0 })
+    );
     let mut limited = ours.clone();
-    let quota = limited.queue.groups[0].flavors[0].quotas.values_mut().next().unwrap();
+    let quota = limited.queue.groups[0].flavors[0]
+        .quotas
+        .values_mut()
+        .next()
+        .unwrap();
     quota.borrowing_limit = Some(Amount::new(1));
     let at = |cpu| room(&limited, &lent, &Amounts::new(), &amounts(cpu));
-    assert_eq!((at(3), at(4), at(12)), (borrowed, Room::Full { pending: 0 }, Room::TooLarge));
+    assert_eq!(
+        (at(3), at(4), at(12)),
+        (borrowed, Room::Full { pending: 0 }, Room::TooLarge)
+    );
 }
 
 fn names(names: &[&str]) -> Vec<ClusterName> {
@@ -143,12 +153,22 @@ fn a_refusal_asks_the_next_with_room_at_once_and_time_asks_the_rest() {
         answer: Answer::TurnedDown,
         ..remote()
     };
-    assert_eq!(case.plan().status.nominated, names(&["c"]), "it has not answered yet");
+    assert_eq!(
+        case.plan().status.nominated,
+        names(&["c"]),
+        "it has not answered yet"
+    );
     case = case.remote("c", reachable(Some(refused.clone()), None));
     assert_eq!(case.plan().status.nominated, names(&["c", "b"]));
 
-    case = case.nominated(&["c", "b"]).remote("b", reachable(Some(refused), None));
-    assert_eq!(case.plan().status.nominated, names(&["c", "b"]), "nobody else has room");
+    case = case
+        .nominated(&["c", "b"])
+        .remote("b", reachable(Some(refused), None));
+    assert_eq!(
+        case.plan().status.nominated,
+        names(&["c", "b"]),
+        "nobody else has room"
+    );
     case.now = 101;
     let plan = case.plan();
     assert_eq!(plan.status.nominated, names(&["c", "b", "a", "d"]));
@@ -178,10 +198,15 @@ fn a_cordoned_cluster_gets_nothing_new_and_keeps_what_it_runs_unless_drained() {
         };
         case.sites.insert("a".into(), site);
     };
-    let mut seeking = Case::new().nominated(&["a", "b"]).remote("a", reachable(Some(admitted(1)), None));
+    let mut seeking = Case::new()
+        .nominated(&["a", "b"])
+        .remote("a", reachable(Some(admitted(1)), None));
     cordon(&mut seeking, Cordon::Closed);
     let plan = seeking.plan();
-    assert_eq!((plan.cluster(), plan.status.nominated.clone()), (None, names(&["b"])));
+    assert_eq!(
+        (plan.cluster(), plan.status.nominated.clone()),
+        (None, names(&["b"]))
+    );
     assert!(plan.on("a").contains(&RemoteAction::DeleteWorkload));
     cordon(&mut seeking, Cordon::Open);
     assert_eq!(seeking.plan().cluster(), Some("a"));
@@ -189,7 +214,10 @@ fn a_cordoned_cluster_gets_nothing_new_and_keeps_what_it_runs_unless_drained() {
     for stays in [Cordon::Closed, Cordon::Leaving] {
         let mut case = Case::won();
         cordon(&mut case, stays);
-        assert_eq!((case.plan().cluster(), case.plan().mirrors()), (Some("a"), Some("a")));
+        assert_eq!(
+            (case.plan().cluster(), case.plan().mirrors()),
+            (Some("a"), Some("a"))
+        );
     }
     let mut case = Case::won();
     cordon(&mut case, Cordon::Drained);
