@@ -12,8 +12,10 @@ mod write;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use kube::Client;
 use roadstead_api::config::{
-    DISPATCHER_ALL_AT_ONCE, DISPATCHER_INCREMENTAL, FeatureGate, FeatureGates, MultiKueue,
+    DISPATCHER_ALL_AT_ONCE, DISPATCHER_CAPACITY, DISPATCHER_INCREMENTAL, FeatureGate, FeatureGates,
+    MultiKueue,
 };
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_core::dispatch::{self, Dispatcher, Local, Plan, Policy};
@@ -25,9 +27,12 @@ use roadstead_engine::clock::Clock;
 use roadstead_engine::jobs::{JobRef, job_of};
 use roadstead_kubeio::queue::{Lane, Queue};
 
+use crate::capacity::Ledger;
 use crate::checks::Federation;
+use crate::explain::{Journal, Saying};
 use crate::remote::Remote;
 use crate::remote::registry::Registry;
+use crate::sites;
 
 pub(crate) use memory::Memory;
 pub(crate) use read::keys_on;
@@ -45,6 +50,14 @@ pub(crate) struct Dispatch {
     pub(crate) federation: Federation,
     /// The workers.
     pub(crate) registry: Arc<Registry>,
+    /// Client of the manager's own cluster.
+    pub(crate) client: Client,
+    /// What people are told about Workloads that wait.
+    pub(crate) journal: Arc<Journal>,
+    /// What was sent to workers lately.
+    pub(crate) ledger: Arc<Ledger>,
+    /// Whether the dispatcher may be chosen by what the workers are.
+    pub(crate) may_choose: bool,
     /// Who failed lately.
     pub(crate) memory: Arc<Memory>,
     /// Local Workloads to look at.
@@ -74,6 +87,17 @@ impl Checks for Dispatch {
         let scene = read::scene(self, &pass.workload.key, Some(pass.stored), Some(composed));
         let plan = scene.plan(Local::Present, now);
         self.remember(&pass.workload.key, &plan, now);
+        sites::note_sent(self, pass.workload, &plan, now);
+        let mut notes = plan.notes.clone();
+        let saying = self.journal.note(pass.stored, &pass.workload.key, &plan, now);
+        let (told, later) = match saying {
+            Saying::Nothing => (None, None),
+            Saying::Later(at) => (None, Some(at)),
+            Saying::Now { value, note } => {
+                notes.extend(note);
+                (Some((pass.workload.uid.clone(), value)), None)
+            }
+        };
         *status = plan.status.clone();
         // Why the job too: what follows for it comes from no copy, so no watch brings it.
         if (plan.stopped || plan.conclude)
@@ -83,8 +107,8 @@ impl Checks for Dispatch {
         }
         let (this, key) = (self.clone(), pass.workload.key.clone());
         Follow {
-            notes: plan.notes,
-            wake_at: plan.wake_at,
+            notes,
+            wake_at: [plan.wake_at, later].into_iter().flatten().min(),
             rest: if plan.stopped {
                 Rest::Certain
             } else {
@@ -94,6 +118,13 @@ impl Checks for Dispatch {
             work: Some(Box::pin(async move {
                 this.memory.remember_round(&key, plan.round);
                 this.wake_workers(&key);
+                let Some((uid, value)) = told else { return Ok(()) };
+                let written = this
+                    .journal
+                    .write(&this.client, (&key, uid.as_str()), &value, now);
+                if let Some(object) = written.await? {
+                    this.caches.workloads.observe(object);
+                }
                 Ok(())
             })),
         }
@@ -101,6 +132,7 @@ impl Checks for Dispatch {
 
     fn gone(&self, key: &Key) {
         self.memory.forget(key);
+        self.journal.forget(key);
         self.wake_workers(key);
     }
 
@@ -229,6 +261,7 @@ pub(crate) fn policy(config: &MultiKueue, gates: &FeatureGates, lost: dispatch::
                     dispatch::Order::OfName
                 },
             },
+            DISPATCHER_CAPACITY => Dispatcher::Capacity,
             _ => Dispatcher::External,
         },
     }

@@ -5,12 +5,15 @@
 //!
 //! It **never** reads from a worker in the decision path, and nothing that one worker does holds up another.
 
+mod capacity;
 mod checks;
 mod credentials;
 mod dispatch;
+mod explain;
 mod gc;
 mod remote;
 mod run;
+mod sites;
 
 pub use remote::Dial;
 pub use run::{CONTROLLERS, NAME, assemble, run};

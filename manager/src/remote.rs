@@ -24,6 +24,8 @@ use roadstead_kubeio::cache::Cache;
 use roadstead_kubeio::connect::{self, Endpoint};
 use roadstead_kubeio::queue::Queue;
 
+use crate::capacity::Queues;
+
 /// Makes the client of a worker, or says why there is none; handed in, so that a simulation can hand in its own.
 pub type Dial = Arc<dyn Fn(Endpoint) -> BoxFuture<'static, Result<Client, Refusal>> + Send + Sync>;
 
@@ -50,6 +52,8 @@ pub(crate) struct Remote {
     pub(crate) workloads: Arc<Cache<Workload>>,
     /// Our jobs there, by origin.
     pub(crate) jobs: Vec<KindCache>,
+    /// The queues there, as far as they may be read.
+    pub(crate) queues: Queues,
     /// Workloads for which something is to be written there.
     pub(crate) due: Arc<Queue<Key>>,
     link: Mutex<Link>,
@@ -71,6 +75,7 @@ impl Remote {
             name,
             workloads: caches::workloads(),
             jobs: kinds.iter().map(cache).collect(),
+            queues: Queues::new(),
             due: Arc::new(Queue::new()),
             link: Mutex::new(Link {
                 connection: Connection::new(now),

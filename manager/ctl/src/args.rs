@@ -25,12 +25,30 @@ pub enum Area {
         #[command(subcommand)]
         verb: ClusterVerb,
     },
+    /// Say why a job does not run, or where it does: one reason, what each worker cluster answered, the next step.
+    Explain(Explain),
     /// Configuration files of the manager and the workers.
     Config {
         /// What to do.
         #[command(subcommand)]
         verb: ConfigVerb,
     },
+}
+
+/// `roadstead explain`
+#[derive(Clone, Debug, Args)]
+pub struct Explain {
+    /// Name of a job or of a Workload; KIND/NAME where one name means several
+    pub name: String,
+    /// Its namespace [default: that of the kubeconfig's context]
+    #[arg(short, long)]
+    pub namespace: Option<String>,
+    /// Kubeconfig of the management cluster [default: KUBECONFIG, else in-cluster]
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Format of the result
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: Format,
 }
 
 /// What can be done with configuration files.
@@ -65,6 +83,47 @@ pub enum ClusterVerb {
     List(List),
     /// Remove a worker cluster, and whatever was made for it.
     Leave(Leave),
+    /// Send nothing new to a worker cluster; what runs there goes on.
+    Cordon(Cordon),
+    /// Let a worker cluster take new work again.
+    Uncordon(Cordon),
+    /// Send nothing new to a worker cluster, and wait until nothing of ours is left there.
+    Drain(Drain),
+}
+
+/// `roadstead cluster cordon` and `uncordon`
+#[derive(Clone, Debug, Args)]
+pub struct Cordon {
+    /// Name of the cluster
+    pub name: String,
+    /// Where the manager is.
+    #[command(flatten)]
+    pub manager: Manager,
+    /// Format of the result
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: Format,
+}
+
+/// `roadstead cluster drain`
+#[derive(Clone, Debug, Args)]
+pub struct Drain {
+    /// Name of the cluster
+    pub name: String,
+    /// Where the manager is.
+    #[command(flatten)]
+    pub manager: Manager,
+    /// Stop the jobs that run there and queue them again, instead of waiting for their end
+    #[arg(long)]
+    pub evict: bool,
+    /// Longest wait for the cluster to be empty; 0s does not wait
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration)]
+    pub timeout: Duration,
+    /// Do not ask
+    #[arg(short, long)]
+    pub yes: bool,
+    /// Format of the result
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: Format,
 }
 
 /// How results are printed.
@@ -72,6 +131,7 @@ pub enum ClusterVerb {
 pub enum Format {
     /// For people.
     #[default]
+    #[value(alias = "text")]
     Table,
     /// One JSON value.
     Json,

@@ -1,6 +1,7 @@
 //! `roadstead cluster ...`: worker clusters come, are looked at, and go.
 
 pub mod account;
+pub mod cordon;
 pub mod join;
 pub mod leave;
 pub mod list;

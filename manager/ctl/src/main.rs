@@ -7,8 +7,9 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, FromArgMatches as _};
 use jiff::Timestamp;
 use roadstead_ctl::args::{Area, Cli, ClusterVerb, ConfigVerb};
-use roadstead_ctl::cluster::{join, leave, list};
+use roadstead_ctl::cluster::{cordon, join, leave, list};
 use roadstead_ctl::config;
+use roadstead_ctl::explain;
 use roadstead_ctl::failure::Failure;
 use roadstead_ctl::output;
 
@@ -48,7 +49,11 @@ async fn run(cli: Cli) -> Result<(), Failure> {
             ClusterVerb::Join(args) => join::run(&args, now).await,
             ClusterVerb::List(args) => list::run(&args).await,
             ClusterVerb::Leave(args) => leave::run(&args).await,
+            ClusterVerb::Cordon(args) => cordon::cordon(&args).await,
+            ClusterVerb::Uncordon(args) => cordon::uncordon(&args).await,
+            ClusterVerb::Drain(args) => cordon::drain(&args).await,
         },
+        Area::Explain(args) => explain::run(&args, now).await,
         Area::Config { verb } => match verb {
             ConfigVerb::Check(args) => config::check(&args),
         },

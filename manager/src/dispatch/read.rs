@@ -7,10 +7,10 @@ use jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::core::DynamicObject;
 use roadstead_api::constants::{controllers, finalizers};
-use roadstead_api::kueue::v1beta2::Workload as ApiWorkload;
+use roadstead_api::kueue::v1beta2::{CheckState, Workload as ApiWorkload};
 use roadstead_core::dispatch::{
     self, Answer, Copies, Failure, Life, Local, LocalJob, Observed, Origin, Owner, Plan, Policy, RemoteJob,
-    RemoteWorkload, Said, Stop,
+    RemoteWorkload, Said, Site, Stop,
 };
 use roadstead_core::name::{CheckName, ClusterName, Key};
 use roadstead_core::status::Status;
@@ -21,6 +21,7 @@ use roadstead_jobs::JobKind;
 
 use super::Dispatch;
 use crate::remote::Remote;
+use crate::sites;
 
 /// Everything [`dispatch::plan`] looks at, owned.
 pub(super) struct Scene {
@@ -33,6 +34,7 @@ pub(super) struct Scene {
     remotes: BTreeMap<ClusterName, dispatch::Remote>,
     failures: BTreeMap<ClusterName, Failure>,
     round: Option<Timestamp>,
+    sites: BTreeMap<ClusterName, Site>,
     job: LocalJob,
     policy: Policy,
     /// The kind and object of the local job, for whoever creates its copy.
@@ -54,6 +56,7 @@ impl Scene {
             remotes: &self.remotes,
             failures: &self.failures,
             round: self.round,
+            sites: &self.sites,
             job: self.job,
             policy: &self.policy,
         };
@@ -147,7 +150,10 @@ pub(super) fn scene(
                 .or_insert(dispatch::Remote::Unreachable { since: d.started });
         }
     }
+    let dispatcher = sites::dispatcher(d, &clusters);
+    let known = remotes.keys().cloned();
     Scene {
+        sites: sites::sites(d, &workload, known, dispatcher, (d.clock)()),
         stored: stored_status,
         check,
         owner,
@@ -156,7 +162,10 @@ pub(super) fn scene(
         failures: d.memory.of(key),
         round: d.memory.round(key),
         job,
-        policy: d.policy,
+        policy: Policy {
+            dispatcher,
+            ..d.policy
+        },
         job_key: job_ref.map(|(_, job_key, _)| job_key),
         local_job,
         workload,
@@ -298,6 +307,7 @@ fn remote_workload(stored: Option<&ApiWorkload>, copy: &ApiWorkload) -> RemoteWo
             Some(_) => Answer::TurnedDown,
             None => Answer::None,
         },
+        words: words(copy),
         admitted: admitted.map(|c| c.last_transition_time.0),
         finished: said("Finished"),
         evicted: said("Evicted"),
@@ -306,6 +316,20 @@ fn remote_workload(stored: Option<&ApiWorkload>, copy: &ApiWorkload) -> RemoteWo
         } else {
             Stop::NotRequested
         },
+    }
+}
+
+/// The worker's own sentence: what its checks wait for once it holds quota, else why it has none.
+fn words(copy: &ApiWorkload) -> String {
+    let checks = copy.status.iter().flat_map(|status| &status.admission_checks);
+    let open: Vec<String> = checks
+        .filter(|check| check.state != CheckState::Ready)
+        .map(|check| format!("{}: {}", check.name, check.message))
+        .collect();
+    match copy.condition("QuotaReserved") {
+        Some(reserved) if reserved.status == "True" => open.join("; "),
+        Some(reserved) => reserved.message.clone(),
+        None => String::new(),
     }
 }
 

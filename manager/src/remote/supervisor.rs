@@ -267,6 +267,13 @@ async fn serve(
                 .run(api, ours.clone(), watching.child_token()),
         );
     }
+    // Why not among the healths: a worker whose queues we may not read is a worker all the same.
+    let queues = Api::all(client.clone());
+    tasks.spawn({ remote.queues.clusters.clone() }.run(queues, None, watching.child_token()));
+    let queues = Api::all(client.clone());
+    tasks.spawn({ remote.queues.locals.clone() }.run(queues, None, watching.child_token()));
+    let (known, asks) = (remote.clone(), client.clone());
+    tasks.spawn(async move { known.queues.recognise(&asks).await });
     let mut healths = vec![remote.workloads.health()];
     healths.extend(remote.jobs.iter().map(|jobs| jobs.objects.health()));
     let lost = match all_live(&mut healths, timeout).await {

@@ -57,6 +57,9 @@ pub const DISPATCHER_ALL_AT_ONCE: &str = "kueue.x-k8s.io/multikueue-dispatcher-a
 /// Dispatcher that offers a workload to a few more workers per round. Source: spec/multikueue.md 7.
 pub const DISPATCHER_INCREMENTAL: &str = "kueue.x-k8s.io/multikueue-dispatcher-incremental";
 
+/// Dispatcher that offers a workload to the worker with the most room first. Source: spec/multikueue.md 4.3.
+pub const DISPATCHER_CAPACITY: &str = "roadstead.dev/capacity";
+
 /// Namespace assumed when neither the file nor a service-account mount names one. Source: spec/api.md API-13.
 pub const DEFAULT_NAMESPACE: &str = "kueue-system";
 

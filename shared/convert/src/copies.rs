@@ -119,12 +119,17 @@ pub fn remote_workload(local: &api::Workload, origin: &str) -> api::Workload {
     let mut copied = local.metadata.labels.clone().unwrap_or_default();
     copied.remove(labels::JOB_UID);
     copied.insert(labels::MULTIKUEUE_ORIGIN.to_owned(), origin.to_owned());
+    let mut noted = local.metadata.annotations.clone();
+    if let Some(noted) = &mut noted {
+        // Why: it speaks of the manager's view, and would be old there at once.
+        noted.remove(annotations::EXPLANATION);
+    }
     api::Workload {
         metadata: ObjectMeta {
             name: local.metadata.name.clone(),
             namespace: local.metadata.namespace.clone(),
             labels: Some(copied),
-            annotations: local.metadata.annotations.clone(),
+            annotations: noted,
             ..ObjectMeta::default()
         },
         spec: local.spec.clone(),
@@ -170,7 +175,7 @@ mod tests {
             "metadata": {
                 "name": "w", "namespace": "ns", "uid": "u", "resourceVersion": "1",
                 "labels": { "kueue.x-k8s.io/job-uid": "j", "team": "a" },
-                "annotations": { "provreq.kueue.x-k8s.io/x": "1" },
+                "annotations": { "provreq.kueue.x-k8s.io/x": "1", "roadstead.dev/explanation": "{}" },
                 "finalizers": ["kueue.x-k8s.io/resource-in-use"],
                 "ownerReferences": [{ "apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j" }],
             },

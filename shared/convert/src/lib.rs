@@ -4,7 +4,7 @@
 //! object ([`roadstead_core::workload::Workload::problems`]) and shows up as its reason for waiting.
 //!
 //! Reading order: `queues` and `inward` (API to core), `template` and `accounting` (what a pod asks for), `outward` (core to a
-//! patch), `copies` (Workloads we create), [`default`] and [`validate`] (what the webhooks fill in and refuse), [`versions`]
+//! patch), `copies` (Workloads we create), [`explanation`] (why one waits), [`default`] and [`validate`] (what the webhooks fill in and refuse), [`versions`]
 //! (objects of older versions of the API).
 //!
 //! ```
@@ -15,6 +15,7 @@
 mod accounting;
 mod copies;
 pub mod default;
+pub mod explanation;
 mod inward;
 mod outward;
 mod queues;
@@ -28,4 +29,4 @@ pub use inward::{counted_workload, workload};
 pub use outward::{
     Shares, cluster_queue_status, cohort_status, local_queue_status, request_stop, status_patch, with_active,
 };
-pub use queues::{check, cluster_queue, cohort, flavor, local_queue, past_usage, selector};
+pub use queues::{check, cluster_queue, cohort, flavor, local_queue, past_usage, queue_view, selector};

@@ -7,6 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use roadstead_api::kueue::v1beta2 as api;
 use roadstead_core::afs::PastUsage;
 use roadstead_core::amount::Amount;
+use roadstead_core::dispatch::capacity::QueueView;
 use roadstead_core::name::{CheckName, ClusterQueueName, CohortName, FlavorName, Key, ResourceName};
 use roadstead_core::quantity;
 use roadstead_core::queue::{
@@ -155,6 +156,30 @@ fn group(group: &api::ResourceGroup) -> ResourceGroup {
                 quotas: flavor.resources.iter().map(quota).collect(),
             })
             .collect(),
+    }
+}
+
+/// A ClusterQueue of a worker with what it reports of itself. Until it has reported anything it counts as active and empty.
+pub fn queue_view(queue: &api::ClusterQueue) -> QueueView {
+    let status = queue.status.as_ref();
+    let amount = |usage: &api::ResourceUsage| {
+        let total = quantity::parse(&usage.name, &usage.total.0).unwrap_or(Amount::ZERO);
+        (ResourceName::from(usage.name.as_str()), total)
+    };
+    let used = status.into_iter().flat_map(|status| &status.flavors_reservation);
+    QueueView {
+        queue: cluster_queue(queue),
+        active: !status.is_some_and(|status| {
+            let mut conditions = status.conditions.iter();
+            conditions.any(|c| c.type_ == "Active" && c.status == "False")
+        }),
+        used: used
+            .map(|usage| {
+                let flavor = FlavorName::from(usage.name.as_str());
+                (flavor, usage.resources.iter().map(amount).collect())
+            })
+            .collect(),
+        pending: status.map_or(0, |status| u32::try_from(status.pending_workloads).unwrap_or(0)),
     }
 }
 

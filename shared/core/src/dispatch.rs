@@ -17,16 +17,18 @@ use crate::name::{CheckName, ClusterName};
 use crate::note::{Note, Severity};
 use crate::status::{CheckPhase, Status};
 
+pub mod capacity;
 mod observed;
 mod offer;
+pub mod record;
 mod seek;
 mod waiting;
 
 pub use observed::{
-    Answer, Cause, Copies, Dispatcher, Drift, Failure, Life, Local, LocalJob, LostPolicy, Observed, Order,
-    Origin, Owner, Policy, Remote, RemoteJob, RemoteWorkload, Said, Stop,
+    Answer, Cause, Copies, Cordon, Dispatcher, Drift, Failure, Life, Local, LocalJob, LostPolicy, Observed,
+    Order, Origin, Owner, Policy, Remote, RemoteJob, RemoteWorkload, Said, Site, Stop,
 };
-pub use offer::ROUND;
+pub use offer::{ROUND, WIDEN};
 pub use waiting::Waiting;
 
 /// Reason of the Events about dispatch. *Source*: `spec/multikueue.md 8`.
@@ -87,8 +89,10 @@ pub struct Plan {
     pub notes: Vec<Note>,
     /// When to look again even if nothing changes.
     pub wake_at: Option<Timestamp>,
-    /// When the present round of the incremental dispatcher began; to be remembered when `status` is written.
+    /// When the present round of the dispatcher began; to be remembered when `status` is written.
     pub round: Option<Timestamp>,
+    /// What each cluster says, when the Workload waits.
+    pub seen: Vec<record::Seen>,
     /// Why it waits, if it does and if the reason is found here.
     pub waiting: Option<Waiting>,
 }
@@ -108,10 +112,14 @@ pub fn plan(observed: &Observed<'_>, now: Timestamp) -> Plan {
             notes: Vec::new(),
             wake_at: None,
             round: None,
+            seen: Vec::new(),
             waiting: None,
         },
     };
     pass.run();
+    if pass.plan.waiting.is_some() {
+        pass.plan.seen = pass.look_round();
+    }
     pass.plan
 }
 
@@ -242,6 +250,12 @@ impl<'a> Pass<'a> {
             }
             let message = format!(
                 "Workload evicted on worker cluster: \"{winner}\", resetting for re-admission. Previously: \"Ready\""
+            );
+            return self.retry(check, message, Some(Severity::Normal));
+        }
+        if self.site(winner).cordon == Cordon::Drained {
+            let message = format!(
+                "Worker cluster \"{winner}\" is being drained, resetting for re-dispatch, Previously: \"Ready\""
             );
             return self.retry(check, message, Some(Severity::Normal));
         }
@@ -399,7 +413,9 @@ impl<'a> Pass<'a> {
     }
 
     fn holder(&self, cluster: &ClusterName) -> Holder<'a> {
-        let listed = self.o.clusters.contains(cluster);
+        // Why leaving is like not listed: who deletes a cluster that does not answer says that its run is lost.
+        let leaves = self.site(cluster).cordon == Cordon::Leaving;
+        let listed = self.o.clusters.contains(cluster) && !leaves;
         match self.o.remotes.get(cluster) {
             Some(Remote::Reachable(copies)) => Holder::Answers(copies),
             Some(Remote::Unreachable { since }) => {
@@ -420,6 +436,10 @@ impl<'a> Pass<'a> {
             },
             None => Holder::GivenUp,
         }
+    }
+
+    fn site(&self, cluster: &ClusterName) -> Site {
+        self.o.sites.get(cluster).copied().unwrap_or_default()
     }
 
     fn lost(&mut self, cluster: &ClusterName, since: Option<Timestamp>, until: Option<Timestamp>) -> Waiting {

@@ -265,6 +265,8 @@ pub struct MultiKueue {
     pub worker_lost_timeout: SignedDuration,
     /// Dispatcher; a name that is none of ours selects external dispatching.
     pub dispatcher_name: String,
+    /// Whether the file names the dispatcher. If not, and all workers are Roadstead's, it is the one by capacity.
+    pub names_dispatcher: bool,
     /// Kinds handled by the generic adapter.
     pub external_frameworks: Vec<GroupVersionKindName>,
     /// `clusterProfile.accessProviders`.

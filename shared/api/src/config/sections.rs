@@ -320,6 +320,7 @@ impl Federation {
             gc_interval: given_or(gc_interval, SignedDuration::from_mins(1)),
             origin: text_or(origin, "multikueue"),
             worker_lost_timeout: given_or(worker_lost_timeout, SignedDuration::from_mins(15)),
+            names_dispatcher: dispatcher_name.as_ref().is_some_and(|name| !name.is_empty()),
             dispatcher_name: text_or(dispatcher_name, super::DISPATCHER_ALL_AT_ONCE),
             external_frameworks: external_frameworks
                 .unwrap_or_default()

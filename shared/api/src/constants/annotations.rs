@@ -83,3 +83,5 @@ pub const PROVISIONING_CLASS_NAME: &str = "autoscaling.x-k8s.io/provisioning-cla
 pub const DISPATCH_EPOCH: &str = "roadstead.dev/dispatch-epoch";
 /// On a `Workload`: why it does not run, as a record for people and programs (`spec/experience.md`).
 pub const EXPLANATION: &str = "roadstead.dev/explanation";
+/// On a `MultiKueueCluster`: `true` when it takes no new work, `drain` when its jobs go elsewhere too.
+pub const CORDON: &str = "roadstead.dev/cordon";

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::capacity::Room;
 use crate::name::{CheckName, ClusterName};
 use crate::status::Status;
 use crate::workload::Workload;
@@ -28,8 +29,10 @@ pub struct Observed<'a> {
     pub remotes: &'a BTreeMap<ClusterName, Remote>,
     /// Clusters that failed this Workload lately. Expired entries are ignored.
     pub failures: &'a BTreeMap<ClusterName, Failure>,
-    /// When the present round of the incremental dispatcher began, if that is remembered.
+    /// When the present round of the dispatcher began, if that is remembered.
     pub round: Option<Timestamp>,
+    /// What else is known of each cluster; one without an entry is open and its room unknown.
+    pub sites: &'a BTreeMap<ClusterName, Site>,
     /// The local job.
     pub job: LocalJob,
     /// How to decide.
@@ -83,6 +86,29 @@ pub enum Remote {
     },
     /// The cluster is connected and shows this.
     Reachable(Copies),
+}
+
+/// What is known of a cluster beside what is on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Site {
+    /// What its queue could take of this Workload.
+    pub room: Room,
+    /// What an administrator wants of it.
+    pub cordon: Cordon,
+}
+
+/// What an administrator wants of a cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Cordon {
+    /// It takes new work.
+    #[default]
+    Open,
+    /// It takes nothing new; what runs there ends there.
+    Closed,
+    /// It takes nothing new, and what runs there goes elsewhere.
+    Drained,
+    /// Its MultiKueueCluster is being deleted: it takes nothing new; what runs there ends there.
+    Leaving,
 }
 
 /// The objects of our name on a reachable cluster.
@@ -147,6 +173,8 @@ pub struct RemoteWorkload {
     pub active: bool,
     /// What its queue there says.
     pub answer: Answer,
+    /// The worker's own sentence to that: why there is no room, or which check is waited for. May be empty.
+    pub words: String,
     /// The transition time of `Admitted` when it is True. Shown to people, never compared between clusters.
     pub admitted: Option<Timestamp>,
     /// `Finished` when it is True.
@@ -262,6 +290,8 @@ pub enum Dispatcher {
         /// Which first.
         order: Order,
     },
+    /// To the one whose queue has the most room, and to more as time goes by (`spec/multikueue.md 4.3`).
+    Capacity,
     /// To those that somebody else writes in `status.nominatedClusterNames`.
     External,
 }

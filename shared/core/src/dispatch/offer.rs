@@ -1,11 +1,13 @@
-//! To which clusters a Workload is offered: the three dispatchers.
+//! To which clusters a Workload is offered: the four dispatchers.
 //!
 //! *Source*: `spec/multikueue.md 4`.
 
 use jiff::SignedDuration;
 
 use super::Pass;
-use super::observed::{Dispatcher, Order};
+use super::capacity::{self, Room};
+use super::observed::{Answer, Cordon, Dispatcher, Order};
+use super::record::Reply;
 use super::seek::Standing;
 use super::waiting::Waiting;
 use crate::cluster::later;
@@ -13,6 +15,10 @@ use crate::name::ClusterName;
 
 /// How long a round of the incremental dispatcher lasts before more clusters are asked.
 pub const ROUND: SignedDuration = SignedDuration::from_mins(5);
+
+/// How long the first cluster asked by room may take to answer before another is asked too; twice as long with each doubling
+/// of those asked. *Why*: a worker with room answers within a second, and each further copy costs a worker six writes.
+pub const WIDEN: SignedDuration = SignedDuration::from_secs(10);
 
 type Listed<'a, 'b> = &'b [(&'a ClusterName, Standing<'a>)];
 
@@ -36,30 +42,70 @@ impl<'a> Pass<'a> {
                     Order::OfConfig => {}
                     Order::OfName => candidates.sort_by_key(|(cluster, _)| *cluster),
                 }
-                self.next_round(&candidates, step)
+                let asked = self.still_asked(listed);
+                self.next_round(asked, &candidates, step)
             }
+            Dispatcher::Capacity => self.by_room(listed),
             Dispatcher::External => self.plan.status.nominated.clone(),
         }
+    }
+
+    /// The one with the most room; twice as many when they have not admitted it in time, or when all of them said no and
+    /// another has room.
+    ///
+    /// Unlike the anchor: it asks everybody, and all but one have worked for nothing (`spec/multikueue.md` 13.A5).
+    fn by_room(&mut self, listed: Listed<'a, '_>) -> Vec<ClusterName> {
+        let asked = self.still_asked(listed);
+        let mut waiting: Vec<(capacity::Order, &ClusterName)> = { listed.iter() }
+            .filter(|(cluster, standing)| standing.is_open() && !asked.contains(cluster))
+            .filter_map(|(cluster, _)| Some((capacity::order(self.site(cluster).room)?, *cluster)))
+            .collect();
+        // Why stable: among equals the order of the config decides.
+        waiting.sort_by_key(|(order, _)| *order);
+        let Some((best, _)) = waiting.first().copied() else {
+            self.plan.round = self.o.round;
+            return asked;
+        };
+        let begun = self.o.round.unwrap_or(self.now);
+        let ends = later(begun, patience(asked.len()));
+        let all_refused = asked.iter().all(|name| {
+            let mut listed = listed.iter();
+            listed.any(|(cluster, standing)| *cluster == name && standing.is_refusal())
+        });
+        if !asked.is_empty() && ends > self.now && !(all_refused && best.has_room()) {
+            self.plan.round = Some(begun);
+            self.wake(ends);
+            return asked;
+        }
+        // Why all that are unknown: without anything to choose by, everybody is asked as by the reference.
+        let more: Vec<ClusterName> = if best.is_unknown() {
+            let unknown = waiting.iter().filter(|(order, _)| order.is_unknown());
+            unknown.map(|(_, cluster)| (*cluster).clone()).collect()
+        } else {
+            let step = asked.len().max(1);
+            waiting
+                .iter()
+                .take(step)
+                .map(|(_, cluster)| (*cluster).clone())
+                .collect()
+        };
+        self.plan.round = Some(self.now);
+        if more.len() < waiting.len() {
+            self.wake(later(self.now, patience(asked.len() + more.len())));
+        }
+        asked.into_iter().chain(more).collect()
     }
 
     /// Those asked already, and a few more when their time is up.
     ///
     /// Unlike the anchor: clusters that do not answer or have failed take no place in a round, a round does not begin before the
     /// Workload can be sent, and after a restart the round that was under way counts as begun now (`spec/multikueue.md` 4.1).
-    fn next_round(&mut self, candidates: &[&(&'a ClusterName, Standing<'a>)], step: u32) -> Vec<ClusterName> {
-        let asked: Vec<ClusterName> = self
-            .plan
-            .status
-            .nominated
-            .iter()
-            .filter(|name| {
-                // One that went silent may hold a copy: it stays asked.
-                candidates.iter().any(|(cluster, standing)| {
-                    cluster == name && !matches!(standing, Standing::Failed { .. })
-                })
-            })
-            .cloned()
-            .collect();
+    fn next_round(
+        &mut self,
+        asked: Vec<ClusterName>,
+        candidates: &[&(&'a ClusterName, Standing<'a>)],
+        step: u32,
+    ) -> Vec<ClusterName> {
         let waiting: Vec<ClusterName> = candidates
             .iter()
             .filter(|(cluster, standing)| standing.is_open() && !asked.contains(cluster))
@@ -83,11 +129,40 @@ impl<'a> Pass<'a> {
         asked.into_iter().chain(waiting.into_iter().take(step)).collect()
     }
 
+    /// Those asked before that have not failed. One that went silent may hold a copy: it stays asked.
+    fn still_asked(&self, listed: Listed<'a, '_>) -> Vec<ClusterName> {
+        let nominated = self.plan.status.nominated.iter();
+        let stays = |name: &&ClusterName| {
+            let mut listed = listed.iter();
+            listed.any(|(cluster, standing)| cluster == name && standing.stays_asked())
+        };
+        nominated.filter(stays).cloned().collect()
+    }
+
+    /// What is known of a cluster that was not asked, for people.
+    pub(super) fn unasked(&self, cluster: &ClusterName) -> (Reply, String) {
+        let site = self.site(cluster);
+        match (site.cordon, site.room) {
+            (Cordon::Closed | Cordon::Drained, _) => (Reply::Cordoned, String::new()),
+            (Cordon::Leaving, _) => (Reply::Cordoned, "it is leaving".to_owned()),
+            (Cordon::Open, Room::Closed(why)) => (Reply::NotSuitable, why.as_str().to_owned()),
+            (Cordon::Open, Room::TooLarge) => (Reply::NotAsked, "larger than its quota".to_owned()),
+            (Cordon::Open, Room::Full { pending }) => (
+                Reply::NotAsked,
+                format!("its quota is in use, {pending} waiting there"),
+            ),
+            (Cordon::Open, Room::Unknown | Room::Fits { .. }) => (Reply::NotAsked, String::new()),
+        }
+    }
+
     /// Why nobody is asked, if that is for the dispatcher to say.
     pub(super) fn not_offered(&self, offered: &[ClusterName]) -> Option<Waiting> {
         match self.o.policy.dispatcher {
             Dispatcher::External if offered.is_empty() => Some(Waiting::NotNominated),
-            Dispatcher::External | Dispatcher::AllAtOnce | Dispatcher::Incremental { .. } => None,
+            Dispatcher::External
+            | Dispatcher::AllAtOnce
+            | Dispatcher::Incremental { .. }
+            | Dispatcher::Capacity => None,
         }
     }
 }
@@ -97,4 +172,17 @@ impl Standing<'_> {
     const fn is_open(&self) -> bool {
         matches!(self, Self::Open(_) | Self::Clearing)
     }
+
+    const fn stays_asked(&self) -> bool {
+        matches!(self, Self::Open(_) | Self::Clearing | Self::Silent)
+    }
+
+    /// Whether its queue has looked and has no room.
+    fn is_refusal(&self) -> bool {
+        matches!(self, Self::Open(Some(copy)) if copy.answer == Answer::TurnedDown)
+    }
+}
+
+fn patience(asked: usize) -> SignedDuration {
+    WIDEN.saturating_mul(i32::try_from(asked.max(1)).unwrap_or(i32::MAX))
 }

@@ -2,7 +2,8 @@
 
 use jiff::Timestamp;
 
-use super::observed::{Answer, Cause, Copies, Drift, Life, Remote, RemoteWorkload};
+use super::capacity::Room;
+use super::observed::{Answer, Cause, Copies, Cordon, Drift, Life, Remote, RemoteWorkload};
 use super::waiting::Waiting;
 use super::{Pass, RemoteAction, admitted_on, false_end};
 use crate::name::{CheckName, ClusterName};
@@ -19,6 +20,8 @@ pub(super) enum Standing<'a> {
         detail: &'a str,
         until: Option<Timestamp>,
     },
+    /// It takes nothing new.
+    Cordoned,
     /// It must first lose what is left of an earlier round.
     Clearing,
     /// It can take a copy, or has one.
@@ -52,8 +55,8 @@ impl<'a> Pass<'a> {
         self.spread(&offered, obstacle.is_some());
         let waiting = obstacle
             .or_else(|| self.not_offered(&offered))
-            .unwrap_or_else(|| self.top_reason(&listed));
-        if is_settled(&waiting, &listed) {
+            .unwrap_or_else(|| self.top_reason(&listed, &offered));
+        if is_settled(&waiting, &listed, &offered) {
             self.set_check(check, CheckPhase::Pending, waiting.to_string());
         }
         self.plan.waiting = Some(waiting);
@@ -63,6 +66,9 @@ impl<'a> Pass<'a> {
         let Some(Remote::Reachable(copies)) = self.o.remotes.get(cluster) else {
             return Standing::Silent;
         };
+        if self.site(cluster).cordon != Cordon::Open {
+            return Standing::Cordoned;
+        }
         if let Some(failure) = self.o.failures.get(cluster).filter(|f| f.until > self.now) {
             self.wake(failure.until);
             return Standing::Failed {
@@ -101,7 +107,11 @@ impl<'a> Pass<'a> {
             Standing::Open(Some(w)) => {
                 w.admitted.is_some() && w.evicted.is_none() && nominated.contains(cluster)
             }
-            Standing::Open(None) | Standing::Silent | Standing::Failed { .. } | Standing::Clearing => false,
+            Standing::Open(None)
+            | Standing::Silent
+            | Standing::Failed { .. }
+            | Standing::Cordoned
+            | Standing::Clearing => false,
         });
         admitted.map(|(cluster, _)| (*cluster).clone())
     }
@@ -135,7 +145,11 @@ impl<'a> Pass<'a> {
                         self.act(cluster, RemoteAction::SetPriority);
                     }
                 }
-                Standing::Open(_) | Standing::Silent | Standing::Failed { .. } | Standing::Clearing => {
+                Standing::Open(_)
+                | Standing::Silent
+                | Standing::Failed { .. }
+                | Standing::Cordoned
+                | Standing::Clearing => {
                     self.remove(cluster, copies);
                 }
             }
@@ -159,19 +173,29 @@ impl<'a> Pass<'a> {
     }
 
     /// Always one reason: the most hopeful cluster decides.
-    fn top_reason(&self, listed: &[(&'a ClusterName, Standing<'a>)]) -> Waiting {
+    fn top_reason(&self, listed: &[(&'a ClusterName, Standing<'a>)], offered: &[ClusterName]) -> Waiting {
         let running = self.reachable().find(|(_, copies)| copies.runs());
         if let Some((cluster, _)) = running {
             return Waiting::StoppingOnWorker {
                 cluster: cluster.clone(),
             };
         }
-        let (mut reserved, mut queued, mut clearing, mut failed) = (Vec::new(), Vec::new(), None, None);
+        let (mut reserved, mut queued, mut cordoned) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut clearing, mut failed, mut unasked) = (None, None, None);
         for (cluster, standing) in listed {
             let cluster = (*cluster).clone();
             match standing {
                 Standing::Open(Some(w)) if w.answer == Answer::Reserved => reserved.push(cluster),
+                Standing::Open(None) if !offered.contains(&cluster) => {
+                    unasked.get_or_insert_with(|| match self.site(&cluster).room {
+                        Room::Closed(why) => Waiting::QueueClosed { cluster, why },
+                        Room::Unknown | Room::Fits { .. } | Room::Full { .. } | Room::TooLarge => {
+                            Waiting::NotNominated
+                        }
+                    });
+                }
                 Standing::Open(_) => queued.push(cluster),
+                Standing::Cordoned => cordoned.push(cluster),
                 Standing::Clearing => {
                     clearing.get_or_insert(Waiting::StoppingOnWorker { cluster });
                 }
@@ -189,8 +213,10 @@ impl<'a> Pass<'a> {
         if !reserved.is_empty() || !queued.is_empty() {
             return Waiting::WaitingForWorkers { reserved, queued };
         }
-        clearing.or(failed).unwrap_or_else(|| match self.o.clusters {
+        let reason = clearing.or(failed).or(unasked);
+        reason.unwrap_or_else(|| match self.o.clusters {
             [] => Waiting::NoClusterListed,
+            _ if !cordoned.is_empty() => Waiting::Cordoned { clusters: cordoned },
             clusters => Waiting::NoClusterConnected {
                 clusters: clusters.to_vec(),
             },
@@ -201,16 +227,19 @@ impl<'a> Pass<'a> {
 /// Whether the reason will stay for a while, so that it is worth a write: people read it in the check's message.
 ///
 /// Unlike the anchor: there the message of a pending check is empty (`spec/experience.md` P4).
-fn is_settled(waiting: &Waiting, listed: &[(&ClusterName, Standing<'_>)]) -> bool {
+fn is_settled(waiting: &Waiting, listed: &[(&ClusterName, Standing<'_>)], offered: &[ClusterName]) -> bool {
     match waiting {
         Waiting::NoClusterListed
         | Waiting::NoClusterConnected { .. }
         | Waiting::ClusterFailed { .. }
+        | Waiting::QueueClosed { .. }
+        | Waiting::Cordoned { .. }
         | Waiting::NotNominated => true,
         // Why all of them: on the way to a worker with room there is a moment in which others have answered.
-        Waiting::WaitingForWorkers { .. } => listed.iter().all(|(_, standing)| match standing {
-            Standing::Open(copy) => copy.is_some_and(|w| w.answer != Answer::None),
-            Standing::Silent | Standing::Failed { .. } | Standing::Clearing => true,
+        Waiting::WaitingForWorkers { .. } => listed.iter().all(|(cluster, standing)| match standing {
+            Standing::Open(Some(copy)) => copy.answer != Answer::None,
+            Standing::Open(None) => !offered.contains(cluster),
+            Standing::Silent | Standing::Failed { .. } | Standing::Cordoned | Standing::Clearing => true,
         }),
         Waiting::OtherChecks { .. }
         | Waiting::Deactivated
@@ -224,7 +253,7 @@ fn is_settled(waiting: &Waiting, listed: &[(&ClusterName, Standing<'_>)]) -> boo
 ///
 /// Unlike the anchor: an `OutOfSync` copy does not wedge the Workload, and a rejected copy is not created again at once
 /// (`spec/multikueue.md` 13.B1, B5, B18).
-fn failure_of(copies: &Copies) -> Option<(Cause, &str)> {
+pub(super) fn failure_of(copies: &Copies) -> Option<(Cause, &str)> {
     if copies.has_foreign_job() || copies.has_foreign_workload() {
         return Some((Cause::NameConflict, ""));
     }

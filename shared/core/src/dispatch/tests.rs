@@ -6,6 +6,8 @@ use crate::status::CheckState;
 use crate::workload::Workload;
 
 mod offers;
+mod records;
+mod rooms;
 mod rules;
 mod world;
 
@@ -44,6 +46,7 @@ fn remote() -> RemoteWorkload {
         drift: Drift::None,
         active: true,
         answer: Answer::None,
+        words: String::new(),
         admitted: None,
         finished: None,
         evicted: None,
@@ -91,6 +94,7 @@ struct Case {
     lost: LostPolicy,
     dispatcher: Dispatcher,
     round: Option<i64>,
+    sites: BTreeMap<ClusterName, Site>,
     now: i64,
 }
 
@@ -117,6 +121,7 @@ impl Case {
             lost: LostPolicy::Wait,
             dispatcher: Dispatcher::AllAtOnce,
             round: None,
+            sites: BTreeMap::new(),
             now: 100,
         }
     }
@@ -165,6 +170,7 @@ impl Case {
                 remotes: &self.remotes,
                 failures: &self.failures,
                 round: self.round.map(at),
+                sites: &self.sites,
                 job: self.job,
                 policy: &Policy {
                     worker_lost_timeout: SignedDuration::from_mins(TIMEOUT_MINS),

@@ -4,8 +4,10 @@ use std::fmt;
 
 use jiff::Timestamp;
 
+use super::capacity::Closed;
 use super::observed::Cause;
 use crate::name::{CheckName, ClusterName};
+use crate::note::Note;
 
 /// The top reason why a Workload waits. [`fmt::Display`] prints the sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +25,18 @@ pub enum Waiting {
     NoClusterListed,
     /// The external dispatcher has named no cluster yet.
     NotNominated,
+    /// No cluster has a queue that could take it; this is the first of them.
+    QueueClosed {
+        /// The cluster.
+        cluster: ClusterName,
+        /// Why not.
+        why: Closed,
+    },
+    /// Every connected cluster is cordoned.
+    Cordoned {
+        /// Those that are.
+        clusters: Vec<ClusterName>,
+    },
     /// No listed cluster is connected.
     NoClusterConnected {
         /// Those that are listed.
@@ -71,11 +85,32 @@ impl Waiting {
             Self::NoLocalJob => "NoLocalJob",
             Self::NoClusterListed => "NoClusterListed",
             Self::NotNominated => "NotNominated",
+            Self::QueueClosed { why, .. } => why.as_str(),
+            Self::Cordoned { .. } => "ClusterCordoned",
             Self::NoClusterConnected { .. } => "NoClusterConnected",
             Self::ClusterFailed { cause, .. } => cause.as_str(),
             Self::StoppingOnWorker { .. } => "StoppingOnWorker",
             Self::WaitingForWorkers { .. } => "WaitingForWorkers",
             Self::WorkerLost { .. } => "WorkerLost",
+        }
+    }
+
+    /// The Event that tells it.
+    pub fn note(&self) -> Note {
+        let message = format!("{self}; next: {}", self.next_step());
+        match self {
+            Self::OtherChecks { .. }
+            | Self::Deactivated
+            | Self::NoLocalJob
+            | Self::NotNominated
+            | Self::Cordoned { .. }
+            | Self::StoppingOnWorker { .. }
+            | Self::WaitingForWorkers { .. } => Note::normal(self.reason(), message),
+            Self::NoClusterListed
+            | Self::QueueClosed { .. }
+            | Self::NoClusterConnected { .. }
+            | Self::ClusterFailed { .. }
+            | Self::WorkerLost { .. } => Note::warning(self.reason(), message),
         }
     }
 
@@ -90,6 +125,18 @@ impl Waiting {
             }
             Self::NotNominated => {
                 "see that the dispatcher that multiKueue.dispatcherName names is running".to_owned()
+            }
+            Self::QueueClosed { cluster, why } => match why {
+                Closed::QueueMissing => {
+                    format!("create the namespace and the LocalQueue of that name on cluster \"{cluster}\"")
+                }
+                Closed::QueueStopped => {
+                    format!("look at condition Active of the queue on cluster \"{cluster}\"")
+                }
+            },
+            Self::Cordoned { clusters } => {
+                let first = clusters.first().map_or("NAME", ClusterName::as_str);
+                format!("roadstead cluster uncordon {first}")
             }
             Self::NoClusterConnected { .. } => {
                 "look at condition Active of the named MultiKueueClusters".to_owned()
@@ -141,6 +188,13 @@ impl fmt::Display for Waiting {
             Self::NoLocalJob => f.write_str("the job of this workload does not exist or has ended"),
             Self::NoClusterListed => f.write_str("no worker cluster is configured"),
             Self::NotNominated => f.write_str("the external dispatcher has nominated no cluster yet"),
+            Self::QueueClosed { cluster, why } => match why {
+                Closed::QueueMissing => {
+                    write!(f, "cluster \"{cluster}\" has no such queue in this namespace")
+                }
+                Closed::QueueStopped => write!(f, "the queue on cluster \"{cluster}\" is stopped"),
+            },
+            Self::Cordoned { clusters } => write!(f, "cordoned: {}", list(clusters)),
             Self::NoClusterConnected { clusters } => {
                 write!(f, "no worker cluster is connected: {}", list(clusters))
             }

@@ -166,6 +166,7 @@ impl World {
             lost: self.lost,
             dispatcher: Dispatcher::AllAtOnce,
             round: None,
+            sites: BTreeMap::new(),
             now: self.minute,
         };
         let plan = case.plan();

@@ -1,0 +1,346 @@
+//! One Workload in one answer: a state, one top reason, one next step, and what each cluster said.
+//!
+//! Invariant: a pure function of the object and the time; every Workload has exactly one state and, unless it runs or has
+//! ended, exactly one reason with a next step (`spec/experience.md 5`).
+
+use std::fmt::Write as _;
+
+use comfy_table::{ContentArrangement, Table};
+use jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt as _;
+use roadstead_api::constants::annotations::EXPLANATION;
+use roadstead_api::kueue::v1beta2::{CheckState, Workload};
+use roadstead_convert::explanation;
+use roadstead_core::dispatch::record::{Answered, Record};
+use serde::Serialize;
+
+/// How a Workload stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum State {
+    /// It has ended.
+    Finished,
+    /// It is switched off.
+    Deactivated,
+    /// It is being stopped, and still holds quota.
+    Stopping,
+    /// Its job runs, or may.
+    Running,
+    /// The worker that holds it does not answer.
+    WorkerLost,
+    /// It holds quota and waits for its checks: among them the one that places it on a worker.
+    WaitingForPlacement,
+    /// It waits for quota.
+    WaitingForQuota,
+}
+
+impl State {
+    const fn sentence(self) -> &'static str {
+        match self {
+            Self::Finished => "finished",
+            Self::Deactivated => "deactivated",
+            Self::Stopping => "stopping",
+            Self::Running => "running",
+            Self::WorkerLost => "running on a worker that does not answer",
+            Self::WaitingForPlacement => "waiting for a worker",
+            Self::WaitingForQuota => "waiting for quota",
+        }
+    }
+}
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct View {
+    /// Namespace and name of the Workload.
+    pub workload: String,
+    /// Kind and name of the job.
+    pub job: Option<String>,
+    /// How it stands.
+    pub state: State,
+    /// The cluster that holds it.
+    pub cluster: Option<String>,
+    /// The top reason: a CamelCase token.
+    pub reason: String,
+    /// The sentence.
+    pub message: String,
+    /// What to do; empty when there is nothing to do.
+    pub next: String,
+    /// Since when it is this reason, RFC 3339.
+    pub since: Option<Timestamp>,
+    /// The last answer of each cluster.
+    pub clusters: Vec<Row>,
+}
+
+/// One cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Row {
+    /// Which.
+    pub cluster: String,
+    /// Token of its answer.
+    pub answer: String,
+    /// Its own words, may be empty.
+    pub detail: String,
+    /// Since when it says so, RFC 3339.
+    pub since: Option<Timestamp>,
+    /// How long that is, in seconds.
+    pub age_seconds: Option<i64>,
+}
+
+struct Top {
+    reason: String,
+    message: String,
+    next: String,
+    since: Option<Timestamp>,
+}
+
+/// The answer for one Workload.
+pub fn view(workload: &Workload, now: Timestamp) -> View {
+    let text = workload.annotations().get(EXPLANATION);
+    let record = text.and_then(|text| explanation::parse(text));
+    let (state, top) = top(workload, record.as_ref());
+    let owners = workload.owner_references();
+    let owner = owners
+        .iter()
+        .find(|o| o.controller == Some(true))
+        .or_else(|| owners.first());
+    let clusters = match state {
+        State::WaitingForPlacement | State::WorkerLost => rows(workload, record.as_ref(), now),
+        State::Finished | State::Deactivated | State::Stopping | State::Running | State::WaitingForQuota => {
+            Vec::new()
+        }
+    };
+    View {
+        workload: format!(
+            "{}/{}",
+            workload.namespace().unwrap_or_default(),
+            workload.name_any()
+        ),
+        job: owner.map(|owner| format!("{} {}", owner.kind, owner.name)),
+        state,
+        cluster: workload.cluster_name().map(str::to_owned),
+        reason: top.reason,
+        message: top.message,
+        next: top.next,
+        since: top.since,
+        clusters,
+    }
+}
+
+fn top(workload: &Workload, record: Option<&Record>) -> (State, Top) {
+    let said = |kind: &str| workload.condition(kind).filter(|c| c.status == "True");
+    let of = |c: &k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition, next: &str| Top {
+        reason: c.reason.clone(),
+        message: c.message.clone(),
+        next: next.to_owned(),
+        since: Some(c.last_transition_time.0),
+    };
+    if let Some(end) = said("Finished") {
+        return (State::Finished, of(end, ""));
+    }
+    if !workload.is_active() {
+        let evicted = said("Evicted").filter(|c| c.reason.starts_with("Deactivated"));
+        let next = "mend what the message names, then set spec.active of the workload to true";
+        let top = evicted.map_or_else(
+            || plain("Deactivated", "spec.active of the workload is false", next),
+            |evicted| of(evicted, next),
+        );
+        return (State::Deactivated, top);
+    }
+    let quota = workload.is_true("QuotaReserved");
+    if let Some(evicted) = said("Evicted").filter(|_| quota) {
+        return (
+            State::Stopping,
+            of(evicted, "nothing: it is queued again when it has stopped"),
+        );
+    }
+    let placed = workload.cluster_name().is_some();
+    if let Some(record) = record.filter(|record| quota && placed && record.reason == "WorkerLost") {
+        return (State::WorkerLost, of_record(record));
+    }
+    if let Some(admitted) = said("Admitted") {
+        return (State::Running, running(workload, of(admitted, "")));
+    }
+    if quota {
+        return (State::WaitingForPlacement, placement(workload, record));
+    }
+    (State::WaitingForQuota, waiting_for_quota(workload))
+}
+
+fn plain(reason: &str, message: &str, next: &str) -> Top {
+    Top {
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+        next: next.to_owned(),
+        since: None,
+    }
+}
+
+fn of_record(record: &Record) -> Top {
+    Top {
+        reason: record.reason.clone(),
+        message: record.message.clone(),
+        next: record.next.clone(),
+        since: Some(record.since),
+    }
+}
+
+fn running(workload: &Workload, admitted: Top) -> Top {
+    let place = workload
+        .cluster_name()
+        .map_or_else(|| "this cluster".to_owned(), |name| format!("cluster \"{name}\""));
+    match workload.condition("PodsReady") {
+        Some(ready) if ready.status != "True" => Top {
+            reason: "WaitingForPodsReady".to_owned(),
+            message: format!("its pods on {place} are not ready"),
+            next: "look at the pods there".to_owned(),
+            since: Some(ready.last_transition_time.0),
+        },
+        Some(_) | None => Top {
+            message: format!("it runs on {place}"),
+            ..admitted
+        },
+    }
+}
+
+/// It holds quota: the record says why it is placed nowhere, else the first check that is not ready.
+fn placement(workload: &Workload, record: Option<&Record>) -> Top {
+    let checks = workload.status.iter().flat_map(|status| &status.admission_checks);
+    let open = checks.filter(|check| check.state != CheckState::Ready);
+    let Some(check) = open.into_iter().next() else {
+        let message = "everything is ready; it is being admitted";
+        return plain("BeingAdmitted", message, "look in a few seconds again");
+    };
+    // Why only while Pending: the record speaks of placing, not of what a check has decided.
+    if let Some(record) = record.filter(|_| check.state == CheckState::Pending) {
+        return of_record(record);
+    }
+    let message = if check.message.is_empty() {
+        format!("admission check \"{}\" has not answered yet", check.name)
+    } else {
+        format!("admission check \"{}\": {}", check.name, check.message)
+    };
+    Top {
+        reason: "WaitingForChecks".to_owned(),
+        message,
+        next: format!(
+            "look in a few seconds again, or at admission check \"{}\"",
+            check.name
+        ),
+        since: Some(check.last_transition_time.0),
+    }
+}
+
+fn waiting_for_quota(workload: &Workload) -> Top {
+    let again = workload
+        .status
+        .as_ref()
+        .and_then(|status| status.requeue_state.as_ref());
+    if let Some(requeued) = workload.condition("Requeued").filter(|c| c.status == "False") {
+        let at = again.and_then(|state| state.requeue_at.as_ref());
+        let next = at.map_or_else(
+            || "nothing: it is queued again by itself".to_owned(),
+            |at| format!("nothing: it is queued again at {:.0}", at.0),
+        );
+        return Top {
+            reason: requeued.reason.clone(),
+            message: requeued.message.clone(),
+            next,
+            since: Some(requeued.last_transition_time.0),
+        };
+    }
+    let Some(quota) = workload.condition("QuotaReserved") else {
+        return plain(
+            "PendingEvaluation",
+            "its queue has not looked at it yet",
+            "look in a few seconds again; if that does not help, see that the manager runs",
+        );
+    };
+    let queue = workload.spec.queue_name.as_deref().unwrap_or_default();
+    let next = match quota.reason.as_str() {
+        "ExceedsMaxQuota" => "ask for less, or give the queue more quota".to_owned(),
+        "Misconfigured" | "NoMatchingFlavor" => "mend what the message names".to_owned(),
+        "Suspended" | "OnHold" | "Inadmissible" => {
+            format!("look at the ClusterQueue behind LocalQueue \"{queue}\", and who stopped it")
+        }
+        "AdmissionGated" => "whoever set the gate must take it off".to_owned(),
+        _ => format!("wait, or look who uses the quota behind LocalQueue \"{queue}\""),
+    };
+    Top {
+        reason: quota.reason.clone(),
+        message: quota.message.clone(),
+        next,
+        since: Some(quota.last_transition_time.0),
+    }
+}
+
+/// What the record knows; before there is one, who has been asked.
+fn rows(workload: &Workload, record: Option<&Record>, now: Timestamp) -> Vec<Row> {
+    let Some(record) = record else {
+        let asked = workload
+            .status
+            .iter()
+            .flat_map(|status| &status.nominated_cluster_names);
+        let row = |cluster: &String| Row {
+            cluster: cluster.clone(),
+            answer: "Asked".to_owned(),
+            detail: String::new(),
+            since: None,
+            age_seconds: None,
+        };
+        return asked.map(row).collect();
+    };
+    let row = |answered: &Answered| Row {
+        cluster: answered.cluster.clone(),
+        answer: answered.reply.clone(),
+        detail: answered.detail.clone(),
+        since: Some(answered.since),
+        age_seconds: Some(now.duration_since(answered.since).as_secs().max(0)),
+    };
+    record.answers.iter().map(row).collect()
+}
+
+/// The answer for people.
+pub fn render(view: &View, now: Timestamp) -> String {
+    let mut text = view.workload.clone();
+    if let Some(job) = &view.job {
+        let _infallible = write!(text, " ({job})");
+    }
+    let since = view
+        .since
+        .map_or_else(String::new, |since| format!(" (since {})", age(since, now)));
+    let _infallible = write!(text, "\nState:  {}", view.state.sentence());
+    let _infallible = write!(text, "\nWhy:    {}: {}{since}", view.reason, view.message);
+    if !view.next.is_empty() {
+        let _infallible = write!(text, "\nNext:   {}", view.next);
+    }
+    if !view.clusters.is_empty() {
+        let mut table = Table::new();
+        table
+            .load_style(comfy_table::presets::NOTHING)
+            .set_content_arrangement(ContentArrangement::Disabled)
+            .set_header(["CLUSTER", "ANSWER", "AGE", "DETAIL"]);
+        for row in &view.clusters {
+            let age = row.since.map_or_else(|| "-".to_owned(), |since| age(since, now));
+            let detail = if row.detail.is_empty() { "-" } else { &row.detail };
+            table.add_row([&row.cluster, &row.answer, &age, detail]);
+        }
+        let lines: Vec<String> = table.lines().map(|line| line.trim().to_owned()).collect();
+        let _infallible = write!(text, "\n{}", lines.join("\n"));
+    }
+    text
+}
+
+/// As kubectl shows ages: the largest unit.
+fn age(since: Timestamp, now: Timestamp) -> String {
+    let secs = now.duration_since(since).max(SignedDuration::ZERO).as_secs();
+    match secs {
+        0..120 => format!("{secs}s"),
+        120..7200 => format!("{}m", secs / 60),
+        7200..172_800 => format!("{}h", secs / 3600),
+        _ => format!("{}d", secs / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,165 @@
+use jiff::Timestamp;
+use proptest::prelude::*;
+use roadstead_api::kueue::v1beta2::Workload;
+use serde_json::{Value, json};
+
+use super::{State, render, view};
+
+const EXPLANATION: &str = r#"{"reason":"WaitingForWorkers","message":"waiting for quota on \"east\"",
+    "next":"look there","since":"2026-11-21T10:00:00Z","clusters":[
+    {"name":"east","answer":"NoRoom","detail":"2 cpu more needed","since":"2026-11-21T10:01:00Z"},
+    {"name":"west","answer":"NotConnected","since":"2026-11-21T08:00:00Z"}]}"#;
+
+fn now() -> Timestamp {
+    "2026-11-21T10:02:30Z".parse().unwrap()
+}
+
+fn condition(kind: &str, status: &str, reason: &str, message: &str) -> Value {
+    json!({"type": kind, "status": status, "reason": reason, "message": message,
+        "lastTransitionTime": "2026-11-21T10:00:00Z"})
+}
+
+fn workload(active: bool, status: &Value, annotation: Option<&str>) -> Workload {
+    let annotations = annotation.map(|text| json!({"roadstead.dev/explanation": text}));
+    serde_json::from_value(json!({
+        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload",
+        "metadata": {"name": "job-train", "namespace": "team-a", "annotations": annotations,
+            "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "u", "controller": true}]},
+        "spec": {"active": active, "queueName": "q", "podSets": []},
+        "status": status,
+    }))
+    .unwrap()
+}
+
+fn pending_check(state: &str) -> Value {
+    json!([{"name": "mk", "state": state, "message": "m", "lastTransitionTime": "2026-11-21T10:00:00Z"}])
+}
+
+/// Spec: experience 5
+#[test]
+fn a_workload_that_waits_for_workers_shows_what_each_of_them_said() {
+    let reserved = condition("QuotaReserved", "True", "QuotaReserved", "");
+    let status = json!({"conditions": [reserved], "admissionChecks": pending_check("Pending")});
+    let view = view(&workload(true, &status, Some(EXPLANATION)), now());
+    assert_eq!(
+        (view.state, view.reason.as_str()),
+        (State::WaitingForPlacement, "WaitingForWorkers")
+    );
+    assert_eq!(view.clusters[0].age_seconds, Some(90));
+    assert_eq!(
+        render(&view, now()),
+        "team-a/job-train (Job train)\n\
+         State:  waiting for a worker\n\
+         Why:    WaitingForWorkers: waiting for quota on \"east\" (since 2m)\n\
+         Next:   look there\n\
+         CLUSTER  ANSWER        AGE  DETAIL\n\
+         east     NoRoom        90s  2 cpu more needed\n\
+         west     NotConnected  2h   -"
+    );
+}
+
+/// Spec: experience 5
+#[test]
+fn each_state_has_its_own_reason() {
+    let reserved = condition("QuotaReserved", "True", "QuotaReserved", "");
+    let evicted = condition("Evicted", "True", "DeactivatedDueToAdmissionCheck", "no adapter");
+    let cases = [
+        (true, json!({}), State::WaitingForQuota, "PendingEvaluation"),
+        (
+            true,
+            json!({"conditions": [condition("QuotaReserved", "False", "ExceedsMaxQuota", "too much")]}),
+            State::WaitingForQuota,
+            "ExceedsMaxQuota",
+        ),
+        (
+            true,
+            json!({"conditions": [condition("QuotaReserved", "False", "Pending", ""),
+                condition("Requeued", "False", "AdmissionCheck", "again later")]}),
+            State::WaitingForQuota,
+            "AdmissionCheck",
+        ),
+        (false, json!({}), State::Deactivated, "Deactivated"),
+        (
+            false,
+            json!({"conditions": [evicted]}),
+            State::Deactivated,
+            "DeactivatedDueToAdmissionCheck",
+        ),
+        (
+            true,
+            json!({"conditions": [reserved, condition("Evicted", "True", "Preempted", "by x")]}),
+            State::Stopping,
+            "Preempted",
+        ),
+        (
+            true,
+            json!({"conditions": [reserved], "admissionChecks": pending_check("Retry")}),
+            State::WaitingForPlacement,
+            "WaitingForChecks",
+        ),
+        (
+            true,
+            json!({"conditions": [reserved, condition("Admitted", "True", "Admitted", "")],
+                "clusterName": "east", "admissionChecks": pending_check("Ready")}),
+            State::Running,
+            "Admitted",
+        ),
+        (
+            true,
+            json!({"conditions": [condition("Finished", "True", "Succeeded", "Job finished successfully")]}),
+            State::Finished,
+            "Succeeded",
+        ),
+    ];
+    for (active, status, state, reason) in cases {
+        // What an earlier round has left says nothing about these.
+        let left = (state == State::Running).then_some(EXPLANATION);
+        let view = view(&workload(active, &status, left), now());
+        assert_eq!((view.state, view.reason.as_str()), (state, reason), "{status}");
+    }
+}
+
+/// Spec: experience 5
+#[test]
+fn a_lost_worker_is_named_as_long_as_the_record_says_so() {
+    let lost = EXPLANATION.replace("WaitingForWorkers", "WorkerLost");
+    let reserved = condition("QuotaReserved", "True", "QuotaReserved", "");
+    let status = json!({"conditions": [reserved, condition("Admitted", "True", "Admitted", "")],
+        "clusterName": "east", "admissionChecks": pending_check("Ready")});
+    let view = view(&workload(true, &status, Some(&lost)), now());
+    assert_eq!(
+        (view.state, view.reason.as_str()),
+        (State::WorkerLost, "WorkerLost")
+    );
+}
+
+proptest! {
+    /// Every Workload has exactly one reason, and whoever waits a next step.
+    ///
+    /// Spec: experience 5
+    #[test]
+    fn every_workload_has_a_reason_and_who_waits_a_next_step(
+        active in any::<bool>(),
+        flags in proptest::collection::vec((0..7_usize, 0..3_usize), 0..7),
+        check in 0..5_usize, cluster in any::<bool>(), record in any::<bool>(),
+    ) {
+        let kinds = ["QuotaReserved", "Admitted", "Evicted", "Finished", "Requeued", "PodsReady", "Preempted"];
+        let conditions: std::collections::BTreeMap<_, _> = flags.into_iter().map(|(kind, truth)| {
+            let status = ["True", "False", "Unknown"][truth];
+            (kinds[kind], condition(kinds[kind], status, "Because", "so"))
+        }).collect();
+        let conditions: Vec<_> = conditions.into_values().collect();
+        let mut status = json!({"conditions": conditions});
+        if let Some(state) = ["Pending", "Ready", "Retry", "Rejected"].get(check) {
+            status["admissionChecks"] = pending_check(state);
+        }
+        if cluster {
+            status["clusterName"] = "east".into();
+        }
+        let view = view(&workload(active, &status, record.then_some(EXPLANATION)), now());
+        prop_assert!(!view.reason.is_empty());
+        let rests = matches!(view.state, State::Finished | State::Running);
+        prop_assert!(rests || !view.next.is_empty(), "{view:?}");
+        prop_assert!(render(&view, now()).lines().count() >= 3);
+    }
+}

@@ -1,0 +1,141 @@
+//! What the queues of the workers could take: kept by a watch per worker, guessed by [`roadstead_core::dispatch::capacity`].
+//!
+//! Invariant: nothing here asks a worker while a Workload is decided about. A worker whose queues cannot be read is no
+//! worse a worker: its room is unknown, and it is asked as the reference asks.
+//!
+//! *Source*: `spec/multikueue.md 4.3`.
+
+mod ledger;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use kube::api::ListParams;
+use kube::{Api, Client};
+use roadstead_api::kueue::v1beta2::{ClusterQueue, LocalQueue};
+use roadstead_core::dispatch::capacity::{self, Amounts, Closed, QueueView, Room};
+use roadstead_core::name::{ClusterName, Key};
+use roadstead_core::queue::StopPolicy;
+use roadstead_kubeio::cache::Cache;
+
+pub(crate) use ledger::Ledger;
+
+/// Queues looked at to learn whose worker it is.
+const SAMPLE: u32 = 20;
+/// How often a worker that shows nothing yet is looked at again.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+/// How our processes begin to call themselves in `managedFields`.
+const OURS: &str = "roadstead-";
+
+/// The queues of one worker.
+pub(crate) struct Queues {
+    /// ClusterQueues with their statuses.
+    pub(crate) clusters: Arc<Cache<ClusterQueue>>,
+    /// LocalQueues.
+    pub(crate) locals: Arc<Cache<LocalQueue>>,
+    /// The ClusterQueues, parsed.
+    views: Arc<RwLock<BTreeMap<String, Arc<QueueView>>>>,
+    kin: AtomicU8,
+}
+
+/// Whose program looks after the queues of a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kin {
+    /// Not known yet.
+    Unknown,
+    /// Ours.
+    Roadstead,
+    /// Another one, such as Kueue.
+    Other,
+}
+
+impl Queues {
+    pub(crate) fn new() -> Self {
+        let (clusters, views) = (Cache::<ClusterQueue>::new(), Arc::new(RwLock::default()));
+        let parsed: Arc<RwLock<BTreeMap<String, Arc<QueueView>>>> = views.clone();
+        clusters.listen(move |change| {
+            let name = change.key.name.to_string();
+            let mut parsed = parsed.write().unwrap_or_else(PoisonError::into_inner);
+            match change.new {
+                Some(queue) => parsed.insert(name, Arc::new(roadstead_convert::queue_view(queue))),
+                None => parsed.remove(&name),
+            };
+        });
+        Self {
+            clusters,
+            locals: Cache::new(),
+            views,
+            kin: AtomicU8::new(Kin::Unknown as u8),
+        }
+    }
+
+    /// Whose worker it is.
+    pub(crate) fn kin(&self) -> Kin {
+        match self.kin.load(Ordering::Relaxed) {
+            1 => Kin::Roadstead,
+            2 => Kin::Other,
+            _ => Kin::Unknown,
+        }
+    }
+
+    /// Learns whose worker it is: from who wrote the statuses of its queues. One request, unless it has none yet.
+    pub(crate) async fn recognise(&self, client: &Client) {
+        let api: Api<ClusterQueue> = Api::all(client.clone());
+        loop {
+            let page = api.list_metadata(&ListParams::default().limit(SAMPLE)).await;
+            let writers: Vec<String> = page
+                .into_iter()
+                .flat_map(|page| page.items)
+                .flat_map(|queue| queue.metadata.managed_fields.unwrap_or_default())
+                .filter(|entry| entry.subresource.as_deref() == Some("status"))
+                .filter_map(|entry| entry.manager)
+                .collect();
+            if !writers.is_empty() {
+                let ours = writers.iter().all(|writer| writer.starts_with(OURS));
+                let kin = if ours { Kin::Roadstead } else { Kin::Other };
+                self.kin.store(kin as u8, Ordering::Relaxed);
+                return;
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    /// What the queue behind a LocalQueue could take. `coming` says what was sent to a ClusterQueue lately.
+    pub(crate) fn room(&self, local: &Key, asked: &Amounts, coming: impl FnOnce(&str) -> Amounts) -> Room {
+        if !self.clusters.is_live() || !self.locals.is_live() {
+            return Room::Unknown;
+        }
+        let Some(queue) = self.locals.get(local) else {
+            return Room::Closed(Closed::QueueMissing);
+        };
+        if queue.spec.stop_policy != roadstead_api::kueue::v1beta2::StopPolicy::None {
+            return Room::Closed(Closed::QueueStopped);
+        }
+        let name = queue.spec.cluster_queue.as_str();
+        let views = self.views.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(view) = views.get(name) else {
+            return Room::Closed(Closed::QueueMissing);
+        };
+        let spare = view.queue.cohort.as_ref().map(|cohort| {
+            let others = views.iter().filter(|(other, view)| {
+                *other != name
+                    && view.queue.cohort.as_ref() == Some(cohort)
+                    && view.queue.stop == StopPolicy::None
+            });
+            capacity::spare(others.map(|(_, view)| &**view))
+        });
+        capacity::room(view, &spare.unwrap_or_default(), &coming(name), asked)
+    }
+
+    /// The ClusterQueue behind a LocalQueue.
+    pub(crate) fn cluster_queue_of(&self, local: &Key) -> Option<String> {
+        self.locals
+            .get(local)
+            .map(|queue| queue.spec.cluster_queue.clone())
+    }
+}
+
+/// A queue of a worker.
+pub(crate) type Place = (ClusterName, String);

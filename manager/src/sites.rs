@@ -1,0 +1,140 @@
+//! What is known of each cluster beside what is on it: the room in its queues, and what its administrator wants.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use roadstead_api::constants::annotations::CORDON;
+use roadstead_api::kueue::v1beta2::MultiKueueCluster;
+use roadstead_core::dispatch::capacity::{self, Room};
+use roadstead_core::dispatch::{Cordon, Dispatcher, Plan, Site};
+use roadstead_core::name::{ClusterName, Key};
+use roadstead_core::workload::Workload;
+
+use crate::capacity::Kin;
+use crate::dispatch::Dispatch;
+
+/// Value of annotation `roadstead.dev/cordon` that also sends jobs elsewhere.
+const DRAIN: &str = "drain";
+
+/// What the administrator of a cluster wants of it.
+pub(crate) fn cordon(cluster: &MultiKueueCluster) -> Cordon {
+    if cluster.metadata.deletion_timestamp.is_some() {
+        return Cordon::Leaving;
+    }
+    let annotations = cluster.metadata.annotations.as_ref();
+    match annotations.and_then(|all| all.get(CORDON)).map(String::as_str) {
+        None | Some("" | "false") => Cordon::Open,
+        Some(DRAIN) => Cordon::Drained,
+        Some(_) => Cordon::Closed,
+    }
+}
+
+/// The dispatcher for these clusters.
+///
+/// Unlike the anchor: when nobody has chosen one and every connected worker is ours, it is the one by capacity.
+pub(crate) fn dispatcher(d: &Dispatch, clusters: &[ClusterName]) -> Dispatcher {
+    if !d.may_choose {
+        return d.policy.dispatcher;
+    }
+    let connected = clusters.iter().filter_map(|name| d.registry.get(name));
+    let mut kin = connected
+        .filter(|remote| remote.lost_since().is_none())
+        .map(|remote| remote.queues.kin())
+        .peekable();
+    if kin.peek().is_some() && kin.all(|kin| kin == Kin::Roadstead) {
+        Dispatcher::Capacity
+    } else {
+        d.policy.dispatcher
+    }
+}
+
+/// What is known of these clusters for one Workload.
+pub(crate) fn sites(
+    d: &Dispatch,
+    workload: &Workload,
+    clusters: impl IntoIterator<Item = ClusterName>,
+    dispatcher: Dispatcher,
+    now: Timestamp,
+) -> BTreeMap<ClusterName, Site> {
+    let seeks = workload.has_quota() && workload.status.cluster.is_none();
+    let asked = (seeks && dispatcher == Dispatcher::Capacity).then(|| capacity::asked(workload));
+    let queue = local_queue(workload);
+    let site = |name: ClusterName| {
+        let cluster = d.federation.clusters.named(name.as_str());
+        let room = asked.as_ref().map_or(Room::Unknown, |asked| {
+            d.registry.get(&name).map_or(Room::Unknown, |remote| {
+                remote.queues.room(&queue, asked, |queue| {
+                    d.ledger
+                        .coming(&(name.clone(), queue.to_owned()), &workload.key, now)
+                })
+            })
+        });
+        let cordon = cluster.map_or(Cordon::Open, |cluster| cordon(&cluster));
+        (name, Site { room, cordon })
+    };
+    clusters.into_iter().map(site).collect()
+}
+
+/// Notes where a Workload is newly sent, so that the next one sees less room there.
+pub(crate) fn note_sent(d: &Dispatch, workload: &Workload, plan: &Plan, now: Timestamp) {
+    let before = &workload.status.nominated;
+    for cluster in plan.status.nominated.iter().filter(|name| !before.contains(name)) {
+        let remote = d.registry.get(cluster);
+        let Some(queue) = remote.and_then(|remote| remote.queues.cluster_queue_of(&local_queue(workload)))
+        else {
+            continue;
+        };
+        let place = (cluster.clone(), queue);
+        d.ledger
+            .sent(place, &workload.key, capacity::asked(workload), now);
+    }
+}
+
+/// The LocalQueue of a Workload; it has the same name on every cluster.
+fn local_queue(workload: &Workload) -> Key {
+    Key::new(workload.key.namespace.clone(), workload.queue.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use roadstead_api::constants::annotations::CORDON;
+    use roadstead_api::kueue::v1beta2::{
+        ClusterSource, KubeConfig, LocationType, MultiKueueCluster, MultiKueueClusterSpec,
+    };
+    use roadstead_core::dispatch::Cordon;
+
+    use super::cordon;
+
+    #[test]
+    fn an_annotation_or_a_deletion_closes_a_cluster() {
+        let mut cluster = MultiKueueCluster::new(
+            "east",
+            MultiKueueClusterSpec {
+                cluster_source: ClusterSource {
+                    kube_config: Some(KubeConfig {
+                        location: "s".to_owned(),
+                        location_type: LocationType::Secret,
+                    }),
+                    cluster_profile_ref: None,
+                },
+            },
+        );
+        assert_eq!(cordon(&cluster), Cordon::Open);
+        for (value, wanted) in [
+            ("true", Cordon::Closed),
+            ("maintenance", Cordon::Closed),
+            ("drain", Cordon::Drained),
+            ("false", Cordon::Open),
+        ] {
+            let annotations = BTreeMap::from([(CORDON.to_owned(), value.to_owned())]);
+            cluster.metadata.annotations = Some(annotations);
+            assert_eq!(cordon(&cluster), wanted, "{value}");
+        }
+        cluster.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(
+            jiff::Timestamp::UNIX_EPOCH,
+        ));
+        assert_eq!(cordon(&cluster), Cordon::Leaving);
+    }
+}

@@ -1,0 +1,305 @@
+//! What a worker's queue could take of one Workload now, and whom to ask first: a pure guess from quotas and usage.
+//!
+//! Invariant: a guess only decides the order in which workers are asked. The worker's own queue decides whether it admits,
+//! so a wrong or an old guess costs time, never correctness. What is left out on purpose: node labels and taints of
+//! flavors, partial admission, preemption.
+//!
+//! *Source*: `spec/multikueue.md 4.3, 13.A5`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::amount::Amount;
+use crate::name::{FlavorName, ResourceName};
+use crate::queue::{ClusterQueue, Quota, StopPolicy};
+use crate::workload::Workload;
+
+/// Amounts by resource.
+pub type Amounts = BTreeMap<ResourceName, Amount>;
+/// Amounts by flavor and resource.
+pub type Usage = BTreeMap<FlavorName, Amounts>;
+
+/// A ClusterQueue of a worker with what it reports of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueView {
+    /// Its spec.
+    pub queue: ClusterQueue,
+    /// Whether condition `Active` is True, or is not there yet.
+    pub active: bool,
+    /// What is reserved in it.
+    pub used: Usage,
+    /// How many Workloads wait in it.
+    pub pending: u32,
+}
+
+/// What a worker's queue could take of one Workload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Room {
+    /// Its queues cannot be read.
+    #[default]
+    Unknown,
+    /// It would fit at once.
+    Fits {
+        /// Whether it would have to borrow.
+        borrows: bool,
+        /// How many wait there already.
+        pending: u32,
+        /// How much of the quota would stay free, in thousandths, of the scarcest resource.
+        left: u32,
+    },
+    /// It fits into the quota, but others have it.
+    Full {
+        /// How many wait there already.
+        pending: u32,
+    },
+    /// It is larger than what the queue can ever have, or asks for what the queue does not cover.
+    TooLarge,
+    /// It cannot go there at all.
+    Closed(Closed),
+}
+
+/// Why a queue takes nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closed {
+    /// The worker has no LocalQueue of that name in that namespace, or no ClusterQueue behind it.
+    QueueMissing,
+    /// The LocalQueue or the ClusterQueue is stopped or inactive.
+    QueueStopped,
+}
+
+impl Closed {
+    /// The reason token by which people find it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::QueueMissing => "QueueMissingOnCluster",
+            Self::QueueStopped => "QueueStoppedOnCluster",
+        }
+    }
+}
+
+/// What a Workload asks for in all.
+pub fn asked(workload: &Workload) -> Amounts {
+    let mut all = Amounts::new();
+    for set in &workload.pod_sets {
+        add(&mut all, &set.total(set.count));
+    }
+    // Why: quota of pods is counted only where a queue covers it, which is looked at below.
+    let pods = workload.pod_sets.iter().map(|set| i64::from(set.count)).sum();
+    all.insert(ResourceName::from(PODS), Amount::new(pods));
+    all
+}
+
+/// The implicit resource.
+const PODS: &str = "pods";
+
+/// Adds up by resource.
+pub fn add(all: &mut Amounts, more: &Amounts) {
+    for (resource, amount) in more {
+        let sum = all.entry(resource.clone()).or_default();
+        *sum = sum.plus(*amount);
+    }
+}
+
+/// Takes away by resource; what is not there counts as zero.
+pub fn take(all: &mut Amounts, less: &Amounts) {
+    for (resource, amount) in less {
+        let rest = all.entry(resource.clone()).or_default();
+        *rest = rest.minus(*amount);
+    }
+}
+
+/// What the other queues of a cohort could lend: their unused quota up to their lending limits, less what they borrow.
+pub fn spare<'a>(others: impl IntoIterator<Item = &'a QueueView>) -> Usage {
+    let mut spare = Usage::new();
+    for view in others {
+        for (flavor, resource, quota) in quotas(&view.queue) {
+            let used = used(&view.used, flavor, resource);
+            let unused = quota.nominal.minus(used);
+            let lent = quota.lending_limit.map_or(unused, |limit| unused.min(limit));
+            let sum = spare
+                .entry(flavor.clone())
+                .or_default()
+                .entry(resource.clone())
+                .or_default();
+            *sum = sum.plus(lent);
+        }
+    }
+    spare
+}
+
+/// What the queue could take. `spare` is what its cohort could lend, `coming` what was sent there and is not in its report.
+pub fn room(view: &QueueView, spare: &Usage, coming: &Amounts, asked: &Amounts) -> Room {
+    let stopped = view.queue.stop != StopPolicy::None || view.queue.terminating || !view.active;
+    if stopped {
+        return Room::Closed(Closed::QueueStopped);
+    }
+    let covered: BTreeSet<&ResourceName> = view
+        .queue
+        .groups
+        .iter()
+        .flat_map(|group| &group.covered)
+        .collect();
+    // Why the whole Workload in one flavor: it is the cheaper question, and pod sets rarely need different ones.
+    let mut worst = BEST;
+    for (resource, amount) in asked {
+        if !covered.contains(resource) && resource.as_str() != PODS && *amount > Amount::ZERO {
+            return Room::TooLarge;
+        }
+    }
+    for group in &view.queue.groups {
+        let of_group: Vec<(&ResourceName, Amount)> = { group.covered.iter() }
+            .filter_map(|resource| Some((resource, *asked.get(resource)?)))
+            .filter(|(_, amount)| *amount > Amount::ZERO)
+            .collect();
+        if of_group.is_empty() {
+            continue;
+        }
+        let best = { group.flavors.iter() }
+            .map(|flavor| {
+                let each = of_group.iter().map(|(resource, amount)| {
+                    let quota = flavor.quotas.get(*resource).copied().unwrap_or_default();
+                    let coming = coming.get(*resource).copied().unwrap_or_default();
+                    let in_use = used(&view.used, &flavor.name, resource).plus(coming);
+                    let lent = used(spare, &flavor.name, resource).max(Amount::ZERO);
+                    let cohort = view.queue.cohort.as_ref().map(|_| lent);
+                    stand(quota, in_use, cohort, *amount)
+                });
+                each.fold(BEST, Standing::worse)
+            })
+            .fold(Standing::TooLarge, Standing::better);
+        worst = worst.worse(best);
+    }
+    match worst {
+        Standing::Fits { borrows, left } => Room::Fits {
+            borrows,
+            pending: view.pending,
+            left,
+        },
+        Standing::Full => Room::Full {
+            pending: view.pending,
+        },
+        Standing::TooLarge => Room::TooLarge,
+    }
+}
+
+const THOUSAND: u32 = 1000;
+
+/// How one amount stands in one flavor, best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    Fits { borrows: bool, left: u32 },
+    Full,
+    TooLarge,
+}
+
+const BEST: Standing = Standing::Fits {
+    borrows: false,
+    left: THOUSAND,
+};
+
+impl Standing {
+    fn rank(self) -> (u8, bool, u32) {
+        match self {
+            Self::Fits { borrows, left } => (0, borrows, THOUSAND - left.min(THOUSAND)),
+            Self::Full => (1, false, 0),
+            Self::TooLarge => (2, false, 0),
+        }
+    }
+
+    fn worse(self, other: Self) -> Self {
+        if other.rank() > self.rank() { other } else { self }
+    }
+
+    fn better(self, other: Self) -> Self {
+        if other.rank() < self.rank() { other } else { self }
+    }
+}
+
+/// `lent`: what the cohort could lend now; `None` without a cohort.
+fn stand(quota: Quota, in_use: Amount, lent: Option<Amount>, amount: Amount) -> Standing {
+    let own = quota.nominal.minus(in_use);
+    if amount <= own {
+        return Standing::Fits {
+            borrows: false,
+            left: thousandths(own.minus(amount), quota.nominal),
+        };
+    }
+    let Some(lent) = lent else {
+        return if amount <= quota.nominal {
+            Standing::Full
+        } else {
+            Standing::TooLarge
+        };
+    };
+    // Why the larger of both: what others could lend at best is not known here, so only the limit makes it too large.
+    let ceiling = quota
+        .borrowing_limit
+        .map_or(Amount::UNLIMITED, |limit| quota.nominal.plus(limit));
+    if amount > ceiling {
+        return Standing::TooLarge;
+    }
+    let now = own.plus(lent).min(ceiling.minus(in_use));
+    if amount <= now {
+        Standing::Fits {
+            borrows: true,
+            left: 0,
+        }
+    } else {
+        Standing::Full
+    }
+}
+
+fn thousandths(part: Amount, whole: Amount) -> u32 {
+    if whole.is_unlimited() {
+        return THOUSAND;
+    }
+    let share = i128::from(part.get().max(0)) * i128::from(THOUSAND) / i128::from(whole.get().max(1));
+    u32::try_from(share).unwrap_or(THOUSAND).min(THOUSAND)
+}
+
+fn used(usage: &Usage, flavor: &FlavorName, resource: &ResourceName) -> Amount {
+    let amounts = usage.get(flavor);
+    amounts
+        .and_then(|amounts| amounts.get(resource))
+        .copied()
+        .unwrap_or_default()
+}
+
+fn quotas(queue: &ClusterQueue) -> impl Iterator<Item = (&FlavorName, &ResourceName, &Quota)> {
+    let flavors = queue.groups.iter().flat_map(|group| &group.flavors);
+    flavors.flat_map(|flavor| {
+        let quotas = flavor.quotas.iter();
+        quotas.map(move |(resource, quota)| (&flavor.name, resource, quota))
+    })
+}
+
+/// Whom to ask first: the smaller, the sooner. `None` is not asked at all.
+pub(super) fn order(room: Room) -> Option<Order> {
+    match room {
+        Room::Fits {
+            borrows,
+            pending: 0,
+            left,
+        } => Some(Order(u8::from(borrows), THOUSAND - left.min(THOUSAND), 0)),
+        Room::Fits { pending, left, .. } => Some(Order(2, pending, THOUSAND - left.min(THOUSAND))),
+        Room::Unknown => Some(Order(3, 0, 0)),
+        Room::Full { pending } => Some(Order(4, pending, 0)),
+        Room::TooLarge => Some(Order(5, 0, 0)),
+        Room::Closed(_) => None,
+    }
+}
+
+/// A place in the order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Order(u8, u32, u32);
+
+impl Order {
+    /// Whether there is room as far as is known.
+    pub(super) const fn has_room(self) -> bool {
+        self.0 <= 2
+    }
+
+    /// Whether nothing is known.
+    pub(super) const fn is_unknown(self) -> bool {
+        self.0 == 3
+    }
+}

@@ -1,0 +1,221 @@
+//! What each cluster has answered about one Workload, and since when: the record behind `roadstead explain`.
+//!
+//! Invariant: a record has exactly one top reason with one next step, and one answer per cluster. Times move only when an
+//! answer or the reason becomes another one, never because somebody looked again.
+//!
+//! *Source*: `spec/experience.md 5`.
+
+use jiff::Timestamp;
+
+use super::observed::{Answer, Copies, Cordon, Remote};
+use super::seek::failure_of;
+use super::waiting::Waiting;
+use super::{Pass, Plan};
+use crate::name::ClusterName;
+
+/// The last answer of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Which cluster.
+    pub cluster: ClusterName,
+    /// What it says.
+    pub reply: Reply,
+    /// The words of the other side, may be empty.
+    pub detail: String,
+}
+
+/// What a cluster says about a Workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// It cannot be reached.
+    NotConnected,
+    /// It has not been asked.
+    NotAsked,
+    /// It takes nothing new, by an administrator's word.
+    Cordoned,
+    /// Its queue cannot take it: by what the queue itself shows, so it was not asked.
+    NotSuitable,
+    /// It has been asked and has not answered.
+    Asked,
+    /// It has looked and has no room.
+    NoRoom,
+    /// It holds quota and waits for checks of its own.
+    Reserved,
+    /// It has admitted it.
+    Admitted,
+    /// It is still stopping, or being rid of, an earlier run.
+    Stopping,
+    /// It failed; the detail begins with the cause.
+    Failed,
+}
+
+impl Reply {
+    /// The token by which programs know it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NotConnected => "NotConnected",
+            Self::NotAsked => "NotAsked",
+            Self::Cordoned => "Cordoned",
+            Self::NotSuitable => "NotSuitable",
+            Self::Asked => "Asked",
+            Self::NoRoom => "NoRoom",
+            Self::Reserved => "Reserved",
+            Self::Admitted => "Admitted",
+            Self::Stopping => "Stopping",
+            Self::Failed => "Failed",
+        }
+    }
+}
+
+/// Why a Workload waits, as it is stored for people and programs. Tokens are texts, so that a record of another release
+/// can be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// The token of the top reason.
+    pub reason: String,
+    /// The sentence.
+    pub message: String,
+    /// What somebody can do about it.
+    pub next: String,
+    /// Since when it is this reason.
+    pub since: Timestamp,
+    /// The last answer of each cluster, in the order of the MultiKueueConfig.
+    pub answers: Vec<Answered>,
+}
+
+/// One line of a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// Which cluster.
+    pub cluster: String,
+    /// The token of the answer, see [`Reply`].
+    pub reply: String,
+    /// The words of the other side, may be empty.
+    pub detail: String,
+    /// Since when it says so.
+    pub since: Timestamp,
+}
+
+impl Record {
+    /// The record after one more look. Times are kept for what says the same as in `before`.
+    pub fn after(before: Option<&Self>, waiting: &Waiting, seen: &[Seen], now: Timestamp) -> Self {
+        let reason = waiting.reason();
+        let answers = seen.iter().map(|seen| {
+            let reply = seen.reply.as_str();
+            let since = before
+                .and_then(|record| {
+                    let mut answers = record.answers.iter();
+                    answers.find(|a| a.cluster == seen.cluster.as_str() && a.reply == reply)
+                })
+                .map_or(now, |answer| answer.since);
+            Answered {
+                cluster: seen.cluster.to_string(),
+                reply: reply.to_owned(),
+                detail: seen.detail.clone(),
+                since,
+            }
+        });
+        Self {
+            reason: reason.to_owned(),
+            message: waiting.to_string(),
+            next: waiting.next_step(),
+            since: before
+                .filter(|record| record.reason == reason)
+                .map_or(now, |record| record.since),
+            answers: answers.collect(),
+        }
+    }
+
+    /// Whether people would read the same: the reason and each cluster's answer. Words and times are not compared, since a
+    /// worker's sentence changes with every job that comes and goes there.
+    pub fn says_the_same_as(&self, other: &Self) -> bool {
+        let tokens = |record: &Self| -> Vec<(String, String)> {
+            let answers = record.answers.iter();
+            answers.map(|a| (a.cluster.clone(), a.reply.clone())).collect()
+        };
+        self.reason == other.reason && tokens(self) == tokens(other)
+    }
+}
+
+impl Plan {
+    /// Whether the reason will stay for a while, so that it is worth a write.
+    pub fn is_settled(&self) -> bool {
+        let answered = |seen: &Seen| !matches!(seen.reply, Reply::Asked);
+        match &self.waiting {
+            None => false,
+            Some(Waiting::WaitingForWorkers { .. }) => self.seen.iter().all(answered),
+            Some(_) => true,
+        }
+    }
+}
+
+impl Pass<'_> {
+    /// What each cluster says at the end of the pass: those of the config in its order, then others that still hold it.
+    pub(super) fn look_round(&self) -> Vec<Seen> {
+        let listed = self.o.clusters;
+        let holder = self.plan.status.cluster.as_ref();
+        let others = self.o.remotes.keys().filter(|cluster| {
+            let is_there = match self.o.remotes.get(*cluster) {
+                Some(Remote::Reachable(copies)) => copies.our_job().is_some(),
+                Some(Remote::Unreachable { .. }) | None => Some(*cluster) == holder,
+            };
+            is_there && !listed.contains(cluster)
+        });
+        let all = listed.iter().chain(others);
+        all.map(|cluster| self.look_at(cluster)).collect()
+    }
+
+    fn look_at(&self, cluster: &ClusterName) -> Seen {
+        let said = |reply, detail: &str| Seen {
+            cluster: cluster.clone(),
+            reply,
+            detail: detail.to_owned(),
+        };
+        let Some(Remote::Reachable(copies)) = self.o.remotes.get(cluster) else {
+            return said(Reply::NotConnected, "");
+        };
+        if self.site(cluster).cordon != Cordon::Open && self.plan.status.cluster.as_ref() != Some(cluster) {
+            let (reply, detail) = self.unasked(cluster);
+            return said(reply, &detail);
+        }
+        if let Some(failure) = self.o.failures.get(cluster).filter(|f| f.until > self.now) {
+            let words = with_cause(failure.cause.as_str(), &failure.detail);
+            return said(Reply::Failed, &words);
+        }
+        if let Some((cause, detail)) = failure_of(copies) {
+            return said(Reply::Failed, &with_cause(cause.as_str(), detail));
+        }
+        if copies.our_job().is_some() && self.plan.status.cluster.as_ref() != Some(cluster) {
+            return said(Reply::Stopping, "");
+        }
+        let asked = self.plan.status.nominated.contains(cluster);
+        reply_of(copies, asked).map_or_else(
+            || {
+                let (reply, detail) = self.unasked(cluster);
+                said(reply, &detail)
+            },
+            |(reply, detail)| said(reply, detail),
+        )
+    }
+}
+
+fn with_cause(cause: &str, detail: &str) -> String {
+    if detail.is_empty() {
+        cause.to_owned()
+    } else {
+        format!("{cause}: {detail}")
+    }
+}
+
+fn reply_of(copies: &Copies, asked: bool) -> Option<(Reply, &str)> {
+    match copies.our_workload() {
+        Some(w) if w.admitted.is_some() => Some((Reply::Admitted, "")),
+        Some(w) => Some(match w.answer {
+            Answer::Reserved => (Reply::Reserved, &w.words),
+            Answer::TurnedDown => (Reply::NoRoom, &w.words),
+            Answer::None => (Reply::Asked, ""),
+        }),
+        None if asked => Some((Reply::Asked, "")),
+        None => None,
+    }
+}

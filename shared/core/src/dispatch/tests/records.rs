@@ -1,0 +1,101 @@
+use super::record::{Record, Reply, Seen};
+use super::*;
+
+fn replies(plan: &Plan) -> Vec<(&str, Reply, &str)> {
+    let seen = plan.seen.iter();
+    seen.map(|seen| (seen.cluster.as_str(), seen.reply, seen.detail.as_str()))
+        .collect()
+}
+
+fn turned_down(words: &str) -> RemoteWorkload {
+    RemoteWorkload {
+        answer: Answer::TurnedDown,
+        words: words.to_owned(),
+        ..remote()
+    }
+}
+
+/// Spec: experience 5
+#[test]
+fn every_cluster_has_one_answer_with_its_own_words() {
+    let mut case = Case::new()
+        .nominated(&["a", "b"])
+        .remote("a", reachable(Some(turned_down("no cpu left")), None))
+        .remote("c", Remote::Unreachable { since: at(1) })
+        .remote("d", reachable(None, None))
+        .remote("e", reachable(None, None));
+    case.clusters = ["b", "a", "c", "d", "e"].map(ClusterName::from).into();
+    case.failures.insert(
+        "d".into(),
+        Failure {
+            until: at(500),
+            cause: Cause::CreateRefused,
+            detail: "no".to_owned(),
+        },
+    );
+    let closed = Site {
+        cordon: Cordon::Closed,
+        ..Site::default()
+    };
+    case.sites.insert("e".into(), closed);
+    let plan = case.plan();
+    assert_eq!(
+        replies(&plan),
+        [
+            ("b", Reply::Asked, ""),
+            ("a", Reply::NoRoom, "no cpu left"),
+            ("c", Reply::NotConnected, ""),
+            ("d", Reply::Failed, "CreateRefusedByCluster: no"),
+            ("e", Reply::Cordoned, ""),
+        ]
+    );
+    assert!(!plan.is_settled(), "b has not answered");
+    let case = case.remote("b", reachable(Some(turned_down("")), None));
+    assert!(case.plan().is_settled());
+}
+
+/// Spec: experience 5
+#[test]
+fn what_runs_has_no_record_and_what_is_lost_names_the_cluster() {
+    assert!(Case::won().plan().seen.is_empty());
+    let lost = Case::won()
+        .remote("a", Remote::Unreachable { since: at(99) })
+        .plan();
+    assert_eq!(lost.waits_for(), Some("WorkerLost"));
+    assert!(replies(&lost).contains(&("a", Reply::NotConnected, "")));
+    assert!(lost.is_settled());
+}
+
+fn seen(cluster: &str, reply: Reply) -> Seen {
+    Seen {
+        cluster: cluster.into(),
+        reply,
+        detail: String::new(),
+    }
+}
+
+#[test]
+fn times_move_only_with_what_is_said() {
+    let waiting = Waiting::NotNominated;
+    let first = Record::after(
+        None,
+        &waiting,
+        &[seen("a", Reply::Asked), seen("b", Reply::Asked)],
+        at(1),
+    );
+    let second = [seen("a", Reply::NoRoom), seen("b", Reply::Asked)];
+    let second = Record::after(Some(&first), &waiting, &second, at(2));
+    let since: Vec<_> = second.answers.iter().map(|a| a.since).collect();
+    assert_eq!((second.since, since), (at(1), vec![at(2), at(1)]));
+    assert!(!second.says_the_same_as(&first));
+    let other = Record::after(Some(&second), &Waiting::NoClusterListed, &[], at(3));
+    assert_eq!((other.since, other.reason.as_str()), (at(3), "NoClusterListed"));
+
+    let mut words = [seen("a", Reply::NoRoom), seen("b", Reply::Asked)];
+    words[0].detail = "3 more needed".to_owned();
+    let third = Record::after(Some(&second), &waiting, &words, at(4));
+    assert!(
+        third.says_the_same_as(&second),
+        "a worker's sentence changes with every job there"
+    );
+}

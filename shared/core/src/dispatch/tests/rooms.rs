@@ -1,0 +1,304 @@
+use proptest::prelude::*;
+
+use super::capacity::{Amounts, Closed, QueueView, Room, Usage, room, spare};
+use super::*;
+use crate::amount::Amount;
+use crate::name::{CohortName, FlavorName, ResourceName};
+use crate::queue::{ClusterQueue, FlavorQuota, Quota, ResourceGroup, StopPolicy};
+
+const CPU: &str = "cpu";
+
+fn amounts(cpu: i64) -> Amounts {
+    Amounts::from([(ResourceName::from(CPU), Amount::new(cpu))])
+}
+
+fn view(nominal: i64, used: i64, pending: u32) -> QueueView {
+    let flavor = FlavorName::from("f");
+    QueueView {
+        queue: ClusterQueue {
+            name: "q".into(),
+            cohort: None,
+            strategy: crate::queue::Strategy::BestEffortFifo,
+            namespaces: None,
+            groups: vec![ResourceGroup {
+                covered: vec![CPU.into()],
+                flavors: vec![FlavorQuota {
+                    name: flavor.clone(),
+                    quotas: BTreeMap::from([(CPU.into(), Quota::of(Amount::new(nominal)))]),
+                }],
+            }],
+            checks: Vec::new(),
+            stop: StopPolicy::None,
+            fungibility: crate::queue::FungibilityPolicy::default(),
+            preemption: crate::queue::PreemptionPolicy::default(),
+            weight: crate::queue::Weight::default(),
+            usage_order: crate::queue::UsageOrder::Ignored,
+            terminating: false,
+        },
+        active: true,
+        used: Usage::from([(flavor, amounts(used))]),
+        pending,
+    }
+}
+
+fn in_cohort(mut view: QueueView) -> QueueView {
+    view.queue.cohort = Some(CohortName::from("c"));
+    view
+}
+
+fn fits(left: u32) -> Room {
+    Room::Fits {
+        borrows: false,
+        pending: 0,
+        left,
+    }
+}
+
+fn of(view: &QueueView, cpu: i64) -> Room {
+    room(view, &Usage::new(), &Amounts::new(), &amounts(cpu))
+}
+
+/// Spec: multikueue 4.3
+#[test]
+fn room_is_what_quota_less_usage_leaves() {
+    assert_eq!(of(&view(10, 4, 0), 4), fits(200));
+    assert_eq!(of(&view(10, 7, 2), 4), Room::Full { pending: 2 });
+    assert_eq!(of(&view(10, 0, 0), 11), Room::TooLarge);
+    let coming = amounts(3);
+    let sent = room(&view(10, 4, 0), &Usage::new(), &coming, &amounts(4));
+    assert_eq!(sent, Room::Full { pending: 0 }, "what was just sent there counts");
+    let mut stopped = view(10, 0, 0);
+    stopped.queue.stop = StopPolicy::Hold;
+    assert_eq!(of(&stopped, 1), Room::Closed(Closed::QueueStopped));
+    let gpu = Amounts::from([(ResourceName::from("gpu"), Amount::new(1))]);
+    assert_eq!(
+        room(&view(10, 0, 0), &Usage::new(), &Amounts::new(), &gpu),
+        Room::TooLarge,
+        "what the queue does not cover"
+    );
+}
+
+/// Spec: multikueue 4.3
+#[test]
+fn a_cohort_lends_what_its_other_queues_leave() {
+    let ours = in_cohort(view(10, 8, 0));
+    let lent = spare([&in_cohort(view(10, 4, 0)), &in_cohort(view(10, 11, 0))]);
+    let borrowed = Room::Fits {
+        borrows: true,
+        pending: 0,
+        left: 0,
+    };
+    let at = |cpu| room(&ours, &lent, &Amounts::new(), &amounts(cpu));
+    assert_eq!(
+        (at(2), at(7), at(8)),
+        (fits(0), borrowed, Room::Full { pending: 0 })
+    );
+    let mut limited = ours.clone();
+    let quota = limited.queue.groups[0].flavors[0]
+        .quotas
+        .values_mut()
+        .next()
+        .unwrap();
+    quota.borrowing_limit = Some(Amount::new(1));
+    let at = |cpu| room(&limited, &lent, &Amounts::new(), &amounts(cpu));
+    assert_eq!(
+        (at(3), at(4), at(12)),
+        (borrowed, Room::Full { pending: 0 }, Room::TooLarge)
+    );
+}
+
+fn names(names: &[&str]) -> Vec<ClusterName> {
+    names.iter().map(|name| (*name).into()).collect()
+}
+
+/// Workers `a` to `d`, in this order of the config.
+fn by_room(rooms: [Room; 4]) -> Case {
+    let mut case = Case::new();
+    case.clusters = names(&["a", "b", "c", "d"]);
+    for (name, room) in case.clusters.clone().into_iter().zip(rooms) {
+        case.remotes.insert(name.clone(), reachable(None, None));
+        case.sites.insert(
+            name,
+            Site {
+                room,
+                cordon: Cordon::Open,
+            },
+        );
+    }
+    case.dispatcher = Dispatcher::Capacity;
+    case
+}
+
+const FULL: Room = Room::Full { pending: 3 };
+
+/// Spec: multikueue 4.3
+#[test]
+fn the_one_with_room_is_asked_and_the_full_ones_are_left_alone() {
+    let case = by_room([FULL, fits(100), fits(700), Room::TooLarge]);
+    let plan = case.plan();
+    assert_eq!(plan.status.nominated, names(&["c"]));
+    assert_eq!(plan.on("c"), [RemoteAction::CreateWorkload]);
+    for other in ["a", "b", "d"] {
+        assert!(plan.on(other).is_empty());
+    }
+    assert_eq!(plan.wake_at, Some(at(100) + WIDEN));
+}
+
+/// Spec: multikueue 4.3
+#[test]
+fn a_refusal_asks_the_next_with_room_at_once_and_time_asks_the_rest() {
+    let mut case = by_room([FULL, fits(100), fits(700), Room::TooLarge]).nominated(&["c"]);
+    case.round = Some(100);
+    let refused = RemoteWorkload {
+        answer: Answer::TurnedDown,
+        ..remote()
+    };
+    assert_eq!(
+        case.plan().status.nominated,
+        names(&["c"]),
+        "it has not answered yet"
+    );
+    case = case.remote("c", reachable(Some(refused.clone()), None));
+    assert_eq!(case.plan().status.nominated, names(&["c", "b"]));
+
+    case = case
+        .nominated(&["c", "b"])
+        .remote("b", reachable(Some(refused), None));
+    assert_eq!(
+        case.plan().status.nominated,
+        names(&["c", "b"]),
+        "nobody else has room"
+    );
+    case.now = 101;
+    let plan = case.plan();
+    assert_eq!(plan.status.nominated, names(&["c", "b", "a", "d"]));
+    assert_eq!(plan.wake_at, None, "everybody is asked");
+}
+
+/// Spec: multikueue 4.3
+#[test]
+fn without_knowledge_everybody_is_asked_and_a_missing_queue_is_named() {
+    let unknown = by_room([Room::Unknown; 4]).plan();
+    assert_eq!(unknown.status.nominated, names(&["a", "b", "c", "d"]));
+    let missing = by_room([Room::Closed(Closed::QueueMissing); 4]).plan();
+    assert_eq!(
+        (missing.status.nominated.len(), missing.waits_for()),
+        (0, Some("QueueMissingOnCluster"))
+    );
+    assert!(missing.check().1.contains("cluster \"a\" has no such queue"));
+}
+
+/// Spec: experience 3 (cordon)
+#[test]
+fn a_cordoned_cluster_gets_nothing_new_and_keeps_what_it_runs_unless_drained() {
+    let cordon = |case: &mut Case, cordon| {
+        let site = Site {
+            cordon,
+            ..Site::default()
+        };
+        case.sites.insert("a".into(), site);
+    };
+    let mut seeking = Case::new()
+        .nominated(&["a", "b"])
+        .remote("a", reachable(Some(admitted(1)), None));
+    cordon(&mut seeking, Cordon::Closed);
+    let plan = seeking.plan();
+    assert_eq!(
+        (plan.cluster(), plan.status.nominated.clone()),
+        (None, names(&["b"]))
+    );
+    assert!(plan.on("a").contains(&RemoteAction::DeleteWorkload));
+    cordon(&mut seeking, Cordon::Open);
+    assert_eq!(seeking.plan().cluster(), Some("a"));
+
+    for stays in [Cordon::Closed, Cordon::Leaving] {
+        let mut case = Case::won();
+        cordon(&mut case, stays);
+        assert_eq!(
+            (case.plan().cluster(), case.plan().mirrors()),
+            (Some("a"), Some("a"))
+        );
+    }
+    let mut case = Case::won();
+    cordon(&mut case, Cordon::Drained);
+    let plan = case.plan();
+    assert_eq!(plan.check().0, CheckPhase::Retry);
+    assert!(plan.check().1.contains("is being drained"));
+
+    let mut alone = Case::new();
+    alone.clusters = names(&["a"]);
+    cordon(&mut alone, Cordon::Closed);
+    assert_eq!(alone.plan().waits_for(), Some("ClusterCordoned"));
+}
+
+/// Spec: safety I1; multikueue 3.10
+#[test]
+fn a_leaving_cluster_that_does_not_answer_is_given_up_after_the_timeout_and_not_before() {
+    let mut case = Case::won().remote("a", Remote::Unreachable { since: at(100) });
+    case.now = 1000;
+    assert_eq!(case.plan().check().0, CheckPhase::Ready, "Wait keeps it for ever");
+    let leaving = Site {
+        cordon: Cordon::Leaving,
+        ..Site::default()
+    };
+    case.sites.insert("a".into(), leaving);
+    case.now = 114;
+    assert_eq!(case.plan().check().0, CheckPhase::Ready);
+    case.now = 115;
+    assert_eq!(case.plan().check().0, CheckPhase::Retry);
+}
+
+fn any_room() -> impl Strategy<Value = Room> {
+    prop_oneof![
+        Just(Room::Unknown),
+        (any::<bool>(), 0..3_u32, 0..1000_u32).prop_map(|(borrows, pending, left)| Room::Fits {
+            borrows,
+            pending,
+            left
+        }),
+        (0..3_u32).prop_map(|pending| Room::Full { pending }),
+        Just(Room::TooLarge),
+        Just(Room::Closed(Closed::QueueMissing)),
+        Just(Room::Closed(Closed::QueueStopped)),
+    ]
+}
+
+fn has_room(room: Room) -> bool {
+    matches!(room, Room::Fits { .. })
+}
+
+proptest! {
+    /// Whoever has room is asked before who has not; what is asked stays asked; after enough time everybody that can be
+    /// asked is. The number of steps grows with the logarithm of the number of workers.
+    ///
+    /// Spec: multikueue 4.3
+    #[test]
+    fn asking_goes_from_room_to_none_never_back_and_reaches_everybody(rooms in proptest::array::uniform4(any_room())) {
+        let mut case = by_room(rooms);
+        let first = case.plan();
+        if rooms.iter().any(|room| has_room(*room)) {
+            prop_assert_eq!(first.status.nominated.len(), 1);
+            let index = case.clusters.iter().position(|name| *name == first.status.nominated[0]).unwrap();
+            prop_assert!(has_room(rooms[index]));
+        }
+        let mut asked = first.status.nominated;
+        for _ in 0..4 {
+            case = case.nominated(&asked.iter().map(ClusterName::as_str).collect::<Vec<_>>());
+            case.round = Some(case.now);
+            case.now += 10;
+            let next = case.plan().status.nominated;
+            prop_assert!(next.starts_with(&asked), "{next:?} after {asked:?}");
+            asked = next;
+        }
+        let open = rooms.iter().filter(|room| !matches!(room, Room::Closed(_))).count();
+        prop_assert_eq!(asked.len(), open);
+    }
+
+    /// Spec: multikueue 4.3
+    #[test]
+    fn what_fits_fits_without_what_others_have(nominal in 1..100_i64, used in 0..100_i64, asked in 1..100_i64) {
+        let fits_now = matches!(of(&view(nominal, used, 0), asked), Room::Fits { .. });
+        prop_assert_eq!(fits_now, used + asked <= nominal);
+        prop_assert_eq!(of(&view(nominal, used, 0), asked) == Room::TooLarge, asked > nominal);
+    }
+}
