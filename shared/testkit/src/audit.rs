@@ -1,0 +1,294 @@
+//! Judges a run by what every cluster stores: the invariants of `spec/safety.md 1`, each as an auditor of its own.
+//!
+//! An auditor reads objects as JSON from the changes that the API servers tell, never through the product, and shares no code
+//! with it. It keeps a little state per object and looks at nothing twice, so that thousands of seeds are cheap.
+//!
+//! Feed [`Auditor::saw`] with every change of every cluster in one global order, and call [`Auditor::at_rest`] when the faults
+//! are over and enough time has passed. I13 compares two runs: [`ending`]. I14 (versions) needs two binaries and is not here.
+//!
+//! Reading order: [`object`](self) (what an object says), `book` (what is known), then one file per family of invariants.
+
+mod backward;
+mod book;
+mod bulkhead;
+mod contain;
+pub mod ending;
+mod hands;
+mod lost;
+mod object;
+mod orphan;
+mod quota;
+mod secrets;
+mod single;
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use jiff::{SignedDuration, Timestamp};
+use roadstead_apiserver::Change;
+
+use book::{Book, Name};
+pub use bulkhead::Placement;
+pub use object::End;
+pub use single::Overlap;
+
+/// What the manager does about a job whose worker is lost. *Source*: `spec/safety.md 3`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// It waits.
+    Wait,
+    /// It runs the job elsewhere after a while: overlaps are reported and not held against it (I1).
+    RetryAnyway,
+    /// It runs the job elsewhere when the worker has fenced itself.
+    Fence,
+}
+
+/// What the script promises about its jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Promise {
+    /// Every job can end within the run: at rest all must have ended.
+    AllEnd,
+    /// Some may wait for room that does not come, or run for longer: they need a reason or pods.
+    SomeWait,
+}
+
+/// Whether the hosts' clocks may jump.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clocks {
+    /// They may be off but never go back: neither do the times of conditions (I6).
+    Steady,
+    /// They may go back.
+    Jump,
+}
+
+/// How a run is judged.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// Name of the manager's cluster.
+    pub manager: String,
+    /// Names of the workers.
+    pub workers: Vec<String>,
+    /// The user names of the manager's process, on its own cluster and on the workers.
+    pub manager_users: Vec<String>,
+    /// The user names of the workers' processes.
+    pub worker_users: Vec<String>,
+    /// The value of label `kueue.x-k8s.io/multikueue-origin` of this manager.
+    pub origin: String,
+    /// What the manager does about lost workers.
+    pub policy: Policy,
+    /// What the script promises.
+    pub promise: Promise,
+    /// Whether clocks may go back.
+    pub clocks: Clocks,
+    /// Secrets that must be seen nowhere but in Secrets (I8): tokens, keys, certificates, each long enough to be unique.
+    pub canaries: Vec<String>,
+    /// How long before [`Auditor::at_rest`] the product must have written nothing but renewals (I3).
+    pub quiet: SignedDuration,
+    /// How long a healthy worker may have to wait for what was decided for it (I12).
+    pub placement_max: SignedDuration,
+    /// How long after a trouble a cluster may still be slow (I12), and after which nothing may come from before it.
+    pub recovery: SignedDuration,
+}
+
+impl Rules {
+    /// Rules for a manager cluster and workers of these names, with everything else as the simulation has it.
+    pub fn new(manager: &str, workers: &[&str]) -> Self {
+        Self {
+            manager: manager.to_owned(),
+            workers: workers.iter().map(|&name| name.to_owned()).collect(),
+            manager_users: vec!["roadstead-manager".to_owned()],
+            worker_users: vec!["roadstead-worker".to_owned()],
+            origin: "multikueue".to_owned(),
+            policy: Policy::Wait,
+            promise: Promise::SomeWait,
+            clocks: Clocks::Steady,
+            canaries: Vec::new(),
+            quiet: SignedDuration::from_secs(60),
+            placement_max: SignedDuration::from_secs(30),
+            recovery: SignedDuration::from_mins(2),
+        }
+    }
+}
+
+/// A broken invariant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Its number in `spec/safety.md 1`, such as `I1`, or the paragraph of another paper.
+    pub invariant: &'static str,
+    /// When it was seen, in true time.
+    pub at: Timestamp,
+    /// What it is about: a Workload's or an object's name.
+    pub subject: String,
+    /// What happened, with the last changes that concern it.
+    pub story: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} broken at {}: {}: {}",
+            self.invariant, self.at, self.subject, self.story
+        )
+    }
+}
+
+/// What an auditor says; the story is added to it.
+struct Finding {
+    invariant: &'static str,
+    case: Option<Name>,
+    subject: String,
+    what: String,
+}
+
+/// Where auditors leave their findings.
+#[derive(Default)]
+struct Findings(Vec<Finding>);
+
+impl Findings {
+    /// Something about a job and its Workload.
+    fn about(&mut self, invariant: &'static str, case: &Name, what: String) {
+        self.0.push(Finding {
+            invariant,
+            case: Some(case.clone()),
+            subject: case.to_string(),
+            what,
+        });
+    }
+
+    /// Something about an object, and about the job it belongs to if it does.
+    fn of(&mut self, invariant: &'static str, subject: &impl ToString, case: Option<&Name>, what: String) {
+        self.0.push(Finding {
+            invariant,
+            case: case.cloned(),
+            subject: subject.to_string(),
+            what,
+        });
+    }
+}
+
+/// All auditors.
+pub struct Auditor {
+    book: Book,
+    single: single::Single,
+    outcome: single::Outcomes,
+    lost: lost::Lost,
+    quota: quota::Quota,
+    backward: backward::Backward,
+    secrets: secrets::Secrets,
+    contain: contain::Contain,
+    bulkhead: bulkhead::Bulkhead,
+    told: BTreeSet<(&'static str, String)>,
+    violations: Vec<Violation>,
+}
+
+/// Violations after which the rest is not told: one run needs no more.
+const VIOLATIONS_MAX: usize = 100;
+
+impl Auditor {
+    /// Auditors that have seen nothing.
+    pub fn new(rules: Rules) -> Self {
+        Self {
+            secrets: secrets::Secrets::new(&rules),
+            book: Book::new(rules),
+            single: single::Single::default(),
+            outcome: single::Outcomes::default(),
+            lost: lost::Lost::default(),
+            quota: quota::Quota::default(),
+            backward: backward::Backward::default(),
+            contain: contain::Contain::default(),
+            bulkhead: bulkhead::Bulkhead::default(),
+            told: BTreeSet::new(),
+            violations: Vec::new(),
+        }
+    }
+
+    /// Takes in one change of one cluster. `now` is the true time, not that of any host.
+    pub fn saw(&mut self, cluster: &str, change: &Change, now: Timestamp) {
+        let seen = self.book.take(cluster, change, now);
+        let mut findings = Findings::default();
+        self.secrets.saw(&seen, &mut findings);
+        hands::saw(&self.book, &seen, &mut findings);
+        self.backward.saw(&self.book, &seen, &mut findings);
+        self.lost.saw(&self.book, &seen, &mut findings);
+        self.quota.saw(&seen, &mut findings);
+        self.single.saw(&self.book, &seen, &mut findings);
+        self.outcome.saw(&self.book, &seen, &mut findings);
+        self.contain.saw(&self.book, &seen, &mut findings);
+        self.bulkhead.saw(&self.book, &seen, &mut findings);
+        self.tell(findings, now);
+    }
+
+    /// The API server of the manager accepted this job: it must not get lost (I2). `resource` as in [`Change`].
+    pub fn submitted(&mut self, resource: &str, namespace: &str, name: &str, now: Timestamp) {
+        self.lost.submitted(resource, namespace, name, now);
+    }
+
+    /// From now on something is wrong with this cluster or its network: it is not held to [`Rules::placement_max`].
+    pub fn troubled(&mut self, cluster: &str) {
+        self.bulkhead.troubled(cluster);
+    }
+
+    /// Nothing is wrong with this cluster any more.
+    pub fn calm(&mut self, cluster: &str, now: Timestamp) {
+        self.bulkhead.calm(cluster, now);
+    }
+
+    /// The script took this worker out of the federation: what lies there is no longer judged at rest.
+    pub fn left(&mut self, cluster: &str) {
+        self.book.left.insert(cluster.into());
+    }
+
+    /// The faults are over and time has passed: nothing may be stuck, left over or still moving (I2, I3, I5, I11).
+    pub fn at_rest(&mut self, now: Timestamp) {
+        let mut findings = Findings::default();
+        self.single.at_rest(&self.book, &mut findings);
+        self.outcome.at_rest(&self.book, &mut findings);
+        self.lost.at_rest(&self.book, now, &mut findings);
+        orphan::at_rest(&self.book, &mut findings);
+        self.bulkhead.at_rest(&self.book, now, &mut findings);
+        self.tell(findings, now);
+    }
+
+    /// What was broken, in the order of time; each invariant at most once for each subject.
+    pub fn violations(&self) -> &[Violation] {
+        &self.violations
+    }
+
+    /// Runs of one job on two clusters at once, which policy [`Policy::RetryAnyway`] accepts.
+    pub fn overlaps(&self) -> &[Overlap] {
+        self.single.overlaps()
+    }
+
+    /// How long workers waited for what was decided for them.
+    pub fn placements(&self) -> &[Placement] {
+        self.bulkhead.placements()
+    }
+
+    /// How everything stands now, to be compared with another run (I13).
+    pub fn ending(&self) -> ending::Ending {
+        ending::Ending::of(&self.book)
+    }
+
+    fn tell(&mut self, findings: Findings, now: Timestamp) {
+        for finding in findings.0 {
+            let known = !self.told.insert((finding.invariant, finding.subject.clone()));
+            if known || self.violations.len() >= VIOLATIONS_MAX {
+                continue;
+            }
+            let mut story = finding.what;
+            if let Some(case) = &finding.case {
+                story.push_str(&self.book.story(case));
+            }
+            self.violations.push(Violation {
+                invariant: finding.invariant,
+                at: now,
+                subject: finding.subject,
+                story,
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,402 @@
+//! What is known: the last state of every object, and for each Workload of the manager what happened to it.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt::{self, Write as _};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use roadstead_apiserver::Change;
+use serde_json::Value;
+
+use super::Rules;
+use super::object::{PODS, WORKLOADS, controller, list, origin, prebuilt, queue, text, uid, winner, words};
+
+/// Where the manager says which workers it has.
+pub(super) const CLUSTERS: &str = "multikueueclusters.kueue.x-k8s.io";
+const CONFIGS: &str = "multikueueconfigs.kueue.x-k8s.io";
+const CHECKS: &str = "admissionchecks.kueue.x-k8s.io";
+/// Who answers the admission check of a dispatched Workload.
+const MULTIKUEUE: &str = "kueue.x-k8s.io/multikueue";
+
+/// Changes of one Workload that a story tells.
+const STORY: usize = 14;
+
+/// Namespace and name of a Workload of the manager: all that is about it on all clusters is one case.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Name {
+    pub(super) namespace: Arc<str>,
+    pub(super) name: Arc<str>,
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// Where an object lives.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    pub(super) cluster: Arc<str>,
+    pub(super) resource: Arc<str>,
+    pub(super) namespace: Arc<str>,
+    pub(super) name: Arc<str>,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.cluster, self.resource)?;
+        if self.namespace.is_empty() {
+            write!(f, " {}", self.name)
+        } else {
+            write!(f, " {}/{}", self.namespace, self.name)
+        }
+    }
+}
+
+/// Who did something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Actor {
+    /// The manager's process.
+    Manager,
+    /// A worker's process.
+    Worker,
+    /// A person, a controller of the cluster, a script.
+    Other,
+}
+
+/// One run of a job: a Workload of the manager by its UID. When it is deleted and made again, that is another run.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Run {
+    pub(super) case: Name,
+    pub(super) uid: Arc<str>,
+}
+
+/// What is known about a Workload of the manager; about its present UID, or its last when it is gone.
+#[derive(Default)]
+pub(super) struct Case {
+    pub(super) uid: Arc<str>,
+    /// The clusters that were its `clusterName` at some time.
+    pub(super) named: BTreeSet<Arc<str>>,
+    /// The same for this UID and those before it.
+    pub(super) named_ever: BTreeSet<Arc<str>>,
+    recent: VecDeque<(Timestamp, Arc<str>, Change)>,
+}
+
+/// See the module.
+pub(super) struct Book {
+    pub(super) rules: Rules,
+    pub(super) left: BTreeSet<Arc<str>>,
+    names: BTreeSet<Arc<str>>,
+    objects: BTreeMap<Place, Arc<Value>>,
+    pub(super) cases: BTreeMap<Name, Case>,
+    /// Jobs by cluster and UID: also those that are gone, because their pods may not be.
+    jobs: BTreeMap<(Arc<str>, Arc<str>), Run>,
+}
+
+/// One change, with what the book knows about it; the book is already up to date.
+pub(super) struct Seen<'a> {
+    pub(super) place: Place,
+    pub(super) change: &'a Change,
+    pub(super) now: Timestamp,
+    pub(super) by: Actor,
+    pub(super) on_manager: bool,
+    /// The run that it belongs to.
+    pub(super) run: Option<Run>,
+}
+
+impl Seen<'_> {
+    /// The object before.
+    pub(super) fn old(&self) -> Option<&Value> {
+        self.change.old.as_deref()
+    }
+
+    /// The object after.
+    pub(super) fn new(&self) -> Option<&Value> {
+        self.change.new.as_deref()
+    }
+
+    /// Before and after, when it is the same object.
+    pub(super) fn both(&self) -> Option<(&Value, &Value)> {
+        let (old, new) = (self.old()?, self.new()?);
+        (uid(old) == uid(new)).then_some((old, new))
+    }
+
+    pub(super) fn is_workload(&self) -> bool {
+        *self.place.resource == *WORKLOADS
+    }
+
+    pub(super) fn is_pod(&self) -> bool {
+        *self.place.resource == *PODS
+    }
+
+    /// Whether it is a job of a run: neither its Workload nor one of its pods.
+    pub(super) fn is_job(&self) -> bool {
+        self.run.is_some() && !self.is_workload() && !self.is_pod()
+    }
+
+    pub(super) fn case(&self) -> Option<&Name> {
+        self.run.as_ref().map(|run| &run.case)
+    }
+}
+
+impl Book {
+    pub(super) fn new(rules: Rules) -> Self {
+        Self {
+            rules,
+            left: BTreeSet::new(),
+            names: BTreeSet::new(),
+            objects: BTreeMap::new(),
+            cases: BTreeMap::new(),
+            jobs: BTreeMap::new(),
+        }
+    }
+
+    /// Writes a change down and says what it is about.
+    pub(super) fn take<'a>(&mut self, cluster: &str, change: &'a Change, now: Timestamp) -> Seen<'a> {
+        let cluster = self.name(cluster);
+        let place = Place {
+            cluster,
+            resource: change.resource.clone(),
+            namespace: change.namespace.clone().unwrap_or_else(|| "".into()),
+            name: change.name.clone(),
+        };
+        let on_manager = *place.cluster == *self.rules.manager;
+        match &change.new {
+            Some(new) => self.objects.insert(place.clone(), new.clone()),
+            None => self.objects.remove(&place),
+        };
+        let object = change.new.as_deref().or(change.old.as_deref());
+        let run = object.and_then(|object| self.run_of(&place, on_manager, object));
+        if let Some(run) = &run {
+            let case = self.cases.entry(run.case.clone()).or_default();
+            if on_manager && *place.resource == *WORKLOADS {
+                if case.uid != run.uid {
+                    case.uid = run.uid.clone();
+                    case.named.clear();
+                }
+                let winner = change.new.as_deref().map_or("", winner);
+                if !winner.is_empty() && !case.named.contains(winner) {
+                    case.named.insert(winner.into());
+                    case.named_ever.insert(winner.into());
+                }
+            }
+            if case.recent.len() == STORY {
+                case.recent.pop_front();
+            }
+            case.recent
+                .push_back((now, place.cluster.clone(), change.clone()));
+        }
+        let is_one_of = |users: &[String]| users.iter().any(|user| **user == *change.user);
+        let by = if is_one_of(&self.rules.manager_users) {
+            Actor::Manager
+        } else if is_one_of(&self.rules.worker_users) {
+            Actor::Worker
+        } else {
+            Actor::Other
+        };
+        Seen {
+            place,
+            change,
+            now,
+            by,
+            on_manager,
+            run,
+        }
+    }
+
+    /// The run that an object belongs to: a Workload by its name, a job by the Workload that names or owns it, a pod by its job.
+    fn run_of(&mut self, place: &Place, on_manager: bool, object: &Value) -> Option<Run> {
+        let case = |name: &str| Name {
+            namespace: place.namespace.clone(),
+            name: name.into(),
+        };
+        if *place.resource == *WORKLOADS {
+            if on_manager {
+                let run = Run {
+                    case: case(&place.name),
+                    uid: uid(object).into(),
+                };
+                let job = controller(object);
+                if !job.is_empty() {
+                    self.jobs.insert((place.cluster.clone(), job.into()), run.clone());
+                }
+                return Some(run);
+            }
+            // A copy, or a stranger of the same name.
+            return (origin(object) == self.rules.origin).then(|| self.present(case(&place.name)));
+        }
+        let known = |this: &Self, uid: &str| this.jobs.get(&(place.cluster.clone(), uid.into())).cloned();
+        if let Some(run) = known(self, uid(object)) {
+            return Some(run);
+        }
+        if let Some(run) = known(self, controller(object)) {
+            // Why: a job of jobs has children that have pods.
+            if *place.resource != *PODS {
+                self.jobs
+                    .insert((place.cluster.clone(), uid(object).into()), run.clone());
+            }
+            return Some(run);
+        }
+        if on_manager || origin(object) != self.rules.origin || prebuilt(object).is_empty() {
+            return None;
+        }
+        let run = self.present(case(prebuilt(object)));
+        self.jobs
+            .insert((place.cluster.clone(), uid(object).into()), run.clone());
+        Some(run)
+    }
+
+    /// The run that a case is in now.
+    fn present(&self, case: Name) -> Run {
+        Run {
+            uid: self.cases.get(&case).map_or_else(|| "".into(), |c| c.uid.clone()),
+            case,
+        }
+    }
+
+    fn name(&mut self, text: &str) -> Arc<str> {
+        if let Some(name) = self.names.get(text) {
+            return name.clone();
+        }
+        let name: Arc<str> = text.into();
+        self.names.insert(name.clone());
+        name
+    }
+
+    /// An object as it is stored now.
+    pub(super) fn object(
+        &self,
+        cluster: &str,
+        resource: &str,
+        namespace: &str,
+        name: &str,
+    ) -> Option<&Arc<Value>> {
+        self.objects.get(&Place {
+            cluster: cluster.into(),
+            resource: resource.into(),
+            namespace: namespace.into(),
+            name: name.into(),
+        })
+    }
+
+    /// The Workload of a case on a cluster.
+    pub(super) fn workload(&self, cluster: &str, case: &Name) -> Option<&Arc<Value>> {
+        self.object(cluster, WORKLOADS, &case.namespace, &case.name)
+    }
+
+    /// The Workload of a case on the manager.
+    pub(super) fn local(&self, case: &Name) -> Option<&Arc<Value>> {
+        self.workload(&self.rules.manager, case)
+    }
+
+    /// Our copy of a Workload on a worker.
+    pub(super) fn copy(&self, cluster: &str, case: &Name) -> Option<&Arc<Value>> {
+        self.workload(cluster, case)
+            .filter(|copy| origin(copy) == self.rules.origin)
+    }
+
+    /// All objects of a cluster.
+    pub(super) fn all_on<'a>(&'a self, cluster: &str) -> impl Iterator<Item = (&'a Place, &'a Arc<Value>)> {
+        let first = Place {
+            cluster: cluster.into(),
+            resource: "".into(),
+            namespace: "".into(),
+            name: "".into(),
+        };
+        let cluster = first.cluster.clone();
+        self.objects
+            .range(first..)
+            .take_while(move |(place, _)| place.cluster == cluster)
+    }
+
+    /// All objects of one resource of a cluster.
+    pub(super) fn all_of<'a>(
+        &'a self,
+        cluster: &str,
+        resource: &'a str,
+    ) -> impl Iterator<Item = (&'a Place, &'a Arc<Value>)> {
+        self.all_on(cluster)
+            .filter(move |(place, _)| *place.resource == *resource)
+    }
+
+    /// The run of a stored job or pod.
+    pub(super) fn run_at(&self, place: &Place, object: &Value) -> Option<&Run> {
+        let of = |uid: &str| self.jobs.get(&(place.cluster.clone(), uid.into()));
+        of(uid(object)).or_else(|| of(controller(object)))
+    }
+
+    /// Whether a MultiKueueConfig of the manager names this cluster, and the cluster is defined.
+    pub(super) fn is_listed(&self, cluster: &str) -> bool {
+        let manager = &self.rules.manager;
+        let lists = |config: &Value| {
+            list(config, &["spec", "clusters"])
+                .iter()
+                .any(|name| name == cluster)
+        };
+        self.object(manager, CLUSTERS, "", cluster).is_some()
+            && self.all_of(manager, CONFIGS).any(|(_, config)| lists(config))
+    }
+
+    /// The entry of a Workload's admission check that is MultiKueue's.
+    pub(super) fn dispatch_check<'a>(&self, workload: &'a Value) -> Option<&'a Value> {
+        list(workload, &["status", "admissionChecks"])
+            .iter()
+            .find(|check| {
+                let check = self.object(&self.rules.manager, CHECKS, "", text(check, &["name"]));
+                check.is_some_and(|c| text(c, &["spec", "controllerName"]) == MULTIKUEUE)
+            })
+    }
+
+    /// The jobs of the manager: what waits in a queue and is neither a Workload nor a pod.
+    pub(super) fn local_jobs(&self) -> impl Iterator<Item = (&Place, &Arc<Value>)> {
+        self.all_on(&self.rules.manager).filter(|(place, object)| {
+            *place.resource != *WORKLOADS && *place.resource != *PODS && !queue(object).is_empty()
+        })
+    }
+
+    /// The Workload on the manager that a job of the manager owns.
+    pub(super) fn workload_of(&self, place: &Place, job: &Value) -> Option<(&Name, &Arc<Value>)> {
+        let case = &self.run_at(place, job)?.case;
+        let workload = self.local(case)?;
+        (controller(workload) == uid(job)).then_some((case, workload))
+    }
+
+    /// The case that an object belongs to: a Workload by its name, the rest by its job.
+    pub(super) fn case_of(&self, place: &Place, object: &Value) -> Option<Name> {
+        if *place.resource == *WORKLOADS {
+            return Some(Name {
+                namespace: place.namespace.clone(),
+                name: place.name.clone(),
+            });
+        }
+        self.run_at(place, object).map(|run| run.case.clone())
+    }
+
+    /// The last changes of a case.
+    pub(super) fn story(&self, case: &Name) -> String {
+        let mut story = String::new();
+        let Some(case) = self.cases.get(case) else {
+            return story;
+        };
+        for (at, cluster, change) in &case.recent {
+            let (did, object) = match (&change.old, &change.new) {
+                (None, Some(new)) => ("created", Some(new)),
+                (Some(_), Some(new)) => ("changed", Some(new)),
+                (_, None) => ("removed", None),
+            };
+            let said = object.map(|object| words(&change.resource, object));
+            // Writing to a String cannot fail.
+            let _ = write!(
+                story,
+                "\n  {at} {cluster}: {} {} {did} by {}{}{}",
+                change.resource,
+                change.name,
+                change.user,
+                if said.is_some() { ": " } else { "" },
+                said.unwrap_or_default()
+            );
+        }
+        story
+    }
+}

@@ -1,0 +1,159 @@
+//! I12: a worker that hangs makes nobody else wait.
+//!
+//! As far as a simulation can say it: on a cluster without trouble, under a manager without trouble, what was decided is
+//! done within [`Rules::placement_max`](super::Rules::placement_max).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::Findings;
+use super::book::{Book, Name, Seen};
+use super::object::{is_offered, winner};
+
+/// How long a worker waited for what was decided for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// Namespace and name of the manager's Workload.
+    pub subject: String,
+    /// The worker.
+    pub cluster: String,
+    /// From the decision to the object.
+    pub took: SignedDuration,
+    /// Whether neither the worker nor the manager had any trouble meanwhile.
+    pub healthy: bool,
+}
+
+/// What was decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Decided {
+    /// To offer the Workload there.
+    Offer,
+    /// To run the job there.
+    Run,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Health {
+    Troubled,
+    CalmSince(Timestamp),
+}
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Bulkhead {
+    waiting: BTreeMap<(Name, Arc<str>, Decided), Timestamp>,
+    health: BTreeMap<Arc<str>, Health>,
+    placements: Vec<Placement>,
+}
+
+impl Bulkhead {
+    pub(super) fn troubled(&mut self, cluster: &str) {
+        self.health.insert(cluster.into(), Health::Troubled);
+    }
+
+    pub(super) fn calm(&mut self, cluster: &str, now: Timestamp) {
+        self.health.insert(cluster.into(), Health::CalmSince(now));
+    }
+
+    pub(super) fn placements(&self) -> &[Placement] {
+        &self.placements
+    }
+
+    pub(super) fn saw(&mut self, book: &Book, seen: &Seen<'_>, findings: &mut Findings) {
+        let Some(case) = seen.case() else { return };
+        if seen.on_manager {
+            if seen.is_workload() {
+                self.decided(book, seen, case);
+            }
+            return;
+        }
+        let decided = if seen.is_workload() {
+            Decided::Offer
+        } else if seen.is_job() {
+            Decided::Run
+        } else {
+            return;
+        };
+        let waited = (case.clone(), seen.place.cluster.clone(), decided);
+        if seen.old().is_none()
+            && let Some(since) = self.waiting.remove(&waited)
+        {
+            let took = seen.now.duration_since(since);
+            let healthy = self.was_healthy(book, &seen.place.cluster, since);
+            self.judge(book, case, &seen.place.cluster, took, healthy, findings);
+            self.placements.push(Placement {
+                subject: case.to_string(),
+                cluster: seen.place.cluster.to_string(),
+                took,
+                healthy,
+            });
+        }
+    }
+
+    /// Notes what the manager's Workload says is to be done and is not yet.
+    fn decided(&mut self, book: &Book, seen: &Seen<'_>, case: &Name) {
+        let empty = serde_json::Value::Null;
+        let (old, new) = (seen.old().unwrap_or(&empty), seen.new().unwrap_or(&empty));
+        for cluster in &book.rules.workers {
+            let waits = |decided| (case.clone(), Arc::from(cluster.as_str()), decided);
+            let is_there = book.copy(cluster, case).is_some();
+            if !is_offered(new, cluster) {
+                self.waiting.remove(&waits(Decided::Offer));
+            } else if !is_offered(old, cluster) && !is_there {
+                self.waiting.insert(waits(Decided::Offer), seen.now);
+            }
+            if winner(new) != cluster {
+                self.waiting.remove(&waits(Decided::Run));
+            } else if winner(old) != cluster {
+                self.waiting.insert(waits(Decided::Run), seen.now);
+            }
+        }
+    }
+
+    fn was_healthy(&self, book: &Book, cluster: &str, since: Timestamp) -> bool {
+        [cluster, &book.rules.manager]
+            .iter()
+            .all(|name| match self.health.get(*name) {
+                None => true,
+                Some(Health::Troubled) => false,
+                Some(Health::CalmSince(at)) => since.duration_since(*at) >= book.rules.recovery,
+            })
+    }
+
+    fn judge(
+        &self,
+        book: &Book,
+        case: &Name,
+        cluster: &str,
+        took: SignedDuration,
+        healthy: bool,
+        findings: &mut Findings,
+    ) {
+        if healthy && took > book.rules.placement_max {
+            let troubled: Vec<&str> = self
+                .health
+                .iter()
+                .filter(|(_, health)| **health == Health::Troubled)
+                .map(|(name, _)| &**name)
+                .collect();
+            let what = format!(
+                "{cluster} is well and waited {took:#} for it, while there was trouble on {troubled:?}"
+            );
+            findings.about("I12", case, what);
+        }
+    }
+
+    /// What was decided long ago and is still not done.
+    pub(super) fn at_rest(&self, book: &Book, now: Timestamp, findings: &mut Findings) {
+        for ((case, cluster, decided), since) in &self.waiting {
+            let took = now.duration_since(*since);
+            let is_late = took > book.rules.placement_max && !book.left.contains(cluster);
+            if is_late && *decided == Decided::Run {
+                let what = format!("it was given to {cluster} at {since} and its job was never made there");
+                findings.about("I3", case, what);
+            }
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! I9 and I10: who may bring about what, as far as objects show it; and that a decision rests on what the clusters said.
+//!
+//! The rules, each by the name under which it is reported:
+//!
+//! - I9: only a cluster that a Workload was sent to can end it, and only there its job is made. A worker's process writes
+//!   nothing on the manager's cluster.
+//! - I10: what the manager makes on a worker has the namespace, name and kind of something on the manager, and runs under
+//!   the same service account.
+//! - `multikueue 3.3 R6`: a Workload is given to a cluster that has admitted it.
+//! - `multikueue 10.F8`: under policy Wait a run that nothing disturbed is not taken back.
+//! - `multikueue 10.F2`: a cluster whose credentials are refused is not used.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::book::{Actor, Book, CLUSTERS, Name, Run, Seen};
+use super::hands::NO_LABEL;
+use super::object::{
+    at, condition, is_deleting, is_let_go, is_true, job_end, text, uid, winner, workload_end,
+};
+use super::{Findings, Policy};
+
+/// Reasons of condition `Active` that mean that the credentials cannot be used.
+const REFUSED: &[&str] = &["BadKubeConfig", "InsecureKubeConfig", "BadClusterProfile"];
+
+/// A copy or a job on a worker since it was made.
+#[derive(Default)]
+struct Life {
+    uid: Arc<str>,
+    /// Admitted, or let go.
+    began: bool,
+    /// Since then something happened to it.
+    disturbed: bool,
+}
+
+/// What happened to a case on one worker.
+#[derive(Default)]
+struct There {
+    copy: Option<Life>,
+    job: Option<Life>,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Contain {
+    there: BTreeMap<(Arc<str>, Name), There>,
+    admitted: BTreeSet<(Run, Arc<str>)>,
+    ended: BTreeSet<(Run, Arc<str>)>,
+    /// Resource, namespace and name of all that was ever on the manager.
+    originals: BTreeSet<(Arc<str>, Arc<str>, Arc<str>)>,
+    refused: BTreeMap<Arc<str>, Timestamp>,
+}
+
+impl Contain {
+    pub(super) fn saw(&mut self, book: &Book, seen: &Seen<'_>, findings: &mut Findings) {
+        if seen.on_manager {
+            if seen.old().is_none() {
+                self.originals.insert(kind_and_name(seen));
+            }
+            if seen.by == Actor::Worker {
+                let what = format!("{} wrote on the manager's cluster", seen.change.user);
+                findings.of("I9", &seen.place, seen.case(), what);
+            }
+            if *seen.place.resource == *CLUSTERS {
+                self.note_refusal(seen);
+            } else if seen.is_workload() {
+                self.judge_decision(book, seen, findings);
+            }
+            return;
+        }
+        self.judge_creation(book, seen, findings);
+        self.follow(seen);
+    }
+
+    fn note_refusal(&mut self, seen: &Seen<'_>) {
+        let refused = seen.new().is_none_or(|cluster| {
+            let active = condition(cluster, "Active");
+            active.is_some_and(|c| c["status"] == "False" && REFUSED.contains(&text(c, &["reason"])))
+        });
+        if refused {
+            self.refused.entry(seen.place.name.clone()).or_insert(seen.now);
+        } else {
+            self.refused.remove(&seen.place.name);
+        }
+    }
+
+    /// The manager made something on a worker.
+    fn judge_creation(&self, book: &Book, seen: &Seen<'_>, findings: &mut Findings) {
+        let (Actor::Manager, None, Some(new)) = (seen.by, seen.old(), seen.new()) else {
+            return;
+        };
+        let place = &seen.place;
+        if NO_LABEL.contains(&&*place.resource) {
+            return;
+        }
+        if !self.originals.contains(&kind_and_name(seen)) {
+            let what = "made on a worker, and nothing of this kind and name was ever on the manager";
+            findings.of("I10", place, seen.case(), what.to_owned());
+        }
+        let original = book.object(
+            &book.rules.manager,
+            &place.resource,
+            &place.namespace,
+            &place.name,
+        );
+        let account = |object| text(object, &["spec", "template", "spec", "serviceAccountName"]);
+        if let Some(original) = original.filter(|original| account(original) != account(new)) {
+            let what = format!(
+                "made with service account \"{}\" from \"{}\"",
+                account(new),
+                account(original)
+            );
+            findings.of("I10", place, seen.case(), what);
+        }
+        if let Some(run) = seen.run.as_ref().filter(|_| seen.is_job())
+            && !book.cases[&run.case].named_ever.contains(&place.cluster)
+        {
+            let what = format!(
+                "its job was made on {}, to which it was never sent",
+                place.cluster
+            );
+            findings.about("I9", &run.case, what);
+        }
+        let since = self.refused.get(&place.cluster);
+        if let Some(since) = since.filter(|since| seen.now.duration_since(**since) > book.rules.recovery) {
+            let what = format!("made with credentials that have been refused since {since}");
+            findings.of("multikueue 10.F2", place, seen.case(), what);
+        }
+    }
+
+    /// Keeps what happened to a case on one worker.
+    fn follow(&mut self, seen: &Seen<'_>) {
+        let Some(run) = seen.run.as_ref().filter(|_| !seen.is_pod()) else {
+            return;
+        };
+        let here = (seen.place.cluster.clone(), run.case.clone());
+        let there = self.there.entry(here).or_default();
+        let kept = if seen.is_workload() {
+            &mut there.copy
+        } else {
+            &mut there.job
+        };
+        let Some(new) = seen.new() else {
+            *kept = None;
+            return;
+        };
+        if kept.as_ref().is_none_or(|life| *life.uid != *uid(new)) {
+            *kept = Some(Life {
+                uid: uid(new).into(),
+                ..Life::default()
+            });
+        }
+        let Some(life) = kept else { return };
+        let place = || (run.clone(), seen.place.cluster.clone());
+        let (is_well, has_ended) = if seen.is_workload() {
+            let evicted = is_true(new, "Evicted") || at(new, &["spec", "active"]) == false;
+            let ended = is_true(new, "Finished");
+            let same = seen.both().is_none_or(|(old, _)| old["spec"] == new["spec"]);
+            (is_true(new, "Admitted") && !evicted && !ended && same, ended)
+        } else {
+            (is_let_go(new), job_end(new).is_some())
+        };
+        if is_well && !is_deleting(new) {
+            if !life.began && seen.is_workload() {
+                self.admitted.insert(place());
+            }
+            life.began = true;
+        } else if life.began {
+            life.disturbed = true;
+        }
+        if has_ended {
+            self.ended.insert(place());
+        }
+    }
+
+    /// The manager's Workload changed.
+    fn judge_decision(&self, book: &Book, seen: &Seen<'_>, findings: &mut Findings) {
+        let (Some((old, new)), Some(run)) = (seen.both(), &seen.run) else {
+            return;
+        };
+        let (before, after) = (winner(old), winner(new));
+        if !after.is_empty() && after != before && !self.admitted.contains(&(run.clone(), after.into())) {
+            let what = format!("it is given to {after}, which has not admitted it");
+            findings.about("multikueue 3.3 R6", &run.case, what);
+        }
+        let Some(check) = book.dispatch_check(new) else {
+            return;
+        };
+        if workload_end(new).is_some() && !is_true(old, "Finished") {
+            let named = &book.cases[&run.case].named;
+            if !named
+                .iter()
+                .any(|cluster| self.ended.contains(&(run.clone(), cluster.clone())))
+            {
+                let what = format!(
+                    "it is Finished and ended on none of the clusters that it was sent to: {named:?}"
+                );
+                findings.about("I9", &run.case, what);
+            }
+        }
+        let was_ready = book
+            .dispatch_check(old)
+            .is_some_and(|check| check["state"] == "Ready");
+        let is_taken_back = was_ready && check["state"] == "Retry" && !before.is_empty();
+        let same = old["spec"] == new["spec"] && at(new, &["metadata", "generation"]).as_u64() <= Some(1);
+        if is_taken_back
+            && same
+            && book.rules.policy == Policy::Wait
+            && book.is_listed(before)
+            && self.is_undisturbed(before, &run.case)
+        {
+            let what = format!(
+                "nothing happened to its run on {before} and it is taken back: {}",
+                text(check, &["message"])
+            );
+            findings.about("multikueue 10.F8", &run.case, what);
+        }
+    }
+
+    /// Whether copy and job have been there, admitted and let go, ever since they first were.
+    fn is_undisturbed(&self, cluster: &str, case: &Name) -> bool {
+        let Some(there) = self.there.get(&(cluster.into(), case.clone())) else {
+            return false;
+        };
+        let is_well = |life: &Option<Life>| life.as_ref().is_some_and(|life| life.began && !life.disturbed);
+        is_well(&there.copy) && is_well(&there.job)
+    }
+}
+
+fn kind_and_name(seen: &Seen<'_>) -> (Arc<str>, Arc<str>, Arc<str>) {
+    let place = &seen.place;
+    (
+        place.resource.clone(),
+        place.namespace.clone(),
+        place.name.clone(),
+    )
+}

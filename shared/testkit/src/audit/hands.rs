@@ -1,0 +1,25 @@
+//! I7: the manager touches nothing on a worker that it did not make.
+
+use super::Findings;
+use super::book::{Actor, Book, Seen};
+use super::object::origin;
+
+/// What is the manager's without a label: the lease that it renews and what it tells.
+pub(super) const NO_LABEL: &[&str] = &["leases.coordination.k8s.io", "events", "events.events.k8s.io"];
+
+/// Judges one change.
+pub(super) fn saw(book: &Book, seen: &Seen<'_>, findings: &mut Findings) {
+    if seen.on_manager || seen.by != Actor::Manager || NO_LABEL.contains(&&*seen.place.resource) {
+        return;
+    }
+    let ours = &book.rules.origin;
+    let did = match (seen.old(), seen.new()) {
+        (Some(old), None) if origin(old) != ours => "deleted",
+        (Some(old), Some(_)) if origin(old) != ours => "changed",
+        (None, Some(new)) if origin(new) != ours => "made without our origin",
+        _ => return,
+    };
+    let whose = seen.old().map_or("", origin);
+    let what = format!("{did} by {}; its origin is \"{whose}\"", seen.change.user);
+    findings.of("I7", &seen.place, seen.case(), what);
+}

@@ -1,0 +1,152 @@
+//! I1: a job runs on one cluster at a time. I11: it ends once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::book::{Book, Place, Run, Seen};
+use super::object::{is_let_go, is_live_pod, is_true, job_end, workload_end};
+use super::{Findings, Policy};
+
+/// A time in which one job was on several clusters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Overlap {
+    /// Namespace and name of the manager's Workload.
+    pub subject: String,
+    /// When the second one began.
+    pub from: Timestamp,
+    /// When only one was left.
+    pub until: Timestamp,
+}
+
+/// I1. What may have pods, and the pods themselves, by run and cluster.
+#[derive(Default)]
+pub(super) struct Single {
+    live: BTreeMap<Run, BTreeMap<Arc<str>, BTreeSet<Place>>>,
+    double: BTreeMap<Run, Timestamp>,
+    overlaps: Vec<Overlap>,
+}
+
+impl Single {
+    pub(super) fn saw(&mut self, book: &Book, seen: &Seen<'_>, findings: &mut Findings) {
+        let Some(run) = seen.run.as_ref().filter(|_| !seen.is_workload()) else {
+            return;
+        };
+        let live = match seen.new() {
+            None => false,
+            Some(pod) if seen.is_pod() => is_live_pod(pod),
+            // Why not on the manager: the job there is let go to look like the one that runs elsewhere.
+            Some(job) => !seen.on_manager && is_let_go(job),
+        };
+        let clusters = self.live.entry(run.clone()).or_default();
+        let there = clusters.entry(seen.place.cluster.clone()).or_default();
+        if live {
+            there.insert(seen.place.clone());
+        } else {
+            there.remove(&seen.place);
+            if there.is_empty() {
+                clusters.remove(&seen.place.cluster);
+            }
+        }
+        if clusters.len() < 2 {
+            if let Some(from) = self.double.remove(run) {
+                self.overlaps.push(Overlap {
+                    subject: run.case.to_string(),
+                    from,
+                    until: seen.now,
+                });
+            }
+            return;
+        }
+        self.double.entry(run.clone()).or_insert(seen.now);
+        if book.rules.policy != Policy::RetryAnyway {
+            findings.about("I1", &run.case, said(clusters));
+        }
+    }
+
+    /// An overlap that does not end is broken under every policy.
+    pub(super) fn at_rest(&self, _book: &Book, findings: &mut Findings) {
+        for run in self.double.keys() {
+            findings.about("I1", &run.case, format!("still {}", said(&self.live[run])));
+        }
+    }
+
+    pub(super) fn overlaps(&self) -> &[Overlap] {
+        &self.overlaps
+    }
+}
+
+fn said(clusters: &BTreeMap<Arc<str>, BTreeSet<Place>>) -> String {
+    let all: Vec<String> = clusters.values().flatten().map(ToString::to_string).collect();
+    format!("live on {} clusters at once: {}", clusters.len(), all.join(", "))
+}
+
+/// I11. How often the Workload ended, and where its job ended.
+#[derive(Default)]
+pub(super) struct Outcomes {
+    endings: BTreeMap<Run, u32>,
+    ended: BTreeMap<Run, (Arc<str>, Timestamp)>,
+}
+
+impl Outcomes {
+    pub(super) fn saw(&mut self, book: &Book, seen: &Seen<'_>, findings: &mut Findings) {
+        let (Some(run), Some(new)) = (&seen.run, seen.new()) else {
+            return;
+        };
+        if seen.on_manager && seen.is_workload() {
+            let ended_before = seen.both().is_some_and(|(old, _)| is_true(old, "Finished"));
+            if is_true(new, "Finished") && !ended_before {
+                let endings = self.endings.entry(run.clone()).or_default();
+                *endings += 1;
+                if *endings > 1 {
+                    findings.about("I11", &run.case, format!("it became Finished {endings} times"));
+                }
+            }
+        } else if !seen.on_manager && seen.is_job() {
+            let before = seen.both().map(|(old, _)| old);
+            if job_end(new).is_some() {
+                let was_sent_here = book.cases[&run.case].named.contains(&seen.place.cluster);
+                if was_sent_here {
+                    let end = (seen.place.cluster.clone(), seen.now);
+                    self.ended.entry(run.clone()).or_insert(end);
+                }
+            } else if is_let_go(new) && !before.is_some_and(is_let_go) {
+                self.judge_start(book, seen, run, findings);
+            }
+        }
+    }
+
+    /// A job is let go: it must not have ended before.
+    fn judge_start(&self, book: &Book, seen: &Seen<'_>, run: &Run, findings: &mut Findings) {
+        let cluster = &seen.place.cluster;
+        if book.local(&run.case).is_some_and(|w| is_true(w, "Finished")) {
+            let what = format!("its job is let go on {cluster} after the Workload is Finished");
+            findings.about("I11", &run.case, what);
+        }
+        // Why Wait only: with the other policies an end that nobody could see does not count.
+        let Some((place, at)) = self.ended.get(run).filter(|_| book.rules.policy == Policy::Wait) else {
+            return;
+        };
+        // Why: taking a silent cluster out of the config is the administrator's word that its run is lost.
+        if book.is_listed(place) {
+            let what = format!("its job ended on {place} at {at} and runs again on {cluster}");
+            findings.about("I11", &run.case, what);
+        }
+    }
+
+    /// What people see of the job is what its Workload says.
+    pub(super) fn at_rest(&self, book: &Book, findings: &mut Findings) {
+        for (place, job) in book.local_jobs() {
+            let Some((case, workload)) = book.workload_of(place, job) else {
+                continue;
+            };
+            if let (Some(shown), Some(told)) = (job_end(job), workload_end(workload))
+                && shown != told
+            {
+                let what = format!("the job says {shown:?} and its Workload {told:?}");
+                findings.about("I11", case, what);
+            }
+        }
+    }
+}

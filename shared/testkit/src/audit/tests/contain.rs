@@ -1,0 +1,167 @@
+//! I9, I10 and the rules about decisions.
+
+use serde_json::json;
+
+use super::scene::{CONFIGS, JOBS, MANAGER, PERSON, SYSTEM, Scene, WORKER, WORKLOADS, condition, rules, wl};
+use crate::audit::{Policy, Rules};
+
+/// Spec: safety 1 I9, 2 W4.
+#[test]
+fn a_cluster_that_was_never_chosen_ends_nothing() {
+    let mut scene = Scene::new();
+    scene.start("a", "east");
+    scene.offer("a", "west");
+    let finished = json!({"conditions": [condition("Finished", "True", "Succeeded", 3)]});
+    scene.status("west", SYSTEM, "a", finished.clone());
+    scene.is_fine();
+    scene.status("manager", MANAGER, "a", finished);
+    assert_eq!(scene.broken(), ["I9"]);
+}
+
+/// Spec: safety 1 I9, 2 W9.
+#[test]
+fn the_end_of_the_job_on_the_chosen_cluster_is_enough() {
+    let mut scene = Scene::new();
+    scene.start("a", "east");
+    scene.end_there("a", "east");
+    scene.clean("a", "east");
+    scene.mirror_end("a");
+    scene.is_fine();
+}
+
+/// Spec: safety 1 I9, 2 W1 and W4.
+#[test]
+fn a_job_is_made_only_where_it_was_sent() {
+    let mut scene = Scene::new();
+    scene.submit("a");
+    scene.offer("a", "west");
+    scene.admit("a", "west");
+    scene.make_job("a", "west");
+    assert_eq!(scene.broken(), ["I9"]);
+    let mut scene = Scene::new();
+    scene.submit("a");
+    scene.offer("a", "west");
+    scene.admit("a", "west");
+    scene.choose("a", "west");
+    scene.make_job("a", "west");
+    scene.is_fine();
+}
+
+/// Spec: safety 1 I9.
+#[test]
+fn a_worker_writes_nothing_on_the_manager() {
+    let mut scene = Scene::new();
+    scene.submit("a");
+    scene.is_fine();
+    scene.status("manager", WORKER, "a", json!({"clusterName": "east"}));
+    assert!(scene.broken().contains(&"I9"));
+}
+
+/// Spec: safety 1 I10.
+#[test]
+fn what_is_made_on_a_worker_has_an_original() {
+    let made = |namespace_of: &str, account: &str| {
+        let mut scene = Scene::new();
+        scene.submit("a");
+        let spec = json!({"template": {"spec": {"serviceAccountName": "plain"}}});
+        scene.edit("manager", PERSON, JOBS, "a", json!({"spec": spec}));
+        let labels = json!({"kueue.x-k8s.io/multikueue-origin": "multikueue"});
+        let spec = json!({"template": {"spec": {"serviceAccountName": account}}});
+        scene.put(
+            "east",
+            MANAGER,
+            JOBS,
+            json!({"metadata": {"name": namespace_of, "labels": labels}, "spec": spec}),
+        );
+        scene.broken()
+    };
+    assert!(made("a", "plain").is_empty());
+    assert_eq!(made("other", "plain"), ["I10"]);
+    assert_eq!(made("a", "admin"), ["I10"]);
+}
+
+/// Spec: multikueue 3.3 R6.
+#[test]
+fn a_workload_is_given_to_a_cluster_that_admitted_it() {
+    let mut scene = Scene::new();
+    scene.submit("a");
+    scene.offer("a", "east");
+    let reserved = json!({"conditions": [condition("QuotaReserved", "True", "Ok", 1)]});
+    scene.status("east", WORKER, "a", reserved);
+    scene.choose("a", "east");
+    assert_eq!(scene.broken(), ["multikueue 3.3 R6"]);
+}
+
+fn taken_back(policy: Policy, disturb: &dyn Fn(&mut Scene)) -> Vec<&'static str> {
+    let mut scene = Scene::under(Rules { policy, ..rules() });
+    scene.start("a", "east");
+    disturb(&mut scene);
+    let retry = json!([{"name": "mk", "state": "Retry", "message": "Admitting remote lost"}]);
+    scene.status("manager", MANAGER, "a", json!({"admissionChecks": retry}));
+    scene.broken()
+}
+
+/// Spec: multikueue 10.F8.
+#[test]
+fn a_run_that_nothing_disturbed_is_not_taken_back() {
+    let ours = ["multikueue 10.F8"];
+    assert_eq!(taken_back(Policy::Wait, &|_| {}), ours);
+    assert!(
+        taken_back(Policy::RetryAnyway, &|_| {}).is_empty(),
+        "the worker may have been lost"
+    );
+    let evicted = json!({"conditions": [condition("Admitted", "False", "Evicted", 4), condition("Evicted", "True", "Preempted", 4)]});
+    assert!(
+        taken_back(Policy::Wait, &|scene| scene.status(
+            "east",
+            WORKER,
+            "a",
+            evicted.clone()
+        ))
+        .is_empty()
+    );
+    // Also when it has been admitted again since: the manager may see that later.
+    assert!(
+        taken_back(Policy::Wait, &|scene| {
+            scene.status("east", WORKER, "a", evicted.clone());
+            scene.admit("a", "east");
+        })
+        .is_empty()
+    );
+    assert!(
+        taken_back(Policy::Wait, &|scene| scene.remove(
+            "east",
+            PERSON,
+            WORKLOADS,
+            &wl("a")
+        ))
+        .is_empty()
+    );
+    assert!(taken_back(Policy::Wait, &|scene| scene.remove("east", PERSON, JOBS, "a")).is_empty());
+    let without_east = json!({"spec": {"clusters": ["west"]}});
+    let unlisted = taken_back(Policy::Wait, &|scene| {
+        scene.edit("manager", PERSON, CONFIGS, "all", without_east.clone());
+    });
+    assert!(unlisted.is_empty(), "the administrator gave the cluster up");
+}
+
+/// Spec: multikueue 10.F2, Appendix C #13188.
+#[test]
+fn a_cluster_with_refused_credentials_is_not_used() {
+    let used = |status: &str, reason: &str, wait| {
+        let mut scene = Scene::new();
+        scene.submit("a");
+        scene.active("east", "False", "InsecureKubeConfig");
+        scene.active("east", status, reason);
+        scene.pass(wait);
+        scene.auditor.troubled("east");
+        scene.offer("a", "east");
+        scene.broken()
+    };
+    assert_eq!(used("False", "InsecureKubeConfig", 600), ["multikueue 10.F2"]);
+    assert!(
+        used("False", "InsecureKubeConfig", 5).is_empty(),
+        "a request may be under way"
+    );
+    assert!(used("True", "Active", 600).is_empty());
+}

@@ -1,0 +1,338 @@
+//! I1, I6, I7, I8, I11: what is judged at every change.
+
+use serde_json::json;
+
+use super::scene::{JOBS, MANAGER, PERSON, PODS, SYSTEM, Scene, WORKER, WORKLOADS, condition, rules, wl};
+use crate::audit::{Clocks, Policy, Rules};
+
+/// Spec: safety 1 I1 to I13.
+#[test]
+fn a_job_that_lives_as_it_should_breaks_nothing() {
+    let mut scene = Scene::new();
+    scene.live("a", "east");
+    scene.live("b", "west");
+    scene.start("c", "east");
+    scene.rest();
+    scene.is_fine();
+    assert!(
+        scene
+            .auditor
+            .placements()
+            .iter()
+            .all(|placement| placement.healthy)
+    );
+    assert_eq!(
+        scene.auditor.placements().len(),
+        9,
+        "two offers and a job for each of three"
+    );
+}
+
+/// Spec: safety 1 I1.
+#[test]
+fn a_job_let_go_on_a_second_cluster_is_a_double_run() {
+    let mut scene = Scene::new();
+    scene.start("a", "east");
+    scene.offer("a", "west");
+    scene.make_job("a", "west");
+    assert!(!scene.broken().contains(&"I1"), "it is held there");
+    scene.edit("west", WORKER, JOBS, "a", json!({"spec": {"suspend": false}}));
+    assert!(scene.broken().contains(&"I1"));
+    let violation = &scene.auditor.violations()[scene.broken().iter().position(|i| *i == "I1").unwrap()];
+    assert_eq!(violation.subject, "ns/wl-a");
+    for word in [
+        "east jobs.batch ns/a",
+        "west jobs.batch ns/a",
+        "changed by roadstead-worker: let go",
+    ] {
+        assert!(violation.story.contains(word), "{violation}");
+    }
+}
+
+/// Spec: safety 1 I1.
+#[test]
+fn an_overlap_under_retry_anyway_is_reported_and_must_end() {
+    let overlapping = |policy| {
+        let mut scene = Scene::under(Rules { policy, ..rules() });
+        scene.start("a", "east");
+        scene.offer("a", "west");
+        scene.admit("a", "west");
+        scene.status("manager", MANAGER, "a", json!({"clusterName": null}));
+        scene.choose("a", "west");
+        scene.run("a", "west");
+        scene
+    };
+    let mut scene = overlapping(Policy::RetryAnyway);
+    scene.is_fine();
+    scene.pass(60);
+    scene.clean("a", "east");
+    let overlaps = scene.auditor.overlaps();
+    assert_eq!(overlaps.len(), 1);
+    assert!(overlaps[0].until.duration_since(overlaps[0].from).as_secs() >= 60);
+    scene.rest();
+    scene.is_fine();
+
+    let mut scene = overlapping(Policy::RetryAnyway);
+    scene.rest();
+    assert_eq!(
+        scene.broken(),
+        ["I1", "I5", "I5"],
+        "it never ended, and is left over"
+    );
+    for policy in [Policy::Wait, Policy::Fence] {
+        assert_eq!(overlapping(policy).broken(), ["I1"]);
+    }
+}
+
+/// Spec: safety 1 I11.
+#[test]
+fn a_workload_ends_once() {
+    let mut scene = Scene::new();
+    scene.live("a", "east");
+    scene.status(
+        "manager",
+        PERSON,
+        "a",
+        json!({"conditions": [condition("Finished", "False", "", 4)]}),
+    );
+    scene.is_fine();
+    scene.status(
+        "manager",
+        MANAGER,
+        "a",
+        json!({"conditions": [condition("Finished", "True", "Succeeded", 5)]}),
+    );
+    assert_eq!(scene.broken(), ["I11"]);
+}
+
+/// Spec: safety 1 I11, 2 W9.
+#[test]
+fn a_job_that_ended_is_not_run_again() {
+    let again = |policy| {
+        let mut scene = Scene::under(Rules { policy, ..rules() });
+        scene.start("a", "east");
+        scene.end_there("a", "east");
+        scene.clean("a", "east");
+        scene.status("manager", MANAGER, "a", json!({"clusterName": null}));
+        scene.offer("a", "west");
+        scene.admit("a", "west");
+        scene.choose("a", "west");
+        scene.run("a", "west");
+        scene
+    };
+    assert_eq!(again(Policy::Wait).broken(), ["I11"]);
+    again(Policy::RetryAnyway).is_fine();
+    let mut scene = again(Policy::RetryAnyway);
+    scene.end_there("a", "west");
+    scene.mirror_end("a");
+    scene.is_fine();
+    scene.edit("west", WORKER, JOBS, "a", json!({"status": {"conditions": []}}));
+    assert_eq!(
+        scene.broken(),
+        ["I6", "I11"],
+        "it is let go after the Workload is Finished"
+    );
+}
+
+/// Spec: safety 1 I11.
+#[test]
+fn job_and_workload_tell_the_same_end() {
+    let mut scene = Scene::new();
+    scene.start("a", "east");
+    scene.end_there("a", "east");
+    scene.mirror_end("a");
+    scene.clean("a", "east");
+    scene.status(
+        "manager",
+        PERSON,
+        "a",
+        json!({"conditions": [condition("Finished", "True", "Failed", 3)]}),
+    );
+    scene.rest();
+    assert_eq!(scene.broken(), ["I11"]);
+}
+
+/// Spec: safety 1 I6.
+#[test]
+fn what_ended_stays_ended() {
+    let mut scene = Scene::new();
+    scene.live("a", "east");
+    scene.status(
+        "manager",
+        MANAGER,
+        "a",
+        json!({"conditions": [condition("Finished", "False", "", 9)]}),
+    );
+    assert_eq!(scene.broken(), ["I6"]);
+    let mut scene = Scene::new();
+    scene.live("a", "east");
+    scene.edit(
+        "manager",
+        MANAGER,
+        JOBS,
+        "a",
+        json!({"status": {"conditions": []}}),
+    );
+    assert_eq!(scene.broken(), ["I6"]);
+}
+
+/// Spec: safety 1 I6.
+#[test]
+fn counts_of_one_dispatch_do_not_fall() {
+    let counted = |then: &dyn Fn(&mut Scene)| {
+        let mut scene = Scene::new();
+        scene.start("a", "east");
+        scene.edit("manager", MANAGER, JOBS, "a", json!({"status": {"succeeded": 2}}));
+        then(&mut scene);
+        scene.edit("manager", MANAGER, JOBS, "a", json!({"status": {"succeeded": 1}}));
+        scene
+    };
+    assert_eq!(counted(&|_| {}).broken(), ["I6"]);
+    // Another dispatch counts anew.
+    let evicted = counted(&|scene| {
+        scene.status(
+            "manager",
+            MANAGER,
+            "a",
+            json!({"conditions": [condition("Evicted", "True", "Preempted", 9)]}),
+        );
+    });
+    evicted.is_fine();
+}
+
+/// Spec: safety 1 I6.
+#[test]
+fn dispatches_are_counted_upwards() {
+    let mut scene = Scene::new();
+    scene.submit("a");
+    let epoch = |number: &str| json!({"metadata": {"annotations": {"roadstead.dev/dispatch-epoch": number}}});
+    scene.edit("manager", MANAGER, WORKLOADS, &wl("a"), epoch("9"));
+    scene.edit("manager", MANAGER, WORKLOADS, &wl("a"), epoch("10"));
+    scene.is_fine();
+    scene.edit("manager", MANAGER, WORKLOADS, &wl("a"), epoch("9"));
+    assert_eq!(scene.broken(), ["I6"]);
+}
+
+/// Spec: safety 1 I6.
+#[test]
+fn times_of_conditions_do_not_go_back_unless_clocks_do() {
+    let back = |clocks| {
+        let mut scene = Scene::under(Rules { clocks, ..rules() });
+        scene.submit("a");
+        for secs in [50, 40] {
+            let quota = condition("QuotaReserved", "True", "Ok", secs);
+            scene.status("manager", MANAGER, "a", json!({"conditions": [quota]}));
+        }
+        scene
+    };
+    assert_eq!(back(Clocks::Steady).broken(), ["I6"]);
+    back(Clocks::Jump).is_fine();
+}
+
+/// Spec: safety 1 I7.
+#[test]
+fn the_manager_touches_only_its_own_on_workers() {
+    let foreign = |origin: &str| json!({"metadata": {"name": "x", "labels": {"kueue.x-k8s.io/multikueue-origin": origin}}});
+    for origin in ["", "another"] {
+        let mut scene = Scene::new();
+        scene.put("east", PERSON, JOBS, foreign(origin));
+        scene.edit("east", WORKER, JOBS, "x", json!({"spec": {"suspend": false}}));
+        scene.remove("east", PERSON, JOBS, "x");
+        scene.is_fine();
+        scene.put("east", PERSON, JOBS, foreign(origin));
+        scene.edit("east", MANAGER, JOBS, "x", json!({"spec": {"suspend": true}}));
+        assert_eq!(scene.broken(), ["I7"], "changed");
+        let mut scene = Scene::new();
+        scene.put("east", PERSON, JOBS, foreign(origin));
+        scene.remove("east", MANAGER, JOBS, "x");
+        assert_eq!(scene.broken(), ["I7"], "deleted");
+        let mut scene = Scene::new();
+        scene.put("manager", PERSON, JOBS, foreign(""));
+        scene.put("east", MANAGER, JOBS, foreign(origin));
+        assert_eq!(scene.broken(), ["I7"], "made");
+    }
+}
+
+/// Spec: safety 1 I7.
+#[test]
+fn the_lease_of_the_manager_needs_no_label() {
+    let mut scene = Scene::new();
+    scene.put(
+        "east",
+        MANAGER,
+        "leases.coordination.k8s.io",
+        json!({"metadata": {"name": "manager"}}),
+    );
+    scene.is_fine();
+}
+
+/// Spec: safety 1 I8, 5 S9.
+#[test]
+fn a_secret_stands_in_secrets_only() {
+    let canary = "eyJhbGciOiJub25lIn0.canary-token-0001";
+    let scene = || {
+        Scene::under(Rules {
+            canaries: vec![canary.to_owned()],
+            ..rules()
+        })
+    };
+    let with = |text: String| json!({"metadata": {"name": "x", "annotations": {"last": text}}});
+    let mut fine = scene();
+    fine.put("manager", PERSON, "secrets", with(format!("token: {canary}")));
+    fine.put(
+        "manager",
+        MANAGER,
+        "events",
+        with("token: eyJhbGciOiJub25lIn0".to_owned()),
+    );
+    fine.is_fine();
+    use base64::Engine as _;
+    let hidden =
+        |before: &str| base64::engine::general_purpose::STANDARD.encode(format!("{before}{canary} and more"));
+    for text in [
+        format!("invalid token {canary}"),
+        hidden(""),
+        hidden("a"),
+        hidden("ab"),
+        hidden("abc"),
+    ] {
+        let mut scene = scene();
+        scene.put("east", WORKER, "events", with(text));
+        assert_eq!(scene.broken(), ["I8"]);
+        let told = scene.auditor.violations()[0].to_string();
+        assert!(told.contains(".metadata.annotations.last"), "{told}");
+        assert!(!told.contains("canary"), "the auditor tells no secret either");
+    }
+}
+
+/// Spec: safety 1 I1.
+#[test]
+fn pods_of_a_deleted_job_still_run() {
+    let mut scene = Scene::new();
+    scene.start("a", "east");
+    scene.remove("east", MANAGER, JOBS, "a");
+    scene.status("manager", MANAGER, "a", json!({"clusterName": null}));
+    scene.offer("a", "west");
+    scene.admit("a", "west");
+    scene.choose("a", "west");
+    scene.make_job("a", "west");
+    scene.is_fine();
+    scene.pod("a", "west");
+    assert_eq!(scene.broken(), ["I1"]);
+    let mut scene = Scene::new();
+    scene.start("a", "east");
+    scene.remove("east", MANAGER, JOBS, "a");
+    scene.edit(
+        "east",
+        SYSTEM,
+        PODS,
+        "a-0",
+        json!({"status": {"phase": "Failed"}}),
+    );
+    scene.status("manager", MANAGER, "a", json!({"clusterName": null}));
+    scene.offer("a", "west");
+    scene.admit("a", "west");
+    scene.choose("a", "west");
+    scene.run("a", "west");
+    scene.is_fine();
+}
