@@ -163,7 +163,7 @@ impl Contain {
             (is_let_go(new), job_end(new).is_some())
         };
         if is_well && !is_deleting(new) {
-            if !life.began && seen.is_workload() {
+            if seen.is_workload() {
                 self.admitted.insert(place());
             }
             life.began = true;
@@ -176,12 +176,18 @@ impl Contain {
     }
 
     /// The manager's Workload changed.
-    fn judge_decision(&self, book: &Book, seen: &Seen<'_>, findings: &mut Findings) {
+    fn judge_decision(&mut self, book: &Book, seen: &Seen<'_>, findings: &mut Findings) {
         let (Some((old, new)), Some(run)) = (seen.both(), &seen.run) else {
             return;
         };
         let (before, after) = (winner(old), winner(new));
-        if !after.is_empty() && after != before && !self.admitted.contains(&(run.clone(), after.into())) {
+        if is_true(new, "Evicted") && !is_true(old, "Evicted") {
+            // What was admitted for one round counts for no other.
+            self.admitted.retain(|(other, _)| other != run);
+        }
+        let state = |workload| book.dispatch_check(workload).map(|check| &check["state"]);
+        let is_given = after != before || (state(new) != state(old) && state(new).is_some_and(|s| s == "Ready"));
+        if !after.is_empty() && is_given && !self.admitted.contains(&(run.clone(), after.into())) {
             let what = format!("it is given to {after}, which has not admitted it");
             findings.about("multikueue 3.3 R6", &run.case, what);
         }
@@ -200,9 +206,7 @@ impl Contain {
                 findings.about("I9", &run.case, what);
             }
         }
-        let was_ready = book
-            .dispatch_check(old)
-            .is_some_and(|check| check["state"] == "Ready");
+        let was_ready = state(old).is_some_and(|state| state == "Ready");
         let is_taken_back = was_ready && check["state"] == "Retry" && !before.is_empty();
         let same = old["spec"] == new["spec"] && at(new, &["metadata", "generation"]).as_u64() <= Some(1);
         if is_taken_back

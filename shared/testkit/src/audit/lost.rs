@@ -145,6 +145,9 @@ pub(super) fn standing(book: &Book, place: &Place, job: &Value) -> Standing {
         if check["state"] != "Pending" {
             return Standing::Stuck(format!("its check is {} for good", check["state"]));
         }
+        if !winner(workload).is_empty() {
+            return Standing::Stuck(format!("it is bound to {} and not sent there", winner(workload)));
+        }
         return waits(
             text(check, &["message"]),
             "it waits for a check that does not say why",

@@ -92,6 +92,27 @@ fn a_workload_is_given_to_a_cluster_that_admitted_it() {
     assert_eq!(scene.broken(), ["multikueue 3.3 R6"]);
 }
 
+/// Spec: multikueue 3.3 R6, Appendix C #11378.
+#[test]
+fn what_a_cluster_admitted_before_an_eviction_counts_no_longer() {
+    let again = |admitted| {
+        let mut scene = Scene::new();
+        scene.start("a", "east");
+        let evicted = json!([condition("QuotaReserved", "True", "Ok", 0), condition("Evicted", "True", "Preempted", 4)]);
+        let pending = json!([{"name": "mk", "state": "Pending", "message": "again"}]);
+        scene.status("manager", MANAGER, "a", json!({"conditions": evicted, "admissionChecks": pending}));
+        scene.clean("a", "east");
+        scene.offer("a", "east");
+        if admitted {
+            scene.admit("a", "east");
+        }
+        scene.choose("a", "east");
+        scene.broken()
+    };
+    assert!(again(true).is_empty());
+    assert_eq!(again(false), ["multikueue 3.3 R6"]);
+}
+
 fn taken_back(policy: Policy, disturb: &dyn Fn(&mut Scene)) -> Vec<&'static str> {
     let mut scene = Scene::under(Rules { policy, ..rules() });
     scene.start("a", "east");
