@@ -80,8 +80,7 @@ pub(crate) async fn act(client: &Client, cluster: &mut Cluster, action: Action) 
             let api = pods(client, &pod);
             let params = PostParams::default();
             let written = within(api.replace_status(&pod.name_any(), &params, &next)).await;
-            let outcome = take(written, |pod| cluster.pods.observe(pod));
-            outcome
+            take(written, |pod| cluster.pods.observe(pod))
         }
         Action::JobStatus(job, status) => {
             let mut next = Job::clone(&job);
@@ -95,7 +94,7 @@ pub(crate) async fn act(client: &Client, cluster: &mut Cluster, action: Action) 
             let api: Api<Job> = Api::namespaced(client.clone(), &job.namespace().unwrap_or_default());
             let params = DeleteParams {
                 propagation_policy: Some(PropagationPolicy::Foreground),
-                preconditions: only(job.uid()),
+                preconditions: Some(only(job.uid())),
                 ..DeleteParams::default()
             };
             let deleted = within(api.delete(&job.name_any(), &params)).await;
@@ -125,11 +124,11 @@ fn key(pod: &Pod) -> Key {
     (pod.namespace().unwrap_or_default(), pod.name_any())
 }
 
-fn only(uid: Option<String>) -> Option<Preconditions> {
-    Some(Preconditions {
+fn only(uid: Option<String>) -> Preconditions {
+    Preconditions {
         uid,
         resource_version: None,
-    })
+    }
 }
 
 async fn release(client: &Client, cluster: &mut Cluster, pod: &Pod) -> Outcome {
@@ -161,7 +160,7 @@ fn ends_at_once(pod: &Pod) -> bool {
 async fn delete(client: &Client, cluster: &mut Cluster, pod: &Pod, grace: Option<u32>) -> Outcome {
     let params = DeleteParams {
         grace_period_seconds: grace,
-        preconditions: only(pod.uid()),
+        preconditions: Some(only(pod.uid())),
         ..DeleteParams::default()
     };
     let deleted = within(pods(client, pod).delete(&pod.name_any(), &params)).await;

@@ -262,10 +262,7 @@ impl Player {
             Action::PodStatus(pod, status) if status.phase.as_deref() == Some("Running") => {
                 self.started.insert(pod.uid().unwrap_or_default(), now);
             }
-            Action::RemovePod(pod) => {
-                self.started.remove(&pod.uid().unwrap_or_default());
-            }
-            Action::PodStatus(pod, _) => {
+            Action::RemovePod(pod) | Action::PodStatus(pod, _) => {
                 self.started.remove(&pod.uid().unwrap_or_default());
             }
             Action::CreatePod(_)

@@ -37,10 +37,14 @@ fn pod(name: &str, cpu: &str, second: u32, extra: &Value) -> Arc<Pod> {
 fn placed(nodes: &[Arc<Object>], pods: &[Arc<Pod>]) -> Vec<String> {
     decide(nodes, pods, NOW.parse().unwrap())
         .into_iter()
-        .map(|action| match action {
-            Action::BindPod(pod, node) => format!("{} on {node}", pod.name_any()),
-            Action::PodStatus(pod, _) => format!("{} nowhere", pod.name_any()),
-            other => panic!("{other:?}"),
+        .map(|action| {
+            if let Action::BindPod(pod, node) = &action {
+                return format!("{} on {node}", pod.name_any());
+            }
+            let Action::PodStatus(pod, _) = &action else {
+                panic!("a scheduler does not {action:?}")
+            };
+            format!("{} nowhere", pod.name_any())
         })
         .collect()
 }
