@@ -545,11 +545,11 @@ fn quota_is_released_by_finish_by_release_and_by_deletion() {
     }
 }
 
-/// Spec: admission-engine 4.6.
+/// Spec: admission-engine 4.6, B195.
 #[test]
 fn reclaimable_pods_free_quota_at_once() {
-    let mut world = World::new(cores(4));
-    world.put(workload("user", 0, vec![pod_set("main", 4, &[("cpu", 1_000)])]));
+    let mut world = World::new(cores(5));
+    world.put(workload("user", 0, vec![pod_set("main", 5, &[("cpu", 1_000)])]));
     world.put(asks("a", 1, 2));
     assert_eq!(world.run(), ["user: reserved".to_owned(), more_needed("a", 2)]);
     world.edit("user", |w| {
@@ -558,7 +558,8 @@ fn reclaimable_pods_free_quota_at_once() {
     assert_eq!(world.run(), ["a: reserved"]);
     assert_eq!(
         world.report().reservation[0].resources[0].total,
-        Amount::new(4_000)
+        Amount::new(5_000),
+        "three of the first and two of the second"
     );
 }
 
