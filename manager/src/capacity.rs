@@ -24,8 +24,9 @@ pub(crate) use ledger::Ledger;
 
 /// Queues looked at to learn whose worker it is.
 const SAMPLE: u32 = 20;
-/// How often a worker that shows nothing yet is looked at again.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
+/// When a worker that shows nothing yet is looked at again, twice as late each time up to the second; while it has no queue,
+/// that costs no request.
+const LOOK_AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 /// How our processes begin to call themselves in `managedFields`.
 const OURS: &str = "roadstead-";
 
@@ -83,7 +84,11 @@ impl Queues {
     /// Learns whose worker it is: from who wrote the statuses of its queues. One request, unless it has none yet.
     pub(crate) async fn recognise(&self, client: &Client) {
         let api: Api<ClusterQueue> = Api::all(client.clone());
+        let mut pause = LOOK_AGAIN.0;
         loop {
+            while self.clusters.is_empty() {
+                tokio::time::sleep(LOOK_AGAIN.0).await;
+            }
             let page = api.list_metadata(&ListParams::default().limit(SAMPLE)).await;
             let writers: Vec<String> = page
                 .into_iter()
@@ -98,7 +103,8 @@ impl Queues {
                 self.kin.store(kin as u8, Ordering::Relaxed);
                 return;
             }
-            tokio::time::sleep(LOOK_AGAIN).await;
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LOOK_AGAIN.1);
         }
     }
 

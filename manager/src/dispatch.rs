@@ -19,7 +19,7 @@ use roadstead_api::config::{
 };
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_core::dispatch::{self, Dispatcher, Local, Plan, Policy};
-use roadstead_core::name::Key;
+use roadstead_core::name::{ClusterName, Key};
 use roadstead_core::status::Status;
 use roadstead_engine::caches::{Caches, named};
 use roadstead_engine::checks::{Checks, Elsewhere, Follow, Pass, Rest};
@@ -30,6 +30,7 @@ use roadstead_kubeio::queue::{Lane, Queue};
 use crate::capacity::Ledger;
 use crate::checks::Federation;
 use crate::explain::{Journal, Saying};
+use crate::metrics::{Hop, Metrics};
 use crate::remote::Remote;
 use crate::remote::registry::Registry;
 use crate::sites;
@@ -56,6 +57,8 @@ pub(crate) struct Dispatch {
     pub(crate) journal: Arc<Journal>,
     /// What was sent to workers lately.
     pub(crate) ledger: Arc<Ledger>,
+    /// What is counted.
+    pub(crate) metrics: Metrics,
     /// Whether the dispatcher may be chosen by what the workers are.
     pub(crate) may_choose: bool,
     /// Who failed lately.
@@ -88,12 +91,16 @@ impl Checks for Dispatch {
         let plan = scene.plan(Local::Present, now);
         self.remember(&pass.workload.key, &plan, now);
         sites::note_sent(self, pass.workload, &plan, now);
+        let placed = placed(pass, &plan);
         let mut notes = plan.notes.clone();
         let saying = self.journal.note(pass.stored, &pass.workload.key, &plan, now);
         let (told, later) = match saying {
             Saying::Nothing => (None, None),
             Saying::Later(at) => (None, Some(at)),
             Saying::Now { value, note } => {
+                if let Some(note) = &note {
+                    self.metrics.told(&note.reason);
+                }
                 notes.extend(note);
                 (Some((pass.workload.uid.clone(), value)), None)
             }
@@ -118,6 +125,10 @@ impl Checks for Dispatch {
             work: Some(Box::pin(async move {
                 this.memory.remember_round(&key, plan.round);
                 this.wake_workers(&key);
+                if let Some((cluster, queue, since)) = placed {
+                    this.metrics.admitted(&queue, &cluster);
+                    this.metrics.hop(Hop::Place, &cluster, since, now);
+                }
                 let Some((uid, value)) = told else { return Ok(()) };
                 let written = this
                     .journal
@@ -147,7 +158,7 @@ impl Dispatch {
     ///
     /// Invariant: before that nothing is decided and nothing is removed. After a restart a Workload that is only not listed
     /// yet would look like one that was deleted, and its running copy would be collected.
-    fn knows_everything(&self) -> bool {
+    pub(crate) fn knows_everything(&self) -> bool {
         let caches = &self.caches;
         self.federation.is_known()
             && caches.workloads.is_live()
@@ -170,7 +181,9 @@ impl Dispatch {
 
     fn remember(&self, key: &Key, plan: &Plan, now: Timestamp) {
         for (cluster, cause) in &plan.failed {
-            self.memory.failed(key, cluster, *cause, String::new(), now);
+            if self.memory.failed(key, cluster, *cause, String::new(), now) {
+                self.metrics.removed(cluster, *cause);
+            }
         }
         if let Some(waiting) = &plan.waiting {
             tracing::debug!(workload = %key, reason = waiting.reason(), "{waiting}; {}", waiting.next_step());
@@ -227,7 +240,7 @@ impl Dispatch {
     }
 
     /// A worker came or went: everything that concerns it is looked at again.
-    pub(crate) fn cluster_changed(&self, name: &roadstead_core::name::ClusterName) {
+    pub(crate) fn cluster_changed(&self, name: &ClusterName) {
         for workload in self.caches.workloads.all() {
             let has_check = workload
                 .status
@@ -244,6 +257,17 @@ impl Dispatch {
             }
         }
     }
+}
+
+/// The cluster that this pass has chosen, for the counters: with the ClusterQueue, and since when quota was held.
+fn placed(pass: &Pass<'_>, plan: &Plan) -> Option<(ClusterName, String, Timestamp)> {
+    let cluster = plan.status.cluster.clone()?;
+    if pass.workload.status.cluster.is_some() {
+        return None;
+    }
+    let reserved = pass.stored.condition("QuotaReserved")?;
+    let queue = pass.stored.admission()?.cluster_queue.clone();
+    Some((cluster, queue, reserved.last_transition_time.0))
 }
 
 /// The dispatcher's settings from the configuration file.

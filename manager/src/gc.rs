@@ -32,6 +32,7 @@ pub(crate) async fn run(
             for key in keys_on(&remote) {
                 if dispatch.caches.workloads.get(&key).is_none() {
                     tracing::info!(workload = %key, cluster = %remote.name, "nothing here owns it any more; collecting");
+                    dispatch.metrics.orphan(&remote.name);
                     remote.due.add(key, Lane::New);
                 }
             }

@@ -11,6 +11,7 @@ mod credentials;
 mod dispatch;
 mod explain;
 mod gc;
+mod metrics;
 mod remote;
 mod run;
 mod sites;

@@ -3,6 +3,7 @@
 //! Invariant: each worker has a client, caches, a queue and a supervisor of its own. Nothing that happens to one of them
 //! waits for another (`spec/safety.md I12`).
 
+mod leaving;
 pub(crate) mod registry;
 pub(crate) mod supervisor;
 
@@ -62,6 +63,10 @@ pub(crate) struct Remote {
 struct Link {
     connection: Connection,
     client: Option<Client>,
+    /// Its Secret is gone; it is kept only for what runs there.
+    orphaned: bool,
+    /// Its caches have been filled once.
+    seen: bool,
 }
 
 impl Remote {
@@ -80,6 +85,8 @@ impl Remote {
             link: Mutex::new(Link {
                 connection: Connection::new(now),
                 client: None,
+                orphaned: false,
+                seen: false,
             }),
         }
     }
@@ -106,6 +113,20 @@ impl Remote {
             .unwrap_or_else(PoisonError::into_inner)
             .client
             .clone()
+    }
+
+    /// Whether it was ever connected, so that what is cached of it is all there was.
+    pub(crate) fn was_connected(&self) -> bool {
+        self.with(|link| link.seen)
+    }
+
+    /// Whether its Secret is gone, so that it is kept only for what runs there.
+    pub(crate) fn is_orphaned(&self) -> bool {
+        self.with(|link| link.orphaned)
+    }
+
+    fn set_orphaned(&self, orphaned: bool) {
+        self.with(|link| link.orphaned = orphaned);
     }
 
     fn with<T>(&self, f: impl FnOnce(&mut Link) -> T) -> T {

@@ -8,6 +8,7 @@ use prometheus_client::registry::Registry as Metrics;
 use roadstead_api::config::{Config, WorkerLostPolicy};
 use roadstead_api::constants::labels;
 use roadstead_core::dispatch::LostPolicy;
+use roadstead_core::name::ClusterName;
 use roadstead_engine::checks::{Checks, NoChecks};
 use roadstead_engine::clock::Clock;
 use roadstead_engine::host::{Error, Host};
@@ -24,9 +25,11 @@ use crate::checks::Federation;
 use crate::credentials::Credentials;
 use crate::dispatch::{self, Dispatch, Memory};
 use crate::gc;
+use crate::metrics::Metrics as FederationMetrics;
 use crate::remote::registry::Registry;
 use crate::remote::supervisor::Fleet;
 use crate::remote::{self, Dial};
+use crate::sites;
 
 /// What `--controllers` can name.
 pub const CONTROLLERS: &[&str] = &["admission", "core", "gc", "jobs", "multikueue", "webhooks"];
@@ -63,15 +66,19 @@ pub async fn assemble(
         clock: parts.clock.clone(),
         collects: parts.controllers.contains("gc"),
         dial,
+        counts: FederationMetrics::new(role(&parts.config)),
     });
     let engine = Engine::new(parts, stop);
+    let mut metrics = Metrics::default();
+    engine.metrics.register(&mut metrics);
+    if let Some(site) = &federation {
+        site.counts.register(&mut metrics);
+    }
     let checks: Arc<dyn Checks> = match federation {
         Some(site) => Arc::new(federate(site, &engine, tasks, stop)),
         None => Arc::new(NoChecks),
     };
     let conditions = (readiness.condition("caches"), readiness.condition("webhooks"));
-    let mut metrics = Metrics::default();
-    engine.metrics.register(&mut metrics);
     engine.start(checks, conditions, tasks, stop).await?;
     Ok(metrics)
 }
@@ -83,6 +90,16 @@ struct Site {
     clock: Clock,
     collects: bool,
     dial: Dial,
+    counts: FederationMetrics,
+}
+
+/// Label `replica_role`, as the engine has it.
+const fn role(config: &Config) -> &'static str {
+    if config.leader_election.leader_elect {
+        "leader"
+    } else {
+        "standalone"
+    }
 }
 
 fn rules(config: &Config) -> Rules {
@@ -99,6 +116,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
         clock,
         collects,
         dial,
+        counts,
     } = site;
     let federation = Federation {
         checks: engine.caches.checks.clone(),
@@ -120,6 +138,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
         client: client.clone(),
         journal: Arc::default(),
         ledger: Arc::default(),
+        metrics: counts.clone(),
         may_choose: !config.multi_kueue.names_dispatcher,
         memory: Arc::new(Memory::default()),
         due: engine.workloads_due.clone(),
@@ -142,14 +161,27 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
         dial,
         changed: changed.clone(),
         greet: {
-            let (dispatch, stop) = (dispatch.clone(), stop.clone());
-            Box::new(move |remote| {
+            let dispatch = dispatch.clone();
+            Box::new(move |remote, stop| {
                 dispatch.greet(remote);
-                let work = dispatch::run(dispatch.clone(), remote.clone(), stop.clone());
+                let work = dispatch::run(dispatch.clone(), remote.clone(), stop);
                 tokio::spawn(work);
             })
         },
+        is_free: {
+            let dispatch = dispatch.clone();
+            Box::new(move |name| sites::is_free(&dispatch, name, (dispatch.clock)()))
+        },
+        metrics: counts,
         clock: clock.clone(),
+    });
+    // Why: a cordon changes what every Workload may do, and comes as an annotation.
+    let bell = changed.clone();
+    federation.clusters.listen(move |change| {
+        let wish = |cluster: Option<&Arc<_>>| cluster.map(|cluster| sites::cordon(cluster));
+        if change.old.is_some() && wish(change.old) != wish(change.new) {
+            bell.mark(ClusterName::from(&*change.key.name));
+        }
     });
     tasks.spawn(
         federation

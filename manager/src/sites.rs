@@ -11,7 +11,7 @@ use roadstead_core::name::{ClusterName, Key};
 use roadstead_core::workload::Workload;
 
 use crate::capacity::Kin;
-use crate::dispatch::Dispatch;
+use crate::dispatch::{Dispatch, keys_on};
 
 /// Value of annotation `roadstead.dev/cordon` that also sends jobs elsewhere.
 const DRAIN: &str = "drain";
@@ -69,10 +69,39 @@ pub(crate) fn sites(
                 })
             })
         });
-        let cordon = cluster.map_or(Cordon::Open, |cluster| cordon(&cluster));
+        let orphaned = d.registry.get(&name).is_some_and(|remote| remote.is_orphaned());
+        let cordon = match cluster.map_or(Cordon::Open, |cluster| cordon(&cluster)) {
+            Cordon::Open if orphaned => Cordon::Closed,
+            cordon => cordon,
+        };
         (name, Site { room, cordon })
     };
     clusters.into_iter().map(site).collect()
+}
+
+/// Whether a cluster holds nothing of ours any more: nothing is there as far as is known, and no Workload is placed there.
+/// One that has been lost for the whole timeout is not waited for; what is left there is found if it ever comes back.
+pub(crate) fn is_free(d: &Dispatch, name: &ClusterName, now: Timestamp) -> bool {
+    if !d.knows_everything() {
+        return false;
+    }
+    let workloads = d.caches.workloads.all();
+    let mut placed = workloads
+        .iter()
+        .filter(|w| w.cluster_name() == Some(name.as_str()) && !w.is_true("Finished"));
+    if placed.next().is_some() {
+        return false;
+    }
+    let Some(remote) = d.registry.get(name) else {
+        return true;
+    };
+    match remote.lost_since() {
+        None => keys_on(&remote).is_empty(),
+        Some(since) => {
+            let known_empty = remote.was_connected() && keys_on(&remote).is_empty();
+            known_empty || now.duration_since(since) >= d.policy.worker_lost_timeout
+        }
+    }
 }
 
 /// Notes where a Workload is newly sent, so that the next one sees less room there.

@@ -3,8 +3,11 @@
 //! The tests share one federation (`fixture`); each has a namespace and a queue of its own. Those that cut, kill or mend
 //! something the others need run while nobody else does.
 
+mod capacity;
+mod explain;
 mod fixture;
 mod kubeconfigs;
+mod leaving;
 mod loss;
 mod main_path;
 mod pending;

@@ -28,7 +28,7 @@ pub(crate) struct Memory {
 type Failures = BTreeMap<ClusterName, (u32, Failure)>;
 
 impl Memory {
-    /// Notes a failure, unless that cluster is kept out already.
+    /// Notes a failure, unless that cluster is kept out already; tells whether it did.
     pub(crate) fn failed(
         &self,
         key: &Key,
@@ -36,14 +36,14 @@ impl Memory {
         cause: Cause,
         detail: String,
         now: Timestamp,
-    ) {
+    ) -> bool {
         let mut all = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= MAX && !all.contains_key(key) {
             all.pop_first();
         }
         let by_cluster = all.entry(key.clone()).or_default();
         let times = match by_cluster.get(cluster) {
-            Some((_, failure)) if failure.until > now && failure.cause == cause => return,
+            Some((_, failure)) if failure.until > now && failure.cause == cause => return false,
             Some((times, _)) => times.saturating_add(1),
             None => 1,
         };
@@ -51,6 +51,7 @@ impl Memory {
         let until = now.checked_add(pause).unwrap_or(Timestamp::MAX);
         tracing::info!(workload = %key, %cluster, reason = cause.as_str(), %until, "no candidate for now: {detail}");
         by_cluster.insert(cluster.clone(), (times, Failure { until, cause, detail }));
+        true
     }
 
     /// When the round under way began for a Workload.

@@ -13,7 +13,7 @@ use roadstead_core::dispatch::{
     RemoteWorkload, Said, Site, Stop,
 };
 use roadstead_core::name::{CheckName, ClusterName, Key};
-use roadstead_core::status::Status;
+use roadstead_core::status::{CheckPhase, Status};
 use roadstead_core::workload::Workload;
 use roadstead_engine::caches::{KindCache, named};
 use roadstead_engine::checks::{Elsewhere, Fate};
@@ -61,6 +61,12 @@ impl Scene {
             policy: &self.policy,
         };
         dispatch::plan(&observed, now)
+    }
+
+    /// When the worker was chosen, as it is stored.
+    pub(super) fn chosen(&self) -> Option<Timestamp> {
+        let check = self.stored.checks.get(self.check.as_ref()?)?;
+        (check.phase == CheckPhase::Ready).then_some(check.since)
     }
 
     /// What is known of the job when there is no copy to look at.

@@ -19,9 +19,11 @@ use roadstead_kubeio::queue::Lane;
 use roadstead_kubeio::reconcile::{self, Outcome};
 use roadstead_kubeio::write::{self, Written};
 use serde_json::json;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{Dispatch, read};
+use crate::metrics::{Ended, Hop};
 use crate::remote::Remote;
 
 /// Requests under way to one worker at the same time.
@@ -74,6 +76,20 @@ struct Site<'a> {
 
 impl Site<'_> {
     async fn act(&self, action: RemoteAction) -> Result<(), String> {
+        let started = Instant::now();
+        let done = self.carry_out(action).await;
+        let ended = if done.is_ok() {
+            Ended::Answered
+        } else {
+            Ended::Failed
+        };
+        self.d
+            .metrics
+            .request(&self.remote.name, started.elapsed(), ended);
+        done
+    }
+
+    async fn carry_out(&self, action: RemoteAction) -> Result<(), String> {
         match action {
             RemoteAction::CreateWorkload => self.create_workload().await,
             RemoteAction::DeleteWorkload => self.delete_workload().await,
@@ -97,6 +113,7 @@ impl Site<'_> {
         match write::create(&self.workloads(), &copy).await {
             Written::Done(object) => {
                 self.remote.workloads.observe(*object);
+                self.count_copy(&local);
                 Ok(())
             }
             Written::AlreadyExists => self.look_at_existing_workload().await,
@@ -106,6 +123,22 @@ impl Site<'_> {
                 Ok(())
             }
             Written::Unclear(why) => Err(format!("creating the workload was not answered: {why}")),
+        }
+    }
+
+    fn count_copy(&self, local: &Workload) {
+        let (metrics, cluster) = (&self.d.metrics, &self.remote.name);
+        let queue = local
+            .admission()
+            .map_or("", |admission| admission.cluster_queue.as_str());
+        metrics.dispatched(queue, cluster);
+        if let Some(reserved) = local.condition("QuotaReserved") {
+            metrics.hop(
+                Hop::Offer,
+                cluster,
+                reserved.last_transition_time.0,
+                (self.d.clock)(),
+            );
         }
     }
 
@@ -197,7 +230,10 @@ impl Site<'_> {
                 Ok(())
             }
             Written::Gone | Written::AlreadyExists => Ok(()),
-            Written::Conflict => Err(format!("{what} met a newer version")),
+            Written::Conflict => {
+                self.d.metrics.conflict(&self.remote.name);
+                Err(format!("{what} met a newer version"))
+            }
             Written::Refused(why) | Written::Unclear(why) => Err(format!("{what}: {why}")),
         }
     }
@@ -214,6 +250,10 @@ impl Site<'_> {
         match write::create(&api, &copy).await {
             Written::Done(object) => {
                 jobs.objects.observe(*object);
+                if let Some(chosen) = self.scene.chosen() {
+                    let (cluster, now) = (&self.remote.name, (self.d.clock)());
+                    self.d.metrics.hop(Hop::Start, cluster, chosen, now);
+                }
                 Ok(())
             }
             Written::AlreadyExists => match api.get_opt(&local.name_any()).await {
@@ -288,9 +328,10 @@ impl Site<'_> {
 
     /// This worker is no candidate for a while; the Workload is decided about again.
     fn exclude(&self, cause: Cause, detail: String) {
-        self.d
-            .memory
-            .failed(self.key, &self.remote.name, cause, detail, (self.d.clock)());
+        let (cluster, now) = (&self.remote.name, (self.d.clock)());
+        if self.d.memory.failed(self.key, cluster, cause, detail, now) {
+            self.d.metrics.removed(cluster, cause);
+        }
         self.d.due.add(self.key.clone(), Lane::Placed);
     }
 }

@@ -23,10 +23,13 @@ use roadstead_kubeio::dirty::Dirty;
 use roadstead_kubeio::write::{self, Written};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::leaving;
 use super::registry::Registry;
 use super::{Dial, Remote, Secrets};
+use crate::metrics::{Ended, Metrics};
 
 /// How often a connected worker is asked for a sign of life, and how long it may take to answer.
 const HEARTBEAT: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(5));
@@ -35,8 +38,8 @@ const MISSED_MAX: u32 = 2;
 /// How often a lost worker is looked for between the attempts of the back-off table.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// What is done with a new cluster.
-pub(crate) type Greet = Box<dyn Fn(&Arc<Remote>) + Send + Sync>;
+/// What is done with a new cluster, until the token is cancelled.
+pub(crate) type Greet = Box<dyn Fn(&Arc<Remote>, CancellationToken) + Send + Sync>;
 
 /// What the supervisors share.
 pub(crate) struct Fleet {
@@ -62,6 +65,10 @@ pub(crate) struct Fleet {
     pub(crate) changed: Arc<Dirty<ClusterName>>,
     /// Called once for each new cluster, before it is connected.
     pub(crate) greet: Greet,
+    /// Tells whether nothing of ours is held by a cluster any more.
+    pub(crate) is_free: Box<dyn Fn(&ClusterName) -> bool + Send + Sync>,
+    /// What is counted.
+    pub(crate) metrics: Metrics,
     /// The time.
     pub(crate) clock: Clock,
 }
@@ -90,12 +97,16 @@ impl Fleet {
                 () = stop.cancelled() => break,
                 names = touched.take() => names,
                 Some(_) = tasks.join_next() => continue,
+                () = tokio::time::sleep(leaving::LOOK), if self.clusters.all().iter().any(|c| leaving::leaves(c)) => {
+                    self.let_go().await;
+                    continue;
+                }
             };
             let everybody = names.contains(&None);
             let present = self.clusters.all();
             let wanted: Vec<String> = present
                 .iter()
-                .filter(|cluster| cluster.metadata.deletion_timestamp.is_none())
+                .filter(|cluster| cluster.metadata.deletion_timestamp.is_none() || leaving::leaves(cluster))
                 .filter_map(|cluster| cluster.metadata.name.clone())
                 .collect();
             supervised.retain(|name, one| {
@@ -105,6 +116,7 @@ impl Fleet {
                     one.stop.cancel();
                     let name = ClusterName::from(name.as_str());
                     self.registry.remove(&name);
+                    self.metrics.left(&name);
                     self.changed.mark(name);
                 }
                 stays
@@ -123,7 +135,7 @@ impl Fleet {
                             &self.kinds,
                             (self.clock)(),
                         ));
-                        (self.greet)(&remote);
+                        (self.greet)(&remote, one.stop.clone());
                         self.registry.insert(remote.clone());
                         tasks.spawn(supervise(
                             self.clone(),
@@ -279,8 +291,11 @@ async fn serve(
     let lost = match all_live(&mut healths, timeout).await {
         Err(why) => Some(why),
         Ok(()) => {
+            // Why before it counts as connected: from then on jobs are sent there.
+            fleet.hold(name).await;
             remote.with(|link| {
                 link.client = Some(client.clone());
+                link.seen = true;
                 link.connection.opened();
             });
             tracing::info!(cluster = name, "connected");
@@ -288,11 +303,13 @@ async fn serve(
             let why = tokio::select! {
                 biased;
                 why = first_failure(&mut healths) => Some(why),
-                why = silence(&client) => Some(why),
-                () = credentials_differ(fleet, name, endpoint, nudge) => None,
+                why = silence(fleet, remote, &client) => Some(why),
+                () = credentials_differ(fleet, remote, endpoint, nudge) => None,
             };
             let now = (fleet.clock)();
+            remote.set_orphaned(false);
             remote.with(|link| link.connection.watch_ended(now));
+            fleet.metrics.connected(&remote.name, false);
             if let Some(why) = &why {
                 tracing::warn!(cluster = name, "connection lost: {why}");
             }
@@ -314,6 +331,7 @@ impl Fleet {
     async fn settle(&self, remote: &Arc<Remote>) {
         self.changed.mark(remote.name.clone());
         let connection = remote.with(|link| link.connection.clone());
+        self.metrics.connected(&remote.name, connection.is_connected());
         self.report(remote.name.as_str(), &connection).await;
     }
 }
@@ -359,14 +377,24 @@ async fn first_failure(healths: &mut [watch::Receiver<Health>]) -> String {
 }
 
 /// Ends when the worker has not given a sign of life for a while: a cut cable ends no connection by itself.
-async fn silence(client: &Client) -> String {
+async fn silence(fleet: &Fleet, remote: &Remote, client: &Client) -> String {
     let mut missed = 0;
+    fleet.metrics.contact(&remote.name, (fleet.clock)());
     loop {
         tokio::time::sleep(HEARTBEAT.0).await;
-        match tokio::time::timeout(HEARTBEAT.1, client.apiserver_version()).await {
-            Ok(Ok(_) | Err(kube::Error::Api(_))) => missed = 0,
-            Ok(Err(_)) | Err(_) => missed += 1,
-        }
+        let started = Instant::now();
+        let ended = match tokio::time::timeout(HEARTBEAT.1, client.apiserver_version()).await {
+            Ok(Ok(_) | Err(kube::Error::Api(_))) => {
+                missed = 0;
+                fleet.metrics.contact(&remote.name, (fleet.clock)());
+                Ended::Answered
+            }
+            Ok(Err(_)) | Err(_) => {
+                missed += 1;
+                Ended::Failed
+            }
+        };
+        fleet.metrics.request(&remote.name, started.elapsed(), ended);
         if missed >= MISSED_MAX {
             let secs = (HEARTBEAT.0 + HEARTBEAT.1).as_secs() * u64::from(MISSED_MAX);
             return format!("the API server has not answered for about {secs} s");
@@ -374,13 +402,39 @@ async fn silence(client: &Client) -> String {
     }
 }
 
-async fn credentials_differ(fleet: &Fleet, name: &str, endpoint: &Endpoint, nudge: &Notify) {
+/// Ends when the credentials are others, or are gone and not needed for what runs there.
+///
+/// Unlike the anchor: a Secret that is deleted while jobs run there ends no connection before they have ended (`spec/safety.md`
+/// F28). Condition `Active` says at once that it is gone, and nothing new is sent there.
+async fn credentials_differ(fleet: &Fleet, remote: &Arc<Remote>, endpoint: &Endpoint, nudge: &Notify) {
     let print = fingerprint(endpoint);
     loop {
-        nudge.notified().await;
-        match fleet.load(name) {
-            Ok(now) if fingerprint(&now) == print => {}
-            Ok(_) | Err(_) => return,
+        tokio::select! {
+            biased;
+            () = nudge.notified() => {}
+            () = tokio::time::sleep(leaving::LOOK), if remote.is_orphaned() => {}
+        }
+        match fleet.load(remote.name.as_str()) {
+            Ok(now) if fingerprint(&now) == print => {
+                if remote.is_orphaned() {
+                    remote.set_orphaned(false);
+                    fleet.settle(remote).await;
+                }
+            }
+            Ok(_) => return,
+            Err(refusal) => {
+                if refusal.reason != Reason::BadKubeConfig || (fleet.is_free)(&remote.name) {
+                    return;
+                }
+                if !remote.is_orphaned() {
+                    tracing::warn!(cluster = %remote.name, "{}; what runs there is waited for", refusal.message);
+                    remote.set_orphaned(true);
+                    fleet.changed.mark(remote.name.clone());
+                    let mut shown = remote.with(|link| link.connection.clone());
+                    shown.refused(refusal.reason, &refusal.message, (fleet.clock)());
+                    fleet.report(remote.name.as_str(), &shown).await;
+                }
+            }
         }
     }
 }

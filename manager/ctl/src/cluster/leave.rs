@@ -420,6 +420,7 @@ async fn remove_from_manager(
         let answer = write::delete(&clusters, &args.name, cluster.uid().as_deref()).await;
         if !matches!(answer, Written::Gone) {
             done("deleting the MultiKueueCluster failed", answer)?;
+            wait_until_gone(args, &clusters).await?;
         }
         left.removed
             .push(format!("manager multikueuecluster/{}", args.name));
@@ -438,6 +439,41 @@ async fn remove_from_manager(
     }
     left.removed.push(format!("manager secret/{name}"));
     Ok(())
+}
+
+/// The manager lets it go when it holds nothing of it any more. Before that its Secret is needed.
+async fn wait_until_gone(args: &Leave, clusters: &Api<MultiKueueCluster>) -> Result<(), Failure> {
+    let deadline = Instant::now() + args.timeout;
+    loop {
+        let there = clusters.get_opt(&args.name).await;
+        let there =
+            there.map_err(|error| Failure::request("looking at the MultiKueueCluster failed", &error))?;
+        let Some(cluster) = there else { return Ok(()) };
+        if args.force {
+            // Why: who forces does not wait for the manager either; it may not even run.
+            let patch = json!({"metadata": {"finalizers": null}});
+            let answer = write::patch(clusters, &args.name, &patch).await;
+            if !matches!(answer, Written::Gone) {
+                done("taking the finalizers off the MultiKueueCluster failed", answer)?;
+            }
+        }
+        if Instant::now() >= deadline {
+            return Err(Failure::new(
+                format!(
+                    "MultiKueueCluster {} is not gone after {} s",
+                    args.name,
+                    args.timeout.as_secs()
+                ),
+                format!("it waits for: {}", cluster.finalizers().join(", ")),
+                format!(
+                    "see that the manager runs, or: roadstead cluster leave {} --force",
+                    args.name
+                ),
+            )
+            .code(Code::TimedOut));
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
 }
 
 async fn remove_account(

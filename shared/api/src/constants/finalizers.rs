@@ -4,3 +4,5 @@
 pub const RESOURCE_IN_USE: &str = "kueue.x-k8s.io/resource-in-use";
 /// On pods that are queued by themselves: kept until the queue has seen their end.
 pub const MANAGED: &str = "kueue.x-k8s.io/managed";
+/// On a `MultiKueueCluster`: kept until nothing that the manager sent is left there (`spec/safety.md` 3.8).
+pub const LEAVING: &str = "roadstead.dev/leaving";

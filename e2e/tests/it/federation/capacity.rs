@@ -1,0 +1,126 @@
+//! Whom the dispatcher by capacity asks, which is the one when nobody has chosen another and all workers are ours.
+
+use futures::StreamExt as _;
+use kube::ResourceExt as _;
+use kube::api::{WatchEvent, WatchParams};
+use roadstead_api::constants::labels::{MULTIKUEUE_ORIGIN, QUEUE_NAME};
+use roadstead_api::kueue::v1beta2::{ClusterQueue, LocalQueue, Workload};
+use serde_json::{Value, from_value, json};
+
+use super::fixture::{EAST, MANAGER, Room, WEST, beside_others};
+use crate::shared::eventually;
+
+/// Each of the workers can hold one job of 4 CPU.
+const NARROW: &[(&str, &str)] = &[(MANAGER, "16"), (EAST, "4"), (WEST, "4")];
+
+/// A job of the worker's own that fills its queue for so many seconds.
+async fn fill(room: Room, worker: &str, seconds: u32) {
+    let job = room.job("local", "4", seconds);
+    let params = kube::api::PostParams::default();
+    room.jobs(worker)
+        .create(&params, &from_value(job).unwrap())
+        .await
+        .unwrap();
+    let queues: kube::Api<ClusterQueue> = kube::Api::all(room.shared.client(worker));
+    eventually(|| async {
+        let status = queues.get(room.name).await.ok()?.status?;
+        (status.reserving_workloads == 1).then_some(())
+    })
+    .await;
+}
+
+/// After a first job the manager knows whose workers they are.
+async fn get_acquainted(room: Room) {
+    room.submit(room.job("first", "1", 1)).await;
+    room.job_is(MANAGER, "first", "Complete").await;
+    room.is_swept().await;
+}
+
+/// Spec: multikueue 4.3, 13.A5
+#[test]
+fn a_full_worker_does_not_even_see_the_job_that_another_has_room_for() {
+    beside_others("room-in-west", NARROW, |room| async move {
+        get_acquainted(room).await;
+        // East stands first in the config.
+        fill(room, EAST, 60).await;
+        let ours = WatchParams::default().labels(MULTIKUEUE_ORIGIN);
+        let copies = room.workloads(EAST);
+        let version = copies.list(&kube::api::ListParams::default()).await.unwrap();
+        let version = version.metadata.resource_version.unwrap();
+        let seen = copies.watch(&ours, &version).await.unwrap();
+        room.submit(room.job("placed", "3", 1)).await;
+        assert_eq!(room.started("placed").await, WEST);
+        room.job_is(MANAGER, "placed", "Complete").await;
+        room.is_swept().await;
+        let mut seen =
+            std::pin::pin!(seen.take_until(tokio::time::sleep(std::time::Duration::from_millis(500))));
+        while let Some(event) = seen.next().await {
+            if let Ok(WatchEvent::Added(copy)) = event {
+                panic!("east was asked for {}", copy.name_any());
+            }
+        }
+    });
+}
+
+/// Spec: multikueue 4.3
+#[test]
+fn when_all_are_full_the_job_waits_in_all_and_goes_where_room_comes_first() {
+    beside_others("room-nowhere", NARROW, |room| async move {
+        get_acquainted(room).await;
+        fill(room, EAST, 600).await;
+        fill(room, WEST, 600).await;
+        room.submit(room.job("patient", "4", 1)).await;
+        let asked = |w: &Workload| {
+            w.status
+                .as_ref()
+                .is_some_and(|s| s.nominated_cluster_names.len() == 2)
+        };
+        room.workload_where("patient", asked).await;
+        let background = kube::api::DeleteParams::background();
+        room.jobs(EAST).delete("local", &background).await.unwrap();
+        assert_eq!(room.started("patient").await, EAST);
+        room.job_is(MANAGER, "patient", "Complete").await;
+        room.is_swept().await;
+    });
+}
+
+/// Spec: multikueue 4.3, 10.F29
+#[test]
+fn a_worker_without_the_queue_is_not_asked_and_named_when_it_is_the_last() {
+    beside_others("no-queue-there", NARROW, |room| async move {
+        get_acquainted(room).await;
+        let mut queues: Vec<(&str, Value)> = Vec::new();
+        for worker in [EAST, WEST] {
+            let api = room.api::<LocalQueue>(worker);
+            let queue = api.get(room.name).await.unwrap();
+            queues.push((worker, serde_json::to_value(&queue.spec).unwrap()));
+            api.delete(room.name, &kube::api::DeleteParams::default())
+                .await
+                .unwrap();
+        }
+        let gone = || async {
+            let east = room.api::<LocalQueue>(EAST).get_opt(room.name).await.ok()?;
+            let west = room.api::<LocalQueue>(WEST).get_opt(room.name).await.ok()?;
+            (east.is_none() && west.is_none()).then_some(())
+        };
+        eventually(gone).await;
+        room.submit(room.job("homeless", "1", 1)).await;
+        let told = |w: &Workload| {
+            let checks = w.status.iter().flat_map(|status| &status.admission_checks);
+            { checks }.any(|check| check.message.contains("has no such queue in this namespace"))
+        };
+        let waiting = room.workload_where("homeless", told).await;
+        assert_eq!(waiting.labels().get(QUEUE_NAME), None, "{waiting:?}");
+        assert!(room.ours_in(EAST).await.is_empty() && room.ours_in(WEST).await.is_empty());
+        let (worker, spec) = queues.pop().unwrap();
+        let queue = json!({
+            "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "LocalQueue",
+            "metadata": {"name": room.name, "namespace": room.name}, "spec": spec,
+        });
+        roadstead_e2e::stage::apply(&room.shared.client(worker), queue)
+            .await
+            .unwrap();
+        assert_eq!(room.started("homeless").await, worker);
+        room.job_is(MANAGER, "homeless", "Complete").await;
+    });
+}

@@ -1,0 +1,153 @@
+//! `roadstead explain` says for every job one reason and one next step.
+
+use k8s_openapi::api::events::v1::Event;
+use kube::ResourceExt as _;
+use kube::api::ListParams;
+use roadstead_api::constants::annotations::EXPLANATION;
+use roadstead_api::kueue::v1beta2::Workload;
+use serde_json::{Value, json};
+
+use super::fixture::{EAST, MANAGER, Room, WEST, beside_others, condition};
+use crate::shared::{chain, eventually};
+
+/// A job of 6 CPU fits into the manager's quota and into no worker.
+const NARROW: &[(&str, &str)] = &[(MANAGER, "16"), (EAST, "4"), (WEST, "4")];
+
+async fn explain(room: Room, name: &str, format: &str) -> String {
+    let manager = room.shared.stage.kubeconfig(MANAGER).display().to_string();
+    let args = [
+        "explain",
+        name,
+        "-n",
+        room.name,
+        "--kubeconfig",
+        &manager,
+        "-o",
+        format,
+    ];
+    let said = room.shared.stage.command(&args).await;
+    said.unwrap_or_else(|error| panic!("{}", chain(&error)))
+}
+
+async fn answer(room: Room, name: &str) -> Value {
+    let said: Value = serde_json::from_str(&explain(room, name, "json").await).unwrap();
+    let answers = said.as_array().unwrap();
+    assert_eq!(answers.len(), 1, "{said}");
+    answers[0].clone()
+}
+
+/// Waits until a job is explained so.
+async fn explained(room: Room, name: &str, state: &str, reason: &str) -> Value {
+    eventually(|| async {
+        let said = answer(room, name).await;
+        (said["state"] == state && said["reason"] == reason).then_some(said)
+    })
+    .await
+}
+
+async fn events(room: Room, reason: &str) -> Vec<String> {
+    let all = room
+        .api::<Event>(MANAGER)
+        .list(&ListParams::default())
+        .await
+        .unwrap();
+    let found = all
+        .items
+        .into_iter()
+        .filter(|event| event.reason.as_deref() == Some(reason));
+    found.filter_map(|event| event.note).collect()
+}
+
+/// Spec: experience 5, experience P4; multikueue 13.D1
+#[test]
+fn a_job_that_no_worker_takes_is_explained_by_what_each_of_them_said() {
+    beside_others("explained", NARROW, |room| async move {
+        room.submit(room.job("wide", "6", 1)).await;
+        let said = eventually(|| async {
+            let said = answer(room, "wide").await;
+            let clusters = said["clusters"].as_array()?;
+            let all = clusters.len() == 2 && clusters.iter().all(|c| c["answer"] == "NoRoom");
+            (said["reason"] == "WaitingForWorkers" && all).then_some(said)
+        })
+        .await;
+        assert_eq!(said["state"], "WaitingForPlacement", "{said}");
+        assert_eq!(said["job"], "Job wide", "{said}");
+        for cluster in said["clusters"].as_array().unwrap() {
+            assert!(cluster["detail"].as_str().unwrap().contains("cpu"), "{said}");
+            assert!(cluster["ageSeconds"].is_u64(), "{said}");
+        }
+        assert!(!said["next"].as_str().unwrap().is_empty(), "{said}");
+        let text = explain(room, "job/wide", "text").await;
+        for words in [
+            "State:  waiting for a worker",
+            "Why:    WaitingForWorkers",
+            "Next:   ",
+            "CLUSTER",
+            EAST,
+            WEST,
+        ] {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+        // One event, whatever the workers said since; and no copy carries the record.
+        let told = eventually(|| async {
+            let told = events(room, "WaitingForWorkers").await;
+            (!told.is_empty()).then_some(told)
+        })
+        .await;
+        assert_eq!(told.len(), 1, "{told:?}");
+        let ours = room.workloads(EAST).list(&ListParams::default()).await.unwrap();
+        assert!(
+            ours.iter()
+                .all(|copy| !copy.annotations().contains_key(EXPLANATION))
+        );
+
+        let workload = room.workload("wide").await.unwrap().name_any();
+        room.merge::<Workload>(MANAGER, &workload, json!({"spec": {"active": false}}))
+            .await;
+        explained(room, "wide", "Deactivated", "Deactivated").await;
+        explained(
+            room,
+            &format!("workload/{workload}"),
+            "Deactivated",
+            "Deactivated",
+        )
+        .await;
+    });
+}
+
+/// Spec: experience 5
+#[test]
+fn jobs_that_wait_for_quota_run_or_have_ended_are_explained_too() {
+    beside_others("explained-else", NARROW, |room| async move {
+        room.submit(room.job("huge", "64", 1)).await;
+        let huge = explained(room, "huge", "WaitingForQuota", "ExceedsMaxQuota").await;
+        assert_eq!(huge["next"], "ask for less, or give the queue more quota");
+
+        let job = room.submit(room.job("quick", "1", 8)).await;
+        let worker = room.started("quick").await;
+        let running = eventually(|| async {
+            let said = answer(room, "quick").await;
+            (said["state"] == "Running").then_some(said)
+        })
+        .await;
+        assert_eq!(running["cluster"], worker.as_str(), "{running}");
+        room.job_is(MANAGER, "quick", "Complete").await;
+        let ended = explained(room, "quick", "Finished", "Succeeded").await;
+        assert_eq!(ended["next"], "", "{ended}");
+        let workload = room.workload(&job.name_any()).await.unwrap();
+        assert!(
+            !workload.annotations().contains_key(EXPLANATION),
+            "who is placed at once costs no write: {:?}",
+            condition(&workload, "Admitted")
+        );
+
+        let manager = room.shared.stage.kubeconfig(MANAGER).display().to_string();
+        let nobody = ["explain", "nobody", "-n", room.name, "--kubeconfig", &manager];
+        let error = room.shared.stage.command(&nobody).await.unwrap_err();
+        assert!(
+            chain(&error).contains("nothing is known of nobody"),
+            "{}",
+            chain(&error)
+        );
+    });
+}

@@ -1,0 +1,182 @@
+//! Clusters that are cordoned, drained, taken out or deleted while jobs run there: each job ends once, its end is seen, and
+//! nothing stays behind.
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::{Api, ResourceExt as _};
+use roadstead_api::kueue::v1beta2::{MultiKueueCluster, MultiKueueConfig, Workload};
+use roadstead_e2e::stage::{FEDERATION, SYSTEM_NAMESPACE};
+use serde_json::json;
+
+use super::fixture::{EAST, MANAGER, Room, WEST, alone, cluster_name, condition};
+use crate::shared::{chain, eventually};
+
+/// A job of 6 CPU fits only into west; smaller ones fit into both.
+const WEST_IS_LARGER: &[(&str, &str)] = &[(MANAGER, "32"), (EAST, "4"), (WEST, "8")];
+/// Long enough for what is done to its cluster meanwhile.
+const RUNS_SECONDS: u32 = 15;
+
+async fn command(room: Room, verb: &str, more: &[&str]) -> String {
+    let manager = room.shared.stage.kubeconfig(MANAGER).display().to_string();
+    let mut args = vec!["cluster", verb, WEST, "--manager-kubeconfig", &manager];
+    args.extend(more);
+    let said = room.shared.stage.command(&args).await;
+    said.unwrap_or_else(|error| panic!("{}", chain(&error)))
+}
+
+fn clusters(room: Room) -> Api<MultiKueueCluster> {
+    Api::all(room.shared.client(MANAGER))
+}
+
+/// A job that only west can run, running there.
+async fn settle_in_west(room: Room, job: &str, seconds: u32) {
+    room.submit(room.job(job, "6", seconds)).await;
+    assert_eq!(room.started(job).await, WEST);
+}
+
+/// A job that fits everywhere goes to east now.
+async fn goes_east(room: Room, job: &str) {
+    room.submit(room.job(job, "1", 1)).await;
+    assert_eq!(room.started(job).await, EAST);
+    room.job_is(MANAGER, job, "Complete").await;
+}
+
+/// The job has ended, and was never taken from where it ran.
+async fn ended_in_west(room: Room, job: &str) {
+    room.job_is(MANAGER, job, "Complete").await;
+    let workload = room.workload(job).await.unwrap();
+    assert!(condition(&workload, "Evicted").is_none(), "{:?}", workload.status);
+    assert_eq!(cluster_name(&workload).as_deref(), Some(WEST));
+    room.is_swept().await;
+}
+
+async fn config(room: Room, names: &[&str]) {
+    let configs: Api<MultiKueueConfig> = Api::all(room.shared.client(MANAGER));
+    let patch = Patch::Merge(json!({"spec": {"clusters": names}}));
+    configs
+        .patch(FEDERATION, &PatchParams::default(), &patch)
+        .await
+        .unwrap();
+}
+
+async fn is_active(room: Room, status: &str) {
+    eventually(|| async {
+        let conditions = clusters(room).get(WEST).await.ok()?.status?.conditions;
+        conditions
+            .iter()
+            .any(|c| c.type_ == "Active" && c.status == status)
+            .then_some(())
+    })
+    .await;
+}
+
+/// Spec: experience 3
+#[test]
+fn a_cordoned_cluster_gets_nothing_new_and_a_drained_one_gives_its_jobs_away() {
+    alone(
+        "cordoned",
+        &[(MANAGER, "32"), (EAST, "8"), (WEST, "8")],
+        |room| async move {
+            room.submit(room.job("filler", "6", 600)).await;
+            let first = room.started("filler").await;
+            room.submit(room.job("mover", "6", 600)).await;
+            let second = room.started("mover").await;
+            assert_ne!(first, second);
+            let in_west = if first == WEST { "filler" } else { "mover" };
+            let said = command(room, "cordon", &[]).await;
+            assert!(
+                said.contains("cluster west takes nothing new; 1 workload"),
+                "{said}"
+            );
+            room.submit(room.job("small", "1", 1)).await;
+            assert_eq!(room.started("small").await, EAST);
+            room.job_is(MANAGER, "small", "Complete").await;
+
+            let in_east = if in_west == "filler" { "mover" } else { "filler" };
+            room.jobs(MANAGER)
+                .delete(in_east, &DeleteParams::background())
+                .await
+                .unwrap();
+            let said = command(room, "drain", &["--evict", "--yes", "--timeout", "50s"]).await;
+            assert!(said.contains("takes nothing new and holds nothing"), "{said}");
+            room.workload_where(in_west, |w| cluster_name(w).as_deref() == Some(EAST))
+                .await;
+            room.is_swept_in(WEST).await;
+            let said = command(room, "uncordon", &[]).await;
+            assert!(said.contains("cluster west takes new work"), "{said}");
+            room.jobs(MANAGER)
+                .delete(in_west, &DeleteParams::background())
+                .await
+                .unwrap();
+            room.is_swept().await;
+            room.submit(room.job("wide", "8", 1)).await;
+            room.job_is(MANAGER, "wide", "Complete").await;
+        },
+    );
+}
+
+/// Spec: multikueue 10.F32, 13.B8; safety I1, F28
+#[test]
+fn a_cluster_taken_out_of_the_config_ends_its_job_there_once() {
+    alone("unlisted", WEST_IS_LARGER, |room| async move {
+        settle_in_west(room, "stays", RUNS_SECONDS).await;
+        config(room, &[EAST]).await;
+        goes_east(room, "after").await;
+        ended_in_west(room, "stays").await;
+        config(room, &[EAST, WEST]).await;
+        settle_in_west(room, "again", 1).await;
+        room.job_is(MANAGER, "again", "Complete").await;
+    });
+}
+
+/// Spec: multikueue 10.F34, 13.B8; safety I1, F28
+#[test]
+fn a_deleted_cluster_stays_until_its_job_has_ended_and_then_goes() {
+    alone("deleted", WEST_IS_LARGER, |room| async move {
+        settle_in_west(room, "stays", RUNS_SECONDS).await;
+        clusters(room)
+            .delete(WEST, &DeleteParams::default())
+            .await
+            .unwrap();
+        goes_east(room, "after").await;
+        let leaving = clusters(room).get(WEST).await.unwrap();
+        assert!(leaving.metadata.deletion_timestamp.is_some());
+        // Whoever restarts meanwhile must know it too.
+        room.shared.stage.restart(MANAGER).await.unwrap();
+        ended_in_west(room, "stays").await;
+        eventually(|| async { clusters(room).get_opt(WEST).await.ok()?.is_none().then_some(()) }).await;
+        room.shared.stage.join(WEST).await.unwrap();
+        settle_in_west(room, "again", 1).await;
+        room.job_is(MANAGER, "again", "Complete").await;
+    });
+}
+
+/// Spec: multikueue 10.F3, 11.7; safety F28
+#[test]
+fn a_cluster_whose_secret_is_deleted_is_inactive_and_still_ends_its_job() {
+    alone("secretless", WEST_IS_LARGER, |room| async move {
+        settle_in_west(room, "stays", RUNS_SECONDS).await;
+        let secrets: Api<Secret> = Api::namespaced(room.shared.client(MANAGER), SYSTEM_NAMESPACE);
+        let all = secrets.list(&ListParams::default()).await.unwrap();
+        let name = all
+            .iter()
+            .map(|s| s.name_any())
+            .find(|name| name.ends_with(WEST))
+            .unwrap();
+        secrets.delete(&name, &DeleteParams::default()).await.unwrap();
+        is_active(room, "False").await;
+        goes_east(room, "after").await;
+        ended_in_west(room, "stays").await;
+        // Nothing keeps the connection now.
+        let waits = |w: &Workload| {
+            let checks = w.status.iter().flat_map(|status| &status.admission_checks);
+            { checks }.any(|check| !check.message.is_empty())
+        };
+        room.submit(room.job("wide", "6", 1)).await;
+        room.workload_where("wide", waits).await;
+        room.shared.stage.join(WEST).await.unwrap();
+        is_active(room, "True").await;
+        room.job_is(MANAGER, "wide", "Complete").await;
+        assert_eq!(room.started("wide").await, WEST);
+    });
+}

@@ -1,0 +1,340 @@
+//! What is counted about the federation: the reference's two counters, and what tells a slow worker from a slow manager.
+//!
+//! Invariant: labels are names of clusters and of ClusterQueues, and tokens from closed lists; never names of jobs. At most
+//! [`CLUSTERS_MAX`] clusters are told apart, the others share one label.
+//!
+//! *Source*: `spec/multikueue.md 8`.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+use roadstead_core::dispatch::Cause;
+use roadstead_core::name::ClusterName;
+
+/// Clusters that are told apart. *Limit*: a `MultiKueueConfig` lists 20.
+const CLUSTERS_MAX: usize = 100;
+/// Label of the clusters beyond.
+const OTHER: &str = "other";
+
+type Labels = Vec<(&'static str, String)>;
+type Counters = Family<Labels, Counter>;
+type Gauges = Family<Labels, Gauge<f64, AtomicU64>>;
+type Histograms = Family<Labels, Histogram, fn() -> Histogram>;
+
+/// A step on the way of a Workload, each counted from the end of the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hop {
+    /// From quota on the manager to a copy on a worker.
+    Offer,
+    /// From quota on the manager to the choice of a worker.
+    Place,
+    /// From the choice to the job on the worker.
+    Start,
+}
+
+impl Hop {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Offer => "offer",
+            Self::Place => "place",
+            Self::Start => "start",
+        }
+    }
+}
+
+/// How a request to a worker ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// It was answered, perhaps by a no that is part of the game.
+    Answered,
+    /// It failed.
+    Failed,
+}
+
+/// See the module.
+#[derive(Clone)]
+pub(crate) struct Metrics(Arc<Inner>);
+
+struct Inner {
+    role: &'static str,
+    known: Mutex<BTreeSet<ClusterName>>,
+    dispatched: Counters,
+    admitted: Counters,
+    hops: Histograms,
+    requests: Histograms,
+    errors: Counters,
+    conflicts: Counters,
+    connected: Gauges,
+    contact: Gauges,
+    orphans: Counters,
+    removed: Counters,
+    told: Counters,
+}
+
+impl Metrics {
+    /// Metrics of a process with this `replica_role`.
+    pub(crate) fn new(role: &'static str) -> Self {
+        // From 1 ms, and 10 ms, to about 8 s, and 6 h.
+        let quick: fn() -> Histogram = || Histogram::new(exponential_buckets(0.001, 2.0, 14));
+        let slow: fn() -> Histogram = || Histogram::new(exponential_buckets(0.01, 3.0, 14));
+        Self(Arc::new(Inner {
+            role,
+            known: Mutex::default(),
+            dispatched: Family::default(),
+            admitted: Family::default(),
+            hops: Family::new_with_constructor(slow),
+            requests: Family::new_with_constructor(quick),
+            errors: Family::default(),
+            conflicts: Family::default(),
+            connected: Family::default(),
+            contact: Family::default(),
+            orphans: Family::default(),
+            removed: Family::default(),
+            told: Family::default(),
+        }))
+    }
+
+    /// Adds all of them to what `/metrics` shows.
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        let all = &*self.0;
+        // Wire: the first two are the reference's, the rest is ours.
+        let counters = [
+            (
+                "kueue_multikueue_workloads_dispatched",
+                "Copies of workloads created on workers",
+                &all.dispatched,
+            ),
+            (
+                "kueue_multikueue_workloads_admitted",
+                "Workloads for which a worker was chosen",
+                &all.admitted,
+            ),
+            (
+                "roadstead_cluster_request_errors",
+                "Writes to a worker that failed",
+                &all.errors,
+            ),
+            (
+                "roadstead_cluster_conflicts",
+                "Writes to a worker that met a newer version",
+                &all.conflicts,
+            ),
+            (
+                "roadstead_orphans_found",
+                "Objects of ours on a worker whose owner is gone",
+                &all.orphans,
+            ),
+            (
+                "roadstead_candidates_removed",
+                "Times a worker became no candidate for a workload, by reason",
+                &all.removed,
+            ),
+            (
+                "roadstead_reasons_told",
+                "Times a top reason for waiting was told, by reason",
+                &all.told,
+            ),
+        ];
+        for (name, help, family) in counters {
+            registry.register(name, help, family.clone());
+        }
+        registry.register(
+            "roadstead_dispatch_hop_seconds",
+            "Time of each step from quota on the manager to the job on a worker",
+            all.hops.clone(),
+        );
+        registry.register(
+            "roadstead_cluster_request_seconds",
+            "Time of writes to a worker and of the signs of life it is asked for",
+            all.requests.clone(),
+        );
+        registry.register(
+            "roadstead_cluster_connected",
+            "Whether a worker is connected",
+            all.connected.clone(),
+        );
+        registry.register(
+            "roadstead_cluster_last_contact_timestamp_seconds",
+            "When a worker last gave a sign of life",
+            all.contact.clone(),
+        );
+    }
+
+    /// A copy was created.
+    pub(crate) fn dispatched(&self, cluster_queue: &str, cluster: &ClusterName) {
+        self.0
+            .dispatched
+            .get_or_create(&self.placed(cluster_queue, cluster))
+            .inc();
+    }
+
+    /// A worker was chosen.
+    pub(crate) fn admitted(&self, cluster_queue: &str, cluster: &ClusterName) {
+        self.0
+            .admitted
+            .get_or_create(&self.placed(cluster_queue, cluster))
+            .inc();
+    }
+
+    /// A step was made; from `since`, which is known to the second.
+    pub(crate) fn hop(&self, hop: Hop, cluster: &ClusterName, since: Timestamp, now: Timestamp) {
+        let mut labels = self.of(cluster);
+        labels.push(("hop", hop.as_str().to_owned()));
+        let took = now.duration_since(since).as_secs_f64().max(0.0);
+        self.0.hops.get_or_create(&labels).observe(took);
+    }
+
+    /// A write to a worker.
+    pub(crate) fn request(&self, cluster: &ClusterName, took: Duration, ended: Ended) {
+        let labels = self.of(cluster);
+        self.0.requests.get_or_create(&labels).observe(took.as_secs_f64());
+        if ended == Ended::Failed {
+            self.0.errors.get_or_create(&labels).inc();
+        }
+    }
+
+    /// A write to a worker met a newer version.
+    pub(crate) fn conflict(&self, cluster: &ClusterName) {
+        self.0.conflicts.get_or_create(&self.of(cluster)).inc();
+    }
+
+    /// A worker gave a sign of life.
+    #[expect(clippy::cast_precision_loss, reason = "seconds fit for some million years")]
+    pub(crate) fn contact(&self, cluster: &ClusterName, now: Timestamp) {
+        let labels = self.of(cluster);
+        self.0.contact.get_or_create(&labels).set(now.as_second() as f64);
+    }
+
+    /// A worker is connected, or not.
+    pub(crate) fn connected(&self, cluster: &ClusterName, is_connected: bool) {
+        let labels = self.of(cluster);
+        self.0
+            .connected
+            .get_or_create(&labels)
+            .set(f64::from(u8::from(is_connected)));
+    }
+
+    /// A worker is none any more.
+    pub(crate) fn left(&self, cluster: &ClusterName) {
+        let labels = self.of(cluster);
+        self.0.connected.remove(&labels);
+        self.0.contact.remove(&labels);
+        self.known().remove(cluster);
+    }
+
+    /// Something of ours was found without an owner.
+    pub(crate) fn orphan(&self, cluster: &ClusterName) {
+        self.0.orphans.get_or_create(&self.of(cluster)).inc();
+    }
+
+    /// A worker is no candidate for a Workload any more.
+    pub(crate) fn removed(&self, cluster: &ClusterName, cause: Cause) {
+        let mut labels = self.of(cluster);
+        labels.push(("reason", cause.as_str().to_owned()));
+        self.0.removed.get_or_create(&labels).inc();
+    }
+
+    /// People were told why a Workload waits.
+    pub(crate) fn told(&self, reason: &str) {
+        let labels = vec![("reason", reason.to_owned())];
+        self.0.told.get_or_create(&labels).inc();
+    }
+
+    fn placed(&self, cluster_queue: &str, cluster: &ClusterName) -> Labels {
+        let mut labels = vec![("cluster_queue", cluster_queue.to_owned())];
+        labels.extend(self.of(cluster));
+        labels.push(("replica_role", self.0.role.to_owned()));
+        labels
+    }
+
+    fn of(&self, cluster: &ClusterName) -> Labels {
+        let mut known = self.known();
+        let fits = known.contains(cluster) || known.len() < CLUSTERS_MAX;
+        if fits {
+            known.insert(cluster.clone());
+        }
+        let name = if fits { cluster.as_str() } else { OTHER };
+        vec![("cluster", name.to_owned())]
+    }
+
+    fn known(&self) -> std::sync::MutexGuard<'_, BTreeSet<ClusterName>> {
+        self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use jiff::Timestamp;
+    use prometheus_client::encoding::text::encode;
+    use prometheus_client::registry::Registry;
+    use roadstead_core::dispatch::Cause;
+
+    use super::{CLUSTERS_MAX, Ended, Hop, Metrics};
+
+    fn shown(metrics: &Metrics) -> String {
+        let (mut registry, mut text) = (Registry::default(), String::new());
+        metrics.register(&mut registry);
+        encode(&mut text, &registry).unwrap();
+        text
+    }
+
+    /// Spec: multikueue 8
+    #[test]
+    fn the_two_of_the_reference_have_its_names_and_labels_and_ours_name_the_cluster() {
+        let (metrics, east) = (Metrics::new("standalone"), "east".into());
+        let at = |second| Timestamp::from_second(second).unwrap();
+        metrics.dispatched("team", &east);
+        metrics.admitted("team", &east);
+        metrics.hop(Hop::Place, &east, at(10), at(12));
+        metrics.request(&east, Duration::from_millis(3), Ended::Answered);
+        metrics.request(&east, Duration::from_millis(3), Ended::Failed);
+        metrics.conflict(&east);
+        metrics.orphan(&east);
+        metrics.removed(&east, Cause::NameConflict);
+        metrics.told("WaitingForWorkers");
+        metrics.connected(&east, true);
+        metrics.contact(&east, at(99));
+        let text = shown(&metrics);
+        for line in [
+            "kueue_multikueue_workloads_dispatched_total{cluster_queue=\"team\",cluster=\"east\",replica_role=\"standalone\"} 1",
+            "kueue_multikueue_workloads_admitted_total{cluster_queue=\"team\",cluster=\"east\",replica_role=\"standalone\"} 1",
+            "roadstead_dispatch_hop_seconds_sum{cluster=\"east\",hop=\"place\"} 2.0",
+            "roadstead_cluster_request_seconds_count{cluster=\"east\"} 2",
+            "roadstead_cluster_request_errors_total{cluster=\"east\"} 1",
+            "roadstead_cluster_conflicts_total{cluster=\"east\"} 1",
+            "roadstead_orphans_found_total{cluster=\"east\"} 1",
+            "roadstead_candidates_removed_total{cluster=\"east\",reason=\"NameConflictOnCluster\"} 1",
+            "roadstead_reasons_told_total{reason=\"WaitingForWorkers\"} 1",
+            "roadstead_cluster_connected{cluster=\"east\"} 1.0",
+            "roadstead_cluster_last_contact_timestamp_seconds{cluster=\"east\"} 99.0",
+        ] {
+            assert!(text.lines().any(|shown| shown == line), "{line} in\n{text}");
+        }
+        metrics.left(&east);
+        assert!(!shown(&metrics).contains("roadstead_cluster_connected{"));
+    }
+
+    #[test]
+    fn clusters_beyond_the_limit_share_a_label() {
+        let metrics = Metrics::new("standalone");
+        for index in 0..CLUSTERS_MAX + 5 {
+            metrics.conflict(&format!("c{index}").into());
+        }
+        let text = shown(&metrics);
+        let series = text
+            .lines()
+            .filter(|line| line.starts_with("roadstead_cluster_conflicts_total{"));
+        assert_eq!(series.count(), CLUSTERS_MAX + 1);
+        assert!(text.contains("{cluster=\"other\"} 5"));
+    }
+}
