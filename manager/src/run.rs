@@ -9,7 +9,8 @@ use roadstead_api::config::{Config, WorkerLostPolicy};
 use roadstead_api::constants::labels;
 use roadstead_core::dispatch::LostPolicy;
 use roadstead_engine::checks::{Checks, NoChecks};
-use roadstead_engine::clock::Clock;
+use roadstead_core::lease::Terms;
+use roadstead_engine::clock::{Clock, Uptime};
 use roadstead_engine::host::{Error, Host};
 use roadstead_engine::process::{self, Engine, Parts, kinds};
 use roadstead_kubeconfigs::check::Rules;
@@ -24,6 +25,7 @@ use crate::checks::Federation;
 use crate::credentials::Credentials;
 use crate::dispatch::{self, Dispatch, Memory};
 use crate::gc;
+use crate::lease::Lessor;
 use crate::remote::registry::Registry;
 use crate::remote::supervisor::Fleet;
 use crate::remote::{self, Dial};
@@ -109,10 +111,18 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
     let registry = Arc::new(Registry::default());
     let rules = rules(&config);
     let lost = match config.roadstead.multi_kueue.worker_lost_policy {
-        // Why Fence is Wait here: the configuration refuses it until workers can fence themselves.
-        WorkerLostPolicy::Wait | WorkerLostPolicy::Fence => LostPolicy::Wait,
+        WorkerLostPolicy::Wait => LostPolicy::Wait,
+        WorkerLostPolicy::Fence => LostPolicy::Fence,
         WorkerLostPolicy::RetryAnyway => LostPolicy::RetryAnyway,
     };
+    let lessor = Arc::new(Lessor {
+        origin: config.multi_kueue.origin.as_str().into(),
+        namespace: config.roadstead.multi_kueue.lease_namespace.clone(),
+        terms: Terms::for_timeout(Duration::try_from(config.multi_kueue.worker_lost_timeout).unwrap_or_default()),
+        namespaces: engine.caches.namespaces.clone(),
+        uptime: Uptime::start(),
+        clock: clock.clone(),
+    });
     let dispatch = Dispatch {
         caches: engine.caches.clone(),
         federation: federation.clone(),
@@ -126,6 +136,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
         jobs_due: engine.jobs_due.clone(),
         origin: config.multi_kueue.origin.as_str().into(),
         policy: dispatch::policy(&config.multi_kueue, &config.feature_gates, lost),
+        lessor: lessor.clone(),
         started: clock(),
         clock: clock.clone(),
     };
@@ -139,6 +150,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
         kinds: kinds(&config),
         ours: format!("{}={}", labels::MULTIKUEUE_ORIGIN, config.multi_kueue.origin),
         rules,
+        lessor,
         dial,
         changed: changed.clone(),
         greet: {

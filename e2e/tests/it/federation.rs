@@ -7,6 +7,7 @@ mod fixture;
 mod kubeconfigs;
 mod loss;
 mod main_path;
+mod once;
 mod pending;
 mod provisioning;
 mod refusals;

@@ -134,18 +134,11 @@ impl Grant {
         }
     }
 
-    /// A renewal is about to be sent. It counts even if no answer ever comes.
+    /// A renewal is about to be sent. It counts even if no answer ever comes. So does one that is found although this process
+    /// did not send it: who sent it may have done so until `now`.
     pub fn sending(&mut self, now: Moment, terms: Terms) {
         self.sent.retain(|(_, other)| *other > terms);
         self.sent.push((now, terms));
-    }
-
-    /// The lease was found with these terms: somebody may have sent them until `now`.
-    pub fn found(&mut self, now: Moment, terms: Terms) {
-        if self.sent.iter().any(|(_, other)| *other >= terms) {
-            return;
-        }
-        self.sending(now, terms);
     }
 
     /// The lease was seen, with what the worker wrote on it.
