@@ -9,6 +9,8 @@
 //!
 //! *Source*: `spec/safety.md 3.2, 3.4, 3.8`.
 
+pub(crate) mod report;
+
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 

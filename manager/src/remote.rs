@@ -122,6 +122,11 @@ impl Remote {
         note(&mut self.grant.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
+    /// Whether it was last seen to look at our lease.
+    pub(crate) fn is_guarded(&self) -> bool {
+        self.grant.lock().unwrap_or_else(PoisonError::into_inner).is_guarded()
+    }
+
     /// Whether our account may change jobs of this kind there.
     pub(crate) fn may_change(&self, kind: &ApiResource) -> bool {
         let changeable = self.changeable.lock().unwrap_or_else(PoisonError::into_inner);

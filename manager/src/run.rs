@@ -93,6 +93,26 @@ fn rules(config: &Config) -> Rules {
     }
 }
 
+fn lost_policy(config: &Config) -> LostPolicy {
+    match config.roadstead.multi_kueue.worker_lost_policy {
+        WorkerLostPolicy::Wait => LostPolicy::Wait,
+        WorkerLostPolicy::Fence => LostPolicy::Fence,
+        WorkerLostPolicy::RetryAnyway => LostPolicy::RetryAnyway,
+    }
+}
+
+fn lessor(config: &Config, engine: &Engine, clock: &Clock) -> Lessor {
+    let timeout = Duration::try_from(config.multi_kueue.worker_lost_timeout).unwrap_or_default();
+    Lessor {
+        origin: config.multi_kueue.origin.as_str().into(),
+        namespace: config.roadstead.multi_kueue.lease_namespace.clone(),
+        terms: Terms::for_timeout(timeout),
+        namespaces: engine.caches.namespaces.clone(),
+        uptime: Uptime::start(),
+        clock: clock.clone(),
+    }
+}
+
 /// Starts everything that has to do with worker clusters.
 fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &CancellationToken) -> Dispatch {
     let Site {
@@ -110,19 +130,8 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
     let secrets = Cache::new();
     let registry = Arc::new(Registry::default());
     let rules = rules(&config);
-    let lost = match config.roadstead.multi_kueue.worker_lost_policy {
-        WorkerLostPolicy::Wait => LostPolicy::Wait,
-        WorkerLostPolicy::Fence => LostPolicy::Fence,
-        WorkerLostPolicy::RetryAnyway => LostPolicy::RetryAnyway,
-    };
-    let lessor = Arc::new(Lessor {
-        origin: config.multi_kueue.origin.as_str().into(),
-        namespace: config.roadstead.multi_kueue.lease_namespace.clone(),
-        terms: Terms::for_timeout(Duration::try_from(config.multi_kueue.worker_lost_timeout).unwrap_or_default()),
-        namespaces: engine.caches.namespaces.clone(),
-        uptime: Uptime::start(),
-        clock: clock.clone(),
-    });
+    let lost = lost_policy(&config);
+    let lessor = Arc::new(lessor(&config, engine, &clock));
     let dispatch = Dispatch {
         caches: engine.caches.clone(),
         federation: federation.clone(),

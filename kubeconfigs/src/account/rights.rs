@@ -5,6 +5,7 @@
 //! its own name, and nothing on Secrets or pods.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{
@@ -30,8 +31,11 @@ const LEASE_GROUP: &str = "coordination.k8s.io";
 pub fn lease_name(origin: &str) -> String {
     Account::new(origin, NAMESPACE).map_or_else(
         |_bad| {
-            let bytes: String = origin.bytes().map(|byte| format!("{byte:02x}")).collect();
-            format!("roadstead-x{bytes}")
+            origin.bytes().fold("roadstead-x".to_owned(), |mut name, byte| {
+                // Writing to a String cannot fail.
+                let _ = write!(name, "{byte:02x}");
+                name
+            })
         },
         |account| account.name(),
     )

@@ -26,7 +26,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::registry::Registry;
-use crate::lease::{self, Lessor, Renewed};
+use crate::lease::{self, Lessor, Renewed, report};
 use super::{Dial, Remote, Secrets};
 
 /// How often a connected worker is asked for a sign of life, and how long it may take to answer.
@@ -304,6 +304,7 @@ async fn serve(
                 why = first_failure(&mut healths) => Some(why),
                 why = silence(&client) => Some(why),
                 why = fleet.lessor.keep(&client, remote, held) => Some(why),
+                () = report::tell(&fleet.lessor, &fleet.clusters, &fleet.client, remote) => None,
                 () = credentials_differ(fleet, name, endpoint, nudge) => None,
             };
             let now = (fleet.clock)();

@@ -90,6 +90,14 @@ fn a_worker_cut_off_past_its_lease_stops_its_job_before_the_next_copy_starts() {
         assert_eq!(annotation(&sent, WORKLOAD_UID), local.uid());
         assert_eq!(annotation(&local, DISPATCH_EPOCH), None, "the first costs no write");
 
+        let clusters: Api<MultiKueueCluster> = Api::all(room.shared.client(MANAGER));
+        let fenced = eventually(|| async {
+            let conditions = clusters.get(&first).await.unwrap().status?.conditions;
+            conditions.into_iter().find(|each| each.type_ == "WorkerFence" && each.status == "True")
+        })
+        .await;
+        assert!(fenced.message.contains("for 10 s"), "{}", fenced.message);
+
         room.shared.stage.link(&first).unwrap().cut(Cut::Refuse);
         let stopped = eventually(|| async {
             let job = room.jobs(&first).get("moves").await.unwrap();
