@@ -14,7 +14,9 @@ pub(crate) mod report;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
@@ -78,7 +80,11 @@ impl Lessor {
 
     /// When nothing runs any more on a worker that does not answer.
     pub(crate) fn closing(&self, remote: &Remote, drain: Duration) -> (Closing, Duration) {
-        let closing = remote.grant.lock().unwrap_or_else(PoisonError::into_inner).closing(drain);
+        let closing = remote
+            .grant
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .closing(drain);
         let left = match closing {
             Closing::At(at) | Closing::Unguarded(at) => at.since(self.uptime.now()),
             Closing::Never => Duration::ZERO,
@@ -89,7 +95,10 @@ impl Lessor {
     /// The name of this manager at its workers: the UID of a namespace that lives as long as its cluster.
     async fn identity(&self) -> String {
         loop {
-            let found = self.namespaces.named(IDENTITY).and_then(|one| one.metadata.uid.clone());
+            let found = self
+                .namespaces
+                .named(IDENTITY)
+                .and_then(|one| one.metadata.uid.clone());
             if let Some(uid) = found {
                 return uid;
             }
@@ -119,7 +128,9 @@ impl Lessor {
                     *lease = Some(*now);
                     return Renewed::Kept;
                 }
-                Written::Conflict | Written::AlreadyExists => "others changed it meanwhile".clone_into(&mut last),
+                Written::Conflict | Written::AlreadyExists => {
+                    "others changed it meanwhile".clone_into(&mut last)
+                }
                 // Why not a refusal: of the lease that was just read.
                 Written::Gone if stored.is_some() => "it was deleted meanwhile".clone_into(&mut last),
                 Written::Gone => return Renewed::Forbidden("there is no API for leases".to_owned()),
@@ -211,7 +222,10 @@ impl Lessor {
     }
 
     fn note(&self, remote: &Remote, stored: &Lease) {
-        let mark = stored.annotations().get(annotations::LEASE_WATCHED).map(String::as_str);
+        let mark = stored
+            .annotations()
+            .get(annotations::LEASE_WATCHED)
+            .map(String::as_str);
         let now = self.uptime.now();
         remote.granting(|grant| grant.answered(mark, now));
     }

@@ -124,7 +124,10 @@ impl Remote {
 
     /// Whether it was last seen to look at our lease.
     pub(crate) fn is_guarded(&self) -> bool {
-        self.grant.lock().unwrap_or_else(PoisonError::into_inner).is_guarded()
+        self.grant
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .is_guarded()
     }
 
     /// Whether our account may change jobs of this kind there.

@@ -125,14 +125,20 @@ impl Fence {
     async fn look(&self, last: Option<Moment>) -> Option<Moment> {
         let began = self.uptime.now();
         // Why no resource version: an answer from a cache may be of any age.
-        let params = ListParams::default().labels(labels::MULTIKUEUE_ORIGIN).limit(MANAGERS_MAX);
+        let params = ListParams::default()
+            .labels(labels::MULTIKUEUE_ORIGIN)
+            .limit(MANAGERS_MAX);
         let api = self.leases();
         let until_change = self.next_change(began).map(|at| at.since(began));
         let patience = until_change.map_or(LOOK_MAX, |until| until.clamp(PAUSE_MIN, LOOK_MAX));
         let found = match tokio::time::timeout(patience, api.list(&params)).await {
             Ok(Ok(found)) => found.items,
             Ok(Err(error)) => {
-                tracing::warn!(namespace = self.namespace, "looking for leases of managers: {}", write::describe(&error));
+                tracing::warn!(
+                    namespace = self.namespace,
+                    "looking for leases of managers: {}",
+                    write::describe(&error)
+                );
                 // Why: who may not look can fence nobody, and must not hold up everybody.
                 if matches!(&error, kube::Error::Api(status) if status.code == 403) {
                     self.first_look();
@@ -180,7 +186,9 @@ impl Fence {
                 let every = manager.watch.last_seen().map(|seen| seen.terms.mark_every());
                 let since = manager.marked_at.map(|at| now.since(at));
                 let hurry = !manager.watch.knows_its_age();
-                since.is_none_or(|since| every.is_some_and(|every| since >= every) || (hurry && since >= HURRY))
+                since.is_none_or(|since| {
+                    every.is_some_and(|every| since >= every) || (hurry && since >= HURRY)
+                })
             };
             let due = managers.iter().filter(|(_, manager)| wants(manager));
             due.filter_map(|(origin, manager)| Some((origin.clone(), manager.lease.clone()?)))
@@ -188,14 +196,17 @@ impl Fence {
         };
         for (origin, lease) in due {
             let before = lease.annotations().get(annotations::LEASE_WATCHED);
-            let count = before.and_then(|text| text.parse::<u64>().ok()).unwrap_or_default();
+            let count = before
+                .and_then(|text| text.parse::<u64>().ok())
+                .unwrap_or_default();
             // Invariant: it changes each time, or the API server would store nothing and prove nothing.
             let patch = json!({ "metadata": {
                 "resourceVersion": lease.metadata.resource_version,
                 "annotations": { annotations::LEASE_WATCHED: count.wrapping_add(1).to_string() },
             } });
             let began = self.uptime.now();
-            let answer = tokio::time::timeout(LOOK_MAX, write::patch(&self.leases(), &lease.name_any(), &patch)).await;
+            let answer =
+                tokio::time::timeout(LOOK_MAX, write::patch(&self.leases(), &lease.name_any(), &patch)).await;
             match answer {
                 Ok(Written::Done(stored)) => {
                     if let Some(manager) = self.knowledge.managers().get_mut(&origin) {
@@ -205,7 +216,8 @@ impl Fence {
                     }
                 }
                 // The manager was faster; after the next look it is tried again.
-                Ok(Written::Conflict | Written::Gone | Written::AlreadyExists | Written::Unclear(_)) | Err(_) => {}
+                Ok(Written::Conflict | Written::Gone | Written::AlreadyExists | Written::Unclear(_))
+                | Err(_) => {}
                 Ok(Written::Refused(why)) => tracing::warn!(origin, "marking the lease of a manager: {why}"),
             }
         }
@@ -244,7 +256,11 @@ impl Fence {
     fn wake_jobs(&self, of: impl Fn(&str) -> bool) {
         for (kind, jobs) in self.caches.jobs.iter().enumerate() {
             for job in jobs.objects.all() {
-                if job.labels().get(labels::MULTIKUEUE_ORIGIN).is_some_and(|origin| of(origin)) {
+                if job
+                    .labels()
+                    .get(labels::MULTIKUEUE_ORIGIN)
+                    .is_some_and(|origin| of(origin))
+                {
                     let key = roadstead_kubeio::cache::key_of(&*job);
                     self.jobs_due.add(JobRef { kind, key }, Lane::Placed);
                 }
@@ -254,7 +270,10 @@ impl Fence {
 
     fn next_change(&self, now: Moment) -> Option<Moment> {
         let managers = self.knowledge.managers();
-        managers.values().filter_map(|manager| manager.watch.changes_at(now)).min()
+        managers
+            .values()
+            .filter_map(|manager| manager.watch.changes_at(now))
+            .min()
     }
 
     fn pause(&self) -> Duration {
@@ -264,7 +283,11 @@ impl Fence {
             let beat = |manager: &Manager| {
                 let seen = manager.watch.last_seen()?;
                 let beat = seen.terms.beat();
-                Some(if manager.watch.knows_its_age() { beat } else { beat.min(HURRY) })
+                Some(if manager.watch.knows_its_age() {
+                    beat
+                } else {
+                    beat.min(HURRY)
+                })
             };
             managers.values().filter_map(beat).min()
         };

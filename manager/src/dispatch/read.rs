@@ -198,7 +198,9 @@ pub(super) fn scene(
         round: d.memory.round(key),
         job,
         // Why 0 for nonsense: it is below everything that was ever sent, so the next number is above it.
-        epoch: stored.map_or(1, |w| roadstead_convert::epoch(w.metadata.annotations.as_ref()).unwrap_or(0)),
+        epoch: stored.map_or(1, |w| {
+            roadstead_convert::epoch(w.metadata.annotations.as_ref()).unwrap_or(0)
+        }),
         policy: Policy { dispatcher, ..policy },
         job_key: job_ref.map(|(_, job_key, _)| job_key),
         local_job,
@@ -211,7 +213,10 @@ fn lost_policy(d: &Dispatch, workload: &Workload, stored: Option<&ApiWorkload>) 
     let admission = workload.status.admission.as_ref();
     let queue = admission.map(|a| a.cluster_queue.to_string()).or_else(|| {
         let namespace = stored?.namespace()?;
-        let local = d.caches.local_queues.get(&Key::new(namespace, workload.queue.as_str()))?;
+        let local = d
+            .caches
+            .local_queues
+            .get(&Key::new(namespace, workload.queue.as_str()))?;
         Some(local.spec.cluster_queue.clone())
     });
     let queue = queue.and_then(|name| d.caches.cluster_queues.named(&name));
@@ -229,7 +234,9 @@ fn fence(d: &Dispatch, remote: &Remote, key: &Key, stored: Option<&ApiWorkload>)
     }
     let (closing, left) = d.lessor.closing(remote, drain(stored));
     let now = (d.clock)();
-    let at = SignedDuration::try_from(left).ok().and_then(|left| now.checked_add(left).ok());
+    let at = SignedDuration::try_from(left)
+        .ok()
+        .and_then(|left| now.checked_add(left).ok());
     let at = at.unwrap_or(Timestamp::MAX);
     match closing {
         Closing::At(_) => Fence::Closes { at },
@@ -241,7 +248,13 @@ fn fence(d: &Dispatch, remote: &Remote, key: &Key, stored: Option<&ApiWorkload>)
 /// How long the pods may take to end.
 fn drain(stored: Option<&ApiWorkload>) -> Duration {
     let sets = stored.map(|w| w.spec.pod_sets.as_slice()).unwrap_or_default();
-    let grace = |set: &PodSet| set.template.0.get("spec")?.get("terminationGracePeriodSeconds")?.as_u64();
+    let grace = |set: &PodSet| {
+        set.template
+            .0
+            .get("spec")?
+            .get("terminationGracePeriodSeconds")?
+            .as_u64()
+    };
     let longest = sets.iter().map(|set| grace(set).unwrap_or(POD_GRACE_SECS)).max();
     Duration::from_secs(longest.unwrap_or(POD_GRACE_SECS))
 }
@@ -321,7 +334,10 @@ fn copies(remote: &Remote, key: &Key, stored: Option<&ApiWorkload>, job_key: Opt
 
 /// The number of the dispatch that a copy was sent for; 0 when it was sent for another Workload of that name.
 fn epoch_of(stored: Option<&ApiWorkload>, copy: &ObjectMeta) -> u64 {
-    let of_uid = copy.annotations.as_ref().and_then(|all| all.get(annotations::WORKLOAD_UID));
+    let of_uid = copy
+        .annotations
+        .as_ref()
+        .and_then(|all| all.get(annotations::WORKLOAD_UID));
     let ours = stored.and_then(|w| w.metadata.uid.as_ref());
     // Why also without one: it was sent by a manager of an earlier version.
     if of_uid.is_some_and(|uid| ours.is_some_and(|ours| ours != uid)) {

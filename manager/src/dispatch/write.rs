@@ -310,7 +310,12 @@ impl Site<'_> {
     }
 
     /// Takes our finalizer off: its outcome is stored here, or it will have none.
-    async fn let_go(&self, api: &Api<DynamicObject>, jobs: &KindCache, job: &DynamicObject) -> Result<(), String> {
+    async fn let_go(
+        &self,
+        api: &Api<DynamicObject>,
+        jobs: &KindCache,
+        job: &DynamicObject,
+    ) -> Result<(), String> {
         let held = job.finalizers();
         if !held.iter().any(|f| f == finalizers::OUTCOME) {
             return Ok(());

@@ -23,7 +23,12 @@ const LOOK: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Says it as long as the worker is connected; never ends by itself.
-pub(crate) async fn tell(lessor: &Lessor, clusters: &Cache<MultiKueueCluster>, client: &Client, remote: &Remote) {
+pub(crate) async fn tell(
+    lessor: &Lessor,
+    clusters: &Cache<MultiKueueCluster>,
+    client: &Client,
+    remote: &Remote,
+) {
     let since = lessor.uptime.now();
     loop {
         tokio::time::sleep(LOOK).await;
@@ -32,10 +37,17 @@ pub(crate) async fn tell(lessor: &Lessor, clusters: &Cache<MultiKueueCluster>, c
             continue;
         }
         let name = remote.name.as_str();
-        let Some(cluster) = clusters.named(name) else { continue };
-        let mut conditions = cluster.status.as_ref().map(|s| s.conditions.clone()).unwrap_or_default();
+        let Some(cluster) = clusters.named(name) else {
+            continue;
+        };
+        let mut conditions = cluster
+            .status
+            .as_ref()
+            .map(|s| s.conditions.clone())
+            .unwrap_or_default();
         let new = condition(lessor, guarded, cluster.metadata.generation);
-        let same = |old: &Condition| old.type_ == KIND && old.status == new.status && old.message == new.message;
+        let same =
+            |old: &Condition| old.type_ == KIND && old.status == new.status && old.message == new.message;
         if conditions.iter().any(same) {
             continue;
         }

@@ -26,8 +26,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::registry::Registry;
-use crate::lease::{self, Lessor, Renewed, report};
 use super::{Dial, Remote, Secrets};
+use crate::lease::{self, Lessor, Renewed, report};
 
 /// How often a connected worker is asked for a sign of life, and how long it may take to answer.
 const HEARTBEAT: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(5));
@@ -291,7 +291,9 @@ async fn serve(
     healths.extend(remote.jobs.iter().map(|jobs| jobs.objects.health()));
     let lost = match (all_live(&mut healths, timeout).await, claimed) {
         (Err(why), _) => Some(why),
-        (Ok(()), Renewed::Unclear(why)) => Some(format!("the lease of this manager cannot be renewed: {why}")),
+        (Ok(()), Renewed::Unclear(why)) => {
+            Some(format!("the lease of this manager cannot be renewed: {why}"))
+        }
         (Ok(()), _) => {
             remote.with(|link| {
                 link.client = Some(client.clone());

@@ -159,7 +159,11 @@ pub fn remote_workload(local: &api::Workload, stamp: Stamp<'_>) -> api::Workload
     copied.insert(labels::MULTIKUEUE_ORIGIN.to_owned(), stamp.origin.to_owned());
     let mut notes = local.metadata.annotations.clone().unwrap_or_default();
     // Why the explanation: it speaks of the manager's view, and would be old there at once.
-    for ours in [annotations::FENCED, annotations::WORKER_LOST_POLICY, annotations::EXPLANATION] {
+    for ours in [
+        annotations::FENCED,
+        annotations::WORKER_LOST_POLICY,
+        annotations::EXPLANATION,
+    ] {
         notes.remove(ours);
     }
     for (key, value) in dispatch_annotations(local, stamp.epoch) {
@@ -267,7 +271,10 @@ mod tests {
         let policy = |word| lost_policy(Some(&says("roadstead.dev/worker-lost-policy", word)));
         assert_eq!(policy("Fence"), Some(LostPolicy::Fence));
         assert_eq!((policy("fence"), lost_policy(None)), (None, None));
-        let quiet = Stamp { lost: LostPolicy::Wait, ..STAMP };
+        let quiet = Stamp {
+            lost: LostPolicy::Wait,
+            ..STAMP
+        };
         let copy = remote_workload(&local(), quiet);
         assert_eq!(lost_policy(copy.metadata.annotations.as_ref()), None);
     }

@@ -25,8 +25,8 @@ mod seek;
 mod waiting;
 
 pub use observed::{
-    Answer, Cause, Copies, Cordon, Dispatcher, Drift, Failure, Fence, Life, Local, LocalJob, LostPolicy, Observed,
-    Order, Origin, Owner, Policy, Remote, RemoteJob, RemoteWorkload, Said, Site, Stop,
+    Answer, Cause, Copies, Cordon, Dispatcher, Drift, Failure, Fence, Life, Local, LocalJob, LostPolicy,
+    Observed, Order, Origin, Owner, Policy, Remote, RemoteJob, RemoteWorkload, Said, Site, Stop,
 };
 pub use offer::{ROUND, WIDEN};
 pub use waiting::Waiting;
@@ -230,9 +230,16 @@ impl<'a> Pass<'a> {
 
     fn wait_for_new_dispatch(&mut self) {
         let newest = || self.reachable().max_by_key(|(_, copies)| copies.highest_epoch());
-        let last = self.o.stored.cluster.clone().or_else(|| newest().map(|(cluster, _)| cluster.clone()));
+        let last = self
+            .o
+            .stored
+            .cluster
+            .clone()
+            .or_else(|| newest().map(|(cluster, _)| cluster.clone()));
         if let Some(cluster) = last {
-            self.plan.waiting.get_or_insert(Waiting::StoppingOnWorker { cluster });
+            self.plan
+                .waiting
+                .get_or_insert(Waiting::StoppingOnWorker { cluster });
         }
     }
 
@@ -267,7 +274,11 @@ impl<'a> Pass<'a> {
         let epoch = self.o.epoch;
         // Unlike the anchor: a job that ended is not run again because its Workload was tidied away, or because somebody deleted
         // the job before its Workload knew (W9). Its status ends the local job, and that ends the Workload.
-        let vanished = |w: &RemoteWorkload| w.finished.as_ref().is_some_and(|end| end.reason == OWNER_NOT_FOUND);
+        let vanished = |w: &RemoteWorkload| {
+            w.finished
+                .as_ref()
+                .is_some_and(|end| end.reason == OWNER_NOT_FOUND)
+        };
         if copies.current_job(epoch).is_some_and(|job| job.finished)
             && copies.current_workload(epoch).is_none_or(vanished)
         {
@@ -316,7 +327,9 @@ impl<'a> Pass<'a> {
             return self.retry(check, REMOTE_GONE.to_owned(), None);
         }
         // Why the job too: it is only kept until its outcome is stored here, and it will have none.
-        let dying = copies.our_job().is_some_and(|job| job.life == Life::Deleting && !job.finished);
+        let dying = copies
+            .our_job()
+            .is_some_and(|job| job.life == Life::Deleting && !job.finished);
         if remote.life == Life::Deleting || remote.admitted.is_none() || dying {
             return self.retry(check, REMOTE_GONE.to_owned(), None);
         }

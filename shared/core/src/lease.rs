@@ -157,7 +157,10 @@ impl Grant {
 
     /// When nothing runs there any more, if nothing more is sent. `drain` is how long the pods may take to end.
     pub fn closing(&self, drain: Duration) -> Closing {
-        let last = self.sent.iter().map(|(at, terms)| at.plus(terms.closed_after(drain)));
+        let last = self
+            .sent
+            .iter()
+            .map(|(at, terms)| at.plus(terms.closed_after(drain)));
         let at = last.max().unwrap_or_default();
         let patience = self.sent.iter().map(|(_, terms)| terms.length()).max();
         match (self.marked_at, self.answered_at) {
@@ -251,7 +254,10 @@ impl Watch {
     }
 
     fn count_from(&mut self, seen: &Seen, began: Moment) {
-        let proven = self.evidence.iter().rposition(|(threshold, _)| *threshold <= seen.number);
+        let proven = self
+            .evidence
+            .iter()
+            .rposition(|(threshold, _)| *threshold <= seen.number);
         let length = seen.terms.length();
         let ends = match proven {
             Some(at) => {

@@ -148,7 +148,9 @@ impl Jobs {
         let plan = job::plan(&scene.observed());
         for action in plan.actions {
             if let job::Action::Start(_) = action
-                && scene.current_workload().is_some_and(|w| !self.checks.may_start(w))
+                && scene
+                    .current_workload()
+                    .is_some_and(|w| !self.checks.may_start(w))
             {
                 continue;
             }

@@ -23,7 +23,9 @@ const WRITES: usize = 16;
 /// Switches off what this manager has here and wants fenced. What is done already is not done again.
 pub(super) async fn everything(fence: &Fence, origin: &str) {
     let of_manager = |labels: &std::collections::BTreeMap<String, String>| {
-        labels.get(labels::MULTIKUEUE_ORIGIN).is_some_and(|one| one == origin)
+        labels
+            .get(labels::MULTIKUEUE_ORIGIN)
+            .is_some_and(|one| one == origin)
     };
     let mut copies: Vec<Arc<Workload>> = fence.caches.workloads.all();
     copies.retain(|copy| {
@@ -34,9 +36,18 @@ pub(super) async fn everything(fence: &Fence, origin: &str) {
             && copy.metadata.deletion_timestamp.is_none()
     });
     // What runs first.
-    copies.sort_by_key(|copy| (!copy.is_true("Admitted"), roadstead_kubeio::cache::key_of(&**copy)));
+    copies.sort_by_key(|copy| {
+        (
+            !copy.is_true("Admitted"),
+            roadstead_kubeio::cache::key_of(&**copy),
+        )
+    });
     if !copies.is_empty() {
-        tracing::warn!(origin, copies = copies.len(), "not heard of this manager for too long: stopping its jobs");
+        tracing::warn!(
+            origin,
+            copies = copies.len(),
+            "not heard of this manager for too long: stopping its jobs"
+        );
     }
     stream::iter(copies)
         .for_each_concurrent(WRITES, |copy| async move { switch_off(fence, &copy).await })
@@ -75,8 +86,13 @@ async fn switch_off(fence: &Fence, copy: &Workload) {
 /// A job that somebody deleted, and that only its manager's finalizer keeps: its pods go on until it is let go, and it has no
 /// outcome to wait for.
 async fn let_go(fence: &Fence, jobs: &KindCache, job: &DynamicObject) {
-    let kept: Vec<&String> = job.finalizers().iter().filter(|one| *one != finalizers::OUTCOME).collect();
-    let patch = json!({ "metadata": { "finalizers": kept, "resourceVersion": job.metadata.resource_version } });
+    let kept: Vec<&String> = job
+        .finalizers()
+        .iter()
+        .filter(|one| *one != finalizers::OUTCOME)
+        .collect();
+    let patch =
+        json!({ "metadata": { "finalizers": kept, "resourceVersion": job.metadata.resource_version } });
     let namespace = job.namespace().unwrap_or_default();
     let api: Api<DynamicObject> = Api::namespaced_with(fence.client.clone(), &namespace, &jobs.resource);
     match write::patch(&api, &job.name_any(), &patch).await {

@@ -65,7 +65,9 @@ impl Shared {
 /// A worker in which finished jobs are removed when their time is up.
 fn removing_finished(name: &str) -> Options {
     let mut options = Options::complete(name);
-    options.controllers.push("ttl-after-finished-controller".to_owned());
+    options
+        .controllers
+        .push("ttl-after-finished-controller".to_owned());
     options
 }
 
@@ -84,7 +86,8 @@ async fn shared() -> &'static Shared {
             Worker::new(Options::bare(SPARE)).unregistered(),
         ];
         let mut spec = Spec::new(manager, workers);
-        spec.configuration = json!({"multiKueue": {"gcInterval": "3s", "workerLostTimeout": WORKER_LOST_TIMEOUT}});
+        spec.configuration =
+            json!({"multiKueue": {"gcInterval": "3s", "workerLostTimeout": WORKER_LOST_TIMEOUT}});
         let stage = Stage::start(spec, Progress::stderr())
             .await
             .unwrap_or_else(|error| panic!("{}", chain(&error)));

@@ -39,7 +39,10 @@ async fn lost_policy(room: Room, policy: &str) {
     let queues: Api<ClusterQueue> = Api::all(room.shared.client(MANAGER));
     let patch = json!({"metadata": {"annotations": {WORKER_LOST_POLICY: policy}}});
     let params = PatchParams::default();
-    queues.patch(room.name, &params, &Patch::Merge(&patch)).await.unwrap();
+    queues
+        .patch(room.name, &params, &Patch::Merge(&patch))
+        .await
+        .unwrap();
 }
 
 /// Its pods end at once when they are told to.
@@ -58,7 +61,11 @@ async fn copy(room: Room, worker: &str, job: &str) -> Option<Workload> {
 }
 
 fn runs(job: &Job) -> bool {
-    let active = job.status.as_ref().and_then(|status| status.active).unwrap_or_default();
+    let active = job
+        .status
+        .as_ref()
+        .and_then(|status| status.active)
+        .unwrap_or_default();
     job.spec.as_ref().is_some_and(|spec| spec.suspend != Some(true)) || active > 0
 }
 
@@ -88,12 +95,18 @@ fn a_worker_cut_off_past_its_lease_stops_its_job_before_the_next_copy_starts() {
         assert_eq!(annotation(&sent, WORKER_LOST_POLICY).as_deref(), Some("Fence"));
         let local = room.workload("moves").await.unwrap();
         assert_eq!(annotation(&sent, WORKLOAD_UID), local.uid());
-        assert_eq!(annotation(&local, DISPATCH_EPOCH), None, "the first costs no write");
+        assert_eq!(
+            annotation(&local, DISPATCH_EPOCH),
+            None,
+            "the first costs no write"
+        );
 
         let clusters: Api<MultiKueueCluster> = Api::all(room.shared.client(MANAGER));
         let fenced = eventually(|| async {
             let conditions = clusters.get(&first).await.unwrap().status?.conditions;
-            conditions.into_iter().find(|each| each.type_ == "WorkerFence" && each.status == "True")
+            conditions
+                .into_iter()
+                .find(|each| each.type_ == "WorkerFence" && each.status == "True")
         })
         .await;
         assert!(fenced.message.contains("for 10 s"), "{}", fenced.message);
@@ -102,7 +115,10 @@ fn a_worker_cut_off_past_its_lease_stops_its_job_before_the_next_copy_starts() {
         let stopped = eventually(|| async {
             let job = room.jobs(&first).get("moves").await.unwrap();
             let next = room.jobs(second).get_opt("moves").await.unwrap();
-            assert!(next.is_none() || !runs(&job), "it runs in {second} and still in {first}");
+            assert!(
+                next.is_none() || !runs(&job),
+                "it runs in {second} and still in {first}"
+            );
             (!runs(&job)).then_some(job)
         })
         .await;
@@ -115,7 +131,9 @@ fn a_worker_cut_off_past_its_lease_stops_its_job_before_the_next_copy_starts() {
             runs(&next).then_some(())
         })
         .await;
-        let moved = room.workload_where("moves", |w| cluster_name(w).as_deref() == Some(second)).await;
+        let moved = room
+            .workload_where("moves", |w| cluster_name(w).as_deref() == Some(second))
+            .await;
         assert_eq!(annotation(&moved, DISPATCH_EPOCH).as_deref(), Some("2"));
         assert_eq!(moved.uid(), local.uid());
         let running = room.jobs(second).get("moves").await.unwrap();
@@ -124,13 +142,19 @@ fn a_worker_cut_off_past_its_lease_stops_its_job_before_the_next_copy_starts() {
         room.shared.stage.link(&first).unwrap().heal();
         room.is_swept_in(&first).await;
         let after = room.jobs(second).get("moves").await.unwrap();
-        assert!(runs(&after) && after.uid() == running.uid(), "what returned changed nothing");
+        assert!(
+            runs(&after) && after.uid() == running.uid(),
+            "what returned changed nothing"
+        );
         let held = room.workload("moves").await.unwrap();
         assert_eq!(cluster_name(&held).as_deref(), Some(second));
         assert!(stopped.uid() != after.uid());
         let job = room.jobs(MANAGER).get("moves").await.unwrap();
         assert_eq!(job.uid(), submitted.uid());
-        room.jobs(MANAGER).delete("moves", &DeleteParams::background()).await.unwrap();
+        room.jobs(MANAGER)
+            .delete("moves", &DeleteParams::background())
+            .await
+            .unwrap();
         room.is_swept().await;
     });
 }
@@ -158,7 +182,10 @@ fn under_wait_a_worker_cut_off_past_its_lease_keeps_its_job() {
         sleep(Duration::from_secs(3)).await;
         let after = room.jobs(&first).get("stays").await.unwrap();
         assert!(runs(&after) && after.uid() == before.uid());
-        room.jobs(MANAGER).delete("stays", &DeleteParams::background()).await.unwrap();
+        room.jobs(MANAGER)
+            .delete("stays", &DeleteParams::background())
+            .await
+            .unwrap();
         room.is_swept().await;
     });
 }
@@ -176,15 +203,24 @@ fn a_job_that_asks_to_be_removed_at_once_runs_once_even_if_its_worker_is_cut_off
         room.shared.stage.link(WEST).unwrap().cut(Cut::Refuse);
         room.job_is(WEST, "fleeting", "Complete").await;
         // Somebody tidies up before the manager has heard of it.
-        room.jobs(WEST).delete("fleeting", &DeleteParams::background()).await.unwrap();
+        room.jobs(WEST)
+            .delete("fleeting", &DeleteParams::background())
+            .await
+            .unwrap();
         sleep(Duration::from_secs(3)).await;
         let kept = room.jobs(WEST).get("fleeting").await.unwrap();
         assert!(kept.metadata.deletion_timestamp.is_some() && has(&kept, "Complete"));
         room.shared.stage.link(WEST).unwrap().heal();
         let ended = room.job_is(MANAGER, "fleeting", "Complete").await;
         assert_eq!(ended.status.unwrap().succeeded, Some(1));
-        let workload = room.workload_where("fleeting", |w| condition(w, "Finished").is_some()).await;
-        assert_eq!(annotation(&workload, DISPATCH_EPOCH), None, "there was one dispatch");
+        let workload = room
+            .workload_where("fleeting", |w| condition(w, "Finished").is_some())
+            .await;
+        assert_eq!(
+            annotation(&workload, DISPATCH_EPOCH),
+            None,
+            "there was one dispatch"
+        );
         assert_eq!(condition(&workload, "Finished").unwrap().1, "Succeeded");
         room.is_swept().await;
     });
@@ -204,7 +240,10 @@ fn a_worker_that_another_manager_of_the_same_origin_uses_is_refused_and_left_alo
             "spec": {"holderIdentity": "the-other-manager", "leaseDurationSeconds": 600},
         }))
         .unwrap();
-        let theirs = leases(room, SPARE).create(&PostParams::default(), &theirs).await.unwrap();
+        let theirs = leases(room, SPARE)
+            .create(&PostParams::default(), &theirs)
+            .await
+            .unwrap();
 
         let clusters: Api<MultiKueueCluster> = Api::all(room.shared.client(MANAGER));
         let standing = || async {
@@ -212,14 +251,26 @@ fn a_worker_that_another_manager_of_the_same_origin_uses_is_refused_and_left_alo
             status.conditions.into_iter().find(|each| each.type_ == "Active")
         };
         let refused = async {
-            let active = eventually(|| async { standing().await.filter(|active| active.status == "False") }).await;
+            let active =
+                eventually(|| async { standing().await.filter(|active| active.status == "False") }).await;
             assert_eq!(active.reason, "OriginTaken");
-            assert!(active.message.contains("another manager (the-other-manager)"), "{}", active.message);
+            assert!(
+                active.message.contains("another manager (the-other-manager)"),
+                "{}",
+                active.message
+            );
             sleep(Duration::from_secs(2)).await;
             let now = leases(room, SPARE).get(LEASE).await.unwrap();
-            assert_eq!(now.resource_version(), theirs.resource_version(), "nothing was written");
+            assert_eq!(
+                now.resource_version(),
+                theirs.resource_version(),
+                "nothing was written"
+            );
             // That manager is gone for good, says the administrator.
-            leases(room, SPARE).delete(LEASE, &DeleteParams::default()).await.unwrap();
+            leases(room, SPARE)
+                .delete(LEASE, &DeleteParams::default())
+                .await
+                .unwrap();
         };
         let (joined, ()) = tokio::join!(room.shared.stage.join(SPARE), refused);
         joined.unwrap_or_else(|error| panic!("{}", chain(&error)));
@@ -227,8 +278,23 @@ fn a_worker_that_another_manager_of_the_same_origin_uses_is_refused_and_left_alo
         let stage = &room.shared.stage;
         let path = |cluster: &str| stage.kubeconfig(cluster).display().to_string();
         let (of_worker, of_manager) = (path(SPARE), path(MANAGER));
-        let leave = ["cluster", "leave", SPARE, "--kubeconfig", &of_worker, "--manager-kubeconfig", &of_manager, "--yes"];
-        stage.command(&leave).await.unwrap_or_else(|error| panic!("{}", chain(&error)));
-        assert!(leases(room, SPARE).get_opt(LEASE).await.unwrap().is_none(), "its lease goes with the account");
+        let leave = [
+            "cluster",
+            "leave",
+            SPARE,
+            "--kubeconfig",
+            &of_worker,
+            "--manager-kubeconfig",
+            &of_manager,
+            "--yes",
+        ];
+        stage
+            .command(&leave)
+            .await
+            .unwrap_or_else(|error| panic!("{}", chain(&error)));
+        assert!(
+            leases(room, SPARE).get_opt(LEASE).await.unwrap().is_none(),
+            "its lease goes with the account"
+        );
     });
 }

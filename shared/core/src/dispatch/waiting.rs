@@ -163,7 +163,9 @@ impl Waiting {
                 }
                 Cause::FinishedEarly => "nothing: it is tried again".to_owned(),
                 Cause::Outdated => {
-                    format!("find out whether the storage of cluster \"{cluster}\" was restored from a backup")
+                    format!(
+                        "find out whether the storage of cluster \"{cluster}\" was restored from a backup"
+                    )
                 }
             },
             Self::StoppingOnWorker { .. } => "nothing: it goes on when the old run has stopped".to_owned(),

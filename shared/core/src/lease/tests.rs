@@ -37,7 +37,10 @@ fn a_lease_is_two_thirds_of_the_timeout_and_what_follows_ends_with_it() {
     assert_eq!(terms.beat(), Duration::from_secs(5));
     let long = Duration::from_mins(5);
     assert_eq!(terms.closed_after(long), timeout + long - terms.drain());
-    assert_eq!(Terms::for_timeout(Duration::ZERO).length(), Duration::from_secs(1));
+    assert_eq!(
+        Terms::for_timeout(Duration::ZERO).length(),
+        Duration::from_secs(1)
+    );
 }
 
 /// Spec: safety 3.3
@@ -73,7 +76,11 @@ fn a_renewal_that_took_long_to_arrive_does_not_count_from_its_arrival() {
     assert_eq!(watch.standing(at(32_000)), Standing::Expired);
     watch.looked(at(25_500), seen(4));
     watch.looked(at(26_000), seen(5));
-    assert_eq!(watch.standing(at(40_000)), Standing::Held, "its successor was sent after it");
+    assert_eq!(
+        watch.standing(at(40_000)),
+        Standing::Held,
+        "its successor was sent after it"
+    );
 }
 
 #[test]
@@ -99,11 +106,24 @@ fn a_lease_that_vanishes_gives_no_more_time_and_its_successor_needs_proof_of_its
     }
     watch.looked(at(4_000), None);
     assert_eq!(watch.standing(at(31_000)), Standing::Expired);
-    let successor = |number| seen(number).map(|seen| Seen { uid: "v".to_owned(), ..seen });
+    let successor = |number| {
+        seen(number).map(|seen| Seen {
+            uid: "v".to_owned(),
+            ..seen
+        })
+    };
     watch.looked(at(20_000), successor(1));
-    assert_eq!(watch.standing(at(31_000)), Standing::Expired, "a first one may be as old as one likes");
+    assert_eq!(
+        watch.standing(at(31_000)),
+        Standing::Expired,
+        "a first one may be as old as one likes"
+    );
     watch.looked(at(20_500), successor(2));
-    assert_eq!(watch.changes_at(at(30_000)), Some(at(34_000)), "the look that did not show it counts");
+    assert_eq!(
+        watch.changes_at(at(30_000)),
+        Some(at(34_000)),
+        "the look that did not show it counts"
+    );
 }
 
 /// Spec: safety 3.6
@@ -208,7 +228,10 @@ struct World {
 
 impl World {
     fn new(worker_rate: u64) -> Self {
-        let stored = Stored { version: 1, number: 1 };
+        let stored = Stored {
+            version: 1,
+            number: 1,
+        };
         let mut world = Self {
             now: 0,
             worker_rate,
@@ -279,7 +302,8 @@ impl World {
             }
             Op::Mark => {
                 self.stored.version += 1;
-                self.watch.marked(self.worker_now(), &seen(self.stored.number).unwrap());
+                self.watch
+                    .marked(self.worker_now(), &seen(self.stored.number).unwrap());
             }
             Op::RestartWorker => {
                 // Why only then: a process that never lives long enough to know is as good as dead (safety 3.6).

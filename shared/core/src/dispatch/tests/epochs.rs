@@ -36,7 +36,11 @@ fn the_number_rises_when_a_dispatch_ends_and_before_the_next_one_is_sent() {
         ..remote()
     };
     let running = case.clone().plan();
-    assert_eq!((running.cluster(), running.epoch), (Some("a"), 1), "it still runs there");
+    assert_eq!(
+        (running.cluster(), running.epoch),
+        (Some("a"), 1),
+        "it still runs there"
+    );
     let case = case.remote("a", reachable(Some(stopped), None));
     let plan = case.plan();
     assert_eq!((plan.cluster(), plan.epoch), (None, 2));
@@ -56,7 +60,10 @@ fn a_copy_of_an_earlier_dispatch_neither_wins_nor_ends_nor_evicts() {
     case.epoch = 2;
     let case = case.remote("a", reachable(Some(old(admitted(1))), None));
     let plan = case.plan();
-    assert_eq!((plan.cluster(), plan.on("a")), (None, &[StripFinalizer, DeleteWorkload][..]));
+    assert_eq!(
+        (plan.cluster(), plan.on("a")),
+        (None, &[StripFinalizer, DeleteWorkload][..])
+    );
     let ended = RemoteWorkload {
         finished: Some(said("Succeeded", "done")),
         ..old(admitted(1))
@@ -78,7 +85,9 @@ fn a_job_of_an_earlier_dispatch_makes_room_for_this_one() {
         epoch: 2,
         ..admitted(1)
     };
-    let plan = second().remote("a", reachable(Some(copy.clone()), Some(RUNNING))).plan();
+    let plan = second()
+        .remote("a", reachable(Some(copy.clone()), Some(RUNNING)))
+        .plan();
     assert_eq!((plan.on("a"), plan.mirrors()), (&[DeleteJob][..], None));
     let plan = second().remote("a", reachable(Some(copy), None)).plan();
     assert_eq!(plan.on("a"), [CreateJob]);
@@ -91,7 +100,9 @@ fn a_manager_that_forgot_its_last_dispatches_takes_a_number_above_them() {
         epoch: 5,
         ..admitted(1)
     };
-    let case = Case::new().nominated(&["a", "b"]).remote("a", reachable(Some(ahead), None));
+    let case = Case::new()
+        .nominated(&["a", "b"])
+        .remote("a", reachable(Some(ahead), None));
     let plan = case.plan();
     assert_eq!((plan.epoch, plan.cluster(), plan.on("b")), (6, None, &[][..]));
 }
@@ -101,7 +112,10 @@ fn a_manager_that_forgot_its_last_dispatches_takes_a_number_above_them() {
 fn under_fence_a_lost_run_moves_when_the_worker_has_stopped_it_and_not_before() {
     let closes = Fence::Closes { at: at(101) };
     let before = silent(60, closes).plan();
-    assert_eq!((before.check().0, before.wake_at), (CheckPhase::Ready, Some(at(101))));
+    assert_eq!(
+        (before.check().0, before.wake_at),
+        (CheckPhase::Ready, Some(at(101)))
+    );
     let mut case = silent(60, closes);
     case.now = 101;
     let after = case.plan();
@@ -161,7 +175,9 @@ fn a_job_deleted_on_its_worker_is_let_go_when_its_outcome_is_known_or_when_it_ca
         life: Life::Deleting,
         ..RUNNING
     };
-    let plan = Case::won().remote("a", reachable(Some(vanished.clone()), Some(ended))).plan();
+    let plan = Case::won()
+        .remote("a", reachable(Some(vanished.clone()), Some(ended)))
+        .plan();
     assert_eq!((plan.mirrors(), plan.check().0), (Some("a"), CheckPhase::Ready));
     assert_eq!(plan.on("a"), []);
     let mut over = Case::won().remote("a", reachable(Some(vanished), Some(ended)));
@@ -176,5 +192,8 @@ fn a_job_deleted_on_its_worker_is_let_go_when_its_outcome_is_known_or_when_it_ca
     assert_eq!(case.plan().check().0, CheckPhase::Retry);
     let mut evicted = case.condition("Evicted", "x");
     evicted.check().phase = CheckPhase::Pending;
-    assert!(evicted.plan().on("a").contains(&DeleteJob), "it stops only when it is let go");
+    assert!(
+        evicted.plan().on("a").contains(&DeleteJob),
+        "it stops only when it is let go"
+    );
 }

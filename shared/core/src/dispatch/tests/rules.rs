@@ -326,8 +326,7 @@ fn a_failed_cluster_is_no_candidate_until_its_time() {
     let plan = case.plan();
     assert_eq!(plan.status.nominated, names(&["b"]));
     assert_eq!(plan.wake_at, Some(at(110)));
-    case.remotes
-        .insert("b".into(), away(1));
+    case.remotes.insert("b".into(), away(1));
     let waiting = case.plan().waiting.unwrap();
     assert_eq!(waiting.reason(), "CreateRefusedByCluster");
     assert_eq!(
@@ -351,9 +350,7 @@ fn what_is_foreign_is_never_touched_and_never_chosen() {
     assert_eq!((plan.on("a"), &plan.status.nominated), (&[][..], &names(&["b"])));
     assert_eq!(plan.failed, [("a".into(), Cause::NameConflict)]);
     assert_eq!(
-        case.remote("b", away(1))
-            .plan()
-            .waits_for(),
+        case.remote("b", away(1)).plan().waits_for(),
         Some("NameConflictOnCluster")
     );
     let plan = Case::won()
