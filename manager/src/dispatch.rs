@@ -30,6 +30,7 @@ use roadstead_kubeio::queue::{Lane, Queue};
 use crate::capacity::Ledger;
 use crate::checks::Federation;
 use crate::explain::{Journal, Saying};
+use crate::lease::Lessor;
 use crate::metrics::{Hop, Metrics};
 use crate::remote::Remote;
 use crate::remote::registry::Registry;
@@ -71,6 +72,8 @@ pub(crate) struct Dispatch {
     pub(crate) origin: Arc<str>,
     /// How the operator wants it.
     pub(crate) policy: Policy,
+    /// Our leases on the workers.
+    pub(crate) lessor: Arc<Lessor>,
     /// Since when this process runs: a worker that it has not reached yet counts as lost since then.
     pub(crate) started: Timestamp,
     /// The time.
@@ -89,6 +92,7 @@ impl Checks for Dispatch {
         composed.status = status.clone();
         let scene = read::scene(self, &pass.workload.key, Some(pass.stored), Some(composed));
         let plan = scene.plan(Local::Present, now);
+        let annotate = scene.new_epoch(&plan);
         self.remember(&pass.workload.key, &plan, now);
         sites::note_sent(self, pass.workload, &plan, now);
         let placed = placed(pass, &plan);
@@ -116,6 +120,7 @@ impl Checks for Dispatch {
         Follow {
             notes,
             wake_at: [plan.wake_at, later].into_iter().flatten().min(),
+            annotate,
             rest: if plan.stopped {
                 Rest::Certain
             } else {

@@ -1,7 +1,8 @@
 //! `roadstead-manager`: one queue in front of many worker clusters.
 //!
 //! It runs the admission engine for the management cluster and plugs in the MultiKueue check: [`dispatch`] offers
-//! Workloads to workers and follows the one that wins, [`remote`] keeps the connections, `gc` finds what was left behind.
+//! Workloads to workers and follows the one that wins, [`remote`] keeps the connections, [`lease`] tells each worker that
+//! its manager is there, `gc` finds what was left behind.
 //!
 //! It **never** reads from a worker in the decision path, and nothing that one worker does holds up another.
 
@@ -11,6 +12,7 @@ mod credentials;
 mod dispatch;
 mod explain;
 mod gc;
+mod lease;
 mod metrics;
 mod remote;
 mod run;

@@ -7,6 +7,7 @@ mod leaving;
 pub(crate) mod registry;
 pub(crate) mod supervisor;
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::FutureExt as _;
@@ -14,8 +15,10 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
+use kube::discovery::ApiResource;
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_core::cluster::{Connection, Reason};
+use roadstead_core::lease::Grant;
 use roadstead_core::name::{ClusterName, Key};
 use roadstead_engine::caches::{self, KindCache, api_resource};
 use roadstead_jobs::JobKind;
@@ -57,6 +60,10 @@ pub(crate) struct Remote {
     pub(crate) queues: Queues,
     /// Workloads for which something is to be written there.
     pub(crate) due: Arc<Queue<Key>>,
+    /// Our lease there, as far as we know.
+    pub(crate) grant: Mutex<Grant>,
+    /// Kinds of jobs that our account may change there, by group and plural.
+    changeable: Mutex<BTreeSet<(String, String)>>,
     link: Mutex<Link>,
 }
 
@@ -70,7 +77,7 @@ struct Link {
 }
 
 impl Remote {
-    fn new(name: ClusterName, kinds: &[&'static dyn JobKind], now: Timestamp) -> Self {
+    fn new(name: ClusterName, kinds: &[&'static dyn JobKind], now: Timestamp, grant: Grant) -> Self {
         let cache = |kind: &&'static dyn JobKind| KindCache {
             kind: *kind,
             resource: api_resource(*kind),
@@ -82,6 +89,8 @@ impl Remote {
             jobs: kinds.iter().map(cache).collect(),
             queues: Queues::new(),
             due: Arc::new(Queue::new()),
+            grant: Mutex::new(grant),
+            changeable: Mutex::default(),
             link: Mutex::new(Link {
                 connection: Connection::new(now),
                 client: None,
@@ -127,6 +136,36 @@ impl Remote {
 
     fn set_orphaned(&self, orphaned: bool) {
         self.with(|link| link.orphaned = orphaned);
+    }
+
+    /// Notes something about our lease there.
+    pub(crate) fn granting(&self, note: impl FnOnce(&mut Grant)) {
+        note(&mut self.grant.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Whether it was last seen to look at our lease.
+    pub(crate) fn is_guarded(&self) -> bool {
+        self.grant
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .is_guarded()
+    }
+
+    /// Whether our account may change jobs of this kind there.
+    pub(crate) fn may_change(&self, kind: &ApiResource) -> bool {
+        let changeable = self.changeable.lock().unwrap_or_else(PoisonError::into_inner);
+        changeable.contains(&(kind.group.clone(), kind.plural.clone()))
+    }
+
+    /// Notes whether it may.
+    pub(crate) fn set_changeable(&self, kind: &ApiResource, may: bool) {
+        let mut changeable = self.changeable.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = (kind.group.clone(), kind.plural.clone());
+        if may {
+            changeable.insert(name);
+        } else {
+            changeable.remove(&name);
+        }
     }
 
     fn with<T>(&self, f: impl FnOnce(&mut Link) -> T) -> T {

@@ -8,9 +8,10 @@ use prometheus_client::registry::Registry as Metrics;
 use roadstead_api::config::{Config, WorkerLostPolicy};
 use roadstead_api::constants::labels;
 use roadstead_core::dispatch::LostPolicy;
+use roadstead_core::lease::Terms;
 use roadstead_core::name::ClusterName;
 use roadstead_engine::checks::{Checks, NoChecks};
-use roadstead_engine::clock::Clock;
+use roadstead_engine::clock::{Clock, Uptime};
 use roadstead_engine::host::{Error, Host};
 use roadstead_engine::process::{self, Engine, Parts, kinds};
 use roadstead_kubeconfigs::check::Rules;
@@ -25,6 +26,7 @@ use crate::checks::Federation;
 use crate::credentials::Credentials;
 use crate::dispatch::{self, Dispatch, Memory};
 use crate::gc;
+use crate::lease::Lessor;
 use crate::metrics::Metrics as FederationMetrics;
 use crate::remote::registry::Registry;
 use crate::remote::supervisor::Fleet;
@@ -108,6 +110,26 @@ fn rules(config: &Config) -> Rules {
     }
 }
 
+fn lost_policy(config: &Config) -> LostPolicy {
+    match config.roadstead.multi_kueue.worker_lost_policy {
+        WorkerLostPolicy::Wait => LostPolicy::Wait,
+        WorkerLostPolicy::Fence => LostPolicy::Fence,
+        WorkerLostPolicy::RetryAnyway => LostPolicy::RetryAnyway,
+    }
+}
+
+fn lessor(config: &Config, engine: &Engine, clock: &Clock) -> Lessor {
+    let timeout = Duration::try_from(config.multi_kueue.worker_lost_timeout).unwrap_or_default();
+    Lessor {
+        origin: config.multi_kueue.origin.as_str().into(),
+        namespace: config.roadstead.multi_kueue.lease_namespace.clone(),
+        terms: Terms::for_timeout(timeout),
+        namespaces: engine.caches.namespaces.clone(),
+        uptime: Uptime::start(),
+        clock: clock.clone(),
+    }
+}
+
 /// Starts everything that has to do with worker clusters.
 fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &CancellationToken) -> Dispatch {
     let Site {
@@ -126,11 +148,8 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
     let secrets = Cache::new();
     let registry = Arc::new(Registry::default());
     let rules = rules(&config);
-    let lost = match config.roadstead.multi_kueue.worker_lost_policy {
-        // Why Fence is Wait here: the configuration refuses it until workers can fence themselves.
-        WorkerLostPolicy::Wait | WorkerLostPolicy::Fence => LostPolicy::Wait,
-        WorkerLostPolicy::RetryAnyway => LostPolicy::RetryAnyway,
-    };
+    let lost = lost_policy(&config);
+    let lessor = Arc::new(lessor(&config, engine, &clock));
     let dispatch = Dispatch {
         caches: engine.caches.clone(),
         federation: federation.clone(),
@@ -145,6 +164,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
         jobs_due: engine.jobs_due.clone(),
         origin: config.multi_kueue.origin.as_str().into(),
         policy: dispatch::policy(&config.multi_kueue, &config.feature_gates, lost),
+        lessor: lessor.clone(),
         started: clock(),
         clock: clock.clone(),
     };
@@ -158,6 +178,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
         kinds: kinds(&config),
         ours: format!("{}={}", labels::MULTIKUEUE_ORIGIN, config.multi_kueue.origin),
         rules,
+        lessor,
         dial,
         changed: changed.clone(),
         greet: {

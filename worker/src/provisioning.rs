@@ -215,6 +215,7 @@ impl Checks for Provisioning {
             wake_at: None,
             work,
             rest: Rest::AskTheJob,
+            annotate: Vec::new(),
         }
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use prometheus_client::registry::Registry as Metrics;
 use roadstead_engine::checks::{Checks, NoChecks};
+use roadstead_engine::clock::Uptime;
 use roadstead_engine::host::{Error, Host};
 use roadstead_engine::process::{self, Engine, Parts};
 use roadstead_serve::args::Args;
@@ -11,10 +12,11 @@ use roadstead_serve::health::Readiness;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::fence::{Fence, Guarded};
 use crate::provisioning::Provisioning;
 
 /// What `--controllers` can name.
-pub const CONTROLLERS: &[&str] = &["admission", "core", "jobs", "provisioning", "webhooks"];
+pub const CONTROLLERS: &[&str] = &["admission", "core", "fence", "jobs", "provisioning", "webhooks"];
 
 /// Our name in requests and Events.
 pub const NAME: &str = "roadstead-worker";
@@ -43,10 +45,11 @@ pub async fn assemble(
 ) -> Result<Metrics, process::Error> {
     let (client, config, clock) = (parts.client.clone(), parts.config.clone(), parts.clock.clone());
     let provisions = parts.controllers.contains("provisioning");
+    let fences = parts.controllers.contains("fence");
     let engine = Engine::new(parts, stop);
     let checks: Arc<dyn Checks> = if provisions {
         let provisioning = Provisioning::new(
-            client,
+            client.clone(),
             engine.caches.clone(),
             engine.workloads_due.clone(),
             engine.recorder.clone(),
@@ -58,6 +61,20 @@ pub async fn assemble(
         Arc::new(provisioning)
     } else {
         Arc::new(NoChecks)
+    };
+    let checks: Arc<dyn Checks> = if fences {
+        let fence = Fence {
+            client,
+            namespace: config.roadstead.multi_kueue.lease_namespace.clone(),
+            caches: engine.caches.clone(),
+            jobs_due: engine.jobs_due.clone(),
+            uptime: Uptime::start(),
+            knowledge: Arc::default(),
+        };
+        tasks.spawn(fence.clone().run(stop.clone()));
+        Arc::new(Guarded { checks, fence })
+    } else {
+        checks
     };
     let conditions = (readiness.condition("caches"), readiness.condition("webhooks"));
     let mut metrics = Metrics::default();

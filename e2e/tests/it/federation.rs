@@ -10,6 +10,7 @@ mod kubeconfigs;
 mod leaving;
 mod loss;
 mod main_path;
+mod once;
 mod pending;
 mod provisioning;
 mod refusals;

@@ -1,10 +1,11 @@
 //! What the account may do, as objects to apply on the worker.
 //!
 //! Least privilege, cluster-wide because the manager watches cluster-wide (`spec/multikueue.md 9`): Workloads in full, the
-//! job kinds without `update`, read-only on queues, flavors and provisioning requests, a new token for itself, and nothing
-//! on Secrets or pods.
+//! job kinds without `update`, read-only on queues, flavors and provisioning requests, a new token for itself, one lease of
+//! its own name, and nothing on Secrets or pods.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{
@@ -23,6 +24,22 @@ pub const MANAGED_BY: &str = "roadstead";
 /// Longest origin, so that the account's name stays a DNS label.
 const ORIGIN_BYTES_MAX: usize = 53;
 const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
+const LEASE_GROUP: &str = "coordination.k8s.io";
+
+/// Name of the lease that the manager with this origin keeps on each of its workers (`spec/safety.md 3.2`): that of its
+/// account, so that the account has a right to this one alone. An origin that makes no such name gets one made of its bytes.
+pub fn lease_name(origin: &str) -> String {
+    Account::new(origin, NAMESPACE).map_or_else(
+        |_bad| {
+            origin.bytes().fold("roadstead-x".to_owned(), |mut name, byte| {
+                // Writing to a String cannot fail.
+                let _ = write!(name, "{byte:02x}");
+                name
+            })
+        },
+        |account| account.name(),
+    )
+}
 
 /// The origin does not make a name.
 #[derive(Debug, thiserror::Error)]
@@ -51,7 +68,7 @@ pub struct Objects {
     pub cluster_role: ClusterRole,
     /// Gives them.
     pub cluster_role_binding: ClusterRoleBinding,
-    /// Rights in the account's own namespace: renew its own token.
+    /// Rights in the account's own namespace: renew its own token, and the manager's lease.
     pub role: Role,
     /// Gives them.
     pub role_binding: RoleBinding,
@@ -130,10 +147,18 @@ impl Account {
             },
             role: Role {
                 metadata: self.meta(Some(&self.namespace)),
-                rules: Some(vec![PolicyRule {
-                    resource_names: Some(vec![name.clone()]),
-                    ..rule("", &["serviceaccounts/token"], &["create"])
-                }]),
+                rules: Some(vec![
+                    PolicyRule {
+                        resource_names: Some(vec![name.clone()]),
+                        ..rule("", &["serviceaccounts/token"], &["create"])
+                    },
+                    // Why apart: a name cannot be asked for at creation.
+                    rule(LEASE_GROUP, &["leases"], &["create"]),
+                    PolicyRule {
+                        resource_names: Some(vec![name.clone()]),
+                        ..rule(LEASE_GROUP, &["leases"], &["get", "patch"])
+                    },
+                ]),
             },
             role_binding: RoleBinding {
                 metadata: self.meta(Some(&self.namespace)),
@@ -224,7 +249,7 @@ pub fn describe(rules: &[PolicyRule]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Account, NAMESPACE, describe};
+    use super::{Account, NAMESPACE, describe, lease_name};
 
     fn account() -> Account {
         Account::new("multikueue", NAMESPACE).unwrap()
@@ -249,8 +274,19 @@ mod tests {
         let at_home = describe(objects.role.rules.as_deref().unwrap());
         assert_eq!(
             at_home,
-            ["core: serviceaccounts/token (only roadstead-multikueue): create"]
+            [
+                "core: serviceaccounts/token (only roadstead-multikueue): create",
+                "coordination.k8s.io: leases: create",
+                "coordination.k8s.io: leases (only roadstead-multikueue): get, patch",
+            ]
         );
+    }
+
+    /// Spec: safety 3.2
+    #[test]
+    fn each_origin_has_a_lease_of_its_own_and_the_account_a_right_to_it() {
+        assert_eq!(lease_name("multikueue"), account().name());
+        assert_eq!(lease_name("My_1"), "roadstead-x4d795f31");
     }
 
     /// Spec: safety 5 S11

@@ -2,16 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
+use kube::api::ObjectMeta;
 use kube::core::DynamicObject;
-use roadstead_api::constants::{controllers, finalizers};
-use roadstead_api::kueue::v1beta2::{CheckState, Workload as ApiWorkload};
+use roadstead_api::constants::{annotations, controllers, finalizers};
+use roadstead_api::kueue::v1beta2::{CheckState, PodSet, Workload as ApiWorkload};
 use roadstead_core::dispatch::{
-    self, Answer, Copies, Failure, Life, Local, LocalJob, Observed, Origin, Owner, Plan, Policy, RemoteJob,
-    RemoteWorkload, Said, Site, Stop,
+    self, Answer, Copies, Failure, Fence, Life, Local, LocalJob, LostPolicy, Observed, Origin, Owner, Plan,
+    Policy, RemoteJob, RemoteWorkload, Said, Site, Stop,
 };
+use roadstead_core::lease::Closing;
 use roadstead_core::name::{CheckName, ClusterName, Key};
 use roadstead_core::status::{CheckPhase, Status};
 use roadstead_core::workload::Workload;
@@ -22,6 +25,9 @@ use roadstead_jobs::JobKind;
 use super::Dispatch;
 use crate::remote::Remote;
 use crate::sites;
+
+/// How long pods may take to end when they do not say. *Source*: the Pod API.
+const POD_GRACE_SECS: u64 = 30;
 
 /// Everything [`dispatch::plan`] looks at, owned.
 pub(super) struct Scene {
@@ -36,6 +42,7 @@ pub(super) struct Scene {
     round: Option<Timestamp>,
     sites: BTreeMap<ClusterName, Site>,
     job: LocalJob,
+    epoch: u64,
     policy: Policy,
     /// The kind and object of the local job, for whoever creates its copy.
     pub(super) local_job: Option<(&'static dyn JobKind, Arc<DynamicObject>)>,
@@ -58,6 +65,7 @@ impl Scene {
             round: self.round,
             sites: &self.sites,
             job: self.job,
+            epoch: self.epoch,
             policy: &self.policy,
         };
         dispatch::plan(&observed, now)
@@ -67,6 +75,23 @@ impl Scene {
     pub(super) fn chosen(&self) -> Option<Timestamp> {
         let check = self.stored.checks.get(self.check.as_ref()?)?;
         (check.phase == CheckPhase::Ready).then_some(check.since)
+    }
+
+    /// The number of the present dispatch.
+    pub(super) const fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// What happens when the worker is lost.
+    pub(super) const fn lost(&self) -> LostPolicy {
+        self.policy.lost
+    }
+
+    /// What must be written before the status of the plan.
+    pub(super) fn new_epoch(&self, plan: &Plan) -> Vec<(&'static str, String)> {
+        let changed = plan.epoch != self.epoch;
+        let note = (annotations::DISPATCH_EPOCH, plan.epoch.to_string());
+        changed.then_some(note).into_iter().collect()
     }
 
     /// What is known of the job when there is no copy to look at.
@@ -138,10 +163,17 @@ pub(super) fn scene(
         .into_iter()
         .flatten();
     let concerned: BTreeSet<ClusterName> = clusters.iter().chain(holders).cloned().collect();
+    let policy = Policy {
+        lost: lost_policy(d, &workload, stored),
+        ..d.policy
+    };
     let remotes = d.registry.all().into_iter().filter_map(|remote| {
         let listed = concerned.contains(&remote.name);
         let value = match remote.lost_since() {
-            Some(since) if listed => dispatch::Remote::Unreachable { since },
+            Some(since) if listed => dispatch::Remote::Unreachable {
+                since,
+                fence: fence(d, &remote, key, stored),
+            },
             Some(_) => return None,
             None => dispatch::Remote::Reachable(copies(&remote, key, stored, job_ref.as_ref().map(|j| &j.1))),
         };
@@ -153,7 +185,10 @@ pub(super) fn scene(
         if d.federation.clusters.named(name.as_str()).is_some() {
             remotes
                 .entry(name.clone())
-                .or_insert(dispatch::Remote::Unreachable { since: d.started });
+                .or_insert(dispatch::Remote::Unreachable {
+                    since: d.started,
+                    fence: Fence::Open,
+                });
         }
     }
     let dispatcher = sites::dispatcher(d, &clusters);
@@ -168,14 +203,66 @@ pub(super) fn scene(
         failures: d.memory.of(key),
         round: d.memory.round(key),
         job,
-        policy: Policy {
-            dispatcher,
-            ..d.policy
-        },
+        // Why 0 for nonsense: it is below everything that was ever sent, so the next number is above it.
+        epoch: stored.map_or(1, |w| {
+            roadstead_convert::epoch(w.metadata.annotations.as_ref()).unwrap_or(0)
+        }),
+        policy: Policy { dispatcher, ..policy },
         job_key: job_ref.map(|(_, job_key, _)| job_key),
         local_job,
         workload,
     }
+}
+
+/// What the queue that holds the Workload's quota says, else the configuration.
+fn lost_policy(d: &Dispatch, workload: &Workload, stored: Option<&ApiWorkload>) -> LostPolicy {
+    let admission = workload.status.admission.as_ref();
+    let queue = admission.map(|a| a.cluster_queue.to_string()).or_else(|| {
+        let namespace = stored?.namespace()?;
+        let local = d
+            .caches
+            .local_queues
+            .get(&Key::new(namespace, workload.queue.as_str()))?;
+        Some(local.spec.cluster_queue.clone())
+    });
+    let queue = queue.and_then(|name| d.caches.cluster_queues.named(&name));
+    let said = queue.and_then(|queue| roadstead_convert::lost_policy(queue.metadata.annotations.as_ref()));
+    said.unwrap_or(d.policy.lost)
+}
+
+/// Whether a worker that does not answer has stopped this Workload.
+fn fence(d: &Dispatch, remote: &Remote, key: &Key, stored: Option<&ApiWorkload>) -> Fence {
+    let told = |copy: &ApiWorkload| {
+        roadstead_convert::lost_policy(copy.metadata.annotations.as_ref()) == Some(LostPolicy::Fence)
+    };
+    if remote.workloads.get(key).is_some_and(|copy| !told(&copy)) {
+        return Fence::Open;
+    }
+    let (closing, left) = d.lessor.closing(remote, drain(stored));
+    let now = (d.clock)();
+    let at = SignedDuration::try_from(left)
+        .ok()
+        .and_then(|left| now.checked_add(left).ok());
+    let at = at.unwrap_or(Timestamp::MAX);
+    match closing {
+        Closing::At(_) => Fence::Closes { at },
+        Closing::Unguarded(_) => Fence::Unknown { at },
+        Closing::Never => Fence::Open,
+    }
+}
+
+/// How long the pods may take to end.
+fn drain(stored: Option<&ApiWorkload>) -> Duration {
+    let sets = stored.map(|w| w.spec.pod_sets.as_slice()).unwrap_or_default();
+    let grace = |set: &PodSet| {
+        set.template
+            .0
+            .get("spec")?
+            .get("terminationGracePeriodSeconds")?
+            .as_u64()
+    };
+    let longest = sets.iter().map(|set| grace(set).unwrap_or(POD_GRACE_SECS)).max();
+    Duration::from_secs(longest.unwrap_or(POD_GRACE_SECS))
 }
 
 fn placeholder(key: &Key) -> ApiWorkload {
@@ -238,14 +325,31 @@ fn copies(remote: &Remote, key: &Key, stored: Option<&ApiWorkload>, job_key: Opt
         .workloads
         .get(key)
         .map(|copy| remote_workload(stored, &copy));
+    let epoch = |object: &ObjectMeta| epoch_of(stored, object);
     let job = find_job(remote, key, job_key).map(|(kind, job)| RemoteJob {
         origin: Origin::Ours,
         life: life(job.metadata.deletion_timestamp.is_some()),
         // Why pods too: a job that is held may still have some.
         suspended: held(kind, &job) && !kind.is_active(&job.data),
         finished: kind.finished(&job.data).is_some(),
+        epoch: epoch(&job.metadata),
+        kept: job.finalizers().iter().any(|f| f == finalizers::OUTCOME),
     });
     Copies { workload, job }
+}
+
+/// The number of the dispatch that a copy was sent for; 0 when it was sent for another Workload of that name.
+fn epoch_of(stored: Option<&ApiWorkload>, copy: &ObjectMeta) -> u64 {
+    let of_uid = copy
+        .annotations
+        .as_ref()
+        .and_then(|all| all.get(annotations::WORKLOAD_UID));
+    let ours = stored.and_then(|w| w.metadata.uid.as_ref());
+    // Why also without one: it was sent by a manager of an earlier version.
+    if of_uid.is_some_and(|uid| ours.is_some_and(|ours| ours != uid)) {
+        return 0;
+    }
+    roadstead_convert::epoch(copy.annotations.as_ref()).unwrap_or(0)
 }
 
 /// Whether a job is held back; the whole object, because a stop under way is marked in its metadata.
@@ -322,6 +426,8 @@ fn remote_workload(stored: Option<&ApiWorkload>, copy: &ApiWorkload) -> RemoteWo
         } else {
             Stop::NotRequested
         },
+        epoch: epoch_of(stored, &copy.metadata),
+        fenced: copy.annotations().contains_key(annotations::FENCED),
     }
 }
 

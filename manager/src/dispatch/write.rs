@@ -7,12 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::core::DynamicObject;
+use kube::discovery::ApiResource;
 use kube::{Api, Client, ResourceExt as _};
 use roadstead_api::constants::{finalizers, labels};
 use roadstead_api::kueue::v1beta2::Workload;
+use roadstead_convert::Stamp;
 use roadstead_core::dispatch::{Cause, RemoteAction};
 use roadstead_core::name::Key;
-use roadstead_engine::caches::api_resource;
+use roadstead_engine::caches::{KindCache, api_resource};
 use roadstead_jobs::JobKind;
 use roadstead_jobs::remote::RemoteIdentity;
 use roadstead_kubeio::queue::Lane;
@@ -109,7 +111,12 @@ impl Site<'_> {
         let Some(local) = self.d.caches.workloads.get(self.key) else {
             return Ok(());
         };
-        let copy = roadstead_convert::remote_workload(&local, &self.d.origin);
+        let stamp = Stamp {
+            origin: &self.d.origin,
+            epoch: self.scene.epoch(),
+            lost: self.scene.lost(),
+        };
+        let copy = roadstead_convert::remote_workload(&local, stamp);
         match write::create(&self.workloads(), &copy).await {
             Written::Done(object) => {
                 self.remote.workloads.observe(*object);
@@ -245,7 +252,7 @@ impl Site<'_> {
         let Some(jobs) = self.remote.jobs.iter().find(|jobs| jobs.kind.gvk() == kind.gvk()) else {
             return Ok(());
         };
-        let copy = self.copy_of(*kind, local)?;
+        let copy = self.copy_of(*kind, local, &jobs.resource)?;
         let api = Api::namespaced_with(self.client.clone(), &self.key.namespace, &jobs.resource);
         match write::create(&api, &copy).await {
             Written::Done(object) => {
@@ -290,7 +297,12 @@ impl Site<'_> {
         }
     }
 
-    fn copy_of(&self, kind: &dyn JobKind, local: &DynamicObject) -> Result<DynamicObject, String> {
+    fn copy_of(
+        &self,
+        kind: &dyn JobKind,
+        local: &DynamicObject,
+        resource: &ApiResource,
+    ) -> Result<DynamicObject, String> {
         let workload = self
             .d
             .caches
@@ -303,8 +315,15 @@ impl Site<'_> {
             workload: &self.key.name,
         };
         let local = serde_json::to_value(local).map_err(|error| error.to_string())?;
-        serde_json::from_value(kind.remote_object(&local, &identity, &original))
-            .map_err(|error| error.to_string())
+        let mut copy = kind.remote_object(&local, &identity, &original);
+        for (key, value) in roadstead_convert::dispatch_annotations(&workload, self.scene.epoch()) {
+            copy["metadata"]["annotations"][key] = json!(value);
+        }
+        // Why not always: who may not change a job could never take it off again.
+        if self.remote.may_change(resource) {
+            copy["metadata"]["finalizers"] = json!([finalizers::OUTCOME]);
+        }
+        serde_json::from_value(copy).map_err(|error| error.to_string())
     }
 
     async fn delete_job(&self) -> Result<(), String> {
@@ -317,6 +336,10 @@ impl Site<'_> {
         };
         let api = Api::namespaced_with(self.client.clone(), &self.key.namespace, &api_resource(kind));
         let uid = job.metadata.uid.as_deref();
+        self.let_go(&api, jobs, &job).await?;
+        if job.metadata.deletion_timestamp.is_some() {
+            return Ok(());
+        }
         match write::delete(&api, &job.name_any(), uid).await {
             Written::Done(object) => jobs.objects.observe(*object),
             Written::Gone => jobs.objects.forget(&roadstead_kubeio::cache::key_of(&*job), uid),
@@ -324,6 +347,37 @@ impl Site<'_> {
             Written::Refused(why) | Written::Unclear(why) => return Err(format!("deleting the job: {why}")),
         }
         Ok(())
+    }
+
+    /// Takes our finalizer off: its outcome is stored here, or it will have none.
+    async fn let_go(
+        &self,
+        api: &Api<DynamicObject>,
+        jobs: &KindCache,
+        job: &DynamicObject,
+    ) -> Result<(), String> {
+        let held = job.finalizers();
+        if !held.iter().any(|f| f == finalizers::OUTCOME) {
+            return Ok(());
+        }
+        let kept: Vec<&String> = held.iter().filter(|f| *f != finalizers::OUTCOME).collect();
+        let patch = json!({ "metadata": {
+            "finalizers": kept, "resourceVersion": job.metadata.resource_version, "uid": job.metadata.uid,
+        } });
+        match write::patch(api, &job.name_any(), &patch).await {
+            Written::Done(object) => {
+                if object.metadata.deletion_timestamp.is_some() && kept.is_empty() {
+                    let key = roadstead_kubeio::cache::key_of(&*object);
+                    jobs.objects.forget(&key, object.metadata.uid.as_deref());
+                } else {
+                    jobs.objects.observe(*object);
+                }
+                Ok(())
+            }
+            Written::Gone | Written::AlreadyExists => Ok(()),
+            Written::Conflict => Err("letting the job go met a newer version".to_owned()),
+            Written::Refused(why) | Written::Unclear(why) => Err(format!("letting the job go: {why}")),
+        }
     }
 
     /// This worker is no candidate for a while; the Workload is decided about again.

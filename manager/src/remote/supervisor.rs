@@ -29,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 use super::leaving;
 use super::registry::Registry;
 use super::{Dial, Remote, Secrets};
+use crate::lease::{self, Lessor, Renewed, report};
 use crate::metrics::{Ended, Metrics};
 
 /// How often a connected worker is asked for a sign of life, and how long it may take to answer.
@@ -37,6 +38,8 @@ const HEARTBEAT: (Duration, Duration) = (Duration::from_secs(5), Duration::from_
 const MISSED_MAX: u32 = 2;
 /// How often a lost worker is looked for between the attempts of the back-off table.
 const LOOK: Duration = Duration::from_secs(2);
+/// How often a worker that another manager of our origin uses is looked at again.
+const TAKEN_PAUSE: Duration = Duration::from_secs(10);
 
 /// What is done with a new cluster, until the token is cancelled.
 pub(crate) type Greet = Box<dyn Fn(&Arc<Remote>, CancellationToken) + Send + Sync>;
@@ -59,6 +62,8 @@ pub(crate) struct Fleet {
     pub(crate) ours: String,
     /// What is accepted in a kubeconfig.
     pub(crate) rules: Rules,
+    /// Our leases.
+    pub(crate) lessor: Arc<Lessor>,
     /// How a worker's client is made.
     pub(crate) dial: Dial,
     /// Told about every gain and loss of a connection.
@@ -134,6 +139,7 @@ impl Fleet {
                             ClusterName::from(name.as_str()),
                             &self.kinds,
                             (self.clock)(),
+                            self.lessor.grant(),
                         ));
                         (self.greet)(&remote, one.stop.clone());
                         self.registry.insert(remote.clone());
@@ -262,6 +268,13 @@ async fn serve(
     nudge: &Notify,
 ) {
     let name = remote.name.as_str();
+    // Why first: as long as another manager has our origin there, nothing of it may even be seen.
+    let mut held = None;
+    let claimed = fleet.lessor.renew(&client, remote, &mut held).await;
+    if let Renewed::Taken(sentence) = claimed {
+        return refuse_origin(fleet, remote, sentence, nudge).await;
+    }
+    lease::learn_rights(&client, remote).await;
     let watching = CancellationToken::new();
     let mut tasks = JoinSet::new();
     let ours = Some(fleet.ours.clone());
@@ -288,9 +301,12 @@ async fn serve(
     tasks.spawn(async move { known.queues.recognise(&asks).await });
     let mut healths = vec![remote.workloads.health()];
     healths.extend(remote.jobs.iter().map(|jobs| jobs.objects.health()));
-    let lost = match all_live(&mut healths, timeout).await {
-        Err(why) => Some(why),
-        Ok(()) => {
+    let lost = match (all_live(&mut healths, timeout).await, claimed) {
+        (Err(why), _) => Some(why),
+        (Ok(()), Renewed::Unclear(why)) => {
+            Some(format!("the lease of this manager cannot be renewed: {why}"))
+        }
+        (Ok(()), _) => {
             // Why before it counts as connected: from then on jobs are sent there.
             fleet.hold(name).await;
             remote.with(|link| {
@@ -304,6 +320,8 @@ async fn serve(
                 biased;
                 why = first_failure(&mut healths) => Some(why),
                 why = silence(fleet, remote, &client) => Some(why),
+                why = fleet.lessor.keep(&client, remote, held) => Some(why),
+                () = report::tell(&fleet.lessor, &fleet.clusters, &fleet.client, remote) => None,
                 () = credentials_differ(fleet, remote, endpoint, nudge) => None,
             };
             let now = (fleet.clock)();
@@ -333,6 +351,18 @@ impl Fleet {
         let connection = remote.with(|link| link.connection.clone());
         self.metrics.connected(&remote.name, connection.is_connected());
         self.report(remote.name.as_str(), &connection).await;
+    }
+}
+
+/// Says that another manager has our origin there, and waits a while.
+async fn refuse_origin(fleet: &Arc<Fleet>, remote: &Arc<Remote>, sentence: String, nudge: &Notify) {
+    tracing::warn!(cluster = %remote.name, "refused: {sentence}");
+    remote.with(|link| link.connection.origin_taken(sentence, (fleet.clock)()));
+    fleet.settle(remote).await;
+    tokio::select! {
+        biased;
+        () = nudge.notified() => {}
+        () = tokio::time::sleep(TAKEN_PAUSE) => {}
     }
 }
 

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::ObjectMeta;
 use roadstead_api::constants::{annotations, finalizers, labels};
 use roadstead_api::kueue::v1beta2 as api;
-use roadstead_core::dispatch::Drift;
+use roadstead_core::dispatch::{Drift, LostPolicy};
 use roadstead_jobs::JobPodSet;
 use roadstead_jobs::equivalence::sanitised;
 use serde_json::{Map, Value};
@@ -114,22 +114,71 @@ pub fn pod_sets(workload: &api::Workload) -> Vec<JobPodSet> {
     workload.spec.pod_sets.iter().map(set).collect()
 }
 
+/// What is written on everything that is sent to a worker cluster. *Source*: `spec/safety.md 3.1`.
+#[derive(Clone, Copy, Debug)]
+pub struct Stamp<'a> {
+    /// The origin of the manager.
+    pub origin: &'a str,
+    /// The number of the dispatch.
+    pub epoch: u64,
+    /// What happens when the worker is lost.
+    pub lost: LostPolicy,
+}
+
+/// The number of the dispatch that an object says; 1 when it says nothing, `None` when what it says is no number.
+pub fn epoch(annotations: Option<&BTreeMap<String, String>>) -> Option<u64> {
+    let said = annotations.and_then(|all| all.get(annotations::DISPATCH_EPOCH));
+    said.map_or(Some(1), |text| text.parse().ok())
+}
+
+/// What happens to jobs of a queue whose worker is lost, as its annotation says; `None` when there is none, or no word we know.
+pub fn lost_policy(annotations: Option<&BTreeMap<String, String>>) -> Option<LostPolicy> {
+    match annotations?.get(annotations::WORKER_LOST_POLICY)?.as_str() {
+        "Wait" => Some(LostPolicy::Wait),
+        "Fence" => Some(LostPolicy::Fence),
+        "RetryAnyway" => Some(LostPolicy::RetryAnyway),
+        _ => None,
+    }
+}
+
+/// The annotations by which a copy is known to belong to one dispatch of one Workload.
+pub fn dispatch_annotations(local: &api::Workload, epoch: u64) -> [(&'static str, String); 2] {
+    [
+        (annotations::DISPATCH_EPOCH, epoch.to_string()),
+        (
+            annotations::WORKLOAD_UID,
+            local.metadata.uid.clone().unwrap_or_default(),
+        ),
+    ]
+}
+
 /// The copy of a Workload on a worker cluster. *Source*: `spec/multikueue.md 3.4`.
-pub fn remote_workload(local: &api::Workload, origin: &str) -> api::Workload {
+pub fn remote_workload(local: &api::Workload, stamp: Stamp<'_>) -> api::Workload {
     let mut copied = local.metadata.labels.clone().unwrap_or_default();
     copied.remove(labels::JOB_UID);
-    copied.insert(labels::MULTIKUEUE_ORIGIN.to_owned(), origin.to_owned());
-    let mut noted = local.metadata.annotations.clone();
-    if let Some(noted) = &mut noted {
-        // Why: it speaks of the manager's view, and would be old there at once.
-        noted.remove(annotations::EXPLANATION);
+    copied.insert(labels::MULTIKUEUE_ORIGIN.to_owned(), stamp.origin.to_owned());
+    let mut notes = local.metadata.annotations.clone().unwrap_or_default();
+    // Why the explanation: it speaks of the manager's view, and would be old there at once.
+    for ours in [
+        annotations::FENCED,
+        annotations::WORKER_LOST_POLICY,
+        annotations::EXPLANATION,
+    ] {
+        notes.remove(ours);
+    }
+    for (key, value) in dispatch_annotations(local, stamp.epoch) {
+        notes.insert(key.to_owned(), value);
+    }
+    // Why only this one: a worker does something only when it is told to fence.
+    if stamp.lost == LostPolicy::Fence {
+        notes.insert(annotations::WORKER_LOST_POLICY.to_owned(), "Fence".to_owned());
     }
     api::Workload {
         metadata: ObjectMeta {
             name: local.metadata.name.clone(),
             namespace: local.metadata.namespace.clone(),
             labels: Some(copied),
-            annotations: noted,
+            annotations: Some(notes),
             ..ObjectMeta::default()
         },
         spec: local.spec.clone(),
@@ -164,10 +213,16 @@ pub fn spec_drift(local: &api::Workload, remote: &api::Workload) -> Drift {
 #[cfg(test)]
 mod tests {
     use roadstead_api::kueue::v1beta2 as api;
-    use roadstead_core::dispatch::Drift;
+    use roadstead_core::dispatch::{Drift, LostPolicy};
     use serde_json::json;
 
-    use super::{remote_workload, spec_drift};
+    use super::{Stamp, epoch, lost_policy, remote_workload, spec_drift};
+
+    const STAMP: Stamp<'static> = Stamp {
+        origin: "mine",
+        epoch: 3,
+        lost: LostPolicy::Fence,
+    };
 
     fn local() -> api::Workload {
         serde_json::from_value(json!({
@@ -188,23 +243,46 @@ mod tests {
     /// Spec: multikueue 3.4.
     #[test]
     fn the_copy_has_labels_annotations_and_spec_and_nothing_else() {
-        let copy = serde_json::to_value(remote_workload(&local(), "mine")).unwrap();
+        let copy = serde_json::to_value(remote_workload(&local(), STAMP)).unwrap();
         assert_eq!(
             copy["metadata"],
             json!({
                 "name": "w", "namespace": "ns",
                 "labels": { "kueue.x-k8s.io/multikueue-origin": "mine", "team": "a" },
-                "annotations": { "provreq.kueue.x-k8s.io/x": "1" },
+                "annotations": {
+                    "provreq.kueue.x-k8s.io/x": "1",
+                    "roadstead.dev/dispatch-epoch": "3",
+                    "roadstead.dev/workload-uid": "u",
+                    "roadstead.dev/worker-lost-policy": "Fence",
+                },
             })
         );
         assert_eq!(copy.get("status"), None);
         assert_eq!(copy["spec"], serde_json::to_value(&local().spec).unwrap());
     }
 
+    /// Spec: safety 3.1, 3.5.
+    #[test]
+    fn what_says_no_number_is_the_first_dispatch_and_what_says_nonsense_is_none() {
+        let says = |key: &str, value: &str| [(key.to_owned(), value.to_owned())].into();
+        assert_eq!(epoch(None), Some(1));
+        assert_eq!(epoch(Some(&says("roadstead.dev/dispatch-epoch", "7"))), Some(7));
+        assert_eq!(epoch(Some(&says("roadstead.dev/dispatch-epoch", "-7"))), None);
+        let policy = |word| lost_policy(Some(&says("roadstead.dev/worker-lost-policy", word)));
+        assert_eq!(policy("Fence"), Some(LostPolicy::Fence));
+        assert_eq!((policy("fence"), lost_policy(None)), (None, None));
+        let quiet = Stamp {
+            lost: LostPolicy::Wait,
+            ..STAMP
+        };
+        let copy = remote_workload(&local(), quiet);
+        assert_eq!(lost_policy(copy.metadata.annotations.as_ref()), None);
+    }
+
     /// Spec: multikueue 3.3 R5.
     #[test]
     fn drift_tells_priority_from_anything_else_and_ignores_active() {
-        let (local, mut copy) = (local(), remote_workload(&local(), "mine"));
+        let (local, mut copy) = (local(), remote_workload(&local(), STAMP));
         copy.spec.active = Some(false);
         assert_eq!(spec_drift(&local, &copy), Drift::None);
         copy.spec.priority = Some(4);

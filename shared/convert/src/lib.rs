@@ -24,7 +24,10 @@ pub mod validate;
 pub mod versions;
 
 pub use accounting::{Accounting, Boost, limit_range, overhead, request_rules};
-pub use copies::{Made, Priority, pod_sets, remote_workload, spec_drift, workload_for_job};
+pub use copies::{
+    Made, Priority, Stamp, dispatch_annotations, epoch, lost_policy, pod_sets, remote_workload, spec_drift,
+    workload_for_job,
+};
 pub use inward::{counted_workload, workload};
 pub use outward::{
     Shares, cluster_queue_status, cohort_status, local_queue_status, request_stop, status_patch, with_active,

@@ -41,6 +41,10 @@ pub enum Reason {
     ClusterProfileDisabled,
     /// The worker's API server cannot be used.
     ClientConnectionFailed,
+    /// Another manager uses the worker with our origin.
+    ///
+    /// Unlike the anchor: there the two delete each other's work (`spec/multikueue.md` 10.F36).
+    OriginTaken,
 }
 
 impl Reason {
@@ -53,6 +57,7 @@ impl Reason {
             Self::BadRestConfig => "BadRestConfig",
             Self::ClusterProfileDisabled => "MultiKueueClusterProfileFeatureDisabled",
             Self::ClientConnectionFailed => "ClientConnectionFailed",
+            Self::OriginTaken => "OriginTaken",
         }
     }
 }
@@ -160,6 +165,12 @@ impl Connection {
     /// The credentials cannot be used. No attempt is made, so none is counted.
     pub fn refused(&mut self, reason: Reason, error: &str, now: Timestamp) {
         self.verdict = Some(Err((reason, format!("load client config failed: {error}"))));
+        self.lose(now);
+    }
+
+    /// Another manager uses the worker with our origin: nothing is done there. No attempt is counted.
+    pub fn origin_taken(&mut self, sentence: String, now: Timestamp) {
+        self.verdict = Some(Err((Reason::OriginTaken, sentence)));
         self.lose(now);
     }
 

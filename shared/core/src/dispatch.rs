@@ -25,8 +25,8 @@ mod seek;
 mod waiting;
 
 pub use observed::{
-    Answer, Cause, Copies, Cordon, Dispatcher, Drift, Failure, Life, Local, LocalJob, LostPolicy, Observed,
-    Order, Origin, Owner, Policy, Remote, RemoteJob, RemoteWorkload, Said, Site, Stop,
+    Answer, Cause, Copies, Cordon, Dispatcher, Drift, Failure, Fence, Life, Local, LocalJob, LostPolicy,
+    Observed, Order, Origin, Owner, Policy, Remote, RemoteJob, RemoteWorkload, Said, Site, Stop,
 };
 pub use offer::{ROUND, WIDEN};
 pub use waiting::Waiting;
@@ -54,7 +54,7 @@ pub enum RemoteAction {
     StripFinalizer,
     /// Create the job.
     CreateJob,
-    /// Delete the job, with its UID as precondition.
+    /// Let the job go and delete it, with its UID as precondition.
     DeleteJob,
     /// Copy priority class and priority onto the copy.
     SetPriority,
@@ -71,6 +71,9 @@ pub enum RemoteAction {
 /// else of the plan is done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
+    /// The number of the dispatch to be. When it is not the one that was read, it is written before the status: what was sent
+    /// with a lower one is then never taken for the next dispatch, also after a crash between the two writes.
+    pub epoch: u64,
     /// The status to be.
     pub status: Status,
     /// What to do on each reachable cluster, in order.
@@ -103,6 +106,7 @@ pub fn plan(observed: &Observed<'_>, now: Timestamp) -> Plan {
         o: *observed,
         now,
         plan: Plan {
+            epoch: observed.epoch,
             status: observed.workload.status.clone(),
             remote: BTreeMap::new(),
             mirror: None,
@@ -136,7 +140,14 @@ enum Holder<'a> {
         since: Option<Timestamp>,
         until: Option<Timestamp>,
     },
-    GivenUp,
+    GivenUp(Closed),
+}
+
+/// Whether a cluster that is given up is known to run nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Closed {
+    Certainly,
+    Perhaps,
 }
 
 impl<'a> Pass<'a> {
@@ -159,6 +170,7 @@ impl<'a> Pass<'a> {
         if self.o.workload.active && !(quota && evicted) {
             self.refuse_wrong_owner(check);
         }
+        self.keep_ahead();
         let phase = self.phase(check);
         if let (Some(winner), CheckPhase::Ready, true, false) =
             (self.plan.status.cluster.clone(), phase, quota, evicted)
@@ -173,7 +185,11 @@ impl<'a> Pass<'a> {
             (true, false, CheckPhase::Retry | CheckPhase::Rejected) => self.mirror_holder(),
             (true, false, CheckPhase::Ready) => self.retry(check, NO_CLUSTER_RECORDED.to_owned(), None),
             // A new round: what is left of the last one goes first.
-            (true, false, CheckPhase::Pending) if self.plan.status.cluster.is_some() => {
+            // And a new number is stored before anything is sent with it.
+            (true, false, CheckPhase::Pending)
+                if self.plan.status.cluster.is_some() || self.plan.epoch != self.o.epoch =>
+            {
+                self.wait_for_new_dispatch();
                 self.remove_everywhere();
             }
             (true, false, CheckPhase::Pending) => self.seek(check),
@@ -193,8 +209,8 @@ impl<'a> Pass<'a> {
             .or_else(|| self.o.stored.cluster.clone());
         let Some(cluster) = named else { return };
         let waiting = match self.holder(&cluster) {
-            Holder::GivenUp => return,
-            Holder::Answers(copies) if copies.is_settled() => return,
+            Holder::GivenUp(_) => return self.end_dispatch(),
+            Holder::Answers(copies) if copies.is_settled() => return self.end_dispatch(),
             Holder::Answers(_) => Waiting::StoppingOnWorker {
                 cluster: cluster.clone(),
             },
@@ -203,6 +219,36 @@ impl<'a> Pass<'a> {
         self.plan.waiting = Some(waiting);
         self.plan.status.nominated.clear();
         self.plan.status.cluster = Some(cluster);
+    }
+
+    /// The dispatch that this cluster held is over: whatever was sent for it belongs to the past from now on.
+    ///
+    /// *Source*: `spec/safety.md 3.1`.
+    fn end_dispatch(&mut self) {
+        self.plan.epoch = self.plan.epoch.max(self.o.epoch.saturating_add(1));
+    }
+
+    fn wait_for_new_dispatch(&mut self) {
+        let newest = || self.reachable().max_by_key(|(_, copies)| copies.highest_epoch());
+        let last = self
+            .o
+            .stored
+            .cluster
+            .clone()
+            .or_else(|| newest().map(|(cluster, _)| cluster.clone()));
+        if let Some(cluster) = last {
+            self.plan
+                .waiting
+                .get_or_insert(Waiting::StoppingOnWorker { cluster });
+        }
+    }
+
+    /// A copy with a number that we do not remember to have sent: our own storage was restored from a backup.
+    fn keep_ahead(&mut self) {
+        let highest = self.reachable().map(|(_, copies)| copies.highest_epoch()).max();
+        if let Some(highest) = highest.filter(|highest| *highest > self.o.epoch) {
+            self.plan.epoch = self.plan.epoch.max(highest.saturating_add(1));
+        }
     }
 
     /// The Workload is admitted on `winner`: only what that cluster says counts.
@@ -218,13 +264,29 @@ impl<'a> Pass<'a> {
                 self.plan.waiting = Some(waiting);
                 return;
             }
-            Holder::GivenUp => return self.retry(check, REMOTE_LOST.to_owned(), None),
+            Holder::GivenUp(closed) => {
+                if closed == Closed::Perhaps {
+                    self.note(Severity::Warning, may_run_twice(winner));
+                }
+                return self.retry(check, REMOTE_LOST.to_owned(), None);
+            }
         };
-        let Some(remote) = copies.our_workload() else {
-            // Unlike the anchor: a job that ended is not run again because its Workload was tidied away (W9). Its status
-            // ends the local job, and that ends the Workload.
-            if copies.our_job().is_some_and(|job| job.finished) {
-                return self.mirror_from(winner);
+        let epoch = self.o.epoch;
+        // Unlike the anchor: a job that ended is not run again because its Workload was tidied away, or because somebody deleted
+        // the job before its Workload knew (W9). Its status ends the local job, and that ends the Workload.
+        let vanished = |w: &RemoteWorkload| {
+            w.finished
+                .as_ref()
+                .is_some_and(|end| end.reason == OWNER_NOT_FOUND)
+        };
+        if copies.current_job(epoch).is_some_and(|job| job.finished)
+            && copies.current_workload(epoch).is_none_or(vanished)
+        {
+            return self.mirror_from(winner);
+        }
+        let Some(remote) = copies.current_workload(epoch) else {
+            if copies.is_outdated(epoch) {
+                self.plan.failed.push((winner.clone(), Cause::Outdated));
             }
             if copies.has_foreign_workload() {
                 self.plan.failed.push((winner.clone(), Cause::NameConflict));
@@ -245,7 +307,8 @@ impl<'a> Pass<'a> {
         }
         if let Some(eviction) = &remote.evicted {
             self.mirror_if_job(winner, copies);
-            if eviction.reason.starts_with("Deactivated") {
+            // Why not when it was fenced: nothing is wrong with a worker that was only left alone.
+            if eviction.reason.starts_with("Deactivated") && !remote.fenced {
                 self.plan.failed.push((winner.clone(), Cause::Rejected));
             }
             let message = format!(
@@ -263,7 +326,11 @@ impl<'a> Pass<'a> {
             self.plan.failed.push((winner.clone(), Cause::SpecDrift));
             return self.retry(check, REMOTE_GONE.to_owned(), None);
         }
-        if remote.life == Life::Deleting || remote.admitted.is_none() {
+        // Why the job too: it is only kept until its outcome is stored here, and it will have none.
+        let dying = copies
+            .our_job()
+            .is_some_and(|job| job.life == Life::Deleting && !job.finished);
+        if remote.life == Life::Deleting || remote.admitted.is_none() || dying {
             return self.retry(check, REMOTE_GONE.to_owned(), None);
         }
         if remote.drift == Drift::Priority {
@@ -276,13 +343,18 @@ impl<'a> Pass<'a> {
 
     /// Creates the job on the decided winner, or follows it.
     fn run_on(&mut self, check: &CheckName, winner: &ClusterName, copies: &Copies) {
-        if copies.our_job().is_some() {
+        if copies.current_job(self.o.epoch).is_some() {
             return self.mirror_from(winner);
+        }
+        if let Some(job) = copies.our_job() {
+            // A job of an earlier dispatch stands where this one's must go.
+            return self.remove_job(winner, *job);
         }
         // Invariant: a job is created only on the cluster that the stored status names. Unlike the anchor: there it is
         // created before the decision is written (`spec/multikueue.md` 3.3 R6b).
         let stored = self.o.stored;
         let decided = stored.cluster.as_ref() == Some(winner)
+            && self.plan.epoch == self.o.epoch
             && stored
                 .checks
                 .get(check)
@@ -336,9 +408,9 @@ impl<'a> Pass<'a> {
             return self.remove_everywhere();
         };
         let job = match self.holder(&winner) {
-            Holder::Answers(copies) => copies.our_job(),
+            Holder::Answers(copies) => copies.current_job(self.o.epoch),
             Holder::Silent { .. } => return self.remove_elsewhere(&winner),
-            Holder::GivenUp => None,
+            Holder::GivenUp(_) => None,
         };
         let ended = self
             .plan
@@ -375,9 +447,13 @@ impl<'a> Pass<'a> {
         let runs = self.reachable().any(|(_, copies)| copies.runs());
         self.plan.stopped = !runs && self.plan.status.cluster.is_none();
         for (cluster, copies) in self.reachable() {
-            if copies.our_job().is_none() {
+            let Some(job) = copies.our_job() else {
                 self.remove(cluster, copies);
                 continue;
+            };
+            if job.life == Life::Deleting {
+                // Why: it stops only when it is let go.
+                self.remove_job(cluster, *job);
             }
             match copies.our_workload() {
                 Some(w) if w.finished.is_none() && w.life == Life::Present => {
@@ -418,15 +494,22 @@ impl<'a> Pass<'a> {
         let listed = self.o.clusters.contains(cluster) && !leaves;
         match self.o.remotes.get(cluster) {
             Some(Remote::Reachable(copies)) => Holder::Answers(copies),
-            Some(Remote::Unreachable { since }) => {
-                let policy = self.o.policy;
-                // Why: taking a cluster that does not answer out of the config is the admin's word that its run is lost.
-                let gives_up = policy.lost == LostPolicy::RetryAnyway || !listed;
-                match gives_up.then(|| later(*since, policy.worker_lost_timeout)) {
-                    Some(until) if until <= self.now => Holder::GivenUp,
+            Some(Remote::Unreachable { since, fence }) => {
+                let timeout = later(*since, self.o.policy.worker_lost_timeout);
+                let given_up = match (self.o.policy.lost, fence) {
+                    // Why: taking a cluster that does not answer out of the config is the admin's word that its run is lost.
+                    _ if !listed => Some((timeout, Closed::Certainly)),
+                    (LostPolicy::RetryAnyway, _) => Some((timeout, Closed::Perhaps)),
+                    (LostPolicy::Fence, Fence::Closes { at }) => Some((*at, Closed::Certainly)),
+                    // Why both: it may yet fence itself.
+                    (LostPolicy::Fence, Fence::Unknown { at }) => Some((timeout.max(*at), Closed::Perhaps)),
+                    (LostPolicy::Fence, Fence::Open) | (LostPolicy::Wait, _) => None,
+                };
+                match given_up {
+                    Some((until, closed)) if until <= self.now => Holder::GivenUp(closed),
                     until => Holder::Silent {
                         since: Some(*since),
-                        until,
+                        until: until.map(|(at, _)| at),
                     },
                 }
             }
@@ -434,7 +517,7 @@ impl<'a> Pass<'a> {
                 since: None,
                 until: None,
             },
-            None => Holder::GivenUp,
+            None => Holder::GivenUp(Closed::Certainly),
         }
     }
 
@@ -475,7 +558,7 @@ impl<'a> Pass<'a> {
         let holder = self.plan.status.cluster.as_ref();
         let mut with_job: Vec<_> = self
             .reachable()
-            .filter(|(_, copies)| copies.our_job().is_some())
+            .filter(|(_, copies)| copies.current_job(self.o.epoch).is_some())
             .collect();
         with_job.sort_by_key(|(cluster, _)| Some(*cluster) != holder);
         if let Some((cluster, _)) = with_job.first() {
@@ -484,7 +567,7 @@ impl<'a> Pass<'a> {
     }
 
     fn mirror_if_job(&mut self, cluster: &ClusterName, copies: &Copies) {
-        if copies.our_job().is_some() {
+        if copies.current_job(self.o.epoch).is_some() {
             self.mirror_from(cluster);
         }
     }
@@ -509,8 +592,8 @@ impl<'a> Pass<'a> {
 
     /// The job goes first, so that a crash in between leaves the Workload for the next pass. What is not ours stays.
     fn remove(&mut self, cluster: &ClusterName, copies: &Copies) {
-        if copies.our_job().is_some_and(|job| job.life == Life::Present) {
-            self.act(cluster, RemoteAction::DeleteJob);
+        if let Some(job) = copies.our_job() {
+            self.remove_job(cluster, *job);
         }
         let Some(workload) = copies.our_workload() else {
             return;
@@ -520,6 +603,12 @@ impl<'a> Pass<'a> {
         }
         if workload.life == Life::Present {
             self.act(cluster, RemoteAction::DeleteWorkload);
+        }
+    }
+
+    fn remove_job(&mut self, cluster: &ClusterName, job: RemoteJob) {
+        if job.life == Life::Present || job.kept {
+            self.act(cluster, RemoteAction::DeleteJob);
         }
     }
 
@@ -561,6 +650,14 @@ impl<'a> Pass<'a> {
 
 fn admitted_on(cluster: &ClusterName) -> String {
     format!("The workload was admitted on \"{cluster}\"")
+}
+
+/// Unlike the anchor: there it is not said.
+fn may_run_twice(cluster: &ClusterName) -> String {
+    format!(
+        "Worker cluster \"{cluster}\" is lost and is not known to have stopped the job: it may run twice until the \
+         cluster is back"
+    )
 }
 
 /// Reasons of `Finished` that are no real end. *Source*: `spec/multikueue.md 1.1`.

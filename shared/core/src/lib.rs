@@ -22,6 +22,7 @@ pub mod cluster;
 pub mod condition;
 pub mod dispatch;
 pub mod job;
+pub mod lease;
 pub mod lifecycle;
 pub mod name;
 pub mod note;

@@ -35,6 +35,8 @@ pub struct Follow {
     pub wake_at: Option<Timestamp>,
     /// What to do once the status is stored.
     pub work: Option<Work>,
+    /// Annotations to put on the Workload before the status is stored.
+    pub annotate: Vec<(&'static str, String)>,
     /// Whether the job is known to be at rest whatever its own status says.
     pub rest: Rest,
 }
@@ -56,6 +58,11 @@ pub trait Checks: Send + Sync {
 
     /// The Workload is gone.
     fn gone(&self, key: &Key);
+
+    /// Whether the job of this Workload may be started now. When that changes, whoever said no makes the job due again.
+    fn may_start(&self, _workload: &ApiWorkload) -> bool {
+        true
+    }
 
     /// The object whose status is to be shown on the local job, if the job runs somewhere else.
     fn runs_elsewhere(&self, workload: &ApiWorkload, job: &Key) -> Option<Elsewhere>;

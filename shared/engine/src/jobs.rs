@@ -147,6 +147,13 @@ impl Jobs {
         };
         let plan = job::plan(&scene.observed());
         for action in plan.actions {
+            if let job::Action::Start(_) = action
+                && scene
+                    .current_workload()
+                    .is_some_and(|w| !self.checks.may_start(w))
+            {
+                continue;
+            }
             if let Err(outcome) = write::act(&self, &jobs, &scene, action).await {
                 return outcome;
             }

@@ -172,6 +172,10 @@ impl Workloads {
             now,
         ));
 
+        let stored = match self.annotate(stored, &follow.annotate).await {
+            Ok(stored) => stored,
+            Err(outcome) => return outcome,
+        };
         if let Some(patch) = roadstead_convert::status_patch(&stored, &next.status)
             && let Some(outcome) = self.store(&stored, patch, proposal.as_ref()).await
         {

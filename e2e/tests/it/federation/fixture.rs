@@ -35,6 +35,9 @@ const DEADLINE_ALONE: Duration = Duration::from_mins(6);
 /// For starting everything, a first build included.
 const START_DEADLINE: Duration = Duration::from_mins(30);
 
+/// So that a lease lasts ten seconds. Only queues that ask for it give up a lost worker.
+const WORKER_LOST_TIMEOUT: &str = "15s";
+
 /// Plenty for small jobs everywhere.
 pub(super) const EVEN: &[(&str, &str)] = &[(MANAGER, "16"), (EAST, "8"), (WEST, "8")];
 
@@ -59,6 +62,15 @@ impl Shared {
     }
 }
 
+/// A worker in which finished jobs are removed when their time is up.
+fn removing_finished(name: &str) -> Options {
+    let mut options = Options::complete(name);
+    options
+        .controllers
+        .push("ttl-after-finished-controller".to_owned());
+    options
+}
+
 async fn shared() -> &'static Shared {
     let start = async {
         // Why no scheduler there: a job of the manager must not run on it.
@@ -69,12 +81,13 @@ async fn shared() -> &'static Shared {
         };
         let node = |name: &str| Node::new(name, "64", "256Gi");
         let workers = vec![
-            Worker::new(Options::complete(EAST).with_node(node("east-1"))),
-            Worker::new(Options::complete(WEST).with_node(node("west-1").with_resource(GPU, "8"))),
+            Worker::new(removing_finished(EAST).with_node(node("east-1"))),
+            Worker::new(removing_finished(WEST).with_node(node("west-1").with_resource(GPU, "8"))),
             Worker::new(Options::bare(SPARE)).unregistered(),
         ];
         let mut spec = Spec::new(manager, workers);
-        spec.configuration = json!({"multiKueue": {"gcInterval": "3s"}});
+        spec.configuration =
+            json!({"multiKueue": {"gcInterval": "3s", "workerLostTimeout": WORKER_LOST_TIMEOUT}});
         let stage = Stage::start(spec, Progress::stderr())
             .await
             .unwrap_or_else(|error| panic!("{}", chain(&error)));

@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use kube::api::{ListParams, ObjectMeta};
@@ -105,7 +106,9 @@ pub async fn remove(worker: &Client, account: &Account) -> Result<(), Failure> {
     take::<ClusterRole>(&Api::all(worker.clone()), account).await?;
     take::<RoleBinding>(&Api::namespaced(worker.clone(), home), account).await?;
     take::<Role>(&Api::namespaced(worker.clone(), home), account).await?;
-    take::<ServiceAccount>(&Api::namespaced(worker.clone(), home), account).await
+    take::<ServiceAccount>(&Api::namespaced(worker.clone(), home), account).await?;
+    // Written by the manager, which no longer has a right to it.
+    take::<Lease>(&Api::namespaced(worker.clone(), home), account).await
 }
 
 /// What carries the account's labels on the worker.
@@ -116,6 +119,7 @@ pub async fn remains(worker: &Client, account: &Account) -> Result<Vec<String>, 
     found.extend(names(&Api::<RoleBinding>::namespaced(worker.clone(), home), account).await?);
     found.extend(names(&Api::<Role>::namespaced(worker.clone(), home), account).await?);
     found.extend(names(&Api::<ServiceAccount>::namespaced(worker.clone(), home), account).await?);
+    found.extend(names(&Api::<Lease>::namespaced(worker.clone(), home), account).await?);
     Ok(found)
 }
 

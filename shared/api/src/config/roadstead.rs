@@ -41,6 +41,9 @@ pub struct RoadsteadMultiKueue {
     pub allow_loopback_workers: bool,
     /// Lifetime asked for worker credentials, seconds; at least 600.
     pub token_lifetime_seconds: i64,
+    /// Namespace on the worker in which the manager keeps its lease and in which the worker looks for it: that of the account
+    /// that `roadstead cluster join` makes. Both sides must agree, and no tenant may write there.
+    pub lease_namespace: String,
 }
 
 /// Lifetime asked for worker credentials, seconds.
@@ -52,19 +55,27 @@ impl Default for RoadsteadMultiKueue {
             worker_lost_policy: WorkerLostPolicy::default(),
             allow_loopback_workers: false,
             token_lifetime_seconds: TOKEN_LIFETIME_SECONDS,
+            lease_namespace: LEASE_NAMESPACE.to_owned(),
         }
     }
 }
 
-/// What happens to a workload whose worker stays lost. Source: spec/safety.md.
+/// Where the lease is, unless told otherwise: where `roadstead cluster join` puts the account.
+const LEASE_NAMESPACE: &str = "roadstead-system";
+
+/// What happens to a workload whose worker stays lost. A ClusterQueue may say otherwise in annotation
+/// `roadstead.dev/worker-lost-policy`. Source: spec/safety.md.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 pub enum WorkerLostPolicy {
     /// Wait until the worker is back or removed.
-    #[default]
     Wait,
     /// Dispatch again after `workerLostTimeout`, at the risk that the job runs twice.
     RetryAnyway,
-    /// Dispatch again once the worker has fenced itself. Known, but not built yet: the loader refuses it.
+    /// Dispatch again once the worker has certainly stopped what it ran: it does so by itself when it has not heard of the
+    /// manager for two thirds of `workerLostTimeout`. A worker of another make has no fence; its jobs are dispatched again as with
+    /// `RetryAnyway`. When the worker's API server or its engine is dead while its nodes live, pods go on; with the engine
+    /// known to be dead nothing is dispatched again.
+    #[default]
     Fence,
 }
 
@@ -99,6 +110,7 @@ struct MultiKueueSection {
     worker_lost_policy: Option<WorkerLostPolicy>,
     allow_loopback_workers: Option<bool>,
     token_lifetime_seconds: Option<i64>,
+    lease_namespace: Option<String>,
 }
 
 impl RoadsteadConfiguration {
@@ -117,6 +129,10 @@ impl RoadsteadConfiguration {
                 token_lifetime_seconds: multi_kueue
                     .token_lifetime_seconds
                     .unwrap_or(TOKEN_LIFETIME_SECONDS),
+                lease_namespace: multi_kueue
+                    .lease_namespace
+                    .filter(|name| !name.is_empty())
+                    .unwrap_or_else(|| LEASE_NAMESPACE.to_owned()),
             },
         }
     }

@@ -249,7 +249,8 @@ fn second_document_has_its_defaults_and_its_keys() {
     let defaults = Roadstead::default();
     assert!(!defaults.admission_paused && defaults.webhook.manage_configurations);
     assert_eq!(defaults.webhook.url, None);
-    assert_eq!(defaults.multi_kueue.worker_lost_policy, WorkerLostPolicy::Wait);
+    assert_eq!(defaults.multi_kueue.worker_lost_policy, WorkerLostPolicy::Fence);
+    assert_eq!(defaults.multi_kueue.lease_namespace, "roadstead-system");
     assert_eq!(defaults.multi_kueue.token_lifetime_seconds, 3600);
     assert!(!defaults.multi_kueue.allow_loopback_workers);
     let empty = DocumentKind::Roadstead.read(json!({})).unwrap();

@@ -79,8 +79,19 @@ pub const CONSUME_PROVISIONING_REQUEST: &str = "autoscaling.x-k8s.io/consume-pro
 /// On a pod: class of the `ProvisioningRequest` whose capacity it uses.
 pub const PROVISIONING_CLASS_NAME: &str = "autoscaling.x-k8s.io/provisioning-class-name";
 
-/// On a `Workload`: number of its present dispatch (`spec/safety.md` 3).
+/// On a `Workload` and on its copies: number of the present dispatch (`spec/safety.md` 3), from 1; absent means 1.
 pub const DISPATCH_EPOCH: &str = "roadstead.dev/dispatch-epoch";
+/// On copies of a `Workload` and of its job: UID of the Workload on the manager (`spec/safety.md` 3.1).
+pub const WORKLOAD_UID: &str = "roadstead.dev/workload-uid";
+/// On a `ClusterQueue` of the manager: what happens to its jobs when their worker is lost, `Wait`, `Fence` or `RetryAnyway`.
+/// On the copy of a `Workload`: the same; with `Fence` its worker stops it when the manager's lease runs out.
+pub const WORKER_LOST_POLICY: &str = "roadstead.dev/worker-lost-policy";
+/// On the copy of a `Workload`: the worker fenced it; its value is the number of the dispatch (`spec/safety.md` 3.3).
+pub const FENCED: &str = "roadstead.dev/fenced";
+/// On the lease of a manager: number of the last renewal.
+pub const LEASE_RENEWAL: &str = "roadstead.dev/lease-renewal";
+/// On the lease of a manager: changed by the worker now and then, so that the manager knows that somebody looks.
+pub const LEASE_WATCHED: &str = "roadstead.dev/lease-watched";
 /// On a `Workload`: why it does not run, as a record for people and programs (`spec/experience.md`).
 pub const EXPLANATION: &str = "roadstead.dev/explanation";
 /// On a `MultiKueueCluster`: `true` when it takes no new work, `drain` when its jobs go elsewhere too.

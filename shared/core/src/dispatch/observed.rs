@@ -35,6 +35,8 @@ pub struct Observed<'a> {
     pub sites: &'a BTreeMap<ClusterName, Site>,
     /// The local job.
     pub job: LocalJob,
+    /// The number of the present dispatch, from 1. What was sent with another number is not this dispatch.
+    pub epoch: u64,
     /// How to decide.
     pub policy: &'a Policy,
 }
@@ -83,6 +85,8 @@ pub enum Remote {
     Unreachable {
         /// The first loss.
         since: Timestamp,
+        /// What is known of its fence, for this Workload.
+        fence: Fence,
     },
     /// The cluster is connected and shows this.
     Reachable(Copies),
@@ -109,6 +113,24 @@ pub enum Cordon {
     Drained,
     /// Its MultiKueueCluster is being deleted: it takes nothing new; what runs there ends there.
     Leaving,
+}
+
+/// Whether a worker that does not answer has stopped what it ran. *Source*: `spec/safety.md 3`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fence {
+    /// It stops by itself; from then on nothing of this Workload runs there or can start there.
+    Closes {
+        /// Then, in the time of this pass.
+        at: Timestamp,
+    },
+    /// It is not known to fence itself, as a worker of another make does not. If it does, then from then on.
+    Unknown {
+        /// Then, in the time of this pass.
+        at: Timestamp,
+    },
+    /// It cannot be counted on: nobody was there to stop anything when it was last heard, or its copy was sent without being told
+    /// to fence.
+    Open,
 }
 
 /// The objects of our name on a reachable cluster.
@@ -183,6 +205,10 @@ pub struct RemoteWorkload {
     pub evicted: Option<Said>,
     /// Whether `DeactivationTarget` is True: it was asked to stop.
     pub stop: Stop,
+    /// The number of the dispatch it was sent for; 0 when it belongs to another Workload of that name.
+    pub epoch: u64,
+    /// Whether the worker fenced it: it was left alone for too long and stopped it.
+    pub fenced: bool,
 }
 
 /// What the queue of a worker has said about a copy.
@@ -216,6 +242,10 @@ pub struct RemoteJob {
     pub suspended: bool,
     /// Its own status says that it ended.
     pub finished: bool,
+    /// The number of the dispatch it was sent for; 0 when it belongs to another Workload of that name.
+    pub epoch: u64,
+    /// Whether it has the finalizer by which it stays until its outcome is stored here.
+    pub kept: bool,
 }
 
 impl RemoteJob {
@@ -232,6 +262,28 @@ impl Copies {
 
     pub(super) fn our_job(&self) -> Option<&RemoteJob> {
         self.job.as_ref().filter(|j| j.origin == Origin::Ours)
+    }
+
+    /// The copy that was sent for this dispatch: the only one whose word counts.
+    pub(super) fn current_workload(&self, epoch: u64) -> Option<&RemoteWorkload> {
+        self.our_workload().filter(|w| w.epoch == epoch)
+    }
+
+    /// The job that was sent for this dispatch: the only one whose status counts.
+    pub(super) fn current_job(&self, epoch: u64) -> Option<&RemoteJob> {
+        self.our_job().filter(|j| j.epoch == epoch)
+    }
+
+    /// The highest number that anything of ours here was sent with.
+    pub(super) fn highest_epoch(&self) -> u64 {
+        let workload = self.our_workload().map_or(0, |w| w.epoch);
+        self.our_job().map_or(0, |j| j.epoch).max(workload)
+    }
+
+    /// Something of ours here was sent for an earlier dispatch, and nothing for this one.
+    pub(super) fn is_outdated(&self, epoch: u64) -> bool {
+        let workload = self.our_workload().is_some_and(|w| w.epoch < epoch);
+        workload || self.our_job().is_some_and(|j| j.epoch < epoch)
     }
 
     pub(super) fn has_foreign_job(&self) -> bool {
@@ -274,6 +326,9 @@ pub struct Policy {
 pub enum LostPolicy {
     /// It stays where it is until the worker answers, or an admin takes the cluster out of the `MultiKueueConfig`.
     Wait,
+    /// It runs again elsewhere once the worker has certainly stopped it; a worker that has no fence is treated as with
+    /// [`Self::RetryAnyway`].
+    Fence,
     /// It runs again elsewhere, perhaps while the lost copy still runs.
     RetryAnyway,
 }
@@ -324,6 +379,8 @@ pub enum Cause {
     Rejected,
     /// The copy ended before it was chosen.
     FinishedEarly,
+    /// The worker shows a copy from before the present dispatch, as after its storage was restored from a backup.
+    Outdated,
 }
 
 impl Cause {
@@ -338,6 +395,7 @@ impl Cause {
             Self::OwnerNotFound => "JobVanishedOnCluster",
             Self::Rejected => "RejectedByCluster",
             Self::FinishedEarly => "FinishedBeforeChosen",
+            Self::Outdated => "OutdatedOnCluster",
         }
     }
 }

@@ -77,17 +77,20 @@ impl<'a> Pass<'a> {
                 until: Some(failure.until),
             };
         }
+        let workload = copies.our_workload();
+        // Why first: what is left of an earlier round says nothing about this one. Why the job: it exists only after a decision,
+        // so without one it is left from an earlier round. Why fenced: nobody but us can take that back.
+        if copies.our_job().is_some()
+            || workload.is_some_and(|w| w.life == Life::Deleting || w.epoch != self.o.epoch || w.fenced)
+        {
+            return Standing::Clearing;
+        }
         if let Some((cause, detail)) = failure_of(copies) {
             return Standing::Failed {
                 cause,
                 detail,
                 until: None,
             };
-        }
-        let workload = copies.our_workload();
-        // Why: a job exists only after a decision, so without one it is left from an earlier round.
-        if copies.our_job().is_some() || workload.is_some_and(|w| w.life == Life::Deleting) {
-            return Standing::Clearing;
         }
         Standing::Open(workload)
     }

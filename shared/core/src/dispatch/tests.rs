@@ -5,6 +5,7 @@ use crate::name::{Key, Uid};
 use crate::status::CheckState;
 use crate::workload::Workload;
 
+mod epochs;
 mod offers;
 mod records;
 mod rooms;
@@ -51,6 +52,8 @@ fn remote() -> RemoteWorkload {
         finished: None,
         evicted: None,
         stop: Stop::NotRequested,
+        epoch: 1,
+        fenced: false,
     }
 }
 
@@ -67,7 +70,17 @@ const RUNNING: RemoteJob = RemoteJob {
     life: Life::Present,
     suspended: false,
     finished: false,
+    epoch: 1,
+    kept: true,
 };
+
+/// A cluster that has not answered since then, and that nothing is known of.
+fn away(minute: i64) -> Remote {
+    Remote::Unreachable {
+        since: at(minute),
+        fence: Fence::Open,
+    }
+}
 
 fn said(reason: &str, message: &str) -> Said {
     Said {
@@ -91,6 +104,7 @@ struct Case {
     remotes: BTreeMap<ClusterName, Remote>,
     failures: BTreeMap<ClusterName, Failure>,
     job: LocalJob,
+    epoch: u64,
     lost: LostPolicy,
     dispatcher: Dispatcher,
     round: Option<i64>,
@@ -118,6 +132,7 @@ impl Case {
                 present: true,
                 finished: false,
             },
+            epoch: 1,
             lost: LostPolicy::Wait,
             dispatcher: Dispatcher::AllAtOnce,
             round: None,
@@ -172,6 +187,7 @@ impl Case {
                 round: self.round.map(at),
                 sites: &self.sites,
                 job: self.job,
+                epoch: self.epoch,
                 policy: &Policy {
                     worker_lost_timeout: SignedDuration::from_mins(TIMEOUT_MINS),
                     lost: self.lost,

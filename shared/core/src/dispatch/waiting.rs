@@ -162,6 +162,11 @@ impl Waiting {
                     format!("look at the admission checks on cluster \"{cluster}\"")
                 }
                 Cause::FinishedEarly => "nothing: it is tried again".to_owned(),
+                Cause::Outdated => {
+                    format!(
+                        "find out whether the storage of cluster \"{cluster}\" was restored from a backup"
+                    )
+                }
             },
             Self::StoppingOnWorker { .. } => "nothing: it goes on when the old run has stopped".to_owned(),
             Self::WaitingForWorkers { .. } => {
@@ -213,6 +218,7 @@ impl fmt::Display for Waiting {
                     Cause::OwnerNotFound => "lost the job",
                     Cause::Rejected => "rejected it",
                     Cause::FinishedEarly => "finished it before it was chosen",
+                    Cause::Outdated => "shows a copy from an earlier dispatch",
                 };
                 write!(f, "cluster \"{cluster}\" {what}")?;
                 if !detail.is_empty() {

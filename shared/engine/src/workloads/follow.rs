@@ -1,5 +1,7 @@
 //! What a pass does after the status is written.
 
+use std::sync::Arc;
+
 use kube::core::DynamicObject;
 use kube::{Api, Resource as _, ResourceExt as _};
 use roadstead_api::constants::{finalizers, labels};
@@ -14,6 +16,34 @@ use super::{CONFLICT_PAUSE, Workloads};
 use crate::caches::Caches;
 
 impl Workloads {
+    /// Writes what must stand on the Workload before its status says so. Gives the object as it is then.
+    pub(super) async fn annotate(
+        &self,
+        stored: Arc<Workload>,
+        annotations: &[(&'static str, String)],
+    ) -> Result<Arc<Workload>, Outcome> {
+        if annotations.is_empty() {
+            return Ok(stored);
+        }
+        let meta = &stored.metadata;
+        let mut patch = json!({ "metadata": { "resourceVersion": meta.resource_version, "uid": meta.uid } });
+        for (key, value) in annotations {
+            patch["metadata"]["annotations"][key] = json!(value);
+        }
+        let name = meta.name.as_deref().unwrap_or_default();
+        match write::patch(&self.api(&stored), name, &patch).await {
+            Written::Done(object) => {
+                self.caches.workloads.observe((*object).clone());
+                Ok(Arc::new(*object))
+            }
+            Written::Gone => Err(Outcome::Done),
+            Written::Conflict | Written::AlreadyExists => Err(Outcome::After(CONFLICT_PAUSE)),
+            Written::Refused(why) | Written::Unclear(why) => {
+                Err(Outcome::Failed(format!("annotating the workload failed: {why}")))
+            }
+        }
+    }
+
     /// Switches it off, lets it follow its priority class, lets it go.
     pub(super) async fn change_spec(
         &self,

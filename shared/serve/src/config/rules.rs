@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use jiff::SignedDuration;
 use roadstead_api::config::{
     Config, FRAMEWORKS, FeatureGate, Health, LabelSelector, PreemptionStrategy, QuotaCheckStrategy,
-    SelectorOperator, TlsVersion, WorkerLostPolicy,
+    SelectorOperator, TlsVersion,
 };
 
 use super::Findings;
@@ -375,14 +375,8 @@ fn roadstead(config: &Config, findings: &mut Findings) {
             );
         }
     }
-    match roadstead.multi_kueue.worker_lost_policy {
-        WorkerLostPolicy::Wait | WorkerLostPolicy::RetryAnyway => {}
-        WorkerLostPolicy::Fence => {
-            findings.add(
-                "multiKueue.workerLostPolicy",
-                "Fence is not built yet; use Wait or RetryAnyway",
-            );
-        }
+    if !is_dns_label(&roadstead.multi_kueue.lease_namespace) {
+        findings.add("multiKueue.leaseNamespace", "must be the name of a namespace");
     }
     if roadstead.multi_kueue.token_lifetime_seconds < TOKEN_LIFETIME_SECONDS_MIN {
         let message = format!("must be at least {TOKEN_LIFETIME_SECONDS_MIN}");

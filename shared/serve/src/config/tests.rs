@@ -460,8 +460,8 @@ fn pod_namespace_selector_must_spare_system_namespaces_when_pods_are_managed() {
 fn rules_of_the_second_document() {
     let cases = [
         (
-            "multiKueue: {workerLostPolicy: Fence}",
-            "multiKueue.workerLostPolicy: Fence is not built yet",
+            "multiKueue: {leaseNamespace: Not A Name}",
+            "multiKueue.leaseNamespace: must be the name of a namespace",
         ),
         (
             "multiKueue: {workerLostPolicy: Panic}",

@@ -70,7 +70,7 @@ fn without_the_gate_names_decide_the_order() {
 /// Unlike the anchor, where a worker that is away takes a place for five minutes.
 #[test]
 fn who_is_away_or_has_failed_takes_no_place_in_a_round() {
-    let mut case = incremental().remote("d", Remote::Unreachable { since: at(1) });
+    let mut case = incremental().remote("d", away(1));
     case.failures.insert(
         "c".into(),
         Failure {

@@ -21,7 +21,7 @@ fn every_cluster_has_one_answer_with_its_own_words() {
     let mut case = Case::new()
         .nominated(&["a", "b"])
         .remote("a", reachable(Some(turned_down("no cpu left")), None))
-        .remote("c", Remote::Unreachable { since: at(1) })
+        .remote("c", away(1))
         .remote("d", reachable(None, None))
         .remote("e", reachable(None, None));
     case.clusters = ["b", "a", "c", "d", "e"].map(ClusterName::from).into();
@@ -58,9 +58,7 @@ fn every_cluster_has_one_answer_with_its_own_words() {
 #[test]
 fn what_runs_has_no_record_and_what_is_lost_names_the_cluster() {
     assert!(Case::won().plan().seen.is_empty());
-    let lost = Case::won()
-        .remote("a", Remote::Unreachable { since: at(99) })
-        .plan();
+    let lost = Case::won().remote("a", away(99)).plan();
     assert_eq!(lost.waits_for(), Some("WorkerLost"));
     assert!(replies(&lost).contains(&("a", Reply::NotConnected, "")));
     assert!(lost.is_settled());

@@ -234,7 +234,7 @@ fn a_cordoned_cluster_gets_nothing_new_and_keeps_what_it_runs_unless_drained() {
 /// Spec: safety I1; multikueue 3.10
 #[test]
 fn a_leaving_cluster_that_does_not_answer_is_given_up_after_the_timeout_and_not_before() {
-    let mut case = Case::won().remote("a", Remote::Unreachable { since: at(100) });
+    let mut case = Case::won().remote("a", away(100));
     case.now = 1000;
     assert_eq!(case.plan().check().0, CheckPhase::Ready, "Wait keeps it for ever");
     let leaving = Site {

@@ -46,7 +46,7 @@ fn the_same_nominations_in_another_order_are_not_written() {
 /// Spec: multikueue 11.35, 3.16
 #[test]
 fn a_worker_that_comes_back_is_offered_the_workload() {
-    let away = Case::new().remote("b", Remote::Unreachable { since: at(1) });
+    let away = Case::new().remote("b", away(1));
     let plan = away.plan();
     assert_eq!(plan.status.nominated, names(&["a"]));
     assert_eq!(
@@ -191,7 +191,7 @@ fn only_the_winner_is_heard() {
 /// Spec: safety 2 W1 (the reproduction), multikueue 10.F42
 #[test]
 fn a_stale_admission_elsewhere_is_not_followed_while_the_winner_is_away() {
-    let case = Case::won().remote("a", Remote::Unreachable { since: at(99) });
+    let case = Case::won().remote("a", away(99));
     let plan = case.remote("b", reachable(Some(admitted(0)), None)).plan();
     assert_eq!(plan.cluster(), Some("a"));
     assert_eq!(plan.on("b"), GONE);
@@ -326,8 +326,7 @@ fn a_failed_cluster_is_no_candidate_until_its_time() {
     let plan = case.plan();
     assert_eq!(plan.status.nominated, names(&["b"]));
     assert_eq!(plan.wake_at, Some(at(110)));
-    case.remotes
-        .insert("b".into(), Remote::Unreachable { since: at(1) });
+    case.remotes.insert("b".into(), away(1));
     let waiting = case.plan().waiting.unwrap();
     assert_eq!(waiting.reason(), "CreateRefusedByCluster");
     assert_eq!(
@@ -351,9 +350,7 @@ fn what_is_foreign_is_never_touched_and_never_chosen() {
     assert_eq!((plan.on("a"), &plan.status.nominated), (&[][..], &names(&["b"])));
     assert_eq!(plan.failed, [("a".into(), Cause::NameConflict)]);
     assert_eq!(
-        case.remote("b", Remote::Unreachable { since: at(1) })
-            .plan()
-            .waits_for(),
+        case.remote("b", away(1)).plan().waits_for(),
         Some("NameConflictOnCluster")
     );
     let plan = Case::won()
@@ -454,7 +451,7 @@ fn a_ready_check_without_a_cluster_is_a_retry() {
 #[test]
 fn a_lost_winner_is_waited_for_as_the_policy_says() {
     let lost = |policy, now| {
-        let mut case = Case::won().remote("a", Remote::Unreachable { since: at(90) });
+        let mut case = Case::won().remote("a", away(90));
         case.lost = policy;
         case.now = now;
         case.plan()
@@ -487,7 +484,7 @@ fn a_cluster_that_left_the_config_keeps_its_run_while_it_answers() {
     case.clusters = vec!["b".into()];
     let plan = case.plan();
     assert_eq!((plan.check().0, plan.mirrors()), (CheckPhase::Ready, Some("a")));
-    let mut case = case.remote("a", Remote::Unreachable { since: at(90) });
+    let mut case = case.remote("a", away(90));
     assert_eq!(case.plan().wake_at, Some(at(105)));
     case.now = 105;
     assert_eq!(case.plan().check().0, CheckPhase::Retry);
@@ -542,7 +539,7 @@ fn when_both_are_evicted_only_the_job_status_is_mirrored() {
 /// Spec: safety 1 I1
 #[test]
 fn an_evicted_workload_is_not_offered_again_before_the_lost_winner_answers() {
-    let mut case = Case::new().remote("a", Remote::Unreachable { since: at(1) });
+    let mut case = Case::new().remote("a", away(1));
     case.status.cluster = Some("a".into());
     let plan = case.plan();
     assert!(plan.remote.is_empty() && plan.status.nominated.is_empty());
@@ -552,7 +549,10 @@ fn an_evicted_workload_is_not_offered_again_before_the_lost_winner_answers() {
     );
     case.lost = LostPolicy::RetryAnyway;
     let plan = case.plan();
-    assert_eq!((plan.cluster(), plan.on("b")), (None, &[CreateWorkload][..]));
+    assert_eq!((plan.cluster(), plan.epoch, plan.on("b")), (None, 2, &[][..]));
+    (case.status.cluster, case.epoch) = (None, 2);
+    let plan = case.plan();
+    assert_eq!((plan.epoch, plan.on("b")), (2, &[CreateWorkload][..]));
     let back = case.remote("a", reachable(Some(admitted(1)), Some(RUNNING)));
     assert_eq!(back.plan().on("a"), ALL_GONE);
     assert_eq!(back.plan().waits_for(), Some("StoppingOnWorker"));
@@ -673,7 +673,7 @@ fn a_workload_that_is_being_deactivated_is_not_rejected_again() {
 /// Spec: safety 1 I2
 #[test]
 fn without_a_cluster_the_reason_says_so() {
-    let mut case = Case::new().remote("a", Remote::Unreachable { since: at(1) });
+    let mut case = Case::new().remote("a", away(1));
     case.remotes.remove(&ClusterName::from("b"));
     assert_eq!(case.plan().waits_for(), Some("NoClusterConnected"));
     case.clusters.clear();

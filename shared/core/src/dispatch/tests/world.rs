@@ -10,6 +10,8 @@ use super::*;
 
 const SITES: [&str; 3] = ["a", "b", "c"];
 const FAILURE_MINS: i64 = 5;
+const LEASE: SignedDuration = SignedDuration::from_mins(10);
+const CLOSED_AFTER: SignedDuration = SignedDuration::from_mins(15);
 /// After this many peaceful rounds everything must be over.
 const PATIENCE: usize = 60;
 /// A world in which nobody else acts must be still after this many passes.
@@ -31,6 +33,10 @@ enum Op {
     DropWorkload(usize),
     DropJob(usize),
     PutForeign(usize),
+    /// The storage of the worker is saved.
+    Save(usize),
+    /// What was saved is back.
+    Rewind(usize),
     Cut(usize),
     Heal(usize),
     Wait(i64),
@@ -55,6 +61,8 @@ fn op() -> impl Strategy<Value = Op> {
         1 => site.clone().prop_map(Op::DropWorkload),
         1 => site.clone().prop_map(Op::DropJob),
         1 => site.clone().prop_map(Op::PutForeign),
+        1 => site.clone().prop_map(Op::Save),
+        1 => site.clone().prop_map(Op::Rewind),
         2 => site.clone().prop_map(Op::Cut),
         3 => site.clone().prop_map(Op::Heal),
         3 => (1..20_i64).prop_map(Op::Wait),
@@ -69,7 +77,26 @@ fn op() -> impl Strategy<Value = Op> {
 #[derive(Clone, Debug, Default)]
 struct Site {
     copies: Copies,
+    saved: Option<Copies>,
     cut_since: Option<Timestamp>,
+}
+
+impl Site {
+    /// The worker was left alone for too long: it stops what it has, as `spec/safety.md 3.3` says.
+    fn fence(&mut self) {
+        if let Some(w) = self.copies.workload.as_mut().filter(|w| w.origin == Origin::Ours)
+            && w.finished.is_none()
+            && w.active
+        {
+            (w.answer, w.admitted, w.active, w.fenced) = (Answer::None, None, false, true);
+            w.evicted = Some(said("Deactivated", "x"));
+        }
+        match self.copies.job.as_mut().filter(|job| job.origin == Origin::Ours) {
+            Some(job) if job.life == Life::Deleting && !job.finished => self.copies.job = None,
+            Some(job) if !job.finished => job.suspended = true,
+            Some(_) | None => {}
+        }
+    }
 }
 
 struct World {
@@ -80,6 +107,7 @@ struct World {
     failures: BTreeMap<ClusterName, Failure>,
     job: LocalJob,
     local_runs: bool,
+    epoch: u64,
     lost: LostPolicy,
     minute: i64,
     decisions: usize,
@@ -100,6 +128,7 @@ impl World {
                 finished: false,
             },
             local_runs: false,
+            epoch: 1,
             lost,
             minute: 0,
             decisions: 0,
@@ -149,7 +178,12 @@ impl World {
         let status = self.compose();
         let remotes = self.sites.iter().map(|(name, site)| {
             let remote = match site.cut_since {
-                Some(since) => Remote::Unreachable { since },
+                Some(since) => Remote::Unreachable {
+                    since,
+                    fence: Fence::Closes {
+                        at: later(since, CLOSED_AFTER),
+                    },
+                },
                 None => Remote::Reachable(site.copies.clone()),
             };
             (name.clone(), remote)
@@ -163,6 +197,7 @@ impl World {
             remotes: remotes.collect(),
             failures: self.failures.clone(),
             job: self.job,
+            epoch: self.epoch,
             lost: self.lost,
             dispatcher: Dispatcher::AllAtOnce,
             round: None,
@@ -197,6 +232,15 @@ impl World {
             left
         };
         let mut wrote = false;
+        let sent_with = self.epoch;
+        if plan.epoch != self.epoch && self.local == Local::Present {
+            if !spend() {
+                return true;
+            }
+            assert!(plan.epoch > self.epoch, "it only grows");
+            self.epoch = plan.epoch;
+            wrote = true;
+        }
         self.local_runs &= !plan.stopped;
         if plan.status != self.stored && self.local == Local::Present {
             if !spend() {
@@ -221,6 +265,7 @@ impl World {
                 return true;
             }
             let job = self.sites[&cluster].copies.job.unwrap();
+            assert_eq!(job.epoch, sent_with, "only the present dispatch is believed");
             self.local_runs = job.runs();
             self.job.finished |= job.finished;
         }
@@ -260,7 +305,10 @@ impl World {
         match action {
             RemoteAction::CreateWorkload => {
                 assert!(copies.workload.is_none() && copies.job.is_none());
-                copies.workload = Some(remote());
+                copies.workload = Some(RemoteWorkload {
+                    epoch: self.epoch,
+                    ..remote()
+                });
             }
             RemoteAction::DeleteWorkload => {
                 assert!(ours(&copies.workload));
@@ -286,6 +334,7 @@ impl World {
                 assert!(copies.job.is_none() && ours(&copies.workload));
                 copies.job = Some(RemoteJob {
                     suspended: true,
+                    epoch: self.epoch,
                     ..RUNNING
                 });
                 self.jobs_of
@@ -296,7 +345,7 @@ impl World {
             RemoteAction::DeleteJob => {
                 let job = copies.job.as_mut().unwrap();
                 assert_eq!(job.origin, Origin::Ours);
-                job.life = Life::Deleting;
+                (job.life, job.kept) = (Life::Deleting, false);
             }
             RemoteAction::SetPriority => unreachable!("nobody changes priorities here"),
             RemoteAction::RequestStop { .. } => {
@@ -344,11 +393,19 @@ impl World {
             self.evict(site, false);
         }
         let copies = &mut self.site(site).copies;
-        if copies
+        let dying = copies
             .job
-            .is_some_and(|job| job.origin == Origin::Ours && job.life == Life::Deleting)
-        {
-            copies.job = None;
+            .filter(|job| job.origin == Origin::Ours && job.life == Life::Deleting);
+        match dying {
+            Some(job) if !job.kept => copies.job = None,
+            Some(job) => {
+                // Nobody stops or ends a job that is being deleted, and its Workload has lost its owner.
+                if let Some(w) = self.ours(site).filter(|_| !job.finished) {
+                    w.finished = Some(said("OwnerNotFound", "x"));
+                }
+                return;
+            }
+            None => {}
         }
         let starts = copies
             .our_workload()
@@ -392,7 +449,11 @@ impl World {
             }
             Op::DropJob(site) => {
                 let copies = &mut self.site(site).copies;
-                copies.job = copies.job.filter(|job| job.origin == Origin::Foreign);
+                match copies.job.as_mut().filter(|job| job.origin == Origin::Ours) {
+                    Some(job) if job.kept => job.life = Life::Deleting,
+                    Some(_) => copies.job = None,
+                    None => {}
+                }
             }
             Op::PutForeign(site) => {
                 let copies = &mut self.site(site).copies;
@@ -404,12 +465,26 @@ impl World {
                     });
                 }
             }
+            Op::Save(site) => self.site(site).saved = Some(self.site(site).copies.clone()),
+            Op::Rewind(site) => {
+                let site = self.site(site);
+                if let Some(saved) = site.saved.take() {
+                    site.copies = saved;
+                }
+            }
             Op::Cut(site) => {
                 let now = self.now();
                 self.site(site).cut_since.get_or_insert(now);
             }
             Op::Heal(site) => self.site(site).cut_since = None,
-            Op::Wait(minutes) => self.minute += minutes,
+            Op::Wait(minutes) => {
+                self.minute += minutes;
+                let now = self.now();
+                let alone = |site: &&mut Site| site.cut_since.is_some_and(|since| later(since, LEASE) <= now);
+                if self.lost == LostPolicy::Fence {
+                    self.sites.values_mut().filter(alone).for_each(Site::fence);
+                }
+            }
             Op::EvictHere => self.evict_here = self.has("QuotaReserved") && !self.has("Evicted"),
             Op::ReleaseQuota => {
                 if self.has("Evicted") {
@@ -587,13 +662,14 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: CASES, rng_seed: RngSeed::Fixed(693), failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Spec: safety 1 I1
+    /// Spec: safety 1 I1, safety 3
     #[test]
-    fn under_wait_it_never_runs_twice(ops in ops()) {
-        let mut world = World::new(LostPolicy::Wait);
+    fn under_wait_and_under_fence_it_never_runs_twice(ops in ops(), fence: bool) {
+        let mut world = World::new(if fence { LostPolicy::Fence } else { LostPolicy::Wait });
         for op in ops {
-            // Taking a silent cluster out of the config is the admin's word that its run is lost.
-            if !matches!(op, Op::Unlist(_)) {
+            // Taking a silent cluster out of the config is the admin's word that its run is lost; a worker whose storage is
+            // set back runs what ran then, whatever anybody does.
+            if !matches!(op, Op::Unlist(_) | Op::Rewind(_)) {
                 world.step(op);
             }
             prop_assert!(world.running().len() <= 1, "runs on {:?} after {op:?}", world.running());
@@ -602,8 +678,8 @@ proptest! {
 
     /// Spec: safety 1 I1, I3, I5, I7, I13
     #[test]
-    fn after_the_faults_it_ends_once_and_leaves_nothing(ops in ops(), anyway: bool) {
-        let mut world = World::new(if anyway { LostPolicy::RetryAnyway } else { LostPolicy::Wait });
+    fn after_the_faults_it_ends_once_and_leaves_nothing(ops in ops(), policy in 0..3_usize) {
+        let mut world = World::new([LostPolicy::RetryAnyway, LostPolicy::Wait, LostPolicy::Fence][policy]);
         for op in ops {
             let foreign = world.foreign();
             world.step(op);

@@ -1,0 +1,300 @@
+//! One run, one outcome: the lease, the fence, the number of the dispatch, the finalizer.
+
+use std::time::Duration;
+
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt as _};
+use roadstead_api::constants::annotations::{
+    DISPATCH_EPOCH, FENCED, LEASE_RENEWAL, LEASE_WATCHED, WORKER_LOST_POLICY, WORKLOAD_UID,
+};
+use roadstead_api::constants::finalizers::OUTCOME;
+use roadstead_api::constants::labels::MULTIKUEUE_ORIGIN;
+use roadstead_api::kueue::v1beta2::{ClusterQueue, MultiKueueCluster, Workload};
+use roadstead_e2e::link::Cut;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::fixture::{EAST, MANAGER, Room, SPARE, WEST, alone, cluster_name, condition, has};
+use crate::shared::{chain, eventually};
+
+const WORKER_NAMESPACE: &str = "roadstead-system";
+/// The name that every origin of the default has.
+const LEASE: &str = "roadstead-multikueue";
+const EVEN: &[(&str, &str)] = &[(MANAGER, "32"), (EAST, "16"), (WEST, "16")];
+const WEST_IS_LARGER: &[(&str, &str)] = &[(MANAGER, "16"), (EAST, "4"), (WEST, "8")];
+/// Longer than the manager would wait for a fence: one and a half leases of ten seconds.
+const PAST_EVERYTHING: Duration = Duration::from_secs(22);
+
+fn other(worker: &str) -> &'static str {
+    if worker == EAST { WEST } else { EAST }
+}
+
+fn leases(room: Room, cluster: &str) -> Api<Lease> {
+    Api::namespaced(room.shared.client(cluster), WORKER_NAMESPACE)
+}
+
+async fn lost_policy(room: Room, policy: &str) {
+    let queues: Api<ClusterQueue> = Api::all(room.shared.client(MANAGER));
+    let patch = json!({"metadata": {"annotations": {WORKER_LOST_POLICY: policy}}});
+    let params = PatchParams::default();
+    queues
+        .patch(room.name, &params, &Patch::Merge(&patch))
+        .await
+        .unwrap();
+}
+
+/// Its pods end at once when they are told to.
+fn obedient(mut job: Value) -> Value {
+    job["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = json!(1);
+    job
+}
+
+fn annotation(object: &impl kube::ResourceExt, key: &str) -> Option<String> {
+    object.annotations().get(key).cloned()
+}
+
+async fn copy(room: Room, worker: &str, job: &str) -> Option<Workload> {
+    let name = room.workload(job).await?.name_any();
+    room.workloads(worker).get_opt(&name).await.unwrap()
+}
+
+fn runs(job: &Job) -> bool {
+    let active = job
+        .status
+        .as_ref()
+        .and_then(|status| status.active)
+        .unwrap_or_default();
+    job.spec.as_ref().is_some_and(|spec| spec.suspend != Some(true)) || active > 0
+}
+
+/// Waits until the worker was seen to look at the lease, and the lease to be renewed.
+async fn guarded(room: Room, worker: &str) {
+    let first = eventually(|| async { leases(room, worker).get_opt(LEASE).await.ok()? }).await;
+    let number = annotation(&first, LEASE_RENEWAL);
+    eventually(|| async {
+        let lease = leases(room, worker).get(LEASE).await.ok()?;
+        let looked_at = annotation(&lease, LEASE_WATCHED).is_some();
+        (looked_at && annotation(&lease, LEASE_RENEWAL) != number).then_some(())
+    })
+    .await;
+}
+
+/// Spec: safety 3.1 to 3.5, safety 1 I1, I6
+#[test]
+fn a_worker_cut_off_past_its_lease_stops_its_job_before_the_next_copy_starts() {
+    alone("once-fence", EVEN, |room| async move {
+        lost_policy(room, "Fence").await;
+        let submitted = room.submit(obedient(room.job("moves", "1", 600))).await;
+        let first = room.started("moves").await;
+        let second = other(&first);
+        guarded(room, &first).await;
+        let sent = copy(room, &first, "moves").await.unwrap();
+        assert_eq!(annotation(&sent, DISPATCH_EPOCH).as_deref(), Some("1"));
+        assert_eq!(annotation(&sent, WORKER_LOST_POLICY).as_deref(), Some("Fence"));
+        let local = room.workload("moves").await.unwrap();
+        assert_eq!(annotation(&sent, WORKLOAD_UID), local.uid());
+        assert_eq!(
+            annotation(&local, DISPATCH_EPOCH),
+            None,
+            "the first costs no write"
+        );
+
+        let clusters: Api<MultiKueueCluster> = Api::all(room.shared.client(MANAGER));
+        let fenced = eventually(|| async {
+            let conditions = clusters.get(&first).await.unwrap().status?.conditions;
+            conditions
+                .into_iter()
+                .find(|each| each.type_ == "WorkerFence" && each.status == "True")
+        })
+        .await;
+        assert!(fenced.message.contains("for 10 s"), "{}", fenced.message);
+
+        room.shared.stage.link(&first).unwrap().cut(Cut::Refuse);
+        let stopped = eventually(|| async {
+            let job = room.jobs(&first).get("moves").await.unwrap();
+            let next = room.jobs(second).get_opt("moves").await.unwrap();
+            assert!(
+                next.is_none() || !runs(&job),
+                "it runs in {second} and still in {first}"
+            );
+            (!runs(&job)).then_some(job)
+        })
+        .await;
+        let fenced = copy(room, &first, "moves").await.unwrap();
+        assert_eq!(annotation(&fenced, FENCED).as_deref(), Some("1"));
+        eventually(|| async {
+            let next = room.jobs(second).get_opt("moves").await.unwrap()?;
+            let old = room.jobs(&first).get("moves").await.unwrap();
+            assert!(!runs(&old), "it runs in {second} and again in {first}");
+            runs(&next).then_some(())
+        })
+        .await;
+        let moved = room
+            .workload_where("moves", |w| cluster_name(w).as_deref() == Some(second))
+            .await;
+        assert_eq!(annotation(&moved, DISPATCH_EPOCH).as_deref(), Some("2"));
+        assert_eq!(moved.uid(), local.uid());
+        let running = room.jobs(second).get("moves").await.unwrap();
+        assert_eq!(annotation(&running, DISPATCH_EPOCH).as_deref(), Some("2"));
+
+        room.shared.stage.link(&first).unwrap().heal();
+        room.is_swept_in(&first).await;
+        let after = room.jobs(second).get("moves").await.unwrap();
+        assert!(
+            runs(&after) && after.uid() == running.uid(),
+            "what returned changed nothing"
+        );
+        let held = room.workload("moves").await.unwrap();
+        assert_eq!(cluster_name(&held).as_deref(), Some(second));
+        assert!(stopped.uid() != after.uid());
+        let job = room.jobs(MANAGER).get("moves").await.unwrap();
+        assert_eq!(job.uid(), submitted.uid());
+        room.jobs(MANAGER)
+            .delete("moves", &DeleteParams::background())
+            .await
+            .unwrap();
+        room.is_swept().await;
+    });
+}
+
+/// Spec: safety 3.5
+#[test]
+fn under_wait_a_worker_cut_off_past_its_lease_keeps_its_job() {
+    alone("once-wait", EVEN, |room| async move {
+        room.submit(obedient(room.job("stays", "1", 600))).await;
+        let first = room.started("stays").await;
+        guarded(room, &first).await;
+        let before = room.jobs(&first).get("stays").await.unwrap();
+        room.shared.stage.link(&first).unwrap().cut(Cut::Refuse);
+        let until = Instant::now() + PAST_EVERYTHING;
+        while Instant::now() < until {
+            let job = room.jobs(&first).get("stays").await.unwrap();
+            assert!(runs(&job), "nobody stops it");
+            assert!(room.jobs(other(&first)).get_opt("stays").await.unwrap().is_none());
+            let now = room.workload("stays").await.unwrap();
+            assert_eq!(cluster_name(&now).as_deref(), Some(&*first));
+            assert!(condition(&now, "Evicted").is_none());
+            sleep(Duration::from_millis(500)).await;
+        }
+        room.shared.stage.link(&first).unwrap().heal();
+        sleep(Duration::from_secs(3)).await;
+        let after = room.jobs(&first).get("stays").await.unwrap();
+        assert!(runs(&after) && after.uid() == before.uid());
+        room.jobs(MANAGER)
+            .delete("stays", &DeleteParams::background())
+            .await
+            .unwrap();
+        room.is_swept().await;
+    });
+}
+
+/// Spec: safety 3.7, W9, F30; multikueue 13.B3
+#[test]
+fn a_job_that_asks_to_be_removed_at_once_runs_once_even_if_its_worker_is_cut_off_when_it_ends() {
+    alone("once-ttl", WEST_IS_LARGER, |room| async move {
+        let mut job = room.job("fleeting", "6", 4);
+        job["spec"]["ttlSecondsAfterFinished"] = json!(0);
+        room.submit(job).await;
+        assert_eq!(room.started("fleeting").await, WEST);
+        let running = room.jobs(WEST).get("fleeting").await.unwrap();
+        assert_eq!(running.finalizers().iter().filter(|f| *f == OUTCOME).count(), 1);
+        room.shared.stage.link(WEST).unwrap().cut(Cut::Refuse);
+        room.job_is(WEST, "fleeting", "Complete").await;
+        // Somebody tidies up before the manager has heard of it.
+        room.jobs(WEST)
+            .delete("fleeting", &DeleteParams::background())
+            .await
+            .unwrap();
+        sleep(Duration::from_secs(3)).await;
+        let kept = room.jobs(WEST).get("fleeting").await.unwrap();
+        assert!(kept.metadata.deletion_timestamp.is_some() && has(&kept, "Complete"));
+        room.shared.stage.link(WEST).unwrap().heal();
+        let ended = room.job_is(MANAGER, "fleeting", "Complete").await;
+        assert_eq!(ended.status.unwrap().succeeded, Some(1));
+        let workload = room
+            .workload_where("fleeting", |w| condition(w, "Finished").is_some())
+            .await;
+        assert_eq!(
+            annotation(&workload, DISPATCH_EPOCH),
+            None,
+            "there was one dispatch"
+        );
+        assert_eq!(condition(&workload, "Finished").unwrap().1, "Succeeded");
+        room.is_swept().await;
+    });
+}
+
+/// Spec: safety 3.8, W10; multikueue 10.F36
+#[test]
+fn a_worker_that_another_manager_of_the_same_origin_uses_is_refused_and_left_alone() {
+    alone("once-origin", EVEN, |room| async move {
+        let spare = room.shared.client(SPARE);
+        let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(spare.clone());
+        let namespace = serde_json::from_value(json!({"metadata": {"name": WORKER_NAMESPACE}})).unwrap();
+        // It may be there from another test.
+        let _ = namespaces.create(&PostParams::default(), &namespace).await;
+        let theirs: Lease = serde_json::from_value(json!({
+            "metadata": {"name": LEASE, "labels": {MULTIKUEUE_ORIGIN: "multikueue"}},
+            "spec": {"holderIdentity": "the-other-manager", "leaseDurationSeconds": 600},
+        }))
+        .unwrap();
+        let theirs = leases(room, SPARE)
+            .create(&PostParams::default(), &theirs)
+            .await
+            .unwrap();
+
+        let clusters: Api<MultiKueueCluster> = Api::all(room.shared.client(MANAGER));
+        let standing = || async {
+            let status = clusters.get_opt(SPARE).await.unwrap()?.status?;
+            status.conditions.into_iter().find(|each| each.type_ == "Active")
+        };
+        let refused = async {
+            let active =
+                eventually(|| async { standing().await.filter(|active| active.status == "False") }).await;
+            assert_eq!(active.reason, "OriginTaken");
+            assert!(
+                active.message.contains("another manager (the-other-manager)"),
+                "{}",
+                active.message
+            );
+            sleep(Duration::from_secs(2)).await;
+            let now = leases(room, SPARE).get(LEASE).await.unwrap();
+            assert_eq!(
+                now.resource_version(),
+                theirs.resource_version(),
+                "nothing was written"
+            );
+            // That manager is gone for good, says the administrator.
+            leases(room, SPARE)
+                .delete(LEASE, &DeleteParams::default())
+                .await
+                .unwrap();
+        };
+        let (joined, ()) = tokio::join!(room.shared.stage.join(SPARE), refused);
+        joined.unwrap_or_else(|error| panic!("{}", chain(&error)));
+
+        let stage = &room.shared.stage;
+        let path = |cluster: &str| stage.kubeconfig(cluster).display().to_string();
+        let (of_worker, of_manager) = (path(SPARE), path(MANAGER));
+        let leave = [
+            "cluster",
+            "leave",
+            SPARE,
+            "--kubeconfig",
+            &of_worker,
+            "--manager-kubeconfig",
+            &of_manager,
+            "--yes",
+        ];
+        stage
+            .command(&leave)
+            .await
+            .unwrap_or_else(|error| panic!("{}", chain(&error)));
+        assert!(
+            leases(room, SPARE).get_opt(LEASE).await.unwrap().is_none(),
+            "its lease goes with the account"
+        );
+    });
+}

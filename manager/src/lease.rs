@@ -1,0 +1,291 @@
+//! The lease of this manager on each of its workers: claimed before anything is done there, renewed as long as the worker is
+//! connected.
+//!
+//! It says two things. To the worker: your manager is there, go on. To another manager of the same origin: these objects are
+//! not yours. What follows from it is decided in [`roadstead_core::lease`].
+//!
+//! Invariant: each renewal carries the version of the one before it and a number one higher, and is noted as sent before it is
+//! sent. An account that may not keep a lease gets none: its worker is treated like one of another make.
+//!
+//! *Source*: `spec/safety.md 3.2, 3.4, 3.8`.
+
+pub(crate) mod report;
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use kube::api::PostParams;
+use kube::{Api, Client, ResourceExt as _};
+use roadstead_api::constants::{annotations, labels};
+use roadstead_core::lease::{Closing, Grant, Terms};
+use roadstead_engine::clock::{Clock, Uptime};
+use roadstead_kubeconfigs::account::rights::{MANAGED_BY, MANAGED_BY_LABEL, ORIGIN_LABEL, lease_name};
+use roadstead_kubeio::cache::Cache;
+use roadstead_kubeio::write::{self, Written};
+use serde_json::{Value, json};
+
+use crate::remote::Remote;
+
+/// How long one request about a lease may take.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
+/// Versions that may turn out to be old within one renewal.
+const TRIES: u32 = 4;
+/// How often an account that may not keep a lease tries again.
+const FORBIDDEN_PAUSE: Duration = Duration::from_mins(1);
+/// How often the own cluster's identity is looked for at the start.
+const IDENTITY_PAUSE: Duration = Duration::from_millis(50);
+/// The namespace whose UID names a cluster.
+const IDENTITY: &str = "kube-system";
+
+/// Keeps the leases of one manager.
+pub(crate) struct Lessor {
+    /// Our origin.
+    pub(crate) origin: Arc<str>,
+    /// Namespace of the leases on the workers.
+    pub(crate) namespace: String,
+    /// Their terms.
+    pub(crate) terms: Terms,
+    /// Namespaces of our own cluster.
+    pub(crate) namespaces: Arc<Cache<Namespace>>,
+    /// The clock that counts.
+    pub(crate) uptime: Uptime,
+    /// The time, for people.
+    pub(crate) clock: Clock,
+}
+
+/// How one renewal ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Renewed {
+    /// It is stored.
+    Kept,
+    /// Nobody knows.
+    Unclear(String),
+    /// This account may not keep a lease there, or there is no place for it.
+    Forbidden(String),
+    /// Another manager keeps it; a sentence for people.
+    Taken(String),
+}
+
+impl Lessor {
+    /// A grant for a worker that this process has sent nothing to.
+    pub(crate) fn grant(&self) -> Grant {
+        Grant::new(self.uptime.now(), self.terms)
+    }
+
+    /// When nothing runs any more on a worker that does not answer.
+    pub(crate) fn closing(&self, remote: &Remote, drain: Duration) -> (Closing, Duration) {
+        let closing = remote
+            .grant
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .closing(drain);
+        let left = match closing {
+            Closing::At(at) | Closing::Unguarded(at) => at.since(self.uptime.now()),
+            Closing::Never => Duration::ZERO,
+        };
+        (closing, left)
+    }
+
+    /// The name of this manager at its workers: the UID of a namespace that lives as long as its cluster.
+    async fn identity(&self) -> String {
+        loop {
+            let found = self
+                .namespaces
+                .named(IDENTITY)
+                .and_then(|one| one.metadata.uid.clone());
+            if let Some(uid) = found {
+                return uid;
+            }
+            tokio::time::sleep(IDENTITY_PAUSE).await;
+        }
+    }
+
+    /// One renewal, from a fresh look at what is stored unless `lease` is what is stored.
+    pub(crate) async fn renew(&self, client: &Client, remote: &Remote, lease: &mut Option<Lease>) -> Renewed {
+        let identity = self.identity().await;
+        let mut last = String::new();
+        for _ in 0..TRIES {
+            let stored = match lease.take() {
+                Some(stored) => Some(stored),
+                None => match self.read(client, remote).await {
+                    Ok(stored) => stored,
+                    Err(why) => return why,
+                },
+            };
+            if let Some(sentence) = stored.as_ref().and_then(|stored| self.taken(stored, &identity)) {
+                return Renewed::Taken(sentence);
+            }
+            remote.granting(|grant| grant.sending(self.uptime.now(), self.terms));
+            match self.send(client, stored.as_ref(), &identity).await {
+                Written::Done(now) => {
+                    self.note(remote, &now);
+                    *lease = Some(*now);
+                    return Renewed::Kept;
+                }
+                Written::Conflict | Written::AlreadyExists => {
+                    "others changed it meanwhile".clone_into(&mut last)
+                }
+                // Why not a refusal: of the lease that was just read.
+                Written::Gone if stored.is_some() => "it was deleted meanwhile".clone_into(&mut last),
+                Written::Gone => return Renewed::Forbidden("there is no API for leases".to_owned()),
+                Written::Refused(why) => return Renewed::Forbidden(why),
+                Written::Unclear(why) => return Renewed::Unclear(why),
+            }
+        }
+        Renewed::Unclear(last)
+    }
+
+    async fn read(&self, client: &Client, remote: &Remote) -> Result<Option<Lease>, Renewed> {
+        let name = lease_name(&self.origin);
+        let api = self.leases(client);
+        match tokio::time::timeout(ANSWER_MAX, api.get_opt(&name)).await {
+            Ok(Ok(stored)) => {
+                if let Some(stored) = &stored {
+                    // Why as if sent: a predecessor of this process may still be ending.
+                    let now = self.uptime.now();
+                    remote.granting(|grant| grant.sending(now, terms(stored)));
+                    self.note(remote, stored);
+                }
+                Ok(stored)
+            }
+            Ok(Err(kube::Error::Api(status))) if matches!(status.code, 401 | 403 | 404) => {
+                Err(Renewed::Forbidden(status.message.clone()))
+            }
+            Ok(Err(error)) => Err(Renewed::Unclear(write::describe(&error))),
+            Err(_elapsed) => Err(Renewed::Unclear("no answer".to_owned())),
+        }
+    }
+
+    async fn send(&self, client: &Client, stored: Option<&Lease>, identity: &str) -> Written<Lease> {
+        let api = self.leases(client);
+        let work = async {
+            let Some(stored) = stored else {
+                return match serde_json::from_value(self.body(identity, 1, None)) {
+                    Ok(lease) => write::create(&api, &lease).await,
+                    Err(error) => Written::Refused(error.to_string()),
+                };
+            };
+            let number = number(stored).saturating_add(1);
+            let version = stored.metadata.resource_version.as_deref();
+            write::patch(&api, &stored.name_any(), &self.body(identity, number, version)).await
+        };
+        let answer = tokio::time::timeout(ANSWER_MAX, work).await;
+        answer.unwrap_or_else(|_elapsed| Written::Unclear("no answer".to_owned()))
+    }
+
+    fn body(&self, identity: &str, number: u64, version: Option<&str>) -> Value {
+        let mut body = json!({
+            "metadata": {
+                "name": lease_name(&self.origin),
+                "labels": {
+                    labels::MULTIKUEUE_ORIGIN: &*self.origin,
+                    MANAGED_BY_LABEL: MANAGED_BY,
+                    ORIGIN_LABEL: &*self.origin,
+                },
+                "annotations": { annotations::LEASE_RENEWAL: number.to_string() },
+            },
+            "spec": {
+                "holderIdentity": identity,
+                "leaseDurationSeconds": self.terms.length().as_secs(),
+                "renewTime": MicroTime((self.clock)()),
+            },
+        });
+        if let Some(version) = version {
+            body["metadata"]["resourceVersion"] = json!(version);
+        }
+        body
+    }
+
+    fn leases(&self, client: &Client) -> Api<Lease> {
+        Api::namespaced(client.clone(), &self.namespace)
+    }
+
+    /// Why not taken over when it is old: the objects of the other manager carry our origin, and all of them would be taken for
+    /// orphans.
+    fn taken(&self, stored: &Lease, identity: &str) -> Option<String> {
+        let holder = stored.spec.as_ref()?.holder_identity.as_deref()?;
+        (holder != identity && !holder.is_empty()).then(|| {
+            format!(
+                "another manager ({holder}) uses this worker with the same origin \"{}\"; give each manager an origin of \
+                 its own (multiKueue.origin), or delete Lease {}/{} on the worker when that manager is gone for good",
+                self.origin,
+                self.namespace,
+                stored.name_any()
+            )
+        })
+    }
+
+    fn note(&self, remote: &Remote, stored: &Lease) {
+        let mark = stored
+            .annotations()
+            .get(annotations::LEASE_WATCHED)
+            .map(String::as_str);
+        let now = self.uptime.now();
+        remote.granting(|grant| grant.answered(mark, now));
+    }
+
+    /// Renews until another manager keeps the lease; gives the sentence for people.
+    pub(crate) async fn keep(&self, client: &Client, remote: &Remote, mut lease: Option<Lease>) -> String {
+        loop {
+            let pause = match self.renew(client, remote, &mut lease).await {
+                Renewed::Kept => self.terms.beat(),
+                Renewed::Unclear(why) => {
+                    tracing::debug!(cluster = %remote.name, "renewing the lease: {why}");
+                    self.terms.beat()
+                }
+                Renewed::Forbidden(why) => {
+                    tracing::warn!(
+                        cluster = %remote.name,
+                        "no lease on this worker, so it cannot fence itself and another manager with our origin would not \
+                         be noticed: {why}"
+                    );
+                    FORBIDDEN_PAUSE
+                }
+                Renewed::Taken(sentence) => return sentence,
+            };
+            tokio::time::sleep(pause).await;
+        }
+    }
+}
+
+fn terms(lease: &Lease) -> Terms {
+    let secs = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds);
+    Terms::of(Duration::from_secs(
+        secs.and_then(|secs| u64::try_from(secs).ok()).unwrap_or_default(),
+    ))
+}
+
+fn number(lease: &Lease) -> u64 {
+    let text = lease.annotations().get(annotations::LEASE_RENEWAL);
+    text.and_then(|text| text.parse().ok()).unwrap_or_default()
+}
+
+/// Learns of which kinds this account may change jobs: only those can be given a finalizer that is to be taken off again.
+pub(crate) async fn learn_rights(client: &Client, remote: &Remote) {
+    let api: Api<SelfSubjectAccessReview> = Api::all(client.clone());
+    for jobs in &remote.jobs {
+        let review = SelfSubjectAccessReview {
+            spec: SelfSubjectAccessReviewSpec {
+                resource_attributes: Some(ResourceAttributes {
+                    group: Some(jobs.resource.group.clone()),
+                    resource: Some(jobs.resource.plural.clone()),
+                    verb: Some("patch".to_owned()),
+                    ..ResourceAttributes::default()
+                }),
+                ..SelfSubjectAccessReviewSpec::default()
+            },
+            ..SelfSubjectAccessReview::default()
+        };
+        let params = PostParams::default();
+        let answer = tokio::time::timeout(ANSWER_MAX, api.create(&params, &review)).await;
+        let status = answer.ok().and_then(Result::ok).and_then(|review| review.status);
+        let allowed = status.is_some_and(|status| status.allowed);
+        remote.set_changeable(&jobs.resource, allowed);
+    }
+}

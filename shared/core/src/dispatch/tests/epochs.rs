@@ -1,0 +1,199 @@
+use super::*;
+use RemoteAction::{CreateJob, CreateWorkload, DeleteJob, DeleteWorkload, StripFinalizer};
+
+const ALL_GONE: &[RemoteAction] = &[DeleteJob, StripFinalizer, DeleteWorkload];
+
+fn old(workload: RemoteWorkload) -> RemoteWorkload {
+    RemoteWorkload { epoch: 1, ..workload }
+}
+
+/// The second dispatch, decided and written for `a`.
+fn second() -> Case {
+    let mut case = Case::won();
+    case.epoch = 2;
+    case
+}
+
+fn silent(since: i64, fence: Fence) -> Case {
+    let mut case = Case::won().remote(
+        "a",
+        Remote::Unreachable {
+            since: at(since),
+            fence,
+        },
+    );
+    case.lost = LostPolicy::Fence;
+    case
+}
+
+/// Spec: safety 3.1
+#[test]
+fn the_number_rises_when_a_dispatch_ends_and_before_the_next_one_is_sent() {
+    let mut case = Case::won().condition("Evicted", "x");
+    case.check().phase = CheckPhase::Pending;
+    let stopped = RemoteWorkload {
+        active: false,
+        ..remote()
+    };
+    let running = case.clone().plan();
+    assert_eq!(
+        (running.cluster(), running.epoch),
+        (Some("a"), 1),
+        "it still runs there"
+    );
+    let case = case.remote("a", reachable(Some(stopped), None));
+    let plan = case.plan();
+    assert_eq!((plan.cluster(), plan.epoch), (None, 2));
+    let mut next = Case::new();
+    next.stored = Some(case.status);
+    next.status.cluster = None;
+    assert_eq!(next.plan().on("b"), []);
+    assert_eq!(next.plan().epoch, 2);
+    (next.stored, next.epoch) = (None, 2);
+    assert_eq!(next.plan().on("b"), [CreateWorkload]);
+}
+
+/// Spec: safety 3.1, W1, W4, W5
+#[test]
+fn a_copy_of_an_earlier_dispatch_neither_wins_nor_ends_nor_evicts() {
+    let mut case = Case::new().nominated(&["a", "b"]);
+    case.epoch = 2;
+    let case = case.remote("a", reachable(Some(old(admitted(1))), None));
+    let plan = case.plan();
+    assert_eq!(
+        (plan.cluster(), plan.on("a")),
+        (None, &[StripFinalizer, DeleteWorkload][..])
+    );
+    let ended = RemoteWorkload {
+        finished: Some(said("Succeeded", "done")),
+        ..old(admitted(1))
+    };
+    let done = RemoteJob {
+        finished: true,
+        ..RUNNING
+    };
+    let plan = second().remote("a", reachable(Some(ended), Some(done))).plan();
+    assert!(!plan.status.conditions.is_true("Finished"));
+    assert_eq!((plan.mirrors(), plan.check().0), (None, CheckPhase::Retry));
+    assert_eq!(plan.failed, [("a".into(), Cause::Outdated)]);
+}
+
+/// Spec: safety F15
+#[test]
+fn a_job_of_an_earlier_dispatch_makes_room_for_this_one() {
+    let copy = RemoteWorkload {
+        epoch: 2,
+        ..admitted(1)
+    };
+    let plan = second()
+        .remote("a", reachable(Some(copy.clone()), Some(RUNNING)))
+        .plan();
+    assert_eq!((plan.on("a"), plan.mirrors()), (&[DeleteJob][..], None));
+    let plan = second().remote("a", reachable(Some(copy), None)).plan();
+    assert_eq!(plan.on("a"), [CreateJob]);
+}
+
+/// Spec: safety F15
+#[test]
+fn a_manager_that_forgot_its_last_dispatches_takes_a_number_above_them() {
+    let ahead = RemoteWorkload {
+        epoch: 5,
+        ..admitted(1)
+    };
+    let case = Case::new()
+        .nominated(&["a", "b"])
+        .remote("a", reachable(Some(ahead), None));
+    let plan = case.plan();
+    assert_eq!((plan.epoch, plan.cluster(), plan.on("b")), (6, None, &[][..]));
+}
+
+/// Spec: safety 3.4, 3.5
+#[test]
+fn under_fence_a_lost_run_moves_when_the_worker_has_stopped_it_and_not_before() {
+    let closes = Fence::Closes { at: at(101) };
+    let before = silent(60, closes).plan();
+    assert_eq!(
+        (before.check().0, before.wake_at),
+        (CheckPhase::Ready, Some(at(101)))
+    );
+    let mut case = silent(60, closes);
+    case.now = 101;
+    let after = case.plan();
+    assert_eq!(after.check().0, CheckPhase::Retry);
+    assert!(after.notes.is_empty(), "nothing can run twice");
+}
+
+/// Spec: safety "how this fits" 2
+#[test]
+fn under_fence_a_worker_without_one_is_given_up_as_the_reference_does_and_that_is_said() {
+    let unknown = Fence::Unknown { at: at(1) };
+    let before = silent(90, unknown).plan();
+    assert_eq!(before.wake_at, Some(at(90 + TIMEOUT_MINS)));
+    let after = silent(80, unknown).plan();
+    assert_eq!(after.check().0, CheckPhase::Retry);
+    assert!(after.notes[0].message.contains("may run twice"));
+    assert_eq!(after.notes[0].severity, Severity::Warning);
+    let later = silent(80, Fence::Unknown { at: at(500) }).plan();
+    assert_eq!(later.wake_at, Some(at(500)), "it may yet fence itself");
+}
+
+/// Spec: safety 3.6
+#[test]
+fn under_fence_a_worker_that_nobody_looks_after_is_waited_for() {
+    let mut case = silent(1, Fence::Open);
+    case.now = 90_000;
+    let plan = case.plan();
+    assert_eq!((plan.check().0, plan.wake_at), (CheckPhase::Ready, None));
+}
+
+/// Spec: safety 3.3
+#[test]
+fn a_fenced_run_is_dispatched_again_and_its_worker_is_not_blamed() {
+    let fenced = RemoteWorkload {
+        active: false,
+        fenced: true,
+        evicted: Some(said("Deactivated", "The workload is deactivated")),
+        ..remote()
+    };
+    let case = Case::won().remote("a", reachable(Some(fenced.clone()), Some(RUNNING)));
+    let plan = case.plan();
+    assert_eq!((plan.check().0, plan.failed.len()), (CheckPhase::Retry, 0));
+    let offered = Case::new().remote("a", reachable(Some(fenced), None)).plan();
+    assert_eq!(offered.on("a"), [StripFinalizer, DeleteWorkload]);
+    assert!(offered.failed.is_empty());
+}
+
+/// Spec: safety 3.7, W9; multikueue 10.F18
+#[test]
+fn a_job_deleted_on_its_worker_is_let_go_when_its_outcome_is_known_or_when_it_can_have_none() {
+    let vanished = RemoteWorkload {
+        finished: Some(said("OwnerNotFound", "x")),
+        ..admitted(1)
+    };
+    let ended = RemoteJob {
+        finished: true,
+        life: Life::Deleting,
+        ..RUNNING
+    };
+    let plan = Case::won()
+        .remote("a", reachable(Some(vanished.clone()), Some(ended)))
+        .plan();
+    assert_eq!((plan.mirrors(), plan.check().0), (Some("a"), CheckPhase::Ready));
+    assert_eq!(plan.on("a"), []);
+    let mut over = Case::won().remote("a", reachable(Some(vanished), Some(ended)));
+    over.job.finished = true;
+    over = over.condition("Finished", "done");
+    assert_eq!(over.plan().on("a"), ALL_GONE);
+    let dying = RemoteJob {
+        life: Life::Deleting,
+        ..RUNNING
+    };
+    let case = Case::won().remote("a", reachable(Some(admitted(1)), Some(dying)));
+    assert_eq!(case.plan().check().0, CheckPhase::Retry);
+    let mut evicted = case.condition("Evicted", "x");
+    evicted.check().phase = CheckPhase::Pending;
+    assert!(
+        evicted.plan().on("a").contains(&DeleteJob),
+        "it stops only when it is let go"
+    );
+}

@@ -1,0 +1,368 @@
+use std::time::Duration;
+
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+
+use super::*;
+
+const LENGTH: Duration = Duration::from_secs(30);
+/// How finely time passes.
+const TICK: u64 = 50;
+/// Histories of the property; together about a second or two.
+const CASES: u32 = 256;
+
+fn at(millis: u64) -> Moment {
+    Moment::after_start(Duration::from_millis(millis))
+}
+
+fn terms() -> Terms {
+    Terms::of(LENGTH)
+}
+
+fn seen(number: u64) -> Option<Seen> {
+    Some(Seen {
+        uid: "u".to_owned(),
+        number,
+        terms: terms(),
+    })
+}
+
+/// Spec: safety "how this fits" 3; safety 3.4
+#[test]
+fn a_lease_is_two_thirds_of_the_timeout_and_what_follows_ends_with_it() {
+    let timeout = Duration::from_mins(15);
+    let terms = Terms::for_timeout(timeout);
+    assert_eq!(terms.length(), Duration::from_mins(10));
+    assert_eq!(terms.closed_after(Duration::ZERO), timeout);
+    assert_eq!(terms.beat(), Duration::from_secs(5));
+    let long = Duration::from_mins(5);
+    assert_eq!(terms.closed_after(long), timeout + long - terms.drain());
+    assert_eq!(
+        Terms::for_timeout(Duration::ZERO).length(),
+        Duration::from_secs(1)
+    );
+}
+
+/// Spec: safety 3.3
+#[test]
+fn starts_end_at_two_thirds_and_work_at_the_whole_length() {
+    let mut watch = Watch::default();
+    assert_eq!(watch.standing(at(99_000)), Standing::Free);
+    for number in 1..=3 {
+        watch.looked(at(number * 1_000), seen(number));
+    }
+    // The third was sent after the second was stored, which the look at the first did not show.
+    assert_eq!(watch.standing(at(20_999)), Standing::Held);
+    assert_eq!(watch.changes_at(at(4_000)), Some(at(21_000)));
+    assert_eq!(watch.standing(at(21_000)), Standing::Doubtful);
+    assert_eq!(watch.changes_at(at(21_000)), Some(at(31_000)));
+    assert_eq!(watch.standing(at(31_000)), Standing::Expired);
+    watch.looked(at(31_000), seen(4));
+    watch.looked(at(31_500), seen(5));
+    watch.looked(at(32_000), seen(6));
+    assert_eq!(watch.standing(at(32_000)), Standing::Held, "the manager is back");
+}
+
+#[test]
+fn a_renewal_that_took_long_to_arrive_does_not_count_from_its_arrival() {
+    let mut watch = Watch::default();
+    for number in 1..=3 {
+        watch.looked(at(number * 1_000), seen(number));
+    }
+    for second in 4..25 {
+        watch.looked(at(second * 1_000), seen(3));
+    }
+    watch.looked(at(25_000), seen(4));
+    assert_eq!(watch.standing(at(32_000)), Standing::Expired);
+    watch.looked(at(25_500), seen(4));
+    watch.looked(at(26_000), seen(5));
+    assert_eq!(
+        watch.standing(at(40_000)),
+        Standing::Held,
+        "its successor was sent after it"
+    );
+}
+
+#[test]
+fn a_worker_that_has_just_started_trusts_nothing_until_it_has_proof() {
+    let mut watch = Watch::default();
+    watch.looked(at(0), seen(7));
+    assert_eq!(watch.standing(at(0)), Standing::Doubtful);
+    assert!(!watch.knows_its_age());
+    let mut left_alone = watch.clone();
+    watch.marked(at(100), &seen(7).unwrap());
+    watch.looked(at(1_000), seen(8));
+    assert!(watch.knows_its_age());
+    assert_eq!(watch.standing(at(1_000)), Standing::Held);
+    left_alone.looked(at(1_000), seen(7));
+    assert_eq!(left_alone.standing(at(6_000)), Standing::Expired);
+}
+
+#[test]
+fn a_lease_that_vanishes_gives_no_more_time_and_its_successor_needs_proof_of_its_own() {
+    let mut watch = Watch::default();
+    for number in 1..=3 {
+        watch.looked(at(number * 1_000), seen(number));
+    }
+    watch.looked(at(4_000), None);
+    assert_eq!(watch.standing(at(31_000)), Standing::Expired);
+    let successor = |number| {
+        seen(number).map(|seen| Seen {
+            uid: "v".to_owned(),
+            ..seen
+        })
+    };
+    watch.looked(at(20_000), successor(1));
+    assert_eq!(
+        watch.standing(at(31_000)),
+        Standing::Expired,
+        "a first one may be as old as one likes"
+    );
+    watch.looked(at(20_500), successor(2));
+    assert_eq!(
+        watch.changes_at(at(30_000)),
+        Some(at(34_000)),
+        "the look that did not show it counts"
+    );
+}
+
+/// Spec: safety 3.6
+#[test]
+fn a_worker_whose_engine_had_stopped_before_it_was_lost_never_closes() {
+    let mut grant = Grant::new(at(0), terms());
+    assert_eq!(grant.closing(Duration::ZERO), Closing::Unguarded(at(45_000)));
+    grant.sending(at(1_000), terms());
+    grant.answered(Some("1"), at(1_000));
+    assert!(grant.is_guarded());
+    assert_eq!(grant.closing(Duration::ZERO), Closing::At(at(46_000)));
+    grant.answered(Some("1"), at(31_000));
+    assert_eq!(grant.closing(Duration::ZERO), Closing::At(at(46_000)));
+    grant.answered(Some("1"), at(31_001));
+    assert_eq!(grant.closing(Duration::ZERO), Closing::Never);
+    grant.answered(Some("2"), at(32_000));
+    assert!(grant.is_guarded(), "it is back");
+}
+
+#[test]
+fn a_longer_lease_that_was_sent_before_counts_as_long_as_it_may_be_in_force() {
+    let mut grant = Grant::new(at(0), terms());
+    let short = Terms::of(Duration::from_secs(10));
+    grant.sending(at(40_000), short);
+    assert_eq!(grant.closing(Duration::ZERO), Closing::Unguarded(at(55_000)));
+    grant.sending(at(20_000), Terms::of(Duration::from_mins(1)));
+    assert_eq!(grant.closing(Duration::ZERO), Closing::Unguarded(at(110_000)));
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    Wait(u64),
+    /// The manager sends a renewal made from what it knows.
+    Send,
+    /// One of the messages under way is applied.
+    Deliver(usize),
+    Lose(usize),
+    /// The manager learns what is stored.
+    Learn,
+    LookBegins,
+    /// The look of the worker is answered by the server; the answer is under way.
+    LookIsAnswered,
+    LookEnds,
+    Mark,
+    RestartWorker,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        6 => (0..6_000_u64).prop_map(Op::Wait),
+        1 => (0..40_000_u64).prop_map(Op::Wait),
+        6 => Just(Op::Send),
+        6 => (0..4_usize).prop_map(Op::Deliver),
+        1 => (0..4_usize).prop_map(Op::Lose),
+        6 => Just(Op::Learn),
+        6 => Just(Op::LookBegins),
+        6 => Just(Op::LookIsAnswered),
+        6 => Just(Op::LookEnds),
+        1 => Just(Op::Mark),
+        1 => Just(Op::RestartWorker),
+    ]
+}
+
+/// A rest in which all goes well: so that histories are not only ruins.
+fn beat() -> Vec<Op> {
+    vec![
+        Op::Wait(1_000),
+        Op::Learn,
+        Op::Send,
+        Op::Deliver(0),
+        Op::LookBegins,
+        Op::LookIsAnswered,
+        Op::LookEnds,
+    ]
+}
+
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    let step = prop_oneof![3 => op().prop_map(|op| vec![op]), 1 => Just(beat())];
+    proptest::collection::vec(step, 1..80).prop_map(|steps| steps.concat())
+}
+
+/// A lease as it is stored.
+#[derive(Clone, Copy, Debug)]
+struct Stored {
+    version: u64,
+    number: u64,
+}
+
+/// One manager, one server, one worker whose clock runs at its own rate.
+struct World {
+    now: u64,
+    /// Per mille of the manager's.
+    worker_rate: u64,
+    stored: Stored,
+    known: Stored,
+    under_way: Vec<Stored>,
+    grant: Grant,
+    watch: Watch,
+    look: Option<(Moment, Option<Stored>)>,
+    fenced_at: Option<u64>,
+}
+
+impl World {
+    fn new(worker_rate: u64) -> Self {
+        let stored = Stored {
+            version: 1,
+            number: 1,
+        };
+        let mut world = Self {
+            now: 0,
+            worker_rate,
+            stored,
+            known: stored,
+            under_way: Vec::new(),
+            grant: Grant::new(at(0), terms()),
+            watch: Watch::default(),
+            look: None,
+            fenced_at: None,
+        };
+        world.look_at_once();
+        world
+    }
+
+    fn worker_now(&self) -> Moment {
+        at(self.now * self.worker_rate / 1_000)
+    }
+
+    fn look_at_once(&mut self) {
+        self.watch.looked(self.worker_now(), seen(self.stored.number));
+    }
+
+    fn step(&mut self, op: Op) {
+        match op {
+            Op::Wait(millis) => {
+                let until = self.now + millis;
+                while self.now < until {
+                    self.now += TICK;
+                    self.judge();
+                }
+            }
+            Op::Send => {
+                self.grant.sending(at(self.now), terms());
+                self.under_way.push(Stored {
+                    version: self.known.version,
+                    number: self.known.number + 1,
+                });
+            }
+            Op::Deliver(which) => {
+                if which < self.under_way.len() {
+                    let message = self.under_way.remove(which);
+                    if message.version == self.stored.version {
+                        self.stored = Stored {
+                            version: message.version + 1,
+                            number: message.number,
+                        };
+                    }
+                }
+            }
+            Op::Lose(which) => {
+                if which < self.under_way.len() {
+                    self.under_way.remove(which);
+                }
+            }
+            Op::Learn => self.known = self.stored,
+            Op::LookBegins => self.look = Some((self.worker_now(), None)),
+            Op::LookIsAnswered => {
+                if let Some((_, answer)) = &mut self.look {
+                    answer.get_or_insert(self.stored);
+                }
+            }
+            Op::LookEnds => {
+                if let Some((began, Some(answer))) = self.look {
+                    self.watch.looked(began, seen(answer.number));
+                    self.look = None;
+                }
+            }
+            Op::Mark => {
+                self.stored.version += 1;
+                self.watch
+                    .marked(self.worker_now(), &seen(self.stored.number).unwrap());
+            }
+            Op::RestartWorker => {
+                // Why only then: a process that never lives long enough to know is as good as dead (safety 3.6).
+                if self.watch.knows_its_age() {
+                    self.watch = Watch::default();
+                    self.look = None;
+                    self.look_at_once();
+                }
+            }
+        }
+        self.judge();
+    }
+
+    fn judge(&mut self) {
+        if self.fenced_at.is_none() && self.watch.standing(self.worker_now()) == Standing::Expired {
+            self.fenced_at = Some(self.now);
+        }
+    }
+
+    /// Whether the manager takes the worker for closed.
+    fn is_closed(&self) -> bool {
+        match self.grant.closing(Duration::ZERO) {
+            Closing::At(closed) | Closing::Unguarded(closed) => closed <= at(self.now),
+            Closing::Never => false,
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: CASES, rng_seed: RngSeed::Fixed(3), failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Spec: safety 3.2, 3.3, 3.4; safety 1 I1
+    #[test]
+    fn the_worker_fences_before_the_manager_counts_on_it(ops in ops(), worker_rate in 910_u64..1_100) {
+        let mut world = World::new(worker_rate);
+        let drain = u64::try_from(terms().drain().as_millis()).unwrap();
+        let mut rest = vec![Op::Wait(60_000)];
+        rest.splice(0..0, ops);
+        for op in rest {
+            world.step(op);
+            if world.is_closed() {
+                let fenced = world.fenced_at;
+                prop_assert!(fenced.is_some_and(|at| at + drain <= world.now), "{fenced:?} at {}", world.now);
+                return Ok(());
+            }
+        }
+        prop_assert!(false, "a manager that sends nothing more counts on the fence in the end");
+    }
+
+    /// Spec: safety "how this fits" 3
+    #[test]
+    fn a_manager_that_renews_in_time_is_never_fenced(pauses in proptest::collection::vec(0..6_000_u64, 1..60), worker_rate in 910_u64..1_100) {
+        let mut world = World::new(worker_rate);
+        for pause in pauses {
+            world.step(Op::Wait(pause / 4));
+            for op in beat().into_iter().skip(1) {
+                world.step(op);
+            }
+            prop_assert_eq!(world.fenced_at, None);
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! The fence: this worker stops what it runs for a manager that it has not heard of for too long, so that the manager may
+//! start it elsewhere.
+//!
+//! Each manager keeps one lease here. [`Watch`] says how old it is; `stop` carries out what follows.
+//!
+//! Invariant: nothing here depends on the time of day, and nothing is read from a cache to learn how old a lease is: each look
+//! asks the API server for what is stored. A manager that keeps no lease (one of another make) is never fenced.
+//!
+//! *Source*: `spec/safety.md 3`.
+
+mod stop;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::ListParams;
+use kube::{Api, Client, ResourceExt as _};
+use roadstead_api::constants::{annotations, labels};
+use roadstead_api::kueue::v1beta2::Workload;
+use roadstead_core::dispatch::LostPolicy;
+use roadstead_core::lease::{Moment, Seen, Standing, Terms, Watch};
+use roadstead_core::name::Key;
+use roadstead_core::status::Status;
+use roadstead_engine::caches::Caches;
+use roadstead_engine::checks::{Checks, Elsewhere, Follow, Pass};
+use roadstead_engine::clock::Uptime;
+use roadstead_engine::jobs::JobRef;
+use roadstead_kubeio::queue::{Lane, Queue};
+use roadstead_kubeio::write::{self, Written};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+/// How often this cluster is searched for leases while there is none.
+const SEARCH: Duration = Duration::from_secs(5);
+/// How often a lease is looked at whose age is not known yet.
+const HURRY: Duration = Duration::from_secs(1);
+/// How long one look may take.
+const LOOK_MAX: Duration = Duration::from_secs(5);
+/// The shortest pause between two looks.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+/// Leases looked at, at most: as many managers can share a worker.
+const MANAGERS_MAX: u32 = 100;
+
+/// See the module.
+#[derive(Clone)]
+pub(crate) struct Fence {
+    /// Client of this cluster.
+    pub(crate) client: Client,
+    /// Where managers keep their leases.
+    pub(crate) namespace: String,
+    /// What this cluster holds.
+    pub(crate) caches: Caches,
+    /// Jobs to look at.
+    pub(crate) jobs_due: Arc<Queue<JobRef>>,
+    /// The clock.
+    pub(crate) uptime: Uptime,
+    /// What was found out so far.
+    pub(crate) knowledge: Arc<Knowledge>,
+}
+
+/// What is known of the managers of this worker.
+#[derive(Debug, Default)]
+pub(crate) struct Knowledge {
+    /// Whether leases were looked for at all; before that nothing is said about anybody.
+    looked: AtomicBool,
+    /// By origin.
+    managers: Mutex<BTreeMap<String, Manager>>,
+}
+
+#[derive(Debug, Default)]
+struct Manager {
+    watch: Watch,
+    /// The lease as last seen, for the next mark.
+    lease: Option<Lease>,
+    marked_at: Option<Moment>,
+    standing: Option<Standing>,
+}
+
+impl Knowledge {
+    fn managers(&self) -> MutexGuard<'_, BTreeMap<String, Manager>> {
+        self.managers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn standing(&self, origin: &str, now: Moment) -> Option<Standing> {
+        if !self.looked.load(Ordering::Acquire) {
+            return None;
+        }
+        let managers = self.managers();
+        Some(
+            managers
+                .get(origin)
+                .map_or(Standing::Free, |manager| manager.watch.standing(now)),
+        )
+    }
+}
+
+impl Fence {
+    /// Watches over all managers until `stop`.
+    pub(crate) async fn run(self, stop: CancellationToken) {
+        let work = async {
+            let mut last_look = None;
+            loop {
+                last_look = self.look(last_look).await;
+                self.mark().await;
+                self.act().await;
+                tokio::time::sleep(self.pause()).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => {}
+            () = work => {}
+        }
+    }
+
+    fn leases(&self) -> Api<Lease> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// Looks at all leases. Gives when the last look began that was answered.
+    async fn look(&self, last: Option<Moment>) -> Option<Moment> {
+        let began = self.uptime.now();
+        // Why no resource version: an answer from a cache may be of any age.
+        let params = ListParams::default()
+            .labels(labels::MULTIKUEUE_ORIGIN)
+            .limit(MANAGERS_MAX);
+        let api = self.leases();
+        let until_change = self.next_change(began).map(|at| at.since(began));
+        let patience = until_change.map_or(LOOK_MAX, |until| until.clamp(PAUSE_MIN, LOOK_MAX));
+        let found = match tokio::time::timeout(patience, api.list(&params)).await {
+            Ok(Ok(found)) => found.items,
+            Ok(Err(error)) => {
+                tracing::warn!(
+                    namespace = self.namespace,
+                    "looking for leases of managers: {}",
+                    write::describe(&error)
+                );
+                // Why: who may not look can fence nobody, and must not hold up everybody.
+                if matches!(&error, kube::Error::Api(status) if status.code == 403) {
+                    self.first_look();
+                }
+                return last;
+            }
+            Err(_elapsed) => return last,
+        };
+        let mut seen: BTreeMap<String, Lease> = BTreeMap::new();
+        for lease in found {
+            if let Some(origin) = lease.labels().get(labels::MULTIKUEUE_ORIGIN).cloned() {
+                seen.insert(origin, lease);
+            }
+        }
+        {
+            let mut managers = self.knowledge.managers();
+            for origin in seen.keys() {
+                managers.entry(origin.clone()).or_insert_with(|| Manager {
+                    watch: Watch::after(last),
+                    ..Manager::default()
+                });
+            }
+            for (origin, manager) in managers.iter_mut() {
+                let lease = seen.remove(origin);
+                manager.watch.looked(began, lease.as_ref().map(parse));
+                manager.lease = lease;
+            }
+        }
+        self.first_look();
+        Some(began)
+    }
+
+    fn first_look(&self) {
+        if !self.knowledge.looked.swap(true, Ordering::AcqRel) {
+            self.wake_jobs(|_| true);
+        }
+    }
+
+    /// Tells managers that somebody looks, and finds out how old their leases are.
+    async fn mark(&self) {
+        let now = self.uptime.now();
+        let due: Vec<(String, Lease)> = {
+            let managers = self.knowledge.managers();
+            let wants = |manager: &Manager| {
+                let every = manager.watch.last_seen().map(|seen| seen.terms.mark_every());
+                let since = manager.marked_at.map(|at| now.since(at));
+                let hurry = !manager.watch.knows_its_age();
+                since.is_none_or(|since| {
+                    every.is_some_and(|every| since >= every) || (hurry && since >= HURRY)
+                })
+            };
+            let due = managers.iter().filter(|(_, manager)| wants(manager));
+            due.filter_map(|(origin, manager)| Some((origin.clone(), manager.lease.clone()?)))
+                .collect()
+        };
+        for (origin, lease) in due {
+            let before = lease.annotations().get(annotations::LEASE_WATCHED);
+            let count = before
+                .and_then(|text| text.parse::<u64>().ok())
+                .unwrap_or_default();
+            // Invariant: it changes each time, or the API server would store nothing and prove nothing.
+            let patch = json!({ "metadata": {
+                "resourceVersion": lease.metadata.resource_version,
+                "annotations": { annotations::LEASE_WATCHED: count.wrapping_add(1).to_string() },
+            } });
+            let began = self.uptime.now();
+            let answer =
+                tokio::time::timeout(LOOK_MAX, write::patch(&self.leases(), &lease.name_any(), &patch)).await;
+            match answer {
+                Ok(Written::Done(stored)) => {
+                    if let Some(manager) = self.knowledge.managers().get_mut(&origin) {
+                        manager.watch.marked(began, &parse(&stored));
+                        manager.marked_at = Some(began);
+                        manager.lease = Some(*stored);
+                    }
+                }
+                // The manager was faster; after the next look it is tried again.
+                Ok(Written::Conflict | Written::Gone | Written::AlreadyExists | Written::Unclear(_))
+                | Err(_) => {}
+                Ok(Written::Refused(why)) => tracing::warn!(origin, "marking the lease of a manager: {why}"),
+            }
+        }
+    }
+
+    /// Does what the standings ask for.
+    async fn act(&self) {
+        let now = self.uptime.now();
+        let mut expired = Vec::new();
+        let mut relieved = Vec::new();
+        {
+            let mut managers = self.knowledge.managers();
+            for (origin, manager) in managers.iter_mut() {
+                let standing = manager.watch.standing(now);
+                let before = manager.standing.replace(standing);
+                if before != Some(standing) {
+                    tracing::info!(origin, ?before, now = ?standing, "the lease of a manager");
+                    if standing == Standing::Held {
+                        relieved.push(origin.clone());
+                    }
+                }
+                if standing == Standing::Expired {
+                    expired.push(origin.clone());
+                }
+            }
+        }
+        for origin in expired {
+            stop::everything(self, &origin).await;
+        }
+        if !relieved.is_empty() {
+            self.wake_jobs(|origin| relieved.iter().any(|one| one == origin));
+        }
+    }
+
+    /// Makes jobs due that may have waited.
+    fn wake_jobs(&self, of: impl Fn(&str) -> bool) {
+        for (kind, jobs) in self.caches.jobs.iter().enumerate() {
+            for job in jobs.objects.all() {
+                if job
+                    .labels()
+                    .get(labels::MULTIKUEUE_ORIGIN)
+                    .is_some_and(|origin| of(origin))
+                {
+                    let key = roadstead_kubeio::cache::key_of(&*job);
+                    self.jobs_due.add(JobRef { kind, key }, Lane::Placed);
+                }
+            }
+        }
+    }
+
+    fn next_change(&self, now: Moment) -> Option<Moment> {
+        let managers = self.knowledge.managers();
+        managers
+            .values()
+            .filter_map(|manager| manager.watch.changes_at(now))
+            .min()
+    }
+
+    fn pause(&self) -> Duration {
+        let now = self.uptime.now();
+        let beats = {
+            let managers = self.knowledge.managers();
+            let beat = |manager: &Manager| {
+                let seen = manager.watch.last_seen()?;
+                let beat = seen.terms.beat();
+                Some(if manager.watch.knows_its_age() {
+                    beat
+                } else {
+                    beat.min(HURRY)
+                })
+            };
+            managers.values().filter_map(beat).min()
+        };
+        let change = self.next_change(now).map(|at| at.since(now));
+        let pause = [beats, change].into_iter().flatten().min();
+        pause.unwrap_or(SEARCH).max(PAUSE_MIN)
+    }
+}
+
+/// A lease as its manager wrote it.
+fn parse(lease: &Lease) -> Seen {
+    let number = lease.annotations().get(annotations::LEASE_RENEWAL);
+    let secs = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds);
+    Seen {
+        uid: lease.metadata.uid.clone().unwrap_or_default(),
+        number: number.and_then(|text| text.parse().ok()).unwrap_or_default(),
+        terms: Terms::of(Duration::from_secs(
+            secs.and_then(|secs| u64::try_from(secs).ok()).unwrap_or_default(),
+        )),
+    }
+}
+
+/// Whether a copy is one that its manager wants fenced.
+fn is_fenced_by_policy(workload: &Workload) -> bool {
+    roadstead_convert::lost_policy(workload.metadata.annotations.as_ref()) == Some(LostPolicy::Fence)
+}
+
+/// The checks of this process, and the word of the fence on who may start.
+pub(crate) struct Guarded {
+    /// The checks.
+    pub(crate) checks: Arc<dyn Checks>,
+    /// The fence.
+    pub(crate) fence: Fence,
+}
+
+impl Checks for Guarded {
+    fn plan(&self, pass: &Pass<'_>, status: &mut Status, now: Timestamp) -> Follow {
+        self.checks.plan(pass, status, now)
+    }
+
+    fn gone(&self, key: &Key) {
+        self.checks.gone(key);
+    }
+
+    /// *Source*: `spec/safety.md 3.3`: new starts stop at two thirds of the lease.
+    fn may_start(&self, workload: &Workload) -> bool {
+        let Some(origin) = workload.labels().get(labels::MULTIKUEUE_ORIGIN) else {
+            return true;
+        };
+        if !is_fenced_by_policy(workload) {
+            return true;
+        }
+        let standing = self.fence.knowledge.standing(origin, self.fence.uptime.now());
+        matches!(standing, Some(Standing::Free | Standing::Held))
+    }
+
+    fn runs_elsewhere(&self, workload: &Workload, job: &Key) -> Option<Elsewhere> {
+        self.checks.runs_elsewhere(workload, job)
+    }
+}
