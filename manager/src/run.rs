@@ -7,7 +7,7 @@ use kube::{Api, Client};
 use prometheus_client::registry::Registry as Metrics;
 use roadstead_api::config::{Config, WorkerLostPolicy};
 use roadstead_api::constants::labels;
-use roadstead_core::dispatch::LostPolicy;
+use roadstead_core::dispatch::{LostPolicy, Policy};
 use roadstead_engine::checks::{Checks, NoChecks};
 use roadstead_engine::clock::Clock;
 use roadstead_engine::host::{Error, Host};
@@ -57,13 +57,37 @@ pub async fn assemble(
     tasks: &mut JoinSet<()>,
     stop: &CancellationToken,
 ) -> Result<Metrics, process::Error> {
-    let federation = parts.controllers.contains("multikueue").then(|| Site {
-        client: parts.client.clone(),
-        config: parts.config.clone(),
-        clock: parts.clock.clone(),
-        collects: parts.controllers.contains("gc"),
-        dial,
-    });
+    let site = Site::of(&parts, dial);
+    start(parts, site, readiness, tasks, stop).await
+}
+
+/// The same with a bug planted, for those who test the tests.
+///
+/// *Errors*: as [`assemble`].
+#[cfg(feature = "bugbank")]
+pub async fn assemble_with_bug(
+    parts: Parts,
+    dial: Dial,
+    bug: Option<roadstead_core::dispatch::Bug>,
+    readiness: &Readiness,
+    tasks: &mut JoinSet<()>,
+    stop: &CancellationToken,
+) -> Result<Metrics, process::Error> {
+    let site = Site {
+        bug,
+        ..Site::of(&parts, dial)
+    };
+    start(parts, site, readiness, tasks, stop).await
+}
+
+async fn start(
+    parts: Parts,
+    site: Site,
+    readiness: &Readiness,
+    tasks: &mut JoinSet<()>,
+    stop: &CancellationToken,
+) -> Result<Metrics, process::Error> {
+    let federation = parts.controllers.contains("multikueue").then_some(site);
     let engine = Engine::new(parts, stop);
     let checks: Arc<dyn Checks> = match federation {
         Some(site) => Arc::new(federate(site, &engine, tasks, stop)),
@@ -83,6 +107,22 @@ struct Site {
     clock: Clock,
     collects: bool,
     dial: Dial,
+    #[cfg(feature = "bugbank")]
+    bug: Option<roadstead_core::dispatch::Bug>,
+}
+
+impl Site {
+    fn of(parts: &Parts, dial: Dial) -> Self {
+        Self {
+            client: parts.client.clone(),
+            config: parts.config.clone(),
+            clock: parts.clock.clone(),
+            collects: parts.controllers.contains("gc"),
+            dial,
+            #[cfg(feature = "bugbank")]
+            bug: None,
+        }
+    }
 }
 
 fn rules(config: &Config) -> Rules {
@@ -99,6 +139,8 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
         clock,
         collects,
         dial,
+        #[cfg(feature = "bugbank")]
+        bug,
     } = site;
     let federation = Federation {
         checks: engine.caches.checks.clone(),
@@ -113,6 +155,11 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
         WorkerLostPolicy::Wait | WorkerLostPolicy::Fence => LostPolicy::Wait,
         WorkerLostPolicy::RetryAnyway => LostPolicy::RetryAnyway,
     };
+    let policy = Policy {
+        #[cfg(feature = "bugbank")]
+        bug,
+        ..dispatch::policy(&config.multi_kueue, &config.feature_gates, lost)
+    };
     let dispatch = Dispatch {
         caches: engine.caches.clone(),
         federation: federation.clone(),
@@ -125,7 +172,9 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
         due: engine.workloads_due.clone(),
         jobs_due: engine.jobs_due.clone(),
         origin: config.multi_kueue.origin.as_str().into(),
-        policy: dispatch::policy(&config.multi_kueue, &config.feature_gates, lost),
+        policy,
+        #[cfg(feature = "bugbank")]
+        turn: Arc::default(),
         started: clock(),
         clock: clock.clone(),
     };
@@ -150,6 +199,8 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
             })
         },
         clock: clock.clone(),
+        #[cfg(feature = "bugbank")]
+        policy,
     });
     tasks.spawn(
         federation

@@ -10,6 +10,7 @@ use kube::core::DynamicObject;
 use kube::{Api, Client, ResourceExt as _};
 use roadstead_api::constants::{finalizers, labels};
 use roadstead_api::kueue::v1beta2::Workload;
+use roadstead_core::bug;
 use roadstead_core::dispatch::{Cause, RemoteAction};
 use roadstead_core::name::Key;
 use roadstead_engine::caches::api_resource;
@@ -48,6 +49,12 @@ async fn pass(d: &Dispatch, remote: &Remote, key: &Key) -> Outcome {
     if !d.knows_everything() {
         return Outcome::After(UNKNOWN_PAUSE);
     }
+    #[cfg(feature = "bugbank")]
+    let _turn = if bug!(d.policy, HungBlocksAll) {
+        Some(d.turn.lock().await)
+    } else {
+        None
+    };
     let (scene, mut plan) = d.plan_stored(key, (d.clock)());
     for action in plan.remote.remove(&remote.name).unwrap_or_default() {
         let site = Site {
@@ -226,6 +233,10 @@ impl Site<'_> {
                     jobs.objects.observe(object);
                     Ok(())
                 }
+                Ok(Some(foreign)) if bug!(self.d.policy, ForeignJobDeleted) => {
+                    write::delete(&api, &foreign.name_any(), foreign.uid().as_deref()).await;
+                    Err("a job was in the way".into())
+                }
                 Ok(Some(_)) => {
                     let detail = format!(
                         "remote object is not owned by MultiKueue: expected \"{}\"=\"{}\" on {} {}/{}",
@@ -263,8 +274,10 @@ impl Site<'_> {
             workload: &self.key.name,
         };
         let local = serde_json::to_value(local).map_err(|error| error.to_string())?;
-        serde_json::from_value(kind.remote_object(&local, &identity, &original))
-            .map_err(|error| error.to_string())
+        let copy = kind.remote_object(&local, &identity, &original);
+        #[cfg(feature = "bugbank")]
+        let copy = vanishing(copy, bug!(self.d.policy, TtlRerun));
+        serde_json::from_value(copy).map_err(|error| error.to_string())
     }
 
     async fn delete_job(&self) -> Result<(), String> {
@@ -293,6 +306,15 @@ impl Site<'_> {
             .failed(self.key, &self.remote.name, cause, detail, (self.d.clock)());
         self.d.due.add(self.key.clone(), Lane::Placed);
     }
+}
+
+/// The job, which is gone from its worker as soon as it has ended if a bug wants it so.
+#[cfg(feature = "bugbank")]
+fn vanishing(mut job: serde_json::Value, is_planted: bool) -> serde_json::Value {
+    if is_planted {
+        job["spec"]["ttlSecondsAfterFinished"] = 0.into();
+    }
+    job
 }
 
 fn refusal(why: &str) -> Cause {

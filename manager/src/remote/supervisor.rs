@@ -10,6 +10,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kube::{Api, Client};
 use roadstead_api::kueue::v1beta2::MultiKueueCluster;
+use roadstead_core::bug;
 use roadstead_core::cluster::{Attempt, Connection};
 use roadstead_core::name::{ClusterName, Key};
 use roadstead_engine::active::condition_patch;
@@ -64,6 +65,9 @@ pub(crate) struct Fleet {
     pub(crate) greet: Greet,
     /// The time.
     pub(crate) clock: Clock,
+    /// What is planted here.
+    #[cfg(feature = "bugbank")]
+    pub(crate) policy: roadstead_core::dispatch::Policy,
 }
 
 struct Supervised {
@@ -276,15 +280,28 @@ async fn serve(
     tasks.spawn(async move { known.queues.recognise(&asks).await });
     let mut healths = vec![remote.workloads.health()];
     healths.extend(remote.jobs.iter().map(|jobs| jobs.objects.health()));
-    let lost = match all_live(&mut healths, timeout).await {
+    let opened = if bug!(fleet.policy, ConnectedTooEarly) {
+        Ok(())
+    } else {
+        all_live(&mut healths, timeout).await
+    };
+    let lost = match opened {
         Err(why) => Some(why),
         Ok(()) => {
+            if bug!(fleet.policy, EarlyEventLost) {
+                fleet.settle(remote).await;
+            }
             remote.with(|link| {
                 link.client = Some(client.clone());
                 link.connection.opened();
             });
             tracing::info!(cluster = name, "connected");
-            fleet.settle(remote).await;
+            if bug!(fleet.policy, EarlyEventLost) {
+                let connection = remote.with(|link| link.connection.clone());
+                fleet.report(name, &connection).await;
+            } else {
+                fleet.settle(remote).await;
+            }
             let why = tokio::select! {
                 biased;
                 why = first_failure(&mut healths) => Some(why),
@@ -380,6 +397,11 @@ async fn credentials_differ(fleet: &Fleet, name: &str, endpoint: &Endpoint, nudg
         nudge.notified().await;
         match fleet.load(name) {
             Ok(now) if fingerprint(&now) == print => {}
+            Err(refusal) if bug!(fleet.policy, InactiveStillUsed) => {
+                let mut connection = Connection::new((fleet.clock)());
+                connection.refused(refusal.reason, &refusal.message, (fleet.clock)());
+                fleet.report(name, &connection).await;
+            }
             Ok(_) | Err(_) => return,
         }
     }
