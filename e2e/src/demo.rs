@@ -1,7 +1,8 @@
 //! The demo: one manager, two workers, jobs of three tenants, a cable that is cut and mended, and a closing card.
 //!
-//! Everything is real but the pods: API servers, the Job controller, the scheduler, our processes. The card is computed by
-//! an [`crate::observer::Observer`] that reads every cluster itself. *Source*: `spec/experience.md` 2.
+//! Our processes are the real ones, and talk HTTPS. The control planes are embedded in this process unless real ones are asked
+//! for; then everything is real but the pods. The card is computed by an [`crate::observer::Observer`] that reads every
+//! cluster itself. *Source*: `spec/experience.md` 2.
 //!
 //! Reading order: this file (what can be asked for), `script` (which jobs), `play` (the run), `view` (what is said),
 //! `card` (what is found).
@@ -21,6 +22,8 @@ use clap::{Parser, ValueEnum};
 
 pub use card::Card;
 
+use crate::options::Kind;
+
 /// Variable in which the harness looks first for the programs of a control plane.
 const ASSETS: &str = "KUBEBUILDER_ASSETS";
 /// How many jobs can be asked for: at least those with a part of their own, at most what is still fun to watch.
@@ -30,7 +33,7 @@ const JOBS: std::ops::RangeInclusive<i64> = 3..=500;
 #[derive(Debug, Clone, Parser)]
 #[command(name = "demo")]
 pub struct Args {
-    /// Which API servers to use; auto takes the real ones
+    /// Which API servers to use; auto takes the embedded ones, unless --assets is given
     #[arg(long, value_enum, default_value_t = ControlPlaneKind::Auto)]
     pub control_plane: ControlPlaneKind,
     /// Print the closing card as JSON on standard output; everything else goes to standard error
@@ -56,23 +59,19 @@ pub struct Args {
 /// Which API servers to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ControlPlaneKind {
-    /// etcd and kube-apiserver, found on this machine or built once.
-    Real,
-    /// The best there is: real ones.
-    Auto,
-    /// An API server inside this process.
+    /// API servers inside this process, which also plays what is beside them. Starts at once, needs nothing.
     Embedded,
+    /// etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok, found on this machine or built once with Go.
+    Real,
+    /// Real ones if --assets says where they are, else embedded ones.
+    Auto,
 }
 
 /// Runs the demo and says how it ended: 0 if every job that can run has run and no invariant broke.
 pub async fn main(args: Args) -> ExitCode {
-    let result = match prepare(&args) {
-        Ok(()) => play::run(&args).await,
-        Err(error) => Err(error),
-    };
-    match result {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
+    match run(&args).await {
+        Ok(card) if card.is_good() => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
         Err(error) => {
             // Why: a closed standard error must not hide the exit code.
             let _ = writeln!(std::io::stderr().lock(), "demo: {error:#}");
@@ -81,16 +80,33 @@ pub async fn main(args: Args) -> ExitCode {
     }
 }
 
+/// Runs the demo to its end, everything said and printed, and returns the card.
+///
+/// *Errors*: it could not be set up, was interrupted, or one of its processes died.
+pub async fn run(args: &Args) -> anyhow::Result<Card> {
+    prepare(args)?;
+    play::run(args).await
+}
+
 fn prepare(args: &Args) -> anyhow::Result<()> {
-    match args.control_plane {
-        ControlPlaneKind::Real | ControlPlaneKind::Auto => {}
-        ControlPlaneKind::Embedded => bail!(
-            "--control-plane embedded is not built yet; use --control-plane real, which needs Go once to build the servers"
-        ),
+    match (&args.assets, args.kind()) {
+        (None, _) => Ok(()),
+        (Some(dir), Kind::Real) => look_first_in(dir),
+        (Some(_), Kind::Embedded) => {
+            bail!("--assets is for real control planes: leave it out, or say --control-plane real")
+        }
     }
-    match &args.assets {
-        Some(dir) => look_first_in(dir),
-        None => Ok(()),
+}
+
+impl Args {
+    /// What `--control-plane` comes to.
+    fn kind(&self) -> Kind {
+        match self.control_plane {
+            ControlPlaneKind::Real => Kind::Real,
+            ControlPlaneKind::Embedded => Kind::Embedded,
+            ControlPlaneKind::Auto if self.assets.is_some() => Kind::Real,
+            ControlPlaneKind::Auto => Kind::Embedded,
+        }
     }
 }
 

@@ -1,8 +1,9 @@
-//! Real Kubernetes control planes on loopback, for tests, the demo and measurements.
+//! Kubernetes control planes on loopback, real or embedded, for tests, the demo and measurements.
 //!
 //! [`ControlPlane::start`] brings up etcd and kube-apiserver as ordinary processes of this user, and on request
 //! kube-controller-manager, kube-scheduler and kwok (which plays the kubelet of as many nodes as asked for);
-//! [`Federation::start`] brings up several at once. Binaries are found or built by [`binaries`]. No container engine,
+//! [`Federation::start`] brings up several at once. Binaries are found or built by [`binaries`]. With
+//! [`options::Kind::Embedded`] all of it is played in this process, which needs no binary at all. No container engine,
 //! no root, no fixed port, nothing left behind: whatever happens to the owning process, SIGKILL included, its processes
 //! end and their files go.
 //!

@@ -19,6 +19,7 @@ use std::process::ExitStatus;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use futures::future::try_join_all;
 use kube::Client;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -179,9 +180,9 @@ impl Stage {
         };
         stage.connect(&workers).await?;
         stage.progress.step("installing the definitions");
-        for plane in stage.all_planes() {
-            objects::install_definitions(plane.name(), &client_of(plane)?).await?;
-        }
+        let install =
+            async |plane: &ControlPlane| objects::install_definitions(plane.name(), &client_of(plane)?).await;
+        try_join_all(stage.all_planes().map(install)).await?;
         stage.progress.step("starting the manager and the workers");
         stage.start_subjects(&configuration).await?;
         stage.progress.step("creating namespaces and queues");

@@ -28,7 +28,7 @@ pub struct Card {
     pub dispatch_ms: Percentiles,
     /// The same, only for jobs that did not have to wait for others.
     pub dispatch_idle_ms: Percentiles,
-    /// Which API servers: `real`.
+    /// Which API servers: `embedded` or `real`.
     pub control_plane: &'static str,
     /// Names of the clusters, the manager's first.
     pub clusters: Vec<String>,

@@ -22,6 +22,7 @@ use super::view::{View, Voice};
 use crate::link::Cut;
 use crate::observer::ledger::{Event, Outcome, Step, Subject, Violation};
 use crate::observer::{Cluster, Observer};
+use crate::options::Kind;
 use crate::stage::Stage;
 
 /// Between two submissions.
@@ -34,8 +35,8 @@ const PATIENCE_PER_JOB: Duration = Duration::from_secs(2);
 /// How long leftovers in workers may take to go.
 const SWEEP: Duration = Duration::from_secs(45);
 
-/// Runs the demo; whether the card is good.
-pub(super) async fn run(args: &Args) -> anyhow::Result<bool> {
+/// Runs the demo.
+pub(super) async fn run(args: &Args) -> anyhow::Result<Card> {
     let mut interrupted = std::pin::pin!(interruption()?);
     let voice = Voice::new(args.json);
     let shown = tokio::select! {
@@ -47,7 +48,7 @@ pub(super) async fn run(args: &Args) -> anyhow::Result<bool> {
         stage,
         steps,
         view,
-        good,
+        card,
         kubeconfigs,
         observer,
     } = shown;
@@ -61,7 +62,7 @@ pub(super) async fn run(args: &Args) -> anyhow::Result<bool> {
     }
     drop((observer, kubeconfigs));
     stage.stop();
-    Ok(good)
+    Ok(card)
 }
 
 /// What is left when the curtain falls, kept alive for `--keep`.
@@ -70,13 +71,18 @@ struct Shown {
     observer: Observer,
     steps: mpsc::Receiver<Step>,
     view: View,
-    good: bool,
+    card: Card,
     kubeconfigs: Option<Kubeconfigs>,
 }
 
 async fn show(args: &Args, voice: &Voice) -> anyhow::Result<Shown> {
     let started = Instant::now();
-    let stage = Stage::start(script::clusters(), voice.progress()).await?;
+    let kind = args.kind();
+    voice.line(match kind {
+        Kind::Embedded => "embedded control planes: API servers inside this process, on loopback only",
+        Kind::Real => "real control planes: etcd, kube-apiserver and what is beside them",
+    });
+    let stage = Stage::start(script::clusters(kind), voice.progress()).await?;
     let kubeconfigs = args
         .kubeconfigs
         .as_deref()
@@ -150,6 +156,7 @@ async fn show(args: &Args, voice: &Voice) -> anyhow::Result<Shown> {
             seconds: started.elapsed(),
             setup,
             manager_kb: memory.resident_kb,
+            kind,
         },
     );
     let mut out = std::io::stdout().lock();
@@ -164,7 +171,7 @@ async fn show(args: &Args, voice: &Voice) -> anyhow::Result<Shown> {
         observer,
         steps,
         view,
-        good: card.is_good(),
+        card,
         kubeconfigs,
     })
 }
@@ -228,6 +235,7 @@ struct Measured {
     seconds: Duration,
     setup: Duration,
     manager_kb: u64,
+    kind: Kind,
 }
 
 impl Run {
@@ -298,6 +306,7 @@ impl Run {
             seconds,
             setup,
             manager_kb,
+            kind,
         } = measured;
         let mut violations = observer.violations();
         let mut never_fit_reasons = Vec::new();
@@ -357,7 +366,10 @@ impl Run {
             orphans,
             dispatch_ms: Percentiles::of(dispatch),
             dispatch_idle_ms: Percentiles::of(idle),
-            control_plane: "real",
+            control_plane: match kind {
+                Kind::Embedded => "embedded",
+                Kind::Real => "real",
+            },
             clusters: [MANAGER, EAST, WEST].map(str::to_owned).into(),
             accident: self.accident.as_ref().map(|script| accident(script, jobs)),
             violations,

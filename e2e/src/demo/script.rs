@@ -3,7 +3,7 @@
 use roadstead_api::constants::labels::{PRIORITY_CLASS, QUEUE_NAME};
 use serde_json::{Value, json};
 
-use crate::options::{Node, Options, RUN_SECONDS};
+use crate::options::{Kind, Node, Options, RUN_SECONDS};
 use crate::stage::{Queue, Spec, Worker};
 
 pub(super) const MANAGER: &str = "manager";
@@ -49,15 +49,16 @@ pub(super) struct Planned {
 /// One manager; east with 8 CPU, west with 4 CPU and 2 GPU.
 ///
 /// The quota of `checked` in east counts a GPU that no node has: quota alone would let a job wait there forever.
-pub(super) fn clusters() -> Spec {
+pub(super) fn clusters(kind: Kind) -> Spec {
     let manager = Options {
         // Why none: jobs run in workers, and a manager that had a scheduler could run one by mistake.
         scheduler: false,
         kwok: false,
-        ..Options::complete(MANAGER)
+        ..Options::complete(MANAGER).of_kind(kind)
     };
-    let east = Options::complete(EAST).with_node(Node::new("east-1", "8", "32Gi"));
-    let west = Options::complete(WEST)
+    let worker = |name| Options::complete(name).of_kind(kind);
+    let east = worker(EAST).with_node(Node::new("east-1", "8", "32Gi"));
+    let west = worker(WEST)
         .with_node(Node::new("west-1", "2", "16Gi").with_resource(GPU, "1"))
         .with_node(Node::new("west-2", "2", "16Gi").with_resource(GPU, "1"));
     let spec = Spec::new(manager, vec![Worker::new(east), Worker::new(west)])

@@ -14,6 +14,7 @@ mod answerer;
 mod architecture;
 mod citations;
 mod conformance;
+mod demo;
 mod disturbance;
 mod federation;
 mod gauges;

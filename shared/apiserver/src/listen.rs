@@ -134,6 +134,8 @@ async fn accept(server: Server, listener: TcpListener, acceptor: TlsAcceptor) {
                 let Ok((stream, _)) = accepted else { continue };
                 while connections.try_join_next().is_some() {}
                 let (server, acceptor) = (server.clone(), acceptor.clone());
+                // Why the result is dropped: without it answers are only slower.
+                let _ = stream.set_nodelay(true);
                 connections.spawn(async move {
                     // Why silent: a client that breaks off its handshake is nobody's error here.
                     let Ok(stream) = acceptor.accept(stream).await else { return };

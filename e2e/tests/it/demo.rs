@@ -1,0 +1,30 @@
+//! The demo as the README starts it: embedded control planes, our real processes, the accident.
+
+use std::time::Duration;
+
+use clap::Parser;
+use roadstead_e2e::demo::{self, Args};
+use tokio::time::timeout;
+
+use crate::shared::chain;
+
+/// The demo gives up by itself before that; building the programs comes on top.
+const DEADLINE: Duration = Duration::from_mins(10);
+/// Enough for each part and some ordinary ones.
+const JOBS: usize = 8;
+
+/// Spec: experience 2, steps 2, 3, 5 and 6.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_demo_ends_well_without_a_real_control_plane() {
+    let args = Args::parse_from(["demo", "--json", "--jobs", &JOBS.to_string()]);
+    let card = timeout(DEADLINE, demo::run(&args)).await.unwrap();
+    let card = card.unwrap_or_else(|error| panic!("{}", chain(error.as_ref())));
+    assert_eq!(card.control_plane, "embedded");
+    assert!(card.violations.is_empty() && card.is_good(), "{card}");
+    assert_eq!(
+        (card.submitted, card.finished, card.never_fit),
+        (JOBS, JOBS - 1, 1),
+        "{card}"
+    );
+    assert!(card.accident.is_some_and(|accident| accident.ended_unseen));
+}
