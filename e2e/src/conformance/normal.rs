@@ -32,6 +32,9 @@ pub fn normalize(answers: &mut [Answer]) {
     }
     names.rank();
     for answer in answers {
+        for warning in &mut answer.warnings {
+            *warning = names.rename(std::mem::take(warning));
+        }
         let taken = std::mem::take(&mut answer.body);
         answer.body = names.value(taken, "");
         status(&mut answer.body);
@@ -73,10 +76,22 @@ impl Names {
                 self.versions.insert(version);
             }
         }
+        if let Some(name) = meta["name"].as_str() {
+            self.learn_name(name);
+        }
         if let (Some(stem), Some(name)) = (meta["generateName"].as_str(), meta["name"].as_str())
             && name.starts_with(stem)
         {
             let next = format!("{stem}-{}", self.renamed.len());
+            self.renamed.entry(name.to_owned()).or_insert(next);
+        }
+    }
+
+    fn learn_name(&mut self, name: &str) {
+        // Why: a limit range without a name is given an identity for one.
+        let parts: Vec<usize> = name.split('-').map(str::len).collect();
+        if parts == [8, 4, 4, 4, 12] {
+            let next = format!("name-{}", self.renamed.len());
             self.renamed.entry(name.to_owned()).or_insert(next);
         }
     }
@@ -107,12 +122,7 @@ impl Names {
         if text.starts_with("JTI=") {
             return "<token>".into();
         }
-        let mut text = text;
-        for (from, to) in &self.renamed {
-            if text.contains(from) {
-                text = text.replace(from, to);
-            }
-        }
+        let mut text = self.rename(text);
         // Why: a real server says where its database keeps the object.
         if let Some((head, tail)) = text.split_once("StorageError: ")
             && let Some((_, rest)) = tail.split_once("AdditionalErrorMsg: ")
@@ -126,7 +136,14 @@ impl Names {
         if let Some((head, _)) = text.split_once("failed to call webhook: ") {
             text.truncate(head.len());
         }
-        // Why: the oldest version that is still known differs.
+        // Why: so are errors of expressions.
+        if let Some((head, _)) = text.split_once("resulted in error: ") {
+            text.truncate(head.len());
+        }
+        // Why: the latest version and the oldest one that is still known differ.
+        if let Some((head, _)) = text.split_once(", current: ") {
+            text.truncate(head.len());
+        }
         if let Some((head, _)) = text.split_once("too old resource version: ") {
             text = format!("{head}too old resource version");
         }
@@ -137,6 +154,15 @@ impl Names {
             text = format!("{head} at <time>{rest}");
         }
         text.into()
+    }
+
+    fn rename(&self, mut text: String) -> String {
+        for (from, to) in &self.renamed {
+            if text.contains(from) {
+                text = text.replace(from, to);
+            }
+        }
+        text
     }
 
     fn value(&self, value: Value, field: &str) -> Value {
@@ -167,7 +193,12 @@ impl Names {
                         out.insert(name, "<opaque>".into());
                         continue;
                     }
-                    let renamed = self.renamed.get(&name).cloned().unwrap_or_else(|| name.clone());
+                    // Why parts too: a key of a list's element may be the identity of an owner.
+                    let renamed = match self.renamed.get(&name) {
+                        Some(renamed) => renamed.clone(),
+                        None if name.starts_with("k:") => self.rename(name.clone()),
+                        None => name.clone(),
+                    };
                     let inner = self.value(inner, &name);
                     out.insert(renamed, inner);
                 }
@@ -215,8 +246,16 @@ fn review(body: &mut Value) {
         meta.remove("uid");
     }
     if let Some(status) = body["status"].as_object_mut() {
-        status.remove("reason");
-        status.remove("error");
+        for said in ["reason", "error", "evaluationError", "incomplete"] {
+            status.remove(said);
+        }
+    }
+    for rules in ["resourceRules", "nonResourceRules"] {
+        // Why: a real server lists them in the order of a Go map.
+        let rules = body.get_mut("status").and_then(|status| status.get_mut(rules));
+        if let Some(rules) = rules.and_then(Value::as_array_mut) {
+            rules.sort_by_key(ToString::to_string);
+        }
     }
 }
 
@@ -237,6 +276,24 @@ fn owners_across_versions(value: &mut Value) {
 /// The version of a list is that of the whole server.
 fn list(body: &mut Value) {
     owners_across_versions(body);
+    for event in body.as_array_mut().into_iter().flatten() {
+        // Why: how far a watch is, is a version of the whole server.
+        if event["type"] == "BOOKMARK" {
+            event["object"]["metadata"]["resourceVersion"] = Value::Null;
+        }
+    }
+    let resources = body.get_mut("resources").and_then(Value::as_array_mut);
+    if let Some(resources) = resources {
+        // Why: a real server lists them in the order of a Go map.
+        resources.sort_by_key(|resource| resource["name"].to_string());
+    }
+    let resources = body.get_mut("resources").and_then(Value::as_array_mut);
+    for resource in resources.into_iter().flatten() {
+        if let Some(resource) = resource.as_object_mut() {
+            // Why: a digest that tells servers of one cluster from each other during an upgrade.
+            resource.remove("storageVersionHash");
+        }
+    }
     if (body["items"].is_array() || body["kind"] == "Table") && body["metadata"].is_object() {
         body["metadata"]["resourceVersion"] = Value::Null;
     }

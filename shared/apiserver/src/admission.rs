@@ -227,7 +227,10 @@ impl Server {
             Ok(true) => {}
             Ok(false) => return Ok(None),
             Err(_) if webhook["failurePolicy"] == "Ignore" => return Ok(None),
-            Err(why) => return Err(Failure::forbidden(call.about(&call.path.name), &why)),
+            Err(why) => {
+                let name = json::text(&request, &["name"]);
+                return Err(Failure::forbidden(call.about(name), &why));
+            }
         }
         let seconds = webhook["timeoutSeconds"]
             .as_u64()
@@ -460,9 +463,9 @@ fn wants(webhook: &Value, request: &Value) -> Result<bool, String> {
             // Why at once: a condition that says no outweighs one that cannot be judged.
             Some("") => return Ok(false),
             why => {
-                let name = json::text(condition, &["name"]);
+                let expression = json::text(condition, &["expression"]);
                 broken = Some(format!(
-                    "the match condition {name:?}: {}",
+                    "expression '{expression}' resulted in error: {}",
                     why.unwrap_or_default()
                 ));
             }

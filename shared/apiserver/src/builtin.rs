@@ -302,10 +302,10 @@ pub(crate) fn warnings(kind: &Kind, object: &Value) -> Vec<String> {
 }
 
 /// Complains about an object of a built-in kind.
-pub(crate) fn validate(kind: &Kind, object: &Value, creates: bool) -> Vec<Cause> {
+pub(crate) fn validate(kind: &Kind, object: &Value) -> Vec<Cause> {
     match kind.plural.as_str() {
         "pods" => pod::validate(&object["spec"], "spec"),
-        "jobs" => job::validate(object, creates),
+        "jobs" => job::validate(object),
         "podtemplates" => pod::validate_template(&object["template"], "template"),
         "configmaps" => ["data", "binaryData"]
             .iter()

@@ -148,6 +148,17 @@ impl Walk<'_> {
 
     fn string(&mut self, value: Value, shape: &Node, path: &str) -> Value {
         let Some(text) = value.as_str() else {
+            // Why: Go also reads a list of numbers as bytes.
+            if shape.format == "byte"
+                && let Some(list) = value.as_array()
+                && let Some(bytes) = list
+                    .iter()
+                    .map(|item| item.as_u64().and_then(|n| u8::try_from(n).ok()))
+                    .collect::<Option<Vec<u8>>>()
+            {
+                use base64::Engine as _;
+                return base64::engine::general_purpose::STANDARD.encode(bytes).into();
+            }
             self.wrong(path, &value, "string");
             return Value::Null;
         };

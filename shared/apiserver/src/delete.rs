@@ -81,7 +81,8 @@ impl Options {
                 .map(str::to_owned)
         };
         Ok(Self {
-            grace: grace.map(|seconds| u64::try_from(seconds).unwrap_or(0)),
+            // Why: so a real server reads less than nothing.
+            grace: grace.map(|seconds| u64::try_from(seconds).unwrap_or(1)),
             uid: wanted("uid"),
             version: wanted("resourceVersion"),
             propagation,
@@ -214,6 +215,14 @@ impl Server {
         }
         let mut object = Value::clone(&found);
         let deleting = object["metadata"]["deletionTimestamp"].is_string();
+        let current = object["metadata"]["deletionGracePeriodSeconds"]
+            .as_u64()
+            .unwrap_or(0);
+        // Why only shorter: who was given time to end is not given more.
+        let pending = deleting && current > 0;
+        if pending && options.grace.is_none_or(|asked| asked >= current) {
+            return Ok(Outcome::Waits(found));
+        }
         let grace = grace_of(&call.kind, &object, options.grace);
         let finalizers: Vec<String> = finalizers_after(&call.kind, &object, options.propagation)
             .into_iter()
@@ -243,13 +252,13 @@ impl Server {
             }
             return Ok(Outcome::Gone(Arc::new(last)));
         }
-        let current = object["metadata"]["deletionGracePeriodSeconds"].as_u64();
-        let shorter = deleting && current.is_some_and(|current| grace < current);
-        if deleting && !changed && !shorter {
+        if deleting && !changed && !pending {
             return Ok(Outcome::Waits(found));
         }
-        if !deleting || shorter {
-            mark(&mut object, self.now(), grace, deleting);
+        if pending {
+            shorten(&mut object, current, grace);
+        } else if !deleting {
+            mark(&mut object, self.now(), grace);
         }
         if call.kind.plural == "namespaces" {
             json::set(&mut object, &["status", "phase"], "Terminating");
@@ -278,19 +287,31 @@ fn warn_of_orphans(call: &Call, options: &Options, warnings: &mut Vec<String>) {
 }
 
 /// Marks an object as being deleted.
-fn mark(object: &mut Value, now: Timestamp, grace: u64, again: bool) {
+fn mark(object: &mut Value, now: Timestamp, grace: u64) {
     let seconds = i64::try_from(grace).unwrap_or(i64::MAX);
     let when = now
         .saturating_add(SignedDuration::from_secs(seconds))
         .unwrap_or(now);
     json::set(object, &["metadata", "deletionTimestamp"], clock::seconds(when));
     json::set(object, &["metadata", "deletionGracePeriodSeconds"], grace);
-    if !again
-        && let Some(generation) = object["metadata"]["generation"].as_u64()
+    if let Some(generation) = object["metadata"]["generation"].as_u64()
         && generation > 0
     {
         json::set(object, &["metadata", "generation"], generation + 1);
     }
+}
+
+/// Takes time from an object that was given `current` seconds to end.
+fn shorten(object: &mut Value, current: u64, grace: u64) {
+    let less = i64::try_from(current.saturating_sub(grace)).unwrap_or(0);
+    let until = json::text(object, &["metadata", "deletionTimestamp"]).parse::<Timestamp>();
+    if let Ok(until) = until {
+        let until = until
+            .saturating_sub(SignedDuration::from_secs(less))
+            .unwrap_or(until);
+        json::set(object, &["metadata", "deletionTimestamp"], clock::seconds(until));
+    }
+    json::set(object, &["metadata", "deletionGracePeriodSeconds"], grace);
 }
 
 /// Seconds until the object may go. Only pods take time.

@@ -106,8 +106,20 @@ fn below(kind: &Kind) -> Vec<Below> {
     out
 }
 
+/// Wire: custom resources say theirs in another order.
+const CUSTOM_VERBS: [&str; 8] = [
+    "delete",
+    "deletecollection",
+    "get",
+    "list",
+    "patch",
+    "create",
+    "update",
+    "watch",
+];
+
 fn verbs(kind: &Kind) -> Vec<&'static str> {
-    let all = VERBS.into_iter();
+    let all = if kind.is_custom() { CUSTOM_VERBS } else { VERBS }.into_iter();
     all.filter(|verb| !(kind.plural == "namespaces" && *verb == "deletecollection"))
         .collect()
 }

@@ -84,6 +84,18 @@ impl Cause {
         Self::new("FieldValueTooMany", field, message)
     }
 
+    /// Whether it keeps the rules of a custom resource from being asked.
+    pub(crate) fn blocks(&self) -> bool {
+        [
+            "FieldValueRequired",
+            "FieldValueTooLong",
+            "FieldValueTooMany",
+            "FieldValueNotSupported",
+            "FieldValueTypeInvalid",
+        ]
+        .contains(&self.reason)
+    }
+
     /// The rules were not asked because the shape is wrong.
     pub(crate) fn unchecked() -> Self {
         let says = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";

@@ -64,10 +64,13 @@ struct Kept {
     idle: Vec<Open>,
 }
 
+/// What moves the bytes of one connection.
+type Driver = http1::Connection<TokioIo<TlsStream<TcpStream>>, Full<Bytes>>;
+
 /// One open connection. Nobody drives it while it is idle: it has nothing to say then.
 struct Open {
     sender: http1::SendRequest<Full<Bytes>>,
-    driver: Pin<Box<http1::Connection<TokioIo<TlsStream<TcpStream>>, Full<Bytes>>>>,
+    driver: Pin<Box<Driver>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -166,6 +166,7 @@ pub(crate) const DEFINITIONS: &str = "customresourcedefinitions";
 const BUILTIN: &[Line] = &[
     line("", "configmaps", "ConfigMap", Scope::Namespaced).short(&["cm"]),
     line("", "events", "Event", Scope::Namespaced)
+        .names(Rule::Segment)
         .short(&["ev"])
         .selectable(&[
             "involvedObject.kind",

@@ -130,6 +130,46 @@ pub(crate) enum Finalizers {
     Qualified,
 }
 
+/// What is said of finalizers of custom resources that are accepted all the same.
+pub(crate) fn finalizer_warnings(object: &Value, old: Option<&Value>) -> Vec<String> {
+    let path = ["metadata", "finalizers"];
+    let before = old.map(|old| json::texts(old, &path)).unwrap_or_default();
+    let mut new = json::texts(object, &path);
+    new.retain(|name| {
+        let standard = ["foregroundDeletion", "orphan", "kubernetes"].contains(name);
+        !name.contains('/') && !standard && !before.contains(name)
+    });
+    new.sort_unstable();
+    new.dedup();
+    new.into_iter()
+        .map(|name| {
+            format!(
+                "metadata.finalizers: {name:?}: prefer a domain-qualified finalizer name including a path (/) to avoid accidental conflicts with other finalizer writers"
+            )
+        })
+        .collect()
+}
+
+/// Takes out owners that are named twice; returns what the client is told.
+pub(crate) fn dedup_owners(object: &mut Value, when: &str) -> Option<String> {
+    let owners = json::at_mut(object, &["metadata", "ownerReferences"])?.as_array_mut()?;
+    let (mut kept, mut twice): (Vec<Value>, Vec<String>) = (Vec::new(), Vec::new());
+    for owner in owners.drain(..) {
+        if kept.contains(&owner) {
+            twice.push(json::text(&owner, &["uid"]).to_owned());
+        } else {
+            kept.push(owner);
+        }
+    }
+    *owners = kept;
+    (!twice.is_empty()).then(|| {
+        format!(
+            ".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
+            twice.join(", ")
+        )
+    })
+}
+
 /// Complains about an object's metadata.
 pub(crate) fn check_meta(object: &Value, rule: Rule, finalizers: Finalizers) -> Vec<Cause> {
     let meta = &object["metadata"];
@@ -181,15 +221,20 @@ pub(crate) fn check_meta(object: &Value, rule: Rule, finalizers: Finalizers) -> 
     }
     let mut controllers = 0;
     for owner in json::items(meta, &["ownerReferences"]) {
-        for field in ["apiVersion", "kind", "name", "uid"] {
+        let version = json::text(owner, &["apiVersion"]);
+        if version.is_empty() || version.matches('/').count() > 1 {
+            let path = "metadata.ownerReferences.apiVersion";
+            causes.push(Cause::invalid(path, &version.into(), "version must not be empty"));
+        }
+        for field in ["kind", "name", "uid"] {
             if json::text(owner, &[field]).is_empty() {
                 let path = format!("metadata.ownerReferences.{field}");
-                causes.push(if field == "apiVersion" {
-                    Cause::invalid(path, &"".into(), "version must not be empty")
-                } else {
-                    Cause::invalid(path, &"".into(), "must not be empty")
-                });
+                causes.push(Cause::invalid(path, &"".into(), "must not be empty"));
             }
+        }
+        if version == "v1" && owner["kind"] == "Event" {
+            let says = "/v1, Kind=Event is disallowed from being an owner";
+            causes.push(Cause::invalid("metadata.ownerReferences", owner, says));
         }
         if owner["controller"] == true {
             controllers += 1;

@@ -214,6 +214,7 @@ impl Server {
         request: &Request<bytes::Bytes>,
         path: &Path,
         user: &User,
+        warnings: &mut Vec<String>,
     ) -> Result<Option<Answer>, Failure> {
         let kind = match (path.group.as_str(), path.plural.as_str()) {
             ("authentication.k8s.io", "tokenreviews") => "TokenReview",
@@ -233,7 +234,7 @@ impl Server {
             .and_then(|value| value.to_str().ok())
             .unwrap_or_default();
         let content_type = content_type.split(';').next().unwrap_or_default();
-        let mut review = if content_type == "application/vnd.kubernetes.protobuf" {
+        let mut review = if content_type == crate::request::PROTOBUF {
             crate::protobuf::decode(request.body()).ok_or_else(|| {
                 Failure::unsupported_media_type("this message is not read as protobuf; send it as JSON")
             })?
@@ -247,6 +248,12 @@ impl Server {
                 let message = format!("{kind} in version \"v1\" cannot be handled as a {kind}: {wrong}");
                 return Err(Failure::bad_request(message));
             }
+            warnings.extend(
+                findings
+                    .unknown
+                    .iter()
+                    .map(|path| format!("unknown field {path:?}")),
+            );
             review = typed;
         }
         json::set(
@@ -405,13 +412,10 @@ impl Server {
             ControlFlow::Continue(())
         };
         let _all = self.state().rules_for(user, &namespace, &mut collect);
-        if user.groups.iter().any(|group| group == MASTERS) {
-            rules.insert(0, json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}));
-            rules.insert(1, json!({"verbs": ["*"], "nonResourceURLs": ["*"]}));
-        }
         let (urls, resources): (Vec<Value>, Vec<Value>) = rules
             .into_iter()
             .partition(|rule| rule["nonResourceURLs"].is_array());
+        json::set(review, &["spec"], json!({}));
         json::set(
             review,
             &["status"],

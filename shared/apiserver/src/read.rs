@@ -32,7 +32,7 @@ const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 /// How long a watch lives unless it says otherwise.
 const WATCH_SECONDS: u64 = 1800;
-const SPLIT: &str = "the provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
+const SPLIT: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
 
 /// What may be seen of a list.
 #[derive(Debug, Clone, Default)]
@@ -126,13 +126,17 @@ fn version_of(call: &Call) -> Result<Version, Failure> {
     );
     let mut causes = Vec::new();
     let forbidden = |says: &str| Cause::forbidden("resourceVersionMatch", says);
+    if call.query.has("sendInitialEvents") && !call.query.flag("watch") {
+        let says = "sendInitialEvents is forbidden for list";
+        causes.push(Cause::forbidden("sendInitialEvents", says));
+    }
     if !matching.is_empty() {
         if call.query.flag("watch") && !call.query.has("sendInitialEvents") {
             causes.push(forbidden(
                 "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
             ));
         }
-        if version.is_empty() && !call.query.flag("sendInitialEvents") {
+        if version.is_empty() && !(call.query.flag("watch") && call.query.flag("sendInitialEvents")) {
             causes.push(forbidden(
                 "resourceVersionMatch is forbidden unless resourceVersion is provided",
             ));
@@ -192,7 +196,7 @@ impl Continue {
     }
 
     fn token(version: Option<u64>, start: &str) -> String {
-        let version = version.map_or(Value::from(-1), Value::from);
+        let version = version.map_or_else(|| Value::from(-1), Value::from);
         URL_SAFE_NO_PAD.encode(json!({"v": "meta.k8s.io/v1", "rv": version, "start": start}).to_string())
     }
 
@@ -281,12 +285,14 @@ impl Server {
     pub(crate) async fn list(&self, call: &Call) -> Result<Answer, Failure> {
         let form = call.form()?;
         let filter = Filter::of(call)?;
-        if call.query.has("sendInitialEvents") {
-            let says = "sendInitialEvents is forbidden for list";
-            return Err(invalid_options(&[Cause::forbidden("sendInitialEvents", says)]));
-        }
         let version = version_of(call)?;
-        let limit: usize = call.query.get("limit").parse().unwrap_or(0);
+        let limit = match call.query.get("limit") {
+            "" => 0,
+            text => text.parse::<i64>().map_err(|_wrong| {
+                Failure::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax"))
+            })?,
+        };
+        let limit = usize::try_from(limit).unwrap_or(0);
         let page = self.page_of(call, &filter, version, limit)?;
         let objects = self.present(&call.kind, page.objects).await?;
         let mut meta = json!({"resourceVersion": page.version.to_string()});

@@ -10,6 +10,9 @@ use serde_json::Value;
 use crate::failure::{About, Failure};
 use crate::kinds::Kind;
 
+/// The media type of protobuf.
+pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
 /// Who asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct User {
@@ -281,8 +284,13 @@ impl Call {
         })
     }
 
-    /// The body as JSON or YAML.
+    /// The body as JSON or YAML, or one of the few messages that are read as protobuf.
     pub(crate) fn parse_body(&self) -> Result<Value, Failure> {
+        if self.content_type() == PROTOBUF {
+            return crate::protobuf::decode(&self.body).ok_or_else(|| {
+                Failure::unsupported_media_type("this message is not read as protobuf; send it as JSON")
+            });
+        }
         parse(&self.body, self.content_type())
     }
 }

@@ -313,6 +313,14 @@ impl Node {
         node
     }
 
+    /// Whether there is a rule here or anywhere below.
+    pub(crate) fn has_rules(&self) -> bool {
+        self.rules.is_some()
+            || self.properties.values().any(Self::has_rules)
+            || self.items.as_deref().is_some_and(Self::has_rules)
+            || self.additional.as_deref().is_some_and(Self::has_rules)
+    }
+
     /// The node that says what is below: the definition that this one names, or itself.
     pub(crate) fn shape(&self) -> &Self {
         match &self.reference {

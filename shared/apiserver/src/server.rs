@@ -270,7 +270,7 @@ impl Server {
             .find(&target.group, &target.version, &target.plural)
             .cloned();
         self.authorize(&user, &verb(method, &target, request), &target)?;
-        if let Some(answer) = self.review(request, &target, &user)? {
+        if let Some(answer) = self.review(request, &target, &user, warnings)? {
             return Ok(answer);
         }
         let Some(kind) = known else {

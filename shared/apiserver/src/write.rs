@@ -103,6 +103,13 @@ impl Server {
         if forgets {
             json::set(&mut object, &["metadata", "managedFields"], json!([]));
         }
+        // Wire: of a patch a real server says so only at the end.
+        let when = if call.method == http::Method::PATCH {
+            " after mutating admission happens"
+        } else {
+            ""
+        };
+        warnings.extend(crate::names::dedup_owners(&mut object, when));
         Ok(object)
     }
 
@@ -115,7 +122,14 @@ impl Server {
 
     pub(crate) async fn create(&self, call: &Call, warnings: &mut Vec<String>) -> Result<Answer, Failure> {
         let form = call.form()?;
-        if !["application/json", "application/yaml", ""].contains(&call.content_type()) {
+        if ![
+            "application/json",
+            "application/yaml",
+            crate::request::PROTOBUF,
+            "",
+        ]
+        .contains(&call.content_type())
+        {
             return Err(Failure::unsupported_media_type(
                 "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf",
             ));
@@ -152,6 +166,10 @@ impl Server {
                 let name = format!("{}{}", &generate[..generate.len().min(58)], state.suffix());
                 json::set(&mut object, &["metadata", "name"], name);
             }
+            if kind.is("", "limitranges") && json::text(&object, &["metadata", "name"]).is_empty() {
+                let name = state.uid();
+                json::set(&mut object, &["metadata", "name"], name);
+            }
             let uid = state.uid();
             json::set(&mut object, &["metadata", "uid"], uid);
         }
@@ -174,9 +192,11 @@ impl Server {
         if !causes.is_empty() {
             return Err(Failure::invalid(call.about_kind(&name), &causes));
         }
-        if !kind.is_custom() {
-            warnings.extend(builtin::warnings(kind, &object));
-        }
+        warnings.extend(if kind.is_custom() {
+            crate::names::finalizer_warnings(&object, None)
+        } else {
+            builtin::warnings(kind, &object)
+        });
         self.admit_validating(call, Operation::Create, Some(&object), None, warnings)
             .await?;
         let object = self.to_storage(kind, object).await?;
@@ -545,6 +565,9 @@ impl Server {
             }
             if !causes.is_empty() {
                 return Err(Failure::invalid(call.about_kind(&call.path.name), &causes));
+            }
+            if kind.is_custom() && part == Part::Main {
+                warnings.extend(crate::names::finalizer_warnings(&object, Some(&old)));
             }
             self.admit_validating(call, operation, Some(&object), Some(&old), warnings)
                 .await?;

@@ -43,8 +43,9 @@ pub(super) fn admission(dice: &mut Dice) -> Vec<Step> {
         config,
     ));
     steps.push(Step::get(at.clone()));
-    steps.push(Step::delete(at.clone()));
-    steps.push(Step::patch(at.clone(), MERGE, label("none")));
+    if dice.chance(50) {
+        steps.push(Step::patch(at.clone(), MERGE, label("none")));
+    }
     steps.push(Step::delete(at));
     steps
 }

@@ -73,7 +73,7 @@ pub(super) fn prepare_update(job: &mut Value, old: &Value) {
     json::copy(job, old, &["status"]);
 }
 
-pub(super) fn validate(job: &Value, creates: bool) -> Vec<Cause> {
+pub(super) fn validate(job: &Value) -> Vec<Cause> {
     let spec = &job["spec"];
     let mut causes = Vec::new();
     for field in [
@@ -110,8 +110,10 @@ pub(super) fn validate(job: &Value, creates: bool) -> Vec<Cause> {
         let says = "must be a domain-prefixed path (such as \"acme.io/foo\")";
         causes.push(Cause::invalid("spec.managedBy", &manager.into(), says));
     }
-    if creates && spec["manualSelector"] == true && json::at(spec, &["selector"]).is_none() {
+    if json::at(spec, &["selector"]).is_none() {
         causes.push(Cause::required("spec.selector", ""));
+    } else if spec["manualSelector"] != true {
+        generated(job, &mut causes);
     }
     let template = &spec["template"];
     let restart = json::text(template, &["spec", "restartPolicy"]);
@@ -126,11 +128,35 @@ pub(super) fn validate(job: &Value, creates: bool) -> Vec<Cause> {
     }
     let labels = &template["metadata"]["labels"];
     let selector = crate::selector::Labels::of_object(&spec["selector"]);
-    if json::at(spec, &["selector"]).is_some() && !selector.matches(&template.clone()) {
+    if json::at(spec, &["selector"]).is_none() || !selector.matches(template) {
         let says = "`selector` does not match template `labels`";
         causes.push(Cause::invalid("spec.template.metadata.labels", labels, says));
     }
     causes
+}
+
+/// Complains about labels and a selector that are not those that were generated.
+fn generated(job: &Value, causes: &mut Vec<Cause>) {
+    let (uid, name) = (&job["metadata"]["uid"], &job["metadata"]["name"]);
+    let labels = &job["spec"]["template"]["metadata"]["labels"];
+    let mut expected = json!({});
+    for (keys, value) in [(UID_LABELS, uid), (NAME_LABELS, name)] {
+        for key in keys {
+            json::set(&mut expected, &["metadata", "labels", key], value.clone());
+            let field = format!("spec.template.metadata.labels[{key}]");
+            let says = format!("must be '{}'", value.as_str().unwrap_or_default());
+            if labels[key].is_null() {
+                causes.push(Cause::required(field, &says));
+            } else if labels[key] != *value {
+                causes.push(Cause::invalid(field, &labels[key], &says));
+            }
+        }
+    }
+    let selector = &job["spec"]["selector"];
+    if !crate::selector::Labels::of_object(selector).matches(&expected) {
+        let says = "`selector` not auto-generated";
+        causes.push(Cause::invalid("spec.selector", selector, says));
+    }
 }
 
 /// Parts of the pod template that may change while the job has not started.

@@ -1,4 +1,5 @@
-//! What the status of a Job may become.
+//! What the status of a Job may become. A rule counts only when one of the fields that it is about changes, so that a
+//! status that was wrong before can still be written.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -7,143 +8,166 @@ use crate::failure::Cause;
 use crate::json;
 use crate::kinds::condition;
 
+/// One status, read.
+#[expect(clippy::struct_excessive_bools, reason = "each is one condition")]
+struct Seen<'a> {
+    status: &'a Value,
+    complete: bool,
+    failed: bool,
+    failing: bool,
+    succeeding: bool,
+    start: Option<Timestamp>,
+    end: Option<Timestamp>,
+}
+
+impl<'a> Seen<'a> {
+    fn of(job: &'a Value) -> Self {
+        let status = &job["status"];
+        let is = |name: &str| condition(job, name) == "True";
+        let time = |field: &str| json::text(status, &[field]).parse().ok();
+        Self {
+            status,
+            complete: is("Complete"),
+            failed: is("Failed"),
+            failing: is("FailureTarget"),
+            succeeding: is("SuccessCriteriaMet"),
+            start: time("startTime"),
+            end: time("completionTime"),
+        }
+    }
+
+    fn finished(&self) -> bool {
+        self.complete || self.failed
+    }
+
+    fn count(&self, field: &str) -> i64 {
+        self.status[field].as_i64().unwrap_or(0)
+    }
+}
+
 /// Complains about a status that no Job controller could have meant.
-#[expect(clippy::too_many_lines, reason = "one rule after the other, each a few lines")]
 pub(super) fn validate(job: &Value, old: &Value) -> Vec<Cause> {
-    let (status, before) = (&job["status"], &old["status"]);
+    let (now, before) = (Seen::of(job), Seen::of(old));
     let mut causes = Vec::new();
     for field in ["active", "succeeded", "failed", "ready", "terminating"] {
-        if let Some(n) = status[field].as_i64()
-            && n < 0
-        {
+        if now.count(field) < 0 {
             let says = "must be greater than or equal to 0";
-            causes.push(Cause::invalid(format!("status.{field}"), &n.into(), says));
+            causes.push(invalid(&now, field, says));
         }
     }
-    let is = |object: &Value, name: &str| condition(object, name) == "True";
-    let finished = is(job, "Complete") || is(job, "Failed");
-    let was_finished = is(old, "Complete") || is(old, "Failed");
-    let conditions = &status["conditions"];
-    let mut refuse = |field: &str, value: &Value, says: &str| {
-        causes.push(Cause::invalid(format!("status.{field}"), value, says));
-    };
-    let time =
-        |status: &Value, field: &str| -> Option<Timestamp> { json::text(status, &[field]).parse().ok() };
-    let (start, end) = (time(status, "startTime"), time(status, "completionTime"));
-    if finished && !was_finished {
-        if status["active"].as_i64().unwrap_or(0) > 0 {
-            refuse(
-                "active",
-                &status["active"],
-                "active>0 is invalid for finished job",
-            );
-        }
-        if status["terminating"].as_i64().unwrap_or(0) > 0 {
-            refuse(
-                "terminating",
-                &status["terminating"],
-                "terminating>0 is invalid for finished job",
-            );
-        }
-        if start.is_none() {
-            causes.push(Cause::required(
-                "status.startTime",
-                "startTime is required for finished job",
-            ));
-        }
-    }
-    let mut refuse = |field: &str, value: &Value, says: &str| {
-        causes.push(Cause::invalid(format!("status.{field}"), value, says));
-    };
-    if is(job, "Complete") && !is(old, "Complete") {
-        if !is(job, "SuccessCriteriaMet") {
-            let says = "cannot set Complete=True condition without the SuccessCriteriaMet=true condition";
-            refuse("conditions", conditions, says);
-        }
-        if end.is_none() {
-            causes.push(Cause::required(
-                "status.completionTime",
-                "completionTime is required for Complete jobs",
-            ));
-        }
-    }
-    let mut refuse = |field: &str, value: &Value, says: &str| {
-        causes.push(Cause::invalid(format!("status.{field}"), value, says));
-    };
-    if is(job, "Failed") && !is(old, "Failed") && !is(job, "FailureTarget") {
-        let says = "cannot set Failed=True condition without the FailureTarget=true condition";
-        refuse("conditions", conditions, says);
-    }
-    if is(job, "Complete") && is(job, "Failed") {
-        refuse(
-            "conditions",
-            conditions,
+    conditions(job, old, &now, &before, &mut causes);
+    times(job, old, &now, &before, &mut causes);
+    counters(job, &now, &before, &mut causes);
+    causes
+}
+
+fn invalid(now: &Seen<'_>, field: &str, says: &str) -> Cause {
+    Cause::invalid(format!("status.{field}"), &now.status[field], says)
+}
+
+fn conditions(job: &Value, old: &Value, now: &Seen<'_>, before: &Seen<'_>, causes: &mut Vec<Cause>) {
+    let complete = now.complete != before.complete;
+    let failed = now.failed != before.failed;
+    let failing = now.failing != before.failing;
+    let succeeding = now.succeeding != before.succeeding;
+    for (wrong, says) in [
+        (
+            now.complete && now.failed && (complete || failed),
             "cannot set Complete=True and Failed=true conditions",
-        );
-    }
-    if is(job, "Complete") && is(job, "FailureTarget") {
-        refuse(
-            "conditions",
-            conditions,
+        ),
+        (
+            now.complete && now.failing && (complete || failing),
             "cannot set Complete=True and FailureTarget=true conditions",
-        );
-    }
-    if is(job, "SuccessCriteriaMet") && (is(job, "Failed") || is(job, "FailureTarget")) && !was_finished {
-        refuse(
-            "conditions",
-            conditions,
-            "cannot set Failed=True and SuccessCriteriaMet=true conditions",
-        );
+        ),
+        (
+            now.failed && !now.failing && failed,
+            "cannot set Failed=True condition without the FailureTarget=true condition",
+        ),
+        (
+            now.complete && !now.succeeding && (complete || succeeding),
+            "cannot set Complete=True condition without the SuccessCriteriaMet=true condition",
+        ),
+        (
+            now.succeeding && now.failed,
+            "cannot set SuccessCriteriaMet=True and Failed=true conditions",
+        ),
+        (
+            now.succeeding && now.failing,
+            "cannot set SuccessCriteriaMet=True and FailureTarget=true conditions",
+        ),
+    ] {
+        if wrong {
+            causes.push(invalid(now, "conditions", says));
+        }
     }
     for kept in ["Complete", "Failed", "FailureTarget", "SuccessCriteriaMet"] {
-        if is(old, kept) && !is(job, kept) {
+        if condition(old, kept) == "True" && condition(job, kept) != "True" {
             let says = format!("cannot disable the terminal {kept}=True condition");
-            refuse("conditions", conditions, &says);
+            causes.push(invalid(now, "conditions", &says));
         }
     }
-    if end.is_some() && !is(job, "Complete") {
-        refuse(
-            "completionTime",
-            &status["completionTime"],
-            "cannot set completionTime when there is no Complete=True condition",
-        );
+}
+
+fn times(job: &Value, old: &Value, now: &Seen<'_>, before: &Seen<'_>, causes: &mut Vec<Cause>) {
+    let finished = now.finished() != before.finished();
+    let complete = now.complete != before.complete;
+    let (start, end) = (now.start != before.start, now.end != before.end);
+    let nothing_to_do = job["spec"]["suspend"] == true && job["spec"]["completions"] == 0;
+    if now.finished() && now.start.is_none() && (finished || start) && !nothing_to_do {
+        let says = "startTime is required for finished job";
+        causes.push(Cause::required("status.startTime", says));
     }
-    if let (Some(start), Some(end)) = (start, end)
-        && start > end
+    if now.complete && now.end.is_none() && (complete || end) {
+        let says = "completionTime is required for Complete jobs";
+        causes.push(Cause::required("status.completionTime", says));
+    }
+    if now.end.is_some() && !now.complete && (complete || end) {
+        let says = "cannot set completionTime when there is no Complete=True condition";
+        causes.push(invalid(now, "completionTime", says));
+    }
+    if let (Some(began), Some(ended)) = (now.start, now.end)
+        && began > ended
+        && (start || end)
     {
-        refuse(
-            "completionTime",
-            &status["completionTime"],
-            "completionTime cannot be set before startTime",
-        );
+        let says = "must be equal to or after `startTime`";
+        causes.push(invalid(now, "completionTime", says));
     }
-    if time(before, "completionTime").is_some() && end != time(before, "completionTime") {
-        refuse("completionTime", &status["completionTime"], "field is immutable");
+    if before.end.is_some() && end {
+        causes.push(invalid(now, "completionTime", "field is immutable"));
     }
-    let suspended = job["spec"]["suspend"] == true;
-    if let Some(was) = time(before, "startTime")
-        && start != Some(was)
-        && !suspended
-    {
+    let resuming = condition(old, "Suspended") == "True" && condition(job, "Suspended") == "False";
+    if before.start.is_some() && start && job["spec"]["suspend"] != true && !resuming {
         let says = "field is immutable for unsuspended job once set";
-        refuse("startTime", &status["startTime"], says);
+        causes.push(invalid(now, "startTime", says));
     }
-    let count = |field: &str| status[field].as_i64().unwrap_or(0);
-    let mut refuse = |field: &str, value: &Value, says: &str| {
-        causes.push(Cause::invalid(format!("status.{field}"), value, says));
-    };
-    if count("ready") > count("active").max(0) {
-        refuse(
-            "ready",
-            &status["ready"],
-            "cannot set more ready pods than active",
-        );
-    }
-    for field in ["succeeded", "failed"] {
-        if count(field) < before[field].as_i64().unwrap_or(0) {
-            let says = format!("cannot decrease the {field} counter");
-            refuse(field, &status[field], &says);
+}
+
+fn counters(job: &Value, now: &Seen<'_>, before: &Seen<'_>, causes: &mut Vec<Cause>) {
+    let finished = now.finished() != before.finished();
+    let changed = |field: &str| now.status[field] != before.status[field];
+    for field in ["active", "terminating"] {
+        if now.count(field) > 0 && now.finished() && (finished || changed(field)) {
+            causes.push(invalid(
+                now,
+                field,
+                &format!("{field}>0 is invalid for finished job"),
+            ));
         }
     }
-    causes
+    if now.count("ready") > now.count("active") && (changed("ready") || changed("active")) {
+        causes.push(invalid(now, "ready", "cannot set more ready pods than active"));
+    }
+    // Why: a job of equal parallelism and completions may be scaled down.
+    let spec = &job["spec"];
+    let elastic = spec["completionMode"] == "Indexed" && spec["completions"] == spec["parallelism"];
+    for field in ["succeeded", "failed"] {
+        let may = field == "succeeded" && elastic;
+        if now.count(field) < before.count(field) && !may {
+            causes.push(invalid(
+                now,
+                field,
+                &format!("cannot decrease the {field} counter"),
+            ));
+        }
+    }
 }

@@ -286,6 +286,11 @@ pub(super) fn validate(spec: &Value, path: &str) -> Vec<Cause> {
         &format!("{path}.nodeSelector"),
         &spec["nodeSelector"],
     ));
+    let node = json::text(spec, &["nodeName"]);
+    if !node.is_empty() {
+        let field = format!("{path}.nodeName");
+        causes.extend(names::check_name(&field, node, names::Rule::Subdomain));
+    }
     let class = json::text(spec, &["priorityClassName"]);
     if !class.is_empty() {
         let field = format!("{path}.priorityClassName");

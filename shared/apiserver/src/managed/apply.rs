@@ -27,9 +27,8 @@ pub(crate) fn apply(
     if before.is_null() {
         before = json!({});
     }
-    let wanted = Set::of(config, change.node)
-        .without(&unowned())
-        .without_below(change.reset);
+    let said = Set::of(config, change.node).without_below(change.reset);
+    let wanted = said.without(&unowned());
     let own = |manager: &Manager| manager.is(change, Operation::Apply);
     let last = managers
         .iter()
@@ -37,13 +36,14 @@ pub(crate) fn apply(
         .map(|manager| manager.fields.clone())
         .unwrap_or_default();
     let mut merged = merge(&before, config, change.node);
-    // Why by the set and not by the old configuration: the set is all that is kept of it.
-    let mut given_up = last.without(&wanted);
-    for other in managers.iter().filter(|manager| !own(manager)) {
-        given_up = spare(&given_up, &other.fields);
+    if !last.is_empty() {
+        // Why with the name and the rest that nobody owns: so the metadata stays.
+        let mut managed = said;
+        for other in managers.iter().filter(|manager| !own(manager)) {
+            managed.union(&other.fields);
+        }
+        merged = prune(&merged, &last, &managed, change.node);
     }
-    let given_up = spare(&given_up, &wanted);
-    drop_fields(&mut merged, &given_up, change.node);
     let mut difference = Difference::between(&before, &merged, change.node);
     let quiet = difference.is_empty() && live.is_object();
     difference.changed = difference.changed.without_below(change.reset);
@@ -70,6 +70,7 @@ pub(crate) fn apply(
             fields: wanted,
         }),
     }
+    crate::json::object(&mut merged);
     put(&mut merged, managers);
     Ok(Applied { object: merged })
 }
@@ -131,60 +132,61 @@ fn conflicts(
     Err(Failure::apply_conflict(message, &fields))
 }
 
-/// What is left of `fields` when everything that `others` own, and what holds it, is spared.
-fn spare(fields: &Set, others: &Set) -> Set {
-    let mut left = Set::default();
-    for member in &fields.members {
-        if !others.touches(member) {
-            left.members.insert(member.clone());
-        }
-    }
-    for (step, child) in &fields.children {
-        let child = match others.child(step) {
-            Some(theirs) => spare(child, theirs),
-            None => child.clone(),
-        };
-        if !child.is_empty() {
-            left.children.insert(step.clone(), child);
-        }
-    }
-    left
+/// Takes out what the applier owned, says no more and nobody else owns. Structures go as a whole and come back with what
+/// somebody owns in them, so that what nobody owns goes with its owner's structure.
+fn prune(merged: &Value, last: &Set, managed: &Set, node: &Node) -> Value {
+    let of = |value: &Value| Set::of(value, node).with_structures(node);
+    let (last, all) = (last.with_structures(node), of(merged));
+    let mut kept = of(&remove(merged, &last, node));
+    kept.union(&managed.with_structures(node));
+    let back = of(&remove(merged, &all.without(&kept), node));
+    remove(merged, &all.without(&back).common(&last), node)
 }
 
-/// Removes fields of a set from a value.
-fn drop_fields(value: &mut Value, fields: &Set, node: &Node) {
-    if let Some(map) = value.as_object_mut() {
-        let names: Vec<String> = map.keys().cloned().collect();
-        for name in names {
+/// A value without the fields of a set. Wire: what is left empty becomes null, as it does in a real server's bookkeeping.
+fn remove(value: &Value, fields: &Set, node: &Node) -> Value {
+    if let Some(map) = value.as_object() {
+        if node.is_atomic_map() {
+            return Value::Null;
+        }
+        let mut out = Map::new();
+        for (name, inner) in map {
             let step = format!("f:{name}");
             if fields.members.contains(&step) {
-                map.remove(&name);
-            } else if let Some(child) = fields.child(&step)
-                && let Some(inner) = map.get_mut(&name)
-            {
-                drop_fields(inner, child, node.field_or_any(&name));
-                let emptied = inner.as_object().is_some_and(Map::is_empty)
-                    || inner.as_array().is_some_and(Vec::is_empty);
-                if emptied {
-                    map.remove(&name);
-                }
+                continue;
             }
+            let left = match fields.child(&step) {
+                Some(child) if !child.is_empty() => remove(inner, child, node.field_or_any(name)),
+                _ => inner.clone(),
+            };
+            out.insert(name.clone(), left);
         }
-    } else if let Some(list) = value.as_array_mut()
-        && let Some(steps) = steps(list, node)
-    {
-        let mut steps = steps.into_iter();
-        let element = node.element();
-        list.retain_mut(|item| {
-            let Some(step) = steps.next() else { return true };
-            if fields.members.contains(&step) {
-                return false;
-            }
-            if let Some(child) = fields.child(&step) {
-                drop_fields(item, child, element);
-            }
-            true
+        return if out.is_empty() {
+            Value::Null
+        } else {
+            Value::Object(out)
+        };
+    }
+    let Some(list) = value.as_array() else {
+        return value.clone();
+    };
+    let Some(steps) = steps(list, node) else {
+        return Value::Null;
+    };
+    let mut out = Vec::new();
+    for (step, item) in steps.iter().zip(list) {
+        if fields.members.contains(step) {
+            continue;
+        }
+        out.push(match fields.child(step) {
+            Some(child) if !child.is_empty() => remove(item, child, node.element()),
+            _ => item.clone(),
         });
+    }
+    if out.is_empty() {
+        Value::Null
+    } else {
+        Value::Array(out)
     }
 }
 

@@ -34,13 +34,27 @@ impl Difference {
                     return;
                 }
                 // Why: what Go writes as null is there already; only what is in it is new.
-                if old.is_null() && (new.is_object() || new.is_array()) && !is_leaf(new, node) {
+                let is_there = old.is_null() && node.go.is_some();
+                if is_there && (new.is_object() || new.is_array()) && !is_leaf(new, node) {
                     let nothing = if new.is_array() {
                         Value::Array(Vec::new())
                     } else {
                         Value::Object(Map::new())
                     };
                     self.child(step, Some(&nothing), Some(new), node);
+                    return;
+                }
+                // Why not the field itself: a structure that is null has only lost what was in it.
+                if new.is_null() && (old.is_object() || old.is_array()) && !is_leaf(old, node) {
+                    let nothing = if old.is_array() {
+                        Value::Array(Vec::new())
+                    } else {
+                        Value::Object(Map::new())
+                    };
+                    let below = Self::between(old, &nothing, node);
+                    if !below.removed.is_empty() {
+                        self.removed.children.insert(step, below.removed);
+                    }
                     return;
                 }
                 let same_shape = (old.is_object() && new.is_object()) || (old.is_array() && new.is_array());

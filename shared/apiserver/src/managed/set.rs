@@ -142,6 +142,29 @@ impl Set {
         Value::Object(out)
     }
 
+    /// With every field of a structure that something below is in.
+    #[must_use]
+    pub(crate) fn with_structures(&self, node: &Node) -> Self {
+        let mut out = Self {
+            members: self.members.clone(),
+            children: BTreeMap::new(),
+        };
+        let shape = node.shape();
+        for (step, child) in &self.children {
+            let below = match step.strip_prefix("f:") {
+                Some(name) => {
+                    if shape.properties.contains_key(name) {
+                        out.members.insert(step.clone());
+                    }
+                    node.field_or_any(name)
+                }
+                None => node.element(),
+            };
+            out.children.insert(step.clone(), child.with_structures(below));
+        }
+        out
+    }
+
     pub(crate) fn union(&mut self, other: &Self) {
         self.members.extend(other.members.iter().cloned());
         for (step, child) in &other.children {
@@ -201,11 +224,6 @@ impl Set {
     /// The set below a step.
     pub(crate) fn child(&self, step: &str) -> Option<&Self> {
         self.children.get(step)
-    }
-
-    /// Whether a field or anything below it is in the set.
-    pub(crate) fn touches(&self, step: &str) -> bool {
-        self.members.contains(step) || self.children.get(step).is_some_and(|child| !child.is_empty())
     }
 
     /// Each field as a path such as `.spec.containers[name="c"].image`.

@@ -19,14 +19,15 @@ impl Server {
     pub(super) fn validate_create(call: &Call, object: &Value) -> Vec<Cause> {
         let kind = &call.kind;
         let mut causes = names::check_meta(object, kind.names, finalizers_of(kind));
-        causes.extend(Self::validate(kind, object, None));
+        let blocked = causes.iter().any(Cause::blocks);
+        causes.extend(Self::validate(kind, object, None, blocked));
         if !kind.is_custom() {
-            causes.extend(builtin::validate(kind, object, true));
+            causes.extend(builtin::validate(kind, object));
         }
         causes
     }
 
-    fn validate(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<Cause> {
+    fn validate(kind: &Kind, object: &Value, old: Option<&Value>, blocked: bool) -> Vec<Cause> {
         if !kind.is_custom() {
             return Vec::new();
         }
@@ -34,17 +35,18 @@ impl Server {
         let mut causes = complaints.causes;
         for path in kind.scale.iter().flat_map(|scale| [&scale.spec, &scale.status]) {
             let steps: Vec<&str> = path.split('.').filter(|step| !step.is_empty()).collect();
-            if let Some(value) = json::at(object, &steps)
-                && value.as_i64().is_none_or(|n| n < 0)
-            {
+            let broken = (1..steps.len())
+                .any(|length| json::at(object, &steps[..length]).is_some_and(|above| !above.is_object()));
+            let value = json::at(object, &steps);
+            if broken || value.is_some_and(|value| value.as_i64().is_none_or(|n| n < 0)) {
                 let says = "should be a non-negative integer";
-                causes.push(Cause::invalid(path.as_str(), value, says));
+                causes.push(Cause::invalid(path.as_str(), value.unwrap_or(&Value::Null), says));
             }
         }
-        if complaints.blocking {
-            let rules = custom::rules(object, old, &kind.node);
-            drop(rules);
-            causes.push(Cause::unchecked());
+        if complaints.blocking || blocked {
+            if kind.node.has_rules() {
+                causes.push(Cause::unchecked());
+            }
         } else {
             causes.extend(custom::rules(object, old, &kind.node));
         }
@@ -89,10 +91,11 @@ impl Server {
                 causes.push(Cause::forbidden("metadata.finalizers", &says));
             }
         }
-        causes.extend(Self::validate(kind, object, Some(old)));
+        let blocked = causes.iter().any(Cause::blocks);
+        causes.extend(Self::validate(kind, object, Some(old), blocked));
         if !kind.is_custom() {
             if part == Part::Main {
-                causes.extend(builtin::validate(kind, object, false));
+                causes.extend(builtin::validate(kind, object));
             }
             causes.extend(builtin::validate_update(kind, part, object, old));
         }
@@ -102,7 +105,8 @@ impl Server {
 
 fn finalizers_of(kind: &Kind) -> names::Finalizers {
     let plain = ["coordination.k8s.io", "node.k8s.io", crate::kinds::EXTENSIONS];
-    if kind.is_custom() || plain.contains(&kind.group.as_str()) {
+    let event = kind.is("", "events");
+    if kind.is_custom() || event || plain.contains(&kind.group.as_str()) {
         names::Finalizers::Any
     } else {
         names::Finalizers::Qualified
