@@ -186,7 +186,8 @@ impl Contain {
             self.admitted.retain(|(other, _)| other != run);
         }
         let state = |workload| book.dispatch_check(workload).map(|check| &check["state"]);
-        let is_given = after != before || (state(new) != state(old) && state(new).is_some_and(|s| s == "Ready"));
+        let is_given =
+            after != before || (state(new) != state(old) && state(new).is_some_and(|s| s == "Ready"));
         if !after.is_empty() && is_given && !self.admitted.contains(&(run.clone(), after.into())) {
             let what = format!("it is given to {after}, which has not admitted it");
             findings.about("multikueue 3.3 R6", &run.case, what);
