@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use kube::{Api, Client};
 use roadstead_api::kueue::v1beta2::MultiKueueCluster;
 use roadstead_core::bug;
-use roadstead_core::cluster::{Attempt, Connection};
+use roadstead_core::cluster::{Attempt, Connection, Reason};
 use roadstead_core::name::{ClusterName, Key};
 use roadstead_engine::active::condition_patch;
 use roadstead_engine::clock::Clock;

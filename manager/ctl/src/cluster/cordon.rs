@@ -25,7 +25,7 @@ const SHOWN_MAX: usize = 10;
 /// Takes nothing new.
 const CLOSED: &str = "true";
 /// Takes nothing new, and what runs there goes elsewhere.
-const DRAINED: &str = "drain";
+pub(super) const DRAINED: &str = "drain";
 
 /// What came of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

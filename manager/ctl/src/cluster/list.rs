@@ -6,6 +6,7 @@ use comfy_table::{ContentArrangement, Table};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt as _};
+use roadstead_api::constants::annotations::CORDON;
 use roadstead_api::kueue::v1beta2::MultiKueueCluster;
 use roadstead_kubeconfigs::check::{Rules, check};
 use roadstead_kubeconfigs::secret;
@@ -29,6 +30,8 @@ pub struct Row {
     pub connected: String,
     /// Why.
     pub reason: Option<String>,
+    /// `cordoned`, `draining` or `leaving`, when it takes nothing new.
+    pub closed: Option<String>,
     /// Host and port of its API server.
     pub server: Option<String>,
     /// When the credential ends, RFC 3339.
@@ -84,11 +87,24 @@ fn row(cluster: &MultiKueueCluster, secret: Option<&Secret>) -> Row {
         name: cluster.name_any(),
         connected: condition.map_or_else(|| "Unknown".to_owned(), |c| c.status.clone()),
         reason: condition.map(|c| c.reason.clone()),
+        closed: closed(cluster).map(str::to_owned),
         server,
         token_expires_at: secret
             .and_then(secret::lifetime)
             .map(|lifetime| lifetime.expires.to_string()),
         since: condition.map(|c| c.last_transition_time.0.to_string()),
+    }
+}
+
+/// As the manager reads it (`spec/multikueue.md 4.5`).
+fn closed(cluster: &MultiKueueCluster) -> Option<&'static str> {
+    if cluster.metadata.deletion_timestamp.is_some() {
+        return Some("leaving");
+    }
+    match cluster.annotations().get(CORDON).map_or("", String::as_str) {
+        "" | "false" => None,
+        super::cordon::DRAINED => Some("draining"),
+        _ => Some("cordoned"),
     }
 }
 
@@ -107,12 +123,21 @@ fn table(rows: &[Row]) -> String {
     table
         .load_style(comfy_table::presets::NOTHING)
         .set_content_arrangement(ContentArrangement::Disabled)
-        .set_header(["NAME", "CONNECTED", "REASON", "SERVER", "TOKEN EXPIRES", "SINCE"]);
+        .set_header([
+            "NAME",
+            "CONNECTED",
+            "REASON",
+            "CLOSED",
+            "SERVER",
+            "TOKEN EXPIRES",
+            "SINCE",
+        ]);
     for row in rows {
         table.add_row([
             row.name.clone(),
             row.connected.clone(),
             or_dash(&row.reason),
+            or_dash(&row.closed),
             or_dash(&row.server),
             or_dash(&row.token_expires_at),
             or_dash(&row.since),
@@ -134,7 +159,7 @@ mod tests {
     fn row_shows_condition_and_expiry() {
         let cluster: MultiKueueCluster = serde_json::from_value(json!({
             "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "MultiKueueCluster",
-            "metadata": {"name": "east"},
+            "metadata": {"name": "east", "annotations": {"roadstead.dev/cordon": "drain"}},
             "spec": {"clusterSource": {"kubeConfig": {"location": "roadstead-east", "locationType": "Secret"}}},
             "status": {"conditions": [{"type": "Active", "status": "True", "reason": "Active", "message": "Connected",
                 "lastTransitionTime": "2026-11-21T10:00:00Z"}]},
@@ -152,6 +177,7 @@ mod tests {
                 name: "east".into(),
                 connected: "True".into(),
                 reason: Some("Active".into()),
+                closed: Some("draining".into()),
                 server: None,
                 token_expires_at: Some("2026-11-21T11:00:00Z".into()),
                 since: Some("2026-11-21T10:00:00Z".into()),
