@@ -155,6 +155,7 @@ mod tests {
 
     fn plan(waiting: Option<Waiting>, reply: Reply) -> Plan {
         Plan {
+            epoch: 1,
             status: Status::default(),
             remote: BTreeMap::new(),
             mirror: None,

@@ -13,13 +13,14 @@ use crate::shared::eventually;
 /// A job of 6 CPU fits only into west.
 const WEST_IS_LARGER: &[(&str, &str)] = &[(MANAGER, "16"), ("east", "4"), (WEST, "8")];
 
-/// Takes a job away in west, and leaves its Workload there.
+/// Takes a job away in west by force, so that also the manager's finalizer does not keep it, and leaves its Workload there.
 async fn delete_copy(room: Room, name: &str) {
     let orphan = DeleteParams {
         propagation_policy: Some(PropagationPolicy::Orphan),
         ..DeleteParams::default()
     };
     let jobs = room.jobs(WEST);
+    room.merge::<Job>(WEST, name, json!({"metadata": {"finalizers": null}})).await;
     jobs.delete(name, &orphan).await.unwrap();
     eventually(|| async { jobs.get_opt(name).await.ok()?.is_none().then_some(()) }).await;
 }
