@@ -18,6 +18,7 @@ use roadstead_api::config::{
     MultiKueue,
 };
 use roadstead_api::kueue::v1beta2::Workload;
+use roadstead_core::bug;
 use roadstead_core::dispatch::{self, Dispatcher, Local, Plan, Policy};
 use roadstead_core::name::{ClusterName, Key};
 use roadstead_core::status::Status;
@@ -74,6 +75,9 @@ pub(crate) struct Dispatch {
     pub(crate) policy: Policy,
     /// Our leases on the workers.
     pub(crate) lessor: Arc<Lessor>,
+    /// Whose turn it is, where only one at a time may call a worker.
+    #[cfg(feature = "bugbank")]
+    pub(crate) turn: Arc<tokio::sync::Mutex<()>>,
     /// Since when this process runs: a worker that it has not reached yet counts as lost since then.
     pub(crate) started: Timestamp,
     /// The time.
@@ -213,10 +217,11 @@ impl Dispatch {
     /// Follows what a worker's caches show.
     pub(crate) fn greet(&self, remote: &Arc<Remote>) {
         let (due, here, caches) = (self.due.clone(), remote.due.clone(), self.caches.clone());
+        let policy = self.policy;
         remote.workloads.listen(move |change| {
             if caches.workloads.get(change.key).is_some() {
                 due.add(change.key.clone(), Lane::Placed);
-            } else {
+            } else if !bug!(policy, OrphanOnUnreachable) {
                 here.add(change.key.clone(), Lane::New);
             }
         });
@@ -227,7 +232,9 @@ impl Dispatch {
                 for job in [change.old, change.new].into_iter().flatten() {
                     let Some(key) = named(job) else { continue };
                     if caches.workloads.get(&key).is_none() {
-                        here.add(key, Lane::New);
+                        if !bug!(policy, OrphanOnUnreachable) {
+                            here.add(key, Lane::New);
+                        }
                         continue;
                     }
                     // Why both: the job shows the status, the Workload decides what it means.
@@ -246,6 +253,9 @@ impl Dispatch {
 
     /// A worker came or went: everything that concerns it is looked at again.
     pub(crate) fn cluster_changed(&self, name: &ClusterName) {
+        if bug!(self.policy, NoLookAfterBreak) {
+            return;
+        }
         for workload in self.caches.workloads.all() {
             let has_check = workload
                 .status
@@ -255,6 +265,9 @@ impl Dispatch {
                 self.due
                     .add(roadstead_kubeio::cache::key_of(&*workload), Lane::New);
             }
+        }
+        if bug!(self.policy, OrphanOnUnreachable) {
+            return;
         }
         if let Some(remote) = self.registry.get(name) {
             for key in keys_on(&remote) {
@@ -293,5 +306,7 @@ pub(crate) fn policy(config: &MultiKueue, gates: &FeatureGates, lost: dispatch::
             DISPATCHER_CAPACITY => Dispatcher::Capacity,
             _ => Dispatcher::External,
         },
+        #[cfg(feature = "bugbank")]
+        bug: None,
     }
 }

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use roadstead_core::bug;
 use roadstead_kubeio::queue::Lane;
 use tokio_util::sync::CancellationToken;
 
@@ -30,7 +31,8 @@ pub(crate) async fn run(
         }
         for remote in registry.all() {
             for key in keys_on(&remote) {
-                if dispatch.caches.workloads.get(&key).is_none() {
+                let forgets = bug!(dispatch.policy, OrphanOnUnreachable);
+                if !forgets && dispatch.caches.workloads.get(&key).is_none() {
                     tracing::info!(workload = %key, cluster = %remote.name, "nothing here owns it any more; collecting");
                     dispatch.metrics.orphan(&remote.name);
                     remote.due.add(key, Lane::New);

@@ -19,4 +19,6 @@ mod run;
 mod sites;
 
 pub use remote::Dial;
+#[cfg(feature = "bugbank")]
+pub use run::assemble_with_bug;
 pub use run::{CONTROLLERS, NAME, assemble, run};

@@ -7,7 +7,7 @@ use kube::{Api, Client};
 use prometheus_client::registry::Registry as Metrics;
 use roadstead_api::config::{Config, WorkerLostPolicy};
 use roadstead_api::constants::labels;
-use roadstead_core::dispatch::LostPolicy;
+use roadstead_core::dispatch::{LostPolicy, Policy};
 use roadstead_core::lease::Terms;
 use roadstead_core::name::ClusterName;
 use roadstead_engine::checks::{Checks, NoChecks};
@@ -62,14 +62,37 @@ pub async fn assemble(
     tasks: &mut JoinSet<()>,
     stop: &CancellationToken,
 ) -> Result<Metrics, process::Error> {
-    let federation = parts.controllers.contains("multikueue").then(|| Site {
-        client: parts.client.clone(),
-        config: parts.config.clone(),
-        clock: parts.clock.clone(),
-        collects: parts.controllers.contains("gc"),
-        dial,
-        counts: FederationMetrics::new(role(&parts.config)),
-    });
+    let site = Site::of(&parts, dial);
+    start(parts, site, readiness, tasks, stop).await
+}
+
+/// The same with a bug planted, for those who test the tests.
+///
+/// *Errors*: as [`assemble`].
+#[cfg(feature = "bugbank")]
+pub async fn assemble_with_bug(
+    parts: Parts,
+    dial: Dial,
+    bug: Option<roadstead_core::dispatch::Bug>,
+    readiness: &Readiness,
+    tasks: &mut JoinSet<()>,
+    stop: &CancellationToken,
+) -> Result<Metrics, process::Error> {
+    let site = Site {
+        bug,
+        ..Site::of(&parts, dial)
+    };
+    start(parts, site, readiness, tasks, stop).await
+}
+
+async fn start(
+    parts: Parts,
+    site: Site,
+    readiness: &Readiness,
+    tasks: &mut JoinSet<()>,
+    stop: &CancellationToken,
+) -> Result<Metrics, process::Error> {
+    let federation = parts.controllers.contains("multikueue").then_some(site);
     let engine = Engine::new(parts, stop);
     let mut metrics = Metrics::default();
     engine.metrics.register(&mut metrics);
@@ -93,6 +116,23 @@ struct Site {
     collects: bool,
     dial: Dial,
     counts: FederationMetrics,
+    #[cfg(feature = "bugbank")]
+    bug: Option<roadstead_core::dispatch::Bug>,
+}
+
+impl Site {
+    fn of(parts: &Parts, dial: Dial) -> Self {
+        Self {
+            client: parts.client.clone(),
+            config: parts.config.clone(),
+            clock: parts.clock.clone(),
+            collects: parts.controllers.contains("gc"),
+            dial,
+            counts: FederationMetrics::new(role(&parts.config)),
+            #[cfg(feature = "bugbank")]
+            bug: None,
+        }
+    }
 }
 
 /// Label `replica_role`, as the engine has it.
@@ -139,6 +179,8 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
         collects,
         dial,
         counts,
+        #[cfg(feature = "bugbank")]
+        bug,
     } = site;
     let federation = Federation {
         checks: engine.caches.checks.clone(),
@@ -150,6 +192,11 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
     let rules = rules(&config);
     let lost = lost_policy(&config);
     let lessor = Arc::new(lessor(&config, engine, &clock));
+    let policy = Policy {
+        #[cfg(feature = "bugbank")]
+        bug,
+        ..dispatch::policy(&config.multi_kueue, &config.feature_gates, lost)
+    };
     let dispatch = Dispatch {
         caches: engine.caches.clone(),
         federation: federation.clone(),
@@ -163,8 +210,10 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
         due: engine.workloads_due.clone(),
         jobs_due: engine.jobs_due.clone(),
         origin: config.multi_kueue.origin.as_str().into(),
-        policy: dispatch::policy(&config.multi_kueue, &config.feature_gates, lost),
+        policy,
         lessor: lessor.clone(),
+        #[cfg(feature = "bugbank")]
+        turn: Arc::default(),
         started: clock(),
         clock: clock.clone(),
     };
@@ -195,6 +244,8 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
         },
         metrics: counts,
         clock: clock.clone(),
+        #[cfg(feature = "bugbank")]
+        policy,
     });
     // Why: a cordon changes what every Workload may do, and comes as an annotation.
     let bell = changed.clone();

@@ -12,6 +12,7 @@ use kube::{Api, Client, ResourceExt as _};
 use roadstead_api::constants::{finalizers, labels};
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_convert::Stamp;
+use roadstead_core::bug;
 use roadstead_core::dispatch::{Cause, RemoteAction};
 use roadstead_core::name::Key;
 use roadstead_engine::caches::{KindCache, api_resource};
@@ -52,6 +53,12 @@ async fn pass(d: &Dispatch, remote: &Remote, key: &Key) -> Outcome {
     if !d.knows_everything() {
         return Outcome::After(UNKNOWN_PAUSE);
     }
+    #[cfg(feature = "bugbank")]
+    let _turn = if bug!(d.policy, HungBlocksAll) {
+        Some(d.turn.lock().await)
+    } else {
+        None
+    };
     let (scene, mut plan) = d.plan_stored(key, (d.clock)());
     for action in plan.remote.remove(&remote.name).unwrap_or_default() {
         let site = Site {
@@ -273,6 +280,10 @@ impl Site<'_> {
                     jobs.objects.observe(object);
                     Ok(())
                 }
+                Ok(Some(foreign)) if bug!(self.d.policy, ForeignJobDeleted) => {
+                    write::delete(&api, &foreign.name_any(), foreign.uid().as_deref()).await;
+                    Err("a job was in the way".into())
+                }
                 Ok(Some(_)) => {
                     let detail = format!(
                         "remote object is not owned by MultiKueue: expected \"{}\"=\"{}\" on {} {}/{}",
@@ -323,6 +334,8 @@ impl Site<'_> {
         if self.remote.may_change(resource) {
             copy["metadata"]["finalizers"] = json!([finalizers::OUTCOME]);
         }
+        #[cfg(feature = "bugbank")]
+        let copy = vanishing(copy, bug!(self.d.policy, TtlRerun));
         serde_json::from_value(copy).map_err(|error| error.to_string())
     }
 
@@ -388,6 +401,16 @@ impl Site<'_> {
         }
         self.d.due.add(self.key.clone(), Lane::Placed);
     }
+}
+
+/// The job, which is gone from its worker as soon as it has ended if a bug wants it so.
+#[cfg(feature = "bugbank")]
+fn vanishing(mut job: serde_json::Value, is_planted: bool) -> serde_json::Value {
+    if is_planted {
+        job["spec"]["ttlSecondsAfterFinished"] = 0.into();
+        job["metadata"]["finalizers"] = json!([]);
+    }
+    job
 }
 
 fn refusal(why: &str) -> Cause {

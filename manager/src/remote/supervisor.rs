@@ -10,6 +10,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kube::{Api, Client};
 use roadstead_api::kueue::v1beta2::MultiKueueCluster;
+use roadstead_core::bug;
 use roadstead_core::cluster::{Attempt, Connection};
 use roadstead_core::name::{ClusterName, Key};
 use roadstead_engine::active::condition_patch;
@@ -76,6 +77,9 @@ pub(crate) struct Fleet {
     pub(crate) metrics: Metrics,
     /// The time.
     pub(crate) clock: Clock,
+    /// What is planted here.
+    #[cfg(feature = "bugbank")]
+    pub(crate) policy: roadstead_core::dispatch::Policy,
 }
 
 struct Supervised {
@@ -301,7 +305,12 @@ async fn serve(
     tasks.spawn(async move { known.queues.recognise(&asks).await });
     let mut healths = vec![remote.workloads.health()];
     healths.extend(remote.jobs.iter().map(|jobs| jobs.objects.health()));
-    let lost = match (all_live(&mut healths, timeout).await, claimed) {
+    let opened = if bug!(fleet.policy, ConnectedTooEarly) {
+        Ok(())
+    } else {
+        all_live(&mut healths, timeout).await
+    };
+    let lost = match (opened, claimed) {
         (Err(why), _) => Some(why),
         (Ok(()), Renewed::Unclear(why)) => {
             Some(format!("the lease of this manager cannot be renewed: {why}"))
@@ -309,13 +318,21 @@ async fn serve(
         (Ok(()), _) => {
             // Why before it counts as connected: from then on jobs are sent there.
             fleet.hold(name).await;
+            if bug!(fleet.policy, EarlyEventLost) {
+                fleet.settle(remote).await;
+            }
             remote.with(|link| {
                 link.client = Some(client.clone());
                 link.seen = true;
                 link.connection.opened();
             });
             tracing::info!(cluster = name, "connected");
-            fleet.settle(remote).await;
+            if bug!(fleet.policy, EarlyEventLost) {
+                let connection = remote.with(|link| link.connection.clone());
+                fleet.report(name, &connection).await;
+            } else {
+                fleet.settle(remote).await;
+            }
             let why = tokio::select! {
                 biased;
                 why = first_failure(&mut healths) => Some(why),
@@ -453,6 +470,12 @@ async fn credentials_differ(fleet: &Fleet, remote: &Arc<Remote>, endpoint: &Endp
             }
             Ok(_) => return,
             Err(refusal) => {
+                if bug!(fleet.policy, InactiveStillUsed) {
+                    let mut shown = remote.with(|link| link.connection.clone());
+                    shown.refused(refusal.reason, &refusal.message, (fleet.clock)());
+                    fleet.report(remote.name.as_str(), &shown).await;
+                    continue;
+                }
                 if refusal.reason != Reason::BadKubeConfig || (fleet.is_free)(&remote.name) {
                     return;
                 }

@@ -11,12 +11,15 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::bug;
 use crate::cluster::later;
 use crate::condition::Truth;
 use crate::name::{CheckName, ClusterName};
 use crate::note::{Note, Severity};
 use crate::status::{CheckPhase, Status};
 
+#[cfg(feature = "bugbank")]
+mod bug;
 pub mod capacity;
 mod observed;
 mod offer;
@@ -24,6 +27,8 @@ pub mod record;
 mod seek;
 mod waiting;
 
+#[cfg(feature = "bugbank")]
+pub use bug::Bug;
 pub use observed::{
     Answer, Cause, Copies, Cordon, Dispatcher, Drift, Failure, Fence, Life, Local, LocalJob, LostPolicy,
     Observed, Order, Origin, Owner, Policy, Remote, RemoteJob, RemoteWorkload, Said, Site, Stop,
@@ -171,6 +176,16 @@ impl<'a> Pass<'a> {
             self.refuse_wrong_owner(check);
         }
         self.keep_ahead();
+        if bug!(self.o.policy, AnyEndCounts) && quota {
+            let end = |(cluster, copies): (&'a ClusterName, &'a Copies)| {
+                let end = copies.our_workload()?.finished.as_ref();
+                end.filter(|end| false_end(&end.reason).is_none())
+                    .map(|end| (cluster, end))
+            };
+            if let Some((cluster, end)) = self.reachable().find_map(end) {
+                return self.finish(check, cluster, end);
+            }
+        }
         let phase = self.phase(check);
         if let (Some(winner), CheckPhase::Ready, true, false) =
             (self.plan.status.cluster.clone(), phase, quota, evicted)
@@ -178,6 +193,15 @@ impl<'a> Pass<'a> {
             return self.follow(check, &winner);
         }
         self.hold_on();
+        if bug!(self.o.policy, RejectedLeavesRemains) && !quota && !self.o.workload.active {
+            return;
+        }
+        if bug!(self.o.policy, StaleClusterName)
+            && let (Some(stale), CheckPhase::Pending, true, false) =
+                (self.plan.status.cluster.clone(), phase, quota, evicted)
+        {
+            return self.choose(check, &stale);
+        }
         match (quota, evicted, phase) {
             (false, _, _) => self.remove_everywhere(),
             (true, true, _) => self.stop_everywhere(),
@@ -208,6 +232,10 @@ impl<'a> Pass<'a> {
             .take()
             .or_else(|| self.o.stored.cluster.clone());
         let Some(cluster) = named else { return };
+        if bug!(self.o.policy, StuckToOneCluster) || bug!(self.o.policy, StaleClusterName) {
+            self.plan.status.cluster = Some(cluster);
+            return;
+        }
         let waiting = match self.holder(&cluster) {
             Holder::GivenUp(_) => return self.end_dispatch(),
             Holder::Answers(copies) if copies.is_settled() => return self.end_dispatch(),
@@ -256,6 +284,17 @@ impl<'a> Pass<'a> {
     /// Unlike the anchor: the winner is not chosen anew on each pass, so no other cluster can take, end or evict the run
     /// (`spec/safety.md` W1, W2, W4, W5).
     fn follow(&mut self, check: &CheckName, winner: &ClusterName) {
+        if bug!(self.o.policy, WinnerNotSticky) {
+            let admitted = |(cluster, copies): (&'a ClusterName, &'a Copies)| {
+                Some((copies.our_workload()?.admitted?, cluster))
+            };
+            if let Some((_, first)) = self.reachable().filter_map(admitted).min()
+                && first != winner
+            {
+                self.remove_elsewhere(first);
+                return self.act(first, RemoteAction::CreateJob);
+            }
+        }
         self.remove_elsewhere(winner);
         let copies = match self.holder(winner) {
             Holder::Answers(copies) => copies,
@@ -494,6 +533,9 @@ impl<'a> Pass<'a> {
         let listed = self.o.clusters.contains(cluster) && !leaves;
         match self.o.remotes.get(cluster) {
             Some(Remote::Reachable(copies)) => Holder::Answers(copies),
+            Some(Remote::Unreachable { .. }) if bug!(self.o.policy, EvictionOnBlip) => {
+                Holder::GivenUp(Closed::Perhaps)
+            }
             Some(Remote::Unreachable { since, fence }) => {
                 let timeout = later(*since, self.o.policy.worker_lost_timeout);
                 let given_up = match (self.o.policy.lost, fence) {

@@ -15,6 +15,24 @@
 //! assert_eq!(Amount::new(2).plus(Amount::UNLIMITED), Amount::UNLIMITED);
 //! ```
 
+/// Whether a bug is planted (`dispatch::Bug`). Without feature `bugbank`, which no program of ours enables, it is the
+/// constant `false`.
+#[cfg(feature = "bugbank")]
+#[macro_export]
+macro_rules! bug {
+    ($policy:expr, $bug:ident) => {
+        $policy.bug == Some($crate::dispatch::Bug::$bug)
+    };
+}
+/// Nothing is planted here: the constant `false`.
+#[cfg(not(feature = "bugbank"))]
+#[macro_export]
+macro_rules! bug {
+    ($policy:expr, $bug:ident) => {
+        false
+    };
+}
+
 pub mod afs;
 pub mod amount;
 pub mod check;

@@ -319,6 +319,9 @@ pub struct Policy {
     pub lost: LostPolicy,
     /// To which clusters a Workload is offered.
     pub dispatcher: Dispatcher,
+    /// The bug that is planted, if one is.
+    #[cfg(feature = "bugbank")]
+    pub bug: Option<super::Bug>,
 }
 
 /// What happens to a job whose worker is lost for longer than the timeout. *Source*: `spec/safety.md 3`.

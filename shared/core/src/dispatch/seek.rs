@@ -6,6 +6,7 @@ use super::capacity::Room;
 use super::observed::{Answer, Cause, Copies, Cordon, Drift, Life, Remote, RemoteWorkload};
 use super::waiting::Waiting;
 use super::{Pass, RemoteAction, admitted_on, false_end};
+use crate::bug;
 use crate::name::{CheckName, ClusterName};
 use crate::note::Severity;
 use crate::status::CheckPhase;
@@ -108,7 +109,8 @@ impl<'a> Pass<'a> {
         let admitted = listed.iter().find(|(cluster, standing)| match standing {
             // Wire: the webhook accepts only a cluster that was nominated before (`spec/multikueue.md` 1.6).
             Standing::Open(Some(w)) => {
-                w.admitted.is_some() && w.evicted.is_none() && nominated.contains(cluster)
+                let early = bug!(self.o.policy, WinnerTooEarly) && w.answer == Answer::Reserved;
+                (w.admitted.is_some() || early) && w.evicted.is_none() && nominated.contains(cluster)
             }
             Standing::Open(None)
             | Standing::Silent
@@ -120,7 +122,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Names the winner. Its job is created only when this is written.
-    fn choose(&mut self, check: &CheckName, winner: &ClusterName) {
+    pub(super) fn choose(&mut self, check: &CheckName, winner: &ClusterName) {
         let message = admitted_on(winner);
         self.note(Severity::Normal, message.clone());
         self.set_check(check, CheckPhase::Ready, message);

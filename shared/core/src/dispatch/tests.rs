@@ -192,6 +192,8 @@ impl Case {
                     worker_lost_timeout: SignedDuration::from_mins(TIMEOUT_MINS),
                     lost: self.lost,
                     dispatcher: self.dispatcher,
+                    #[cfg(feature = "bugbank")]
+                    bug: None,
                 },
             },
             at(self.now),

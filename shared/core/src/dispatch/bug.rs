@@ -1,0 +1,95 @@
+//! Bugs that others had, planted on purpose: whoever tests this must find every one of them (`spec/safety.md 7`).
+//!
+//! Compiled with feature `bugbank` only, which no program of ours enables; and even then nothing is planted unless
+//! [`Policy::bug`](super::Policy::bug) says so. Each is told in our own words, from its description alone.
+
+/// A planted bug.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Bug {
+    /// A job of somebody else that is in the way on a worker is deleted.
+    ForeignJobDeleted,
+    /// The copy of a job vanishes on its worker as soon as it has ended, so its end is not learned and it runs again.
+    TtlRerun,
+    /// What is left on a worker that was away when its owner went is never looked for.
+    OrphanOnUnreachable,
+    /// A worker that does not answer is given up at once.
+    EvictionOnBlip,
+    /// A worker whose credentials are refused is reported, and used all the same.
+    InactiveStillUsed,
+    /// A worker wins when it has reserved quota, before its own checks are ready, and the others lose.
+    WinnerTooEarly,
+    /// The name of a cluster that has given a Workload back is kept for ever.
+    StuckToOneCluster,
+    /// What is on the workers stays there when a Workload is switched off or rejected.
+    RejectedLeavesRemains,
+    /// A Workload that is admitted again goes by the cluster of its last round.
+    StaleClusterName,
+    /// When a connection comes back nothing is looked at again.
+    NoLookAfterBreak,
+    /// A worker counts as connected before its watches are open.
+    ConnectedTooEarly,
+    /// A call that hangs on one worker holds up those to all others.
+    HungBlocksAll,
+    /// What a new connection brings is looked at while the worker still counts as lost, and not again.
+    EarlyEventLost,
+    /// W1: the copy that was admitted first gets the job, whatever was decided.
+    WinnerNotSticky,
+    /// W4: a copy that ended ends the Workload, on whichever worker.
+    AnyEndCounts,
+}
+
+impl Bug {
+    /// All of them.
+    pub const ALL: [Self; 15] = [
+        Self::ForeignJobDeleted,
+        Self::TtlRerun,
+        Self::OrphanOnUnreachable,
+        Self::EvictionOnBlip,
+        Self::InactiveStillUsed,
+        Self::WinnerTooEarly,
+        Self::StuckToOneCluster,
+        Self::RejectedLeavesRemains,
+        Self::StaleClusterName,
+        Self::NoLookAfterBreak,
+        Self::ConnectedTooEarly,
+        Self::HungBlocksAll,
+        Self::EarlyEventLost,
+        Self::WinnerNotSticky,
+        Self::AnyEndCounts,
+    ];
+
+    /// Where it was: the number of the report, or of the weak spot in `spec/safety.md 2`.
+    pub const fn source(self) -> &'static str {
+        match self {
+            Self::ForeignJobDeleted => "#11849",
+            Self::TtlRerun => "#14734",
+            Self::OrphanOnUnreachable => "#11515",
+            Self::EvictionOnBlip => "#12999",
+            Self::InactiveStillUsed => "#13188",
+            Self::WinnerTooEarly => "#8585",
+            Self::StuckToOneCluster => "#8143",
+            Self::RejectedLeavesRemains => "#3841",
+            Self::StaleClusterName => "#11378",
+            Self::NoLookAfterBreak => "#10428",
+            Self::ConnectedTooEarly => "#12612",
+            Self::HungBlocksAll => "#14550",
+            Self::EarlyEventLost => "#12824",
+            Self::WinnerNotSticky => "W1",
+            Self::AnyEndCounts => "W4",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::Bug;
+
+    #[test]
+    fn the_bank_lists_every_bug_once_with_a_source_of_its_own() {
+        let bugs: BTreeSet<Bug> = Bug::ALL.into_iter().collect();
+        let sources: BTreeSet<&str> = Bug::ALL.iter().map(|bug| bug.source()).collect();
+        assert_eq!((bugs.len(), sources.len()), (Bug::ALL.len(), Bug::ALL.len()));
+    }
+}
