@@ -98,9 +98,17 @@ fn what_a_cluster_admitted_before_an_eviction_counts_no_longer() {
     let again = |admitted| {
         let mut scene = Scene::new();
         scene.start("a", "east");
-        let evicted = json!([condition("QuotaReserved", "True", "Ok", 0), condition("Evicted", "True", "Preempted", 4)]);
+        let evicted = json!([
+            condition("QuotaReserved", "True", "Ok", 0),
+            condition("Evicted", "True", "Preempted", 4)
+        ]);
         let pending = json!([{"name": "mk", "state": "Pending", "message": "again"}]);
-        scene.status("manager", MANAGER, "a", json!({"conditions": evicted, "admissionChecks": pending}));
+        scene.status(
+            "manager",
+            MANAGER,
+            "a",
+            json!({"conditions": evicted, "admissionChecks": pending}),
+        );
         scene.clean("a", "east");
         scene.offer("a", "east");
         if admitted {

@@ -60,7 +60,11 @@ fn at_rest_a_job_waits_with_a_reason() {
     assert_eq!(rests(json!({"conditions": [], "admissionChecks": null})), ["I3"]);
     let retry = json!([{"name": "mk", "state": "Retry", "message": "gone"}]);
     assert_eq!(rests(json!({"admissionChecks": retry})), ["I3"]);
-    assert_eq!(rests(json!({"clusterName": "east"})), ["multikueue 3.3 R6", "I3", "I3"], "bound to a cluster");
+    assert_eq!(
+        rests(json!({"clusterName": "east"})),
+        ["multikueue 3.3 R6", "I3", "I3"],
+        "bound to a cluster"
+    );
     let evicted = condition("Evicted", "True", "Preempted", 1);
     assert_eq!(rests(json!({"conditions": [quota("True"), evicted]})), ["I3"]);
     let ready = json!([{"name": "mk", "state": "Ready", "message": "there"}]);
