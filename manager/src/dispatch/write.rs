@@ -408,9 +408,7 @@ impl Site<'_> {
 fn vanishing(mut job: serde_json::Value, is_planted: bool) -> serde_json::Value {
     if is_planted {
         job["spec"]["ttlSecondsAfterFinished"] = 0.into();
-        if let Some(metadata) = job["metadata"].as_object_mut() {
-            metadata.remove("finalizers");
-        }
+        job["metadata"]["finalizers"] = json!([]);
     }
     job
 }

@@ -469,12 +469,13 @@ async fn credentials_differ(fleet: &Fleet, remote: &Arc<Remote>, endpoint: &Endp
                 }
             }
             Ok(_) => return,
-            Err(refusal) if bug!(fleet.policy, InactiveStillUsed) => {
-                let mut connection = Connection::new((fleet.clock)());
-                connection.refused(refusal.reason, &refusal.message, (fleet.clock)());
-                fleet.report(remote.name.as_str(), &connection).await;
-            }
             Err(refusal) => {
+                if bug!(fleet.policy, InactiveStillUsed) {
+                    let mut shown = remote.with(|link| link.connection.clone());
+                    shown.refused(refusal.reason, &refusal.message, (fleet.clock)());
+                    fleet.report(remote.name.as_str(), &shown).await;
+                    continue;
+                }
                 if refusal.reason != Reason::BadKubeConfig || (fleet.is_free)(&remote.name) {
                     return;
                 }

@@ -11,6 +11,7 @@
 //! Reading order: [`script`], [`fault`], `clock`, `process` (lives and deaths), `wire` (the network), `stage` (all of them
 //! together), `play` (a run), `shrink`.
 
+pub mod bank;
 pub mod fault;
 pub mod script;
 

@@ -20,7 +20,8 @@ async fn delete_copy(room: Room, name: &str) {
         ..DeleteParams::default()
     };
     let jobs = room.jobs(WEST);
-    room.merge::<Job>(WEST, name, json!({"metadata": {"finalizers": null}})).await;
+    room.merge::<Job>(WEST, name, json!({"metadata": {"finalizers": null}}))
+        .await;
     jobs.delete(name, &orphan).await.unwrap();
     eventually(|| async { jobs.get_opt(name).await.ok()?.is_none().then_some(()) }).await;
 }

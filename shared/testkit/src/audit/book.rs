@@ -11,6 +11,8 @@ use serde_json::Value;
 use super::Rules;
 use super::object::{PODS, WORKLOADS, controller, list, origin, prebuilt, queue, text, uid, winner, words};
 
+/// On copies: the Workload of the manager that they are of.
+const WORKLOAD_UID: &str = "roadstead.dev/workload-uid";
 /// Where the manager says which workers it has.
 pub(super) const CLUSTERS: &str = "multikueueclusters.kueue.x-k8s.io";
 const CONFIGS: &str = "multikueueconfigs.kueue.x-k8s.io";
@@ -241,7 +243,12 @@ impl Book {
         if on_manager || origin(object) != self.rules.origin || prebuilt(object).is_empty() {
             return None;
         }
-        let run = self.present(case(prebuilt(object)));
+        let mut run = self.present(case(prebuilt(object)));
+        // Why not the present one: an answer to an older dispatch may have been under way.
+        let of = text(object, &["metadata", "annotations", WORKLOAD_UID]);
+        if !of.is_empty() {
+            run.uid = of.into();
+        }
         self.jobs
             .insert((place.cluster.clone(), uid(object).into()), run.clone());
         Some(run)

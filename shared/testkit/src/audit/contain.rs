@@ -13,7 +13,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::book::{Actor, Book, CLUSTERS, Name, Run, Seen};
 use super::hands::NO_LABEL;
@@ -24,6 +24,9 @@ use super::{Findings, Policy};
 
 /// Reasons of condition `Active` that mean that the credentials cannot be used.
 const REFUSED: &[&str] = &["BadKubeConfig", "InsecureKubeConfig", "BadClusterProfile"];
+
+/// How long a request may be under way.
+const UNDER_WAY_MAX: SignedDuration = SignedDuration::from_secs(20);
 
 /// A copy or a job on a worker since it was made.
 #[derive(Default)]
@@ -124,7 +127,7 @@ impl Contain {
             findings.about("I9", &run.case, what);
         }
         let since = self.refused.get(&place.cluster);
-        if let Some(since) = since.filter(|since| seen.now.duration_since(**since) > book.rules.recovery) {
+        if let Some(since) = since.filter(|since| seen.now.duration_since(**since) > UNDER_WAY_MAX) {
             let what = format!("made with credentials that have been refused since {since}");
             findings.of("multikueue 10.F2", place, seen.case(), what);
         }

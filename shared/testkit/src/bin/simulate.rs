@@ -13,8 +13,9 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
 use clap::Parser;
+use roadstead_core::dispatch::Bug;
 use roadstead_testkit::sim::script::Script;
-use roadstead_testkit::sim::{Keep, Outcome, Player, shrink};
+use roadstead_testkit::sim::{Keep, Outcome, Player, bank, shrink};
 use serde_json::{Value, json};
 
 /// Plays manager, workers and clusters in one thread, with everything that goes wrong decided by the seed.
@@ -44,6 +45,15 @@ struct Args {
     /// Play only one seed in so many twice.
     #[arg(long, default_value_t = 1)]
     twice_every: u64,
+    /// Plant each bug of the bug bank and look for it, within --bank-seeds seeds.
+    #[arg(long)]
+    bug_bank: bool,
+    /// With --bug-bank: only these bugs; with --replay: plant this one.
+    #[arg(long, value_delimiter = ',')]
+    bugs: Vec<String>,
+    /// With --bug-bank: how many seeds may pass until a bug is found.
+    #[arg(long, default_value_t = bank::SEEDS_MAX)]
+    bank_seeds: u64,
     /// Print the result as JSON.
     #[arg(long)]
     json: bool,
@@ -62,6 +72,7 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let result = match args.replay {
         Some(seed) => replay(&args, seed),
+        None if args.bug_bank => plant(&args),
         None => many(&args),
     };
     result.unwrap_or_else(|error| {
@@ -72,10 +83,7 @@ fn main() -> ExitCode {
 
 fn many(args: &Args) -> Result<ExitCode, String> {
     let started = Instant::now();
-    let shards = args.shards.unwrap_or_else(|| {
-        std::thread::available_parallelism()
-            .map_or(1, |cores| u64::try_from(NonZero::get(cores)).unwrap_or(1))
-    });
+    let shards = args.shards.unwrap_or_else(|| u64::try_from(cores()).unwrap_or(1));
     let tally = if shards <= 1 {
         play(args)?
     } else {
@@ -113,6 +121,10 @@ fn many(args: &Args) -> Result<ExitCode, String> {
     } else {
         ExitCode::FAILURE
     })
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZero::get)
 }
 
 /// Plays the seeds in this process, one after the other.
@@ -192,6 +204,99 @@ fn share(args: &Args, shards: u64) -> Result<Tally, String> {
     Ok(tally)
 }
 
+/// The bugs that are asked for; all if none is.
+fn asked_for(args: &Args) -> Result<Vec<Bug>, String> {
+    if args.bugs.is_empty() {
+        return Ok(Bug::ALL.to_vec());
+    }
+    let named = |name: &String| {
+        bank::bug_of(name).ok_or_else(|| format!("there is no bug {name}; there are {:?}", Bug::ALL))
+    };
+    args.bugs.iter().map(named).collect()
+}
+
+/// Looks for each bug of the bank; it is a failure not to find one.
+fn plant(args: &Args) -> Result<ExitCode, String> {
+    let bugs = asked_for(args)?;
+    let shards = args
+        .shards
+        .map_or_else(cores, |shards| usize::try_from(shards).unwrap_or(1));
+    let catches = if shards <= 1 {
+        let player = Player::new()?;
+        let mut catches = Vec::new();
+        for bug in &bugs {
+            let caught = bank::hunt(&player, *bug, args.from, args.bank_seeds)?;
+            let (seed, violation) = caught.found.clone().unzip();
+            catches.push(json!({
+                "bug": format!("{bug:?}"), "source": bug.source(), "seeds": caught.tried, "seed": seed,
+                "violation": violation.map(|line| line.chars().take(300).collect::<String>()),
+            }));
+            eprintln!("{}", told(catches.last().unwrap_or(&Value::Null)));
+        }
+        catches
+    } else {
+        share_bugs(args, &bugs, shards)?
+    };
+    let found = catches.iter().filter(|one| !one["seed"].is_null()).count();
+    if args.json {
+        let result = json!({"bugs_planted": bugs.len(), "bugs_found": found, "bugs": catches});
+        println!("{result}");
+    } else {
+        for one in &catches {
+            println!("{}", told(one));
+        }
+        println!("bugs_found {found} / bugs_planted {}", bugs.len());
+    }
+    Ok(if found == bugs.len() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn told(catch: &Value) -> String {
+    let text = |field: &str| catch[field].as_str().unwrap_or("").replace('\n', " ");
+    let (bug, source, seeds) = (text("bug"), text("source"), &catch["seeds"]);
+    match catch["seed"].as_u64() {
+        Some(seed) => format!("{bug} ({source}): found by seed {seed}: {}", text("violation")),
+        None => format!("{bug} ({source}): NOT found in {seeds} seeds"),
+    }
+}
+
+/// Shares the bugs among processes of this program.
+fn share_bugs(args: &Args, bugs: &[Bug], shards: usize) -> Result<Vec<Value>, String> {
+    let program = std::env::current_exe().map_err(|error| format!("finding this program: {error}"))?;
+    let mut running = Vec::new();
+    for shard in 0..shards.min(bugs.len()) {
+        let some: Vec<String> = bugs
+            .iter()
+            .skip(shard)
+            .step_by(shards)
+            .map(|bug| format!("{bug:?}"))
+            .collect();
+        let mut command = Command::new(&program);
+        command.args(["--bug-bank", "--shards", "1", "--json", "--bugs", &some.join(",")]);
+        command.args([
+            "--from",
+            &args.from.to_string(),
+            "--bank-seeds",
+            &args.bank_seeds.to_string(),
+        ]);
+        let child = command.stdout(Stdio::piped()).spawn();
+        running.push(child.map_err(|error| format!("starting a shard: {error}"))?);
+    }
+    let mut catches = Vec::new();
+    for child in running {
+        let output = child
+            .wait_with_output()
+            .map_err(|error| format!("waiting for a shard: {error}"))?;
+        let result: Value = serde_json::from_slice(&output.stdout)
+            .map_err(|error| format!("a shard ended with {}: {error}", output.status))?;
+        catches.extend(result["bugs"].as_array().into_iter().flatten().cloned());
+    }
+    Ok(catches)
+}
+
 /// Plays one seed and tells about it.
 fn replay(args: &Args, seed: u64) -> Result<ExitCode, String> {
     if let Some(level) = &args.trace {
@@ -206,6 +311,12 @@ fn replay(args: &Args, seed: u64) -> Result<ExitCode, String> {
     if let Some(keep) = &args.faults {
         script = script.with_faults(keep);
     }
+    script.bug = args
+        .bugs
+        .first()
+        .map(|_| asked_for(args))
+        .transpose()?
+        .map(|bugs| bugs[0]);
     println!("{script:#?}");
     let player = Player::new()?;
     let outcome = player.play(&script, Keep::Lines)?;

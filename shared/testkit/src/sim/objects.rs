@@ -22,6 +22,8 @@ const FLAVOR: &str = "default";
 const FEDERATION: &str = "federation";
 const CAPACITY: &str = "capacity";
 const URGENT: &str = "urgent";
+/// Label of what is somebody else's.
+const FOREIGN: &str = "example.com/foreign";
 const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
 /// The token of every kubeconfig, to be seen nowhere else (`spec/safety.md I8`).
 pub(super) const CANARY: &str = "canary-token-of-the-simulated-worker";
@@ -152,26 +154,63 @@ pub(super) fn of_manager(script: &Script) -> Vec<(String, Value)> {
         queue(script.cpus, Some(FEDERATION), false),
     ];
     for name in names {
-        let kubeconfig = json!({
-            "apiVersion": "v1", "kind": "Config", "current-context": name,
-            "clusters": [{"name": name, "cluster": {
-                "server": address(&name), "certificate-authority-data": AUTHORITY,
-            }}],
-            "users": [{"name": name, "user": {"token": CANARY}}],
-            "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
-        });
-        objects.push((
-            format!("/api/v1/namespaces/{SYSTEM}/secrets"),
-            json!({
-                "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": SYSTEM},
-                "stringData": {"kubeconfig": kubeconfig.to_string()},
-            }),
-        ));
+        objects.push(secret(&name, Trust::Worker));
         let source = json!({"kubeConfig": {"locationType": "Secret", "location": name}});
         let spec = json!({"clusterSource": source});
         objects.push(kueue("multikueueclusters", "MultiKueueCluster", &name, &spec));
     }
     objects
+}
+
+/// Whether a kubeconfig says by what a worker is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trust {
+    /// By its certificate.
+    Worker,
+    /// By nothing, so it must be refused.
+    Nobody,
+}
+
+/// The Secret through which a worker is reached.
+pub(super) fn secret(name: &str, trust: Trust) -> (String, Value) {
+    let cluster = match trust {
+        Trust::Worker => json!({"server": address(name), "certificate-authority-data": AUTHORITY}),
+        Trust::Nobody => json!({"server": address(name), "insecure-skip-tls-verify": true}),
+    };
+    let kubeconfig = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": name,
+        "clusters": [{"name": name, "cluster": cluster}],
+        "users": [{"name": name, "user": {"token": CANARY}}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+    });
+    (
+        format!("/api/v1/namespaces/{SYSTEM}/secrets"),
+        json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": SYSTEM},
+            "stringData": {"kubeconfig": kubeconfig.to_string()},
+        }),
+    )
+}
+
+/// A job of somebody else on a worker; it is held, so it does nothing.
+pub(super) fn foreign_job(name: &str) -> (String, Value) {
+    let object = json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": {FOREIGN: "yes"}},
+        "spec": {
+            "suspend": true,
+            "template": {"spec": {
+                "restartPolicy": "Never",
+                "containers": [{"name": "main", "image": "example.com/other"}],
+            }},
+        },
+    });
+    (jobs_path(), object)
+}
+
+/// Whether a job is one of [`foreign_job`].
+pub(super) fn is_foreign(job: &Value) -> bool {
+    job["metadata"]["labels"][FOREIGN] == "yes"
 }
 
 /// What a worker's cluster has.

@@ -262,7 +262,58 @@ async fn perform(stage: &Arc<Stage>, act: &Act, auditor: &Arc<Mutex<Auditor>>) {
         }
         Act::Deactivate(name) => switch(manager, name, false).await,
         Act::Activate(name) => switch(manager, name, true).await,
+        Act::Squat(worker, name) => {
+            let (path, object) = objects::foreign_job(name);
+            objects::ask(&stage.servers[*worker], Method::POST, &path, Some(&object)).await;
+        }
+        Act::Vacate(worker, name) => vacate(&stage.servers[*worker], name).await,
+        Act::Lie(worker, name) => lie(stage, *worker, name).await,
+        Act::Spoil(worker) => {
+            lock(auditor).troubled(&cluster_name(*worker));
+            write_secret(manager, *worker, objects::Trust::Nobody).await;
+        }
+        Act::Mend(worker) => {
+            write_secret(manager, *worker, objects::Trust::Worker).await;
+            lock(auditor).calm(&cluster_name(*worker), stage.now());
+        }
     }
+}
+
+/// Takes the foreign job away, if it is still there and foreign.
+async fn vacate(worker: &Server, name: &str) {
+    let path = format!("{}/{name}", objects::jobs_path());
+    let (_, job) = objects::ask(worker, Method::GET, &path, None).await;
+    if objects::is_foreign(&job) {
+        let path = format!("{path}?propagationPolicy=Background");
+        objects::ask(worker, Method::DELETE, &path, None).await;
+    }
+}
+
+/// Says on a worker that the copy of a Workload has ended, unless that is the worker where its job is.
+async fn lie(stage: &Arc<Stage>, worker: usize, job: &str) {
+    let path = objects::workloads_path();
+    let (_, list) = objects::ask(&stage.servers[0], Method::GET, &path, None).await;
+    let is_its = |workload: &&Value| workload["metadata"]["ownerReferences"][0]["name"] == job;
+    let Some(workload) = list["items"].as_array().and_then(|all| all.iter().find(is_its)) else {
+        return;
+    };
+    if workload["status"]["clusterName"] == cluster_name(worker) {
+        return;
+    }
+    let name = workload["metadata"]["name"].as_str().unwrap_or_default();
+    let finished = json!([{
+        "type": "Finished", "status": "True", "reason": "Succeeded", "message": "so they say",
+        "lastTransitionTime": stage.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+    }]);
+    let patch = json!({"status": {"conditions": finished}});
+    let path = format!("{path}/{name}/status");
+    objects::ask(&stage.servers[worker], Method::PATCH, &path, Some(&patch)).await;
+}
+
+async fn write_secret(manager: &Server, worker: usize, trust: objects::Trust) {
+    let (path, secret) = objects::secret(&cluster_name(worker), trust);
+    let path = format!("{path}/{}", cluster_name(worker));
+    objects::ask(manager, Method::PATCH, &path, Some(&secret)).await;
 }
 
 /// Switches the Workload of a job on or off, if it has one.

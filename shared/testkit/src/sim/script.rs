@@ -5,6 +5,8 @@ use std::time::Duration;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
+use roadstead_core::dispatch::Bug;
+
 use super::fault::{Entry, roll};
 
 /// When the first user comes; until then everything starts undisturbed.
@@ -80,6 +82,16 @@ pub enum Act {
     Deactivate(String),
     /// Switches its Workload on again.
     Activate(String),
+    /// Puts a job of somebody else's in the way, on a worker.
+    Squat(usize, String),
+    /// Takes it away again.
+    Vacate(usize, String),
+    /// Writes on a worker to which the job was not sent that it has ended there.
+    Lie(usize, String),
+    /// Writes a kubeconfig into a worker's Secret that must be refused.
+    Spoil(usize),
+    /// Writes a good one again.
+    Mend(usize),
 }
 
 /// Everything about one run.
@@ -105,6 +117,8 @@ pub struct Script {
     pub acts: Vec<(Duration, Act)>,
     /// What goes wrong, with the entry's number.
     pub faults: Vec<(usize, Entry)>,
+    /// The bug that is planted in the manager, to see whether it is found.
+    pub bug: Option<Bug>,
 }
 
 impl Script {
@@ -140,8 +154,9 @@ impl Script {
         let skews = |dice: &mut ChaCha8Rng| (0..=number).map(|_| skew(dice)).collect();
         let processes = skews(&mut dice);
         let servers = skews(&mut dice);
-        let acts = acts(&mut dice);
+        let mut acts = acts(&mut dice);
         let faults = roll(&mut dice, number).into_iter().enumerate().collect();
+        strangers(&mut dice, number, &mut acts);
         Self {
             seed,
             workers,
@@ -153,6 +168,7 @@ impl Script {
             servers,
             acts,
             faults,
+            bug: None,
         }
     }
 
@@ -168,6 +184,42 @@ impl Script {
     pub fn fault_numbers(&self) -> Vec<usize> {
         self.faults.iter().map(|(number, _)| *number).collect()
     }
+}
+
+/// What others do to the federation, in one run of three: each of it the manager must bear.
+fn strangers(dice: &mut ChaCha8Rng, workers: usize, acts: &mut Vec<(Duration, Act)>) {
+    let submitted: Vec<(Duration, String)> = acts
+        .iter()
+        .filter_map(|(at, act)| match act {
+            Act::Submit(job) => Some((*at, job.name.clone())),
+            _ => None,
+        })
+        .collect();
+    for (at, name) in submitted {
+        let worker = dice.random_range(1..=workers);
+        let after = |dice: &mut ChaCha8Rng, most| Duration::from_millis(dice.random_range(0..most));
+        match dice.random_range(0..12) {
+            0 => {
+                acts.push((
+                    at.saturating_sub(after(dice, 3_000)),
+                    Act::Squat(worker, name.clone()),
+                ));
+                acts.push((
+                    at + Duration::from_secs(60) + after(dice, 30_000),
+                    Act::Vacate(worker, name),
+                ));
+            }
+            1 => acts.push((at + after(dice, 20_000), Act::Lie(worker, name))),
+            _ => {}
+        }
+    }
+    if dice.random_ratio(1, 6) {
+        let worker = dice.random_range(1..=workers);
+        let at = Duration::from_millis(dice.random_range(7_000..20_000));
+        acts.push((at, Act::Spoil(worker)));
+        acts.push((at + Duration::from_secs(90), Act::Mend(worker)));
+    }
+    acts.sort_by_key(|(at, _)| *at);
 }
 
 fn skew(dice: &mut ChaCha8Rng) -> Skew {

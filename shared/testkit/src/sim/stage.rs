@@ -10,6 +10,7 @@ use roadstead_api::config::{
     Config, DISPATCHER_ALL_AT_ONCE, DISPATCHER_INCREMENTAL, IncrementalDispatcher, WorkerLostPolicy,
 };
 use roadstead_apiserver::{Authorization, Clock, Options, Server};
+use roadstead_core::dispatch::Bug;
 use roadstead_engine::process::Parts;
 use roadstead_kubeconfigs::check::Refusal;
 use roadstead_manager::Dial;
@@ -50,6 +51,7 @@ pub(super) struct Stage {
     server_clocks: Vec<Arc<HostClock>>,
     manager_config: Arc<Config>,
     worker_config: Arc<Config>,
+    bug: Option<Bug>,
 }
 
 impl Stage {
@@ -104,6 +106,7 @@ impl Stage {
             server_clocks,
             manager_config: Arc::new(manager_config(script)),
             worker_config: Arc::new(config()),
+            bug: script.bug,
         })
     }
 
@@ -201,7 +204,7 @@ impl Stage {
         let readiness = Readiness::new();
         let started = if number == 0 {
             let dial = self.dial(life);
-            roadstead_manager::assemble(parts, dial, &readiness, tasks, &life.stop).await
+            roadstead_manager::assemble_with_bug(parts, dial, self.bug, &readiness, tasks, &life.stop).await
         } else {
             roadstead_worker::assemble(parts, &readiness, tasks, &life.stop).await
         };
