@@ -11,7 +11,6 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::bug;
 use crate::cluster::later;
 use crate::condition::Truth;
 use crate::name::{CheckName, ClusterName};

@@ -6,7 +6,6 @@ use super::capacity::Room;
 use super::observed::{Answer, Cause, Copies, Cordon, Drift, Life, Remote, RemoteWorkload};
 use super::waiting::Waiting;
 use super::{Pass, RemoteAction, admitted_on, false_end};
-use crate::bug;
 use crate::name::{CheckName, ClusterName};
 use crate::note::Severity;
 use crate::status::CheckPhase;
