@@ -239,16 +239,22 @@ fn fence(d: &Dispatch, remote: &Remote, key: &Key, stored: Option<&ApiWorkload>)
         return Fence::Open;
     }
     let (closing, left) = d.lessor.closing(remote, drain(stored));
-    let now = (d.clock)();
-    let at = SignedDuration::try_from(left)
-        .ok()
-        .and_then(|left| now.checked_add(left).ok());
-    let at = at.unwrap_or(Timestamp::MAX);
+    // Why the beginning of time: the clock has gone on since the time of this pass was taken.
+    let at = if left.is_zero() {
+        Timestamp::MIN
+    } else {
+        let left = SignedDuration::try_from(left).unwrap_or(SignedDuration::MAX);
+        later((d.clock)(), left)
+    };
     match closing {
         Closing::At(_) => Fence::Closes { at },
         Closing::Unguarded(_) => Fence::Unknown { at },
         Closing::Never => Fence::Open,
     }
+}
+
+fn later(at: Timestamp, by: SignedDuration) -> Timestamp {
+    at.checked_add(by).unwrap_or(Timestamp::MAX)
 }
 
 /// How long the pods may take to end.

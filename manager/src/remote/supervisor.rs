@@ -92,8 +92,16 @@ impl Fleet {
     pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) {
         let touched = Arc::new(Dirty::new());
         let set = touched.clone();
-        self.clusters
-            .listen(move |change| set.mark(Some(change.key.name.to_string())));
+        self.clusters.listen(move |change| {
+            // Why not for a status: each failed attempt writes one, and would be tried again at once (`spec/multikueue.md` 11.27).
+            let version = |cluster: &Arc<MultiKueueCluster>| {
+                let meta = &cluster.metadata;
+                (meta.uid.clone(), meta.generation, meta.deletion_timestamp.clone())
+            };
+            if change.old.map(version) != change.new.map(version) {
+                set.mark(Some(change.key.name.to_string()));
+            }
+        });
         let set = touched.clone();
         // Why everybody on a Secret change: a cluster names its Secret, not the other way round, and there are few.
         self.secrets.listen(move |_| set.mark(None));
