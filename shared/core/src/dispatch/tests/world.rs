@@ -7,6 +7,9 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
 use super::*;
+use site::Site;
+
+mod site;
 
 const SITES: [&str; 3] = ["a", "b", "c"];
 const FAILURE_MINS: i64 = 5;
@@ -72,31 +75,6 @@ fn op() -> impl Strategy<Value = Op> {
         1 => site.prop_map(Op::Unlist),
         1 => Just(Op::DeleteHere),
     ]
-}
-
-#[derive(Clone, Debug, Default)]
-struct Site {
-    copies: Copies,
-    saved: Option<Copies>,
-    cut_since: Option<Timestamp>,
-}
-
-impl Site {
-    /// The worker was left alone for too long: it stops what it has, as `spec/safety.md 3.3` says.
-    fn fence(&mut self) {
-        if let Some(w) = self.copies.workload.as_mut().filter(|w| w.origin == Origin::Ours)
-            && w.finished.is_none()
-            && w.active
-        {
-            (w.answer, w.admitted, w.active, w.fenced) = (Answer::None, None, false, true);
-            w.evicted = Some(said("Deactivated", "x"));
-        }
-        match self.copies.job.as_mut().filter(|job| job.origin == Origin::Ours) {
-            Some(job) if job.life == Life::Deleting && !job.finished => self.copies.job = None,
-            Some(job) if !job.finished => job.suspended = true,
-            Some(_) | None => {}
-        }
-    }
 }
 
 struct World {
