@@ -101,11 +101,9 @@ fn prepare(args: &Args) -> anyhow::Result<()> {
 impl Args {
     /// What `--control-plane` comes to.
     fn kind(&self) -> Kind {
-        match self.control_plane {
-            ControlPlaneKind::Real => Kind::Real,
-            ControlPlaneKind::Embedded => Kind::Embedded,
-            ControlPlaneKind::Auto if self.assets.is_some() => Kind::Real,
-            ControlPlaneKind::Auto => Kind::Embedded,
+        match (self.control_plane, &self.assets) {
+            (ControlPlaneKind::Real, _) | (ControlPlaneKind::Auto, Some(_)) => Kind::Real,
+            (ControlPlaneKind::Embedded, _) | (ControlPlaneKind::Auto, None) => Kind::Embedded,
         }
     }
 }

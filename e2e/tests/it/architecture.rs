@@ -61,7 +61,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("world", &["api"]),
     (
         "e2e",
-        &["api", "apiserver", "convert", "core", "kubeio", "serve", "world"],
+        &["api", "apiserver", "convert", "core", "serve", "world"],
     ),
 ];
 

@@ -286,6 +286,18 @@ async fn jobs_go_through_the_same_states_in_a_played_world_as_in_a_real_one() {
         let accounts: Api<ServiceAccount> = Api::namespaced(real.clone(), NAMESPACE);
         eventually(|| async { accounts.get_opt("default").await.unwrap() }).await;
         let (expected, found) = join(play(real), play(embedded)).await;
+        // What is compared is not nothing.
+        assert_eq!(
+            expected["completes"].words.len(),
+            3,
+            "{:?}",
+            expected["completes"]
+        );
+        assert_eq!(expected["fails-twice"].status.as_ref().unwrap()["failed"], 2);
+        assert_eq!(
+            (&expected["vanishes"].status, expected["fails-twice"].pods.len()),
+            (&None, 2)
+        );
         for (name, expected) in expected {
             assert_eq!(found[&name], expected, "{name}: played left, real right");
         }
