@@ -91,7 +91,7 @@ pub(super) fn forgotten(dice: &mut Dice) -> Vec<Step> {
     steps
 }
 
-/// Watches that are told how far they are.
+/// Watches that are told how far they are at the beginning. Why not later: when a real server says so depends on its load.
 pub(super) fn bookmarks(dice: &mut Dice) -> Vec<Step> {
     let sample = *dice.pick(&[CONFIG_MAP, WIDGET, POD]);
     let list = sample.list();
@@ -114,14 +114,6 @@ pub(super) fn bookmarks(dice: &mut Dice) -> Vec<Step> {
             "{list}?watch=true&timeoutSeconds=1&{label}&resourceVersion={second}"
         )),
     ]);
-    if dice.chance(40) {
-        steps.push(Step::watch(
-            format!(
-                "{list}?watch=true&resourceVersion={second}&allowWatchBookmarks=true&timeoutSeconds=4&{label}"
-            ),
-            1,
-        ));
-    }
     steps
 }
 
