@@ -78,10 +78,8 @@ pub async fn assemble_with_bug(
     tasks: &mut JoinSet<()>,
     stop: &CancellationToken,
 ) -> Result<Metrics, process::Error> {
-    let site = Site {
-        bug,
-        ..Site::of(&parts, dial)
-    };
+    let mut site = Site::of(&parts, dial);
+    site.policy.bug = bug;
     start(parts, site, readiness, tasks, stop).await
 }
 
@@ -116,21 +114,21 @@ struct Site {
     collects: bool,
     dial: Dial,
     counts: FederationMetrics,
-    #[cfg(feature = "bugbank")]
-    bug: Option<roadstead_core::dispatch::Bug>,
+    policy: Policy,
 }
 
 impl Site {
     fn of(parts: &Parts, dial: Dial) -> Self {
+        let config = &parts.config;
+        let lost = lost_policy(config);
         Self {
             client: parts.client.clone(),
-            config: parts.config.clone(),
+            config: config.clone(),
             clock: parts.clock.clone(),
             collects: parts.controllers.contains("gc"),
             dial,
-            counts: FederationMetrics::new(role(&parts.config)),
-            #[cfg(feature = "bugbank")]
-            bug: None,
+            counts: FederationMetrics::new(role(config)),
+            policy: dispatch::policy(&config.multi_kueue, &config.feature_gates, lost),
         }
     }
 }
@@ -179,8 +177,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
         collects,
         dial,
         counts,
-        #[cfg(feature = "bugbank")]
-        bug,
+        policy,
     } = site;
     let federation = Federation {
         checks: engine.caches.checks.clone(),
@@ -190,13 +187,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
     let secrets = Cache::new();
     let registry = Arc::new(Registry::default());
     let rules = rules(&config);
-    let lost = lost_policy(&config);
     let lessor = Arc::new(lessor(&config, engine, &clock));
-    let policy = Policy {
-        #[cfg(feature = "bugbank")]
-        bug,
-        ..dispatch::policy(&config.multi_kueue, &config.feature_gates, lost)
-    };
     let dispatch = Dispatch {
         caches: engine.caches.clone(),
         federation: federation.clone(),

@@ -117,6 +117,7 @@ struct Package {
     name: String,
     manifest_path: PathBuf,
     dependencies: Vec<Dependency>,
+    features: BTreeMap<String, Vec<String>>,
 }
 
 #[derive(Deserialize)]
@@ -124,6 +125,7 @@ struct Dependency {
     name: String,
     /// Absent for what the product itself is made of, else `dev` or `build`.
     kind: Option<String>,
+    features: Vec<String>,
 }
 
 impl Package {
@@ -219,6 +221,30 @@ fn decisions_are_made_of_three_outside_crates() {
         .filter(|dependency| dependency.kind.is_none());
     let imports: BTreeSet<_> = product.map(|dependency| dependency.name.as_str()).collect();
     assert_eq!(imports, CORE_IMPORTS.iter().copied().collect());
+}
+
+/// Spec: safety 7. Planted bugs are for those who test the tests.
+#[test]
+fn only_the_testkit_switches_planted_bugs_on() {
+    const BANK: &str = "bugbank";
+    let mut complaints = Vec::new();
+    for package in &metadata().packages {
+        if package
+            .features
+            .get("default")
+            .is_some_and(|on| on.iter().any(|f| f == BANK))
+        {
+            complaints.push(format!("{} plants bugs by default", package.room()));
+        }
+        let plants = |dependency: &Dependency| dependency.features.iter().any(|f| f == BANK);
+        if package.room() != "testkit" && package.dependencies.iter().any(plants) {
+            complaints.push(format!("{} plants bugs in what it imports", package.room()));
+        }
+        if package.room() != "testkit" && package.names().any(|name| name == "roadstead-testkit") {
+            complaints.push(format!("{} imports the testkit", package.room()));
+        }
+    }
+    none(&complaints);
 }
 
 #[test]
