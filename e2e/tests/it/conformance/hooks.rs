@@ -45,8 +45,12 @@ impl Hooks {
         webhooks
             .admission("/deny", Arc::new(|request| denied(&request, "not today")))
             .unwrap();
-        webhooks.admission("/warn", Arc::new(warn)).unwrap();
-        webhooks.admission("/mutate", Arc::new(mutate)).unwrap();
+        webhooks
+            .admission("/warn", Arc::new(|request| warn(&request)))
+            .unwrap();
+        webhooks
+            .admission("/mutate", Arc::new(|request| mutate(&request)))
+            .unwrap();
         webhooks.conversion("/convert", Arc::new(convert)).unwrap();
         let stop = CancellationToken::new();
         tokio::spawn(listener.serve(webhooks.router(), Some(tls), stop.clone()));
@@ -148,16 +152,16 @@ impl Hooks {
     }
 }
 
-fn warn(request: AdmissionRequest<DynamicObject>) -> AdmissionResponse {
-    let mut response = allowed(&request);
+fn warn(request: &AdmissionRequest<DynamicObject>) -> AdmissionResponse {
+    let mut response = allowed(request);
     response.warnings = Some(vec![format!("{:?} is watched", request.operation)]);
     response
 }
 
 /// Writes into the object what was asked, without what no two servers share.
-fn mutate(request: AdmissionRequest<DynamicObject>) -> AdmissionResponse {
+fn mutate(request: &AdmissionRequest<DynamicObject>) -> AdmissionResponse {
     let Some(object) = &request.object else {
-        return allowed(&request);
+        return allowed(request);
     };
     let plain = |object: &DynamicObject| {
         let mut plain = serde_json::to_value(object).unwrap_or_default();
@@ -184,7 +188,7 @@ fn mutate(request: AdmissionRequest<DynamicObject>) -> AdmissionResponse {
     let mut changed = object.clone();
     let notes = changed.metadata.annotations.get_or_insert_default();
     notes.insert("asked".to_owned(), asked.to_string());
-    patched(&request, &changed)
+    patched(request, &changed)
 }
 
 /// `size` of v1 is `amount` of v2; an object may ask for a failure.
