@@ -129,7 +129,7 @@ impl Lessor {
                     return Renewed::Kept;
                 }
                 Written::Conflict | Written::AlreadyExists => {
-                    "others changed it meanwhile".clone_into(&mut last)
+                    "others changed it meanwhile".clone_into(&mut last);
                 }
                 // Why not a refusal: of the lease that was just read.
                 Written::Gone if stored.is_some() => "it was deleted meanwhile".clone_into(&mut last),

@@ -238,26 +238,10 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
         #[cfg(feature = "bugbank")]
         policy,
     });
-    // Why: a cordon changes what every Workload may do, and comes as an annotation.
-    let bell = changed.clone();
-    federation.clusters.listen(move |change| {
-        let wish = |cluster: Option<&Arc<_>>| cluster.map(|cluster| sites::cordon(cluster));
-        if change.old.is_some() && wish(change.old) != wish(change.new) {
-            bell.mark(ClusterName::from(&*change.key.name));
-        }
-    });
-    tasks.spawn(
-        federation
-            .configs
-            .clone()
-            .run(Api::all(client.clone()), None, stop.clone()),
-    );
-    tasks.spawn(
-        federation
-            .clusters
-            .clone()
-            .run(Api::all(client.clone()), None, stop.clone()),
-    );
+    ring_on_cordons(&federation, changed.clone());
+    let (configs, clusters) = (federation.configs.clone(), federation.clusters.clone());
+    tasks.spawn(configs.run(Api::all(client.clone()), None, stop.clone()));
+    tasks.spawn(clusters.run(Api::all(client.clone()), None, stop.clone()));
     let own = Api::namespaced(client.clone(), &config.namespace);
     tasks.spawn(secrets.clone().run(own, None, stop.clone()));
     tasks.spawn(fleet.run(stop.clone()));
@@ -276,19 +260,31 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
         let interval = Duration::try_from(config.multi_kueue.gc_interval).unwrap_or_default();
         tasks.spawn(gc::run(dispatch.clone(), registry, interval, stop.clone()));
     }
-    let (follower, stop) = (dispatch.clone(), stop.clone());
-    tasks.spawn(async move {
-        loop {
-            tokio::select! {
-                biased;
-                () = stop.cancelled() => return,
-                names = changed.take() => {
-                    for name in names {
-                        follower.cluster_changed(&name);
-                    }
+    tasks.spawn(follow_clusters(dispatch.clone(), changed, stop.clone()));
+    dispatch
+}
+
+/// Why: a cordon changes what every Workload may do, and comes as an annotation.
+fn ring_on_cordons(federation: &Federation, bell: Arc<Dirty<ClusterName>>) {
+    federation.clusters.listen(move |change| {
+        let wish = |cluster: Option<&Arc<_>>| cluster.map(|cluster| sites::cordon(cluster));
+        if change.old.is_some() && wish(change.old) != wish(change.new) {
+            bell.mark(ClusterName::from(&*change.key.name));
+        }
+    });
+}
+
+/// Looks again at everything that concerns a worker that came or went.
+async fn follow_clusters(dispatch: Dispatch, changed: Arc<Dirty<ClusterName>>, stop: CancellationToken) {
+    loop {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            names = changed.take() => {
+                for name in names {
+                    dispatch.cluster_changed(&name);
                 }
             }
         }
-    });
-    dispatch
+    }
 }

@@ -72,7 +72,7 @@ pub(crate) fn sites(
         let orphaned = d.registry.get(&name).is_some_and(|remote| remote.is_orphaned());
         let cordon = match cluster.map_or(Cordon::Open, |cluster| cordon(&cluster)) {
             Cordon::Open if orphaned => Cordon::Closed,
-            cordon => cordon,
+            cordon @ (Cordon::Open | Cordon::Closed | Cordon::Drained | Cordon::Leaving) => cordon,
         };
         (name, Site { room, cordon })
     };

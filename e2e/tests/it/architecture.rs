@@ -59,10 +59,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("deploy", &["api"]),
     ("apiserver", &[]),
     ("world", &["api"]),
-    (
-        "e2e",
-        &["api", "apiserver", "convert", "core", "serve", "world"],
-    ),
+    ("e2e", &["api", "apiserver", "convert", "core", "serve", "world"]),
 ];
 
 /// What decisions may be made of; tests aside.
