@@ -577,9 +577,11 @@ proptest! {
             let number = u8::try_from(number).unwrap();
             server.take(&Step::Create { number, queue: u8::from(second), cpu: cpu * 2, count: 1, priority });
             server.settle();
-            // Whoever found no room goes, so that only holders are left.
-            if !server.workloads[&key(number)].has_quota() {
-                server.take(&Step::Delete(number));
+            // Whoever found no room or was evicted goes, so that only holders are left and nobody else is waiting for room.
+            for other in 0..=number {
+                if server.workloads.get(&key(other)).is_some_and(|workload| !workload.has_quota()) {
+                    server.take(&Step::Delete(other));
+                }
             }
         }
         server.decisions.clear();
