@@ -210,7 +210,7 @@ impl Auditor {
         self.secrets.saw(&seen, &mut findings);
         hands::saw(&self.book, &seen, &mut findings);
         self.backward.saw(&self.book, &seen, &mut findings);
-        self.lost.saw(&self.book, &seen, &mut findings);
+        self.lost.saw(&seen, &mut findings);
         self.quota.saw(&seen, &mut findings);
         self.single.saw(&self.book, &seen, &mut findings);
         self.outcome.saw(&self.book, &seen, &mut findings);
@@ -242,8 +242,8 @@ impl Auditor {
     /// The faults are over and time has passed: nothing may be stuck, left over or still moving (I2, I3, I5, I11).
     pub fn at_rest(&mut self, now: Timestamp) {
         let mut findings = Findings::default();
-        self.single.at_rest(&self.book, &mut findings);
-        self.outcome.at_rest(&self.book, &mut findings);
+        self.single.at_rest(&mut findings);
+        single::Outcomes::at_rest(&self.book, &mut findings);
         self.lost.at_rest(&self.book, now, &mut findings);
         orphan::at_rest(&self.book, &mut findings);
         self.bulkhead.at_rest(&self.book, now, &mut findings);

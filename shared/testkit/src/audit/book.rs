@@ -109,18 +109,18 @@ pub(super) struct Seen<'a> {
 
 impl Seen<'_> {
     /// The object before.
-    pub(super) fn old(&self) -> Option<&Value> {
+    pub(super) fn before(&self) -> Option<&Value> {
         self.change.old.as_deref()
     }
 
     /// The object after.
-    pub(super) fn new(&self) -> Option<&Value> {
+    pub(super) fn after(&self) -> Option<&Value> {
         self.change.new.as_deref()
     }
 
     /// Before and after, when it is the same object.
     pub(super) fn both(&self) -> Option<(&Value, &Value)> {
-        let (old, new) = (self.old()?, self.new()?);
+        let (old, new) = (self.before()?, self.after()?);
         (uid(old) == uid(new)).then_some((old, new))
     }
 

@@ -77,12 +77,14 @@ impl Bulkhead {
             return;
         };
         let waited = (case.clone(), seen.place.cluster.clone(), decided);
-        if seen.old().is_none()
+        if seen.before().is_none()
             && let Some(since) = self.waiting.remove(&waited)
         {
             let took = seen.now.duration_since(since);
             let healthy = self.was_healthy(book, &seen.place.cluster, since);
-            self.judge(book, case, &seen.place.cluster, took, healthy, findings);
+            if healthy && took > book.rules.placement_max {
+                findings.about("I12", case, self.late(&seen.place.cluster, took));
+            }
             self.placements.push(Placement {
                 subject: case.to_string(),
                 cluster: seen.place.cluster.to_string(),
@@ -95,7 +97,7 @@ impl Bulkhead {
     /// Notes what the manager's Workload says is to be done and is not yet.
     fn decided(&mut self, book: &Book, seen: &Seen<'_>, case: &Name) {
         let empty = serde_json::Value::Null;
-        let (old, new) = (seen.old().unwrap_or(&empty), seen.new().unwrap_or(&empty));
+        let (old, new) = (seen.before().unwrap_or(&empty), seen.after().unwrap_or(&empty));
         for cluster in &book.rules.workers {
             let waits = |decided| (case.clone(), Arc::from(cluster.as_str()), decided);
             let is_there = book.copy(cluster, case).is_some();
@@ -122,27 +124,14 @@ impl Bulkhead {
             })
     }
 
-    fn judge(
-        &self,
-        book: &Book,
-        case: &Name,
-        cluster: &str,
-        took: SignedDuration,
-        healthy: bool,
-        findings: &mut Findings,
-    ) {
-        if healthy && took > book.rules.placement_max {
-            let troubled: Vec<&str> = self
-                .health
-                .iter()
-                .filter(|(_, health)| **health == Health::Troubled)
-                .map(|(name, _)| &**name)
-                .collect();
-            let what = format!(
-                "{cluster} is well and waited {took:#} for it, while there was trouble on {troubled:?}"
-            );
-            findings.about("I12", case, what);
-        }
+    fn late(&self, cluster: &str, took: SignedDuration) -> String {
+        let troubled: Vec<&str> = self
+            .health
+            .iter()
+            .filter(|(_, health)| **health == Health::Troubled)
+            .map(|(name, _)| &**name)
+            .collect();
+        format!("{cluster} is well and waited {took:#} for it, while there was trouble on {troubled:?}")
     }
 
     /// What was decided long ago and is still not done.

@@ -59,7 +59,7 @@ pub(super) struct Contain {
 impl Contain {
     pub(super) fn saw(&mut self, book: &Book, seen: &Seen<'_>, findings: &mut Findings) {
         if seen.on_manager {
-            if seen.old().is_none() {
+            if seen.before().is_none() {
                 self.originals.insert(kind_and_name(seen));
             }
             if seen.by == Actor::Worker {
@@ -78,7 +78,7 @@ impl Contain {
     }
 
     fn note_refusal(&mut self, seen: &Seen<'_>) {
-        let refused = seen.new().is_none_or(|cluster| {
+        let refused = seen.after().is_none_or(|cluster| {
             let active = condition(cluster, "Active");
             active.is_some_and(|c| c["status"] == "False" && REFUSED.contains(&text(c, &["reason"])))
         });
@@ -91,7 +91,7 @@ impl Contain {
 
     /// The manager made something on a worker.
     fn judge_creation(&self, book: &Book, seen: &Seen<'_>, findings: &mut Findings) {
-        let (Actor::Manager, None, Some(new)) = (seen.by, seen.old(), seen.new()) else {
+        let (Actor::Manager, None, Some(new)) = (seen.by, seen.before(), seen.after()) else {
             return;
         };
         let place = &seen.place;
@@ -145,7 +145,7 @@ impl Contain {
         } else {
             &mut there.job
         };
-        let Some(new) = seen.new() else {
+        let Some(new) = seen.after() else {
             *kept = None;
             return;
         };

@@ -13,13 +13,13 @@ pub(super) fn saw(book: &Book, seen: &Seen<'_>, findings: &mut Findings) {
         return;
     }
     let ours = &book.rules.origin;
-    let did = match (seen.old(), seen.new()) {
+    let did = match (seen.before(), seen.after()) {
         (Some(old), None) if origin(old) != ours => "deleted",
         (Some(old), Some(_)) if origin(old) != ours => "changed",
         (None, Some(new)) if origin(new) != ours => "made without our origin",
         _ => return,
     };
-    let whose = seen.old().map_or("", origin);
+    let whose = seen.before().map_or("", origin);
     let what = format!("{did} by {}; its origin is \"{whose}\"", seen.change.user);
     findings.of("I7", &seen.place, seen.case(), what);
 }

@@ -49,7 +49,7 @@ impl Lost {
         self.submitted.insert(key, now);
     }
 
-    pub(super) fn saw(&mut self, _book: &Book, seen: &Seen<'_>, findings: &mut Findings) {
+    pub(super) fn saw(&mut self, seen: &Seen<'_>, findings: &mut Findings) {
         if seen.by != Actor::Other && !RENEWALS.contains(&&*seen.place.resource) {
             if self.writes.len() == WRITES {
                 self.writes.pop_front();
@@ -60,13 +60,13 @@ impl Lost {
         if !seen.on_manager || seen.is_workload() || seen.is_pod() {
             return;
         }
-        let Some(old) = seen.old() else {
-            if seen.new().is_some_and(|job| !queue(job).is_empty()) {
+        let Some(old) = seen.before() else {
+            if seen.after().is_some_and(|job| !queue(job).is_empty()) {
                 self.stored.insert(key(&seen.place), seen.now);
             }
             return;
         };
-        let goes = seen.new().is_none_or(is_deleting) && !is_deleting(old);
+        let goes = seen.after().is_none_or(is_deleting) && !is_deleting(old);
         if goes && seen.by != Actor::Other && !queue(old).is_empty() && job_end(old).is_none() {
             let what = format!("{} deleted the job before it ended", seen.change.user);
             findings.of("I2", &seen.place, seen.case(), what);

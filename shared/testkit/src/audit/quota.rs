@@ -68,14 +68,14 @@ impl Quota {
                 None => kept.remove(&place.name),
             };
             // Why: a change of status changes no quota.
-            if seen.old().map(|old| &old["spec"]) != seen.new().map(|new| &new["spec"]) {
+            if seen.before().map(|old| &old["spec"]) != seen.after().map(|new| &new["spec"]) {
                 cluster.forest = None;
             }
             return;
         }
         let key = (place.namespace.clone(), place.name.clone());
         let now = seen
-            .new()
+            .after()
             .map(|workload| cluster.use_of(workload))
             .unwrap_or_default();
         let before = cluster.uses.get(&key).cloned().unwrap_or_default();

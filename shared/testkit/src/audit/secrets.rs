@@ -20,7 +20,7 @@ impl Secrets {
         if *seen.place.resource == *"secrets" || self.0.is_empty() {
             return;
         }
-        if let Some(path) = seen.new().and_then(|object| self.find(object)) {
+        if let Some(path) = seen.after().and_then(|object| self.find(object)) {
             let what = format!("a secret stands in it at {path}");
             findings.of("I8", &seen.place, seen.case(), what);
         }

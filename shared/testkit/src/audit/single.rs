@@ -33,7 +33,7 @@ impl Single {
         let Some(run) = seen.run.as_ref().filter(|_| !seen.is_workload()) else {
             return;
         };
-        let live = match seen.new() {
+        let live = match seen.after() {
             None => false,
             Some(pod) if seen.is_pod() => is_live_pod(pod),
             // Why not on the manager: the job there is let go to look like the one that runs elsewhere.
@@ -66,7 +66,7 @@ impl Single {
     }
 
     /// An overlap that does not end is broken under every policy.
-    pub(super) fn at_rest(&self, _book: &Book, findings: &mut Findings) {
+    pub(super) fn at_rest(&self, findings: &mut Findings) {
         for run in self.double.keys() {
             findings.about("I1", &run.case, format!("still {}", said(&self.live[run])));
         }
@@ -91,7 +91,7 @@ pub(super) struct Outcomes {
 
 impl Outcomes {
     pub(super) fn saw(&mut self, book: &Book, seen: &Seen<'_>, findings: &mut Findings) {
-        let (Some(run), Some(new)) = (&seen.run, seen.new()) else {
+        let (Some(run), Some(new)) = (&seen.run, seen.after()) else {
             return;
         };
         if seen.on_manager && seen.is_workload() {
@@ -136,7 +136,7 @@ impl Outcomes {
     }
 
     /// What people see of the job is what its Workload says.
-    pub(super) fn at_rest(&self, book: &Book, findings: &mut Findings) {
+    pub(super) fn at_rest(book: &Book, findings: &mut Findings) {
         for (place, job) in book.local_jobs() {
             let Some((case, workload)) = book.workload_of(place, job) else {
                 continue;

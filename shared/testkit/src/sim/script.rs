@@ -192,7 +192,14 @@ fn strangers(dice: &mut ChaCha8Rng, workers: usize, acts: &mut Vec<(Duration, Ac
         .iter()
         .filter_map(|(at, act)| match act {
             Act::Submit(job) => Some((*at, job.name.clone())),
-            _ => None,
+            Act::Delete(_)
+            | Act::Deactivate(_)
+            | Act::Activate(_)
+            | Act::Squat(..)
+            | Act::Vacate(..)
+            | Act::Lie(..)
+            | Act::Spoil(_)
+            | Act::Mend(_) => None,
         })
         .collect();
     for (at, name) in submitted {
@@ -205,7 +212,7 @@ fn strangers(dice: &mut ChaCha8Rng, workers: usize, acts: &mut Vec<(Duration, Ac
                     Act::Squat(worker, name.clone()),
                 ));
                 acts.push((
-                    at + Duration::from_secs(60) + after(dice, 30_000),
+                    at + Duration::from_mins(1) + after(dice, 30_000),
                     Act::Vacate(worker, name),
                 ));
             }

@@ -16,6 +16,10 @@ fn with_quota(name: &str, above: (&str, &str), quota: Value) -> Value {
     object
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "what is stored is written down where it is stored"
+)]
 impl Scene {
     fn queue(&mut self, name: &str, quota: Value) {
         self.put(

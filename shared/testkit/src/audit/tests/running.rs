@@ -1,5 +1,6 @@
 //! I1, I6, I7, I8, I11: what is judged at every change.
 
+use base64::Engine as _;
 use serde_json::json;
 
 use super::scene::{JOBS, MANAGER, PERSON, PODS, SYSTEM, Scene, WORKER, WORKLOADS, condition, rules, wl};
@@ -286,7 +287,6 @@ fn a_secret_stands_in_secrets_only() {
         with("token: eyJhbGciOiJub25lIn0".to_owned()),
     );
     fine.is_fine();
-    use base64::Engine as _;
     let hidden =
         |before: &str| base64::engine::general_purpose::STANDARD.encode(format!("{before}{canary} and more"));
     for text in [

@@ -36,6 +36,10 @@ pub(super) fn rules() -> Rules {
     Rules::new("manager", &["east", "west"])
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "what is stored is written down where it is stored"
+)]
 impl Scene {
     /// A federation in which nothing has happened.
     pub(super) fn new() -> Self {
