@@ -22,12 +22,10 @@ use crate::audit::{Auditor, Clocks, Policy, Rules};
 
 /// How long nothing may have been written before a run is judged.
 const QUIET: Duration = Duration::from_secs(60);
-/// How long it may take after the troubles until it is quiet.
+/// How long it may take after that until it is quiet.
 const PATIENCE: Duration = Duration::from_mins(20);
 /// How often it is looked whether it is quiet.
 const LOOK: Duration = Duration::from_secs(10);
-/// The least time after the troubles: the product's longest pauses are shorter.
-const SETTLE: Duration = Duration::from_secs(150);
 /// What may be written for ever.
 const RENEWALS: [&str; 2] = ["leases.coordination.k8s.io", "events"];
 /// Panics in all runs of this process, with the last one's words.
@@ -160,13 +158,13 @@ async fn run(template: &Server, script: &Script, keep: Keep) -> Result<(Outcome,
     stage.open(script, &mut tasks, &stop);
     play_along(&stage, script, &auditor).await;
     stage.heal();
-    let healed = stage.time.elapsed();
+    let settled = stage.time.elapsed() + script.settles_after();
     loop {
         tokio::time::sleep(LOOK).await;
         let now = stage.time.elapsed();
         let wrote = *last.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let calm = now >= wrote + QUIET + LOOK && now >= healed + SETTLE;
-        if calm || now > healed + PATIENCE {
+        let calm = now >= wrote + QUIET + LOOK && now >= settled;
+        if calm || now > settled + PATIENCE {
             break;
         }
     }

@@ -11,6 +11,10 @@ use super::fault::{Entry, roll};
 
 /// When the first user comes; until then everything starts undisturbed.
 const OPENING: Duration = Duration::from_secs(6);
+/// The product's other pauses are shorter than this.
+const SETTLE: Duration = Duration::from_secs(150);
+/// How long the incremental dispatcher waits before it offers to more workers. *Source*: `spec/multikueue.md 7`.
+const ROUND: Duration = Duration::from_mins(5);
 /// How long users keep coming.
 const RUSH: Duration = Duration::from_secs(60);
 
@@ -137,7 +141,7 @@ impl Script {
         let spread = if dice.random_ratio(1, 2) {
             Spread::AllAtOnce
         } else {
-            Spread::Incremental(dice.random_range(1..=2))
+            Spread::Incremental(dice.random_range(2..=3))
         };
         let lost = if dice.random_ratio(3, 4) {
             Lost::Wait
@@ -170,6 +174,18 @@ impl Script {
             faults,
             bug: None,
         }
+    }
+
+    /// How long after the troubles something may still be due that nobody sees coming: offers to further workers.
+    pub fn settles_after(&self) -> Duration {
+        let rounds = match self.spread {
+            Spread::AllAtOnce => 0,
+            Spread::Incremental(step) => {
+                let step = usize::try_from(step).unwrap_or(1).max(1);
+                self.workers.len().div_ceil(step).saturating_sub(1)
+            }
+        };
+        SETTLE + ROUND * u32::try_from(rounds).unwrap_or(0)
     }
 
     /// The same with only these faults.
