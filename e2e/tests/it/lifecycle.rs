@@ -216,12 +216,12 @@ fn a_job_whose_pods_do_not_start_comes_back_once_is_then_switched_off_and_in_the
         let solo = start(Options::bare("never-ready"), configuration).await;
         let (client, name) = (solo.client().unwrap(), "never-ready");
         let room = Room { client, name };
-        if timeout(DEADLINE, never_ready(room)).await.is_err() {
-            panic!(
-                "it does not come to its end; the worker's last lines:\n{}",
-                solo.log_tail()
-            );
-        }
+        let ended = timeout(DEADLINE, never_ready(room)).await;
+        assert!(
+            ended.is_ok(),
+            "it does not come to its end; the worker's last lines:\n{}",
+            solo.log_tail()
+        );
     });
 }
 

@@ -279,13 +279,13 @@ async fn jobs_go_through_the_same_states_in_a_played_world_as_in_a_real_one() {
     let embedded = ControlPlane::start(options.of_kind(Kind::Embedded))
         .await
         .unwrap();
-    within(async {
+    within(Box::pin(async {
         let (real, embedded) = (real.client().unwrap(), embedded.client().unwrap());
         make_namespace(&real).await;
         make_namespace(&embedded).await;
         let accounts: Api<ServiceAccount> = Api::namespaced(real.clone(), NAMESPACE);
         eventually(|| async { accounts.get_opt("default").await.unwrap() }).await;
-        let (expected, found) = join(play(real), play(embedded)).await;
+        let (expected, found) = join(Box::pin(play(real)), Box::pin(play(embedded))).await;
         // What is compared is not nothing.
         assert_eq!(
             expected["completes"].words.len(),
@@ -301,6 +301,6 @@ async fn jobs_go_through_the_same_states_in_a_played_world_as_in_a_real_one() {
         for (name, expected) in expected {
             assert_eq!(found[&name], expected, "{name}: played left, real right");
         }
-    })
+    }))
     .await;
 }

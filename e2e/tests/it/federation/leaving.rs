@@ -3,7 +3,7 @@
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
-use kube::{Api, ResourceExt as _};
+use kube::{Api, ResourceExt};
 use roadstead_api::kueue::v1beta2::{MultiKueueCluster, MultiKueueConfig, Workload};
 use roadstead_e2e::stage::{FEDERATION, SYSTEM_NAMESPACE};
 use serde_json::json;
@@ -160,7 +160,7 @@ fn a_cluster_whose_secret_is_deleted_is_inactive_and_still_ends_its_job() {
         let all = secrets.list(&ListParams::default()).await.unwrap();
         let name = all
             .iter()
-            .map(|s| s.name_any())
+            .map(ResourceExt::name_any)
             .find(|name| name.ends_with(WEST))
             .unwrap();
         secrets.delete(&name, &DeleteParams::default()).await.unwrap();

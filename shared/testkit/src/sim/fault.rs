@@ -204,7 +204,17 @@ fn entry(dice: &mut ChaCha8Rng, workers: usize) -> Entry {
     // What may come at any time, and what stays, is over when all is.
     let lasts = match fault {
         Fault::CrashAtCall { .. } | Fault::ClockJump { .. } => last - at,
-        _ => lasts,
+        Fault::Crash { .. }
+        | Fault::Cut { .. }
+        | Fault::LoseRequests { .. }
+        | Fault::LoseAnswers { .. }
+        | Fault::Duplicate { .. }
+        | Fault::Delay { .. }
+        | Fault::Refuse { .. }
+        | Fault::Silence { .. }
+        | Fault::DropWatches { .. }
+        | Fault::Compact { .. }
+        | Fault::ServerDown { .. } => lasts,
     };
     Entry {
         at: Duration::from_millis(at),

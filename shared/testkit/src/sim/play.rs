@@ -21,7 +21,7 @@ use super::trace::{Keep, Trace};
 use crate::audit::{Auditor, Clocks, Policy, Rules};
 
 /// How long nothing may have been written before a run is judged.
-const QUIET: Duration = Duration::from_secs(60);
+const QUIET: Duration = Duration::from_mins(1);
 /// How long it may take after that until it is quiet.
 const PATIENCE: Duration = Duration::from_mins(20);
 /// How often it is looked whether it is quiet.

@@ -16,7 +16,7 @@ const SETTLE: Duration = Duration::from_secs(150);
 /// How long the incremental dispatcher waits before it offers to more workers. *Source*: `spec/multikueue.md 7`.
 const ROUND: Duration = Duration::from_mins(5);
 /// How long users keep coming.
-const RUSH: Duration = Duration::from_secs(60);
+const RUSH: Duration = Duration::from_mins(1);
 
 /// How the manager spreads work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
