@@ -225,11 +225,21 @@ where
     ///
     /// Why an own loop instead of kube's watcher: it tells when the watch is open again, which is the moment from
     /// which a worker counts as connected, and it uses bookmarks as heartbeats.
-    pub async fn run(self: Arc<Self>, api: Api<K>, labels: Option<String>, stop: CancellationToken) {
+    pub fn run(
+        self: Arc<Self>,
+        api: Api<K>,
+        labels: Option<String>,
+        stop: CancellationToken,
+    ) -> impl Future<Output = ()> + Send {
+        // Why before anything is polled: who waits for it to be live must not see how its last run ended.
+        self.health
+            .send_if_modified(|health| set(health, Health::Starting));
+        async move { self.keep_up(api, labels, stop).await }
+    }
+
+    async fn keep_up(&self, api: Api<K>, labels: Option<String>, stop: CancellationToken) {
         let forever = async {
             let mut backoff = Backoff::new(RETRY.0, RETRY.1);
-            self.health
-                .send_if_modified(|health| set(health, Health::Starting));
             loop {
                 let version = self
                     .version
@@ -359,9 +369,12 @@ mod tests {
 
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::api::ObjectMeta;
+    use kube::client::Body;
+    use kube::{Api, Client};
     use roadstead_core::name::Key;
+    use tokio_util::sync::CancellationToken;
 
-    use super::Cache;
+    use super::{Cache, Health};
 
     fn object(name: &str, uid: &str, version: &str) -> ConfigMap {
         ConfigMap {
@@ -396,6 +409,20 @@ mod tests {
         cache.observe(object("a", "2", "20"));
         cache.forget(&Key::new("ns", "a"), Some("1"));
         assert!(version(&cache, "a").is_some());
+    }
+
+    /// Found by the simulation: who connected anew took the end of the last connection for the beginning of this one.
+    #[tokio::test]
+    async fn a_new_run_does_not_show_how_the_last_one_ended() {
+        let cache: Arc<Cache<ConfigMap>> = Cache::new();
+        cache.health.send_replace(Health::Failing("cut".into()));
+        let unreachable = tower::service_fn(|_: http::Request<Body>| {
+            std::future::pending::<Result<http::Response<Body>, std::io::Error>>()
+        });
+        let api = Api::all(Client::new(unreachable, "ns"));
+        let run = cache.clone().run(api, None, CancellationToken::new());
+        assert_eq!(*cache.health().borrow(), Health::Starting);
+        drop(run);
     }
 
     #[test]
