@@ -20,6 +20,7 @@ use crate::status::{CheckPhase, Status};
 #[cfg(feature = "bugbank")]
 mod bug;
 pub mod capacity;
+mod holder;
 mod observed;
 mod offer;
 pub mod record;
@@ -28,6 +29,7 @@ mod waiting;
 
 #[cfg(feature = "bugbank")]
 pub use bug::Bug;
+use holder::{Closed, Holder};
 pub use observed::{
     Answer, Cause, Copies, Cordon, Dispatcher, Drift, Failure, Fence, Life, Local, LocalJob, LostPolicy,
     Observed, Order, Origin, Owner, Policy, Remote, RemoteJob, RemoteWorkload, Said, Site, Stop,
@@ -135,23 +137,6 @@ struct Pass<'a> {
     o: Observed<'a>,
     now: Timestamp,
     plan: Plan,
-}
-
-/// What is known of the cluster that holds the Workload.
-enum Holder<'a> {
-    Answers(&'a Copies),
-    Silent {
-        since: Option<Timestamp>,
-        until: Option<Timestamp>,
-    },
-    GivenUp(Closed),
-}
-
-/// Whether a cluster that is given up is known to run nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Closed {
-    Certainly,
-    Perhaps,
 }
 
 impl<'a> Pass<'a> {
@@ -523,42 +508,6 @@ impl<'a> Pass<'a> {
         if phase != CheckPhase::Rejected {
             let message = format!("{problem}, Previously: \"{}\"", phase.as_str());
             self.set_check(check, CheckPhase::Rejected, message);
-        }
-    }
-
-    fn holder(&self, cluster: &ClusterName) -> Holder<'a> {
-        // Why leaving is like not listed: who deletes a cluster that does not answer says that its run is lost.
-        let leaves = self.site(cluster).cordon == Cordon::Leaving;
-        let listed = self.o.clusters.contains(cluster) && !leaves;
-        match self.o.remotes.get(cluster) {
-            Some(Remote::Reachable(copies)) => Holder::Answers(copies),
-            Some(Remote::Unreachable { .. }) if bug!(self.o.policy, EvictionOnBlip) => {
-                Holder::GivenUp(Closed::Perhaps)
-            }
-            Some(Remote::Unreachable { since, fence }) => {
-                let timeout = later(*since, self.o.policy.worker_lost_timeout);
-                let given_up = match (self.o.policy.lost, fence) {
-                    // Why: taking a cluster that does not answer out of the config is the admin's word that its run is lost.
-                    _ if !listed => Some((timeout, Closed::Certainly)),
-                    (LostPolicy::RetryAnyway, _) => Some((timeout, Closed::Perhaps)),
-                    (LostPolicy::Fence, Fence::Closes { at }) => Some((*at, Closed::Certainly)),
-                    // Why both: it may yet fence itself.
-                    (LostPolicy::Fence, Fence::Unknown { at }) => Some((timeout.max(*at), Closed::Perhaps)),
-                    (LostPolicy::Fence, Fence::Open) | (LostPolicy::Wait, _) => None,
-                };
-                match given_up {
-                    Some((until, closed)) if until <= self.now => Holder::GivenUp(closed),
-                    until => Holder::Silent {
-                        since: Some(*since),
-                        until: until.map(|(at, _)| at),
-                    },
-                }
-            }
-            None if listed => Holder::Silent {
-                since: None,
-                until: None,
-            },
-            None => Holder::GivenUp(Closed::Certainly),
         }
     }
 
