@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use roadstead_api::constants::annotations::{
@@ -251,9 +252,9 @@ fn a_worker_that_another_manager_of_the_same_origin_uses_is_refused_and_left_alo
             status.conditions.into_iter().find(|each| each.type_ == "Active")
         };
         let refused = async {
-            let active =
-                eventually(|| async { standing().await.filter(|active| active.status == "False") }).await;
-            assert_eq!(active.reason, "OriginTaken");
+            // Why not the first refusal: the cluster may be seen a moment before its Secret.
+            let taken = |active: &Condition| active.status == "False" && active.reason == "OriginTaken";
+            let active = eventually(|| async { standing().await.filter(taken) }).await;
             assert!(
                 active.message.contains("another manager (the-other-manager)"),
                 "{}",
