@@ -4,21 +4,19 @@ use std::time::Duration;
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use roadstead_api::constants::annotations::{
     DISPATCH_EPOCH, FENCED, LEASE_RENEWAL, LEASE_WATCHED, WORKER_LOST_POLICY, WORKLOAD_UID,
 };
 use roadstead_api::constants::finalizers::OUTCOME;
-use roadstead_api::constants::labels::MULTIKUEUE_ORIGIN;
 use roadstead_api::kueue::v1beta2::{ClusterQueue, MultiKueueCluster, Workload};
 use roadstead_e2e::link::Cut;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::fixture::{EAST, MANAGER, Room, SPARE, WEST, alone, cluster_name, condition, has};
-use crate::shared::{chain, eventually};
+use super::fixture::{EAST, MANAGER, Room, WEST, alone, cluster_name, condition, has};
+use crate::shared::eventually;
 
 const WORKER_NAMESPACE: &str = "roadstead-system";
 /// The name that every origin of the default has.
@@ -224,78 +222,5 @@ fn a_job_that_asks_to_be_removed_at_once_runs_once_even_if_its_worker_is_cut_off
         );
         assert_eq!(condition(&workload, "Finished").unwrap().1, "Succeeded");
         room.is_swept().await;
-    });
-}
-
-/// Spec: safety 3.8, W10; multikueue 10.F36
-#[test]
-fn a_worker_that_another_manager_of_the_same_origin_uses_is_refused_and_left_alone() {
-    alone("once-origin", EVEN, |room| async move {
-        let spare = room.shared.client(SPARE);
-        let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(spare.clone());
-        let namespace = serde_json::from_value(json!({"metadata": {"name": WORKER_NAMESPACE}})).unwrap();
-        // It may be there from another test.
-        let _ = namespaces.create(&PostParams::default(), &namespace).await;
-        let theirs: Lease = serde_json::from_value(json!({
-            "metadata": {"name": LEASE, "labels": {MULTIKUEUE_ORIGIN: "multikueue"}},
-            "spec": {"holderIdentity": "the-other-manager", "leaseDurationSeconds": 600},
-        }))
-        .unwrap();
-        let theirs = leases(room, SPARE)
-            .create(&PostParams::default(), &theirs)
-            .await
-            .unwrap();
-
-        let clusters: Api<MultiKueueCluster> = Api::all(room.shared.client(MANAGER));
-        let standing = || async {
-            let status = clusters.get_opt(SPARE).await.unwrap()?.status?;
-            status.conditions.into_iter().find(|each| each.type_ == "Active")
-        };
-        let refused = async {
-            // Why not the first refusal: the cluster may be seen a moment before its Secret.
-            let taken = |active: &Condition| active.status == "False" && active.reason == "OriginTaken";
-            let active = eventually(|| async { standing().await.filter(taken) }).await;
-            assert!(
-                active.message.contains("another manager (the-other-manager)"),
-                "{}",
-                active.message
-            );
-            sleep(Duration::from_secs(2)).await;
-            let now = leases(room, SPARE).get(LEASE).await.unwrap();
-            assert_eq!(
-                now.resource_version(),
-                theirs.resource_version(),
-                "nothing was written"
-            );
-            // That manager is gone for good, says the administrator.
-            leases(room, SPARE)
-                .delete(LEASE, &DeleteParams::default())
-                .await
-                .unwrap();
-        };
-        let (joined, ()) = tokio::join!(room.shared.stage.join(SPARE), refused);
-        joined.unwrap_or_else(|error| panic!("{}", chain(&error)));
-
-        let stage = &room.shared.stage;
-        let path = |cluster: &str| stage.kubeconfig(cluster).display().to_string();
-        let (of_worker, of_manager) = (path(SPARE), path(MANAGER));
-        let leave = [
-            "cluster",
-            "leave",
-            SPARE,
-            "--kubeconfig",
-            &of_worker,
-            "--manager-kubeconfig",
-            &of_manager,
-            "--yes",
-        ];
-        stage
-            .command(&leave)
-            .await
-            .unwrap_or_else(|error| panic!("{}", chain(&error)));
-        assert!(
-            leases(room, SPARE).get_opt(LEASE).await.unwrap().is_none(),
-            "its lease goes with the account"
-        );
     });
 }
