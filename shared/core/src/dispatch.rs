@@ -216,7 +216,12 @@ impl<'a> Pass<'a> {
             .take()
             .or_else(|| self.o.stored.cluster.clone());
         let Some(cluster) = named else { return };
-        if bug!(self.o.policy, StuckToOneCluster) || bug!(self.o.policy, StaleClusterName) {
+        // Why not one condition with `or`: without the bugs both sides are the same constant.
+        let planted = [
+            bug!(self.o.policy, StuckToOneCluster),
+            bug!(self.o.policy, StaleClusterName),
+        ];
+        if planted.contains(&true) {
             self.plan.status.cluster = Some(cluster);
             return;
         }
