@@ -3,6 +3,7 @@
 mod goes_on;
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -350,8 +351,7 @@ impl Server {
                 out = self.convert(webhook, out, &kind.api_version()).await?;
             }
             for object in &mut out {
-                let version = json::text(object, &["metadata", "resourceVersion"]).parse();
-                if !foreign && version.is_ok_and(|version: u64| version > kind.since) {
+                if is_as_stored(kind, object) {
                     continue;
                 }
                 json::set(object, &["apiVersion"], kind.api_version());
@@ -424,6 +424,15 @@ impl Server {
         });
         Ok(Answer::Stream(StreamBody::new(frames).boxed_unsync()))
     }
+}
+
+/// Whether a version of a kind shows an object just as it is stored.
+fn is_as_stored(kind: &Kind, object: &Value) -> bool {
+    if !kind.is_custom() {
+        return kind.group != "events.k8s.io";
+    }
+    let version = json::text(object, &["metadata", "resourceVersion"]).parse();
+    kind.storage_version == kind.version && version.is_ok_and(|version: u64| version > kind.since)
 }
 
 struct Page {
@@ -614,6 +623,13 @@ impl Watcher {
     async fn lines(&mut self, events: Vec<(&'static str, Arc<Value>)>) -> String {
         let mut out = String::new();
         for (kind, object) in events {
+            let ready = kind == "ERROR" || kind == "BOOKMARK" || is_as_stored(&self.kind, &object);
+            // Why first: else each of many watches would copy the object.
+            if ready && self.form == Form::Object {
+                // Writing to a String cannot fail.
+                let _ = writeln!(out, "{{\"type\":\"{kind}\",\"object\":{object}}}");
+                continue;
+            }
             let object = if kind == "ERROR" {
                 Value::clone(&object)
             } else {

@@ -92,6 +92,8 @@ pub(crate) struct State {
     pub(crate) registry: Registry,
     pub(crate) tokens: Tokens,
     random: ChaCha8Rng,
+    /// The version at which there was nothing to collect, and nothing that only waits for the time.
+    pub(crate) collected: Option<u64>,
 }
 
 /// Letters of generated names: no vowels, so that no words come out.
@@ -154,6 +156,7 @@ impl Server {
             registry: Registry::new(),
             tokens: Tokens::default(),
             random: ChaCha8Rng::seed_from_u64(options.seed),
+            collected: None,
         };
         let server = Self(Arc::new(Inner {
             state: Mutex::new(state),

@@ -23,6 +23,7 @@ impl Server {
                 registry: here.registry.clone(),
                 tokens: Tokens::default(),
                 random: ChaCha8Rng::seed_from_u64(options.seed),
+                collected: None,
             }
         };
         let namespaces: Vec<_> = state

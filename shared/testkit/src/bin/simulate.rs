@@ -13,10 +13,15 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
 use clap::Parser;
+use mimalloc::MiMalloc;
 use roadstead_core::dispatch::Bug;
 use roadstead_testkit::sim::script::Script;
 use roadstead_testkit::sim::{Keep, Outcome, Player, bank, shrink};
 use serde_json::{Value, json};
+
+// Why: a run is mostly allocating.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Plays manager, workers and clusters in one thread, with everything that goes wrong decided by the seed.
 #[derive(Debug, Parser)]
