@@ -61,8 +61,9 @@ impl Ending {
         Self { outcomes, left_over }
     }
 
-    /// In what this final state differs from another one, a line for each difference; empty when they are the same.
-    pub fn differences(&self, other: &Self) -> Vec<String> {
+    /// In what this final state differs from another one, a line for each difference; empty when they are the same. Of jobs
+    /// only those are compared whose end is `certain` whatever comes first.
+    pub fn differences(&self, other: &Self, certain: impl Fn(&str) -> bool) -> Vec<String> {
         let names: BTreeSet<&String> = self.outcomes.keys().chain(other.outcomes.keys()).collect();
         let said = |ending: &Self, name: &String| match ending.outcomes.get(name) {
             Some(outcome) => format!("{outcome:?}"),
@@ -70,6 +71,7 @@ impl Ending {
         };
         let outcomes = names
             .into_iter()
+            .filter(|name| certain(name))
             .filter(|name| self.outcomes.get(*name) != other.outcomes.get(*name))
             .map(|name| format!("{name}: {} here, {} there", said(self, name), said(other, name)));
         let here = self.left_over.difference(&other.left_over);

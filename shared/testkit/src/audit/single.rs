@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::book::{Book, Place, Run, Seen};
+use super::guard::Guards;
 use super::object::{is_let_go, is_live_pod, is_true, job_end, workload_end};
 use super::{Findings, Policy};
 
@@ -20,16 +21,24 @@ pub struct Overlap {
     pub until: Timestamp,
 }
 
+/// A job is on several clusters at once.
+#[derive(Clone, Copy, Debug)]
+struct Double {
+    from: Timestamp,
+    /// Whether nothing was promised about it.
+    accepted: bool,
+}
+
 /// I1. What may have pods, and the pods themselves, by run and cluster.
 #[derive(Default)]
 pub(super) struct Single {
     live: BTreeMap<Run, BTreeMap<Arc<str>, BTreeSet<Place>>>,
-    double: BTreeMap<Run, Timestamp>,
+    double: BTreeMap<Run, Double>,
     overlaps: Vec<Overlap>,
 }
 
 impl Single {
-    pub(super) fn saw(&mut self, book: &Book, seen: &Seen<'_>, findings: &mut Findings) {
+    pub(super) fn saw(&mut self, book: &Book, guards: &Guards, seen: &Seen<'_>, findings: &mut Findings) {
         let Some(run) = seen.run.as_ref().filter(|_| !seen.is_workload()) else {
             return;
         };
@@ -50,17 +59,30 @@ impl Single {
             }
         }
         if clusters.len() < 2 {
-            if let Some(from) = self.double.remove(run) {
+            if let Some(double) = self.double.remove(run) {
                 self.overlaps.push(Overlap {
                     subject: run.case.to_string(),
-                    from,
+                    from: double.from,
                     until: seen.now,
                 });
             }
             return;
         }
-        self.double.entry(run.clone()).or_insert(seen.now);
-        if book.rules.policy != Policy::RetryAnyway {
+        let double = self.double.entry(run.clone()).or_insert_with(|| {
+            let mut others = clusters.keys().filter(|cluster| **cluster != seen.place.cluster);
+            let accepted = match book.rules.policy {
+                Policy::Wait => false,
+                Policy::RetryAnyway => true,
+                Policy::Fence => {
+                    others.any(|cluster| guards.was_hindered(cluster, book.rules.lease, seen.now))
+                }
+            };
+            Double {
+                from: seen.now,
+                accepted,
+            }
+        });
+        if !double.accepted {
             findings.about("I1", &run.case, said(clusters));
         }
     }

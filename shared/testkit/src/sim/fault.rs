@@ -170,6 +170,26 @@ impl Fault {
     }
 }
 
+impl Fault {
+    /// The cluster whose engine cannot reach its own API server because of it; a dead engine is told by its life.
+    pub fn blinds(&self) -> Option<usize> {
+        match *self {
+            Self::Cut { link, .. }
+            | Self::LoseRequests { link, .. }
+            | Self::LoseAnswers { link, .. }
+            | Self::Duplicate { link, .. }
+            | Self::Delay { link, .. }
+            | Self::Refuse { link, .. }
+            | Self::Silence { link }
+            | Self::DropWatches { link } => (link.from == link.to).then_some(link.to),
+            Self::ServerDown { cluster } => Some(cluster),
+            Self::Crash { .. } | Self::CrashAtCall { .. } | Self::Compact { .. } | Self::ClockJump { .. } => {
+                None
+            }
+        }
+    }
+}
+
 /// Troubles for a manager with so many workers, in the order of their beginning. One run in eight has none.
 pub(super) fn roll(dice: &mut ChaCha8Rng, workers: usize) -> Vec<Entry> {
     if dice.random_ratio(1, 8) {

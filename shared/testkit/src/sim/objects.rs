@@ -15,6 +15,8 @@ use super::script::{JobPlan, Script, WorkerPlan};
 pub(super) const NAMESPACE: &str = "team";
 /// Where the product's own objects are.
 pub(super) const SYSTEM: &str = "kueue-system";
+/// Where managers keep their leases on workers.
+const LEASES: &str = "roadstead-system";
 /// Who writes what people would write.
 const USER: &str = "user";
 const QUEUE: &str = "main";
@@ -102,7 +104,7 @@ pub(super) fn everywhere() -> Vec<(String, Value)> {
             (path, definition)
         })
         .collect();
-    for name in [SYSTEM, NAMESPACE] {
+    for name in [SYSTEM, LEASES, NAMESPACE] {
         let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
         objects.push(("/api/v1/namespaces".to_owned(), object));
     }

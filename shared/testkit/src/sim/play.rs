@@ -16,8 +16,9 @@ use tokio_util::sync::CancellationToken;
 use super::fault::{Entry, Fault, TROUBLE};
 use super::objects::{self, cluster_name};
 use super::script::{Act, Lost, Script};
-use super::stage::Stage;
+use super::stage::{Lives, Stage, Step};
 use super::trace::{Keep, Trace};
+use crate::audit::ending::Ending;
 use crate::audit::{Auditor, Clocks, Policy, Rules};
 
 /// How long nothing may have been written before a run is judged.
@@ -45,6 +46,8 @@ pub struct Outcome {
     pub took: Duration,
     /// What went wrong, one line each, the first broken first.
     pub violations: Vec<String>,
+    /// How everything stood in the end.
+    pub ending: Ending,
     /// The trace, if it was kept.
     pub trace: Vec<String>,
 }
@@ -68,10 +71,26 @@ impl Player {
         Ok(Self { template })
     }
 
-    /// Plays one script from beginning to end.
+    /// Plays one script from beginning to end, and once more without faults if their ends are to be compared (I13).
     ///
     /// *Errors*: the run could not be set up, which says nothing about the product.
     pub fn play(&self, script: &Script, keep: Keep) -> Result<Outcome, String> {
+        let mut outcome = self.play_once(script, keep)?;
+        if script.compares && !script.faults.is_empty() {
+            let calm = self.play_once(&script.with_faults(&[]), Keep::Hash)?;
+            let certain = script.certain_jobs();
+            let is_certain = |name: &str| name.rsplit('/').next().is_some_and(|name| certain.contains(name));
+            let differences = outcome.ending.differences(&calm.ending, is_certain);
+            outcome.violations.extend(
+                differences
+                    .iter()
+                    .map(|line| format!("I13 broken: without faults it ends otherwise: {line}")),
+            );
+        }
+        Ok(outcome)
+    }
+
+    fn play_once(&self, script: &Script, keep: Keep) -> Result<Outcome, String> {
         roadstead_kubeio::retry::reseed(script.seed);
         let panics = PANICS.load(Ordering::Relaxed);
         let runtime = runtime()?;
@@ -117,6 +136,7 @@ fn rules(script: &Script) -> Rules {
     Rules {
         policy: match script.lost {
             Lost::Wait => Policy::Wait,
+            Lost::Fence => Policy::Fence,
             Lost::RetryAnyway => Policy::RetryAnyway,
         },
         // Why: a slow clock runs back too, when another host's time is taken over.
@@ -126,6 +146,7 @@ fn rules(script: &Script) -> Rules {
             Clocks::Steady
         },
         canaries: vec![objects::CANARY.to_owned()],
+        lease: SignedDuration::try_from(script.lease()).unwrap_or(SignedDuration::MAX),
         quiet: SignedDuration::try_from(QUIET).unwrap_or(SignedDuration::MAX),
         ..Rules::new(&cluster_name(0), &names)
     }
@@ -155,7 +176,18 @@ async fn run(template: &Server, script: &Script, keep: Keep) -> Result<(Outcome,
     stage.furnish(script).await?;
     let stop = CancellationToken::new();
     let mut tasks = JoinSet::new();
-    stage.open(script, &mut tasks, &stop);
+    let lives: Lives = {
+        let (auditor, time) = (auditor.clone(), stage.time);
+        Arc::new(move |number, step| {
+            let (name, now) = (cluster_name(number), time.now());
+            let mut auditor = lock(&auditor);
+            match step {
+                Step::Starts => auditor.engine_starts(&name, now),
+                Step::Ends => auditor.engine_ends(&name, now),
+            }
+        })
+    };
+    stage.open(script, &mut tasks, &stop, &lives);
     play_along(&stage, script, &auditor).await;
     stage.heal();
     let settled = stage.time.elapsed() + script.settles_after();
@@ -177,6 +209,7 @@ async fn run(template: &Server, script: &Script, keep: Keep) -> Result<(Outcome,
         events: 0,
         took: stage.time.elapsed(),
         violations,
+        ending: auditor.ending(),
         trace: Vec::new(),
     };
     stop.cancel();
@@ -213,10 +246,16 @@ async fn play_along(stage: &Arc<Stage>, script: &Script, auditor: &Arc<Mutex<Aud
                     *troubled.entry(name.clone()).or_default() += 1;
                     lock(auditor).troubled(&name);
                 }
+                if let Some(cluster) = fault.blinds() {
+                    lock(auditor).blinded(&cluster_name(cluster), stage.now());
+                }
                 stage.begin(number, fault);
             }
             Moment::End(number, fault) => {
                 stage.end(number);
+                if let Some(cluster) = fault.blinds() {
+                    lock(auditor).sees_again(&cluster_name(cluster), stage.now());
+                }
                 for name in clusters_of(script, fault) {
                     let left = troubled.entry(name.clone()).or_default();
                     *left = left.saturating_sub(1);

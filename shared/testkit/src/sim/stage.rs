@@ -37,6 +37,16 @@ const MEMORY: &str = "64Gi";
 /// Who plays a cluster's controllers and nodes.
 const WORLD: &str = "world";
 
+/// What happens to a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Starts,
+    Ends,
+}
+
+/// Is told of each step of each process.
+pub(super) type Lives = Arc<dyn Fn(usize, Step) + Send + Sync>;
+
 /// See the module.
 pub(super) struct Stage {
     pub(super) time: TrueTime,
@@ -127,8 +137,14 @@ impl Stage {
         Ok(())
     }
 
-    /// Starts the clusters' own life and the product's processes.
-    pub(super) fn open(self: &Arc<Self>, script: &Script, tasks: &mut JoinSet<()>, stop: &CancellationToken) {
+    /// Starts the clusters' own life and the product's processes, and tells `lives` of their lives.
+    pub(super) fn open(
+        self: &Arc<Self>,
+        script: &Script,
+        tasks: &mut JoinSet<()>,
+        stop: &CancellationToken,
+        lives: &Lives,
+    ) {
         for number in 0..self.servers.len() {
             let life = Arc::<Process>::default().live();
             let client = self.inner[number].client(&life, WORLD);
@@ -147,15 +163,16 @@ impl Stage {
             }
             let clock: roadstead_world::Clock = Arc::new(move || clock.now());
             tasks.spawn(roadstead_world::run(world, client, clock, stop.clone()));
-            tasks.spawn(self.clone().keep(number));
+            tasks.spawn(self.clone().keep(number, lives.clone()));
         }
     }
 
     /// Lives the lives of a process, one after the other.
-    async fn keep(self: Arc<Self>, number: usize) {
+    async fn keep(self: Arc<Self>, number: usize, lives: Lives) {
         let process = self.processes[number].clone();
         loop {
             let life = process.start().await;
+            lives(number, Step::Starts);
             self.note(format_args!("{} starts", cluster_name(number)));
             let mut tasks = JoinSet::new();
             self.assemble(number, &life, &mut tasks).await;
@@ -173,6 +190,7 @@ impl Stage {
                 }
             }
             self.note(format_args!("{} ends", cluster_name(number)));
+            lives(number, Step::Ends);
             life.end();
             tasks.shutdown().await;
             Process::rest().await;
@@ -322,6 +340,7 @@ fn manager_config(script: &Script) -> Config {
     }
     config.roadstead.multi_kueue.worker_lost_policy = match script.lost {
         Lost::Wait => WorkerLostPolicy::Wait,
+        Lost::Fence => WorkerLostPolicy::Fence,
         Lost::RetryAnyway => WorkerLostPolicy::RetryAnyway,
     };
     config
