@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::book::Book;
+use super::hands::LEASES;
 use super::lost::{Standing, standing};
 use super::object::{End, job_end, origin};
 
@@ -53,7 +54,8 @@ impl Ending {
             for (place, object) in book.all_on(cluster) {
                 let case = book.case_of(place, object);
                 let is_busy = case.is_some_and(|case| busy.contains(&case));
-                if origin(object) == book.rules.origin && !is_busy {
+                let is_lease = *place.resource == *LEASES && book.is_defined(cluster);
+                if origin(object) == book.rules.origin && !is_busy && !is_lease {
                     left_over.insert(place.to_string());
                 }
             }

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use roadstead_apiserver::RESTORER;
 
 use super::book::{Book, Place, Run, Seen};
 use super::guard::Guards;
-use super::object::{is_let_go, is_live_pod, is_true, job_end, workload_end};
+use super::object::{controller, is_let_go, is_live_pod, is_true, job_end, uid, workload_end};
 use super::{Findings, Policy};
 
 /// A time in which one job was on several clusters.
@@ -34,6 +35,10 @@ struct Double {
 pub(super) struct Single {
     live: BTreeMap<Run, BTreeMap<Arc<str>, BTreeSet<Place>>>,
     double: BTreeMap<Run, Double>,
+    /// UIDs of what was brought back from a backup, which nobody can answer for.
+    revived: BTreeSet<Arc<str>>,
+    /// Live because of it.
+    ghosts: BTreeSet<Place>,
     overlaps: Vec<Overlap>,
 }
 
@@ -48,6 +53,16 @@ impl Single {
             // Why not on the manager: the job there is let go to look like the one that runs elsewhere.
             Some(job) => !seen.on_manager && is_let_go(job),
         };
+        if let Some(object) = seen.after() {
+            if *seen.change.user == *RESTORER {
+                self.revived.insert(uid(object).into());
+            }
+            if self.revived.contains(uid(object)) || self.revived.contains(controller(object)) {
+                self.ghosts.insert(seen.place.clone());
+            } else {
+                self.ghosts.remove(&seen.place);
+            }
+        }
         let clusters = self.live.entry(run.clone()).or_default();
         let there = clusters.entry(seen.place.cluster.clone()).or_default();
         if live {
@@ -70,7 +85,12 @@ impl Single {
         }
         let double = self.double.entry(run.clone()).or_insert_with(|| {
             let mut others = clusters.keys().filter(|cluster| **cluster != seen.place.cluster);
+            let haunted = clusters
+                .values()
+                .flatten()
+                .any(|place| self.ghosts.contains(place));
             let accepted = match book.rules.policy {
+                _ if haunted => true,
                 Policy::Wait => false,
                 Policy::RetryAnyway => true,
                 Policy::Fence => {
@@ -109,6 +129,8 @@ fn said(clusters: &BTreeMap<Arc<str>, BTreeSet<Place>>) -> String {
 pub(super) struct Outcomes {
     endings: BTreeMap<Run, u32>,
     ended: BTreeMap<Run, (Arc<str>, Timestamp)>,
+    /// UIDs of what was brought back from a backup: it starts again whatever anybody wants.
+    revived: BTreeSet<Arc<str>>,
 }
 
 impl Outcomes {
@@ -116,6 +138,9 @@ impl Outcomes {
         let (Some(run), Some(new)) = (&seen.run, seen.after()) else {
             return;
         };
+        if *seen.change.user == *RESTORER {
+            self.revived.insert(uid(new).into());
+        }
         if seen.on_manager && seen.is_workload() {
             let ended_before = seen.both().is_some_and(|(old, _)| is_true(old, "Finished"));
             if is_true(new, "Finished") && !ended_before {
@@ -133,7 +158,7 @@ impl Outcomes {
                     let end = (seen.place.cluster.clone(), seen.now);
                     self.ended.entry(run.clone()).or_insert(end);
                 }
-            } else if is_let_go(new) && !before.is_some_and(is_let_go) {
+            } else if is_let_go(new) && !before.is_some_and(is_let_go) && !self.revived.contains(uid(new)) {
                 self.judge_start(book, seen, run, findings);
             }
         }

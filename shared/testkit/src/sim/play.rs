@@ -13,7 +13,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::fault::{Entry, Fault, TROUBLE};
+use super::fault::{Entry, Fault, Forgery, TROUBLE};
 use super::objects::{self, cluster_name};
 use super::script::{Act, Lost, Script};
 use super::stage::{Lives, Stage, Step};
@@ -27,6 +27,9 @@ const QUIET: Duration = Duration::from_mins(1);
 const PATIENCE: Duration = Duration::from_mins(20);
 /// How often it is looked whether it is quiet.
 const LOOK: Duration = Duration::from_secs(10);
+/// How often somebody writes what is not so, and how often at most.
+const FORGE_EVERY: Duration = Duration::from_secs(4);
+const FORGERIES_MAX: u32 = 10;
 /// What may be written for ever.
 const RENEWALS: [&str; 2] = ["leases.coordination.k8s.io", "events"];
 /// Panics in all runs of this process, with the last one's words.
@@ -221,6 +224,7 @@ enum Moment {
     Act(Act),
     Begin(usize, Fault),
     End(usize, Fault),
+    Forge(usize, Forgery),
 }
 
 async fn play_along(stage: &Arc<Stage>, script: &Script, auditor: &Arc<Mutex<Auditor>>) {
@@ -235,11 +239,18 @@ async fn play_along(stage: &Arc<Stage>, script: &Script, auditor: &Arc<Mutex<Aud
     for (number, entry) in &script.faults {
         put(entry.at, Moment::Begin(*number, entry.fault));
         put(entry.at + entry.lasts, Moment::End(*number, entry.fault));
+        if let Fault::Forge { cluster, what } = entry.fault {
+            let times = (0..FORGERIES_MAX).map(|time| FORGE_EVERY * time);
+            for after in times.take_while(|after| *after < entry.lasts) {
+                put(entry.at + after, Moment::Forge(cluster, what));
+            }
+        }
     }
     let mut troubled: BTreeMap<String, usize> = BTreeMap::new();
     for ((at, _), moment) in moments {
         stage.time.sleep_until(at).await;
         match moment {
+            Moment::Forge(worker, what) => stage.forge(worker, what).await,
             Moment::Act(act) => perform(stage, &act, auditor).await,
             Moment::Begin(number, fault) => {
                 for name in clusters_of(script, fault) {
@@ -249,10 +260,10 @@ async fn play_along(stage: &Arc<Stage>, script: &Script, auditor: &Arc<Mutex<Aud
                 if let Some(cluster) = fault.blinds() {
                     lock(auditor).blinded(&cluster_name(cluster), stage.now());
                 }
-                stage.begin(number, fault);
+                stage.begin(number, fault).await;
             }
             Moment::End(number, fault) => {
-                stage.end(number);
+                stage.end(number, fault);
                 if let Some(cluster) = fault.blinds() {
                     lock(auditor).sees_again(&cluster_name(cluster), stage.now());
                 }
