@@ -24,6 +24,9 @@ use crate::store::{Change, Key, Store};
 use crate::tokens::Tokens;
 
 mod fork;
+mod snapshot;
+
+pub use snapshot::{RESTORER, Snapshot};
 
 /// The body of an answer.
 pub type Body = UnsyncBoxBody<Bytes, Infallible>;

@@ -123,6 +123,34 @@ impl Store {
         }
     }
 
+    /// Makes everything what it was in another store, and tells of each difference as of a change. The past is forgotten.
+    pub(crate) fn restore(&mut self, other: &Self, user: &str) {
+        let objects = std::mem::replace(&mut self.objects, other.objects.clone());
+        let keys: BTreeSet<&Key> = objects.keys().chain(other.objects.keys()).collect();
+        for key in keys {
+            let (old, new) = (objects.get(key), other.objects.get(key));
+            if old == new {
+                continue;
+            }
+            self.touched.insert(Arc::clone(&key.resource));
+            let observed = Change {
+                version: other.version,
+                resource: Arc::clone(&key.resource),
+                namespace: (!key.namespace.is_empty()).then(|| key.namespace.as_str().into()),
+                name: key.name.as_str().into(),
+                old: old.cloned(),
+                new: new.cloned(),
+                user: user.into(),
+            };
+            for observer in &self.observers {
+                observer(&observed);
+            }
+        }
+        self.history.clear();
+        self.forgotten.clear();
+        (self.version, self.compacted) = (other.version, other.version);
+    }
+
     /// The resources that changed since this was asked last.
     pub(crate) fn take_touched(&mut self) -> BTreeSet<Arc<str>> {
         std::mem::take(&mut self.touched)

@@ -5,11 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use futures::StreamExt as _;
 use kube::api::{ListParams, WatchEvent, WatchParams};
+use kube::core::Status;
 use kube::{Api, Resource, ResourceExt as _};
 use roadstead_core::name::Key;
 use serde::de::DeserializeOwned;
@@ -26,6 +28,9 @@ const SILENCE: Duration = Duration::from_secs(150);
 const PAGE: u32 = 500;
 /// HTTP status of a resource version that the API server no longer knows.
 const GONE: u16 = 410;
+/// HTTP status and words for a resource version that the API server does not know yet: one of a past that never happened,
+/// when its storage was restored from a backup.
+const AHEAD: (u16, &str) = (504, "Too large resource version");
 /// First and longest pause between attempts to list or watch again.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
 
@@ -59,6 +64,8 @@ pub struct Cache<K> {
     objects: RwLock<BTreeMap<Key, Arc<K>>>,
     listeners: Mutex<Vec<Arc<Listener<K>>>>,
     health: watch::Sender<Health>,
+    /// The highest version that was ever seen; what is lower and comes later is of a storage that was restored.
+    newest: AtomicU64,
     /// Where to go on watching; kept between runs, so that a short loss costs no new list.
     version: Mutex<Option<String>>,
     /// What makes an object smaller before it is kept.
@@ -79,6 +86,7 @@ impl<K> Default for Cache<K> {
             objects: RwLock::new(BTreeMap::new()),
             listeners: Mutex::new(Vec::new()),
             health: watch::Sender::new(Health::Starting),
+            newest: AtomicU64::new(0),
             version: Mutex::new(None),
             slim: None,
         }
@@ -149,6 +157,25 @@ impl<K: Resource> Cache<K> {
         if let Some(slim) = &self.slim {
             slim(&mut object);
         }
+        self.newest
+            .fetch_max(version_of(&object).unwrap_or_default(), Ordering::Relaxed);
+        self.put(object, |new, old| is_newer(new, old));
+    }
+
+    /// Puts in an object that a list of this version shows. Why not by its own version: what was there before the list and is
+    /// newer than what the list shows never happened, because the storage was restored from a backup (`spec/safety.md F15`).
+    fn observe_listed(&self, mut object: K, listed: Listed) {
+        object.meta_mut().managed_fields = None;
+        if let Some(slim) = &self.slim {
+            slim(&mut object);
+        }
+        self.put(object, |new, old| {
+            let same = old.meta().uid == new.meta().uid && version_of(old) == version_of(new);
+            !same && listed.covers(old)
+        });
+    }
+
+    fn put(&self, object: K, replaces: impl Fn(&K, &K) -> bool) {
         let key = key_of(&object);
         let new = Arc::new(object);
         let old = {
@@ -156,7 +183,7 @@ impl<K: Resource> Cache<K> {
             let old = objects.get(&key).cloned();
             if old
                 .as_ref()
-                .is_some_and(|old| !is_newer(new.as_ref(), old.as_ref()))
+                .is_some_and(|old| !replaces(new.as_ref(), old.as_ref()))
             {
                 return;
             }
@@ -203,12 +230,12 @@ impl<K: Resource> Cache<K> {
         }
     }
 
-    fn keep_only(&self, seen: &BTreeSet<Key>) {
+    fn keep_only(&self, seen: &BTreeSet<Key>, listed: Listed) {
         let gone: Vec<Key> = self
             .read()
-            .keys()
-            .filter(|key| !seen.contains(*key))
-            .cloned()
+            .iter()
+            .filter(|(key, object)| !seen.contains(*key) && listed.covers(object.as_ref()))
+            .map(|(key, _)| key.clone())
             .collect();
         for key in gone {
             self.forget(&key, None);
@@ -278,17 +305,35 @@ where
         }
         .limit(PAGE);
         let mut seen = BTreeSet::new();
+        // Why before it is sent: a list shows what is stored, so it can only be older when the storage went back.
+        let newest = self.newest.load(Ordering::Relaxed);
         loop {
             let page = api.list(&params).await?;
+            let version = page.metadata.resource_version.unwrap_or_default();
+            let listed = Listed {
+                version: version.parse().ok(),
+                newest,
+            };
+            if listed.went_back() {
+                tracing::warn!(
+                    version,
+                    newest,
+                    "the storage behind this API server went back in time"
+                );
+                self.newest
+                    .store(listed.version.unwrap_or_default(), Ordering::Relaxed);
+            }
             for object in page.items {
                 seen.insert(key_of(&object));
-                self.observe(object);
+                self.observe_listed(object, listed);
             }
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => params = params.continue_token(&token),
                 None => {
-                    self.keep_only(&seen);
-                    return Ok(page.metadata.resource_version.unwrap_or_default());
+                    self.newest
+                        .fetch_max(listed.version.unwrap_or_default(), Ordering::Relaxed);
+                    self.keep_only(&seen, listed);
+                    return Ok(version);
                 }
             }
         }
@@ -308,7 +353,7 @@ where
         };
         let stream = match api.watch(&params.timeout(WATCH_SECS), &version).await {
             Ok(stream) => stream,
-            Err(kube::Error::Api(status)) if status.code == GONE => return Ok(None),
+            Err(kube::Error::Api(status)) if status.code == GONE || is_ahead(&status) => return Ok(None),
             Err(error) => return Err(error),
         };
         self.health.send_if_modified(|health| set(health, Health::Live));
@@ -325,7 +370,7 @@ where
                     self.forget(&key_of(&object), object.meta().uid.as_deref());
                 }
                 Ok(WatchEvent::Bookmark(bookmark)) => version = bookmark.metadata.resource_version,
-                Ok(WatchEvent::Error(status)) if status.code == GONE => return Ok(None),
+                Ok(WatchEvent::Error(status)) if status.code == GONE || is_ahead(&status) => return Ok(None),
                 Ok(WatchEvent::Error(status)) => return Err(kube::Error::Api(status.boxed())),
                 Err(error) => return Err(error),
             }
@@ -341,6 +386,34 @@ fn set(health: &mut Health, to: Health) -> bool {
     differs
 }
 
+/// Whether we are ahead of the API server.
+fn is_ahead(status: &Status) -> bool {
+    status.code == AHEAD.0 && status.message.contains(AHEAD.1)
+}
+
+/// One answer to a list.
+#[derive(Clone, Copy, Debug)]
+struct Listed {
+    /// Of what is stored; `None` when it is no number.
+    version: Option<u64>,
+    /// The highest that was seen before it was asked for.
+    newest: u64,
+}
+
+impl Listed {
+    fn went_back(self) -> bool {
+        self.version.is_some_and(|version| version < self.newest)
+    }
+
+    /// Whether it was made after this object was stored, so that it shows it if it is still there.
+    fn covers<K: Resource>(self, object: &K) -> bool {
+        match (self.version, version_of(object)) {
+            (Some(listed), Some(stored)) => stored <= listed || self.went_back(),
+            (None, _) | (_, None) => true,
+        }
+    }
+}
+
 /// Namespace (empty for cluster-scoped objects) and name of an object.
 pub fn key_of<K: Resource>(object: &K) -> Key {
     Key::new(object.namespace().unwrap_or_default(), object.name_any())
@@ -349,17 +422,14 @@ pub fn key_of<K: Resource>(object: &K) -> Key {
 /// Resource versions are comparable numbers (guaranteed since Kubernetes 1.35, true for etcd before); what does not
 /// parse is taken as newer, so that nothing is missed.
 fn is_newer<K: Resource>(new: &K, old: &K) -> bool {
-    let version = |object: &K| {
-        object
-            .meta()
-            .resource_version
-            .as_deref()
-            .and_then(|v| v.parse::<u64>().ok())
-    };
-    match (version(new), version(old)) {
+    match (version_of(new), version_of(old)) {
         (Some(new), Some(old)) => new > old,
         (None, _) | (_, None) => true,
     }
+}
+
+fn version_of<K: Resource>(object: &K) -> Option<u64> {
+    object.meta().resource_version.as_deref()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -374,7 +444,7 @@ mod tests {
     use roadstead_core::name::Key;
     use tokio_util::sync::CancellationToken;
 
-    use super::{Cache, Health};
+    use super::{Cache, Health, Listed};
 
     fn object(name: &str, uid: &str, version: &str) -> ConfigMap {
         ConfigMap {
@@ -393,6 +463,46 @@ mod tests {
         cache
             .get(&Key::new("ns", name))
             .and_then(|o| o.metadata.resource_version.clone())
+    }
+
+    /// A list that nothing newer was seen before.
+    fn listed(version: u64) -> Listed {
+        Listed {
+            version: Some(version),
+            newest: 0,
+        }
+    }
+
+    /// Spec: safety F15.
+    #[test]
+    fn a_list_of_a_restored_storage_replaces_what_never_happened() {
+        let cache = Cache::new();
+        cache.observe(object("changed", "1", "50"));
+        cache.observe(object("created", "2", "60"));
+        let restored = Listed {
+            version: Some(40),
+            newest: 60,
+        };
+        assert!(restored.went_back());
+        cache.observe_listed(object("changed", "1", "30"), restored);
+        cache.keep_only(&[Key::new("ns", "changed")].into(), restored);
+        assert_eq!(version(&cache, "changed").as_deref(), Some("30"));
+        assert_eq!(version(&cache, "created"), None);
+        // It has gone on meanwhile, further than we had been.
+        cache.observe(object("changed", "1", "70"));
+        cache.observe_listed(object("changed", "1", "35"), listed(80));
+        assert_eq!(version(&cache, "changed").as_deref(), Some("35"));
+    }
+
+    #[test]
+    fn a_list_takes_nothing_back_that_was_written_while_it_was_under_way() {
+        let cache = Cache::new();
+        cache.observe(object("changed", "1", "12"));
+        cache.observe(object("created", "2", "11"));
+        cache.observe_listed(object("changed", "1", "9"), listed(10));
+        cache.keep_only(&[Key::new("ns", "changed")].into(), listed(10));
+        assert_eq!(version(&cache, "changed").as_deref(), Some("12"));
+        assert!(version(&cache, "created").is_some());
     }
 
     #[test]
@@ -439,7 +549,7 @@ mod tests {
         cache.observe(object("a", "1", "1"));
         cache.observe(object("b", "2", "2"));
         cache.observe(object("b", "2", "2"));
-        cache.keep_only(&[Key::new("ns", "b")].into());
+        cache.keep_only(&[Key::new("ns", "b")].into(), listed(9));
         assert_eq!(*gone.lock().unwrap(), ["ns/a"]);
         assert_eq!(
             count.load(Ordering::Relaxed),

@@ -13,6 +13,7 @@ mod book;
 mod bulkhead;
 mod contain;
 pub mod ending;
+mod guard;
 mod hands;
 mod lost;
 mod object;
@@ -82,6 +83,8 @@ pub struct Rules {
     pub clocks: Clocks,
     /// Secrets that must be seen nowhere but in Secrets (I8): tokens, keys, certificates, each long enough to be unique.
     pub canaries: Vec<String>,
+    /// How long the lease of the manager on each worker is (I1 under [`Policy::Fence`]).
+    pub lease: SignedDuration,
     /// How long before [`Auditor::at_rest`] the product must have written nothing but renewals (I3).
     pub quiet: SignedDuration,
     /// How long a healthy worker may have to wait for what was decided for it (I12).
@@ -103,6 +106,7 @@ impl Rules {
             promise: Promise::SomeWait,
             clocks: Clocks::Steady,
             canaries: Vec::new(),
+            lease: SignedDuration::from_mins(10),
             quiet: SignedDuration::from_secs(60),
             placement_max: SignedDuration::from_secs(30),
             recovery: SignedDuration::from_mins(2),
@@ -170,6 +174,7 @@ impl Findings {
 /// All auditors.
 pub struct Auditor {
     book: Book,
+    guards: guard::Guards,
     single: single::Single,
     outcome: single::Outcomes,
     lost: lost::Lost,
@@ -191,6 +196,7 @@ impl Auditor {
         Self {
             secrets: secrets::Secrets::new(&rules),
             book: Book::new(rules),
+            guards: guard::Guards::default(),
             single: single::Single::default(),
             outcome: single::Outcomes::default(),
             lost: lost::Lost::default(),
@@ -212,7 +218,7 @@ impl Auditor {
         self.backward.saw(&self.book, &seen, &mut findings);
         self.lost.saw(&seen, &mut findings);
         self.quota.saw(&seen, &mut findings);
-        self.single.saw(&self.book, &seen, &mut findings);
+        self.single.saw(&self.book, &self.guards, &seen, &mut findings);
         self.outcome.saw(&self.book, &seen, &mut findings);
         self.contain.saw(&self.book, &seen, &mut findings);
         self.bulkhead.saw(&self.book, &seen, &mut findings);
@@ -232,6 +238,26 @@ impl Auditor {
     /// Nothing is wrong with this cluster any more.
     pub fn calm(&mut self, cluster: &str, now: Timestamp) {
         self.bulkhead.calm(cluster, now);
+    }
+
+    /// The engine of this cluster began to live. Only under [`Policy::Fence`] it matters who can fence.
+    pub fn engine_starts(&mut self, cluster: &str, now: Timestamp) {
+        self.guards.starts(cluster, now);
+    }
+
+    /// The engine of this cluster is dead.
+    pub fn engine_ends(&mut self, cluster: &str, now: Timestamp) {
+        self.guards.ends(cluster, now);
+    }
+
+    /// From now on the engine of this cluster may not reach its own API server.
+    pub fn blinded(&mut self, cluster: &str, now: Timestamp) {
+        self.guards.blinded(cluster, now);
+    }
+
+    /// One reason less why it may not.
+    pub fn sees_again(&mut self, cluster: &str, now: Timestamp) {
+        self.guards.sees_again(cluster, now);
     }
 
     /// The script took this worker out of the federation: what lies there is no longer judged at rest.

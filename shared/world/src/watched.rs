@@ -18,6 +18,9 @@ use tokio::time::{Instant, sleep_until};
 /// How long a list or watch that failed waits before it is tried again. Definitions may come later than we do.
 const RETRY: Duration = Duration::from_millis(500);
 
+/// What an API server says to a version that it does not know yet; or a server without time, and then it does no harm.
+const AHEAD: u16 = 504;
+
 /// Namespace (empty for cluster-scoped kinds) and name.
 pub(crate) type Key = (String, String);
 
@@ -60,6 +63,12 @@ where
             Some(Ok(event)) => self.take(event),
             Some(Err(error)) => {
                 tracing::debug!(kind = %K::kind(&()), %error, "watching is tried again");
+                // Why: its storage was restored from a backup, and never comes to where we were.
+                if let watcher::Error::WatchStartFailed(kube::Error::Api(status)) = &error
+                    && status.code == AHEAD
+                {
+                    self.list_again();
+                }
                 self.not_before = Some(Instant::now() + RETRY);
             }
             None => self.list_again(),

@@ -333,6 +333,11 @@ impl Book {
         of(uid(object)).or_else(|| of(controller(object)))
     }
 
+    /// Whether the manager has a MultiKueueCluster of this name.
+    pub(super) fn is_defined(&self, cluster: &str) -> bool {
+        self.object(&self.rules.manager, CLUSTERS, "", cluster).is_some()
+    }
+
     /// Whether a MultiKueueConfig of the manager names this cluster, and the cluster is defined.
     pub(super) fn is_listed(&self, cluster: &str) -> bool {
         let manager = &self.rules.manager;
@@ -341,8 +346,7 @@ impl Book {
                 .iter()
                 .any(|name| name == cluster)
         };
-        self.object(manager, CLUSTERS, "", cluster).is_some()
-            && self.all_of(manager, CONFIGS).any(|(_, config)| lists(config))
+        self.is_defined(cluster) && self.all_of(manager, CONFIGS).any(|(_, config)| lists(config))
     }
 
     /// The entry of a Workload's admission check that is MultiKueue's.

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::book::Book;
+use super::hands::LEASES;
 use super::lost::{Standing, standing};
 use super::object::{End, job_end, origin};
 
@@ -53,7 +54,8 @@ impl Ending {
             for (place, object) in book.all_on(cluster) {
                 let case = book.case_of(place, object);
                 let is_busy = case.is_some_and(|case| busy.contains(&case));
-                if origin(object) == book.rules.origin && !is_busy {
+                let is_lease = *place.resource == *LEASES && book.is_defined(cluster);
+                if origin(object) == book.rules.origin && !is_busy && !is_lease {
                     left_over.insert(place.to_string());
                 }
             }
@@ -61,8 +63,9 @@ impl Ending {
         Self { outcomes, left_over }
     }
 
-    /// In what this final state differs from another one, a line for each difference; empty when they are the same.
-    pub fn differences(&self, other: &Self) -> Vec<String> {
+    /// In what this final state differs from another one, a line for each difference; empty when they are the same. Of jobs
+    /// only those are compared whose end is `certain` whatever comes first.
+    pub fn differences(&self, other: &Self, certain: impl Fn(&str) -> bool) -> Vec<String> {
         let names: BTreeSet<&String> = self.outcomes.keys().chain(other.outcomes.keys()).collect();
         let said = |ending: &Self, name: &String| match ending.outcomes.get(name) {
             Some(outcome) => format!("{outcome:?}"),
@@ -70,6 +73,7 @@ impl Ending {
         };
         let outcomes = names
             .into_iter()
+            .filter(|name| certain(name))
             .filter(|name| self.outcomes.get(*name) != other.outcomes.get(*name))
             .map(|name| format!("{name}: {} here, {} there", said(self, name), said(other, name)));
         let here = self.left_over.difference(&other.left_over);

@@ -5,7 +5,10 @@ use super::book::{Actor, Book, Seen};
 use super::object::origin;
 
 /// What is the manager's without a label: the lease that it renews and what it tells.
-pub(super) const NO_LABEL: &[&str] = &["leases.coordination.k8s.io", "events", "events.events.k8s.io"];
+pub(super) const NO_LABEL: &[&str] = &[LEASES, "events", "events.events.k8s.io"];
+
+/// A manager's own lease on a worker.
+pub(super) const LEASES: &str = "leases.coordination.k8s.io";
 
 /// Judges one change.
 pub(super) fn saw(book: &Book, seen: &Seen<'_>, findings: &mut Findings) {

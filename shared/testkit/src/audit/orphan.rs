@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::Findings;
 use super::book::{Book, Name, Place};
+use super::hands::LEASES;
 use super::object::{
     PODS, WORKLOADS, controller, epoch, holds_quota, is_deleting, is_live_pod, is_offered, is_true, list,
     origin, uid, winner,
@@ -26,7 +27,9 @@ pub(super) fn at_rest(book: &Book, findings: &mut Findings) {
         }
         for (place, object) in book.all_on(cluster) {
             let Some(case) = book.case_of(place, object) else {
-                if origin(object) == book.rules.origin {
+                // Why: the lease belongs to the worker as a whole, as long as the manager has it.
+                let is_lease = *place.resource == *LEASES && book.is_defined(cluster);
+                if origin(object) == book.rules.origin && !is_lease {
                     let what = "it bears our origin and names no Workload".to_owned();
                     findings.of("I5", place, None, what);
                 }

@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use roadstead_apiserver::RESTORER;
 
 use super::book::{Book, Place, Run, Seen};
-use super::object::{is_let_go, is_live_pod, is_true, job_end, workload_end};
+use super::guard::Guards;
+use super::object::{controller, is_let_go, is_live_pod, is_true, job_end, uid, workload_end};
 use super::{Findings, Policy};
 
 /// A time in which one job was on several clusters.
@@ -20,16 +22,28 @@ pub struct Overlap {
     pub until: Timestamp,
 }
 
+/// A job is on several clusters at once.
+#[derive(Clone, Copy, Debug)]
+struct Double {
+    from: Timestamp,
+    /// Whether nothing was promised about it.
+    accepted: bool,
+}
+
 /// I1. What may have pods, and the pods themselves, by run and cluster.
 #[derive(Default)]
 pub(super) struct Single {
     live: BTreeMap<Run, BTreeMap<Arc<str>, BTreeSet<Place>>>,
-    double: BTreeMap<Run, Timestamp>,
+    double: BTreeMap<Run, Double>,
+    /// UIDs of what was brought back from a backup, which nobody can answer for.
+    revived: BTreeSet<Arc<str>>,
+    /// Live because of it.
+    ghosts: BTreeSet<Place>,
     overlaps: Vec<Overlap>,
 }
 
 impl Single {
-    pub(super) fn saw(&mut self, book: &Book, seen: &Seen<'_>, findings: &mut Findings) {
+    pub(super) fn saw(&mut self, book: &Book, guards: &Guards, seen: &Seen<'_>, findings: &mut Findings) {
         let Some(run) = seen.run.as_ref().filter(|_| !seen.is_workload()) else {
             return;
         };
@@ -39,6 +53,16 @@ impl Single {
             // Why not on the manager: the job there is let go to look like the one that runs elsewhere.
             Some(job) => !seen.on_manager && is_let_go(job),
         };
+        if let Some(object) = seen.after() {
+            if *seen.change.user == *RESTORER {
+                self.revived.insert(uid(object).into());
+            }
+            if self.revived.contains(uid(object)) || self.revived.contains(controller(object)) {
+                self.ghosts.insert(seen.place.clone());
+            } else {
+                self.ghosts.remove(&seen.place);
+            }
+        }
         let clusters = self.live.entry(run.clone()).or_default();
         let there = clusters.entry(seen.place.cluster.clone()).or_default();
         if live {
@@ -50,17 +74,35 @@ impl Single {
             }
         }
         if clusters.len() < 2 {
-            if let Some(from) = self.double.remove(run) {
+            if let Some(double) = self.double.remove(run) {
                 self.overlaps.push(Overlap {
                     subject: run.case.to_string(),
-                    from,
+                    from: double.from,
                     until: seen.now,
                 });
             }
             return;
         }
-        self.double.entry(run.clone()).or_insert(seen.now);
-        if book.rules.policy != Policy::RetryAnyway {
+        let double = self.double.entry(run.clone()).or_insert_with(|| {
+            let mut others = clusters.keys().filter(|cluster| **cluster != seen.place.cluster);
+            let haunted = clusters
+                .values()
+                .flatten()
+                .any(|place| self.ghosts.contains(place));
+            let accepted = match book.rules.policy {
+                _ if haunted => true,
+                Policy::Wait => false,
+                Policy::RetryAnyway => true,
+                Policy::Fence => {
+                    others.any(|cluster| guards.was_hindered(cluster, book.rules.lease, seen.now))
+                }
+            };
+            Double {
+                from: seen.now,
+                accepted,
+            }
+        });
+        if !double.accepted {
             findings.about("I1", &run.case, said(clusters));
         }
     }
@@ -87,6 +129,8 @@ fn said(clusters: &BTreeMap<Arc<str>, BTreeSet<Place>>) -> String {
 pub(super) struct Outcomes {
     endings: BTreeMap<Run, u32>,
     ended: BTreeMap<Run, (Arc<str>, Timestamp)>,
+    /// UIDs of what was brought back from a backup: it starts again whatever anybody wants.
+    revived: BTreeSet<Arc<str>>,
 }
 
 impl Outcomes {
@@ -94,6 +138,9 @@ impl Outcomes {
         let (Some(run), Some(new)) = (&seen.run, seen.after()) else {
             return;
         };
+        if *seen.change.user == *RESTORER {
+            self.revived.insert(uid(new).into());
+        }
         if seen.on_manager && seen.is_workload() {
             let ended_before = seen.both().is_some_and(|(old, _)| is_true(old, "Finished"));
             if is_true(new, "Finished") && !ended_before {
@@ -111,7 +158,7 @@ impl Outcomes {
                     let end = (seen.place.cluster.clone(), seen.now);
                     self.ended.entry(run.clone()).or_insert(end);
                 }
-            } else if is_let_go(new) && !before.is_some_and(is_let_go) {
+            } else if is_let_go(new) && !before.is_some_and(is_let_go) && !self.revived.contains(uid(new)) {
                 self.judge_start(book, seen, run, findings);
             }
         }

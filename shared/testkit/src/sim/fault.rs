@@ -42,6 +42,41 @@ pub struct Link {
     pub to: usize,
 }
 
+/// What an account may not do any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Right {
+    /// Anything: its token has expired (401).
+    Anything,
+    /// Changes (403).
+    Changes,
+    /// Whatever concerns leases (403).
+    Leases,
+    /// Whatever concerns jobs (403).
+    Jobs,
+    /// Whatever concerns Workloads (403).
+    Workloads,
+}
+
+/// A namespace of a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Space {
+    /// Where the jobs are.
+    Team,
+    /// Where managers keep their leases.
+    Leases,
+}
+
+/// What somebody on a worker says of a copy that was not chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forgery {
+    /// That it was admitted, long ago.
+    Admitted,
+    /// That it was evicted, long ago.
+    Evicted,
+    /// That it ended, long ago.
+    Finished,
+}
+
 /// One kind of trouble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -123,6 +158,39 @@ pub enum Fault {
         /// Of which cluster.
         cluster: usize,
     },
+    /// Reads that may be old are answered from what was stored when this began, and what watches tell is old (F13).
+    Stale {
+        /// On which link.
+        link: Link,
+        /// How far watches lag behind at most, seconds.
+        lag_secs: u64,
+    },
+    /// An account has lost a right, or all (F19).
+    Deny {
+        /// On which link.
+        link: Link,
+        /// Which.
+        right: Right,
+    },
+    /// When this ends, the storage is restored from a backup that was made when it began (F15).
+    Rewind {
+        /// Of which cluster.
+        cluster: usize,
+    },
+    /// A namespace is deleted, and made again when this ends (F27).
+    NoNamespace {
+        /// On which cluster.
+        cluster: usize,
+        /// Which.
+        which: Space,
+    },
+    /// Somebody on a worker writes into the copies that were not chosen, every few seconds (W1, W4, W5, S13).
+    Forge {
+        /// On which cluster.
+        cluster: usize,
+        /// What.
+        what: Forgery,
+    },
     /// The wall clock of a process's host jumps, for good (F18).
     ClockJump {
         /// Whose.
@@ -164,8 +232,40 @@ impl Fault {
             | Self::Delay { link, .. }
             | Self::Refuse { link, .. }
             | Self::Silence { link }
-            | Self::DropWatches { link } => link.to,
-            Self::Compact { cluster } | Self::ServerDown { cluster } => cluster,
+            | Self::DropWatches { link }
+            | Self::Stale { link, .. }
+            | Self::Deny { link, .. } => link.to,
+            Self::Compact { cluster }
+            | Self::ServerDown { cluster }
+            | Self::Rewind { cluster }
+            | Self::NoNamespace { cluster, .. }
+            | Self::Forge { cluster, .. } => cluster,
+        }
+    }
+}
+
+impl Fault {
+    /// The cluster whose engine cannot reach its own API server because of it; a dead engine is told by its life.
+    pub fn blinds(&self) -> Option<usize> {
+        match *self {
+            Self::Cut { link, .. }
+            | Self::LoseRequests { link, .. }
+            | Self::LoseAnswers { link, .. }
+            | Self::Duplicate { link, .. }
+            | Self::Delay { link, .. }
+            | Self::Refuse { link, .. }
+            | Self::Silence { link }
+            | Self::DropWatches { link }
+            | Self::Stale { link, .. }
+            | Self::Deny { link, .. } => (link.from == link.to).then_some(link.to),
+            // Why a namespace: without that of the leases nobody knows whether to fence.
+            Self::ServerDown { cluster } | Self::NoNamespace { cluster, .. } => Some(cluster),
+            Self::Rewind { .. }
+            | Self::Forge { .. }
+            | Self::Crash { .. }
+            | Self::CrashAtCall { .. }
+            | Self::Compact { .. }
+            | Self::ClockJump { .. } => None,
         }
     }
 }
@@ -214,6 +314,11 @@ fn entry(dice: &mut ChaCha8Rng, workers: usize) -> Entry {
         | Fault::Silence { .. }
         | Fault::DropWatches { .. }
         | Fault::Compact { .. }
+        | Fault::Stale { .. }
+        | Fault::Deny { .. }
+        | Fault::Rewind { .. }
+        | Fault::NoNamespace { .. }
+        | Fault::Forge { .. }
         | Fault::ServerDown { .. } => lasts,
     };
     Entry {
@@ -242,7 +347,8 @@ fn fault(dice: &mut ChaCha8Rng, workers: usize) -> Fault {
     };
     let permille = [20, 100, 400, 900][dice.random_range(0..4)];
     let way = [Way::Both, Way::Requests, Way::Answers][dice.random_range(0..3)];
-    match dice.random_range(0..18) {
+    let on_worker = dice.random_range(1..=workers);
+    match dice.random_range(0..26) {
         0 | 1 => Fault::Crash { process },
         2..=5 => Fault::CrashAtCall {
             process,
@@ -274,6 +380,36 @@ fn fault(dice: &mut ChaCha8Rng, workers: usize) -> Fault {
             _ => Fault::Compact { cluster: link.to },
         },
         16 => Fault::ServerDown { cluster: link.to },
+        17 | 18 => {
+            let rights = [
+                Right::Anything,
+                Right::Changes,
+                Right::Leases,
+                Right::Jobs,
+                Right::Workloads,
+            ];
+            Fault::Deny {
+                link,
+                right: rights[dice.random_range(0..rights.len())],
+            }
+        }
+        19 | 20 => Fault::Stale {
+            link,
+            lag_secs: [2, 10, 40][dice.random_range(0..3)],
+        },
+        21 | 22 => Fault::Rewind { cluster: on_worker },
+        23 => Fault::NoNamespace {
+            cluster: on_worker,
+            which: if dice.random_ratio(2, 3) {
+                Space::Team
+            } else {
+                Space::Leases
+            },
+        },
+        24 => Fault::Forge {
+            cluster: on_worker,
+            what: [Forgery::Admitted, Forgery::Evicted, Forgery::Finished][dice.random_range(0..3)],
+        },
         // Why not further back: rounds and pauses of the product go by the wall clock, and it would wait that much longer.
         _ => Fault::ClockJump {
             process,

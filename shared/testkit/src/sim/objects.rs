@@ -2,6 +2,8 @@
 //!
 //! Why jobs come suspended and marked as managed: the product's webhooks do that, and webhooks are not called here.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt as _;
@@ -9,12 +11,15 @@ use roadstead_api::constants::controllers::{CLASS_CHECK_CAPACITY, MULTIKUEUE, PR
 use roadstead_apiserver::{Server, User};
 use serde_json::{Value, json};
 
+use super::fault::{Forgery, Space};
 use super::script::{JobPlan, Script, WorkerPlan};
 
 /// Where the jobs are.
 pub(super) const NAMESPACE: &str = "team";
 /// Where the product's own objects are.
 pub(super) const SYSTEM: &str = "kueue-system";
+/// Where managers keep their leases on workers.
+const LEASES: &str = "roadstead-system";
 /// Who writes what people would write.
 const USER: &str = "user";
 const QUEUE: &str = "main";
@@ -22,6 +27,8 @@ const FLAVOR: &str = "default";
 const FEDERATION: &str = "federation";
 const CAPACITY: &str = "capacity";
 const URGENT: &str = "urgent";
+/// Label of what a manager put on a worker.
+const ORIGIN: &str = "kueue.x-k8s.io/multikueue-origin";
 /// Label of what is somebody else's.
 const FOREIGN: &str = "example.com/foreign";
 const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
@@ -102,7 +109,7 @@ pub(super) fn everywhere() -> Vec<(String, Value)> {
             (path, definition)
         })
         .collect();
-    for name in [SYSTEM, NAMESPACE] {
+    for name in [SYSTEM, LEASES, NAMESPACE] {
         let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
         objects.push(("/api/v1/namespaces".to_owned(), object));
     }
@@ -110,14 +117,87 @@ pub(super) fn everywhere() -> Vec<(String, Value)> {
     urgent["value"] = 100.into();
     objects.push((format!("/apis/{KUEUE}/workloadpriorityclasses"), urgent));
     objects.push(kueue("resourceflavors", "ResourceFlavor", FLAVOR, &json!({})));
-    objects.push((
+    objects.push(local_queue());
+    objects
+}
+
+fn local_queue() -> (String, Value) {
+    (
         format!("/apis/{KUEUE}/namespaces/{NAMESPACE}/localqueues"),
         json!({
             "apiVersion": KUEUE, "kind": "LocalQueue", "metadata": {"name": QUEUE, "namespace": NAMESPACE},
             "spec": {"clusterQueue": QUEUE},
         }),
-    ));
+    )
+}
+
+const fn space_name(which: Space) -> &'static str {
+    match which {
+        Space::Team => NAMESPACE,
+        Space::Leases => LEASES,
+    }
+}
+
+/// A namespace with what belongs to it.
+pub(super) fn namespace(which: Space) -> Vec<(String, Value)> {
+    let name = space_name(which);
+    let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+    let mut objects = vec![("/api/v1/namespaces".to_owned(), object)];
+    if which == Space::Team {
+        objects.push(local_queue());
+    }
     objects
+}
+
+/// Asks for the end of a namespace.
+pub(super) async fn delete_namespace(server: &Server, which: Space) {
+    let path = format!("/api/v1/namespaces/{}", space_name(which));
+    ask(server, Method::DELETE, &path, None).await;
+}
+
+/// Writes a condition with an early time into every copy on a worker that the manager has not given to it. Gives how many.
+pub(super) async fn forge(manager: &Server, worker: &Server, number: usize, what: Forgery) -> usize {
+    let path = workloads_path();
+    let (_, local) = ask(manager, Method::GET, &path, None).await;
+    let (_, copies) = ask(worker, Method::GET, &path, None).await;
+    let chosen: BTreeSet<&str> = local["items"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|workload| workload["status"]["clusterName"] == cluster_name(number))
+        .filter_map(|workload| workload["metadata"]["name"].as_str())
+        .collect();
+    let mut written = 0;
+    for copy in copies["items"].as_array().into_iter().flatten() {
+        let name = copy["metadata"]["name"].as_str().unwrap_or_default();
+        if chosen.contains(name) || copy["metadata"]["labels"][ORIGIN].is_null() {
+            continue;
+        }
+        let (kind, reason) = match what {
+            Forgery::Admitted => ("Admitted", "Admitted"),
+            Forgery::Evicted => ("Evicted", "Preempted"),
+            Forgery::Finished => ("Finished", "Succeeded"),
+        };
+        let mut conditions = copy["status"]["conditions"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        conditions.retain(|condition| condition["type"] != kind);
+        conditions.push(json!({
+            "type": kind, "status": "True", "reason": reason, "message": "so they say",
+            "lastTransitionTime": "2020-01-01T00:00:00Z",
+        }));
+        let patch = json!({"status": {"conditions": conditions}});
+        let (status, _) = ask(
+            worker,
+            Method::PATCH,
+            &format!("{path}/{name}/status"),
+            Some(&patch),
+        )
+        .await;
+        written += usize::from(status.is_success());
+    }
+    written
 }
 
 fn check(name: &str, controller: &str, kind: &str) -> (String, Value) {

@@ -13,11 +13,12 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::fault::{Entry, Fault, TROUBLE};
+use super::fault::{Entry, Fault, Forgery, TROUBLE};
 use super::objects::{self, cluster_name};
 use super::script::{Act, Lost, Script};
-use super::stage::Stage;
+use super::stage::{Lives, Stage, Step};
 use super::trace::{Keep, Trace};
+use crate::audit::ending::Ending;
 use crate::audit::{Auditor, Clocks, Policy, Rules};
 
 /// How long nothing may have been written before a run is judged.
@@ -26,6 +27,9 @@ const QUIET: Duration = Duration::from_mins(1);
 const PATIENCE: Duration = Duration::from_mins(20);
 /// How often it is looked whether it is quiet.
 const LOOK: Duration = Duration::from_secs(10);
+/// How often somebody writes what is not so, and how often at most.
+const FORGE_EVERY: Duration = Duration::from_secs(4);
+const FORGERIES_MAX: u32 = 10;
 /// What may be written for ever.
 const RENEWALS: [&str; 2] = ["leases.coordination.k8s.io", "events"];
 /// Panics in all runs of this process, with the last one's words.
@@ -45,6 +49,8 @@ pub struct Outcome {
     pub took: Duration,
     /// What went wrong, one line each, the first broken first.
     pub violations: Vec<String>,
+    /// How everything stood in the end.
+    pub ending: Ending,
     /// The trace, if it was kept.
     pub trace: Vec<String>,
 }
@@ -68,10 +74,26 @@ impl Player {
         Ok(Self { template })
     }
 
-    /// Plays one script from beginning to end.
+    /// Plays one script from beginning to end, and once more without faults if their ends are to be compared (I13).
     ///
     /// *Errors*: the run could not be set up, which says nothing about the product.
     pub fn play(&self, script: &Script, keep: Keep) -> Result<Outcome, String> {
+        let mut outcome = self.play_once(script, keep)?;
+        if script.compares && !script.faults.is_empty() {
+            let calm = self.play_once(&script.with_faults(&[]), Keep::Hash)?;
+            let certain = script.certain_jobs();
+            let is_certain = |name: &str| name.rsplit('/').next().is_some_and(|name| certain.contains(name));
+            let differences = outcome.ending.differences(&calm.ending, is_certain);
+            outcome.violations.extend(
+                differences
+                    .iter()
+                    .map(|line| format!("I13 broken: without faults it ends otherwise: {line}")),
+            );
+        }
+        Ok(outcome)
+    }
+
+    fn play_once(&self, script: &Script, keep: Keep) -> Result<Outcome, String> {
         roadstead_kubeio::retry::reseed(script.seed);
         let panics = PANICS.load(Ordering::Relaxed);
         let runtime = runtime()?;
@@ -117,6 +139,7 @@ fn rules(script: &Script) -> Rules {
     Rules {
         policy: match script.lost {
             Lost::Wait => Policy::Wait,
+            Lost::Fence => Policy::Fence,
             Lost::RetryAnyway => Policy::RetryAnyway,
         },
         // Why: a slow clock runs back too, when another host's time is taken over.
@@ -126,6 +149,7 @@ fn rules(script: &Script) -> Rules {
             Clocks::Steady
         },
         canaries: vec![objects::CANARY.to_owned()],
+        lease: SignedDuration::try_from(script.lease()).unwrap_or(SignedDuration::MAX),
         quiet: SignedDuration::try_from(QUIET).unwrap_or(SignedDuration::MAX),
         ..Rules::new(&cluster_name(0), &names)
     }
@@ -155,7 +179,18 @@ async fn run(template: &Server, script: &Script, keep: Keep) -> Result<(Outcome,
     stage.furnish(script).await?;
     let stop = CancellationToken::new();
     let mut tasks = JoinSet::new();
-    stage.open(script, &mut tasks, &stop);
+    let lives: Lives = {
+        let (auditor, time) = (auditor.clone(), stage.time);
+        Arc::new(move |number, step| {
+            let (name, now) = (cluster_name(number), time.now());
+            let mut auditor = lock(&auditor);
+            match step {
+                Step::Starts => auditor.engine_starts(&name, now),
+                Step::Ends => auditor.engine_ends(&name, now),
+            }
+        })
+    };
+    stage.open(script, &mut tasks, &stop, &lives);
     play_along(&stage, script, &auditor).await;
     stage.heal();
     let settled = stage.time.elapsed() + script.settles_after();
@@ -177,6 +212,7 @@ async fn run(template: &Server, script: &Script, keep: Keep) -> Result<(Outcome,
         events: 0,
         took: stage.time.elapsed(),
         violations,
+        ending: auditor.ending(),
         trace: Vec::new(),
     };
     stop.cancel();
@@ -188,6 +224,7 @@ enum Moment {
     Act(Act),
     Begin(usize, Fault),
     End(usize, Fault),
+    Forge(usize, Forgery),
 }
 
 async fn play_along(stage: &Arc<Stage>, script: &Script, auditor: &Arc<Mutex<Auditor>>) {
@@ -202,21 +239,34 @@ async fn play_along(stage: &Arc<Stage>, script: &Script, auditor: &Arc<Mutex<Aud
     for (number, entry) in &script.faults {
         put(entry.at, Moment::Begin(*number, entry.fault));
         put(entry.at + entry.lasts, Moment::End(*number, entry.fault));
+        if let Fault::Forge { cluster, what } = entry.fault {
+            let times = (0..FORGERIES_MAX).map(|time| FORGE_EVERY * time);
+            for after in times.take_while(|after| *after < entry.lasts) {
+                put(entry.at + after, Moment::Forge(cluster, what));
+            }
+        }
     }
     let mut troubled: BTreeMap<String, usize> = BTreeMap::new();
     for ((at, _), moment) in moments {
         stage.time.sleep_until(at).await;
         match moment {
+            Moment::Forge(worker, what) => stage.forge(worker, what).await,
             Moment::Act(act) => perform(stage, &act, auditor).await,
             Moment::Begin(number, fault) => {
                 for name in clusters_of(script, fault) {
                     *troubled.entry(name.clone()).or_default() += 1;
                     lock(auditor).troubled(&name);
                 }
-                stage.begin(number, fault);
+                if let Some(cluster) = fault.blinds() {
+                    lock(auditor).blinded(&cluster_name(cluster), stage.now());
+                }
+                stage.begin(number, fault).await;
             }
             Moment::End(number, fault) => {
-                stage.end(number);
+                stage.end(number, fault);
+                if let Some(cluster) = fault.blinds() {
+                    lock(auditor).sees_again(&cluster_name(cluster), stage.now());
+                }
                 for name in clusters_of(script, fault) {
                     let left = troubled.entry(name.clone()).or_default();
                     *left = left.saturating_sub(1);

@@ -1,5 +1,6 @@
 //! What happens in a run, from one number: the clusters, what users do, and what goes wrong.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use rand::{RngExt as _, SeedableRng as _};
@@ -32,6 +33,8 @@ pub enum Spread {
 pub enum Lost {
     /// It waits.
     Wait,
+    /// It runs the job elsewhere when the worker has certainly stopped it.
+    Fence,
     /// It runs the job elsewhere after a while.
     RetryAnyway,
 }
@@ -121,6 +124,8 @@ pub struct Script {
     pub acts: Vec<(Duration, Act)>,
     /// What goes wrong, with the entry's number.
     pub faults: Vec<(usize, Entry)>,
+    /// Whether its end is compared with that of the same script without faults (I13).
+    pub compares: bool,
     /// The bug that is planted in the manager, to see whether it is found.
     pub bug: Option<Bug>,
 }
@@ -143,12 +148,13 @@ impl Script {
         } else {
             Spread::Incremental(dice.random_range(2..=3))
         };
-        let lost = if dice.random_ratio(3, 4) {
-            Lost::Wait
-        } else {
-            Lost::RetryAnyway
+        let lost = match dice.random_range(0..6) {
+            0 | 1 => Lost::Wait,
+            2 => Lost::RetryAnyway,
+            _ => Lost::Fence,
         };
-        let lost_after = Duration::from_secs([15, 60, 900][dice.random_range(0..3)]);
+        // Why none below: the lease is two thirds of it, and a tenth of that must be enough to start a process again.
+        let lost_after = Duration::from_secs([30, 60, 90, 900][dice.random_range(0..4)]);
         let total: i64 = workers.iter().map(|worker| worker.cpus).sum();
         let cpus = if dice.random_ratio(1, 4) {
             total / 2
@@ -172,8 +178,53 @@ impl Script {
             servers,
             acts,
             faults,
+            compares: dice.random_ratio(1, 4),
             bug: None,
         }
+    }
+
+    /// How long the lease on each worker is. *Source*: `spec/safety.md` "how this fits" 3.
+    pub fn lease(&self) -> Duration {
+        self.lost_after * 2 / 3
+    }
+
+    /// The jobs whose end does not depend on when what happens; none when who comes first may wait for ever for somebody else.
+    pub fn certain_jobs(&self) -> BTreeSet<String> {
+        let widest = self.workers.iter().map(|worker| worker.cpus).max().unwrap_or(0);
+        let jobs: Vec<(&JobPlan, i64)> = self
+            .acts
+            .iter()
+            .filter_map(|(_, act)| {
+                if let Act::Submit(job) = act {
+                    Some((job, job.pods * job.cpus))
+                } else {
+                    None
+                }
+            })
+            .collect();
+        let held: i64 = jobs
+            .iter()
+            .map(|(_, cpus)| *cpus)
+            .filter(|cpus| *cpus > widest && *cpus <= self.cpus)
+            .sum();
+        let widest_job = jobs
+            .iter()
+            .map(|(_, cpus)| *cpus)
+            .filter(|cpus| *cpus <= widest)
+            .max();
+        if held + widest_job.unwrap_or(0) > self.cpus {
+            return BTreeSet::new();
+        }
+        let stays_off = |name: &str| {
+            let last = self.acts.iter().rev().find_map(|(_, act)| match act {
+                Act::Deactivate(of) if of == name => Some(true),
+                Act::Activate(of) if of == name => Some(false),
+                _other => None,
+            });
+            last.unwrap_or(false)
+        };
+        let certain = jobs.iter().filter(|(job, _)| !stays_off(&job.name));
+        certain.map(|(job, _)| job.name.clone()).collect()
     }
 
     /// How long after the troubles something may still be due that nobody sees coming: offers to further workers.

@@ -1,6 +1,6 @@
 //! The clusters, processes and wires of one run.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use roadstead_api::config::{
     Config, DISPATCHER_ALL_AT_ONCE, DISPATCHER_INCREMENTAL, IncrementalDispatcher, WorkerLostPolicy,
 };
-use roadstead_apiserver::{Authorization, Clock, Options, Server};
+use roadstead_apiserver::{Authorization, Clock, Options, Server, Snapshot};
 use roadstead_core::dispatch::Bug;
 use roadstead_engine::process::Parts;
 use roadstead_kubeconfigs::check::Refusal;
@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::clock::{HostClock, TrueTime};
-use super::fault::{Fault, Link};
+use super::fault::{Fault, Forgery, Link, Space};
 use super::objects::{self, cluster_name};
 use super::process::{Life, Process};
 use super::script::{Lost, Script, Spread};
@@ -37,6 +37,16 @@ const MEMORY: &str = "64Gi";
 /// Who plays a cluster's controllers and nodes.
 const WORLD: &str = "world";
 
+/// What happens to a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Starts,
+    Ends,
+}
+
+/// Is told of each step of each process.
+pub(super) type Lives = Arc<dyn Fn(usize, Step) + Send + Sync>;
+
 /// See the module.
 pub(super) struct Stage {
     pub(super) time: TrueTime,
@@ -49,6 +59,10 @@ pub(super) struct Stage {
     /// What plays the clusters reaches them over these; only the end of the server troubles it.
     inner: Vec<Arc<Wire>>,
     server_clocks: Vec<Arc<HostClock>>,
+    /// Backups of storages, by trouble.
+    backups: Mutex<BTreeMap<usize, Snapshot>>,
+    /// Namespaces that are to be made again, by cluster.
+    missing: Mutex<Vec<(usize, Space)>>,
     manager_config: Arc<Config>,
     worker_config: Arc<Config>,
     bug: Option<Bug>,
@@ -104,6 +118,8 @@ impl Stage {
             inner,
             servers,
             server_clocks,
+            backups: Mutex::default(),
+            missing: Mutex::default(),
             manager_config: Arc::new(manager_config(script)),
             worker_config: Arc::new(config()),
             bug: script.bug,
@@ -127,8 +143,15 @@ impl Stage {
         Ok(())
     }
 
-    /// Starts the clusters' own life and the product's processes.
-    pub(super) fn open(self: &Arc<Self>, script: &Script, tasks: &mut JoinSet<()>, stop: &CancellationToken) {
+    /// Starts the clusters' own life and the product's processes, and tells `lives` of their lives.
+    pub(super) fn open(
+        self: &Arc<Self>,
+        script: &Script,
+        tasks: &mut JoinSet<()>,
+        stop: &CancellationToken,
+        lives: &Lives,
+    ) {
+        tasks.spawn(self.clone().restore_namespaces());
         for number in 0..self.servers.len() {
             let life = Arc::<Process>::default().live();
             let client = self.inner[number].client(&life, WORLD);
@@ -147,15 +170,16 @@ impl Stage {
             }
             let clock: roadstead_world::Clock = Arc::new(move || clock.now());
             tasks.spawn(roadstead_world::run(world, client, clock, stop.clone()));
-            tasks.spawn(self.clone().keep(number));
+            tasks.spawn(self.clone().keep(number, lives.clone()));
         }
     }
 
     /// Lives the lives of a process, one after the other.
-    async fn keep(self: Arc<Self>, number: usize) {
+    async fn keep(self: Arc<Self>, number: usize, lives: Lives) {
         let process = self.processes[number].clone();
         loop {
             let life = process.start().await;
+            lives(number, Step::Starts);
             self.note(format_args!("{} starts", cluster_name(number)));
             let mut tasks = JoinSet::new();
             self.assemble(number, &life, &mut tasks).await;
@@ -173,6 +197,7 @@ impl Stage {
                 }
             }
             self.note(format_args!("{} ends", cluster_name(number)));
+            lives(number, Step::Ends);
             life.end();
             tasks.shutdown().await;
             Process::rest().await;
@@ -229,20 +254,30 @@ impl Stage {
     }
 
     /// Begins a trouble.
-    pub(super) fn begin(&self, number: usize, fault: Fault) {
+    pub(super) async fn begin(&self, number: usize, fault: Fault) {
         self.note(format_args!("trouble {number} begins: {fault:?}"));
         match fault {
             Fault::Crash { process } => self.processes[process].kill(number),
             Fault::CrashAtCall { process, call, side } => self.processes[process].trap(call, side),
             Fault::Compact { cluster } => self.servers[cluster].compact(),
             Fault::ServerDown { cluster } => {
-                let wires = self.wires.iter().filter(|(link, _)| link.to == cluster);
-                for wire in wires.map(|(_, wire)| wire).chain([&self.inner[cluster]]) {
+                for wire in self.wires_to(cluster) {
                     wire.begin(number, fault);
                 }
             }
             Fault::ClockJump { process, secs } => self.clocks[process].jump(secs),
-            Fault::Cut { link, .. }
+            Fault::Rewind { cluster } => {
+                let snapshot = self.servers[cluster].snapshot();
+                Self::lock(&self.backups).insert(number, snapshot);
+            }
+            Fault::NoNamespace { cluster, which } => {
+                objects::delete_namespace(&self.servers[cluster], which).await;
+            }
+            // By `Stage::forge`, again and again.
+            Fault::Forge { .. } => {}
+            Fault::Stale { link, .. }
+            | Fault::Deny { link, .. }
+            | Fault::Cut { link, .. }
             | Fault::LoseRequests { link, .. }
             | Fault::LoseAnswers { link, .. }
             | Fault::Duplicate { link, .. }
@@ -258,14 +293,59 @@ impl Stage {
     }
 
     /// Ends a trouble.
-    pub(super) fn end(&self, number: usize) {
+    pub(super) fn end(&self, number: usize, fault: Fault) {
         self.note(format_args!("trouble {number} ends"));
+        let backup = Self::lock(&self.backups).remove(&number);
+        if let (Some(backup), Fault::Rewind { cluster }) = (backup, fault) {
+            self.servers[cluster].restore(&backup);
+            for wire in self.wires_to(cluster) {
+                wire.break_off();
+            }
+        }
+        if let Fault::NoNamespace { cluster, which } = fault {
+            Self::lock(&self.missing).push((cluster, which));
+        }
         for process in &self.processes {
             process.release(number);
         }
         for wire in self.wires.iter().map(|(_, wire)| wire).chain(&self.inner) {
             wire.end(number);
         }
+    }
+
+    /// All ways to a cluster.
+    fn wires_to(&self, cluster: usize) -> impl Iterator<Item = &Arc<Wire>> {
+        let wires = self.wires.iter().filter(move |(link, _)| link.to == cluster);
+        wires.map(|(_, wire)| wire).chain([&self.inner[cluster]])
+    }
+
+    fn lock<T>(value: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+        value.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes namespaces again that were deleted, as soon as they are gone.
+    async fn restore_namespaces(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(COLLECT_EVERY).await;
+            let missing = std::mem::take(&mut *Self::lock(&self.missing));
+            for (cluster, which) in missing {
+                let made = objects::create(&self.servers[cluster], objects::namespace(which)).await;
+                if made.is_ok() {
+                    self.note(format_args!("{} has {which:?} again", cluster_name(cluster)));
+                } else {
+                    Self::lock(&self.missing).push((cluster, which));
+                }
+            }
+        }
+    }
+
+    /// Writes into the copies on a worker that were not chosen.
+    pub(super) async fn forge(&self, worker: usize, what: Forgery) {
+        let written = objects::forge(&self.servers[0], &self.servers[worker], worker, what).await;
+        self.note(format_args!(
+            "{written} copies on {} are {what:?}, so they say",
+            cluster_name(worker)
+        ));
     }
 
     /// From now on nothing goes wrong any more.
@@ -322,6 +402,7 @@ fn manager_config(script: &Script) -> Config {
     }
     config.roadstead.multi_kueue.worker_lost_policy = match script.lost {
         Lost::Wait => WorkerLostPolicy::Wait,
+        Lost::Fence => WorkerLostPolicy::Fence,
         Lost::RetryAnyway => WorkerLostPolicy::RetryAnyway,
     };
     config

@@ -24,7 +24,7 @@ use tokio::sync::Notify;
 use tower::{BoxError, Service, ServiceBuilder};
 
 use super::clock::TrueTime;
-use super::fault::{Fault, Way};
+use super::fault::{Fault, Right, Way};
 use super::process::Life;
 use super::trace::Trace;
 
@@ -58,6 +58,8 @@ struct State {
     /// How often everything that was open broke.
     breaks: u64,
     troubles: BTreeMap<usize, Fault>,
+    /// What answers reads that may be old, by trouble.
+    paused: BTreeMap<usize, Server>,
 }
 
 /// What shall happen to one request.
@@ -96,6 +98,36 @@ impl State {
     fn silences(&self) -> bool {
         let silent = |fault: &Fault| matches!(fault, Fault::Silence { .. });
         self.troubles.values().any(silent) || self.cuts(false)
+    }
+
+    /// How far watches lag behind.
+    fn lag(&self) -> Option<Duration> {
+        let lags = self.troubles.values().filter_map(|fault| {
+            if let Fault::Stale { lag_secs, .. } = fault {
+                Some(Duration::from_secs(*lag_secs))
+            } else {
+                None
+            }
+        });
+        lags.max()
+    }
+
+    /// What a request is told that its account has no right to.
+    fn denies(&self, method: &Method, path: &str) -> Option<u16> {
+        let about = |plural: &str| path.split('/').any(|part| part == plural);
+        self.troubles.values().find_map(|fault| {
+            let Fault::Deny { right, .. } = fault else {
+                return None;
+            };
+            let denied = match right {
+                Right::Anything => return Some(401),
+                Right::Changes => method != Method::GET,
+                Right::Leases => about("leases"),
+                Right::Jobs => about("jobs"),
+                Right::Workloads => about("workloads"),
+            };
+            denied.then_some(403)
+        })
     }
 
     fn hop(&mut self) -> Duration {
@@ -161,6 +193,7 @@ impl Wire {
                 dice: ChaCha8Rng::seed_from_u64(seed),
                 breaks: 0,
                 troubles: BTreeMap::new(),
+                paused: BTreeMap::new(),
             }),
             changed: Notify::new(),
         })
@@ -183,6 +216,9 @@ impl Wire {
     pub(super) fn begin(&self, number: usize, fault: Fault) {
         let mut state = self.lock();
         state.troubles.insert(number, fault);
+        if matches!(fault, Fault::Stale { .. }) {
+            state.paused.insert(number, self.server.snapshot().paused());
+        }
         if matches!(fault, Fault::DropWatches { .. } | Fault::ServerDown { .. }) {
             state.breaks += 1;
         }
@@ -191,8 +227,27 @@ impl Wire {
     }
 
     pub(super) fn end(&self, number: usize) {
-        self.lock().troubles.remove(&number);
+        let mut state = self.lock();
+        state.troubles.remove(&number);
+        state.paused.remove(&number);
+        drop(state);
         self.changed.notify_waiters();
+    }
+
+    /// Everything that is open breaks: the server was started anew.
+    pub(super) fn break_off(&self) {
+        self.lock().breaks += 1;
+        self.changed.notify_waiters();
+    }
+
+    /// Who answers: a server that was paused, when the answer may be old.
+    fn answers(&self, parts: &http::request::Parts) -> Server {
+        let query = parts.uri.query().unwrap_or_default();
+        let may_be_old =
+            parts.method == Method::GET && query.split('&').any(|one| one == "resourceVersion=0");
+        let state = self.lock();
+        let paused = state.paused.values().next().filter(|_| may_be_old);
+        paused.unwrap_or(&self.server).clone()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -247,6 +302,12 @@ impl Wire {
             tokio::time::sleep(fate.back).await;
             return Ok(refusal(code));
         }
+        let denied = self.lock().denies(&method, target.path());
+        if let Some(code) = denied {
+            self.note(format_args!("{method} {name} denied {code}"));
+            tokio::time::sleep(fate.back).await;
+            return Ok(refusal(code));
+        }
         if self.lock().cuts(true) {
             self.note(format_args!("{method} {name} cut off"));
             return pending().await;
@@ -256,9 +317,14 @@ impl Wire {
             return lost(manner).await;
         }
         let make = || Request::from_parts(parts.clone(), body.clone());
-        let mut answer = self.server.handle(make(), user.clone()).await;
+        let server = if watches {
+            self.server.clone()
+        } else {
+            self.answers(&parts)
+        };
+        let mut answer = server.handle(make(), user.clone()).await;
         if fate.twice && !watches {
-            answer = self.server.handle(make(), user).await;
+            answer = server.handle(make(), user).await;
         }
         let (code, version) = (answer.status().as_u16(), self.server.version());
         self.note(format_args!("{method} {name} {code} at {version}"));
@@ -300,6 +366,16 @@ impl Wire {
                 };
                 let hop = wire.lock().hop();
                 tokio::time::sleep(hop).await;
+                let lag = wire.lock().lag();
+                if let Some(lag) = lag {
+                    // Why steps: what lags behind catches up now and then; a pause for each event would never end.
+                    let past = wire.time.elapsed().as_secs() % lag.as_secs().max(1);
+                    tokio::select! {
+                        biased;
+                        () = wire.until(|state| broken(state) || state.lag().is_none()) => {}
+                        () = tokio::time::sleep(lag.saturating_sub(Duration::from_secs(past))) => {}
+                    }
+                }
                 wire.until(|state| broken(state) || !state.silences()).await;
                 if life.is_over() {
                     return pending().await;
@@ -326,14 +402,21 @@ async fn lost(manner: Manner) -> Result<Answer, Lost> {
 /// What a server says that has no time.
 fn refusal(code: u16) -> Answer {
     let reason = match code {
+        401 => "Unauthorized",
+        403 => "Forbidden",
         429 => "TooManyRequests",
         503 => "ServiceUnavailable",
         504 => "Timeout",
         _ => "InternalError",
     };
+    let said = match code {
+        401 => "Unauthorized",
+        403 => "the simulated account has no right to do that",
+        _ => "the simulated server has no time",
+    };
     let status = serde_json::json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-        "message": "the simulated server has no time", "reason": reason, "code": code,
+        "message": said, "reason": reason, "code": code,
     });
     let body = Full::new(Bytes::from(status.to_string())).map_err(|never| match never {});
     let mut response = Response::new(body.boxed_unsync());

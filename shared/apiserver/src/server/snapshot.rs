@@ -1,0 +1,123 @@
+//! What a server holds at one moment: to go back to it, and to be read from while the server goes on.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use rand::SeedableRng as _;
+use rand_chacha::ChaCha8Rng;
+
+use super::{Inner, Server, State};
+use crate::tokens::Tokens;
+
+/// Who is said to have made the changes of [`Server::restore`].
+pub const RESTORER: &str = "etcdutl";
+
+/// Everything that was stored at one moment.
+#[derive(Clone)]
+pub struct Snapshot(Server);
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "snapshot at version {}", self.0.version())
+    }
+}
+
+impl Snapshot {
+    /// A server of the same cluster that was paused then, and answers reads from what it had. Write nothing to it.
+    pub fn paused(&self) -> Server {
+        self.0.clone()
+    }
+}
+
+impl Server {
+    /// Keeps what is stored now. Cheap: objects are shared until they are changed.
+    pub fn snapshot(&self) -> Snapshot {
+        let options = self.options().clone();
+        let state = {
+            let here = self.state();
+            State {
+                store: here.store.fork(options.history_max),
+                registry: here.registry.clone(),
+                tokens: Tokens::default(),
+                random: ChaCha8Rng::seed_from_u64(options.seed),
+            }
+        };
+        Snapshot(Self(Arc::new(Inner {
+            state: Mutex::new(state),
+            bells: Mutex::default(),
+            options,
+        })))
+    }
+
+    /// Goes back to what was stored then, versions included, as when a backup of the storage is played back. Tokens and
+    /// definitions stay as they are. Whoever watches learns nothing: end the watches, as a real server does that was started anew.
+    pub fn restore(&self, snapshot: &Snapshot) {
+        {
+            let then = snapshot.0.state();
+            self.state().store.restore(&then.store, RESTORER);
+        }
+        self.publish();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use jiff::Timestamp;
+    use serde_json::json;
+
+    use super::RESTORER;
+    use crate::store::Key;
+    use crate::{Clock, Options, Server};
+
+    fn key(name: &str) -> Key {
+        Key {
+            resource: "configmaps".into(),
+            namespace: "default".to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
+    fn put(server: &Server, name: &str, value: i32) {
+        server.state().store.put(key(name), json!({"n": value}), "me");
+    }
+
+    /// Spec: safety F15.
+    #[test]
+    fn a_restored_server_has_what_it_had_and_tells_what_changed() {
+        let server = Server::new(Options::new(Clock::new(|| Timestamp::UNIX_EPOCH), 1));
+        put(&server, "kept", 1);
+        put(&server, "changed", 1);
+        let snapshot = server.snapshot();
+        let version = server.version();
+        put(&server, "changed", 2);
+        put(&server, "created", 2);
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let tells = told.clone();
+        server.observe(move |change| {
+            let (name, gone) = (change.name.to_string(), change.new.is_none());
+            tells.lock().unwrap().push((name, gone, change.user.to_string()));
+        });
+        server.restore(&snapshot);
+        assert_eq!(server.version(), version);
+        assert_eq!(server.state().store.get(&key("changed")).unwrap()["n"], 1);
+        assert!(server.state().store.get(&key("created")).is_none());
+        let by = || RESTORER.to_owned();
+        let expected = [
+            ("changed".to_owned(), false, by()),
+            ("created".to_owned(), true, by()),
+        ];
+        assert_eq!(*told.lock().unwrap(), expected);
+    }
+
+    /// Spec: safety F13.
+    #[test]
+    fn a_paused_server_does_not_see_what_comes_later() {
+        let server = Server::new(Options::new(Clock::new(|| Timestamp::UNIX_EPOCH), 1));
+        let paused = server.snapshot().paused();
+        put(&server, "created", 1);
+        assert!(paused.state().store.get(&key("created")).is_none());
+        assert!(paused.version() < server.version());
+    }
+}
