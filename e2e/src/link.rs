@@ -1,8 +1,13 @@
-//! A cable that can be cut: a TCP proxy in front of one API server.
+//! A cable that can be cut, or can fail: a TCP proxy in front of one API server.
 //!
-//! TLS passes through untouched, and the server's certificate names loopback, so a kubeconfig differs only in its port.
+//! TLS passes through untouched, and the server's certificate names loopback, so a kubeconfig differs only in its port. A
+//! link that answers some requests itself ([`Failing`]) ends TLS on both sides for as long as it does.
 
+mod answers;
+
+use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -10,6 +15,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_util::task::AbortOnDropHandle;
+
+pub use answers::Failing;
+use answers::Terminal;
 
 /// Connections that a link carries at once; more wait in the kernel's queue.
 const CONNECTIONS_MAX: usize = 1024;
@@ -30,21 +38,69 @@ pub enum Cut {
 enum State {
     Whole,
     Cut(Cut),
+    Failing(Failing),
+}
+
+/// What a link leads to.
+struct Server {
+    address: SocketAddr,
+    /// What it takes to answer in its place.
+    terminal: Option<Terminal>,
+}
+
+/// PEM files of a server: what a link needs to answer in its place.
+#[derive(Debug, Clone, Copy)]
+pub struct Certificates<'a> {
+    /// The certificate that it shows.
+    pub certificate: &'a Path,
+    /// Its key.
+    pub key: &'a Path,
+    /// The certificate of its authority.
+    pub authority: &'a Path,
 }
 
 /// A cable to one server. Dropping it closes all its connections.
-#[derive(Debug)]
 pub struct Link {
     address: SocketAddr,
     state: watch::Sender<State>,
     _carrier: AbortOnDropHandle<()>,
 }
 
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link")
+            .field("address", &self.address)
+            .field("state", &*self.state.borrow())
+            .finish_non_exhaustive()
+    }
+}
+
 impl Link {
-    /// A whole link to `server`, on a free port of loopback. Lives in the current tokio runtime.
+    /// A whole link to `server`, on a free port of loopback. Lives in the current tokio runtime. It cannot [`Link::fail`].
     ///
     /// *Errors*: no port could be bound.
     pub async fn start(server: SocketAddr) -> std::io::Result<Self> {
+        Self::lead_to(server, None).await
+    }
+
+    /// As [`Link::start`], and it can answer in the server's place.
+    ///
+    /// *Errors*: as there, or the files hold no certificate or key.
+    pub async fn start_knowing(server: SocketAddr, files: Certificates<'_>) -> std::io::Result<Self> {
+        let Certificates {
+            certificate,
+            key,
+            authority,
+        } = files;
+        let terminal = Terminal::read(certificate, key, authority)?;
+        Self::lead_to(server, Some(terminal)).await
+    }
+
+    async fn lead_to(server: SocketAddr, terminal: Option<Terminal>) -> std::io::Result<Self> {
+        let server = Arc::new(Server {
+            address: server,
+            terminal,
+        });
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
         let (state, watched) = watch::channel(State::Whole);
@@ -71,13 +127,19 @@ impl Link {
         self.state.send_replace(State::Cut(cut));
     }
 
+    /// Answers these requests with 500 from now on. Open connections are reset, so that none is left that cannot be read.
+    /// Everything is refused by a link that does not know the server's certificate.
+    pub fn fail(&self, failing: Failing) {
+        self.state.send_replace(State::Failing(failing));
+    }
+
     /// Makes the link whole again.
     pub fn heal(&self) {
         self.state.send_replace(State::Whole);
     }
 }
 
-async fn carry_all(listener: TcpListener, server: SocketAddr, state: watch::Receiver<State>) {
+async fn carry_all(listener: TcpListener, server: Arc<Server>, state: watch::Receiver<State>) {
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut connections = JoinSet::new();
     loop {
@@ -90,26 +152,44 @@ async fn carry_all(listener: TcpListener, server: SocketAddr, state: watch::Rece
         let Ok((client, _)) = listener.accept().await else {
             continue;
         };
-        let state = state.clone();
+        let (server, state) = (Arc::clone(&server), state.clone());
         connections.spawn(async move {
-            carry(client, server, state).await;
+            carry(client, &server, state).await;
             drop(place);
         });
     }
 }
 
-/// Carries one connection until an end closes it or the link refuses.
-async fn carry(mut client: TcpStream, server: SocketAddr, state: watch::Receiver<State>) {
-    let mut watched = state.clone();
-    let refusal = watched.wait_for(|state| *state == State::Cut(Cut::Refuse));
-    let refused = tokio::select! {
-        biased;
-        refusal = refusal => refusal.is_ok(),
-        () = carry_both_ways(&mut client, server, state) => false,
+/// Carries one connection until an end closes it, or the link refuses or changes the way in which it carries.
+async fn carry(mut client: TcpStream, server: &Server, mut state: watch::Receiver<State>) {
+    let quiet = State::Cut(Cut::Swallow);
+    let Ok(begun) = state.wait_for(|state| *state != quiet).await.map(|state| *state) else {
+        return;
     };
-    if refused {
+    let mut watched = state.clone();
+    let reset = match begun {
+        State::Cut(_) => true,
+        State::Whole => tokio::select! {
+            biased;
+            changed = watched.wait_for(|state| ![State::Whole, quiet].contains(state)) => changed.is_ok(),
+            () = carry_both_ways(&mut client, server.address, state) => false,
+        },
+        State::Failing(failing) => tokio::select! {
+            biased;
+            changed = watched.wait_for(|state| *state != begun) => changed.is_ok(),
+            () = answer(&mut client, server, failing) => false,
+        },
+    };
+    if reset {
         // Why: a refused connection ends with a reset, as from a host where nobody listens.
         let _ = client.set_zero_linger();
+    }
+}
+
+async fn answer(client: &mut TcpStream, server: &Server, failing: Failing) {
+    if let Some(terminal) = &server.terminal {
+        // Why silent: how a connection ends is the business of its ends.
+        let _ = terminal.serve(client, server.address, failing).await;
     }
 }
 

@@ -144,7 +144,7 @@ fn named(name: &str, organization: Option<&str>) -> Result<CertificateParams, rc
 }
 
 /// The files that the processes of a plane read.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Files {
     pub(crate) ca: PathBuf,
     pub(crate) server_cert: PathBuf,

@@ -19,6 +19,7 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use crate::binaries::{self, Binaries};
+use crate::link::Link;
 use crate::options::{Kind, Options};
 use crate::pki;
 use access::Access;
@@ -263,6 +264,14 @@ impl ControlPlane {
         self.access().client_via(server_url)
     }
 
+    /// A cable to the API server. The link of a real one can also answer in its place.
+    pub async fn link(&self) -> std::io::Result<Link> {
+        match &self.0 {
+            Backend::Real(real) => real.link().await,
+            Backend::Embedded(_) => Link::start(self.address()).await,
+        }
+    }
+
     /// Where the audit log is, if there is one.
     pub fn audit_log(&self) -> Option<PathBuf> {
         match &self.0 {
@@ -306,6 +315,17 @@ impl ControlPlane {
     /// Starts the API server again, on the same port and data, and waits until it is ready. Kills it first if it runs.
     pub async fn restart_apiserver(&self) -> Result<(), Error> {
         self.real("start its API server again")?.restart_apiserver().await
+    }
+
+    /// Keeps a copy of what is stored now, for [`ControlPlane::restore_storage`].
+    pub fn save_storage(&self) -> Result<(), Error> {
+        self.real("copy its storage")?.save_storage()
+    }
+
+    /// Puts back what [`ControlPlane::save_storage`] kept: kills the API server and etcd, replaces the data, starts both.
+    /// Revisions go back too, as after a restore from a backup.
+    pub async fn restore_storage(&self) -> Result<(), Error> {
+        self.real("restore its storage")?.restore_storage().await
     }
 
     /// Ends everything and removes all files, as dropping does.

@@ -14,6 +14,7 @@ pub mod spec;
 mod subject;
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -124,6 +125,15 @@ fn quote(detail: &str) -> String {
     }
 }
 
+/// What a cluster is in a federation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// It offers jobs: `roadstead-manager` runs there.
+    Manager,
+    /// It runs jobs: `roadstead-worker` runs there.
+    Worker,
+}
+
 /// A running federation with our processes in it.
 #[derive(Debug)]
 pub struct Stage {
@@ -133,6 +143,8 @@ pub struct Stage {
     /// They answer as long as they are held.
     answerers: Vec<Answerer>,
     programs: Programs,
+    /// Merged over the `Configuration` of each process.
+    configuration: Value,
     progress: Progress,
     // Invariant: after the processes that use them.
     planes: Federation,
@@ -174,6 +186,7 @@ impl Stage {
             links: BTreeMap::new(),
             answerers: Vec::new(),
             programs,
+            configuration,
             progress,
             planes,
             dir,
@@ -184,7 +197,7 @@ impl Stage {
             async |plane: &ControlPlane| objects::install_definitions(plane.name(), &client_of(plane)?).await;
         try_join_all(stage.all_planes().map(install)).await?;
         stage.progress.step("starting the manager and the workers");
-        stage.start_subjects(&configuration).await?;
+        stage.start_subjects().await?;
         stage.progress.step("creating namespaces and queues");
         stage
             .apply_clusters(&objects::Clusters {
@@ -252,6 +265,18 @@ impl Stage {
             subject.spawn()
         })?;
         self.wait_subject(cluster).await
+    }
+
+    /// Lets the cluster play another part: kills our process there, starts the one of that part, and waits until it is ready.
+    pub async fn recast(&self, cluster: &str, part: Part) -> Result<(), Error> {
+        self.kill(cluster)?;
+        self.start_subject(cluster, part)?;
+        self.wait_subject(cluster).await
+    }
+
+    /// Where our process in a cluster shows its metrics.
+    pub fn metrics(&self, cluster: &str) -> Result<SocketAddr, Error> {
+        self.with_subject(cluster, |subject| Ok(subject.metrics()))
     }
 
     /// Fails if a process of ours or of a plane has ended by itself.
@@ -357,9 +382,7 @@ impl Stage {
         let mut answerers = Vec::new();
         for worker in workers {
             let plane = self.plane(&worker.options.name)?;
-            let link = Link::start(plane.address())
-                .await
-                .map_err(system("starting a link"))?;
+            let link = plane.link().await.map_err(system("starting a link"))?;
             links.insert(plane.name().to_owned(), link);
             if worker.answers_capacity {
                 answerers.push(Answerer::start(client_of(plane)?, Policy::default()));
@@ -370,21 +393,32 @@ impl Stage {
         Ok(())
     }
 
-    async fn start_subjects(&self, configuration: &Value) -> Result<(), Error> {
+    async fn start_subjects(&self) -> Result<(), Error> {
         let names: Vec<String> = self.all_planes().map(|plane| plane.name().to_owned()).collect();
         for name in &names {
-            let program = if *name == self.planes.manager.name() {
-                &self.programs.manager
-            } else {
-                &self.programs.worker
-            };
-            let kubeconfig = self.kubeconfig(name);
-            let subject = Subject::start(name, program, self.dir.path(), &kubeconfig, configuration)?;
-            self.subjects().insert(name.clone(), subject);
+            let is_manager = *name == self.planes.manager.name();
+            self.start_subject(name, if is_manager { Part::Manager } else { Part::Worker })?;
         }
         for name in &names {
             self.wait_subject(name).await?;
         }
+        Ok(())
+    }
+
+    fn start_subject(&self, cluster: &str, part: Part) -> Result<(), Error> {
+        let program = match part {
+            Part::Manager => &self.programs.manager,
+            Part::Worker => &self.programs.worker,
+        };
+        let kubeconfig = self.kubeconfig(cluster);
+        let subject = Subject::start(
+            cluster,
+            program,
+            self.dir.path(),
+            &kubeconfig,
+            &self.configuration,
+        )?;
+        self.subjects().insert(cluster.to_owned(), subject);
         Ok(())
     }
 

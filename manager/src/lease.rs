@@ -124,6 +124,7 @@ impl Lessor {
             remote.granting(|grant| grant.sending(self.uptime.now(), self.terms));
             match self.send(client, stored.as_ref(), &identity).await {
                 Written::Done(now) => {
+                    remote.lease_seen(number(&now));
                     self.note(remote, &now);
                     *lease = Some(*now);
                     return Renewed::Kept;
@@ -146,6 +147,7 @@ impl Lessor {
         let api = self.leases(client);
         match tokio::time::timeout(ANSWER_MAX, api.get_opt(&name)).await {
             Ok(Ok(stored)) => {
+                remote.lease_seen(stored.as_ref().map_or(0, number));
                 if let Some(stored) = &stored {
                     // Why as if sent: a predecessor of this process may still be ending.
                     let now = self.uptime.now();

@@ -66,6 +66,8 @@ pub(crate) struct Metrics(Arc<Inner>);
 struct Inner {
     role: &'static str,
     known: Mutex<BTreeSet<ClusterName>>,
+    /// Which watches are told of, so that they can be forgotten.
+    watched: Mutex<BTreeSet<(ClusterName, Labels)>>,
     dispatched: Counters,
     admitted: Counters,
     hops: Histograms,
@@ -74,6 +76,7 @@ struct Inner {
     conflicts: Counters,
     connected: Gauges,
     contact: Gauges,
+    lag: Gauges,
     orphans: Counters,
     removed: Counters,
     told: Counters,
@@ -88,6 +91,7 @@ impl Metrics {
         Self(Arc::new(Inner {
             role,
             known: Mutex::default(),
+            watched: Mutex::default(),
             dispatched: Family::default(),
             admitted: Family::default(),
             hops: Family::new_with_constructor(slow),
@@ -96,6 +100,7 @@ impl Metrics {
             conflicts: Family::default(),
             connected: Family::default(),
             contact: Family::default(),
+            lag: Family::default(),
             orphans: Family::default(),
             removed: Family::default(),
             told: Family::default(),
@@ -166,6 +171,11 @@ impl Metrics {
             "When a worker last gave a sign of life",
             all.contact.clone(),
         );
+        registry.register(
+            "roadstead_cluster_watch_lag_seconds",
+            "Time since the last event or bookmark of a watch on a worker; about a minute when nothing happens there",
+            all.lag.clone(),
+        );
     }
 
     /// A copy was created.
@@ -213,6 +223,17 @@ impl Metrics {
         self.0.contact.get_or_create(&labels).set(now.as_second() as f64);
     }
 
+    /// How long a watch of this kind has been silent, if it ever said something.
+    pub(crate) fn lag(&self, cluster: &ClusterName, kind: &str, silent_for: Option<Duration>) {
+        let mut labels = self.of(cluster);
+        labels.push(("kind", kind.to_owned()));
+        if let Some(silent_for) = silent_for {
+            let seconds = silent_for.as_secs_f64();
+            self.0.lag.get_or_create(&labels).set(seconds);
+            self.watched().insert((cluster.clone(), labels));
+        }
+    }
+
     /// A worker is connected, or not.
     pub(crate) fn connected(&self, cluster: &ClusterName, is_connected: bool) {
         let labels = self.of(cluster);
@@ -220,6 +241,20 @@ impl Metrics {
             .connected
             .get_or_create(&labels)
             .set(f64::from(u8::from(is_connected)));
+        if !is_connected {
+            self.unwatched(cluster);
+        }
+    }
+
+    /// Nothing is watched there any more: a number that stands still would look like a good one.
+    fn unwatched(&self, cluster: &ClusterName) {
+        self.watched().retain(|(name, labels)| {
+            let stays = name != cluster;
+            if !stays {
+                self.0.lag.remove(labels);
+            }
+            stays
+        });
     }
 
     /// A worker is none any more.
@@ -227,6 +262,7 @@ impl Metrics {
         let labels = self.of(cluster);
         self.0.connected.remove(&labels);
         self.0.contact.remove(&labels);
+        self.unwatched(cluster);
         self.known().remove(cluster);
     }
 
@@ -263,6 +299,10 @@ impl Metrics {
         }
         let name = if fits { cluster.as_str() } else { OTHER };
         vec![("cluster", name.to_owned())]
+    }
+
+    fn watched(&self) -> std::sync::MutexGuard<'_, BTreeSet<(ClusterName, Labels)>> {
+        self.0.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn known(&self) -> std::sync::MutexGuard<'_, BTreeSet<ClusterName>> {
@@ -304,6 +344,8 @@ mod tests {
         metrics.told("WaitingForWorkers");
         metrics.connected(&east, true);
         metrics.contact(&east, at(99));
+        metrics.lag(&east, "Workload", Some(Duration::from_millis(1500)));
+        metrics.lag(&east, "Job", None);
         let text = shown(&metrics);
         for line in [
             "kueue_multikueue_workloads_dispatched_total{cluster_queue=\"team\",cluster=\"east\",replica_role=\"standalone\"} 1",
@@ -317,9 +359,13 @@ mod tests {
             "roadstead_reasons_told_total{reason=\"WaitingForWorkers\"} 1",
             "roadstead_cluster_connected{cluster=\"east\"} 1.0",
             "roadstead_cluster_last_contact_timestamp_seconds{cluster=\"east\"} 99.0",
+            "roadstead_cluster_watch_lag_seconds{cluster=\"east\",kind=\"Workload\"} 1.5",
         ] {
             assert!(text.lines().any(|shown| shown == line), "{line} in\n{text}");
         }
+        assert!(!text.contains("kind=\"Job\""), "nothing was heard of it");
+        metrics.connected(&east, false);
+        assert!(!shown(&metrics).contains("roadstead_cluster_watch_lag_seconds{"));
         metrics.left(&east);
         assert!(!shown(&metrics).contains("roadstead_cluster_connected{"));
     }

@@ -8,7 +8,9 @@ pub(crate) mod registry;
 pub(crate) mod supervisor;
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -48,6 +50,15 @@ pub(crate) fn over_network(rules: Rules, user_agent: &'static str) -> Dial {
     })
 }
 
+/// How a worker failed to answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Miss {
+    /// At once: the connection broke, or the answer was an error of the server.
+    Failed,
+    /// It said nothing for as long as it was waited for.
+    Silent,
+}
+
 /// One worker cluster.
 pub(crate) struct Remote {
     /// Its name.
@@ -64,8 +75,16 @@ pub(crate) struct Remote {
     pub(crate) grant: Mutex<Grant>,
     /// Kinds of jobs that our account may change there, by group and plural.
     changeable: Mutex<BTreeSet<(String, String)>>,
+    /// Requests in a row that it left unanswered, or failed.
+    unanswered: AtomicU32,
+    /// The number of the last renewal of our lease that is known to be stored there; 0 before the first.
+    renewal: AtomicU64,
     link: Mutex<Link>,
 }
+
+/// Requests in a row without an answer after which a worker is not asked for anything new until it answers. *Why* not one: a
+/// single answer may be lost on the way, and asking again finds what was done.
+const UNANSWERED_MAX: u32 = 2;
 
 struct Link {
     connection: Connection,
@@ -91,6 +110,8 @@ impl Remote {
             due: Arc::new(Queue::new()),
             grant: Mutex::new(grant),
             changeable: Mutex::default(),
+            unanswered: AtomicU32::new(0),
+            renewal: AtomicU64::new(0),
             link: Mutex::new(Link {
                 connection: Connection::new(now),
                 client: None,
@@ -166,6 +187,55 @@ impl Remote {
         } else {
             changeable.remove(&name);
         }
+    }
+
+    /// Whether it has left several requests in a row unanswered.
+    pub(crate) fn is_doubtful(&self) -> bool {
+        self.unanswered.load(Ordering::Relaxed) >= UNANSWERED_MAX
+    }
+
+    /// It answered; tells whether that was in doubt.
+    pub(crate) fn answered(&self) -> bool {
+        self.unanswered.swap(0, Ordering::Relaxed) >= UNANSWERED_MAX
+    }
+
+    /// It failed a request, or left it unanswered for long; tells whether it is in doubt now.
+    pub(crate) fn missed(&self, miss: Miss) -> bool {
+        let more = match miss {
+            Miss::Failed => 1,
+            Miss::Silent => UNANSWERED_MAX,
+        };
+        let before = self.unanswered.fetch_add(more, Ordering::Relaxed);
+        before.saturating_add(more) >= UNANSWERED_MAX
+    }
+
+    /// Our lease was seen there with this number of its last renewal, 0 when it is not there. One that has gone back shows
+    /// that the worker's storage was restored from a backup: then nothing that is cached of it can be believed.
+    ///
+    /// Why besides the versions of objects: those may have caught up before the worker can be reached again.
+    pub(crate) fn lease_seen(&self, renewal: u64) {
+        let before = self.renewal.swap(renewal, Ordering::Relaxed);
+        if renewal >= before {
+            return;
+        }
+        tracing::warn!(cluster = %self.name, before, renewal, "the lease of this manager has gone back; listing everything again");
+        self.workloads.distrust();
+        for jobs in &self.jobs {
+            jobs.objects.distrust();
+        }
+        self.queues.clusters.distrust();
+        self.queues.locals.distrust();
+    }
+
+    /// How long each watch has been silent, by kind.
+    pub(crate) fn silences(&self) -> Vec<(&str, Option<Duration>)> {
+        let jobs = { self.jobs.iter() }.map(|jobs| (&*jobs.resource.kind, jobs.objects.silent_for()));
+        let queues = [
+            ("Workload", self.workloads.silent_for()),
+            ("ClusterQueue", self.queues.clusters.silent_for()),
+            ("LocalQueue", self.queues.locals.silent_for()),
+        ];
+        jobs.chain(queues).collect()
     }
 
     fn with<T>(&self, f: impl FnOnce(&mut Link) -> T) -> T {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use roadstead_api::constants::annotations::CORDON;
 use roadstead_api::kueue::v1beta2::MultiKueueCluster;
-use roadstead_core::dispatch::capacity::{self, Room};
+use roadstead_core::dispatch::capacity::{self, Closed, Room};
 use roadstead_core::dispatch::{Cordon, Dispatcher, Plan, Site};
 use roadstead_core::name::{ClusterName, Key};
 use roadstead_core::workload::Workload;
@@ -63,6 +63,10 @@ pub(crate) fn sites(
         let cluster = d.federation.clusters.named(name.as_str());
         let room = asked.as_ref().map_or(Room::Unknown, |asked| {
             d.registry.get(&name).map_or(Room::Unknown, |remote| {
+                // Why only here: by another dispatcher it is asked at the same time as the others, and holds up nobody.
+                if remote.is_doubtful() {
+                    return Room::Closed(Closed::NotAnswering);
+                }
                 remote.queues.room(&queue, asked, |queue| {
                     d.ledger
                         .coming(&(name.clone(), queue.to_owned()), &workload.key, now)

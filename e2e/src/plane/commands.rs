@@ -13,6 +13,12 @@ use crate::process::Spec;
 
 /// The audit log's file name in the plane's directory.
 pub(super) const AUDIT_LOG: &str = "audit.log";
+/// Where etcd keeps what is stored, in the plane's directory.
+pub(super) const STORAGE: &str = "etcd";
+/// A copy of it.
+pub(super) const STORAGE_SAVED: &str = "etcd-saved";
+/// Where etcd listens, in the plane's directory.
+pub(super) const ETCD_SOCKET: &str = "etcd.sock";
 const AUDIT_POLICY: &str = "audit-policy.yaml";
 const SCHEDULER_CONFIG: &str = "scheduler.yaml";
 const KWOK_CONFIG: &str = "kwok.yaml";
@@ -46,7 +52,7 @@ pub(super) struct Layout<'a> {
 impl Layout<'_> {
     /// Where etcd listens. Why a socket: no port to choose, and nobody but this user can reach it.
     pub(super) fn etcd_socket(&self) -> PathBuf {
-        self.dir.join("etcd.sock")
+        self.dir.join(ETCD_SOCKET)
     }
 
     /// The kubeconfig of a component.
@@ -85,7 +91,7 @@ spec: {{logs: [{{logsFile: {}}}]}}
 
     pub(super) fn etcd(&self) -> Spec {
         let args = vec![
-            format!("--data-dir={}", self.dir.join("etcd").display()),
+            format!("--data-dir={}", self.dir.join(STORAGE).display()),
             format!("--listen-client-urls=unix://{}", self.etcd_socket().display()),
             // Why: both must be of the form host:port, and nobody ever uses them.
             "--advertise-client-urls=http://127.0.0.1:0".to_owned(),

@@ -1,16 +1,20 @@
 //! A control plane made of processes, as it runs. What each method promises is said at the plane's own.
 
-use std::fmt;
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use std::{fmt, fs};
 
 use tempfile::TempDir;
 
 use super::access::Access;
-use super::{APISERVER, Error, POLL, commands, start};
+use super::commands::{STORAGE, STORAGE_SAVED};
+use super::{APISERVER, ETCD, Error, POLL, commands, start};
 use crate::binaries::Binaries;
+use crate::link::{Certificates, Link};
 use crate::options::Audit;
+use crate::pki::Files;
 use crate::process::{Guarded, Signal, Spec};
 
 /// A running control plane of processes.
@@ -19,6 +23,9 @@ pub(super) struct Real {
     pub(super) start_timeout: Duration,
     pub(super) binaries: Binaries,
     pub(super) audit: Audit,
+    pub(super) files: Files,
+    /// For [`Real::restart_storage`].
+    pub(super) etcd: Spec,
     pub(super) processes: Mutex<Vec<Guarded>>,
     /// What `kill_apiserver` leaves for `restart_apiserver`.
     pub(super) apiserver: Spec,
@@ -51,6 +58,21 @@ impl Real {
         }
     }
 
+    pub(super) async fn link(&self) -> std::io::Result<Link> {
+        let Files {
+            ca,
+            server_cert,
+            server_key,
+            ..
+        } = &self.files;
+        let files = Certificates {
+            certificate: server_cert,
+            key: server_key,
+            authority: ca,
+        };
+        Link::start_knowing(self.access.address(), files).await
+    }
+
     pub(super) fn process_ids(&self) -> Vec<(&'static str, u32)> {
         self.processes()
             .iter()
@@ -77,11 +99,11 @@ impl Real {
     }
 
     pub(super) fn pause(&self) -> Result<(), Error> {
-        self.signal(Signal::Stop)
+        self.signal(APISERVER, Signal::Stop)
     }
 
     pub(super) fn resume(&self) -> Result<(), Error> {
-        self.signal(Signal::Continue)
+        self.signal(APISERVER, Signal::Continue)
     }
 
     pub(super) fn kill_apiserver(&self) {
@@ -106,6 +128,37 @@ impl Real {
         }
     }
 
+    pub(super) fn save_storage(&self) -> Result<(), Error> {
+        self.signal(ETCD, Signal::Stop)?;
+        let copied = self.replace_dir(STORAGE, STORAGE_SAVED);
+        self.signal(ETCD, Signal::Continue)?;
+        copied
+    }
+
+    pub(super) async fn restore_storage(&self) -> Result<(), Error> {
+        self.kill(APISERVER);
+        self.kill(ETCD);
+        self.replace_dir(STORAGE_SAVED, STORAGE)?;
+        self.spawn(self.etcd.clone())?;
+        let deadline = Instant::now() + self.start_timeout;
+        self.wait_storage(deadline).await?;
+        self.restart_apiserver().await
+    }
+
+    /// Makes one directory of the plane a copy of another.
+    fn replace_dir(&self, from: &str, to: &str) -> Result<(), Error> {
+        let (from, to) = (self.dir.path().join(from), self.dir.path().join(to));
+        let copied = match fs::remove_dir_all(&to) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+            Ok(()) | Err(_) => copy_dir(&from, &to),
+        };
+        copied.map_err(|source| Error::File {
+            doing: "copying the storage to",
+            path: to,
+            source,
+        })
+    }
+
     pub(super) fn processes(&self) -> MutexGuard<'_, Vec<Guarded>> {
         self.processes.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -119,12 +172,12 @@ impl Real {
         drop(killed);
     }
 
-    fn signal(&self, signal: Signal) -> Result<(), Error> {
+    fn signal(&self, name: &'static str, signal: Signal) -> Result<(), Error> {
         self.processes()
             .iter()
-            .filter(|process| process.name() == APISERVER)
+            .filter(|process| process.name() == name)
             .try_for_each(|process| process.signal(signal))
-            .map_err(|source| self.process_error("signalling", APISERVER, source))
+            .map_err(|source| self.process_error("signalling", name, source))
     }
 
     pub(super) fn spawn(&self, spec: Spec) -> Result<(), Error> {
@@ -142,4 +195,19 @@ impl Real {
             source,
         }
     }
+}
+
+fn copy_dir(from: &Path, to: &Path) -> std::io::Result<()> {
+    fs::create_dir(to)?;
+    fs::set_permissions(to, fs::metadata(from)?.permissions())?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let copy = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy_dir(&entry.path(), &copy)?;
+        } else {
+            fs::copy(entry.path(), copy)?;
+        }
+    }
+    Ok(())
 }

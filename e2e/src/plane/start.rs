@@ -67,17 +67,14 @@ pub(super) async fn start(options: Options) -> Result<Real, Error> {
         start_timeout: options.start_timeout,
         binaries: binaries.clone(),
         audit: options.audit,
+        files: layout.files.clone(),
+        etcd: layout.etcd(),
         processes: Mutex::new(Vec::new()),
         apiserver: layout.apiserver(0),
         dir,
     };
     plane.spawn(layout.etcd())?;
-    let socket = layout.etcd_socket();
-    plane
-        .until(deadline, "its socket", ETCD, || async {
-            UnixStream::connect(&socket).await.ok().map(drop)
-        })
-        .await?;
+    plane.wait_storage(deadline).await?;
     start_apiserver(&mut plane, &layout, deadline).await?;
 
     for (component, wanted) in [
@@ -265,6 +262,13 @@ pub(super) fn is_ready(node: &Node) -> bool {
 }
 
 impl Real {
+    /// Waits until etcd listens.
+    pub(super) async fn wait_storage(&self, deadline: Instant) -> Result<(), Error> {
+        let socket = self.dir.path().join(commands::ETCD_SOCKET);
+        let listens = || async { UnixStream::connect(&socket).await.ok().map(drop) };
+        self.until(deadline, "its socket", ETCD, listens).await
+    }
+
     /// Waits until the API server says so itself and the namespaces that it makes at its first start are there.
     pub(super) async fn wait_served(&self, deadline: Instant) -> Result<(), Error> {
         let client = self.own_client()?;

@@ -5,16 +5,22 @@
 
 mod capacity;
 mod explain;
+mod faults;
 mod fixture;
+mod kills;
 mod kubeconfigs;
 mod leaving;
 mod loss;
 mod main_path;
 mod once;
+mod origin;
 mod pending;
+mod preempted;
 mod provisioning;
 mod refusals;
 mod registration;
+mod rewound;
+mod stale;
 mod vanished;
 
 use roadstead_e2e::{Federation, Options};

@@ -27,11 +27,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Dispatch, read};
 use crate::metrics::{Ended, Hop};
-use crate::remote::Remote;
+use crate::remote::{Miss, Remote};
 
 /// Requests under way to one worker at the same time.
 const WORKERS: usize = 12;
 
+/// How long a worker may take to take a copy, before the Workload is offered to another one.
+const OFFER_MAX: Duration = Duration::from_secs(5);
 /// When to look again while the federation is not known yet.
 const UNKNOWN_PAUSE: Duration = Duration::from_millis(200);
 
@@ -124,8 +126,14 @@ impl Site<'_> {
             lost: self.scene.lost(),
         };
         let copy = roadstead_convert::remote_workload(&local, stamp);
-        match write::create(&self.workloads(), &copy).await {
+        let workloads = self.workloads();
+        let Ok(answer) = tokio::time::timeout(OFFER_MAX, write::create(&workloads, &copy)).await else {
+            let why = format!("no answer within {} s", OFFER_MAX.as_secs());
+            return self.offer_elsewhere(Miss::Silent, &why);
+        };
+        match answer {
             Written::Done(object) => {
+                self.remote.answered();
                 self.remote.workloads.observe(*object);
                 self.count_copy(&local);
                 Ok(())
@@ -136,8 +144,19 @@ impl Site<'_> {
                 self.exclude(refusal(&why), why);
                 Ok(())
             }
-            Written::Unclear(why) => Err(format!("creating the workload was not answered: {why}")),
+            Written::Unclear(why) => self.offer_elsewhere(Miss::Failed, &why),
         }
+    }
+
+    /// Nobody knows whether the copy was created. Once is no reason to go elsewhere: asking again finds out.
+    ///
+    /// Invariant: what turns up there later is removed, because this worker is no candidate then.
+    fn offer_elsewhere(&self, miss: Miss, why: &str) -> Result<(), String> {
+        let detail = format!("creating the workload was not answered: {why}");
+        if self.remote.missed(miss) {
+            self.exclude(Cause::NoAnswer, detail.clone());
+        }
+        Err(detail)
     }
 
     fn count_copy(&self, local: &Workload) {

@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::leaving;
 use super::registry::Registry;
-use super::{Dial, Remote, Secrets};
+use super::{Dial, Miss, Remote, Secrets};
 use crate::lease::{self, Lessor, Renewed, report};
 use crate::metrics::{Ended, Metrics};
 
@@ -441,14 +441,21 @@ async fn silence(fleet: &Fleet, remote: &Remote, client: &Client) -> String {
         let ended = match tokio::time::timeout(HEARTBEAT.1, client.apiserver_version()).await {
             Ok(Ok(_) | Err(kube::Error::Api(_))) => {
                 missed = 0;
+                if remote.answered() {
+                    fleet.changed.mark(remote.name.clone());
+                }
                 fleet.metrics.contact(&remote.name, (fleet.clock)());
                 Ended::Answered
             }
             Ok(Err(_)) | Err(_) => {
                 missed += 1;
+                remote.missed(Miss::Silent);
                 Ended::Failed
             }
         };
+        for (kind, silent_for) in remote.silences() {
+            fleet.metrics.lag(&remote.name, kind, silent_for);
+        }
         fleet.metrics.request(&remote.name, started.elapsed(), ended);
         if missed >= MISSED_MAX {
             let secs = (HEARTBEAT.0 + HEARTBEAT.1).as_secs() * u64::from(MISSED_MAX);

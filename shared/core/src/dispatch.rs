@@ -336,8 +336,11 @@ impl<'a> Pass<'a> {
         if let Some(eviction) = &remote.evicted {
             self.mirror_if_job(winner, copies);
             // Why not when it was fenced: nothing is wrong with a worker that was only left alone.
-            if eviction.reason.starts_with("Deactivated") && !remote.fenced {
-                self.plan.failed.push((winner.clone(), Cause::Rejected));
+            if !remote.fenced {
+                let rejected = eviction.reason.starts_with("Deactivated");
+                let cause = if rejected { Cause::Rejected } else { Cause::Evicted };
+                // Unlike the anchor: else what was preempted there is offered there again at once (`spec/multikueue.md` 13.B6).
+                self.plan.failed.push((winner.clone(), cause));
             }
             let message = format!(
                 "Workload evicted on worker cluster: \"{winner}\", resetting for re-admission. Previously: \"Ready\""

@@ -1,11 +1,12 @@
 //! What one cluster holds of one kind, kept by list and watch, and read without asking the API server.
 //!
 //! Invariant: an object is only ever replaced by a newer one. Answers to our own writes are put in as well, so a
-//! decision never starts from a state older than our last write ("read your writes").
+//! decision never starts from a state older than our last write ("read your writes"). The one exception: when the storage
+//! of the API server has gone back, as after a restore from a backup, everything is listed again and replaces what is here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use kube::{Api, Resource, ResourceExt as _};
 use roadstead_core::name::Key;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::retry::Backoff;
@@ -68,6 +70,10 @@ pub struct Cache<K> {
     newest: AtomicU64,
     /// Where to go on watching; kept between runs, so that a short loss costs no new list.
     version: Mutex<Option<String>>,
+    /// What is here may be newer than what is stored: the next list replaces it.
+    rewound: AtomicBool,
+    /// When the API server last said something: a list, an event, a bookmark.
+    heard: Mutex<Option<Instant>>,
     /// What makes an object smaller before it is kept.
     slim: Option<Slim<K>>,
 }
@@ -88,6 +94,8 @@ impl<K> Default for Cache<K> {
             health: watch::Sender::new(Health::Starting),
             newest: AtomicU64::new(0),
             version: Mutex::new(None),
+            rewound: AtomicBool::new(false),
+            heard: Mutex::new(None),
             slim: None,
         }
     }
@@ -151,31 +159,44 @@ impl<K: Resource> Cache<K> {
         *self.health.borrow() == Health::Live
     }
 
+    /// How long ago the API server last said something about this kind: a list, an event, a bookmark. `None` before the first.
+    pub fn silent_for(&self) -> Option<Duration> {
+        let heard = *self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.map(|at| at.elapsed())
+    }
+
+    /// Notes that the storage of the API server has gone back: everything is listed again at the next chance, and what is
+    /// listed counts, however old it looks. *Source*: `spec/safety.md` F15.
+    pub fn distrust(&self) {
+        self.rewound.store(true, Ordering::Relaxed);
+        *self.version.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
     /// Puts in an object that an API server just gave us, unless a newer one is there.
-    pub fn observe(&self, mut object: K) {
-        object.meta_mut().managed_fields = None;
-        if let Some(slim) = &self.slim {
-            slim(&mut object);
-        }
+    pub fn observe(&self, object: K) {
         self.newest
             .fetch_max(version_of(&object).unwrap_or_default(), Ordering::Relaxed);
         self.put(object, |new, old| is_newer(new, old));
     }
 
+    fn hear(&self) {
+        *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
     /// Puts in an object that a list of this version shows. Why not by its own version: what was there before the list and is
     /// newer than what the list shows never happened, because the storage was restored from a backup (`spec/safety.md F15`).
-    fn observe_listed(&self, mut object: K, listed: Listed) {
-        object.meta_mut().managed_fields = None;
-        if let Some(slim) = &self.slim {
-            slim(&mut object);
-        }
+    fn observe_listed(&self, object: K, listed: Listed) {
         self.put(object, |new, old| {
             let same = old.meta().uid == new.meta().uid && version_of(old) == version_of(new);
             !same && listed.covers(old)
         });
     }
 
-    fn put(&self, object: K, replaces: impl Fn(&K, &K) -> bool) {
+    fn put(&self, mut object: K, replaces: impl Fn(&K, &K) -> bool) {
+        object.meta_mut().managed_fields = None;
+        if let Some(slim) = &self.slim {
+            slim(&mut object);
+        }
         let key = key_of(&object);
         let new = Arc::new(object);
         let old = {
@@ -267,16 +288,30 @@ where
     async fn keep_up(&self, api: Api<K>, labels: Option<String>, stop: CancellationToken) {
         let forever = async {
             let mut backoff = Backoff::new(RETRY.0, RETRY.1);
+            let mut just_listed = false;
             loop {
-                let version = self
-                    .version
-                    .lock()
+                // Why asked again: a watch that was under way meanwhile has put its version back.
+                let version = { self.version.lock() }
                     .unwrap_or_else(PoisonError::into_inner)
-                    .clone();
+                    .clone()
+                    .filter(|_| !self.rewound.load(Ordering::Relaxed));
+                let is_list = version.is_none();
                 let result = match version {
                     None => self.list(&api, labels.as_deref()).await.map(Some),
+                    // Why: a watch from a version that is still to come shows nothing until then, and says no word of it.
+                    Some(version)
+                        if !just_listed && self.is_rewound(&api, labels.as_deref(), &version).await =>
+                    {
+                        tracing::warn!(
+                            version,
+                            "the API server is further back than it was; listing everything again"
+                        );
+                        self.distrust();
+                        Ok(None)
+                    }
                     Some(version) => self.watch(&api, labels.as_deref(), version, &mut backoff).await,
                 };
+                just_listed = is_list;
                 let error = match result {
                     Ok(version) => {
                         *self.version.lock().unwrap_or_else(PoisonError::into_inner) = version;
@@ -307,12 +342,15 @@ where
         let mut seen = BTreeSet::new();
         // Why before it is sent: a list shows what is stored, so it can only be older when the storage went back.
         let newest = self.newest.load(Ordering::Relaxed);
+        let distrusted = self.rewound.load(Ordering::Relaxed);
         loop {
             let page = api.list(&params).await?;
+            self.hear();
             let version = page.metadata.resource_version.unwrap_or_default();
             let listed = Listed {
                 version: version.parse().ok(),
                 newest,
+                distrusted,
             };
             if listed.went_back() {
                 tracing::warn!(
@@ -333,10 +371,24 @@ where
                     self.newest
                         .fetch_max(listed.version.unwrap_or_default(), Ordering::Relaxed);
                     self.keep_only(&seen, listed);
+                    self.rewound.store(false, Ordering::Relaxed);
                     return Ok(version);
                 }
             }
         }
+    }
+
+    /// Whether the API server is now at an earlier version than the one that it has shown before. Asked with the smallest list
+    /// that there is, before each watch that does not follow a list. An error says nothing: the watch will meet it too.
+    async fn is_rewound(&self, api: &Api<K>, labels: Option<&str>, shown: &str) -> bool {
+        let params = ListParams {
+            label_selector: labels.map(Into::into),
+            ..ListParams::default()
+        };
+        let number = |version: &str| version.parse::<u64>().ok();
+        let listed = api.list(&params.limit(1)).await.ok();
+        let now = listed.and_then(|page| number(&page.metadata.resource_version?));
+        matches!((now, number(shown)), (Some(now), Some(shown)) if now < shown)
     }
 
     /// One watch request. Ends with the version to go on from; `None` means that everything must be listed again.
@@ -357,9 +409,11 @@ where
             Err(error) => return Err(error),
         };
         self.health.send_if_modified(|health| set(health, Health::Live));
+        self.hear();
         backoff.reset();
         let mut stream = std::pin::pin!(stream);
         while let Ok(Some(event)) = tokio::time::timeout(SILENCE, stream.next()).await {
+            self.hear();
             match event {
                 Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
                     version = object.resource_version().unwrap_or(version);
@@ -398,11 +452,13 @@ struct Listed {
     version: Option<u64>,
     /// The highest that was seen before it was asked for.
     newest: u64,
+    /// Whether the storage is known to have gone back, though its versions may have caught up since.
+    distrusted: bool,
 }
 
 impl Listed {
     fn went_back(self) -> bool {
-        self.version.is_some_and(|version| version < self.newest)
+        self.distrusted || self.version.is_some_and(|version| version < self.newest)
     }
 
     /// Whether it was made after this object was stored, so that it shows it if it is still there.
@@ -470,6 +526,7 @@ mod tests {
         Listed {
             version: Some(version),
             newest: 0,
+            distrusted: false,
         }
     }
 
@@ -482,6 +539,7 @@ mod tests {
         let restored = Listed {
             version: Some(40),
             newest: 60,
+            distrusted: false,
         };
         assert!(restored.went_back());
         cache.observe_listed(object("changed", "1", "30"), restored);
@@ -511,6 +569,43 @@ mod tests {
         cache.observe(object("a", "1", "10"));
         cache.observe(object("a", "1", "9"));
         assert_eq!(version(&cache, "a").as_deref(), Some("10"));
+    }
+
+    fn page(version: &str, items: &[ConfigMap]) -> http::Response<Body> {
+        let list = serde_json::json!({
+            "apiVersion": "v1", "kind": "ConfigMapList", "metadata": {"resourceVersion": version}, "items": items,
+        });
+        http::Response::new(Body::from(list.to_string().into_bytes()))
+    }
+
+    /// Spec: safety F15
+    #[tokio::test]
+    async fn after_the_storage_went_back_what_is_listed_counts_however_old_it_looks() {
+        let cache: Arc<Cache<ConfigMap>> = Cache::new();
+        cache.observe(object("gone", "1", "20"));
+        cache.observe(object("old", "2", "30"));
+        *cache.version.lock().unwrap() = Some("30".to_owned());
+        let server = tower::service_fn(|request: http::Request<Body>| async move {
+            if request.uri().query().is_some_and(|query| query.contains("watch")) {
+                return std::future::pending().await;
+            }
+            Ok::<_, std::io::Error>(page("25", &[object("old", "2", "12")]))
+        });
+        let api = Api::all(Client::new(server, "ns"));
+        let stop = CancellationToken::new();
+        let run = tokio::spawn(cache.clone().run(api, None, stop.clone()));
+        while version(&cache, "old").as_deref() != Some("12") || cache.len() > 1 {
+            tokio::task::yield_now().await;
+        }
+        cache.observe(object("old", "2", "11"));
+        assert_eq!(
+            version(&cache, "old").as_deref(),
+            Some("12"),
+            "from then on newer counts again"
+        );
+        assert!(cache.silent_for().is_some());
+        stop.cancel();
+        run.await.unwrap();
     }
 
     #[test]

@@ -2,19 +2,21 @@
 
 use std::panic::resume_unwind;
 use std::sync::LazyLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::batch::v1::Job;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource, ResourceExt};
 use roadstead_api::constants::labels::{MULTIKUEUE_ORIGIN, QUEUE_NAME};
-use roadstead_api::kueue::v1beta2::Workload;
+use roadstead_api::kueue::v1beta2::{MultiKueueCluster, Workload};
 use roadstead_e2e::observer::{Cluster, Observer};
 use roadstead_e2e::options::RUN_SECONDS;
 use roadstead_e2e::stage::{Queue, Spec, Stage, Worker};
 use roadstead_e2e::{Node, Options, Progress};
 use serde_json::{Value, from_value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio::sync::{OnceCell, RwLock};
 use tokio::time::timeout;
@@ -51,6 +53,7 @@ static PEACE: RwLock<()> = RwLock::const_new(());
 pub(super) struct Shared {
     pub(super) stage: Stage,
     observer: Observer,
+    progress: Progress,
     clients: [(&'static str, Client); 4],
 }
 
@@ -59,6 +62,68 @@ impl Shared {
     pub(super) fn client(&self, cluster: &str) -> Client {
         let found = self.clients.iter().find(|(name, _)| *name == cluster);
         found.expect("a cluster of the federation").1.clone()
+    }
+}
+
+impl Shared {
+    /// Whatever a test did to cables, servers, processes and registrations is undone, also when it failed.
+    async fn mend(&self) {
+        let stage = &self.stage;
+        for worker in [EAST, WEST, SPARE] {
+            stage.link(worker).unwrap().heal();
+            stage.planes().worker(worker).unwrap().resume().unwrap();
+        }
+        for cluster in [MANAGER, EAST, WEST, SPARE] {
+            if stage.memory(cluster).is_err() {
+                stage.restart(cluster).await.unwrap();
+            }
+        }
+        let clusters: Api<MultiKueueCluster> = Api::all(self.client(MANAGER));
+        if clusters.get_opt(SPARE).await.unwrap().is_some() {
+            self.leave(SPARE).await;
+        }
+    }
+
+    /// Takes a worker out of the federation as a user would who does not wait for its jobs.
+    pub(super) async fn leave(&self, worker: &str) {
+        let path = |cluster: &str| self.stage.kubeconfig(cluster).display().to_string();
+        let (of_worker, of_manager) = (path(worker), path(MANAGER));
+        let args = [
+            "cluster",
+            "leave",
+            worker,
+            "--kubeconfig",
+            &of_worker,
+            "--manager-kubeconfig",
+            &of_manager,
+            "--force",
+            "--yes",
+        ];
+        let said = self.stage.command(&args).await;
+        said.unwrap_or_else(|error| panic!("{}", chain(&error)));
+    }
+
+    /// When a job was first seen unsuspended in a worker, and in which.
+    pub(super) fn started(&self, namespace: &str, job: &str) -> Option<(Instant, String)> {
+        self.observer.started(namespace, job)
+    }
+
+    /// A line about what a test measured.
+    pub(super) fn say(&self, text: &str) {
+        self.progress.step(text);
+    }
+
+    /// The lines of a process's metrics that begin so.
+    pub(super) async fn metrics(&self, cluster: &str, start: &str) -> Vec<String> {
+        let mut stream = TcpStream::connect(self.stage.metrics(cluster).unwrap())
+            .await
+            .unwrap();
+        let request = b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n";
+        stream.write_all(request).await.unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.unwrap();
+        let wanted = text.lines().filter(|line| line.starts_with(start));
+        wanted.map(str::to_owned).collect()
     }
 }
 
@@ -88,7 +153,8 @@ async fn shared() -> &'static Shared {
         let mut spec = Spec::new(manager, workers);
         spec.configuration =
             json!({"multiKueue": {"gcInterval": "3s", "workerLostTimeout": WORKER_LOST_TIMEOUT}});
-        let stage = Stage::start(spec, Progress::stderr())
+        let progress = Progress::stderr();
+        let stage = Stage::start(spec, progress.clone())
             .await
             .unwrap_or_else(|error| panic!("{}", chain(&error)));
         let clients = [MANAGER, EAST, WEST, SPARE].map(|name| (name, stage.client(name).unwrap()));
@@ -100,6 +166,7 @@ async fn shared() -> &'static Shared {
         Shared {
             stage,
             observer,
+            progress,
             clients,
         }
     };
@@ -137,14 +204,7 @@ pub(super) fn alone<F: Future<Output = ()> + Send + 'static>(
         let ended = RUNTIME
             .spawn(async move { timeout(DEADLINE_ALONE, body(room)).await })
             .await;
-        for worker in [EAST, WEST] {
-            shared.stage.link(worker).unwrap().heal();
-        }
-        for cluster in [MANAGER, EAST, WEST] {
-            if shared.stage.memory(cluster).is_err() {
-                shared.stage.restart(cluster).await.unwrap();
-            }
-        }
+        shared.mend().await;
         match ended {
             Ok(ended) => ended.expect("the test must end within its deadline"),
             Err(error) => resume_unwind(error.into_panic()),

@@ -66,7 +66,7 @@ fn a_job_whose_running_copy_is_deleted_counts_no_pods_is_restored_and_runs_again
     alone("lost-run", WEST_IS_LARGER, |room| async move {
         let made = room.submit(room.job("again", "6", 5)).await;
         let jobs = room.jobs(MANAGER);
-        eventually(|| async { jobs.get("again").await.ok().filter(|job| active(job) > 0) }).await;
+        let first = eventually(|| async { jobs.get("again").await.ok().filter(|job| active(job) > 0) }).await;
         room.shared.stage.link(WEST).unwrap().cut(Cut::Refuse);
         // Why held: so that it stays where it is put back to.
         let queues: kube::Api<roadstead_api::kueue::v1beta2::ClusterQueue> =
@@ -101,7 +101,14 @@ fn a_job_whose_running_copy_is_deleted_counts_no_pods_is_restored_and_runs_again
         );
         assert!(!has(&jobs.get("again").await.unwrap(), "Complete"));
         queues.patch(room.name, &params, &stop("None")).await.unwrap();
-        room.job_is(MANAGER, "again", "Complete").await;
+        let ended = room.job_is(MANAGER, "again", "Complete").await;
+        // Why it is worth a look: the API server lets nobody change the start of a job that is not suspended.
+        let start = |job: &Job| job.status.as_ref().unwrap().start_time.clone().unwrap();
+        assert!(
+            start(&ended) > start(&first),
+            "the times are those of the second run"
+        );
+        assert_eq!(ended.status.unwrap().succeeded, Some(1));
         room.is_swept().await;
     });
 }

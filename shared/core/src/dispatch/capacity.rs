@@ -64,6 +64,8 @@ pub enum Closed {
     QueueMissing,
     /// The LocalQueue or the ClusterQueue is stopped or inactive.
     QueueStopped,
+    /// The worker leaves requests unanswered, or fails them.
+    NotAnswering,
 }
 
 impl Closed {
@@ -72,6 +74,7 @@ impl Closed {
         match self {
             Self::QueueMissing => "QueueMissingOnCluster",
             Self::QueueStopped => "QueueStoppedOnCluster",
+            Self::NotAnswering => "ClusterNotAnswering",
         }
     }
 }

@@ -372,6 +372,8 @@ pub enum Cause {
     CreateRefused,
     /// The namespace does not exist there.
     NamespaceMissing,
+    /// The worker left the creation of the Workload unanswered, or failed it, so that nobody knows whether it is there.
+    NoAnswer,
     /// The worker changed the spec of the copy.
     SpecDrift,
     /// The job no longer matches its Workload there.
@@ -380,6 +382,8 @@ pub enum Cause {
     OwnerNotFound,
     /// The worker deactivated the copy, for instance because a check of its own rejected it.
     Rejected,
+    /// The worker took it off again, for instance for something more urgent of its own.
+    Evicted,
     /// The copy ended before it was chosen.
     FinishedEarly,
     /// The worker shows a copy from before the present dispatch, as after its storage was restored from a backup.
@@ -393,10 +397,12 @@ impl Cause {
             Self::NameConflict => "NameConflictOnCluster",
             Self::CreateRefused => "CreateRefusedByCluster",
             Self::NamespaceMissing => "NamespaceMissingOnCluster",
+            Self::NoAnswer => "NoAnswerFromCluster",
             Self::SpecDrift => "SpecChangedOnCluster",
             Self::OutOfSync => "OutOfSyncOnCluster",
             Self::OwnerNotFound => "JobVanishedOnCluster",
             Self::Rejected => "RejectedByCluster",
+            Self::Evicted => "EvictedByCluster",
             Self::FinishedEarly => "FinishedBeforeChosen",
             Self::Outdated => "OutdatedOnCluster",
         }

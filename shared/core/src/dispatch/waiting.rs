@@ -133,6 +133,7 @@ impl Waiting {
                 Closed::QueueStopped => {
                     format!("look at condition Active of the queue on cluster \"{cluster}\"")
                 }
+                Closed::NotAnswering => format!("look at the API server of cluster \"{cluster}\""),
             },
             Self::Cordoned { clusters } => {
                 let first = clusters.first().map_or("NAME", ClusterName::as_str);
@@ -149,6 +150,7 @@ impl Waiting {
                     format!("read the error, and check the account used on cluster \"{cluster}\"")
                 }
                 Cause::NamespaceMissing => format!("create the namespace on cluster \"{cluster}\""),
+                Cause::NoAnswer => format!("look at the API server of cluster \"{cluster}\""),
                 Cause::SpecDrift => {
                     format!("find the webhook or policy that changes workloads on cluster \"{cluster}\"")
                 }
@@ -161,7 +163,7 @@ impl Waiting {
                 Cause::Rejected => {
                     format!("look at the admission checks on cluster \"{cluster}\"")
                 }
-                Cause::FinishedEarly => "nothing: it is tried again".to_owned(),
+                Cause::Evicted | Cause::FinishedEarly => "nothing: it is tried again".to_owned(),
                 Cause::Outdated => {
                     format!(
                         "find out whether the storage of cluster \"{cluster}\" was restored from a backup"
@@ -198,6 +200,7 @@ impl fmt::Display for Waiting {
                     write!(f, "cluster \"{cluster}\" has no such queue in this namespace")
                 }
                 Closed::QueueStopped => write!(f, "the queue on cluster \"{cluster}\" is stopped"),
+                Closed::NotAnswering => write!(f, "cluster \"{cluster}\" does not answer"),
             },
             Self::Cordoned { clusters } => write!(f, "cordoned: {}", list(clusters)),
             Self::NoClusterConnected { clusters } => {
@@ -213,10 +216,12 @@ impl fmt::Display for Waiting {
                     Cause::NameConflict => "has an object of the same name that is not ours",
                     Cause::CreateRefused => "refused to create it",
                     Cause::NamespaceMissing => "has no such namespace",
+                    Cause::NoAnswer => "did not answer",
                     Cause::SpecDrift => "changed its specification",
                     Cause::OutOfSync => "found the job out of sync with its workload",
                     Cause::OwnerNotFound => "lost the job",
                     Cause::Rejected => "rejected it",
+                    Cause::Evicted => "evicted it",
                     Cause::FinishedEarly => "finished it before it was chosen",
                     Cause::Outdated => "shows a copy from an earlier dispatch",
                 };

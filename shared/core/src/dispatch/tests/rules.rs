@@ -368,7 +368,7 @@ fn what_is_foreign_is_never_touched_and_never_chosen() {
     );
 }
 
-/// Spec: multikueue 11.69, 3.3 R4
+/// Spec: multikueue 11.69, 3.3 R4, 13.B6
 #[test]
 fn an_eviction_by_the_winner_is_a_retry() {
     let evicted = |reason| RemoteWorkload {
@@ -382,7 +382,11 @@ fn an_eviction_by_the_winner_is_a_retry() {
     let text = "Workload evicted on worker cluster: \"a\", resetting for re-admission. Previously: \"Ready\"";
     assert_eq!(plan.check(), (CheckPhase::Retry, text));
     assert_eq!(plan.mirrors(), Some("a"));
-    assert!(plan.failed.is_empty());
+    assert_eq!(
+        plan.failed,
+        [("a".into(), Cause::Evicted)],
+        "it is not offered there again at once"
+    );
     let copy = evicted("DeactivatedDueToAdmissionCheck");
     let plan = Case::won().remote("a", reachable(Some(copy), None)).plan();
     assert_eq!(plan.failed, [("a".into(), Cause::Rejected)]);

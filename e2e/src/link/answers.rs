@@ -1,0 +1,115 @@
+//! A link that reads what it carries: some requests are answered with 500, the others go on to the server.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{Either, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio::net::TcpStream;
+use tokio::sync::Mutex;
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+/// Which requests are answered with 500.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failing {
+    /// All that only look: lists, watches, single objects, the server's version.
+    Reads,
+    /// All that could change something, and reviews.
+    Writes,
+}
+
+impl Failing {
+    fn concerns(self, method: &Method) -> bool {
+        let reads = [Method::GET, Method::HEAD].contains(method);
+        reads == (self == Self::Reads)
+    }
+}
+
+/// What it takes to be the server for its clients, and a client for the server.
+#[derive(Clone)]
+pub(super) struct Terminal {
+    acceptor: TlsAcceptor,
+    connector: TlsConnector,
+}
+
+impl Terminal {
+    /// From PEM files: the certificate that the server itself shows, its key, and its authority.
+    pub(super) fn read(cert: &Path, key: &Path, authority: &Path) -> std::io::Result<Self> {
+        let provider = || Arc::new(rustls::crypto::ring::default_provider());
+        let chain: Vec<_> = CertificateDer::pem_file_iter(cert)
+            .map_err(std::io::Error::other)?
+            .collect::<Result<_, _>>()
+            .map_err(std::io::Error::other)?;
+        let key = PrivateKeyDer::from_pem_file(key).map_err(std::io::Error::other)?;
+        let server = rustls::ServerConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .map_err(std::io::Error::other)?
+            .with_no_client_auth()
+            .with_single_cert(chain, key)
+            .map_err(std::io::Error::other)?;
+        let mut roots = rustls::RootCertStore::empty();
+        roots
+            .add(CertificateDer::from_pem_file(authority).map_err(std::io::Error::other)?)
+            .map_err(std::io::Error::other)?;
+        let client = rustls::ClientConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .map_err(std::io::Error::other)?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Ok(Self {
+            acceptor: TlsAcceptor::from(Arc::new(server)),
+            connector: TlsConnector::from(Arc::new(client)),
+        })
+    }
+
+    /// Serves one connection until an end closes it.
+    pub(super) async fn serve(
+        &self,
+        client: &mut TcpStream,
+        server: SocketAddr,
+        failing: Failing,
+    ) -> std::io::Result<()> {
+        client.set_nodelay(true)?;
+        let client = self.acceptor.accept(client).await?;
+        let upstream = TcpStream::connect(server).await?;
+        upstream.set_nodelay(true)?;
+        let name = ServerName::from(server.ip());
+        let upstream = self.connector.connect(name, upstream).await?;
+        let handshake = hyper::client::conn::http1::handshake(TokioIo::new(upstream));
+        let (sender, connection) = handshake.await.map_err(std::io::Error::other)?;
+        // Why a lock that is never waited for: without HTTP/2 a connection carries one request after the other.
+        let sender = &Mutex::new(sender);
+        let service = service_fn(|request: Request<Incoming>| async move {
+            if failing.concerns(request.method()) {
+                return Ok(refusal());
+            }
+            let answer = sender.lock().await.send_request(request).await?;
+            Ok::<_, hyper::Error>(answer.map(Either::Left))
+        });
+        let serving =
+            hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(client), service);
+        tokio::select! {
+            biased;
+            ended = connection => ended,
+            ended = serving => ended,
+        }
+        .map_err(std::io::Error::other)
+    }
+}
+
+/// What an API server says whose storage fails.
+fn refusal() -> Response<Either<Incoming, Full<Bytes>>> {
+    let status = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError","code":500,"message":"planted on the way"}"#;
+    let mut answer = Response::new(Either::Right(Full::from(status)));
+    *answer.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+    let json = HeaderValue::from_static("application/json");
+    answer.headers_mut().insert(CONTENT_TYPE, json);
+    answer
+}

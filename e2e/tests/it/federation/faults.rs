@@ -1,0 +1,125 @@
+//! A worker that answers with errors, or not at all: the others get its work, about as fast as on a calm day, and it gets
+//! work again once it is well.
+
+use std::time::Duration;
+
+use roadstead_e2e::link::Failing;
+use tokio::time::{Instant, sleep};
+
+use super::fixture::{EAST, MANAGER, Room, WEST, alone};
+use crate::shared::eventually;
+
+/// East has the most room, so that nearly everything is sent there as long as it is well.
+const EAST_IS_LARGER: &[(&str, &str)] = &[(MANAGER, "64"), (EAST, "48"), (WEST, "16")];
+/// No job may wait longer for its place.
+const WAIT_MAX: Duration = Duration::from_secs(10);
+/// How often the median of a calm phase the median beside a sick worker may be.
+const SLOWER_MAX: u32 = 3;
+/// A median below this counts as this: a busy machine makes more difference than a sick worker then.
+const CALM_MIN: Duration = Duration::from_secs(1);
+/// Jobs of a calm phase.
+const CALM: usize = 9;
+
+/// One job after the other; gives how long each took from its creation to its start, and where that was.
+async fn place(room: Room, prefix: &str, count: usize, pause: Duration) -> Vec<(Duration, String)> {
+    let mut made = Vec::new();
+    for index in 0..count {
+        let name = format!("{prefix}-{index}");
+        let created = Instant::now();
+        room.submit(room.job(&name, "100m", 1)).await;
+        made.push((name, created));
+        sleep(pause).await;
+    }
+    let mut placed = Vec::new();
+    for (name, created) in made {
+        let started = eventually(|| async { room.shared.started(room.name, &name) });
+        let (at, worker) = started.await;
+        placed.push((Instant::from_std(at).duration_since(created), worker));
+    }
+    placed
+}
+
+fn median_and_max(placed: &[(Duration, String)]) -> (Duration, Duration) {
+    let mut took: Vec<Duration> = placed.iter().map(|(took, _)| *took).collect();
+    took.sort();
+    (took[took.len() / 2], took[took.len() - 1])
+}
+
+/// A calm phase, then `count` jobs while east is sick, then it is well again.
+async fn beside_a_sick_worker(
+    room: Room,
+    (count, pause): (usize, Duration),
+    falls_ill: impl FnOnce(),
+    recovers: impl FnOnce(),
+) {
+    let calm = place(room, "calm", CALM, pause).await;
+    let in_east = calm.iter().filter(|(_, worker)| worker == EAST).count();
+    assert!(in_east > CALM / 2, "{calm:?}");
+    for index in 0..CALM {
+        room.job_is(MANAGER, &format!("calm-{index}"), "Complete").await;
+    }
+    falls_ill();
+    let sick = place(room, "sick", count, pause).await;
+    assert!(sick.iter().all(|(_, worker)| worker == WEST), "{sick:?}");
+    recovers();
+    let well = Instant::now();
+    for index in 0.. {
+        let name = format!("after-{index}");
+        room.submit(room.job(&name, "100m", 1)).await;
+        if room.started(&name).await == EAST {
+            break;
+        }
+    }
+    let (calm, calm_max) = median_and_max(&calm);
+    let (sick, sick_max) = median_and_max(&sick);
+    room.shared.say(&format!(
+        "{}: placed in {calm:?} (at most {calm_max:?}) on a calm day, in {sick:?} (at most {sick_max:?}) beside a sick \
+         worker, which was used again after {:?}",
+        room.name,
+        well.elapsed()
+    ));
+    assert!(
+        sick <= calm.max(CALM_MIN) * SLOWER_MAX,
+        "{sick:?} instead of {calm:?}"
+    );
+    assert!(sick_max <= WAIT_MAX, "{sick_max:?}");
+    for index in 0..count {
+        room.job_is(MANAGER, &format!("sick-{index}"), "Complete").await;
+    }
+    room.is_swept().await;
+}
+
+async fn beside_a_failing_worker(room: Room, failing: Failing) {
+    let link = room.shared.stage.link(EAST).unwrap();
+    let jobs = (14, Duration::from_millis(500));
+    beside_a_sick_worker(room, jobs, || link.fail(failing), || link.heal()).await;
+}
+
+/// Spec: safety W6, I12; multikueue 10.F14
+#[test]
+fn a_worker_that_answers_500_to_every_read_holds_up_nobody() {
+    alone("no-reads", EAST_IS_LARGER, |room| {
+        beside_a_failing_worker(room, Failing::Reads)
+    });
+}
+
+/// Spec: safety I12; multikueue 10.F13
+#[test]
+fn a_worker_that_answers_500_to_every_write_holds_up_nobody() {
+    alone("no-writes", EAST_IS_LARGER, |room| {
+        beside_a_failing_worker(room, Failing::Writes)
+    });
+}
+
+/// Its API server is stopped for about 20 s, less than the 45 s of safety F5: longer than the manager needs to count it as
+/// lost, so nothing else comes after that.
+///
+/// Spec: safety F5, W7, I12; multikueue 10.F5
+#[test]
+fn a_worker_whose_api_server_is_stopped_holds_up_nobody() {
+    alone("stopped", EAST_IS_LARGER, |room| async move {
+        let east = room.shared.stage.planes().worker(EAST).unwrap();
+        let jobs = (26, Duration::from_millis(750));
+        beside_a_sick_worker(room, jobs, || east.pause().unwrap(), || east.resume().unwrap()).await;
+    });
+}
