@@ -217,11 +217,11 @@ impl Dispatch {
     /// Follows what a worker's caches show.
     pub(crate) fn greet(&self, remote: &Arc<Remote>) {
         let (due, here, caches) = (self.due.clone(), remote.due.clone(), self.caches.clone());
-        let policy = self.policy;
+        let forgets = bug!(self.policy, OrphanOnUnreachable);
         remote.workloads.listen(move |change| {
             if caches.workloads.get(change.key).is_some() {
                 due.add(change.key.clone(), Lane::Placed);
-            } else if !bug!(policy, OrphanOnUnreachable) {
+            } else if !forgets {
                 here.add(change.key.clone(), Lane::New);
             }
         });
@@ -232,7 +232,7 @@ impl Dispatch {
                 for job in [change.old, change.new].into_iter().flatten() {
                     let Some(key) = named(job) else { continue };
                     if caches.workloads.get(&key).is_none() {
-                        if !bug!(policy, OrphanOnUnreachable) {
+                        if !forgets {
                             here.add(key, Lane::New);
                         }
                         continue;

@@ -40,6 +40,7 @@ impl Server {
                 registry: here.registry.clone(),
                 tokens: Tokens::default(),
                 random: ChaCha8Rng::seed_from_u64(options.seed),
+                collected: None,
             }
         };
         Snapshot(Self(Arc::new(Inner {
@@ -54,7 +55,9 @@ impl Server {
     pub fn restore(&self, snapshot: &Snapshot) {
         {
             let then = snapshot.0.state();
-            self.state().store.restore(&then.store, RESTORER);
+            let mut state = self.state();
+            state.store.restore(&then.store, RESTORER);
+            state.collected = None;
         }
         self.publish();
     }
