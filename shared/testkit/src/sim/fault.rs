@@ -77,6 +77,15 @@ pub enum Forgery {
     Finished,
 }
 
+/// How a second manager calls itself on the workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Called {
+    /// As the first one does: it must be refused.
+    Same,
+    /// Otherwise: both share the workers.
+    Otherwise,
+}
+
 /// One kind of trouble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -191,6 +200,11 @@ pub enum Fault {
         /// What.
         what: Forgery,
     },
+    /// A second manager, of another cluster, begins to use the same workers, and stays (F17, W10).
+    Rival {
+        /// How it calls itself.
+        called: Called,
+    },
     /// The wall clock of a process's host jumps, for good (F18).
     ClockJump {
         /// Whose.
@@ -219,9 +233,10 @@ impl fmt::Display for Entry {
 }
 
 impl Fault {
-    /// The clusters for which it means trouble; 0, the manager's, means trouble for all.
-    pub fn troubles(&self) -> usize {
-        match *self {
+    /// The cluster for which it means trouble; 0, the manager's, means trouble for all.
+    pub fn troubles(&self) -> Option<usize> {
+        let cluster = match *self {
+            Self::Rival { .. } => return None,
             Self::Crash { process } | Self::CrashAtCall { process, .. } | Self::ClockJump { process, .. } => {
                 process
             }
@@ -240,7 +255,8 @@ impl Fault {
             | Self::Rewind { cluster }
             | Self::NoNamespace { cluster, .. }
             | Self::Forge { cluster, .. } => cluster,
-        }
+        };
+        Some(cluster)
     }
 }
 
@@ -262,6 +278,7 @@ impl Fault {
             Self::ServerDown { cluster } | Self::NoNamespace { cluster, .. } => Some(cluster),
             Self::Rewind { .. }
             | Self::Forge { .. }
+            | Self::Rival { .. }
             | Self::Crash { .. }
             | Self::CrashAtCall { .. }
             | Self::Compact { .. }
@@ -278,6 +295,25 @@ pub(super) fn roll(dice: &mut ChaCha8Rng, workers: usize) -> Vec<Entry> {
     let number = dice.random_range(1..=ENTRIES_MAX);
     let mut entries: Vec<Entry> = (0..number).map(|_| entry(dice, workers)).collect();
     entries.sort_by_key(|entry| entry.at);
+    let mut rivals = 0;
+    // Why not both: whose lease is deleted has no claim any more, and the next one that comes is right.
+    let is_unclaimed = |entry: &Entry| {
+        matches!(
+            entry.fault,
+            Fault::NoNamespace {
+                which: Space::Leases,
+                ..
+            }
+        )
+    };
+    let unclaimed = entries.iter().any(is_unclaimed);
+    entries.retain(|entry| match entry.fault {
+        Fault::Rival { called } => {
+            rivals += 1;
+            rivals == 1 && !(called == Called::Same && unclaimed)
+        }
+        _other => true,
+    });
     entries
 }
 
@@ -303,7 +339,7 @@ fn entry(dice: &mut ChaCha8Rng, workers: usize) -> Entry {
     let fault = fault(dice, workers);
     // What may come at any time, and what stays, is over when all is.
     let lasts = match fault {
-        Fault::CrashAtCall { .. } | Fault::ClockJump { .. } => last - at,
+        Fault::CrashAtCall { .. } | Fault::ClockJump { .. } | Fault::Rival { .. } => last - at,
         Fault::Crash { .. }
         | Fault::Cut { .. }
         | Fault::LoseRequests { .. }
@@ -348,7 +384,7 @@ fn fault(dice: &mut ChaCha8Rng, workers: usize) -> Fault {
     let permille = [20, 100, 400, 900][dice.random_range(0..4)];
     let way = [Way::Both, Way::Requests, Way::Answers][dice.random_range(0..3)];
     let on_worker = dice.random_range(1..=workers);
-    match dice.random_range(0..26) {
+    match dice.random_range(0..27) {
         0 | 1 => Fault::Crash { process },
         2..=5 => Fault::CrashAtCall {
             process,
@@ -409,6 +445,13 @@ fn fault(dice: &mut ChaCha8Rng, workers: usize) -> Fault {
         24 => Fault::Forge {
             cluster: on_worker,
             what: [Forgery::Admitted, Forgery::Evicted, Forgery::Finished][dice.random_range(0..3)],
+        },
+        25 => Fault::Rival {
+            called: if dice.random_ratio(1, 2) {
+                Called::Same
+            } else {
+                Called::Otherwise
+            },
         },
         // Why not further back: rounds and pauses of the product go by the wall clock, and it would wait that much longer.
         _ => Fault::ClockJump {

@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use http::Method;
 use jiff::SignedDuration;
-use roadstead_apiserver::{Clock, Options, Server};
+use roadstead_apiserver::{Change, Clock, Options, Server};
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::fault::{Entry, Fault, Forgery, TROUBLE};
+use super::fault::{Called, Entry, Fault, Forgery, TROUBLE};
 use super::objects::{self, cluster_name};
 use super::script::{Act, Lost, Script};
-use super::stage::{Lives, Stage, Step};
+use super::stage::{Lives, RIVAL, RIVAL_USER, Stage, Step};
 use super::trace::{Keep, Trace};
 use crate::audit::ending::Ending;
 use crate::audit::{Auditor, Clocks, Policy, Rules};
@@ -74,6 +74,12 @@ impl Player {
         Ok(Self { template })
     }
 
+    /// What all clusters begin as.
+    #[cfg(test)]
+    pub(super) fn template(&self) -> &Server {
+        &self.template
+    }
+
     /// Plays one script from beginning to end, and once more without faults if their ends are to be compared (I13).
     ///
     /// *Errors*: the run could not be set up, which says nothing about the product.
@@ -117,7 +123,7 @@ impl Player {
     }
 }
 
-fn runtime() -> Result<Runtime, String> {
+pub(super) fn runtime() -> Result<Runtime, String> {
     Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -163,26 +169,33 @@ async fn run(template: &Server, script: &Script, keep: Keep) -> Result<(Outcome,
     let stage = Stage::set(template, script, Trace::new(keep));
     let auditor = Arc::new(Mutex::new(Auditor::new(rules(script))));
     let last = Arc::new(LastWrite::default());
+    let rivals = Arc::new(Mutex::new(Rivals::of(script)));
     for (number, server) in stage.servers.iter().enumerate() {
-        let (auditor, time, name) = (auditor.clone(), stage.time, cluster_name(number));
-        let last = last.clone();
+        let (auditor, time, name) = (auditor.clone(), stage.time, stage.name(number));
+        let (last, rivals) = (last.clone(), rivals.clone());
         server.observe(move |change| {
             if !RENEWALS.contains(&&*change.resource) {
                 *last.0.lock().unwrap_or_else(PoisonError::into_inner) = time.elapsed();
             }
-            auditor
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .saw(&name, change, time.now());
+            if number != 0 {
+                let mut rivals = rivals.lock().unwrap_or_else(PoisonError::into_inner);
+                rivals.saw(&name, change, time.now());
+            }
+            if name != RIVAL {
+                lock(&auditor).saw(&name, change, time.now());
+            }
         });
     }
     stage.furnish(script).await?;
     let stop = CancellationToken::new();
     let mut tasks = JoinSet::new();
     let lives: Lives = {
-        let (auditor, time) = (auditor.clone(), stage.time);
+        let (auditor, time, workers) = (auditor.clone(), stage.time, script.workers.len());
         Arc::new(move |number, step| {
             let (name, now) = (cluster_name(number), time.now());
+            if number > workers {
+                return;
+            }
             let mut auditor = lock(&auditor);
             match step {
                 Step::Starts => auditor.engine_starts(&name, now),
@@ -205,7 +218,9 @@ async fn run(template: &Server, script: &Script, keep: Keep) -> Result<(Outcome,
     }
     let mut auditor = auditor.lock().unwrap_or_else(PoisonError::into_inner);
     auditor.at_rest(stage.now());
-    let violations = auditor.violations().iter().map(ToString::to_string).collect();
+    let mut violations: Vec<String> = auditor.violations().iter().map(ToString::to_string).collect();
+    let mut rivals = rivals.lock().unwrap_or_else(PoisonError::into_inner);
+    violations.extend(rivals.at_rest(stage.now()));
     let outcome = Outcome {
         seed: script.seed,
         hash: 0,
@@ -217,6 +232,59 @@ async fn run(template: &Server, script: &Script, keep: Keep) -> Result<(Outcome,
     };
     stop.cancel();
     Ok((outcome, stage.trace.clone()))
+}
+
+/// How a second manager is judged: by the same rules, or by doing nothing at all when it must be refused.
+enum Rivals {
+    None,
+    Judged(Box<Auditor>),
+    Refused(Vec<String>),
+}
+
+impl Rivals {
+    fn of(script: &Script) -> Self {
+        match script.rival() {
+            None => Self::None,
+            Some((_, Called::Same)) => Self::Refused(Vec::new()),
+            Some((_, Called::Otherwise)) => Self::Judged(Box::new(Auditor::new(Rules {
+                manager: RIVAL.to_owned(),
+                manager_users: vec![RIVAL_USER.to_owned()],
+                origin: RIVAL.to_owned(),
+                policy: Policy::Wait,
+                // Why: who is in trouble is told to the first one only.
+                placement_max: SignedDuration::MAX,
+                ..rules(script)
+            }))),
+        }
+    }
+
+    fn saw(&mut self, cluster: &str, change: &Change, now: jiff::Timestamp) {
+        match self {
+            Self::None => {}
+            Self::Judged(auditor) => auditor.saw(cluster, change, now),
+            Self::Refused(did) => {
+                if cluster != RIVAL && *change.user == *RIVAL_USER && did.is_empty() {
+                    let what = format!("{} {} on {cluster}", change.resource, change.name);
+                    did.push(format!(
+                        "safety 3.8 broken at {now}: the second manager of an origin wrote {what}"
+                    ));
+                }
+            }
+        }
+    }
+
+    fn at_rest(&mut self, now: jiff::Timestamp) -> Vec<String> {
+        match self {
+            Self::None => Vec::new(),
+            Self::Judged(auditor) => {
+                auditor.at_rest(now);
+                let all = auditor.violations().iter();
+                all.map(|violation| format!("{violation} (of the second manager)"))
+                    .collect()
+            }
+            Self::Refused(did) => std::mem::take(did),
+        }
+    }
 }
 
 /// One thing that happens at a time.
@@ -287,8 +355,9 @@ fn lock(auditor: &Mutex<Auditor>) -> std::sync::MutexGuard<'_, Auditor> {
 
 fn clusters_of(script: &Script, fault: Fault) -> Vec<String> {
     match fault.troubles() {
-        0 => (0..=script.workers.len()).map(cluster_name).collect(),
-        number => vec![cluster_name(number)],
+        None => Vec::new(),
+        Some(0) => (0..=script.workers.len()).map(cluster_name).collect(),
+        Some(number) => vec![cluster_name(number)],
     }
 }
 

@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 
 use roadstead_core::dispatch::Bug;
 
-use super::fault::{Entry, roll};
+use super::fault::{Called, Entry, Fault, roll};
 
 /// When the first user comes; until then everything starts undisturbed.
 const OPENING: Duration = Duration::from_secs(6);
@@ -245,6 +245,17 @@ impl Script {
         let mut script = self.clone();
         script.faults.retain(|(number, _)| keep.contains(number));
         script
+    }
+
+    /// The second manager, if there is one: the number of its entry, and how it calls itself.
+    pub fn rival(&self) -> Option<(usize, Called)> {
+        self.faults.iter().find_map(|(number, entry)| {
+            if let Fault::Rival { called } = entry.fault {
+                Some((*number, called))
+            } else {
+                None
+            }
+        })
     }
 
     /// The numbers of its faults.

@@ -21,10 +21,10 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::clock::{HostClock, TrueTime};
-use super::fault::{Fault, Forgery, Link, Space};
+use super::fault::{Called, Fault, Forgery, Link, Space};
 use super::objects::{self, cluster_name};
 use super::process::{Life, Process};
-use super::script::{Lost, Script, Spread};
+use super::script::{JobPlan, Lost, Script, Skew, Spread};
 use super::trace::Trace;
 use super::wire::Wire;
 
@@ -36,6 +36,11 @@ const GC_INTERVAL: SignedDuration = SignedDuration::from_secs(60);
 const MEMORY: &str = "64Gi";
 /// Who plays a cluster's controllers and nodes.
 const WORLD: &str = "world";
+
+/// The cluster and the origin of the second manager, its user, and how many jobs it has.
+pub(super) const RIVAL: &str = "rival";
+pub(super) const RIVAL_USER: &str = "roadstead-rival";
+const RIVAL_JOBS: usize = 3;
 
 /// What happens to a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +68,9 @@ pub(super) struct Stage {
     backups: Mutex<BTreeMap<usize, Snapshot>>,
     /// Namespaces that are to be made again, by cluster.
     missing: Mutex<Vec<(usize, Space)>>,
+    /// Number of the second manager.
+    rival: Option<usize>,
+    rival_config: Arc<Config>,
     manager_config: Arc<Config>,
     worker_config: Arc<Config>,
     bug: Option<Bug>,
@@ -76,7 +84,12 @@ impl Stage {
         let clocks_of = |skews: &[_]| -> Vec<Arc<HostClock>> {
             skews.iter().map(|skew| HostClock::new(time, *skew)).collect()
         };
-        let (clocks, server_clocks) = (clocks_of(&script.processes), clocks_of(&script.servers));
+        let (mut clocks, mut server_clocks) = (clocks_of(&script.processes), clocks_of(&script.servers));
+        let rival = script.rival().map(|_| script.workers.len() + 1);
+        if rival.is_some() {
+            clocks.push(HostClock::new(time, Skew::default()));
+            server_clocks.push(HostClock::new(time, Skew::default()));
+        }
         let seed = |room: u64, number: usize| mix(script.seed, room, number);
         let servers: Vec<Server> = server_clocks
             .iter()
@@ -94,25 +107,46 @@ impl Stage {
             to: number,
         });
         let remote = (1..=last).map(|to| Link { from: 0, to });
+        // Why last: the dice of the others do not depend on it.
+        let of_rival = rival.into_iter().flat_map(|from| {
+            let to = std::iter::once(from).chain(1..=last);
+            to.map(move |to| Link { from, to })
+        });
+        let name_of = |number: usize| {
+            if Some(number) == rival {
+                RIVAL.to_owned()
+            } else {
+                cluster_name(number)
+            }
+        };
         let wire = |room, number: usize, name: String, to: usize| {
             let server = servers[to].clone();
             Wire::new(name, server, time, trace.clone(), seed(room, number))
         };
         let wires = own
             .chain(remote)
+            .chain(of_rival)
             .enumerate()
             .map(|(number, link)| {
-                let (from, to) = (cluster_name(link.from), cluster_name(link.to));
+                let (from, to) = (name_of(link.from), name_of(link.to));
                 (link, wire(2, number, format!("{from}>{to}"), link.to))
             })
             .collect();
-        let inner = (0..=last)
-            .map(|number| wire(3, number, format!("world>{}", cluster_name(number)), number))
+        let top = rival.unwrap_or(last);
+        let inner = (0..=top)
+            .map(|number| wire(3, number, format!("world>{}", name_of(number)), number))
             .collect();
+        let processes: Vec<Arc<Process>> = (0..=top).map(|_| Arc::default()).collect();
+        if let (Some(rival), Some((entry, _))) = (rival, script.rival()) {
+            // It comes when its entry begins.
+            processes[rival].kill(entry);
+        }
         Arc::new(Self {
             time,
             trace: trace.clone(),
-            processes: (0..=last).map(|_| Arc::default()).collect(),
+            processes,
+            rival,
+            rival_config: Arc::new(rival_config(script)),
             clocks,
             wires,
             inner,
@@ -124,6 +158,15 @@ impl Stage {
             worker_config: Arc::new(config()),
             bug: script.bug,
         })
+    }
+
+    /// The name of a cluster.
+    pub(super) fn name(&self, number: usize) -> String {
+        if Some(number) == self.rival {
+            RIVAL.to_owned()
+        } else {
+            cluster_name(number)
+        }
     }
 
     /// Applies what the clusters of the script have.
@@ -180,7 +223,7 @@ impl Stage {
         loop {
             let life = process.start().await;
             lives(number, Step::Starts);
-            self.note(format_args!("{} starts", cluster_name(number)));
+            self.note(format_args!("{} starts", self.name(number)));
             let mut tasks = JoinSet::new();
             self.assemble(number, &life, &mut tasks).await;
             loop {
@@ -196,7 +239,7 @@ impl Stage {
                     Some(Err(_panic)) => life.stop.cancel(),
                 }
             }
-            self.note(format_args!("{} ends", cluster_name(number)));
+            self.note(format_args!("{} ends", self.name(number)));
             lives(number, Step::Ends);
             life.end();
             tasks.shutdown().await;
@@ -206,20 +249,28 @@ impl Stage {
 
     async fn assemble(&self, number: usize, life: &Life, tasks: &mut JoinSet<()>) {
         let clock = self.clocks[number].clone();
-        let (config, name, controllers) = if number == 0 {
+        let is_rival = Some(number) == self.rival;
+        let is_manager = number == 0 || is_rival;
+        let (config, name, controllers) = if is_manager {
             let all = roadstead_manager::CONTROLLERS;
-            (&self.manager_config, roadstead_manager::NAME, all)
+            let config = if is_rival {
+                &self.rival_config
+            } else {
+                &self.manager_config
+            };
+            (config, roadstead_manager::NAME, all)
         } else {
             let all = roadstead_worker::CONTROLLERS;
             (&self.worker_config, roadstead_worker::NAME, all)
         };
+        let user = if is_rival { RIVAL_USER } else { name };
         let own = Link {
             from: number,
             to: number,
         };
         let Some(wire) = self.wire(own) else { return };
         let parts = Parts {
-            client: wire.client(life, name),
+            client: wire.client(life, user),
             config: config.clone(),
             controllers: without_webhooks(controllers),
             name,
@@ -227,9 +278,10 @@ impl Stage {
             lifetimes: Lifetimes::default(),
         };
         let readiness = Readiness::new();
-        let started = if number == 0 {
-            let dial = self.dial(life);
-            roadstead_manager::assemble_with_bug(parts, dial, self.bug, &readiness, tasks, &life.stop).await
+        let started = if is_manager {
+            let dial = self.dial(life, number, user);
+            let bug = self.bug.filter(|_| !is_rival);
+            roadstead_manager::assemble_with_bug(parts, dial, bug, &readiness, tasks, &life.stop).await
         } else {
             roadstead_worker::assemble(parts, &readiness, tasks, &life.stop).await
         };
@@ -238,13 +290,13 @@ impl Stage {
         }
     }
 
-    /// How the manager reaches its workers.
-    fn dial(&self, life: &Life) -> Dial {
+    /// How a manager reaches its workers.
+    fn dial(&self, life: &Life, from: usize, user: &'static str) -> Dial {
         let (wires, life) = (self.wires.clone(), life.clone());
         Arc::new(move |endpoint| {
             let to = objects::cluster_at(&endpoint.server);
-            let wire = to.and_then(|to| find(&wires, Link { from: 0, to }));
-            let client = wire.map(|wire| wire.client(&life, roadstead_manager::NAME));
+            let wire = to.and_then(|to| find(&wires, Link { from, to }));
+            let client = wire.map(|wire| wire.client(&life, user));
             async move { client.ok_or_else(|| Refusal::bad("no such worker in this run")) }.boxed()
         })
     }
@@ -272,6 +324,17 @@ impl Stage {
             }
             Fault::NoNamespace { cluster, which } => {
                 objects::delete_namespace(&self.servers[cluster], which).await;
+            }
+            Fault::Rival { called } => {
+                let Some(rival) = self.rival else { return };
+                self.processes[rival].release(number);
+                if called == Called::Otherwise {
+                    let jobs = (1..=RIVAL_JOBS)
+                        .map(|number| objects::job(&rival_job(number)))
+                        .collect();
+                    let made = objects::create(&self.servers[rival], jobs).await;
+                    self.note(format_args!("jobs of the rival: {made:?}"));
+                }
             }
             // By `Stage::forge`, again and again.
             Fault::Forge { .. } => {}
@@ -388,6 +451,32 @@ fn config() -> Config {
     config
 }
 
+/// A second manager. It waits for lost workers, so that its runs are judged by that.
+fn rival_config(script: &Script) -> Config {
+    let mut config = manager_config(script);
+    if script
+        .rival()
+        .is_some_and(|(_, called)| called == Called::Otherwise)
+    {
+        RIVAL.clone_into(&mut config.multi_kueue.origin);
+        config.roadstead.multi_kueue.worker_lost_policy = WorkerLostPolicy::Wait;
+    }
+    config
+}
+
+/// A job of the second manager, of a name that the first one uses too.
+fn rival_job(number: usize) -> JobPlan {
+    JobPlan {
+        name: format!("job-{number}"),
+        pods: 1,
+        cpus: 1,
+        secs: 5,
+        fails: false,
+        vanishes: false,
+        urgent: false,
+    }
+}
+
 fn manager_config(script: &Script) -> Config {
     let mut config = config();
     let multi = &mut config.multi_kueue;
@@ -407,3 +496,6 @@ fn manager_config(script: &Script) -> Config {
     };
     config
 }
+
+#[cfg(test)]
+mod tests;

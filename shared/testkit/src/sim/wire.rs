@@ -453,3 +453,6 @@ impl Service<Request<Body>> for Via {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

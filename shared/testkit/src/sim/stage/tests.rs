@@ -1,0 +1,159 @@
+//! What faults do to clusters as a whole is seen to happen.
+
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use super::super::play::Player;
+use super::super::trace::Keep;
+use super::*;
+
+const WORKER: usize = 1;
+
+async fn stage(player: &Player) -> Arc<Stage> {
+    let script = Script::from_seed(1).with_faults(&[]);
+    let stage = Stage::set(player.template(), &script, Trace::new(Keep::Hash));
+    stage.furnish(&script).await.unwrap();
+    stage
+}
+
+async fn get(stage: &Stage, path: &str) -> (StatusCode, Value) {
+    objects::ask(&stage.servers[WORKER], Method::GET, path, None).await
+}
+
+fn with_player(test: impl AsyncFnOnce(Player)) {
+    let player = Player::new().unwrap();
+    super::super::play::runtime().unwrap().block_on(test(player));
+}
+
+/// Spec: safety F15.
+#[test]
+fn a_restored_storage_has_what_it_had_when_the_backup_was_made() {
+    with_player(async |player| {
+        let stage = stage(&player).await;
+        let fault = Fault::Rewind { cluster: WORKER };
+        stage.begin(1, fault).await;
+        let version = stage.servers[WORKER].version();
+        let jobs = vec![objects::foreign_job("later")];
+        objects::create(&stage.servers[WORKER], jobs).await.unwrap();
+        let path = format!("{}/later", objects::jobs_path());
+        assert_eq!(get(&stage, &path).await.0, StatusCode::OK);
+        stage.end(1, fault);
+        assert_eq!(get(&stage, &path).await.0, StatusCode::NOT_FOUND);
+        assert_eq!(stage.servers[WORKER].version(), version);
+    });
+}
+
+/// Spec: safety F27.
+#[test]
+fn a_namespace_goes_with_all_that_is_in_it_and_comes_again_empty() {
+    with_player(async |player| {
+        let stage = stage(&player).await;
+        let jobs = vec![objects::foreign_job("gone")];
+        objects::create(&stage.servers[WORKER], jobs).await.unwrap();
+        let fault = Fault::NoNamespace {
+            cluster: WORKER,
+            which: Space::Team,
+        };
+        stage.begin(1, fault).await;
+        stage.servers[WORKER].settle();
+        let path = "/api/v1/namespaces/team";
+        assert_eq!(get(&stage, path).await.0, StatusCode::NOT_FOUND);
+        let housekeeping = tokio::spawn(stage.clone().restore_namespaces());
+        stage.end(1, fault);
+        tokio::time::sleep(COLLECT_EVERY * 2).await;
+        assert_eq!(get(&stage, path).await.0, StatusCode::OK);
+        let job = format!("{}/gone", objects::jobs_path());
+        assert_eq!(get(&stage, &job).await.0, StatusCode::NOT_FOUND);
+        housekeeping.abort();
+    });
+}
+
+/// Spec: safety W4, W5, S13.
+#[test]
+fn what_is_forged_stands_in_copies_that_were_not_chosen_and_in_no_others() {
+    with_player(async |player| {
+        let stage = stage(&player).await;
+        let workload = |name: &str| {
+            let object = json!({
+                "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload",
+                "metadata": {
+                    "name": name, "namespace": objects::NAMESPACE,
+                    "labels": {"kueue.x-k8s.io/multikueue-origin": "multikueue"},
+                },
+                "spec": {"podSets": [{"name": "main", "count": 1, "template": {"spec": {
+                    "restartPolicy": "Never", "containers": [{"name": "main", "image": "example.com/main"}],
+                }}}]},
+            });
+            (objects::workloads_path(), object)
+        };
+        for server in [&stage.servers[0], &stage.servers[WORKER]] {
+            let both = vec![workload("chosen"), workload("other")];
+            objects::create(server, both).await.unwrap();
+        }
+        let path = format!("{}/chosen/status", objects::workloads_path());
+        let chosen = json!({"status": {"clusterName": cluster_name(WORKER)}});
+        objects::ask(&stage.servers[0], Method::PATCH, &path, Some(&chosen)).await;
+        for (what, kind) in [
+            (Forgery::Admitted, "Admitted"),
+            (Forgery::Evicted, "Evicted"),
+            (Forgery::Finished, "Finished"),
+        ] {
+            stage.forge(WORKER, what).await;
+            let says = async |name: &str| {
+                let (_, copy) = get(&stage, &format!("{}/{name}", objects::workloads_path())).await;
+                let conditions = copy["status"]["conditions"].as_array().cloned();
+                conditions.into_iter().flatten().any(|one| one["type"] == kind)
+            };
+            assert!(says("other").await, "{kind}");
+            assert!(!says("chosen").await, "{kind}");
+        }
+    });
+}
+
+#[test]
+fn a_second_manager_has_a_cluster_and_ways_of_its_own_and_waits_for_its_time() {
+    with_player(async |player| {
+        let mut script = Script::from_seed(1).with_faults(&[]);
+        let fault = Fault::Rival { called: Called::Same };
+        let entry = super::super::fault::Entry {
+            at: Duration::from_secs(8),
+            lasts: Duration::from_secs(60),
+            fault,
+        };
+        script.faults.push((7, entry));
+        let stage = Stage::set(player.template(), &script, Trace::new(Keep::Hash));
+        let rival = script.workers.len() + 1;
+        assert_eq!(stage.name(rival), RIVAL);
+        assert!(
+            stage
+                .wire(Link {
+                    from: rival,
+                    to: WORKER
+                })
+                .is_some()
+        );
+        let starts = stage.processes[rival].start();
+        assert!(
+            tokio::time::timeout(Duration::from_secs(60), starts)
+                .await
+                .is_err()
+        );
+        stage.begin(7, fault).await;
+        stage.processes[rival].start().await;
+    });
+}
+
+/// Spec: safety 4. Every kind of trouble is rolled.
+#[test]
+fn every_fault_comes_within_a_few_hundred_seeds() {
+    let mut kinds = BTreeMap::<String, u64>::new();
+    for seed in 0..600 {
+        for (_, entry) in Script::from_seed(seed).faults {
+            let said = format!("{:?}", entry.fault);
+            let kind = said.split([' ', '{']).next().unwrap_or_default().to_owned();
+            *kinds.entry(kind).or_default() += 1;
+        }
+    }
+    assert_eq!(kinds.len(), 19, "{kinds:?}");
+    assert!(kinds.values().all(|count| *count >= 10), "{kinds:?}");
+}

@@ -1,0 +1,166 @@
+//! Each trouble of a wire is seen to happen.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use jiff::Timestamp;
+use kube::api::{
+    ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams, WatchEvent, WatchParams,
+};
+use kube::{Api, Client};
+use roadstead_apiserver::{Authorization, Clock, Options, Server};
+
+use super::super::clock::TrueTime;
+use super::super::fault::{Fault, Link, Right};
+use super::super::process::Process;
+use super::super::trace::{Keep, Trace};
+use super::Wire;
+
+const LINK: Link = Link { from: 0, to: 1 };
+
+fn wire() -> (Arc<Wire>, Client) {
+    let mut options = Options::new(Clock::new(|| Timestamp::UNIX_EPOCH), 1);
+    options.authorization = Authorization::AllowAll;
+    let trace = Arc::new(Mutex::new(Trace::new(Keep::Hash)));
+    let wire = Wire::new(
+        "a>b".to_owned(),
+        Server::new(options),
+        TrueTime::begin(),
+        trace,
+        1,
+    );
+    let life = Arc::<Process>::default().live();
+    let client = wire.client(&life, "me");
+    (wire, client)
+}
+
+type Maps = Api<DynamicObject>;
+
+fn resource() -> ApiResource {
+    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("", "v1", "ConfigMap"), "configmaps")
+}
+
+fn maps(client: Client) -> Maps {
+    Api::namespaced_with(client, "default", &resource())
+}
+
+async fn create(api: &Maps, name: &str) -> Result<DynamicObject, kube::Error> {
+    let map = DynamicObject::new(name, &resource());
+    api.create(&PostParams::default(), &map).await
+}
+
+fn code<T>(answer: Result<T, kube::Error>) -> u16 {
+    match answer {
+        Ok(_) => 200,
+        Err(kube::Error::Api(status)) => status.code,
+        Err(_) => 0,
+    }
+}
+
+/// Spec: safety F13.
+#[tokio::test(start_paused = true)]
+async fn what_may_be_old_is_old_and_what_may_not_is_not() {
+    let (wire, client) = wire();
+    let maps = maps(client);
+    create(&maps, "before").await.unwrap();
+    wire.begin(
+        1,
+        Fault::Stale {
+            link: LINK,
+            lag_secs: 10,
+        },
+    );
+    create(&maps, "after").await.unwrap();
+    let count = async |params: ListParams| maps.list(&params).await.unwrap().items.len();
+    let old = ListParams::default().match_any();
+    let fresh = count(ListParams::default()).await;
+    assert_eq!(count(old.clone()).await + 1, fresh);
+    wire.end(1);
+    assert_eq!(count(old).await, fresh);
+}
+
+/// Spec: safety F13.
+#[tokio::test(start_paused = true)]
+async fn a_watch_lags_behind_as_long_as_it_is_told_to() {
+    let (wire, client) = wire();
+    let maps = maps(client);
+    let version = maps
+        .list(&ListParams::default())
+        .await
+        .unwrap()
+        .metadata
+        .resource_version;
+    let watch = maps
+        .watch(&WatchParams::default(), &version.unwrap())
+        .await
+        .unwrap();
+    let mut watch = std::pin::pin!(watch);
+    wire.begin(
+        1,
+        Fault::Stale {
+            link: LINK,
+            lag_secs: 40,
+        },
+    );
+    create(&maps, "late").await.unwrap();
+    let early = tokio::time::timeout(Duration::from_secs(30), watch.next()).await;
+    assert!(early.is_err(), "{early:?}");
+    let late = tokio::time::timeout(Duration::from_secs(15), watch.next()).await;
+    assert!(matches!(late, Ok(Some(Ok(WatchEvent::Added(_))))), "{late:?}");
+}
+
+/// Spec: safety F19.
+#[tokio::test(start_paused = true)]
+async fn who_lost_a_right_is_told_so_and_gets_it_back() {
+    let (wire, client) = wire();
+    let maps = maps(client);
+    wire.begin(
+        1,
+        Fault::Deny {
+            link: LINK,
+            right: Right::Changes,
+        },
+    );
+    assert_eq!(code(create(&maps, "a").await), 403);
+    assert_eq!(code(maps.list(&ListParams::default()).await), 200);
+    wire.begin(
+        2,
+        Fault::Deny {
+            link: LINK,
+            right: Right::Leases,
+        },
+    );
+    wire.end(1);
+    assert_eq!(code(create(&maps, "a").await), 200);
+    wire.begin(
+        3,
+        Fault::Deny {
+            link: LINK,
+            right: Right::Anything,
+        },
+    );
+    assert_eq!(code(maps.list(&ListParams::default()).await), 401);
+    wire.end(3);
+    assert_eq!(code(maps.list(&ListParams::default()).await), 200);
+}
+
+/// Spec: safety F15.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_starts_anew_ends_every_watch() {
+    let (wire, client) = wire();
+    let maps = maps(client);
+    let version = maps
+        .list(&ListParams::default())
+        .await
+        .unwrap()
+        .metadata
+        .resource_version;
+    let watch = maps
+        .watch(&WatchParams::default(), &version.unwrap())
+        .await
+        .unwrap();
+    wire.break_off();
+    let ended = tokio::time::timeout(Duration::from_secs(5), watch.count()).await;
+    assert!(ended.is_ok());
+}
