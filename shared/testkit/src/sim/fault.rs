@@ -274,9 +274,14 @@ impl Fault {
             | Self::DropWatches { link }
             | Self::Stale { link, .. }
             | Self::Deny { link, .. } => (link.from == link.to).then_some(link.to),
-            // Why a namespace: without that of the leases nobody knows whether to fence.
-            Self::ServerDown { cluster } | Self::NoNamespace { cluster, .. } => Some(cluster),
-            Self::Rewind { .. }
+            // Why: an engine that starts while there is no lease takes its manager for one that keeps none.
+            Self::NoNamespace {
+                cluster,
+                which: Space::Leases,
+            }
+            | Self::ServerDown { cluster } => Some(cluster),
+            Self::NoNamespace { .. }
+            | Self::Rewind { .. }
             | Self::Forge { .. }
             | Self::Rival { .. }
             | Self::Crash { .. }

@@ -218,6 +218,12 @@ async fn run(template: &Server, script: &Script, keep: Keep) -> Result<(Outcome,
     }
     let mut auditor = auditor.lock().unwrap_or_else(PoisonError::into_inner);
     auditor.at_rest(stage.now());
+    for overlap in auditor.overlaps() {
+        stage.note(format_args!(
+            "{} was on two clusters from {} to {}",
+            overlap.subject, overlap.from, overlap.until
+        ));
+    }
     let mut violations: Vec<String> = auditor.violations().iter().map(ToString::to_string).collect();
     let mut rivals = rivals.lock().unwrap_or_else(PoisonError::into_inner);
     violations.extend(rivals.at_rest(stage.now()));

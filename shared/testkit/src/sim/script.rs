@@ -153,8 +153,9 @@ impl Script {
             2 => Lost::RetryAnyway,
             _ => Lost::Fence,
         };
-        // Why none below: the lease is two thirds of it, and a tenth of that must be enough to start a process again.
-        let lost_after = Duration::from_secs([30, 60, 90, 900][dice.random_range(0..4)]);
+        // Why none below: the lease is two thirds of it, and a tenth of that must be enough to start a process again; and what is
+        // renewed each thirtieth of it costs most of a run.
+        let lost_after = Duration::from_secs([45, 60, 90, 900][dice.random_range(0..4)]);
         let total: i64 = workers.iter().map(|worker| worker.cpus).sum();
         let cpus = if dice.random_ratio(1, 4) {
             total / 2

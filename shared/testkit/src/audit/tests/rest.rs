@@ -298,14 +298,14 @@ fn two_runs_with_the_same_outcomes_are_the_same_wherever_they_ran() {
         scene
     };
     let (east, west) = (run("east").auditor.ending(), run("west").auditor.ending());
-    assert!(east.differences(&west).is_empty());
+    assert!(east.differences(&west, |_| true).is_empty());
     assert_eq!(east.outcomes["jobs.batch ns/a"], Outcome::Ended(End::Succeeded));
     assert_eq!(east.outcomes["jobs.batch ns/b"], Outcome::Runs);
 
     let mut other = run("east");
     other.end_there("b", "east");
     other.mirror_end("b");
-    let found = other.auditor.ending().differences(&east);
+    let found = other.auditor.ending().differences(&east, |_| true);
     assert_eq!(
         found,
         [
@@ -315,5 +315,5 @@ fn two_runs_with_the_same_outcomes_are_the_same_wherever_they_ran() {
         ]
     );
     other.remove("manager", PERSON, JOBS, "a");
-    assert!(east.differences(&other.auditor.ending())[0].contains("not there there"));
+    assert!(east.differences(&other.auditor.ending(), |_| true)[0].contains("not there there"));
 }

@@ -1,6 +1,7 @@
 //! I1, I6, I7, I8, I11: what is judged at every change.
 
 use base64::Engine as _;
+use roadstead_apiserver::RESTORER;
 use serde_json::json;
 
 use super::scene::{JOBS, MANAGER, PERSON, PODS, SYSTEM, Scene, WORKER, WORKLOADS, condition, rules, wl};
@@ -83,6 +84,49 @@ fn an_overlap_under_retry_anyway_is_reported_and_must_end() {
     for policy in [Policy::Wait, Policy::Fence] {
         assert_eq!(overlapping(policy).broken(), ["I1"]);
     }
+}
+
+/// Spec: safety 3.6.
+#[test]
+fn under_fence_an_overlap_is_accepted_only_where_the_engine_of_the_first_cluster_was_dead() {
+    let overlapping = |dead: Option<&str>| {
+        let mut scene = Scene::under(Rules {
+            policy: Policy::Fence,
+            ..rules()
+        });
+        scene.start("a", "east");
+        if let Some(dead) = dead {
+            scene.auditor.engine_ends(dead, scene.now);
+        }
+        scene.pass(900);
+        scene.offer("a", "west");
+        scene.admit("a", "west");
+        scene.status("manager", MANAGER, "a", json!({"clusterName": null}));
+        scene.choose("a", "west");
+        scene.run("a", "west");
+        scene
+    };
+    assert_eq!(overlapping(None).broken(), ["I1"]);
+    assert_eq!(overlapping(Some("west")).broken(), ["I1"]);
+    overlapping(Some("east")).is_fine();
+}
+
+/// Spec: safety F15.
+#[test]
+fn what_a_backup_brings_back_is_nobodys_fault_until_it_stays() {
+    let mut scene = Scene::new();
+    scene.start("a", "east");
+    let job = scene.get("east", JOBS, "a").clone();
+    scene.clean("a", "east");
+    scene.status("manager", MANAGER, "a", json!({"clusterName": null}));
+    scene.offer("a", "west");
+    scene.admit("a", "west");
+    scene.choose("a", "west");
+    scene.run("a", "west");
+    scene.put("east", RESTORER, JOBS, job);
+    scene.is_fine();
+    scene.rest();
+    assert!(scene.broken().contains(&"I1"), "{:?}", scene.broken());
 }
 
 /// Spec: safety 1 I11.
