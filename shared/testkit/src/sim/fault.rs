@@ -312,12 +312,12 @@ pub(super) fn roll(dice: &mut ChaCha8Rng, workers: usize) -> Vec<Entry> {
         )
     };
     let unclaimed = entries.iter().any(is_unclaimed);
-    entries.retain(|entry| match entry.fault {
-        Fault::Rival { called } => {
-            rivals += 1;
-            rivals == 1 && !(called == Called::Same && unclaimed)
-        }
-        _other => true,
+    entries.retain(|entry| {
+        let Fault::Rival { called } = entry.fault else {
+            return true;
+        };
+        rivals += 1;
+        rivals == 1 && !(called == Called::Same && unclaimed)
     });
     entries
 }

@@ -217,10 +217,14 @@ impl Script {
             return BTreeSet::new();
         }
         let stays_off = |name: &str| {
-            let last = self.acts.iter().rev().find_map(|(_, act)| match act {
-                Act::Deactivate(of) if of == name => Some(true),
-                Act::Activate(of) if of == name => Some(false),
-                _other => None,
+            let last = self.acts.iter().rev().find_map(|(_, act)| {
+                if let Act::Deactivate(of) | Act::Activate(of) = act
+                    && of == name
+                {
+                    Some(matches!(act, Act::Deactivate(_)))
+                } else {
+                    None
+                }
             });
             last.unwrap_or(false)
         };

@@ -117,7 +117,7 @@ fn a_second_manager_has_a_cluster_and_ways_of_its_own_and_waits_for_its_time() {
         let fault = Fault::Rival { called: Called::Same };
         let entry = super::super::fault::Entry {
             at: Duration::from_secs(8),
-            lasts: Duration::from_secs(60),
+            lasts: Duration::from_mins(1),
             fault,
         };
         script.faults.push((7, entry));
@@ -134,7 +134,7 @@ fn a_second_manager_has_a_cluster_and_ways_of_its_own_and_waits_for_its_time() {
         );
         let starts = stage.processes[rival].start();
         assert!(
-            tokio::time::timeout(Duration::from_secs(60), starts)
+            tokio::time::timeout(Duration::from_mins(1), starts)
                 .await
                 .is_err()
         );
