@@ -245,3 +245,31 @@ impl Remote {
 
 /// The Secrets of our own namespace, where kubeconfigs are.
 pub(crate) type Secrets = Arc<Cache<Secret>>;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use jiff::Timestamp;
+    use roadstead_core::lease::{Grant, Moment, Terms};
+
+    use super::{Miss, Remote};
+
+    fn remote() -> Remote {
+        let start = Moment::after_start(Duration::ZERO);
+        let grant = Grant::new(start, Terms::of(Duration::from_mins(10)));
+        Remote::new("east".into(), &[], Timestamp::UNIX_EPOCH, grant)
+    }
+
+    /// Spec: multikueue 4.3; safety I12
+    #[test]
+    fn one_lost_answer_is_no_reason_for_doubt_two_or_a_long_silence_are_and_an_answer_ends_it() {
+        let remote = remote();
+        assert!(!remote.missed(Miss::Failed) && !remote.is_doubtful());
+        assert!(!remote.answered(), "there was no doubt");
+        assert!(!remote.missed(Miss::Failed));
+        assert!(remote.missed(Miss::Failed) && remote.is_doubtful());
+        assert!(remote.answered() && !remote.is_doubtful());
+        assert!(remote.missed(Miss::Silent) && remote.is_doubtful());
+    }
+}
