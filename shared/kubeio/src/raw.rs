@@ -57,8 +57,8 @@ impl<'a> Raw<'a> {
         Key::new(&*self.metadata.namespace, &*self.metadata.name)
     }
 
-    pub(crate) fn uid(&self) -> &str {
-        &self.metadata.uid
+    pub(crate) fn uid(&self) -> Option<&str> {
+        Some(&*self.metadata.uid).filter(|uid| !uid.is_empty())
     }
 
     pub(crate) fn version(&self) -> &str {
@@ -239,7 +239,7 @@ mod tests {
         let text = object.to_string();
         let raw = Raw::read(&text).unwrap();
         assert_eq!((raw.key().to_string().as_str(), raw.version()), ("ns/a", "7"));
-        assert_eq!(raw.uid(), "u");
+        assert_eq!(raw.uid(), Some("u"));
         let decoded: Value = raw.decode().unwrap();
         object["metadata"]["managedFields"] = Value::Null;
         assert_eq!(decoded, object);

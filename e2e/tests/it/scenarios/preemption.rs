@@ -310,8 +310,8 @@ fn whose_gate_is_closed_preempts_nobody_until_it_is_opened() {
         let open = json!({"name": GATE, "position": "Open", "lastTransitionTime": "2026-01-01T00:00:00Z"});
         let patch = Patch::Merge(json!({"status": {"preemptionGates": [open]}}));
         let workloads = ground.workloads();
-        let opened = workloads.patch_status("large", &PatchParams::default(), &patch);
-        opened.await.unwrap();
+        let params = PatchParams::default();
+        workloads.patch_status("large", &params, &patch).await.unwrap();
         ground.preempted("low", "InClusterQueue").await;
         says(&ground, "large", "Admitted", "True", "Admitted").await;
         says(&ground, "large", kind, "False", "QuotaReserved").await;
