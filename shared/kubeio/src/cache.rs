@@ -243,7 +243,7 @@ impl<K: Resource> Cache<K> {
             .get(&object.key())
             .and_then(|known| version_of(known.as_ref()));
         match (object.version().parse().ok(), known) {
-            (Some(told), Some(known)) => u64::le(&told, &known),
+            (Some::<u64>(told), Some(known)) => told <= known,
             (None, _) | (_, None) => false,
         }
     }
