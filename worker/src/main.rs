@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
+use mimalloc::MiMalloc;
 use roadstead_serve::args::Args;
 
 /// Admits batch jobs in one cluster: quotas, admission checks, provisioning
@@ -12,6 +13,10 @@ struct Cli {
     #[command(flatten)]
     args: Args,
 }
+
+// Why: reading and comparing objects is mostly allocating, from several threads at once.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 #[tokio::main]
 async fn main() -> ExitCode {

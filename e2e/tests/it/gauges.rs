@@ -34,6 +34,12 @@ fn workloads(client: &Client) -> Api<DynamicObject> {
     Api::namespaced_with(client.clone(), "team", &resource)
 }
 
+fn locals(client: &Client) -> Api<DynamicObject> {
+    let gvk = GroupVersionKind::gvk("kueue.x-k8s.io", "v1beta2", "LocalQueue");
+    let resource = ApiResource::from_gvk_with_plural(&gvk, "localqueues");
+    Api::namespaced_with(client.clone(), "team", &resource)
+}
+
 async fn get(api: &Api<DynamicObject>, name: &str) -> Option<DynamicObject> {
     api.get_opt(name).await.unwrap()
 }
@@ -61,8 +67,13 @@ async fn queue(client: &Client, name: &str, flavor: &str, cores: &str) {
 }
 
 async fn submit(client: &Client, name: &str, queue: &str, cores: &str) {
+    submit_with(client, name, queue, cores, json!({})).await;
+}
+
+async fn submit_with(client: &Client, name: &str, queue: &str, cores: &str, labels: Value) {
+    let metadata = json!({"name": name, "namespace": "team", "labels": labels});
     let workload = serde_json::from_value(json!({
-        "apiVersion": KUEUE, "kind": "Workload", "metadata": {"name": name, "namespace": "team"},
+        "apiVersion": KUEUE, "kind": "Workload", "metadata": metadata,
         "spec": {"queueName": queue, "podSets": [{"name": "main", "count": 1, "template": {"spec": {
             "restartPolicy": "Never",
             "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cores}}}],
@@ -117,13 +128,9 @@ async fn line(solo: &Solo, start: &str) -> String {
     .await
 }
 
-async fn start() -> Solo {
-    let configuration = json!({
-        "metrics": {"enableClusterQueueResources": true},
-        "fairSharing": {"preemptionStrategies": ["LessThanOrEqualToFinalShare"]},
-    });
+async fn start(name: &str, configuration: Value) -> Solo {
     let starting = Solo::start(
-        Options::bare("gauges").with_audit(),
+        Options::bare(name).with_audit(),
         &configuration,
         Progress::stderr(),
     );
@@ -146,7 +153,11 @@ async fn start() -> Solo {
 /// Spec: admission-engine B060, B061, B224, B227, B229, B232.
 #[tokio::test(flavor = "multi_thread")]
 async fn queues_tell_their_state_and_go_when_nobody_needs_them() {
-    let solo = start().await;
+    let configuration = json!({
+        "metrics": {"enableClusterQueueResources": true},
+        "fairSharing": {"preemptionStrategies": ["LessThanOrEqualToFinalShare"]},
+    });
+    let solo = start("gauges", configuration).await;
     let client = solo.client().unwrap();
     within(async {
         queue(&client, "alpha", "doomed", "4").await;
@@ -241,4 +252,49 @@ async fn pace(solo: &Solo, client: &Client) {
     .await;
     let more = writes() - before;
     assert!((1..=2).contains(&more), "{more} writes for five changes");
+}
+
+/// Spec: api API-13 (`metrics.customLabels`), admission-engine 8.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_operators_labels_stand_behind_the_others() {
+    let labels = json!([
+        {"name": "team"},
+        {"name": "owner", "sourceKind": "LocalQueue", "sourceAnnotationKey": "example.com/owner"},
+        {"name": "tier", "sourceKind": "Workload", "sourceLabelKey": "example.com/tier", "trackedValues": ["gold"]},
+    ]);
+    let configuration = json!({
+        "metrics": {"customLabels": labels},
+        "featureGates": {"CustomMetricLabels": true},
+    });
+    let solo = start("labels", configuration).await;
+    let client = solo.client().unwrap();
+    within(async {
+        queue(&client, "alpha", "default", "4").await;
+        let label = |team: &str| Patch::Merge(json!({"metadata": {"labels": {"team": team}}}));
+        let params = PatchParams::default();
+        queues(&client).patch("alpha", &params, &label("red")).await.unwrap();
+        let owner = Patch::Merge(json!({"metadata": {"annotations": {"example.com/owner": "ann"}}}));
+        locals(&client).patch("alpha", &params, &owner).await.unwrap();
+        let of_queue = "kueue_reserving_active_workloads{replica_role=\"leader\",cluster_queue=\"alpha\"";
+        line(&solo, &format!("{of_queue},custom_team=\"red\"}} 0")).await;
+
+        for (name, tier) in [("plain", None), ("gold", Some("gold")), ("odd", Some("tin"))] {
+            let labels = tier.map(|tier| json!({"example.com/tier": tier}));
+            submit_with(&client, name, "alpha", "1", labels.unwrap_or_default()).await;
+            admitted(&client, name).await;
+        }
+        line(&solo, &format!("{of_queue},custom_team=\"red\"}} 3")).await;
+        let counted = "kueue_admitted_workloads_total{replica_role=\"leader\",cluster_queue=\"alpha\",priority_class=\"\"";
+        for tier in ["", "gold", "kueue.x-k8s.io/_UNTRACKED_VALUE_"] {
+            line(&solo, &format!("{counted},custom_team=\"red\",custom_tier=\"{tier}\"}} 1")).await;
+        }
+        let of_local = "kueue_local_queue_reserving_active_workloads{replica_role=\"leader\",name=\"alpha\",namespace=\"team\"";
+        line(&solo, &format!("{of_local},custom_owner=\"ann\"}} 3")).await;
+
+        queues(&client).patch("alpha", &params, &label("blue")).await.unwrap();
+        line(&solo, &format!("{of_queue},custom_team=\"blue\"}} 3")).await;
+        let page = page(&solo).await;
+        assert!(!page.contains("custom_team=\"red\""), "{page}");
+    })
+    .await;
 }

@@ -24,8 +24,13 @@ const MESSAGE_MAX: usize = 32 * 1024;
 
 /// What must be merged into the status of a Workload so that it says `after`; `None` when it does already.
 pub fn status_patch(stored: &api::Workload, after: &Status) -> Option<Value> {
-    let old = stored.status.clone().unwrap_or_default();
-    let before = inward::status(&old);
+    let nothing = api::WorkloadStatus::default();
+    let old = stored.status.as_ref().unwrap_or(&nothing);
+    let before = inward::status(old);
+    // Why: most passes over a Workload change nothing.
+    if before == *after {
+        return None;
+    }
     let mut new = old.clone();
     if before.conditions != after.conditions {
         new.conditions = conditions(&before.conditions, &after.conditions, stored.metadata.generation);
@@ -107,7 +112,7 @@ pub fn status_patch(stored: &api::Workload, after: &Status) -> Option<Value> {
             evictions: evictions.collect(),
         });
     }
-    difference(&old, &new)
+    difference(old, &new)
 }
 
 /// A status merge patch from `old` to `new`, by top-level field.

@@ -77,7 +77,7 @@ pub struct Caches {
     /// What the operator says about counting.
     pub counting: Arc<Counting>,
     /// Jobs, one entry per enabled kind.
-    pub jobs: Vec<KindCache>,
+    pub jobs: Arc<[KindCache]>,
 }
 
 impl Caches {
@@ -200,7 +200,7 @@ impl Caches {
                 .clone()
                 .run(Api::all(all.clone()), None, stop.clone()),
         );
-        for jobs in &self.jobs {
+        for jobs in self.jobs.iter() {
             let api = Api::all_with(all.clone(), &jobs.resource);
             tasks.spawn(jobs.objects.clone().run(api, None, stop.clone()));
         }

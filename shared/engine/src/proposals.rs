@@ -15,9 +15,12 @@ use roadstead_core::name::{Key, Uid};
 /// How long an explanation is held back.
 pub(crate) const HOLD: SignedDuration = SignedDuration::from_secs(1);
 /// Over how long reservations are counted.
-const WINDOW: SignedDuration = SignedDuration::from_secs(1);
+///
+/// Why not shorter: an API server that is busy pauses for a second or two, and everything that is held back would be written
+/// just then.
+const WINDOW: SignedDuration = SignedDuration::from_secs(3);
 /// Reservations in a window from which on explanations are rationed.
-const BUSY: u32 = 10;
+const BUSY: u32 = 15;
 /// While they are rationed: one per so many reservations.
 const PER_RESERVATIONS: u32 = 10;
 /// Explanations saved up for a moment in which many are due.
@@ -262,7 +265,7 @@ mod tests {
             "what was saved up, and what two seconds allow"
         );
         assert_eq!(proposals.next_release(at(3_000)), Some(at(3_100)));
-        told.extend(proposals.release(at(5_000)));
+        told.extend(proposals.release(at(9_000)));
         assert_eq!(told, (0..many).map(key).collect::<Vec<_>>());
     }
 

@@ -85,7 +85,7 @@ impl Workloads {
         self.caches
             .workloads
             .listen(move |change| due.add(change.key.clone(), lane(change.new.map(|w| &**w))));
-        for jobs in &self.caches.jobs {
+        for jobs in self.caches.jobs.iter() {
             let (due, caches) = (self.due.clone(), self.caches.clone());
             jobs.objects.listen(move |change| {
                 for job in [change.old, change.new].into_iter().flatten() {

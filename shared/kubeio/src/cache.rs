@@ -10,9 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use futures::StreamExt as _;
-use kube::api::{ListParams, WatchEvent, WatchParams};
-use kube::core::Status;
+use kube::api::{ListParams, WatchParams};
+use kube::core::{Request, Status};
 use kube::{Api, Resource, ResourceExt as _};
 use roadstead_core::name::Key;
 use serde::de::DeserializeOwned;
@@ -20,6 +19,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::raw::{self, Raw, Told, Watch};
 use crate::retry::Backoff;
 
 /// How long one watch request lives.
@@ -236,6 +236,18 @@ impl<K: Resource> Cache<K> {
         }
     }
 
+    /// Whether this object is cached already, or a newer one: most of what a watch tells are our own writes.
+    fn knows(&self, object: &Raw<'_>) -> bool {
+        let objects = self.read();
+        let known = objects
+            .get(&object.key())
+            .and_then(|known| version_of(known.as_ref()));
+        match (object.version().parse().ok(), known) {
+            (Some::<u64>(told), Some(known)) => told <= known,
+            (None, _) | (_, None) => false,
+        }
+    }
+
     fn read(&self) -> std::sync::RwLockReadGuard<'_, BTreeMap<Key, Arc<K>>> {
         self.objects.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -339,14 +351,15 @@ where
             ..ListParams::default()
         }
         .limit(PAGE);
+        let (client, request) = (api.clone().into_client(), Request::new(api.resource_url()));
         let mut seen = BTreeSet::new();
         // Why before it is sent: a list shows what is stored, so it can only be older when the storage went back.
         let newest = self.newest.load(Ordering::Relaxed);
         let distrusted = self.rewound.load(Ordering::Relaxed);
         loop {
-            let page = api.list(&params).await?;
+            let (objects, metadata) = raw::list::<K>(&client, request.list(&params)).await?;
             self.hear();
-            let version = page.metadata.resource_version.unwrap_or_default();
+            let version = metadata.resource_version.unwrap_or_default();
             let listed = Listed {
                 version: version.parse().ok(),
                 newest,
@@ -361,11 +374,11 @@ where
                 self.newest
                     .store(listed.version.unwrap_or_default(), Ordering::Relaxed);
             }
-            for object in page.items {
+            for object in objects {
                 seen.insert(key_of(&object));
                 self.observe_listed(object, listed);
             }
-            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            match metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => params = params.continue_token(&token),
                 None => {
                     self.newest
@@ -403,30 +416,33 @@ where
             label_selector: labels.map(Into::into),
             ..WatchParams::default()
         };
-        let stream = match api.watch(&params.timeout(WATCH_SECS), &version).await {
-            Ok(stream) => stream,
+        let request = Request::new(api.resource_url()).watch(&params.timeout(WATCH_SECS), &version);
+        let mut watch = match Watch::open(&api.clone().into_client(), request).await {
+            Ok(watch) => watch,
             Err(kube::Error::Api(status)) if status.code == GONE || is_ahead(&status) => return Ok(None),
             Err(error) => return Err(error),
         };
         self.health.send_if_modified(|health| set(health, Health::Live));
         self.hear();
         backoff.reset();
-        let mut stream = std::pin::pin!(stream);
-        while let Ok(Some(event)) = tokio::time::timeout(SILENCE, stream.next()).await {
+        while let Ok(told) = tokio::time::timeout(SILENCE, watch.next()).await {
+            let Some(told) = told? else { break };
             self.hear();
-            match event {
-                Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
-                    version = object.resource_version().unwrap_or(version);
-                    self.observe(object);
+            match &told {
+                Told::Changed(object) => {
+                    if !self.knows(object) {
+                        self.observe(object.decode().map_err(kube::Error::SerdeError)?);
+                    }
                 }
-                Ok(WatchEvent::Deleted(object)) => {
-                    version = object.resource_version().unwrap_or(version);
-                    self.forget(&key_of(&object), object.meta().uid.as_deref());
-                }
-                Ok(WatchEvent::Bookmark(bookmark)) => version = bookmark.metadata.resource_version,
-                Ok(WatchEvent::Error(status)) if status.code == GONE || is_ahead(&status) => return Ok(None),
-                Ok(WatchEvent::Error(status)) => return Err(kube::Error::Api(status.boxed())),
-                Err(error) => return Err(error),
+                Told::Deleted(object) => self.forget(&object.key(), object.uid()),
+                Told::Bookmark(_) => {}
+                Told::Failed(status) if status.code == GONE || is_ahead(status) => return Ok(None),
+                Told::Failed(status) => return Err(kube::Error::Api(status.clone())),
+            }
+            if let Told::Changed(object) | Told::Deleted(object) | Told::Bookmark(object) = &told
+                && !object.version().is_empty()
+            {
+                object.version().clone_into(&mut version);
             }
             *self.version.lock().unwrap_or_else(PoisonError::into_inner) = Some(version.clone());
         }
@@ -501,6 +517,7 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::{Cache, Health, Listed};
+    use crate::raw::Raw;
 
     fn object(name: &str, uid: &str, version: &str) -> ConfigMap {
         ConfigMap {
@@ -606,6 +623,18 @@ mod tests {
         assert!(cache.silent_for().is_some());
         stop.cancel();
         run.await.unwrap();
+    }
+
+    #[test]
+    fn what_is_known_already_is_recognised_by_its_version_alone() {
+        let cache: Arc<Cache<ConfigMap>> = Cache::new();
+        cache.observe(object("a", "1", "10"));
+        let told = |name: &str, version: &str| {
+            let text = serde_json::to_string(&object(name, "1", version)).unwrap();
+            cache.knows(&Raw::read(&text).unwrap())
+        };
+        assert!(told("a", "9") && told("a", "10"));
+        assert!(!told("a", "11") && !told("a", "no number") && !told("b", "9"));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::api::{ObjectMeta, PostParams};
+use kube::core::Request;
 use kube::{Api, Client};
 use roadstead_core::note::{Note, Severity};
 use tokio::sync::mpsc;
@@ -27,10 +28,12 @@ pub const QUIET: Duration = Duration::from_mins(10);
 const REMEMBERED_MAX: usize = 20_000;
 /// Events written at the same time.
 const WRITERS: usize = 4;
-/// Events of one severity that are written at once before they are rationed.
+/// Events that are written at once before they are rationed.
 const BURST: u32 = 1_000;
 /// How often one more may be written after that.
-const RATION: Duration = Duration::from_millis(100);
+const RATION: Duration = Duration::from_millis(200);
+/// The last of them are for warnings: what goes well stands in the conditions too, and is told by thousands.
+const FOR_WARNINGS: u32 = 100;
 /// The API's limit for a note, in bytes.
 const NOTE_MAX: usize = 1024;
 
@@ -98,14 +101,18 @@ impl Ration {
         }
     }
 
-    /// Takes one, if there is one.
-    fn take(&mut self, now: Instant) -> bool {
+    /// Takes one, if there is one for this severity.
+    fn take(&mut self, severity: Severity, now: Instant) -> bool {
         let steps = now.duration_since(self.counted).as_millis() / RATION.as_millis();
         let steps = u32::try_from(steps).unwrap_or(u32::MAX);
         self.counted += RATION.saturating_mul(steps);
         self.left = self.left.saturating_add(steps).min(BURST);
-        let any = self.left > 0;
-        self.left = self.left.saturating_sub(1);
+        let kept = match severity {
+            Severity::Normal => FOR_WARNINGS,
+            Severity::Warning => 0,
+        };
+        let any = self.left > kept;
+        self.left -= u32::from(any);
         any
     }
 }
@@ -125,7 +132,7 @@ impl Writer {
             clock,
             dropped,
         } = self;
-        let (mut normal, mut warning) = (Ration::new(Instant::now()), Ration::new(Instant::now()));
+        let mut ration = Ration::new(Instant::now());
         let instance =
             std::env::var("POD_NAME").unwrap_or_else(|_unset| format!("{controller}-{}", std::process::id()));
         let mut seen: BTreeMap<(String, String, String), Instant> = BTreeMap::new();
@@ -155,11 +162,7 @@ impl Writer {
             {
                 continue;
             }
-            let ration = match note.severity {
-                Severity::Normal => &mut normal,
-                Severity::Warning => &mut warning,
-            };
-            if !ration.take(now) {
+            if !ration.take(note.severity, now) {
                 dropped.fetch_add(1, Ordering::Relaxed);
                 continue;
             }
@@ -173,14 +176,23 @@ impl Writer {
             let Ok(permit) = writers.clone().acquire_owned().await else {
                 return;
             };
+            let client = client.clone();
             tokio::spawn(async move {
-                if let Err(error) = api.create(&PostParams::default(), &event).await {
+                if let Err(error) = send(&client, api.resource_url(), &event).await {
                     tracing::debug!(error = crate::write::describe(&error), "writing an event failed");
                 }
                 drop(permit);
             });
         }
     }
+}
+
+/// Creates it. What the API server makes of it is not read.
+async fn send(client: &Client, url: &str, event: &Event) -> Result<(), kube::Error> {
+    let body = serde_json::to_vec(event).map_err(kube::Error::SerdeError)?;
+    let request = Request::new(url).create(&PostParams::default(), body);
+    let request = request.map_err(kube::Error::BuildRequest)?;
+    client.request_text(request).await.map(drop)
 }
 
 fn event(
@@ -228,23 +240,34 @@ fn event(
 
 #[cfg(test)]
 mod tests {
-    use super::{BURST, RATION, Ration};
+    use super::{BURST, FOR_WARNINGS, RATION, Ration};
+    use roadstead_core::note::Severity::{Normal, Warning};
     use tokio::time::Instant;
 
     #[test]
     fn a_burst_is_written_and_the_rest_is_rationed() {
         let start = Instant::now();
         let mut ration = Ration::new(start);
-        assert!((0..BURST).all(|_| ration.take(start)));
-        assert!(!ration.take(start));
-        assert!(!ration.take(start + RATION / 2));
-        assert!(ration.take(start + RATION));
-        assert!(!ration.take(start + RATION));
+        assert!((0..BURST).all(|_| ration.take(Warning, start)));
+        assert!(!ration.take(Warning, start));
+        assert!(!ration.take(Warning, start + RATION / 2));
+        assert!(ration.take(Warning, start + RATION));
+        assert!(!ration.take(Warning, start + RATION));
         let later = start + RATION * BURST * 3;
         assert!(
-            (0..BURST).all(|_| ration.take(later)),
+            (0..BURST).all(|_| ration.take(Warning, later)),
             "no more than a burst is saved up"
         );
-        assert!(!ration.take(later));
+        assert!(!ration.take(Warning, later));
+    }
+
+    #[test]
+    fn good_news_leave_room_for_warnings() {
+        let start = Instant::now();
+        let mut ration = Ration::new(start);
+        assert!((FOR_WARNINGS..BURST).all(|_| ration.take(Normal, start)));
+        assert!(!ration.take(Normal, start));
+        assert!((0..FOR_WARNINGS).all(|_| ration.take(Warning, start)));
+        assert!(!ration.take(Warning, start));
     }
 }

@@ -5,7 +5,8 @@
 //! are answers, not errors.
 //!
 //! Reading order: [`connect`] (a client), [`cache`] (what a cluster holds, read without asking it), [`queue`] and
-//! [`reconcile`] (which object is due, and who works on it), [`write`] (one request each), [`events`].
+//! [`reconcile`] (which object is due, and who works on it), [`write`] (one request each), [`events`];
+//! `raw` (what comes over the wire, before it is decoded).
 
 pub mod cache;
 pub mod connect;
@@ -15,5 +16,7 @@ pub mod queue;
 pub mod reconcile;
 pub mod retry;
 pub mod write;
+
+mod raw;
 
 pub use kube;

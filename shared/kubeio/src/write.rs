@@ -5,11 +5,13 @@
 use std::fmt::Debug;
 
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy};
-use kube::core::Status;
+use kube::core::{Request, Status};
 use kube::{Api, Resource, ResourceExt as _};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+
+use crate::raw;
 
 /// What an API server answered to a write.
 #[derive(Debug)]
@@ -48,7 +50,12 @@ pub async fn create<K>(api: &Api<K>, object: &K) -> Written<K>
 where
     K: Resource + Clone + Serialize + DeserializeOwned + Debug,
 {
-    answer(api.create(&PostParams::default(), object).await)
+    let body = match serde_json::to_vec(object) {
+        Ok(body) => body,
+        Err(error) => return failed(&kube::Error::SerdeError(error)),
+    };
+    let request = Request::new(api.resource_url()).create(&PostParams::default(), body);
+    send(api, request).await
 }
 
 /// Merges `patch` into an object. With `metadata.resourceVersion` in it, a stale view is answered by `Conflict`.
@@ -56,10 +63,9 @@ pub async fn patch<K>(api: &Api<K>, name: &str, patch: &Value) -> Written<K>
 where
     K: Resource + Clone + DeserializeOwned + Debug,
 {
-    answer(
-        api.patch(name, &PatchParams::default(), &Patch::Merge(patch))
-            .await,
-    )
+    let request = Request::new(api.resource_url());
+    let request = request.patch(name, &PatchParams::default(), &Patch::Merge(patch));
+    send(api, request).await
 }
 
 /// Merges `patch` into the status of an object. With `metadata.resourceVersion` in it, a stale view is answered by
@@ -68,10 +74,9 @@ pub async fn patch_status<K>(api: &Api<K>, name: &str, patch: &Value) -> Written
 where
     K: Resource + Clone + DeserializeOwned + Debug,
 {
-    answer(
-        api.patch_status(name, &PatchParams::default(), &Patch::Merge(patch))
-            .await,
-    )
+    let request = Request::new(api.resource_url());
+    let request = request.patch_subresource("status", name, &PatchParams::default(), &Patch::Merge(patch));
+    send(api, request).await
 }
 
 /// Creates or updates an object by server-side apply, as `manager`, taking over fields of others.
@@ -80,10 +85,12 @@ where
     K: Resource + Clone + Serialize + DeserializeOwned + Debug,
 {
     let params = PatchParams::apply(manager).force();
-    answer(
-        api.patch(&object.name_any(), &params, &Patch::Apply(object))
-            .await,
+    let request = Request::new(api.resource_url());
+    send(
+        api,
+        request.patch(&object.name_any(), &params, &Patch::Apply(object)),
     )
+    .await
 }
 
 /// Deletes an object in the background, but only if it still has this `uid`.
@@ -110,8 +117,14 @@ where
     }
 }
 
-fn answer<K>(result: Result<K, kube::Error>) -> Written<K> {
-    match result {
+async fn send<K>(
+    api: &Api<K>,
+    request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+) -> Written<K>
+where
+    K: Resource + Clone + DeserializeOwned,
+{
+    match raw::object(&api.clone().into_client(), request).await {
         Ok(object) => Written::Done(Box::new(object)),
         Err(error) => failed(&error),
     }

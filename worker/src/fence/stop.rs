@@ -52,7 +52,7 @@ pub(super) async fn everything(fence: &Fence, origin: &str) {
     stream::iter(copies)
         .for_each_concurrent(WRITES, |copy| async move { switch_off(fence, &copy).await })
         .await;
-    for jobs in &fence.caches.jobs {
+    for jobs in fence.caches.jobs.iter() {
         for job in jobs.objects.all() {
             let held = job.finalizers().iter().any(|one| one == finalizers::OUTCOME);
             let dying = job.metadata.deletion_timestamp.is_some() && jobs.kind.finished(&job.data).is_none();

@@ -1,8 +1,11 @@
 //! Who makes room for whom.
 
+use kube::ResourceExt as _;
+use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use super::ground::{FLAVOR, Ground, ask, condition, cpu, scenario};
+use crate::shared::eventually;
 
 /// A stand-alone queue of six cores.
 async fn six(ground: &Ground, within: &str) {
@@ -251,5 +254,66 @@ fn a_job_may_start_with_fewer_pods_but_rather_preempts() {
             workload.data["status"]["admission"]["podSetAssignments"][0]["count"],
             6
         );
+    });
+}
+
+/// A Workload without a job whose gate is closed, above all others.
+async fn gated(ground: &Ground, name: &str, queue: &str, cores: &str) {
+    let workload = json!({
+        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "metadata": {"name": name},
+        "spec": {
+            "queueName": queue, "priority": 100, "preemptionGates": [{"name": GATE}],
+            "podSets": [{"name": "main", "count": 1, "template": {"spec": {
+                "restartPolicy": "Never",
+                "containers": [{"name": "main", "image": "none", "resources": {"requests": {"cpu": cores}}}],
+            }}}],
+        },
+    });
+    let workload = serde_json::from_value(workload).unwrap();
+    let made = ground.workloads().create(&PostParams::default(), &workload).await;
+    assert_eq!(made.unwrap().name_any(), name);
+}
+
+const GATE: &str = "kueue.x-k8s.io/multikueue";
+
+/// Waits until a condition of a Workload has this status and reason.
+async fn says(ground: &Ground, name: &str, kind: &str, status: &str, reason: &str) -> DynamicObject {
+    eventually(|| async {
+        let workload = ground.workloads().get(name).await.ok()?;
+        let (is, why, _) = condition(&workload, kind)?;
+        (is == status && why == reason).then_some(workload)
+    })
+    .await
+}
+
+/// Spec: admission-engine 2.16 (preemption gates), API-1.2.
+#[test]
+fn whose_gate_is_closed_preempts_nobody_until_it_is_opened() {
+    scenario("gates", async |ground| {
+        six(&ground, "LowerPriority").await;
+        fill(&ground, &[("low", "q", -1, "4")]).await;
+        gated(&ground, "fits", "q", "1").await;
+        says(&ground, "fits", "Admitted", "True", "Admitted").await;
+        gated(&ground, "large", "q", "3").await;
+        let kind = "BlockedOnPreemptionGates";
+        let large = says(&ground, "large", kind, "True", "PreemptionGated").await;
+        let (status, reason, message) = condition(&large, "QuotaReserved").unwrap();
+        assert_eq!((status.as_str(), reason.as_str()), ("False", "AdmissionGated"));
+        assert_eq!(message, "Workload requires preemption, but it's gated");
+        let gate = &large.data["status"]["preemptionGates"][0];
+        assert_eq!(
+            (&gate["name"], &gate["position"]),
+            (&json!(GATE), &json!("Closed"))
+        );
+        ground.still_runs("low", "tick").await;
+
+        let open = json!({"name": GATE, "position": "Open", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        let patch = Patch::Merge(json!({"status": {"preemptionGates": [open]}}));
+        let workloads = ground.workloads();
+        let params = PatchParams::default();
+        workloads.patch_status("large", &params, &patch).await.unwrap();
+        ground.preempted("low", "InClusterQueue").await;
+        says(&ground, "large", "Admitted", "True", "Admitted").await;
+        says(&ground, "large", kind, "False", "QuotaReserved").await;
     });
 }

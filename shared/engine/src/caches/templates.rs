@@ -1,6 +1,7 @@
-//! Pod templates, each kept once.
+//! Workloads as they are kept: pod templates each once, lists without room to grow.
 //!
-//! Why: users submit the same job many times, and a parsed template is most of what a Workload weighs in memory.
+//! Why: users submit the same job many times, and a parsed template is most of what a Workload weighs in memory. A list that
+//! was read has room for four elements at least, most of ours have one.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,7 +23,21 @@ pub fn workloads() -> Arc<Cache<Workload>> {
         for set in &mut workload.spec.pod_sets {
             known.share(&mut set.template.0);
         }
+        shrink(workload);
     })
+}
+
+fn shrink(workload: &mut Workload) {
+    workload.spec.pod_sets.shrink_to_fit();
+    let Some(status) = &mut workload.status else {
+        return;
+    };
+    status.conditions.shrink_to_fit();
+    status.resource_requests.shrink_to_fit();
+    status.admission_checks.shrink_to_fit();
+    if let Some(admission) = &mut status.admission {
+        admission.pod_set_assignments.shrink_to_fit();
+    }
 }
 
 /// *Limit*: at most twice as many templates as are in use, or [`SWEEP_MIN`].

@@ -59,7 +59,16 @@ fn validating<K: Resource<DynamicType = ()> + DeserializeOwned + Debug + 'static
     rules: fn(Option<&K>, &K, &FeatureGates) -> Vec<Problem>,
 ) -> AdmissionHandler {
     let config = config.clone();
-    Arc::new(move |request| check(&request, rules, &config.feature_gates))
+    Arc::new(move |mut request| {
+        for object in [&mut request.object, &mut request.old_object]
+            .into_iter()
+            .flatten()
+        {
+            // Why: no rule is about them, and they are half of what is read again below.
+            object.metadata.managed_fields = None;
+        }
+        check(&request, rules, &config.feature_gates)
+    })
 }
 
 fn check<K: Resource<DynamicType = ()> + DeserializeOwned>(

@@ -1,0 +1,273 @@
+//! What an API server sends, as text: decoded only as far as it is needed.
+//!
+//! Why an own layer under kube's: `metadata.managedFields` is half of what an object weighs and nobody here looks at it, so it
+//! is cut out before anything is decoded; and most of what a watch tells are our own writes, which are recognised by name and
+//! version alone.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::pin::Pin;
+
+use futures::{AsyncBufRead, AsyncBufReadExt as _};
+use http::Request;
+use kube::Client;
+use kube::core::{ListMeta, Status};
+use roadstead_core::name::Key;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+/// One object, not decoded.
+#[derive(Debug)]
+pub(crate) struct Raw<'a> {
+    text: &'a str,
+    metadata: Metadata<'a>,
+}
+
+#[derive(Deserialize)]
+struct Outline<'a> {
+    #[serde(borrow, default)]
+    metadata: Metadata<'a>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Metadata<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    #[serde(borrow)]
+    namespace: Cow<'a, str>,
+    #[serde(borrow)]
+    uid: Cow<'a, str>,
+    #[serde(borrow)]
+    resource_version: Cow<'a, str>,
+    #[serde(borrow)]
+    managed_fields: Option<&'a RawValue>,
+}
+
+impl<'a> Raw<'a> {
+    /// Reads what tells the object from others.
+    pub(crate) fn read(text: &'a str) -> Result<Self, serde_json::Error> {
+        let Outline { metadata } = serde_json::from_str(text)?;
+        Ok(Self { text, metadata })
+    }
+
+    /// Namespace (empty for cluster-scoped objects) and name.
+    pub(crate) fn key(&self) -> Key {
+        Key::new(&*self.metadata.namespace, &*self.metadata.name)
+    }
+
+    pub(crate) fn uid(&self) -> Option<&str> {
+        Some(&*self.metadata.uid).filter(|uid| !uid.is_empty())
+    }
+
+    pub(crate) fn version(&self) -> &str {
+        &self.metadata.resource_version
+    }
+
+    /// The object, without its managed fields.
+    pub(crate) fn decode<K: DeserializeOwned>(&self) -> Result<K, serde_json::Error> {
+        let fields = self.metadata.managed_fields.map(RawValue::get);
+        let cut = fields.and_then(|fields| {
+            let at = fields.as_ptr().addr().checked_sub(self.text.as_ptr().addr())?;
+            Some((self.text.get(..at)?, self.text.get(at + fields.len()..)?))
+        });
+        match cut {
+            Some((before, after)) => serde_json::from_str(&[before, "null", after].concat()),
+            None => serde_json::from_str(self.text),
+        }
+    }
+}
+
+/// Sends a request that is answered by one object.
+pub(crate) async fn object<K: DeserializeOwned>(
+    client: &Client,
+    request: Result<Request<Vec<u8>>, kube::core::request::Error>,
+) -> Result<K, kube::Error> {
+    let text = client
+        .request_text(request.map_err(kube::Error::BuildRequest)?)
+        .await?;
+    let object = Raw::read(&text).and_then(|raw| raw.decode());
+    object.map_err(kube::Error::SerdeError)
+}
+
+/// Sends a request that is answered by a list: its objects and its metadata.
+pub(crate) async fn list<K: DeserializeOwned>(
+    client: &Client,
+    request: Result<Request<Vec<u8>>, kube::core::request::Error>,
+) -> Result<(Vec<K>, ListMeta), kube::Error> {
+    #[derive(Deserialize)]
+    struct Page<'a> {
+        #[serde(default)]
+        metadata: ListMeta,
+        #[serde(borrow, default)]
+        items: Option<Vec<&'a RawValue>>,
+    }
+    let text = client
+        .request_text(request.map_err(kube::Error::BuildRequest)?)
+        .await?;
+    let read = || {
+        let page: Page<'_> = serde_json::from_str(&text)?;
+        let items = page.items.unwrap_or_default();
+        let objects = items.into_iter().map(|item| Raw::read(item.get())?.decode());
+        Ok((objects.collect::<Result<_, _>>()?, page.metadata))
+    };
+    read().map_err(kube::Error::SerdeError)
+}
+
+/// What a watch tells.
+#[derive(Debug)]
+pub(crate) enum Told<'a> {
+    /// An object was added or changed.
+    Changed(Raw<'a>),
+    /// An object is gone.
+    Deleted(Raw<'a>),
+    /// Nothing happened up to this version.
+    Bookmark(Raw<'a>),
+    /// The watch cannot go on.
+    Failed(Box<Status>),
+}
+
+/// An open watch.
+pub(crate) struct Watch {
+    stream: Pin<Box<dyn AsyncBufRead + Send>>,
+    line: Vec<u8>,
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch").finish_non_exhaustive()
+    }
+}
+
+impl Watch {
+    /// Opens it.
+    pub(crate) async fn open(
+        client: &Client,
+        request: Result<Request<Vec<u8>>, kube::core::request::Error>,
+    ) -> Result<Self, kube::Error> {
+        let stream = client
+            .request_stream(request.map_err(kube::Error::BuildRequest)?)
+            .await?;
+        Ok(Self {
+            stream: Box::pin(stream),
+            line: Vec::new(),
+        })
+    }
+
+    /// What it tells next; `None` when it has ended.
+    pub(crate) async fn next(&mut self) -> Result<Option<Told<'_>>, kube::Error> {
+        self.line.clear();
+        match self.stream.read_until(b'\n', &mut self.line).await {
+            Ok(_) => {}
+            Err(error) if is_end(&error) => return Ok(None),
+            Err(error) => return Err(kube::Error::ReadEvents(error)),
+        }
+        // Why: what the end of the connection has cut off comes again.
+        if self.line.last() != Some(&b'\n') {
+            return Ok(None);
+        }
+        told(&self.line).map(Some).map_err(kube::Error::SerdeError)
+    }
+}
+
+fn told(line: &[u8]) -> Result<Told<'_>, serde_json::Error> {
+    #[derive(Deserialize)]
+    struct Line<'a> {
+        #[serde(rename = "type")]
+        kind: Kind,
+        #[serde(borrow)]
+        object: &'a RawValue,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "UPPERCASE")]
+    enum Kind {
+        Added,
+        Modified,
+        Deleted,
+        Bookmark,
+        Error,
+    }
+    let line: Line<'_> = serde_json::from_slice(line)?;
+    let text = line.object.get();
+    Ok(match line.kind {
+        Kind::Added | Kind::Modified => Told::Changed(Raw::read(text)?),
+        Kind::Deleted => Told::Deleted(Raw::read(text)?),
+        Kind::Bookmark => Told::Bookmark(Raw::read(text)?),
+        Kind::Error => Told::Failed(serde_json::from_str(text)?),
+    })
+}
+
+/// Whether the connection just ended, as they do when their time is over, rather than broke.
+fn is_end(error: &std::io::Error) -> bool {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(one) = cause {
+        let io = one.downcast_ref::<std::io::Error>();
+        if io.is_some_and(|io| io.kind() == std::io::ErrorKind::UnexpectedEof)
+            // Wire: hyper says it in words only.
+            || one.to_string().contains("unexpected EOF during chunk")
+        {
+            return true;
+        }
+        cause = one.source();
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use serde_json::{Value, json};
+
+    use super::{Raw, Told, told};
+
+    fn stored() -> Value {
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "data": {"managedFields": "[]"},
+            "metadata": {
+                "annotations": {"managedFields": "mine"},
+                "managedFields": [{"manager": "a \"b\"]", "operation": "Apply", "fieldsV1": {"f:data": {}}}],
+                "name": "a", "namespace": "ns", "resourceVersion": "7", "uid": "u",
+            },
+        })
+    }
+
+    #[test]
+    fn managed_fields_are_cut_out_and_nothing_else() {
+        let mut object = stored();
+        let text = object.to_string();
+        let raw = Raw::read(&text).unwrap();
+        assert_eq!((raw.key().to_string().as_str(), raw.version()), ("ns/a", "7"));
+        assert_eq!(raw.uid(), Some("u"));
+        let decoded: Value = raw.decode().unwrap();
+        object["metadata"]["managedFields"] = Value::Null;
+        assert_eq!(decoded, object);
+        let typed: ConfigMap = raw.decode().unwrap();
+        assert_eq!(typed.metadata.managed_fields, None);
+        assert_eq!(typed.metadata.name.as_deref(), Some("a"));
+    }
+
+    #[test]
+    fn a_line_is_read_whichever_field_comes_first() {
+        let object = stored().to_string();
+        for line in [
+            format!("{{\"type\":\"MODIFIED\",\"object\":{object}}}\n"),
+            format!("{{\"object\":{object},\"type\":\"ADDED\"}}\n"),
+        ] {
+            let Ok(Told::Changed(raw)) = told(line.as_bytes()) else {
+                panic!("{line}");
+            };
+            assert_eq!(
+                raw.decode::<ConfigMap>().unwrap().metadata.uid.as_deref(),
+                Some("u")
+            );
+        }
+        let line = json!({"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired"}})
+            .to_string();
+        let Ok(Told::Failed(status)) = told(line.as_bytes()) else {
+            panic!("{line}");
+        };
+        assert_eq!(status.code, 410);
+    }
+}
