@@ -43,20 +43,19 @@ const SHOWN_BY: [(&str, u64); 14] = [
     ("AnyEndCounts", 6),
 ];
 
-fn hunt(bug: &str, from: u64) -> serde_json::Value {
-    let output = Command::new(env!("CARGO_BIN_EXE_simulate"))
-        .args(["--json", "--shards", "1", "--bug-bank", "--bugs", bug])
-        .args(["--from", &from.to_string()])
-        .output()
-        .unwrap();
-    serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|error| panic!("{bug}: {error}: {}", String::from_utf8_lossy(&output.stderr)))
-}
-
 /// Spec: safety 7, bug bank. `HungBlocksAll` is not among them: what it delays is less than the auditors can tell from ordinary
 /// trouble.
 #[test]
 fn bugs_that_others_had_are_found() {
+    let hunt = |bug: &str, from: u64| -> serde_json::Value {
+        let output = Command::new(env!("CARGO_BIN_EXE_simulate"))
+            .args(["--json", "--shards", "1", "--bug-bank", "--bugs", bug])
+            .args(["--from", &from.to_string()])
+            .output()
+            .unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{bug}: {error}: {told}"))
+    };
     let left = Mutex::new(SHOWN_BY.to_vec());
     let missed = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
