@@ -218,7 +218,7 @@ impl Remote {
         if renewal >= before {
             return;
         }
-        tracing::warn!(cluster = %self.name, before, renewal, "the lease of this manager has gone back; listing everything again");
+        tracing::warn!(cluster = %self.name, before, renewal, "the lease of this manager on the worker has gone back, as after a restore of its storage from a backup; listing everything there again");
         self.workloads.distrust();
         for jobs in &self.jobs {
             jobs.objects.distrust();

@@ -26,6 +26,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use super::leaving;
 use super::registry::Registry;
@@ -290,25 +291,25 @@ async fn serve(
     let watching = CancellationToken::new();
     let mut tasks = JoinSet::new();
     let ours = Some(fleet.ours.clone());
-    tasks.spawn(
-        remote
-            .workloads
-            .clone()
-            .run(Api::all(client.clone()), ours.clone(), watching.child_token()),
-    );
+    // Why: a cache does not know whose it is, and what it warns of must name the cluster.
+    let here = tracing::warn_span!("worker", cluster = %remote.name);
+    let run = remote
+        .workloads
+        .clone()
+        .run(Api::all(client.clone()), ours.clone(), watching.child_token());
+    tasks.spawn(run.instrument(here.clone()));
     for jobs in &remote.jobs {
         let api = Api::all_with(client.clone(), &jobs.resource);
-        tasks.spawn(
-            jobs.objects
-                .clone()
-                .run(api, ours.clone(), watching.child_token()),
-        );
+        let run = { jobs.objects.clone() }.run(api, ours.clone(), watching.child_token());
+        tasks.spawn(run.instrument(here.clone()));
     }
     // Why not among the healths: a worker whose queues we may not read is a worker all the same.
     let queues = Api::all(client.clone());
-    tasks.spawn({ remote.queues.clusters.clone() }.run(queues, None, watching.child_token()));
+    let run = { remote.queues.clusters.clone() }.run(queues, None, watching.child_token());
+    tasks.spawn(run.instrument(here.clone()));
     let queues = Api::all(client.clone());
-    tasks.spawn({ remote.queues.locals.clone() }.run(queues, None, watching.child_token()));
+    let run = { remote.queues.locals.clone() }.run(queues, None, watching.child_token());
+    tasks.spawn(run.instrument(here));
     let (known, asks) = (remote.clone(), client.clone());
     tasks.spawn(async move { known.queues.recognise(&asks).await });
     let mut healths = vec![remote.workloads.health()];

@@ -314,10 +314,6 @@ where
                     Some(version)
                         if !just_listed && self.is_rewound(&api, labels.as_deref(), &version).await =>
                     {
-                        tracing::warn!(
-                            version,
-                            "the API server is further back than it was; listing everything again"
-                        );
                         self.distrust();
                         Ok(None)
                     }
@@ -367,9 +363,11 @@ where
             };
             if listed.went_back() {
                 tracing::warn!(
+                    objects = api.resource_url(),
                     version,
                     newest,
-                    "the storage behind this API server went back in time"
+                    "the storage of this cluster's API server went back in time, as after a restore from a backup: what it \
+                     lists now replaces what was known; if nobody restored it, look at its etcd"
                 );
                 self.newest
                     .store(listed.version.unwrap_or_default(), Ordering::Relaxed);

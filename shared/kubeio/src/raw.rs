@@ -79,14 +79,21 @@ impl<'a> Raw<'a> {
     }
 }
 
+async fn text(
+    client: &Client,
+    request: Result<Request<Vec<u8>>, kube::core::request::Error>,
+) -> Result<String, kube::Error> {
+    client
+        .request_text(request.map_err(kube::Error::BuildRequest)?)
+        .await
+}
+
 /// Sends a request that is answered by one object.
 pub(crate) async fn object<K: DeserializeOwned>(
     client: &Client,
     request: Result<Request<Vec<u8>>, kube::core::request::Error>,
 ) -> Result<K, kube::Error> {
-    let text = client
-        .request_text(request.map_err(kube::Error::BuildRequest)?)
-        .await?;
+    let text = text(client, request).await?;
     let object = Raw::read(&text).and_then(|raw| raw.decode());
     object.map_err(kube::Error::SerdeError)
 }
@@ -103,9 +110,7 @@ pub(crate) async fn list<K: DeserializeOwned>(
         #[serde(borrow, default)]
         items: Option<Vec<&'a RawValue>>,
     }
-    let text = client
-        .request_text(request.map_err(kube::Error::BuildRequest)?)
-        .await?;
+    let text = text(client, request).await?;
     let read = || {
         let page: Page<'_> = serde_json::from_str(&text)?;
         let items = page.items.unwrap_or_default();

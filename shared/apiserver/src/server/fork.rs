@@ -10,22 +10,26 @@ use super::{Inner, Options, Server, State};
 use crate::json;
 use crate::tokens::Tokens;
 
+impl State {
+    /// The same objects and definitions, without history and tokens, with chance from the options' seed.
+    pub(super) fn fork(&self, options: &Options) -> Self {
+        Self {
+            store: self.store.fork(options.history_max),
+            registry: self.registry.clone(),
+            tokens: Tokens::default(),
+            random: ChaCha8Rng::seed_from_u64(options.seed),
+            collected: None,
+        }
+    }
+}
+
 impl Server {
     /// A cluster of its own that holds what this one holds now: another time, another seed, no history, no tokens, and
     /// namespaces with UIDs of its own, by which clusters are told apart. Installing definitions once and forking is far
     /// cheaper than installing them again. Objects are shared until they are changed.
     #[must_use]
     pub fn fork(&self, options: Options) -> Self {
-        let mut state = {
-            let here = self.state();
-            State {
-                store: here.store.fork(options.history_max),
-                registry: here.registry.clone(),
-                tokens: Tokens::default(),
-                random: ChaCha8Rng::seed_from_u64(options.seed),
-                collected: None,
-            }
-        };
+        let mut state = self.state().fork(&options);
         let namespaces: Vec<_> = state
             .store
             .all()

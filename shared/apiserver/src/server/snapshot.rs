@@ -3,11 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-use rand::SeedableRng as _;
-use rand_chacha::ChaCha8Rng;
-
-use super::{Inner, Server, State};
-use crate::tokens::Tokens;
+use super::{Inner, Server};
 
 /// Who is said to have made the changes of [`Server::restore`].
 pub const RESTORER: &str = "etcdutl";
@@ -33,16 +29,7 @@ impl Server {
     /// Keeps what is stored now. Cheap: objects are shared until they are changed.
     pub fn snapshot(&self) -> Snapshot {
         let options = self.options().clone();
-        let state = {
-            let here = self.state();
-            State {
-                store: here.store.fork(options.history_max),
-                registry: here.registry.clone(),
-                tokens: Tokens::default(),
-                random: ChaCha8Rng::seed_from_u64(options.seed),
-                collected: None,
-            }
-        };
+        let state = self.state().fork(&options);
         Snapshot(Self(Arc::new(Inner {
             state: Mutex::new(state),
             bells: Mutex::default(),
