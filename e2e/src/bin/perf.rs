@@ -4,7 +4,12 @@
 use std::process::ExitCode;
 
 use clap::Parser;
+use mimalloc::MiMalloc;
 use roadstead_e2e::perf::{self, Args};
+
+// Why: the allocator of the product's programs, whose decisions are measured in here too.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 #[tokio::main]
 async fn main() -> ExitCode {

@@ -336,7 +336,7 @@ fn copies(remote: &Remote, key: &Key, stored: Option<&ApiWorkload>, job_key: Opt
         origin: Origin::Ours,
         life: life(job.metadata.deletion_timestamp.is_some()),
         // Why pods too: a job that is held may still have some.
-        suspended: held(kind, &job) && !kind.is_active(&job.data),
+        suspended: held(kind, &job) && !kind.may_have_pods(&job.data),
         finished: kind.finished(&job.data).is_some(),
         epoch: epoch(&job.metadata),
         kept: job.finalizers().iter().any(|f| f == finalizers::OUTCOME),

@@ -367,18 +367,31 @@ impl Site<'_> {
             return Ok(());
         };
         let api = Api::namespaced_with(self.client.clone(), &self.key.namespace, &api_resource(kind));
-        let uid = job.metadata.uid.as_deref();
-        self.let_go(&api, jobs, &job).await?;
-        if job.metadata.deletion_timestamp.is_some() {
-            return Ok(());
+        let (name, uid) = (job.name_any(), job.metadata.uid.as_deref());
+        let deleting = job.metadata.deletion_timestamp.is_some();
+        let ended = kind.finished(&job.data).is_some();
+        let waits = job.finalizers().iter().any(|f| f == finalizers::FOREGROUND);
+        // Invariant: a job that may have pods stays until they are gone. Without it the worker would look settled too early,
+        // and the next dispatch would run beside them (`spec/safety.md` I1).
+        let answer = if ended && !deleting {
+            write::delete(&api, &name, uid).await
+        } else if !ended && !waits {
+            write::delete_after_dependents(&api, &name, uid).await
+        } else {
+            return self.let_go(&api, jobs, &job).await;
+        };
+        match answer {
+            Written::Done(object) => {
+                jobs.objects.observe(DynamicObject::clone(&object));
+                self.let_go(&api, jobs, &object).await
+            }
+            Written::Gone => {
+                jobs.objects.forget(&roadstead_kubeio::cache::key_of(&*job), uid);
+                Ok(())
+            }
+            Written::Conflict | Written::AlreadyExists => Ok(()),
+            Written::Refused(why) | Written::Unclear(why) => Err(format!("deleting the job: {why}")),
         }
-        match write::delete(&api, &job.name_any(), uid).await {
-            Written::Done(object) => jobs.objects.observe(*object),
-            Written::Gone => jobs.objects.forget(&roadstead_kubeio::cache::key_of(&*job), uid),
-            Written::Conflict | Written::AlreadyExists => {}
-            Written::Refused(why) | Written::Unclear(why) => return Err(format!("deleting the job: {why}")),
-        }
-        Ok(())
     }
 
     /// Takes our finalizer off: its outcome is stored here, or it will have none.

@@ -60,7 +60,7 @@ pub enum RemoteAction {
     StripFinalizer,
     /// Create the job.
     CreateJob,
-    /// Let the job go and delete it, with its UID as precondition.
+    /// Delete the job, with its UID as precondition, and let it go. While it may have pods it stays until they are gone.
     DeleteJob,
     /// Copy priority class and priority onto the copy.
     SetPriority,

@@ -111,6 +111,10 @@ impl JobKind for BatchJob {
         status_count(job, "active") != 0
     }
 
+    fn may_have_pods(&self, job: &Value) -> bool {
+        self.is_active(job) || status_count(job, "terminating") != 0
+    }
+
     fn pods_ready(&self, job: &Value) -> bool {
         let uncounted = json::list(job, &["status", "uncountedTerminatedPods", "succeeded"]).len();
         let done = status_count(job, "succeeded")

@@ -152,8 +152,11 @@ pub trait JobKind: Send + Sync {
     /// How it ended, if it ended.
     fn finished(&self, job: &Value) -> Option<Outcome>;
 
-    /// Whether it still has pods.
+    /// Whether it still has pods, without those that are being ended: then its quota is still used.
     fn is_active(&self, job: &Value) -> bool;
+
+    /// Whether a pod of it may be alive, also one that is being ended: then it may not start elsewhere.
+    fn may_have_pods(&self, job: &Value) -> bool;
 
     /// Whether all its pods are ready or done.
     fn pods_ready(&self, job: &Value) -> bool;

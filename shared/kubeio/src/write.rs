@@ -93,13 +93,28 @@ where
     .await
 }
 
-/// Deletes an object in the background, but only if it still has this `uid`.
+/// Deletes an object, but only if it still has this `uid`. What it owns is collected later.
 pub async fn delete<K>(api: &Api<K>, name: &str, uid: Option<&str>) -> Written<K>
 where
     K: Resource + Clone + DeserializeOwned + Debug,
 {
+    remove(api, name, uid, PropagationPolicy::Background).await
+}
+
+/// Deletes an object, but only if it still has this `uid`. It stays, marked as being deleted, until what it owns is gone.
+pub async fn delete_after_dependents<K>(api: &Api<K>, name: &str, uid: Option<&str>) -> Written<K>
+where
+    K: Resource + Clone + DeserializeOwned + Debug,
+{
+    remove(api, name, uid, PropagationPolicy::Foreground).await
+}
+
+async fn remove<K>(api: &Api<K>, name: &str, uid: Option<&str>, how: PropagationPolicy) -> Written<K>
+where
+    K: Resource + Clone + DeserializeOwned + Debug,
+{
     let params = DeleteParams {
-        propagation_policy: Some(PropagationPolicy::Background),
+        propagation_policy: Some(how),
         preconditions: uid.map(|uid| Preconditions {
             uid: Some(uid.into()),
             resource_version: None,

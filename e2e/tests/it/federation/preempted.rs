@@ -1,16 +1,24 @@
 //! A worker that takes a workload off again, for something more urgent of its own.
 
 use k8s_openapi::api::batch::v1::Job;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use roadstead_api::constants::annotations::DISPATCH_EPOCH;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt as _};
+use roadstead_api::constants::annotations::{DISPATCH_EPOCH, EXPLANATION};
 use roadstead_api::constants::labels::PRIORITY_CLASS;
 use roadstead_api::kueue::v1beta2::ClusterQueue;
 use roadstead_e2e::stage::apply;
 use serde_json::json;
 
-use super::fixture::{EAST, EVEN, MANAGER, WEST, alone, cluster_name};
+use super::fixture::{EAST, EVEN, MANAGER, WEST, alone, cluster_name, condition};
 use crate::shared::eventually;
 
+/// By which Kubernetes keeps a pod until its Job has counted it.
+const JOB_TRACKING: &str = "batch.kubernetes.io/job-tracking";
+const ENDING: &str = "test.roadstead.dev/ending";
+
+/// And not before its last pod is gone.
+///
 /// Spec: multikueue 3.7, 10.F22, 11.69, 13.B6; safety I1
 #[test]
 fn what_a_worker_preempts_goes_on_elsewhere_and_is_not_offered_there_again_at_once() {
@@ -19,12 +27,23 @@ fn what_a_worker_preempts_goes_on_elsewhere_and_is_not_offered_there_again_at_on
         let first = room.started("victim").await;
         let second = if first == EAST { WEST } else { EAST };
         let worker = room.shared.client(&first);
+        let pods: Api<Pod> = room.api(&first);
+        let pod = eventually(|| async {
+            let of_victim = ListParams::default().labels("job-name=victim");
+            Some(pods.list(&of_victim).await.ok()?.items.first()?.name_any())
+        })
+        .await;
+        // As a pod whose process takes its time to end.
+        let held = json!({"metadata": {"finalizers": [JOB_TRACKING, ENDING]}});
+        pods.patch(&pod, &PatchParams::default(), &Patch::Merge(held))
+            .await
+            .unwrap();
         let class = json!({
             "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "WorkloadPriorityClass",
             "metadata": {"name": "urgent"}, "value": 1000,
         });
         apply(&worker, class).await.unwrap();
-        let queues: kube::Api<ClusterQueue> = kube::Api::all(worker);
+        let queues: Api<ClusterQueue> = Api::all(worker);
         let lower = Patch::Merge(json!({"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}}));
         queues
             .patch(room.name, &PatchParams::default(), &lower)
@@ -35,6 +54,27 @@ fn what_a_worker_preempts_goes_on_elsewhere_and_is_not_offered_there_again_at_on
         let urgent: Job = serde_json::from_value(urgent).unwrap();
         let theirs = room.jobs(&first);
         theirs.create(&PostParams::default(), &urgent).await.unwrap();
+
+        // Quota is held again, and yet nothing is offered: the old run has not stopped.
+        room.workload_where("victim", |w| {
+            let told = w
+                .metadata
+                .annotations
+                .as_ref()
+                .and_then(|all| all.get(EXPLANATION));
+            told.is_some_and(|told| told.contains("StoppingOnWorker"))
+                && condition(w, "QuotaReserved").is_some_and(|c| c.0 == "True")
+        })
+        .await;
+        eventually(|| async { theirs.get("victim").await.ok()?.metadata.deletion_timestamp }).await;
+        assert_eq!(
+            room.ours_in(second).await,
+            [""; 0],
+            "its pod still lives on {first}"
+        );
+        let mut ended = pods.get(&pod).await.unwrap();
+        ended.finalizers_mut().retain(|each| each != ENDING);
+        pods.replace(&pod, &PostParams::default(), &ended).await.unwrap();
 
         let moved = room
             .workload_where("victim", |w| cluster_name(w).as_deref() == Some(second))

@@ -8,3 +8,5 @@ pub const OUTCOME: &str = "roadstead.dev/outcome";
 pub const MANAGED: &str = "kueue.x-k8s.io/managed";
 /// On a `MultiKueueCluster`: kept until nothing that the manager sent is left there (`spec/safety.md` 3.8).
 pub const LEAVING: &str = "roadstead.dev/leaving";
+/// Kubernetes' own: kept until what the object owns is gone. Not Kueue's.
+pub const FOREGROUND: &str = "foregroundDeletion";

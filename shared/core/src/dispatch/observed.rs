@@ -238,7 +238,7 @@ pub struct RemoteJob {
     pub origin: Origin,
     /// Whether it is being deleted.
     pub life: Life,
-    /// Suspended, **and** its status counts no active pod.
+    /// Suspended, **and** its status counts no pod, not even one that is being ended.
     pub suspended: bool,
     /// Its own status says that it ended.
     pub finished: bool,
@@ -249,9 +249,10 @@ pub struct RemoteJob {
 }
 
 impl RemoteJob {
-    /// Whether it is ours and may have live pods.
+    /// Whether it is ours and may have live pods. One that is being deleted may have some until it is gone, whatever it says.
     pub(super) fn runs(self) -> bool {
-        self.origin == Origin::Ours && !self.suspended && !self.finished
+        let held = self.suspended && self.life == Life::Present;
+        self.origin == Origin::Ours && !held && !self.finished
     }
 }
 

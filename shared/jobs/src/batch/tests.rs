@@ -386,6 +386,15 @@ fn pods_that_are_certainly_gone_are_no_longer_counted_and_the_job_can_be_restore
     assert_eq!(BatchJob.pod_sets(&running).unwrap(), original);
 }
 
+/// Spec: safety 1 I1; admission-engine 3.4.
+#[test]
+fn pods_that_are_being_ended_free_quota_but_are_not_gone() {
+    let ending = job(json!({"suspend": true}), json!({"active": 0, "terminating": 1}));
+    assert!(!BatchJob.is_active(&ending) && BatchJob.may_have_pods(&ending));
+    let gone = job(json!({"suspend": true}), json!({"active": 0, "terminating": 0}));
+    assert!(!BatchJob.may_have_pods(&gone));
+}
+
 /// Spec: safety W9.
 #[test]
 fn a_job_whose_last_status_is_lost_ends_as_its_workload_did() {

@@ -197,3 +197,22 @@ fn a_job_deleted_on_its_worker_is_let_go_when_its_outcome_is_known_or_when_it_ca
         "it stops only when it is let go"
     );
 }
+
+/// Spec: safety 1 I1
+#[test]
+fn nothing_is_sent_elsewhere_before_a_deleted_job_is_gone_with_its_pods() {
+    let deleted = RemoteJob {
+        life: Life::Deleting,
+        suspended: true,
+        kept: false,
+        ..RUNNING
+    };
+    let mut case = Case::won().remote("a", reachable(None, Some(deleted)));
+    case.check().phase = CheckPhase::Pending;
+    let plan = case.plan();
+    assert_eq!((plan.cluster(), plan.epoch), (Some("a"), 1));
+    assert_eq!(plan.waits_for(), Some("StoppingOnWorker"));
+    assert!(plan.remote.is_empty());
+    let gone = case.remote("a", reachable(None, None)).plan();
+    assert_eq!((gone.cluster(), gone.epoch), (None, 2));
+}
