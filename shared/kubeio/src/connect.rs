@@ -17,6 +17,8 @@ use rustls::pki_types::pem::PemObject;
 use secrecy::SecretString;
 use tower::{BoxError, ServiceBuilder};
 
+use crate::bound::Bounded;
+
 /// How long a TCP and TLS connection may take.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long an API server may take until it begins to answer one request.
@@ -170,6 +172,7 @@ fn build(mut config: Config, user_agent: &str) -> Result<Client, Error> {
         .layer(config.extra_headers_layer().map_err(failed)?)
         .map_err(BoxError::from)
         .timeout(ANSWER_TIMEOUT)
+        .layer(tower::layer::layer_fn(Bounded))
         .service(http);
     Ok(Client::new(service, config.default_namespace))
 }

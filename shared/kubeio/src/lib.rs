@@ -6,7 +6,7 @@
 //!
 //! Reading order: [`connect`] (a client), [`cache`] (what a cluster holds, read without asking it), [`queue`] and
 //! [`reconcile`] (which object is due, and who works on it), [`write`] (one request each), [`events`];
-//! `raw` (what comes over the wire, before it is decoded).
+//! `raw` (what comes over the wire, before it is decoded), `bound` (how much of it at most).
 
 pub mod cache;
 pub mod connect;
@@ -17,6 +17,7 @@ pub mod reconcile;
 pub mod retry;
 pub mod write;
 
+mod bound;
 mod raw;
 
 pub use kube;

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::pin::Pin;
 
-use futures::{AsyncBufRead, AsyncBufReadExt as _};
+use futures::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _};
 use http::Request;
 use kube::Client;
 use kube::core::{ListMeta, Status};
@@ -16,6 +16,8 @@ use roadstead_core::name::Key;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
+
+use crate::bound::LINE_MAX;
 
 /// One object, not decoded.
 #[derive(Debug)]
@@ -163,7 +165,15 @@ impl Watch {
     /// What it tells next; `None` when it has ended.
     pub(crate) async fn next(&mut self) -> Result<Option<Told<'_>>, kube::Error> {
         self.line.clear();
-        match self.stream.read_until(b'\n', &mut self.line).await {
+        let mut bounded = self.stream.as_mut().take(LINE_MAX);
+        match bounded.read_until(b'\n', &mut self.line).await {
+            Ok(_) if bounded.limit() == 0 => {
+                let why = format!(
+                    "the API server sends an event of more than {} MiB",
+                    LINE_MAX >> 20
+                );
+                return Err(kube::Error::ReadEvents(std::io::Error::other(why)));
+            }
             Ok(_) => {}
             Err(error) if is_end(&error) => return Ok(None),
             Err(error) => return Err(kube::Error::ReadEvents(error)),
@@ -224,7 +234,7 @@ mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
     use serde_json::{Value, json};
 
-    use super::{Raw, Told, told};
+    use super::{LINE_MAX, Raw, Told, Watch, told};
 
     fn stored() -> Value {
         json!({
@@ -274,5 +284,18 @@ mod tests {
             panic!("{line}");
         };
         assert_eq!(status.code, 410);
+    }
+
+    /// Spec: safety S14
+    #[tokio::test]
+    async fn an_event_without_an_end_is_given_up() {
+        let endless = futures::io::BufReader::new(futures::io::repeat(b' '));
+        let mut watch = Watch {
+            stream: Box::pin(endless),
+            line: Vec::new(),
+        };
+        let refused = watch.next().await.map(|_| ()).unwrap_err().to_string();
+        assert!(refused.contains("an event of more than 8 MiB"), "{refused}");
+        assert_eq!(u64::try_from(watch.line.len()).unwrap(), LINE_MAX);
     }
 }
