@@ -1,6 +1,6 @@
 //! How fast we are, and what it costs the API servers.
 //!
-//! `perf federation`: one manager and two workers, each an etcd and a kube-apiserver and nothing else: no Job controller, no scheduler, no
+//! `perf federation`: one manager and some workers, each an etcd and a kube-apiserver and nothing else: no Job controller, no scheduler, no
 //! nodes. The harness ends jobs itself, so that nothing is measured but our processes and the API servers. A bare client
 //! then sends the writes of `design.md` section 7 for the same number of jobs to the same servers; ratios are to that.
 //!
@@ -19,6 +19,7 @@ mod federation;
 mod requests;
 pub mod worker;
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -40,7 +41,7 @@ pub struct Args {
 /// What is measured.
 #[derive(Debug, Clone, Subcommand)]
 pub enum What {
-    /// Dispatch latency, mirroring, throughput, requests and memory of one manager with two workers
+    /// Dispatch latency, mirroring, throughput, requests and memory of one manager and its workers
     Federation(Sizes),
     /// Time, requests, CPU and memory of one worker under many bare Workloads
     Worker(worker::Sizes),
@@ -54,6 +55,9 @@ pub struct Sizes {
     /// Print one JSON object on standard output; progress goes to standard error
     #[arg(long)]
     pub json: bool,
+    /// How many workers; several numbers are measured one after the other
+    #[arg(long, default_value = "2", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=50))]
+    pub workers: Vec<u16>,
     /// Jobs submitted one after the other, each when nothing else is going on
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u16).range(2..=1000))]
     pub samples: u16,
@@ -68,6 +72,8 @@ pub struct Sizes {
 /// What was found.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
+    /// Number of workers.
+    pub workers: u16,
     /// Job created on the manager until it is unsuspended on the winner, idle, to the bare client's series of writes.
     pub latency_ratio_p50: f64,
     /// The same, milliseconds.
@@ -92,6 +98,10 @@ pub struct Report {
     pub jobs_per_s: f64,
     /// The bare client's, with as many requests in flight.
     pub bare_jobs_per_s: f64,
+    /// During the burst: from the decision on a worker until the job stands there, milliseconds.
+    pub placed_to_job_ms_p99: f64,
+    /// CPU time of the manager for one job of the burst and the held ones, from submission until nothing is left, milliseconds.
+    pub manager_cpu_ms_per_job: f64,
     /// Writes of our processes to the manager's API server, per job from submission to the end.
     pub manager_writes_per_job: f64,
     /// Reads of our processes from the manager's API server, watches not counted.
@@ -124,13 +134,37 @@ pub struct Report {
     pub seconds: f64,
 }
 
+/// Several runs.
+#[derive(Debug, Serialize)]
+struct ByWorkers {
+    by_workers: BTreeMap<u16, Report>,
+}
+
+impl ByWorkers {
+    fn of(reports: Vec<Report>) -> Self {
+        let by_workers = { reports.into_iter() }.map(|report| (report.workers, report));
+        Self {
+            by_workers: by_workers.collect(),
+        }
+    }
+}
+
 /// Measures and prints; fails if something could not be measured.
 pub async fn main(args: Args) -> ExitCode {
     let done = async {
         match args.what {
             What::Federation(sizes) => {
-                let report = federation::measure(&sizes).await?;
-                print(&report, &report.requests, sizes.json)
+                let mut reports = Vec::new();
+                for workers in &sizes.workers {
+                    reports.push(federation::measure(&sizes, *workers).await?);
+                }
+                match &*reports {
+                    [report] => print(report, &report.requests, sizes.json),
+                    _ if sizes.json => print(&ByWorkers::of(reports), &[], true),
+                    _ => reports
+                        .iter()
+                        .try_for_each(|report| print(report, &report.requests, false)),
+                }
             }
             What::Worker(sizes) => {
                 let report = worker::measure(&sizes).await?;

@@ -244,6 +244,11 @@ impl Stage {
         self.with_subject(cluster, Subject::memory)
     }
 
+    /// CPU time that our process in a cluster has used since it was started; fails if it does not run.
+    pub fn cpu(&self, cluster: &str) -> Result<Duration, Error> {
+        self.with_subject(cluster, Subject::cpu)
+    }
+
     /// Where our process in a cluster writes its log.
     pub fn log(&self, cluster: &str) -> Result<PathBuf, Error> {
         self.with_subject(cluster, |subject| Ok(subject.log()))

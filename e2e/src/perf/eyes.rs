@@ -1,6 +1,7 @@
 //! When things were seen, by watches of the harness.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,9 @@ use futures::StreamExt;
 use k8s_openapi::api::batch::v1::Job;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{Config, Event, watcher};
-use kube::{Api, Client, ResourceExt};
+use kube::{Api, Client, Resource, ResourceExt};
+use roadstead_api::kueue::v1beta2::Workload;
+use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -17,54 +20,94 @@ use tokio::time::timeout;
 /// What can be seen of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Mark {
+    /// The manager has decided where it runs.
+    Placed,
+    /// It exists in a worker.
+    Sent,
     /// It may run in a worker.
     Started,
     /// The manager's job shows that it ended.
     Finished,
 }
 
-/// First sights of marks by job name; for starts also the index of the worker.
+/// First sights of marks by job name; with the index of the worker where there is one.
 type Sights = BTreeMap<(Mark, String), (Instant, usize)>;
 
 /// Watches jobs until it is dropped.
 pub(super) struct Eyes {
-    sights: Arc<Mutex<Sights>>,
+    book: Book,
     count: watch::Receiver<usize>,
     _watches: JoinSet<()>,
 }
 
+/// Where what is seen is written down.
+#[derive(Clone)]
+struct Book {
+    sights: Arc<Mutex<Sights>>,
+    counter: Arc<watch::Sender<usize>>,
+}
+
+impl Book {
+    fn note(&self, mark: Mark, job: String, worker: usize) {
+        let now = Instant::now();
+        let mut sights = self.sights.lock().unwrap_or_else(PoisonError::into_inner);
+        sights.entry((mark, job)).or_insert((now, worker));
+        self.counter.send_replace(sights.len());
+    }
+
+    fn look(&self, key: &(Mark, String)) -> Option<(Instant, usize)> {
+        let sights = self.sights.lock().unwrap_or_else(PoisonError::into_inner);
+        sights.get(key).copied()
+    }
+}
+
 impl Eyes {
     pub(super) fn open(manager: Client, workers: Vec<Client>) -> Self {
-        let sights: Arc<Mutex<Sights>> = Arc::default();
         let (counter, count) = watch::channel(0);
-        let counter = Arc::new(counter);
+        let book = Book {
+            sights: Arc::default(),
+            counter: Arc::new(counter),
+        };
         let mut watches = JoinSet::new();
-        let workers = workers.into_iter().enumerate();
-        let places = workers.map(|(index, client)| (Mark::Started, index, client));
-        for (mark, index, client) in std::iter::once((Mark::Finished, 0, manager)).chain(places) {
-            let (sights, counter) = (Arc::clone(&sights), Arc::clone(&counter));
-            watches.spawn(async move {
-                let stream = watcher(Api::<Job>::all(client), Config::default()).default_backoff();
-                let mut stream = std::pin::pin!(stream);
-                while let Some(event) = stream.next().await {
-                    let Ok(Event::Apply(job) | Event::InitApply(job)) = event else {
-                        continue;
-                    };
-                    if shows(&job, mark) {
-                        let mut sights = sights.lock().unwrap_or_else(PoisonError::into_inner);
-                        sights
-                            .entry((mark, job.name_any()))
-                            .or_insert_with(|| (Instant::now(), index));
-                        counter.send_replace(sights.len());
-                    }
+        let local = book.clone();
+        watches.spawn(follow(Api::all(manager.clone()), move |workload: Workload| {
+            let owner = workload.owner_references().first();
+            if let (Some(owner), Some(_)) = (
+                owner,
+                workload.status.as_ref().and_then(|s| s.cluster_name.as_ref()),
+            ) {
+                local.note(Mark::Placed, owner.name.clone(), 0);
+            }
+        }));
+        let local = book.clone();
+        watches.spawn(follow(Api::all(manager), move |job: Job| {
+            if is_complete(&job) {
+                local.note(Mark::Finished, job.name_any(), 0);
+            }
+        }));
+        for (index, client) in workers.into_iter().enumerate() {
+            let there = book.clone();
+            watches.spawn(follow(Api::all(client), move |job: Job| {
+                there.note(Mark::Sent, job.name_any(), index);
+                if job.spec.as_ref().is_some_and(|spec| spec.suspend != Some(true)) {
+                    there.note(Mark::Started, job.name_any(), index);
                 }
-            });
+            }));
         }
         Self {
-            sights,
+            book,
             count,
             _watches: watches,
         }
+    }
+
+    /// The time between two marks of each job that has both.
+    pub(super) fn between(&self, first: Mark, second: Mark, jobs: &[String]) -> Vec<Duration> {
+        let at = |mark: Mark, job: &String| Some(self.book.look(&(mark, job.clone()))?.0);
+        jobs.iter()
+            // Why saturating: they come by different watches.
+            .filter_map(|job| Some(at(second, job)?.saturating_duration_since(at(first, job)?)))
+            .collect()
     }
 
     /// Waits for a mark of one job.
@@ -78,7 +121,7 @@ impl Eyes {
         let seen = async {
             loop {
                 self.count.borrow_and_update();
-                if let Some(sight) = self.look(&key) {
+                if let Some(sight) = self.book.look(&key) {
                     return Ok(sight);
                 }
                 self.count.changed().await?;
@@ -107,19 +150,23 @@ impl Eyes {
         }
         last.map_or_else(|| bail!("no jobs"), Ok)
     }
+}
 
-    fn look(&self, key: &(Mark, String)) -> Option<(Instant, usize)> {
-        let sights = self.sights.lock().unwrap_or_else(PoisonError::into_inner);
-        sights.get(key).copied()
+/// Calls `see` with every object that is added or changed.
+async fn follow<K>(api: Api<K>, see: impl Fn(K))
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    let stream = watcher(api, Config::default()).default_backoff();
+    let mut stream = std::pin::pin!(stream);
+    while let Some(event) = stream.next().await {
+        if let Ok(Event::Apply(object) | Event::InitApply(object)) = event {
+            see(object);
+        }
     }
 }
 
-fn shows(job: &Job, mark: Mark) -> bool {
-    match mark {
-        Mark::Started => job.spec.as_ref().is_some_and(|spec| spec.suspend != Some(true)),
-        Mark::Finished => {
-            let conditions = job.status.as_ref().and_then(|status| status.conditions.as_ref());
-            { conditions.into_iter().flatten() }.any(|condition| condition.type_ == "Complete")
-        }
-    }
+fn is_complete(job: &Job) -> bool {
+    let conditions = job.status.as_ref().and_then(|status| status.conditions.as_ref());
+    { conditions.into_iter().flatten() }.any(|condition| condition.type_ == "Complete")
 }

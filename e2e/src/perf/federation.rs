@@ -1,5 +1,6 @@
 //! The run: idle samples, a burst, memory, requests, then the bare client.
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -24,7 +25,6 @@ use crate::stage::{Queue, Spec, Stage, Worker};
 use crate::{ControlPlane, Options, Progress};
 
 const MANAGER: &str = "manager";
-const WORKERS: [&str; 2] = ["east", "west"];
 const NAMESPACE: &str = "perf";
 const QUEUE: &str = "main";
 /// Room for everything: what is measured is the way, not the waiting.
@@ -48,21 +48,18 @@ const POLL: Duration = Duration::from_millis(250);
 struct Bench {
     stage: Stage,
     manager: Client,
+    /// Their names, in the order of `workers`.
+    names: Vec<String>,
     workers: Vec<Client>,
     eyes: Eyes,
     progress: Progress,
 }
 
-pub(super) async fn measure(sizes: &Sizes) -> anyhow::Result<Report> {
-    let Sizes {
-        json: _,
-        samples,
-        burst,
-        held,
-    } = *sizes;
-    let held = held.max(burst);
+pub(super) async fn measure(sizes: &Sizes, workers: u16) -> anyhow::Result<Report> {
+    let (samples, burst) = (sizes.samples, sizes.burst);
+    let held = sizes.held.max(burst);
     let started = Instant::now();
-    let mut bench = Bench::set_up().await?;
+    let mut bench = Bench::set_up(workers).await?;
     sleep(REST).await;
     let idle = bench.stage.memory(MANAGER)?;
 
@@ -74,6 +71,7 @@ pub(super) async fn measure(sizes: &Sizes) -> anyhow::Result<Report> {
     bench.progress.step(&format!("{burst} jobs at once"));
     bench.swept().await?;
     let marks = bench.marks()?;
+    let cpu = bench.stage.cpu(MANAGER)?;
     let took = bench.burst("burst", burst).await?;
     let jobs_per_s = f64::from(burst) / took.as_secs_f64();
     bench.progress.step(&format!(
@@ -84,7 +82,8 @@ pub(super) async fn measure(sizes: &Sizes) -> anyhow::Result<Report> {
     }
     sleep(REST).await;
     let full = bench.stage.memory(MANAGER)?;
-    let worker_full = WORKERS
+    let worker_full = bench
+        .names
         .iter()
         .map(|worker| Ok(bench.stage.memory(worker)?.resident_kb));
     let worker_full = { worker_full }.collect::<anyhow::Result<Vec<u64>>>()?;
@@ -93,6 +92,11 @@ pub(super) async fn measure(sizes: &Sizes) -> anyhow::Result<Report> {
     bench.end_all(burst, held).await?;
     bench.swept().await?;
     let counted = bench.counted(marks)?;
+    let cpu = bench.stage.cpu(MANAGER)?.saturating_sub(cpu);
+    let sent = bench
+        .eyes
+        .between(Mark::Placed, Mark::Sent, &names("burst", 0..burst));
+    let clusters: Vec<String> = bench.clusters().map(str::to_owned).collect();
 
     bench.progress.step("the bare client");
     let bare = bench.bare(content, samples, burst).await?;
@@ -102,10 +106,10 @@ pub(super) async fn measure(sizes: &Sizes) -> anyhow::Result<Report> {
     let mirror_ms_p50 = millis(&mirror, 50);
     let writes = |clusters: &[Counted]| clusters.iter().map(|each| each.writes).sum::<usize>();
     let reads = |clusters: &[Counted]| clusters.iter().map(|each| each.reads).sum::<usize>();
-    let (manager, workers) = counted.split_at(1);
+    let (manager, others) = counted.split_at(1);
     let failed = counted.iter().map(|each| each.failed).sum();
-    let names = std::iter::once(MANAGER).chain(WORKERS);
     Ok(Report {
+        workers,
         latency_ratio_p50: rounded(latency_ms_p50 / bare.series_ms),
         latency_ms_p50,
         latency_ms_p99: millis(&latency, 99),
@@ -120,10 +124,12 @@ pub(super) async fn measure(sizes: &Sizes) -> anyhow::Result<Report> {
         bare_jobs_per_s: rounded(bare.jobs_per_s),
         manager_writes_per_job: per_one(writes(manager), held.into()),
         manager_reads_per_job: per_one(reads(manager), held.into()),
-        worker_writes_per_job: per_one(writes(workers), held.into()),
-        worker_reads_per_job: per_one(reads(workers), held.into()),
+        worker_writes_per_job: per_one(writes(others), held.into()),
+        worker_reads_per_job: per_one(reads(others), held.into()),
         requests_per_job: per_one(writes(&counted) + reads(&counted), held.into()),
         failed_requests_per_job: per_one(failed, held.into()),
+        placed_to_job_ms_p99: millis(&sent, 99),
+        manager_cpu_ms_per_job: rounded(cpu.as_secs_f64() * 1000.0 / f64::from(held)),
         manager_rss_mb_idle: megabytes(idle.resident_kb),
         manager_rss_mb_1000: megabytes(full.resident_kb),
         worker_rss_mb_1000: worker_full.into_iter().map(megabytes).fold(0.0, f64::max),
@@ -131,7 +137,7 @@ pub(super) async fn measure(sizes: &Sizes) -> anyhow::Result<Report> {
         jobs_burst: burst,
         concurrency: CONCURRENCY,
         jobs_counted: held,
-        requests: { names }
+        requests: { clusters.iter() }
             .zip(&counted)
             .flat_map(|(name, counted)| counted.tallies(name, held.into()))
             .collect(),
@@ -148,7 +154,7 @@ struct BareFigures {
 }
 
 impl Bench {
-    async fn set_up() -> anyhow::Result<Self> {
+    async fn set_up(workers: u16) -> anyhow::Result<Self> {
         let progress = Progress::stderr();
         let bare = |name: &str| Options::bare(name).with_audit();
         let worker = |name: &str| Worker {
@@ -156,15 +162,16 @@ impl Bench {
             ..Worker::new(bare(name))
         };
         let quota = |queue: Queue, cluster: &str| queue.with_quota(cluster, &QUOTA);
+        let names: Vec<String> = (1..=workers).map(|number| format!("worker-{number}")).collect();
         let queue = std::iter::once(MANAGER)
-            .chain(WORKERS)
+            .chain(names.iter().map(String::as_str))
             .fold(Queue::new(QUEUE), quota);
-        let spec = Spec::new(bare(MANAGER), WORKERS.map(worker).into())
+        let spec = Spec::new(bare(MANAGER), names.iter().map(|name| worker(name)).collect())
             .with_namespace(NAMESPACE)
             .with_queue(queue);
         let stage = Stage::start(spec, progress.clone()).await?;
         let manager = stage.client(MANAGER)?;
-        let workers = WORKERS
+        let workers = names
             .iter()
             .map(|name| stage.client(name))
             .collect::<Result<Vec<_>, _>>()?;
@@ -172,10 +179,15 @@ impl Bench {
         Ok(Self {
             stage,
             manager,
+            names,
             workers,
             eyes,
             progress,
         })
+    }
+
+    fn clusters(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(MANAGER).chain(self.names.iter().map(String::as_str))
     }
 
     fn planes(&self) -> impl Iterator<Item = &ControlPlane> {
@@ -213,7 +225,7 @@ impl Bench {
 
     /// Submits so many jobs at once; until the last one may run.
     async fn burst(&mut self, prefix: &str, count: u16) -> anyhow::Result<Duration> {
-        let names: Vec<String> = (0..count).map(|index| format!("{prefix}-{index}")).collect();
+        let names = names(prefix, 0..count);
         let begun = Instant::now();
         let submit = stream::iter(&names)
             .map(|name| self.create(name))
@@ -225,10 +237,7 @@ impl Bench {
 
     /// Plays the Job controller for all jobs of the bursts, and waits until the manager shows every end.
     async fn end_all(&mut self, burst: u16, held: u16) -> anyhow::Result<()> {
-        let names: Vec<String> = (0..burst)
-            .map(|index| format!("burst-{index}"))
-            .chain((0..held - burst).map(|index| format!("held-{index}")))
-            .collect();
+        let names = [names("burst", 0..burst), names("held", 0..held - burst)].concat();
         let mut places = Vec::new();
         for name in &names {
             places.push((name, self.eyes.see(Mark::Started, name, PATIENCE).await?.1));
@@ -278,7 +287,7 @@ impl Bench {
 
     /// Stops our processes and lets the bare client do the same work.
     async fn bare(self, content: Content, samples: u16, burst: u16) -> anyhow::Result<BareFigures> {
-        for cluster in std::iter::once(MANAGER).chain(WORKERS) {
+        for cluster in self.clusters() {
             self.stage.kill(cluster)?;
         }
         for client in std::iter::once(&self.manager).chain(&self.workers) {
@@ -301,7 +310,7 @@ impl Bench {
             }
             sleep(PAUSE).await;
         }
-        let names: Vec<String> = (0..burst).map(|index| format!("bare-burst-{index}")).collect();
+        let names = names("bare-burst", 0..burst);
         let begun = Instant::now();
         let dispatch = stream::iter(&names).map(|name| bare.dispatch(name));
         dispatch
@@ -332,6 +341,10 @@ impl Bench {
         let done = api.patch_status(name, &PatchParams::default(), &patch).await;
         done.map(drop).with_context(|| format!("ending job {name}"))
     }
+}
+
+fn names(prefix: &str, numbers: Range<u16>) -> Vec<String> {
+    { numbers }.map(|number| format!("{prefix}-{number}")).collect()
 }
 
 /// The job that is submitted again and again; without a name.
