@@ -3,6 +3,7 @@
 //! Invariant: the answer is computed from caches alone, so it can be computed again at every change.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kube::{Api, Client};
 use roadstead_api::constants::controllers;
@@ -15,6 +16,9 @@ use roadstead_kubeio::cache::Cache;
 use roadstead_kubeio::dirty::Dirty;
 use roadstead_kubeio::write::{self, Written};
 use tokio_util::sync::CancellationToken;
+
+/// How long after a write that failed it is tried again.
+const RETRY: Duration = Duration::from_secs(2);
 
 /// The caches that describe the federation.
 #[derive(Clone)]
@@ -107,13 +111,13 @@ impl Federation {
             }
             for check in self.checks.all() {
                 if check.spec.controller_name == controllers::MULTIKUEUE {
-                    self.write(&client, &check, &clock).await;
+                    self.write(&client, &check, &clock, &touched).await;
                 }
             }
         }
     }
 
-    async fn write(&self, client: &Client, check: &AdmissionCheck, clock: &Clock) {
+    async fn write(&self, client: &Client, check: &AdmissionCheck, clock: &Clock, touched: &Dirty<()>) {
         let name = check.metadata.name.as_deref().unwrap_or_default();
         let clusters = self.clusters_of(check).map(|names| {
             names
@@ -136,6 +140,10 @@ impl Federation {
             Written::Gone | Written::Conflict | Written::AlreadyExists => {}
             Written::Refused(why) | Written::Unclear(why) => {
                 tracing::warn!(admission_check = name, "writing condition Active failed: {why}");
+                // Why a mark: nothing else would bring it up again, and as long as it does not stand there, no queue with this
+                // check admits anything.
+                touched.mark(());
+                tokio::time::sleep(RETRY).await;
             }
         }
     }

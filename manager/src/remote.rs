@@ -93,6 +93,8 @@ struct Link {
     orphaned: bool,
     /// Its caches have been filled once.
     seen: bool,
+    /// What condition `Active` is to say; `None` before the first attempt.
+    shown: Option<Connection>,
 }
 
 impl Remote {
@@ -117,6 +119,7 @@ impl Remote {
                 client: None,
                 orphaned: false,
                 seen: false,
+                shown: None,
             }),
         }
     }

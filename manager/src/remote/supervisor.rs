@@ -38,7 +38,8 @@ use crate::metrics::{Ended, Metrics};
 const HEARTBEAT: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(5));
 /// Unanswered signs of life after which a worker counts as lost.
 const MISSED_MAX: u32 = 2;
-/// How often a lost worker is looked for between the attempts of the back-off table.
+/// How often a lost worker is looked for between the attempts of the back-off table, and how often what could not be written
+/// is written again.
 const LOOK: Duration = Duration::from_secs(2);
 /// How often a worker that another manager of our origin uses is looked at again.
 const TAKEN_PAUSE: Duration = Duration::from_secs(10);
@@ -193,9 +194,25 @@ impl Fleet {
         Ok((endpoint, client))
     }
 
-    async fn report(&self, name: &str, connection: &Connection) {
-        let Some(active) = connection.active() else { return };
-        let Some(cluster) = self.clusters.named(name) else {
+    /// Says how a connection stands, now and as long as nothing else is to be said.
+    async fn report(&self, remote: &Remote, connection: Connection) {
+        remote.with(|link| link.shown = Some(connection));
+        self.say(remote).await;
+    }
+
+    /// Says it again until it stands there: a write may fail, and with the cluster its AdmissionCheck and all queues would stay
+    /// inactive. Never ends by itself.
+    async fn keep_saying(&self, remote: &Remote) {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            self.say(remote).await;
+        }
+    }
+
+    async fn say(&self, remote: &Remote) {
+        let name = remote.name.as_str();
+        let shown = remote.with(|link| link.shown.as_ref().and_then(Connection::active));
+        let (Some(active), Some(cluster)) = (shown, self.clusters.named(name)) else {
             return;
         };
         let old = cluster
@@ -269,6 +286,7 @@ async fn supervise(fleet: Arc<Fleet>, remote: Arc<Remote>, nudge: Arc<Notify>, s
         biased;
         () = stop.cancelled() => {}
         () = work => {}
+        () = fleet.keep_saying(&remote) => {}
     }
 }
 
@@ -338,7 +356,7 @@ async fn serve(
             tracing::info!(cluster = name, "connected");
             if bug!(fleet.policy, EarlyEventLost) {
                 let connection = remote.with(|link| link.connection.clone());
-                fleet.report(name, &connection).await;
+                fleet.report(remote, connection).await;
             } else {
                 fleet.settle(remote).await;
             }
@@ -376,7 +394,7 @@ impl Fleet {
         self.changed.mark(remote.name.clone());
         let connection = remote.with(|link| link.connection.clone());
         self.metrics.connected(&remote.name, connection.is_connected());
-        self.report(remote.name.as_str(), &connection).await;
+        self.report(remote, connection).await;
     }
 }
 
@@ -489,7 +507,7 @@ async fn credentials_differ(fleet: &Fleet, remote: &Arc<Remote>, endpoint: &Endp
                 if bug!(fleet.policy, InactiveStillUsed) {
                     let mut shown = remote.with(|link| link.connection.clone());
                     shown.refused(refusal.reason, &refusal.message, (fleet.clock)());
-                    fleet.report(remote.name.as_str(), &shown).await;
+                    fleet.report(remote, shown).await;
                     continue;
                 }
                 if refusal.reason != Reason::BadKubeConfig || (fleet.is_free)(&remote.name) {
@@ -501,7 +519,7 @@ async fn credentials_differ(fleet: &Fleet, remote: &Arc<Remote>, endpoint: &Endp
                     fleet.changed.mark(remote.name.clone());
                     let mut shown = remote.with(|link| link.connection.clone());
                     shown.refused(refusal.reason, &refusal.message, (fleet.clock)());
-                    fleet.report(remote.name.as_str(), &shown).await;
+                    fleet.report(remote, shown).await;
                 }
             }
         }

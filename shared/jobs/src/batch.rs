@@ -16,6 +16,7 @@ use crate::problem::Problem;
 use crate::remote::{RemoteIdentity, skeleton};
 
 mod indexes;
+mod shown;
 
 /// The kind `batch/v1 Job`.
 #[derive(Clone, Copy, Debug)]
@@ -229,10 +230,12 @@ impl JobKind for BatchJob {
 
     fn mirror(&self, local: &Value, remote: &Value, now: Timestamp) -> Mirror {
         let (local_held, remote_held) = (spec_suspend(local), spec_suspend(remote));
-        if local_held && !remote_held && self.finished(remote).is_none() {
+        let remote_ended = self.finished(remote).is_some();
+        if local_held && !remote_held && !remote_ended {
             return Mirror::Deferred(mark_suspended(local, now));
         }
-        json::difference(&status_of(local), &status_of(remote)).map_or(Mirror::Nothing, Mirror::Patch)
+        let after = shown::shown(local, remote, remote_ended);
+        Mirror::from(json::difference(&status_of(local), &status_of(&after)))
     }
 
     fn without_pods(&self, local: &Value) -> Option<Value> {
@@ -245,10 +248,14 @@ impl JobKind for BatchJob {
         if self.finished(local).is_some() {
             return None;
         }
+        // Why: the worker's clock may be ahead, and the API server refuses an end before a beginning.
+        let start =
+            json::text(local, &["status", "startTime"]).and_then(|start| start.parse::<Timestamp>().ok());
+        let now = start.map_or(now, |start| start.max(now));
         let at = json!(now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
         let mut after = local.clone();
         clear_pods(&mut after);
-        // Why: the API server refuses an end before a beginning, and an end with pods that are not counted.
+        // Why: the API server refuses an end without a beginning, and an end with pods that are not counted.
         json::remove(&mut after, &["status", "uncountedTerminatedPods"]);
         if json::at(local, &["status", "startTime"]).is_none() {
             json::set(&mut after, &["status", "startTime"], at.clone());

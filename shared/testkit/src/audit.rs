@@ -19,6 +19,7 @@ mod lost;
 mod object;
 mod orphan;
 mod quota;
+mod ready;
 mod secrets;
 mod single;
 
@@ -271,6 +272,7 @@ impl Auditor {
         self.single.at_rest(&mut findings);
         single::Outcomes::at_rest(&self.book, &mut findings);
         self.lost.at_rest(&self.book, now, &mut findings);
+        ready::at_rest(&self.book, &mut findings);
         orphan::at_rest(&self.book, &mut findings);
         self.bulkhead.at_rest(&self.book, now, &mut findings);
         self.tell(findings, now);

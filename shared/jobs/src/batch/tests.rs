@@ -274,9 +274,9 @@ fn the_status_is_copied_unless_the_local_job_is_held_while_the_remote_runs() {
         assert_eq!(BatchJob.mirror(&local, &remote, now), expected);
     };
     check(
-        loose(json!({"active": 2, "failed": 1})),
+        loose(json!({"active": 2, "ready": 1})),
         loose(running.clone()),
-        Mirror::Patch(json!({"status": {"active": 1, "failed": null, "startTime": "2026-01-01T00:00:00Z"}})),
+        Mirror::Patch(json!({"status": {"active": 1, "ready": null, "startTime": "2026-01-01T00:00:00Z"}})),
     );
     check(loose(running.clone()), loose(running.clone()), Mirror::Nothing);
     check(
@@ -360,6 +360,73 @@ fn bounds_of_partial_admission_are_checked() {
     assert_eq!(BatchJob.own_update_problems(&full, &wrong).len(), 1);
 }
 
+/// What the first run left in the status must not keep the second one from being shown: an API server refuses the whole of a
+/// status that takes a verdict or a counter back.
+///
+/// Spec: multikueue 5.1 (what an API server refuses).
+#[test]
+fn a_job_that_failed_on_one_worker_can_still_end_on_another() {
+    let now: Timestamp = "2026-01-01T00:05:00Z".parse().unwrap();
+    let mirrored = |local: &Value, remote: &Value| match BatchJob.mirror(local, remote, now) {
+        Mirror::Patch(patch) => apply(local, &patch),
+        Mirror::Nothing => local.clone(),
+        Mirror::Deferred(_) => panic!("nothing is to be waited for"),
+    };
+    let loose = |status: Value| job(json!({"suspend": false}), status);
+    let is = |kind: &str, truth: &str| json!({"type": kind, "status": truth});
+    let failing = loose(
+        json!({"active": 1, "failed": 2, "startTime": "2026-01-01T00:04:00Z",
+        "conditions": [is("Suspended", "False"), is("FailureTarget", "True")]}),
+    );
+    let first = mirrored(&loose(json!({})), &failing);
+    assert_eq!(
+        first["status"],
+        json!({"active": 1, "failed": 2, "startTime": "2026-01-01T00:04:00Z", "conditions": [is("Suspended", "False")]}),
+        "its verdict may be overtaken by the loss of the worker"
+    );
+    let ended = [is("SuccessCriteriaMet", "True"), is("Complete", "True")];
+    // The clock of this worker is behind that of the first one.
+    let complete = loose(json!({"succeeded": 1, "startTime": "2026-01-01T00:03:00Z",
+        "completionTime": "2026-01-01T00:03:30Z", "conditions": ended}));
+    let second = mirrored(&first, &complete);
+    assert_eq!(
+        second["status"],
+        json!({"succeeded": 1, "failed": 2, "startTime": "2026-01-01T00:04:00Z",
+            "completionTime": "2026-01-01T00:04:00Z", "conditions": ended})
+    );
+    assert_eq!(BatchJob.mirror(&second, &complete, now), Mirror::Nothing);
+}
+
+/// Spec: multikueue 5.1 (what an API server refuses).
+#[test]
+fn the_start_of_a_job_moves_only_when_it_goes_on_and_an_elastic_job_may_count_less() {
+    let now: Timestamp = "2026-01-01T00:05:00Z".parse().unwrap();
+    let start = |minute: u32, truth: &str| json!({"startTime": format!("2026-01-01T00:0{minute}:00Z"), "conditions": [{"type": "Suspended", "status": truth}]});
+    let check = |spec: Value, local: Value, remote: Value, changed: Value| {
+        let (local, remote) = (job(spec.clone(), local), job(spec, remote));
+        let patch = Mirror::Patch(json!({"status": changed}));
+        assert_eq!(BatchJob.mirror(&local, &remote, now), patch);
+    };
+    let loose = json!({"suspend": false});
+    check(
+        loose.clone(),
+        start(1, "True"),
+        start(2, "False"),
+        start(2, "False"),
+    );
+    let paused = json!({"conditions": start(1, "True")["conditions"]});
+    check(loose, start(1, "False"), paused.clone(), paused.clone());
+    let gone = json!({"startTime": null, "conditions": paused["conditions"]});
+    check(json!({"suspend": true}), start(1, "False"), paused, gone);
+    let elastic = json!({"suspend": false, "completionMode": "Indexed", "completions": 3, "parallelism": 3});
+    check(
+        elastic,
+        json!({"succeeded": 4, "failed": 4}),
+        json!({"succeeded": 2}),
+        json!({"succeeded": 2}),
+    );
+}
+
 /// Spec: multikueue 13.B2.
 #[test]
 fn pods_that_are_certainly_gone_are_no_longer_counted_and_the_job_can_be_restored() {
@@ -424,6 +491,14 @@ fn a_job_whose_last_status_is_lost_ends_as_its_workload_did() {
         assert_eq!(ended["status"].get("completionTime").is_some(), success);
         assert_eq!(ended["status"].get("uncountedTerminatedPods"), None);
         assert_eq!(BatchJob.conclusion(&ended, &outcome, now), None);
+        let ahead = job(json!({}), json!({"startTime": "2026-01-01T00:06:00Z"}));
+        let ended = apply(&ahead, &BatchJob.conclusion(&ahead, &outcome, now).unwrap());
+        let end = success.then(|| json!("2026-01-01T00:06:00Z"));
+        assert_eq!(
+            ended["status"].get("completionTime"),
+            end.as_ref(),
+            "not before its start"
+        );
     }
 }
 

@@ -16,7 +16,8 @@ const WORKLOAD_UID: &str = "roadstead.dev/workload-uid";
 /// Where the manager says which workers it has.
 pub(super) const CLUSTERS: &str = "multikueueclusters.kueue.x-k8s.io";
 const CONFIGS: &str = "multikueueconfigs.kueue.x-k8s.io";
-const CHECKS: &str = "admissionchecks.kueue.x-k8s.io";
+/// What queues ask for beside quota.
+pub(super) const CHECKS: &str = "admissionchecks.kueue.x-k8s.io";
 /// Who answers the admission check of a dispatched Workload.
 const MULTIKUEUE: &str = "kueue.x-k8s.io/multikueue";
 

@@ -8,7 +8,8 @@
 //!   the same service account.
 //! - `multikueue 3.3 R6`: a Workload is given to a cluster that has admitted it.
 //! - `multikueue 10.F8`: under policy Wait a run that nothing disturbed is not taken back.
-//! - `multikueue 10.F2`: a cluster whose credentials are refused is not used.
+//! - `multikueue 10.F2`: a cluster whose credentials are refused is not used. That is said of the credentials, not of the
+//!   cluster: with new ones it may be used at once, also before condition `Active` could be written.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,7 +26,9 @@ use super::{Findings, Policy};
 /// Reasons of condition `Active` that mean that the credentials cannot be used.
 const REFUSED: &[&str] = &["BadKubeConfig", "InsecureKubeConfig", "BadClusterProfile"];
 
-/// How long a request may be under way.
+const SECRETS: &str = "secrets";
+
+/// How long a request may be under way, and how long it may take to refuse new credentials.
 const UNDER_WAY_MAX: SignedDuration = SignedDuration::from_secs(20);
 
 /// A copy or a job on a worker since it was made.
@@ -68,6 +71,8 @@ impl Contain {
             }
             if *seen.place.resource == *CLUSTERS {
                 self.note_refusal(seen);
+            } else if *seen.place.resource == *SECRETS {
+                self.note_credentials(book, seen);
             } else if seen.is_workload() {
                 self.judge_decision(book, seen, findings);
             }
@@ -86,6 +91,18 @@ impl Contain {
             self.refused.entry(seen.place.name.clone()).or_insert(seen.now);
         } else {
             self.refused.remove(&seen.place.name);
+        }
+    }
+
+    /// What was refused is not what is there now: whether that is refused too is told by what the manager says after a while.
+    fn note_credentials(&mut self, book: &Book, seen: &Seen<'_>) {
+        let same = seen.both().is_some_and(|(old, new)| old["data"] == new["data"]);
+        for (cluster, since) in self.refused.iter_mut().filter(|_| !same) {
+            let of_it = book.object(&book.rules.manager, CLUSTERS, "", cluster);
+            let location = ["spec", "clusterSource", "kubeConfig", "location"];
+            if of_it.is_some_and(|of_it| text(of_it, &location) == &*seen.place.name) {
+                *since = seen.now;
+            }
         }
     }
 

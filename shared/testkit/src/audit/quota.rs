@@ -1,12 +1,14 @@
 //! I4: what is admitted never exceeds what is there, borrowing included.
 //!
 //! Judged whenever a Workload begins to hold more: with it counted in, nothing may be missing in its ClusterQueue. So a quota
-//! that somebody lowers is not held against those who had it before. The sums are those of the slow model of
-//! [`reference`](crate::reference). *Source*: `spec/admission-engine.md 2.4`.
+//! that somebody lowers is not held against those who had it before, and what comes back with a restored storage is counted
+//! and not judged. The sums are those of the slow model of [`reference`](crate::reference). *Source*:
+//! `spec/admission-engine.md 2.4`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use roadstead_apiserver::RESTORER;
 use serde_json::Value;
 
 use super::Findings;
@@ -98,6 +100,11 @@ impl Quota {
             cluster.uses.remove(&key);
         } else {
             cluster.uses.insert(key, now);
+        }
+        // Why: a storage goes back as a whole, and is told object by object; in between both what comes back and what goes
+        // again hold their quota. How it stands then was judged when it was first stored.
+        if *seen.change.user == *RESTORER {
+            return;
         }
         for pair in grown {
             if let Some(what) = cluster.excess(&queue, pair) {

@@ -450,3 +450,6 @@ async fn switch(manager: &Server, job: &str, on: bool) {
         objects::ask(manager, Method::PATCH, &format!("{path}/{name}"), Some(&patch)).await;
     }
 }
+
+#[cfg(test)]
+mod tests;

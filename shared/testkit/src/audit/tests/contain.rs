@@ -2,7 +2,9 @@
 
 use serde_json::json;
 
-use super::scene::{CONFIGS, JOBS, MANAGER, PERSON, SYSTEM, Scene, WORKER, WORKLOADS, condition, rules, wl};
+use super::scene::{
+    CLUSTERS, CONFIGS, JOBS, MANAGER, PERSON, SYSTEM, Scene, WORKER, WORKLOADS, condition, rules, wl,
+};
 use crate::audit::{Policy, Rules};
 
 /// Spec: safety 1 I9, 2 W4.
@@ -194,4 +196,31 @@ fn a_cluster_with_refused_credentials_is_not_used() {
         "a request may be under way"
     );
     assert!(used("True", "Active", 600).is_empty());
+}
+
+/// Spec: multikueue 10.F2: new credentials are not those that were refused.
+#[test]
+fn new_credentials_may_be_used_before_the_condition_says_so_and_no_longer_than_that() {
+    let used = |secret: &str, data: &str, wait| {
+        let mut scene = Scene::new();
+        scene.submit("a");
+        let source = json!({"spec": {"clusterSource": {"kubeConfig": {"location": "east-secret"}}}});
+        scene.edit("manager", PERSON, CLUSTERS, "east", source);
+        for name in ["east-secret", "other"] {
+            let object = json!({"metadata": {"name": name}, "data": {"kubeconfig": "one"}});
+            scene.put("manager", PERSON, "secrets", object);
+        }
+        scene.active("east", "False", "InsecureKubeConfig");
+        scene.pass(600);
+        let data = json!({"data": {"kubeconfig": data}});
+        scene.edit("manager", PERSON, "secrets", secret, data);
+        scene.pass(wait);
+        scene.auditor.troubled("east");
+        scene.offer("a", "east");
+        scene.broken()
+    };
+    assert!(used("east-secret", "two", 1).is_empty());
+    assert_eq!(used("east-secret", "two", 60), ["multikueue 10.F2"]);
+    assert_eq!(used("east-secret", "one", 1), ["multikueue 10.F2"]);
+    assert_eq!(used("other", "two", 1), ["multikueue 10.F2"]);
 }

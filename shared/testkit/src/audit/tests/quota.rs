@@ -1,5 +1,6 @@
 //! I4.
 
+use roadstead_apiserver::RESTORER;
 use serde_json::{Value, json};
 
 use super::scene::{COHORTS, PERSON, QUEUES, Scene, WORKER, WORKLOADS, condition};
@@ -115,6 +116,35 @@ fn what_ended_or_was_evicted_or_deleted_holds_nothing() {
         scene.hold("b", "alone", "2");
         scene.is_fine();
     }
+}
+
+/// A storage goes back as a whole; the order in which its objects are told is nobody's.
+///
+/// Spec: safety 1 I4, F15.
+#[test]
+fn what_a_restored_storage_brings_back_is_counted_and_is_nobody_s_admission() {
+    let after = |goes: &[&str], then: &str| {
+        let mut scene = Scene::new();
+        scene.put(
+            "east",
+            PERSON,
+            QUEUES,
+            with_quota("alone", ("", ""), json!({"nominalQuota": "4"})),
+        );
+        scene.hold("old", "alone", "3");
+        let old = scene.get("east", WORKLOADS, "old").clone();
+        scene.remove("east", WORKER, WORKLOADS, "old");
+        scene.hold("new", "alone", "3");
+        scene.put("east", RESTORER, WORKLOADS, old);
+        for name in goes {
+            scene.remove("east", RESTORER, WORKLOADS, name);
+        }
+        scene.is_fine();
+        scene.hold("next", "alone", then);
+        scene.broken()
+    };
+    assert!(after(&["new"], "1").is_empty());
+    assert_eq!(after(&["new"], "2"), ["I4"], "what came back counts");
 }
 
 /// Spec: safety 1 I4.

@@ -317,3 +317,19 @@ fn two_runs_with_the_same_outcomes_are_the_same_wherever_they_ran() {
     other.remove("manager", PERSON, JOBS, "a");
     assert!(east.differences(&other.auditor.ending(), |_| true)[0].contains("not there there"));
 }
+
+/// Spec: safety 1 I3.
+#[test]
+fn what_configures_the_federation_is_usable_again() {
+    let mut scene = Scene::new();
+    scene.active("east", "False", "ClientConnectionFailed");
+    scene.is_fine();
+    scene.active("east", "True", "Active");
+    scene.rest();
+    scene.is_fine();
+    scene.active("east", "False", "ClientConnectionFailed");
+    scene.rest();
+    assert_eq!(scene.broken(), ["I3"]);
+    let told = &scene.auditor.violations()[0];
+    assert_eq!(told.subject, "manager multikueueclusters.kueue.x-k8s.io east");
+}

@@ -1,0 +1,76 @@
+//! What of a copy's status the local job shows: all that an API server lets it have.
+//!
+//! Why not simply all: a job may run more than once, each time as a new copy, and its status on the manager outlives them.
+//! Kubernetes refuses a status that takes back what the one before said, field by field, and with one field the whole of
+//! it; then the job would never end here. *Source*: `validateJobStatusUpdate` of Kubernetes 1.32 and later, `spec/multikueue.md 5.1`.
+//!
+//! Unlike the anchor: there a job that has failed pods and then runs on another worker keeps its old status for ever.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{condition, is_indexed, spec_suspend, status_count};
+use crate::json;
+
+/// The verdicts that come a moment before the end, while pods are still going.
+const VERDICTS: [&str; 2] = ["FailureTarget", "SuccessCriteriaMet"];
+
+/// The local job with the status that it is to have. `remote_ended`: the copy has a condition that ends it.
+pub(super) fn shown(local: &Value, remote: &Value, remote_ended: bool) -> Value {
+    let mut after = local.clone();
+    let status = json::at(remote, &["status"]).cloned();
+    json::set(&mut after, &["status"], status.unwrap_or_else(|| json!({})));
+    if !remote_ended {
+        hold_verdicts_back(&mut after);
+    }
+    keep_counters(local, &mut after);
+    keep_start(local, &mut after);
+    after
+}
+
+/// Why: a verdict can never be taken back, and this run may still get lost and be followed by one that ends otherwise.
+fn hold_verdicts_back(after: &mut Value) {
+    let conditions = json::list(after, &["status", "conditions"]);
+    let is_verdict =
+        |condition: &Value| json::text(condition, &["type"]).is_some_and(|kind| VERDICTS.contains(&kind));
+    if conditions.iter().any(is_verdict) {
+        let kept: Vec<Value> = conditions.iter().filter(|c| !is_verdict(c)).cloned().collect();
+        json::set(after, &["status", "conditions"], Value::Array(kept));
+    }
+}
+
+/// Pods that ended in an earlier run have ended: these counters never fall.
+fn keep_counters(local: &Value, after: &mut Value) {
+    let of_spec = |field| json::int(local, &["spec", field]);
+    // Why: such a job may be made smaller, and the API server knows that.
+    let is_elastic = is_indexed(local) && of_spec("completions") == of_spec("parallelism");
+    for field in ["failed", "succeeded"] {
+        let had = status_count(local, field);
+        if status_count(after, field) < had && !(is_elastic && field == "succeeded") {
+            json::set(after, &["status", field], json!(had));
+        }
+    }
+}
+
+/// The start of a job that has been let go stays, unless the status says at the same time that it goes on after a pause; and
+/// a job does not end before it starts, whatever the clocks of two workers say.
+fn keep_start(local: &Value, after: &mut Value) {
+    let is_paused = |job: &Value, truth| {
+        condition(job, "Suspended").and_then(|c| json::text(c, &["status"])) == Some(truth)
+    };
+    let goes_on = is_paused(local, "True") && is_paused(after, "False");
+    let start = json::at(local, &["status", "startTime"]).cloned();
+    if let Some(start) = start
+        && !spec_suspend(local)
+        && !goes_on
+    {
+        json::set(after, &["status", "startTime"], start);
+    }
+    let time = |job: &Value, field| json::text(job, &["status", field])?.parse::<Timestamp>().ok();
+    if let (Some(start), Some(end)) = (time(after, "startTime"), time(after, "completionTime"))
+        && end < start
+    {
+        let start = json::at(after, &["status", "startTime"]).cloned();
+        json::set(after, &["status", "completionTime"], json!(start));
+    }
+}
