@@ -265,11 +265,16 @@ impl Stage {
     /// Starts our process in a cluster again, with the same configuration, and waits until it is ready. Kills it first if
     /// it runs.
     pub async fn restart(&self, cluster: &str) -> Result<(), Error> {
+        self.replace(cluster)?;
+        self.wait_subject(cluster).await
+    }
+
+    /// Kills our process in a cluster and starts it again, without waiting until it is ready.
+    pub fn replace(&self, cluster: &str) -> Result<(), Error> {
         self.with_subject(cluster, |subject| {
             subject.kill();
             subject.spawn()
-        })?;
-        self.wait_subject(cluster).await
+        })
     }
 
     /// Lets the cluster play another part: kills our process there, starts the one of that part, and waits until it is ready.

@@ -15,11 +15,11 @@ const ROOMY: &[(&str, &str)] = &[(MANAGER, "32"), (EAST, "16"), (WEST, "16")];
 /// One place in each worker.
 const TIGHT: &[(&str, &str)] = &[(MANAGER, "16"), (EAST, "1"), (WEST, "1")];
 const JOBS: usize = 50;
-const KILLS_MAX: u32 = 50;
-/// For how long the manager is killed at most.
-const KILLING: Duration = Duration::from_mins(1);
-/// The manager lives for less than this once it is ready.
-const LIFE_MILLIS: u64 = 1500;
+const KILLS: u32 = 50;
+/// The manager lives for less than this from its start: sometimes it is not even ready.
+const LIFE_MILLIS: u64 = 2_500;
+/// Between two submissions, so that they go on while the manager is killed.
+const PAUSE: Duration = Duration::from_millis(500);
 /// Where the dice begin; another number plays other moments.
 const SEED: u64 = 7;
 /// How long a manager without workers is watched.
@@ -38,35 +38,28 @@ async fn insist(room: Room, name: &str) {
     eventually(made).await;
 }
 
-/// As many kills as fit into a minute, at most 50; how many there were is printed with the seed.
-///
 /// Spec: safety I1, I2, I5, I11, I13, F1; multikueue 10.F11
 #[test]
-fn fifty_jobs_end_once_each_while_their_manager_is_killed_at_random_moments() {
+fn fifty_jobs_end_once_each_while_their_manager_is_killed_at_fifty_random_moments() {
     alone("random-kills", ROOMY, |room| async move {
         let names: Vec<String> = (0..JOBS).map(|index| format!("job-{index}")).collect();
         let submits = async {
             for name in &names {
                 insist(room, name).await;
-                sleep(KILLING / 2 / 50).await;
+                sleep(PAUSE).await;
             }
         };
         let kills = async {
             let mut dice = ChaCha8Rng::seed_from_u64(SEED);
-            let until = Instant::now() + KILLING;
-            let mut kills = 0;
-            while kills < KILLS_MAX && Instant::now() < until {
+            for _ in 0..KILLS {
                 sleep(Duration::from_millis(dice.random_range(0..LIFE_MILLIS))).await;
-                room.shared.stage.kill(MANAGER).unwrap();
-                room.shared.stage.restart(MANAGER).await.unwrap();
-                kills += 1;
+                room.shared.stage.replace(MANAGER).unwrap();
             }
-            kills
+            room.shared.stage.restart(MANAGER).await.unwrap();
         };
-        let ((), kills) = tokio::join!(submits, kills);
         room.shared
-            .say(&format!("killed the manager {kills} times, seed {SEED}"));
-        assert!(kills >= 10, "only {kills} kills");
+            .say(&format!("killing the manager {KILLS} times, seed {SEED}"));
+        tokio::join!(submits, kills);
         for name in &names {
             let job = room.job_is(MANAGER, name, "Complete").await;
             assert_eq!(job.status.unwrap().succeeded, Some(1), "{name}");
