@@ -8,7 +8,9 @@ use roadstead_apiserver::RESTORER;
 
 use super::book::{Book, Place, Run, Seen};
 use super::guard::Guards;
-use super::object::{controller, is_let_go, is_live_pod, is_true, job_end, uid, workload_end};
+use super::object::{
+    End, controller, is_deleting, is_let_go, is_live_pod, is_true, job_end, uid, workload_end,
+};
 use super::{Findings, Policy};
 
 /// A time in which one job was on several clusters.
@@ -152,9 +154,12 @@ impl Outcomes {
             }
         } else if !seen.on_manager && seen.is_job() {
             let before = seen.both().map(|(old, _)| old);
-            if job_end(new).is_some() {
+            if let Some(end) = job_end(new) {
                 let was_sent_here = book.cases[&run.case].named.contains(&seen.place.cluster);
-                if was_sent_here {
+                // Why: whoever deletes a job in the foreground ends its pods first, and it counts them as failed until it is
+                // gone. It was taken back, and that is no end of what it was to do.
+                let is_killed = before.is_some_and(|old| is_deleting(old) && job_end(old).is_none());
+                if was_sent_here && !(end == End::Failed && is_killed) {
                     let end = (seen.place.cluster.clone(), seen.now);
                     self.ended.entry(run.clone()).or_insert(end);
                 }

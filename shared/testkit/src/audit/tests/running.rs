@@ -179,6 +179,33 @@ fn a_job_that_ended_is_not_run_again() {
     );
 }
 
+/// Who deletes a job ends its pods first, and it counts them.
+///
+/// Spec: safety 1 I11.
+#[test]
+fn a_job_that_failed_because_it_was_deleted_may_run_again() {
+    let again = |deleted: bool, end: &str| {
+        let mut scene = Scene::under(rules());
+        scene.start("a", "east");
+        if deleted {
+            let deleted = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+            scene.edit("east", MANAGER, JOBS, "a", deleted);
+        }
+        let ended = json!({"status": {"conditions": [condition(end, "True", "", 4)]}});
+        scene.edit("east", SYSTEM, JOBS, "a", ended);
+        scene.clean("a", "east");
+        scene.status("manager", MANAGER, "a", json!({"clusterName": null}));
+        scene.offer("a", "west");
+        scene.admit("a", "west");
+        scene.choose("a", "west");
+        scene.run("a", "west");
+        scene.broken()
+    };
+    assert!(again(true, "Failed").is_empty());
+    assert_eq!(again(false, "Failed"), ["I11"]);
+    assert_eq!(again(true, "Complete"), ["I11"], "what was done is done");
+}
+
 /// Spec: safety 1 I11.
 #[test]
 fn job_and_workload_tell_the_same_end() {
