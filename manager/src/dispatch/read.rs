@@ -337,7 +337,7 @@ fn copies(remote: &Remote, key: &Key, stored: Option<&ApiWorkload>, job_key: Opt
         life: life(job.metadata.deletion_timestamp.is_some()),
         // Why pods too: a job that is held may still have some.
         suspended: held(kind, &job) && !kind.may_have_pods(&job.data),
-        finished: kind.finished(&job.data).is_some(),
+        finished: kind.finished(&job.data).is_some() && !killed(kind, &job),
         epoch: epoch(&job.metadata),
         kept: job.finalizers().iter().any(|f| f == finalizers::OUTCOME),
     });
@@ -361,6 +361,12 @@ fn epoch_of(stored: Option<&ApiWorkload>, copy: &ObjectMeta) -> u64 {
 /// Whether a job is held back; the whole object, because a stop under way is marked in its metadata.
 fn held(kind: &dyn JobKind, job: &DynamicObject) -> bool {
     serde_json::to_value(job).is_ok_and(|job| kind.is_suspended(&job))
+}
+
+/// Whether a job failed because it is being deleted: then it has no outcome.
+fn killed(kind: &dyn JobKind, job: &DynamicObject) -> bool {
+    let deleting = job.metadata.deletion_timestamp.is_some();
+    deleting && serde_json::to_value(job).is_ok_and(|job| kind.is_killed(&job))
 }
 
 /// The job on a worker that belongs to this Workload: by its name, else by the Workload it names.

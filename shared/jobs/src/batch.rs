@@ -228,9 +228,19 @@ impl JobKind for BatchJob {
         copy
     }
 
+    fn is_killed(&self, job: &Value) -> bool {
+        let time = |at: &Value, path: &[&str]| json::text(at, path)?.parse::<Timestamp>().ok();
+        let holds = |kind: &str| condition(job, kind).filter(|c| json::text(c, &["status"]) == Some("True"));
+        // Why the verdict first: it may be older than the deletion, and `Failed` only waits for the last pod.
+        let failed = holds("FailureTarget").or_else(|| holds("Failed"));
+        let deleted = time(job, &["metadata", "deletionTimestamp"]);
+        let since = failed.and_then(|failed| time(failed, &["lastTransitionTime"]));
+        deleted.is_some() && since >= deleted
+    }
+
     fn mirror(&self, local: &Value, remote: &Value, now: Timestamp) -> Mirror {
         let (local_held, remote_held) = (spec_suspend(local), spec_suspend(remote));
-        let remote_ended = self.finished(remote).is_some();
+        let remote_ended = self.finished(remote).is_some() && !self.is_killed(remote);
         if local_held && !remote_held && !remote_ended {
             return Mirror::Deferred(mark_suspended(local, now));
         }

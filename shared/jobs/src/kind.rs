@@ -177,6 +177,10 @@ pub trait JobKind: Send + Sync {
     /// The job to create on a worker. `original` are the pod sets of the Workload: what was injected here stays here.
     fn remote_object(&self, local: &Value, identity: &RemoteIdentity<'_>, original: &[JobPodSet]) -> Value;
 
+    /// Whether it failed only because it was deleted: its pods were ended before it, and that says nothing about what they
+    /// did. `job` is the whole object.
+    fn is_killed(&self, job: &Value) -> bool;
+
     /// How to bring the status of the local job in line with the remote one.
     fn mirror(&self, local: &Value, remote: &Value, now: Timestamp) -> Mirror;
 

@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use super::{condition, is_indexed, spec_suspend, status_count};
 use crate::json;
 
-/// The verdicts that come a moment before the end, while pods are still going.
-const VERDICTS: [&str; 2] = ["FailureTarget", "SuccessCriteriaMet"];
+/// The verdicts that come a moment before the end, while pods are still going; and the end of a copy that was killed.
+const VERDICTS: [&str; 3] = ["FailureTarget", "SuccessCriteriaMet", "Failed"];
 
-/// The local job with the status that it is to have. `remote_ended`: the copy has a condition that ends it.
+/// The local job with the status that it is to have. `remote_ended`: the copy has ended by itself.
 pub(super) fn shown(local: &Value, remote: &Value, remote_ended: bool) -> Value {
     let mut after = local.clone();
     let status = json::at(remote, &["status"]).cloned();

@@ -397,6 +397,37 @@ fn a_job_that_failed_on_one_worker_can_still_end_on_another() {
     assert_eq!(BatchJob.mirror(&second, &complete, now), Mirror::Nothing);
 }
 
+/// A copy that is taken back is deleted in the foreground: its pods go first, and it counts them as failed.
+///
+/// Spec: safety 1 I1, I11.
+#[test]
+fn a_copy_that_fails_because_it_is_deleted_does_not_end_the_job() {
+    let now: Timestamp = "2026-01-01T00:05:00Z".parse().unwrap();
+    let copy = |deleted: Option<&str>, failing: &str| {
+        let is = |kind, at: &str| json!({"type": kind, "status": "True", "lastTransitionTime": at});
+        let conditions = [is("FailureTarget", failing), is("Failed", "2026-01-01T00:04:00Z")];
+        let mut copy = job(
+            json!({"suspend": false}),
+            json!({"failed": 1, "conditions": conditions}),
+        );
+        if let Some(deleted) = deleted {
+            copy["metadata"]["deletionTimestamp"] = json!(deleted);
+        }
+        let shown = BatchJob.mirror(&job(json!({"suspend": false}), json!({})), &copy, now);
+        let Mirror::Patch(patch) = shown else {
+            panic!("its failed pods are shown in any case");
+        };
+        assert_eq!(patch["status"]["failed"], 1);
+        let ends = !json::list(&patch, &["status", "conditions"]).is_empty();
+        assert_eq!(ends, !BatchJob.is_killed(&copy));
+        ends
+    };
+    let deleted = Some("2026-01-01T00:03:00Z");
+    assert!(!copy(deleted, "2026-01-01T00:03:00Z"));
+    assert!(copy(deleted, "2026-01-01T00:02:59Z"), "it had failed before");
+    assert!(copy(None, "2026-01-01T00:03:00Z"));
+}
+
 /// Spec: multikueue 5.1 (what an API server refuses).
 #[test]
 fn the_start_of_a_job_moves_only_when_it_goes_on_and_an_elastic_job_may_count_less() {
