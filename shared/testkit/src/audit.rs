@@ -267,13 +267,27 @@ impl Auditor {
 
     /// The faults are over and time has passed: nothing may be stuck, left over or still moving (I2, I3, I5, I11).
     pub fn at_rest(&mut self, now: Timestamp) {
+        let findings = self.complaints(now);
+        self.tell(findings, now);
+    }
+
+    /// What [`Self::at_rest`] would tell now.
+    fn complaints(&self, now: Timestamp) -> Findings {
         let mut findings = Findings::default();
         self.single.at_rest(&mut findings);
         single::Outcomes::at_rest(&self.book, &mut findings);
         self.lost.at_rest(&self.book, now, &mut findings);
         orphan::at_rest(&self.book, &mut findings);
         self.bulkhead.at_rest(&self.book, now, &mut findings);
-        self.tell(findings, now);
+        findings
+    }
+
+    /// Whether nothing is to come: [`Self::at_rest`] would tell nothing now, and each job of the manager has ended or was
+    /// switched off, or `hopeless` says of its name that it can never get quota.
+    pub fn is_over(&self, now: Timestamp, hopeless: impl Fn(&str) -> bool) -> bool {
+        let mut jobs = self.book.local_jobs();
+        self.complaints(now).0.is_empty()
+            && jobs.all(|(place, job)| hopeless(&place.name) || lost::is_done(&self.book, place, job))
     }
 
     /// What was broken, in the order of time; each invariant at most once for each subject.
