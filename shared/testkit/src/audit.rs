@@ -87,7 +87,8 @@ pub struct Rules {
     pub lease: SignedDuration,
     /// How long before [`Auditor::at_rest`] the product must have written nothing but renewals (I3).
     pub quiet: SignedDuration,
-    /// How long a healthy worker may have to wait for what was decided for it (I12).
+    /// How long a healthy worker may have to wait for what was decided for it (I12). Less than a call that hangs until its
+    /// deadline, so that nobody can have waited for one.
     pub placement_max: SignedDuration,
     /// How long after a trouble a cluster may still be slow (I12), and after which nothing may come from before it.
     pub recovery: SignedDuration,
@@ -108,7 +109,7 @@ impl Rules {
             canaries: Vec::new(),
             lease: SignedDuration::from_mins(10),
             quiet: SignedDuration::from_secs(60),
-            placement_max: SignedDuration::from_secs(30),
+            placement_max: SignedDuration::from_secs(10),
             recovery: SignedDuration::from_mins(2),
         }
     }
