@@ -120,7 +120,7 @@ impl Server {
                 .map_err(|error| broken(error.to_string()))?;
             let patch: Value = serde_json::from_slice(&bytes).map_err(|error| broken(error.to_string()))?;
             let patched =
-                crate::patch::json(&shown, &patch).map_err(|failure| broken(failure.message().to_owned()))?;
+                crate::patch::json(shown, &patch).map_err(|failure| broken(failure.message().to_owned()))?;
             let patched = self.in_version(patched, &asked.kind, &call.kind).await?;
             object = Self::decode(call, patched, &mut Vec::new())?;
         }

@@ -210,6 +210,20 @@ pub(crate) fn prepare_create(kind: &Kind, object: &mut Value, context: &Context<
     Ok(())
 }
 
+/// Makes all fields but some what they are in another object. Why not a copy of all: most of them are the same already.
+fn take_over(object: &mut Value, other: &Value, but: &[&str]) {
+    let (Some(fields), Some(others)) = (object.as_object_mut(), other.as_object()) else {
+        return;
+    };
+    let stays = |name: &String| but.contains(&name.as_str());
+    fields.retain(|name, _| stays(name) || others.contains_key(name));
+    for (name, value) in others.iter().filter(|(name, _)| !stays(name)) {
+        if fields.get(name) != Some(value) {
+            fields.insert(name.clone(), value.clone());
+        }
+    }
+}
+
 /// Restores what a request to one part of an object cannot change, and counts the generation.
 pub(crate) fn prepare_update(kind: &Kind, part: Part, object: &mut Value, old: &Value) {
     match part {
@@ -222,18 +236,15 @@ pub(crate) fn prepare_update(kind: &Kind, part: Part, object: &mut Value, old: &
         Part::Main => {}
         Part::Status if kind.is_custom() => {
             // Why not the metadata: only the status and the versions of the request count.
-            let status = object.get("status").cloned();
-            let fields = json::at(object, &["metadata", "managedFields"]).cloned();
-            let mut next = old.clone();
-            json::remove(&mut next, &["status"]);
-            if let Some(status) = status {
-                json::set(&mut next, &["status"], status);
+            let fields = json::remove(object, &["metadata", "managedFields"]);
+            take_over(object, old, &["metadata", "status"]);
+            if !object["metadata"].is_object() {
+                json::set(object, &["metadata"], json!({}));
             }
-            match fields {
-                Some(fields) => json::set(&mut next, &["metadata", "managedFields"], fields),
-                None => drop(json::remove(&mut next, &["metadata", "managedFields"])),
+            take_over(&mut object["metadata"], &old["metadata"], &["managedFields"]);
+            if let Some(fields) = fields.filter(|fields| !fields.is_null()) {
+                json::set(object, &["metadata", "managedFields"], fields);
             }
-            *object = next;
         }
         Part::Status => {
             json::copy(object, old, &["spec"]);

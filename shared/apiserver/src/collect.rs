@@ -55,16 +55,16 @@ impl Server {
         let mut done = Collected::default();
         {
             let mut state = self.state();
-            let version = state.store.version();
+            let bonds = state.store.bonds();
             // Why: looking through everything is dear, and is done every few seconds by whoever plays a cluster.
-            if state.collected == Some(version) {
+            if state.collected == Some(bonds) {
                 return done;
             }
             self.collect_owned(&mut state, &mut done);
             self.end_namespaces(&mut state, &mut done);
             self.end_definitions(&mut state, &mut done);
             let waits = state.store.all().any(|(_, object)| marked(object));
-            state.collected = (done.is_idle() && !waits).then_some(version);
+            state.collected = (done.is_idle() && !waits).then_some(bonds);
         }
         self.publish();
         done

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::failure::Cause;
 use crate::json;
+use crate::place::Place;
 use crate::schema::{ListKind, Node, Rules, Type};
 
 /// Fills in what the schema says stands where nothing was said.
@@ -95,14 +96,6 @@ fn type_name(value: &Value) -> &'static str {
     }
 }
 
-fn join(path: &str, field: &str) -> String {
-    if path.is_empty() {
-        field.to_owned()
-    } else {
-        format!("{path}.{field}")
-    }
-}
-
 /// Whether the rules may be asked although something is wrong.
 #[derive(Debug, Default)]
 pub(crate) struct Complaints {
@@ -114,12 +107,12 @@ pub(crate) struct Complaints {
 /// Complains about everything that the schema forbids.
 pub(crate) fn validate(value: &Value, node: &Node) -> Complaints {
     let mut complaints = Complaints::default();
-    check(value, node, "", &mut complaints);
-    list_keys(value, node, "", &mut complaints);
+    check(value, node, &Place::Top, &mut complaints);
+    list_keys(value, node, &Place::Top, &mut complaints);
     complaints
 }
 
-fn check(value: &Value, node: &Node, path: &str, out: &mut Complaints) {
+fn check(value: &Value, node: &Node, path: &Place<'_>, out: &mut Complaints) {
     if node.definition_name().is_some() {
         return;
     }
@@ -149,27 +142,27 @@ fn check(value: &Value, node: &Node, path: &str, out: &mut Complaints) {
     if let Some(map) = value.as_object() {
         for name in &node.required {
             if !map.contains_key(name) {
-                out.causes.push(Cause::required(join(path, name), ""));
+                out.causes.push(Cause::required(&path.field(name), ""));
                 out.blocking = true;
             }
         }
         for (name, inner) in map {
             if let Some(field) = node.properties.get(name) {
-                check(inner, field, &join(path, name), out);
+                check(inner, field, &path.field(name), out);
             } else if let Some(additional) = node.additional.as_deref() {
-                check(inner, additional, &join(path, name), out);
+                check(inner, additional, &path.field(name), out);
             }
         }
     } else if let Some(list) = value.as_array()
         && let Some(element) = node.items.as_deref()
     {
         for (index, inner) in list.iter().enumerate() {
-            check(inner, element, &format!("{path}[{index}]"), out);
+            check(inner, element, &path.item(index), out);
         }
     }
 }
 
-fn wrong_type(value: &Value, node: &Node, path: &str, out: &mut Complaints) {
+fn wrong_type(value: &Value, node: &Node, path: &Place<'_>, out: &mut Complaints) {
     let wanted = match node.kind {
         Type::Object => "object",
         Type::Array => "array",
@@ -186,7 +179,7 @@ fn wrong_type(value: &Value, node: &Node, path: &str, out: &mut Complaints) {
     out.blocking = true;
 }
 
-fn limits(value: &Value, node: &Node, path: &str, out: &mut Complaints) {
+fn limits(value: &Value, node: &Node, path: &Place<'_>, out: &mut Complaints) {
     if let Some(text) = value.as_str()
         && !node.format.is_empty()
         && !right_format(text, &node.format)
@@ -287,7 +280,7 @@ fn limits(value: &Value, node: &Node, path: &str, out: &mut Complaints) {
     }
 }
 
-fn one_of_enum(value: &Value, node: &Node, path: &str, out: &mut Complaints) {
+fn one_of_enum(value: &Value, node: &Node, path: &Place<'_>, out: &mut Complaints) {
     let Some(limits) = node.limits.as_deref() else {
         return;
     };
@@ -303,7 +296,7 @@ fn one_of_enum(value: &Value, node: &Node, path: &str, out: &mut Complaints) {
     out.blocking = true;
 }
 
-fn number_limits(n: f64, value: &Value, source: &Value, path: &str, out: &mut Complaints) {
+fn number_limits(n: f64, value: &Value, source: &Value, path: &Place<'_>, out: &mut Complaints) {
     let mut invalid = |says: String| {
         out.causes
             .push(Cause::invalid(path, value, &format!("{path} in body {says}")));
@@ -339,14 +332,14 @@ fn right_format(text: &str, format: &str) -> bool {
 }
 
 /// Complains about lists that name an element twice.
-fn list_keys(value: &Value, node: &Node, path: &str, out: &mut Complaints) {
+fn list_keys(value: &Value, node: &Node, path: &Place<'_>, out: &mut Complaints) {
     if node.definition_name().is_some() {
         return;
     }
     if let Some(map) = value.as_object() {
         for (name, inner) in map {
             if let Some(field) = node.properties.get(name).or(node.additional.as_deref()) {
-                list_keys(inner, field, &join(path, name), out);
+                list_keys(inner, field, &path.field(name), out);
             }
         }
     } else if let Some(list) = value.as_array() {
@@ -361,14 +354,13 @@ fn list_keys(value: &Value, node: &Node, path: &str, out: &mut Complaints) {
                     .collect(),
             };
             if seen.contains(&name) {
-                out.causes
-                    .push(Cause::duplicate(format!("{path}[{index}]"), &name));
+                out.causes.push(Cause::duplicate(&path.item(index), &name));
             }
             seen.push(name);
         }
         if let Some(element) = node.items.as_deref() {
             for (index, item) in list.iter().enumerate() {
-                list_keys(item, element, &format!("{path}[{index}]"), out);
+                list_keys(item, element, &path.item(index), out);
             }
         }
     }
@@ -377,11 +369,11 @@ fn list_keys(value: &Value, node: &Node, path: &str, out: &mut Complaints) {
 /// Asks all CEL rules. `old` is what is stored, where something is.
 pub(crate) fn rules(value: &Value, old: Option<&Value>, node: &Node) -> Vec<Cause> {
     let mut causes = Vec::new();
-    ask(value, old, node, "", &mut causes);
+    ask(value, old, node, &Place::Top, &mut causes);
     causes
 }
 
-fn ask(value: &Value, old: Option<&Value>, node: &Node, path: &str, causes: &mut Vec<Cause>) {
+fn ask(value: &Value, old: Option<&Value>, node: &Node, path: &Place<'_>, causes: &mut Vec<Cause>) {
     if node.definition_name().is_some() {
         return;
     }
@@ -392,7 +384,7 @@ fn ask(value: &Value, old: Option<&Value>, node: &Node, path: &str, causes: &mut
         for (name, inner) in map {
             if let Some(field) = node.properties.get(name).or(node.additional.as_deref()) {
                 let before = old.and_then(|old| old.get(name));
-                ask(inner, before, field, &join(path, name), causes);
+                ask(inner, before, field, &path.field(name), causes);
             }
         }
     } else if let (Some(list), Some(element)) = (value.as_array(), node.items.as_deref()) {
@@ -405,12 +397,12 @@ fn ask(value: &Value, old: Option<&Value>, node: &Node, path: &str, causes: &mut
                 }),
                 ListKind::Set | ListKind::Atomic => None,
             };
-            ask(item, before, element, &format!("{path}[{index}]"), causes);
+            ask(item, before, element, &path.item(index), causes);
         }
     }
 }
 
-fn ask_here(value: &Value, old: Option<&Value>, rules: &Rules, path: &str) -> Vec<Cause> {
+fn ask_here(value: &Value, old: Option<&Value>, rules: &Rules, path: &Place<'_>) -> Vec<Cause> {
     let Err(errors) = kube_cel::validate_compiled(&rules.compiled, value, old) else {
         return Vec::new();
     };
@@ -418,7 +410,8 @@ fn ask_here(value: &Value, old: Option<&Value>, rules: &Rules, path: &str) -> Ve
         .into_vec()
         .into_iter()
         .map(|error| {
-            let field = match (path, error.field_path.trim_start_matches('.')) {
+            let path = path.to_string();
+            let field = match (path.as_str(), error.field_path.trim_start_matches('.')) {
                 (path, "") => path.to_owned(),
                 ("", own) => own.to_owned(),
                 (path, own) => format!("{path}.{own}"),

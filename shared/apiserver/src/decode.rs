@@ -3,6 +3,7 @@
 
 use serde_json::{Map, Value};
 
+use crate::place::Place;
 use crate::schema::{Go, Node, Type};
 
 /// What was found on the way.
@@ -15,12 +16,12 @@ pub(crate) struct Findings {
 }
 
 /// Decodes a built-in object.
-pub(crate) fn builtin(value: Value, node: &Node, kind: &str) -> (Value, Findings) {
+pub(crate) fn builtin(mut value: Value, node: &Node, kind: &str) -> (Value, Findings) {
     let mut walk = Walk {
         findings: Findings::default(),
         kind,
     };
-    let value = walk.value(value, node, "");
+    walk.value(&mut value, node, &Place::Top);
     (value, walk.findings)
 }
 
@@ -30,21 +31,13 @@ pub(crate) fn custom(mut value: Value, node: &Node, kind: &str) -> (Value, Findi
         findings: Findings::default(),
         kind,
     };
-    walk.prune(&mut value, node, "");
+    walk.prune(&mut value, node, &Place::Top);
     (value, walk.findings)
 }
 
 struct Walk<'a> {
     findings: Findings,
     kind: &'a str,
-}
-
-fn join(path: &str, field: &str) -> String {
-    if path.is_empty() {
-        field.to_owned()
-    } else {
-        format!("{path}.{field}")
-    }
 }
 
 fn type_name(value: &Value) -> &'static str {
@@ -70,83 +63,80 @@ fn is_zero(value: &Value) -> bool {
 }
 
 impl Walk<'_> {
-    fn wrong(&mut self, path: &str, value: &Value, wanted: &str) {
+    fn wrong(&mut self, place: &Place<'_>, value: &Value, wanted: &str) {
         if self.findings.wrong.is_none() {
             let found = type_name(value);
             self.findings.wrong = Some(format!(
-                "json: cannot unmarshal {found} into Go struct field {}.{path} of type {wanted}",
+                "json: cannot unmarshal {found} into Go struct field {}.{place} of type {wanted}",
                 self.kind
             ));
         }
     }
 
-    fn value(&mut self, value: Value, node: &Node, path: &str) -> Value {
+    /// Says that a value is of a wrong type, and leaves nothing of it.
+    fn refuse(&mut self, place: &Place<'_>, value: &mut Value, wanted: &str) {
+        self.wrong(place, value, wanted);
+        *value = Value::Null;
+    }
+
+    fn value(&mut self, value: &mut Value, node: &Node, place: &Place<'_>) {
         let shape = node.shape();
         if value.is_null() {
-            return Value::Null;
+            return;
         }
         match shape.kind {
             Type::Object if shape.preserve || (shape.properties.is_empty() && shape.additional.is_none()) => {
-                value
             }
             Type::Object => match value {
-                Value::Object(map) => self.object(map, shape, path),
+                Value::Object(map) => self.object(map, shape, place),
                 Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-                    self.wrong(path, &value, "map[string]interface {}");
-                    Value::Null
+                    self.refuse(place, value, "map[string]interface {}");
                 }
             },
             Type::Array => match value {
                 Value::Array(list) => {
                     let element = node.element();
-                    let decoded = list.into_iter().enumerate().map(|(index, item)| {
-                        let item = self.value(item, element, &format!("{path}[{index}]"));
-                        if item.is_null() { zero(element) } else { item }
-                    });
-                    Value::Array(decoded.collect())
+                    for (index, item) in list.iter_mut().enumerate() {
+                        self.value(item, element, &place.item(index));
+                        if item.is_null() {
+                            *item = zero(element);
+                        }
+                    }
                 }
                 Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
-                    self.wrong(path, &value, "[]interface {}");
-                    Value::Null
+                    self.refuse(place, value, "[]interface {}");
                 }
             },
-            Type::String => self.string(value, shape, path),
+            Type::String => self.string(value, shape, place),
             Type::Integer => {
                 let bits32 = shape.format == "int32";
                 let fits = |n: i64| !bits32 || i32::try_from(n).is_ok();
-                if let Some(n) = value.as_i64()
-                    && fits(n)
-                {
-                    return value;
-                }
                 // Why: a number with an integral value is an integer to Kubernetes' decoder only without fraction.
-                self.wrong(path, &value, if bits32 { "int32" } else { "int64" });
-                Value::Null
+                if !value.as_i64().is_some_and(fits) {
+                    self.refuse(place, value, if bits32 { "int32" } else { "int64" });
+                }
             }
             Type::Number => {
                 if !value.is_number() {
-                    self.wrong(path, &value, "float64");
+                    self.wrong(place, value, "float64");
                 }
-                value
             }
             Type::Boolean => {
                 if !value.is_boolean() {
-                    self.wrong(path, &value, "bool");
+                    self.wrong(place, value, "bool");
                 }
-                value
             }
             Type::IntOrString => {
                 if !(value.is_string() || value.as_i64().is_some_and(|n| i32::try_from(n).is_ok())) {
-                    self.wrong(path, &value, "int32");
+                    self.wrong(place, value, "int32");
                 }
-                value
             }
-            Type::Quantity => self.quantity(&value, path),
-            Type::Any => value,
+            Type::Quantity => self.quantity(value, place),
+            Type::Any => {}
         }
     }
 
-    fn string(&mut self, value: Value, shape: &Node, path: &str) -> Value {
+    fn string(&mut self, value: &mut Value, shape: &Node, place: &Place<'_>) {
         let Some(text) = value.as_str() else {
             // Why: Go also reads a list of numbers as bytes.
             if shape.format == "byte"
@@ -157,31 +147,32 @@ impl Walk<'_> {
                     .collect::<Option<Vec<u8>>>()
             {
                 use base64::Engine as _;
-                return base64::engine::general_purpose::STANDARD.encode(bytes).into();
+                *value = base64::engine::general_purpose::STANDARD.encode(bytes).into();
+                return;
             }
-            self.wrong(path, &value, "string");
-            return Value::Null;
+            self.refuse(place, value, "string");
+            return;
         };
         match shape.format.as_str() {
-            "date-time" => match text.parse::<jiff::Timestamp>() {
-                Ok(time)
-                    if !path.ends_with("renewTime")
-                        && !path.ends_with("acquireTime")
-                        && !path.ends_with("eventTime")
-                        && !path.ends_with("lastObservedTime") =>
-                {
-                    crate::clock::seconds(time).into()
+            "date-time" => {
+                let micros = ["renewTime", "acquireTime", "eventTime", "lastObservedTime"]
+                    .iter()
+                    .any(|name| place.name().ends_with(name));
+                if crate::clock::is_written(text, micros) {
+                    return;
                 }
-                Ok(time) => crate::clock::micros(time).into(),
-                Err(_) => {
-                    if self.findings.wrong.is_none() {
-                        self.findings.wrong = Some(format!(
-                            "parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse {text:?} as \"2006\""
-                        ));
+                match text.parse::<jiff::Timestamp>() {
+                    Ok(time) if micros => *value = crate::clock::micros(time).into(),
+                    Ok(time) => *value = crate::clock::seconds(time).into(),
+                    Err(_) => {
+                        if self.findings.wrong.is_none() {
+                            self.findings.wrong = Some(format!(
+                                "parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse {text:?} as \"2006\""
+                            ));
+                        }
                     }
-                    value
                 }
-            },
+            }
             "byte" => {
                 use base64::Engine as _;
                 if base64::engine::general_purpose::STANDARD.decode(text).is_err()
@@ -189,68 +180,60 @@ impl Walk<'_> {
                 {
                     self.findings.wrong = Some("illegal base64 data at input byte 0".to_owned());
                 }
-                value
             }
-            _ => value,
+            _ => {}
         }
     }
 
-    fn quantity(&mut self, value: &Value, path: &str) -> Value {
-        let text = match value {
-            Value::Number(number) => number.to_string(),
-            Value::String(text) => text.clone(),
+    fn quantity(&mut self, value: &mut Value, place: &Place<'_>) {
+        let canonical = match &*value {
+            Value::Number(number) => crate::quantity::canonical(&number.to_string()),
+            Value::String(text) => crate::quantity::canonical(text),
             Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => {
-                self.wrong(path, value, "string");
-                return Value::Null;
+                self.refuse(place, value, "string");
+                return;
             }
         };
-        match crate::quantity::canonical(&text) {
-            Some(canonical) => canonical.into(),
-            None => {
-                if self.findings.wrong.is_none() {
-                    self.findings.wrong = Some(
-                        "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-                            .to_owned(),
-                    );
-                }
-                Value::Null
-            }
+        if canonical.is_none() && self.findings.wrong.is_none() {
+            self.findings.wrong = Some(
+                "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+                    .to_owned(),
+            );
         }
+        *value = canonical.map_or(Value::Null, Value::from);
     }
 
-    fn object(&mut self, map: Map<String, Value>, shape: &Node, path: &str) -> Value {
-        let mut out = Map::new();
-        for (name, value) in map {
-            let below = join(path, &name);
-            if let Some(node) = shape.properties.get(&name) {
-                let value = self.value(value, node, &below);
-                let kept = match &node.go {
-                    Some((Go::OmitZero, kind)) => !(is_zero(&value) && kind != "struct"),
+    fn object(&mut self, map: &mut Map<String, Value>, shape: &Node, place: &Place<'_>) {
+        map.retain(|name, value| {
+            let below = place.field(name);
+            if let Some(node) = shape.properties.get(name) {
+                self.value(value, node, &below);
+                match &node.go {
+                    Some((Go::OmitZero, kind)) => !(is_zero(value) && kind != "struct"),
                     Some((Go::Pointer, _)) => !value.is_null(),
                     Some((Go::NullPointer | Go::Always, _)) | None => true,
-                };
-                if kept {
-                    out.insert(name, value);
                 }
             } else if let Some(additional) = shape.additional.as_deref() {
-                let value = self.value(value, additional, &below);
-                let value = if value.is_null() { zero(additional) } else { value };
-                out.insert(name, value);
+                self.value(value, additional, &below);
+                if value.is_null() {
+                    *value = zero(additional);
+                }
+                true
             } else {
-                self.findings.unknown.push(below);
+                self.findings.unknown.push(below.to_string());
+                false
             }
-        }
+        });
         for (name, node) in &shape.properties {
             if let Some((Go::Always | Go::NullPointer, _)) = &node.go
-                && out.get(name).is_none_or(Value::is_null)
+                && map.get(name).is_none_or(Value::is_null)
             {
-                out.insert(name.clone(), zero(node));
+                map.insert(name.clone(), zero(node));
             }
         }
-        Value::Object(out)
     }
 
-    fn prune(&mut self, value: &mut Value, node: &Node, path: &str) {
+    fn prune(&mut self, value: &mut Value, node: &Node, place: &Place<'_>) {
         let shape = node.shape();
         if shape.preserve && shape.properties.is_empty() {
             return;
@@ -263,36 +246,29 @@ impl Walk<'_> {
             {
                 return;
             }
-            let names: Vec<String> = map.keys().cloned().collect();
-            for name in names {
-                let below = join(path, &name);
-                let is_meta = name == "metadata" && (path.is_empty() || shape.embedded);
-                match (shape.properties.get(&name), shape.additional.as_deref()) {
+            map.retain(|name, inner| {
+                let below = place.field(name);
+                let is_meta = name == "metadata" && (place.is_top() || shape.embedded);
+                match (shape.properties.get(name), shape.additional.as_deref()) {
                     (Some(field), _) if is_meta => {
-                        if let Some(meta) = map.remove(&name) {
-                            let meta = self.value(meta, field, &below);
-                            if meta.is_object() {
-                                map.insert(name, meta);
-                            }
-                        }
+                        self.value(inner, field, &below);
+                        inner.is_object()
                     }
                     (Some(field), _) | (None, Some(field)) => {
-                        if let Some(inner) = map.get_mut(&name) {
-                            self.prune(inner, field, &below);
-                        }
+                        self.prune(inner, field, &below);
+                        true
                     }
+                    (None, None) if shape.preserve => true,
                     (None, None) => {
-                        if !shape.preserve {
-                            self.findings.unknown.push(below);
-                            map.remove(&name);
-                        }
+                        self.findings.unknown.push(below.to_string());
+                        false
                     }
                 }
-            }
+            });
         } else if let Some(list) = value.as_array_mut() {
             let element = node.element();
             for (index, item) in list.iter_mut().enumerate() {
-                self.prune(item, element, &format!("{path}[{index}]"));
+                self.prune(item, element, &place.item(index));
             }
         }
     }

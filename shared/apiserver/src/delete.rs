@@ -178,7 +178,7 @@ impl Server {
         warnings: &mut Vec<String>,
     ) -> Result<(), Failure> {
         let shown = self.present_stored(&call.kind, found).await?;
-        self.admit_validating(call, Operation::Delete, None, Some(&shown), warnings)
+        self.admit_validating(call, Operation::Delete, None, Some(&*shown), warnings)
             .await
     }
 

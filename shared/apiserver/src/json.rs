@@ -1,6 +1,13 @@
 //! Reading and writing fields of JSON objects.
 
+use serde::Serialize;
 use serde_json::{Map, Value};
+
+/// What is sent of a value. Why not by its `Display`: that looks at each piece of text once more.
+pub(crate) fn bytes(value: &impl Serialize) -> Vec<u8> {
+    // Why no error: only maps whose keys are no texts cannot be written.
+    serde_json::to_vec(value).unwrap_or_default()
+}
 
 /// The value below the fields of `path`, if all are there.
 pub(crate) fn at<'a>(value: &'a Value, path: &[&str]) -> Option<&'a Value> {

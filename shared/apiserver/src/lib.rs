@@ -38,6 +38,7 @@ mod managed;
 mod names;
 mod openapi;
 mod patch;
+mod place;
 mod protobuf;
 mod quantity;
 mod rbac;

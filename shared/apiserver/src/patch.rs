@@ -31,7 +31,7 @@ impl Kind {
 const OPERATIONS_MAX: usize = 10_000;
 
 /// Applies a JSON patch.
-pub(crate) fn json(object: &Value, patch: &Value) -> Result<Value, Failure> {
+pub(crate) fn json(mut object: Value, patch: &Value) -> Result<Value, Failure> {
     let operations: json_patch::Patch = serde_json::from_value(patch.clone())
         .map_err(|error| Failure::bad_request(format!("error decoding patch: {error}")))?;
     if operations.0.len() > OPERATIONS_MAX {
@@ -40,23 +40,20 @@ pub(crate) fn json(object: &Value, patch: &Value) -> Result<Value, Failure> {
             operations.0.len()
         )));
     }
-    let mut patched = object.clone();
-    json_patch::patch(&mut patched, &operations).map_err(|_why| Failure::unprocessable())?;
-    Ok(patched)
+    json_patch::patch(&mut object, &operations).map_err(|_why| Failure::unprocessable())?;
+    Ok(object)
 }
 
 /// Applies a merge patch.
-pub(crate) fn merge(object: &Value, patch: &Value) -> Value {
-    let mut patched = object.clone();
-    json_patch::merge(&mut patched, patch);
-    patched
+pub(crate) fn merge(mut object: Value, patch: &Value) -> Value {
+    json_patch::merge(&mut object, patch);
+    object
 }
 
 /// Applies a strategic merge patch. *Errors*: a directive that makes no sense.
-pub(crate) fn strategic(object: &Value, patch: &Value, node: &Node) -> Result<Value, Failure> {
-    let mut patched = object.clone();
-    merge_map(&mut patched, patch, node)?;
-    Ok(patched)
+pub(crate) fn strategic(mut object: Value, patch: &Value, node: &Node) -> Result<Value, Failure> {
+    merge_map(&mut object, patch, node)?;
+    Ok(object)
 }
 
 const DIRECTIVE: &str = "$patch";

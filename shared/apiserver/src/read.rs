@@ -1,9 +1,10 @@
 //! Get, list and watch.
 
 mod goes_on;
+mod list;
+mod watch;
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,10 +14,11 @@ use http::StatusCode;
 use http_body::Frame;
 use http_body_util::{BodyExt as _, StreamBody};
 use serde_json::{Value, json};
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use goes_on::Continue;
+pub(crate) use list::List;
+use watch::{Watcher, first_bookmark};
 
 use crate::failure::{About, Cause, Failure};
 use crate::json;
@@ -24,15 +26,9 @@ use crate::kinds::{Conversion, Kind};
 use crate::request::{Call, Form};
 use crate::selector::{Fields, Labels};
 use crate::server::{Answer, Server};
-use crate::store::{Did, Gone, Key, Past};
+use crate::store::{Gone, Key};
 use crate::{builtin, table};
 
-/// Events that are written before the stream breathes.
-const BATCH_MAX: usize = 500;
-/// How often a watch is told how far it is, if it wants to know.
-const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
-/// How long before its end a watch is told how far it is.
-const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 /// How long a watch lives unless it says otherwise.
 const WATCH_SECONDS: u64 = 1800;
 const SPLIT: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
@@ -203,9 +199,24 @@ impl Server {
             }
         }
         let stored = stored.ok_or_else(|| Failure::not_found(call.about(&call.path.name)))?;
+        self.answer(call, StatusCode::OK, form, stored).await
+    }
+
+    /// Answers with one object, as it is stored or as the request wants to see it.
+    pub(crate) async fn answer(
+        &self,
+        call: &Call,
+        code: StatusCode,
+        form: Form,
+        stored: Arc<Value>,
+    ) -> Result<Answer, Failure> {
+        // Why first: most answers are of this sort and need no copy.
+        if form == Form::Object && is_as_stored(&call.kind, &stored) {
+            return Ok(Answer::Stored(code, stored));
+        }
         let objects = self.present(&call.kind, vec![stored]).await?;
         let object = objects.into_iter().next().unwrap_or_default();
-        Ok(Answer::Json(StatusCode::OK, self.shape(call, form, object)))
+        Ok(Answer::Json(code, self.shape(call, form, object)))
     }
 
     /// One object in the form that was asked for.
@@ -240,7 +251,6 @@ impl Server {
         };
         let limit = usize::try_from(limit).unwrap_or(0);
         let page = self.page_of(call, &filter, version, limit)?;
-        let objects = self.present(&call.kind, page.objects).await?;
         let mut meta = json!({"resourceVersion": page.version.to_string()});
         if call.kind.is_custom() && form == Form::Object {
             meta["continue"] = "".into();
@@ -251,6 +261,15 @@ impl Server {
                 meta["remainingItemCount"] = page.remaining.into();
             }
         }
+        // Why first: most lists are of this sort and need no copies.
+        if form == Form::Object && page.objects.iter().all(|object| is_as_stored(&call.kind, object)) {
+            return Ok(Answer::List(List {
+                kind: Arc::clone(&call.kind),
+                meta,
+                objects: page.objects,
+            }));
+        }
+        let objects = self.present(&call.kind, page.objects).await?;
         let answer = match form {
             Form::Table => {
                 let include = call.query.get("includeObject");
@@ -427,7 +446,7 @@ impl Server {
 }
 
 /// Whether a version of a kind shows an object just as it is stored.
-fn is_as_stored(kind: &Kind, object: &Value) -> bool {
+pub(crate) fn is_as_stored(kind: &Kind, object: &Value) -> bool {
     if !kind.is_custom() {
         return kind.group != "events.k8s.io";
     }
@@ -442,12 +461,6 @@ struct Page {
     remaining: usize,
 }
 
-/// When a watch is first told how far it is: in time before it ends.
-fn first_bookmark(now: Instant, ends: Instant) -> Instant {
-    let last = ends.checked_sub(BOOKMARK_BEFORE_END).unwrap_or(now);
-    (now + BOOKMARK_EVERY).min(last.max(now))
-}
-
 /// Where an object of a request lives.
 pub(crate) fn key_of(call: &Call, name: &str) -> Key {
     Key {
@@ -459,219 +472,6 @@ pub(crate) fn key_of(call: &Call, name: &str) -> Key {
 
 pub(crate) fn partial(object: &Value) -> Value {
     json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": object["metadata"]})
-}
-
-/// One open watch.
-struct Watcher {
-    server: Server,
-    kind: Arc<Kind>,
-    namespace: String,
-    filter: Filter,
-    form: Form,
-    include: String,
-    /// Everything up to here was told.
-    version: u64,
-    bell: Arc<Notify>,
-    bookmarks: bool,
-    next_bookmark: Instant,
-    owes_bookmark: bool,
-    ends: Instant,
-    /// What is told first: events, then perhaps the bookmark that ends them.
-    first: Option<Vec<(&'static str, Arc<Value>)>>,
-    /// Whether a table's columns were told.
-    headed: bool,
-}
-
-impl Watcher {
-    /// Begins with the present state.
-    fn start(&mut self, marks_end: bool, least: u64) -> Result<(), Failure> {
-        let state = self.server.state();
-        let now = state.store.version();
-        if least > now {
-            return Err(Failure::too_large_version(least, now));
-        }
-        let mut events: Vec<(&'static str, Arc<Value>)> = state
-            .store
-            .list(&self.kind.resource, &self.namespace)
-            .filter(|(_, object)| self.filter.sees(object))
-            .map(|(_, object)| ("ADDED", Arc::clone(object)))
-            .collect();
-        drop(state);
-        self.version = now;
-        if marks_end {
-            let mut bookmark = self.bookmark();
-            json::set(
-                &mut bookmark,
-                &["metadata", "annotations", "k8s.io/initial-events-end"],
-                "true",
-            );
-            events.push(("BOOKMARK", Arc::new(bookmark)));
-        }
-        self.first = Some(events);
-        Ok(())
-    }
-
-    /// Whether the changes since the version are still there.
-    fn check(&mut self) -> Result<(), Failure> {
-        let state = self.server.state();
-        let now = state.store.version();
-        if self.version > now {
-            return Err(Failure::too_large_version(self.version, now));
-        }
-        if self.version < state.store.compacted() {
-            let oldest = state.store.compacted();
-            drop(state);
-            let message = format!("too old resource version: {} ({oldest})", self.version);
-            self.first = Some(vec![("ERROR", Arc::new(Failure::expired(message).status()))]);
-        }
-        Ok(())
-    }
-
-    fn bookmark(&self) -> Value {
-        let mut object = json!({
-            "apiVersion": self.kind.api_version(), "kind": self.kind.kind,
-            "metadata": {"resourceVersion": self.version.to_string(), "creationTimestamp": null},
-        });
-        if self.kind.is_custom() {
-            json::remove(&mut object, &["metadata", "creationTimestamp"]);
-        } else {
-            // Why: an empty object of the kind carries the version, with the zeros that Go writes.
-            object = crate::decode::builtin(object, &self.kind.node, &self.kind.kind).0;
-            json::remove(&mut object, &["metadata", "creationTimestamp"]);
-        }
-        object
-    }
-
-    /// The next lines, and whether there may be more.
-    async fn next(&mut self) -> Option<(String, bool)> {
-        let bell = Arc::clone(&self.bell);
-        loop {
-            // Why before looking: what changes from here on must not be missed.
-            let rung = bell.notified();
-            if let Some(first) = self.first.take() {
-                let failed = first.iter().any(|(kind, _)| *kind == "ERROR");
-                if !first.is_empty() {
-                    return Some((self.lines(first).await, !failed));
-                }
-            }
-            let (changes, seen) = {
-                let store = &self.server.state().store;
-                let changes =
-                    store.changes_after(&self.kind.resource, &self.namespace, self.version, BATCH_MAX);
-                (changes, store.version())
-            };
-            let Ok(changes) = changes else {
-                let message = format!("too old resource version: {}", self.version);
-                let status = Failure::expired(message).status();
-                return Some((self.lines(vec![("ERROR", Arc::new(status))]).await, false));
-            };
-            let full = changes.len() == BATCH_MAX;
-            let last = changes.last().map(|change| change.version);
-            let events: Vec<_> = changes.iter().filter_map(|change| self.event(change)).collect();
-            self.version = match last {
-                Some(last) if full => last,
-                Some(last) => last.max(seen),
-                None => self.version.max(seen),
-            };
-            if !events.is_empty() {
-                return Some((self.lines(events).await, true));
-            }
-            if full {
-                continue;
-            }
-            if std::mem::take(&mut self.owes_bookmark) {
-                let bookmark = Arc::new(self.bookmark());
-                return Some((self.lines(vec![("BOOKMARK", bookmark)]).await, true));
-            }
-            tokio::select! {
-                biased;
-                () = rung => {}
-                () = tokio::time::sleep_until(self.ends) => return None,
-                () = tokio::time::sleep_until(self.next_bookmark), if self.bookmarks => {
-                    let now = Instant::now();
-                    let last = self.ends.checked_sub(BOOKMARK_BEFORE_END).filter(|last| *last > now);
-                    self.next_bookmark = last.unwrap_or(self.ends).min(now + BOOKMARK_EVERY);
-                    self.owes_bookmark = true;
-                }
-            }
-        }
-    }
-
-    /// What a change looks like through the filter.
-    fn event(&self, change: &Past) -> Option<(&'static str, Arc<Value>)> {
-        let before = change
-            .previous
-            .as_ref()
-            .is_some_and(|previous| self.filter.sees(previous));
-        let after = change.did != Did::Delete && self.filter.sees(&change.object);
-        match (before, after) {
-            (false, true) => Some(("ADDED", Arc::clone(&change.object))),
-            (true, true) => Some(("MODIFIED", Arc::clone(&change.object))),
-            (true, false) => {
-                let mut last = Value::clone(change.previous.as_ref()?);
-                json::set(
-                    &mut last,
-                    &["metadata", "resourceVersion"],
-                    change.version.to_string(),
-                );
-                Some(("DELETED", Arc::new(last)))
-            }
-            (false, false) => None,
-        }
-    }
-
-    async fn lines(&mut self, events: Vec<(&'static str, Arc<Value>)>) -> String {
-        let mut out = String::new();
-        for (kind, object) in events {
-            let ready = kind == "ERROR" || kind == "BOOKMARK" || is_as_stored(&self.kind, &object);
-            // Why first: else each of many watches would copy the object.
-            if ready && self.form == Form::Object {
-                // Writing to a String cannot fail.
-                let _ = writeln!(out, "{{\"type\":\"{kind}\",\"object\":{object}}}");
-                continue;
-            }
-            let object = if kind == "ERROR" {
-                Value::clone(&object)
-            } else {
-                let presented = if kind == "BOOKMARK" {
-                    Ok(vec![Value::clone(&object)])
-                } else {
-                    self.server.present(&self.kind, vec![object]).await
-                };
-                match presented {
-                    Ok(objects) => self.form(objects.into_iter().next().unwrap_or_default()),
-                    Err(failure) => failure.status(),
-                }
-            };
-            out.push_str(&json!({"type": kind, "object": object}).to_string());
-            out.push('\n');
-        }
-        out
-    }
-
-    fn form(&mut self, object: Value) -> Value {
-        match self.form {
-            Form::Object => object,
-            Form::Partial => partial(&object),
-            Form::Table => {
-                let head = if self.headed {
-                    table::Head::No
-                } else {
-                    table::Head::Yes
-                };
-                self.headed = true;
-                let meta = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
-                table::render(
-                    &self.kind,
-                    &[object],
-                    &meta,
-                    &self.include,
-                    self.server.now(),
-                    head,
-                )
-            }
-        }
-    }
 }
 
 #[cfg(test)]

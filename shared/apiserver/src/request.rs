@@ -106,6 +106,9 @@ impl Path {
 }
 
 fn decode(part: &str) -> String {
+    if !part.contains('%') {
+        return part.to_owned();
+    }
     url::form_urlencoded::parse(format!("p={}", part.replace('+', "%2B")).as_bytes())
         .next()
         .map(|(_, value)| value.into_owned())

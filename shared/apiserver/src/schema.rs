@@ -1,7 +1,8 @@
 //! The shape of objects: one kind of tree for built-in kinds and for custom resources.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock};
+use std::fmt;
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use regex::Regex;
 use serde_json::{Map, Value};
@@ -44,6 +45,34 @@ pub(crate) enum Type {
     Any,
 }
 
+/// The name of a definition, and the definition once it was looked up: every step through every object asks for it.
+#[derive(Clone)]
+struct Reference {
+    name: String,
+    found: OnceLock<&'static Node>,
+}
+
+impl Reference {
+    fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            found: OnceLock::new(),
+        }
+    }
+
+    fn node(&self) -> &'static Node {
+        self.found
+            .get_or_init(|| definition(&self.name).unwrap_or(&NOTHING))
+    }
+}
+
+// Why not what was found: definitions name each other in circles.
+impl fmt::Debug for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.name.fmt(f)
+    }
+}
+
 /// One place in the shape of an object.
 #[expect(
     clippy::struct_excessive_bools,
@@ -53,7 +82,7 @@ pub(crate) enum Type {
 pub(crate) struct Node {
     pub(crate) kind: Type,
     /// Another definition that says the rest.
-    reference: Option<String>,
+    reference: Option<Reference>,
     pub(crate) format: String,
     pub(crate) properties: BTreeMap<String, Self>,
     pub(crate) additional: Option<Box<Self>>,
@@ -155,7 +184,7 @@ impl Node {
     /// A reference to a built-in definition.
     pub(crate) fn reference(name: &str) -> Self {
         Self {
-            reference: Some(name.to_owned()),
+            reference: Some(Reference::new(name)),
             ..Self::of(Type::Object)
         }
     }
@@ -214,7 +243,7 @@ impl Node {
 
     fn builtin(schema: &Value, name: &str) -> Self {
         let mut node = Self::parse(schema, &mut |schema| Self::builtin(schema, ""));
-        node.reference = schema["$ref"].as_str().map(str::to_owned);
+        node.reference = schema["$ref"].as_str().map(Reference::new);
         if let Some((_, kind)) = SPECIAL.iter().find(|(special, _)| *special == name) {
             node.kind = *kind;
         }
@@ -324,14 +353,14 @@ impl Node {
     /// The node that says what is below: the definition that this one names, or itself.
     pub(crate) fn shape(&self) -> &Self {
         match &self.reference {
-            Some(name) => definition(name).unwrap_or(&NOTHING),
+            Some(reference) => reference.node(),
             None => self,
         }
     }
 
     /// The name of the definition that it refers to.
     pub(crate) fn definition_name(&self) -> Option<&str> {
-        self.reference.as_deref()
+        self.reference.as_ref().map(|reference| reference.name.as_str())
     }
 
     /// The node of a field, if the shape knows it.

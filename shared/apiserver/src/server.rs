@@ -19,6 +19,7 @@ use crate::builtin;
 use crate::clock::Clock;
 use crate::failure::Failure;
 use crate::kinds::Registry;
+use crate::read::List;
 use crate::request::{Call, Path, User};
 use crate::store::{Change, Key, Store};
 use crate::tokens::Tokens;
@@ -95,7 +96,7 @@ pub(crate) struct State {
     pub(crate) registry: Registry,
     pub(crate) tokens: Tokens,
     random: ChaCha8Rng,
-    /// The version at which there was nothing to collect, and nothing that only waits for the time.
+    /// The last change of bonds after which there was nothing to collect, and nothing that only waits for the time.
     pub(crate) collected: Option<u64>,
 }
 
@@ -145,6 +146,10 @@ impl State {
 /// What a request is answered with.
 pub(crate) enum Answer {
     Json(StatusCode, Value),
+    /// An object just as it is stored.
+    Stored(StatusCode, Arc<Value>),
+    /// Objects just as they are stored.
+    List(List),
     /// With a media type of its own.
     Typed(&'static str, Value),
     Text(StatusCode, String),
@@ -275,7 +280,7 @@ impl Server {
             .registry
             .find(&target.group, &target.version, &target.plural)
             .cloned();
-        self.authorize(&user, &verb(method, &target, request), &target)?;
+        self.authorize(&user, || verb(method, &target, request), &target)?;
         if let Some(answer) = self.review(request, &target, &user, warnings)? {
             return Ok(answer);
         }
@@ -386,10 +391,10 @@ fn unbuilt(target: &Path) -> Option<&'static str> {
 }
 
 /// The verb of a request, as authorization calls it.
-fn verb(method: &Method, path: &Path, request: &Request<Bytes>) -> String {
+fn verb(method: &Method, path: &Path, request: &Request<Bytes>) -> &'static str {
     let watch = crate::request::Query::parse(request.uri().query()).flag("watch");
     let named = !path.name.is_empty();
-    let verb = match *method {
+    match *method {
         Method::GET | Method::HEAD if watch => "watch",
         Method::GET | Method::HEAD if named => "get",
         Method::GET | Method::HEAD => "list",
@@ -399,8 +404,7 @@ fn verb(method: &Method, path: &Path, request: &Request<Bytes>) -> String {
         Method::DELETE if named => "delete",
         Method::DELETE => "deletecollection",
         _ => "",
-    };
-    verb.to_owned()
+    }
 }
 
 fn full(bytes: impl Into<Bytes>) -> Body {
@@ -413,8 +417,10 @@ const WARNINGS_MAX: usize = 20;
 pub(crate) fn render(answer: Result<Answer, Failure>, warnings: &[String]) -> Response<Body> {
     let json = "application/json";
     let (code, kind, body) = match answer {
-        Ok(Answer::Json(code, value)) => (code, json, full(value.to_string())),
-        Ok(Answer::Typed(kind, value)) => (StatusCode::OK, kind, full(value.to_string())),
+        Ok(Answer::Json(code, value)) => (code, json, full(crate::json::bytes(&value))),
+        Ok(Answer::Stored(code, value)) => (code, json, full(crate::json::bytes(&*value))),
+        Ok(Answer::List(list)) => (StatusCode::OK, json, full(crate::json::bytes(&list))),
+        Ok(Answer::Typed(kind, value)) => (StatusCode::OK, kind, full(crate::json::bytes(&value))),
         Ok(Answer::Text(code, text)) => (code, "text/plain; charset=utf-8", full(text)),
         Ok(Answer::Stream(body)) => (StatusCode::OK, json, body),
         Err(failure) => match failure.plain() {

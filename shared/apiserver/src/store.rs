@@ -83,6 +83,8 @@ pub(crate) struct Store {
     forgotten: BTreeMap<Arc<str>, u64>,
     /// Resources that changed since somebody asked.
     touched: BTreeSet<Arc<str>>,
+    /// The version of the last change of who belongs to whom, or of what is to end.
+    bonds: u64,
     observers: Vec<Observer>,
 }
 
@@ -104,6 +106,7 @@ impl Store {
             history_max: history_max.max(1),
             forgotten: BTreeMap::new(),
             touched: BTreeSet::new(),
+            bonds: 0,
             observers: Vec::new(),
         }
     }
@@ -118,6 +121,7 @@ impl Store {
         Self {
             version: self.version,
             compacted: self.version,
+            bonds: self.version,
             objects: self.objects.clone(),
             ..Self::new(history_max)
         }
@@ -148,12 +152,18 @@ impl Store {
         }
         self.history.clear();
         self.forgotten.clear();
-        (self.version, self.compacted) = (other.version, other.version);
+        (self.version, self.compacted, self.bonds) = (other.version, other.version, other.version);
     }
 
     /// The resources that changed since this was asked last.
     pub(crate) fn take_touched(&mut self) -> BTreeSet<Arc<str>> {
         std::mem::take(&mut self.touched)
+    }
+
+    /// The version of the last change after which there may be something to collect: an object went, has other owners or
+    /// finalizers, or is to be deleted.
+    pub(crate) fn bonds(&self) -> u64 {
+        self.bonds
     }
 
     /// The version of the last change.
@@ -309,6 +319,9 @@ impl Store {
     }
 
     fn remember(&mut self, change: Past, user: &str) {
+        if changes_bonds(&change) {
+            self.bonds = change.version;
+        }
         if !self.observers.is_empty() {
             let key = &change.key;
             let observed = Change {
@@ -334,6 +347,27 @@ impl Store {
                 self.forgotten.insert(forgotten.key.resource, forgotten.version);
             }
         }
+    }
+}
+
+/// Whether there may be something to collect after a change and was not before. What only comes makes nothing superfluous,
+/// unless it has owners or is to go.
+fn changes_bonds(change: &Past) -> bool {
+    const BONDS: [&str; 5] = [
+        "ownerReferences",
+        "finalizers",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "uid",
+    ];
+    let now = &change.object["metadata"];
+    match &change.previous {
+        _ if change.did == Did::Delete => true,
+        Some(previous) => {
+            let before = &previous["metadata"];
+            BONDS.iter().any(|field| before.get(field) != now.get(field))
+        }
+        None => BONDS[..4].iter().any(|field| now.get(field).is_some()),
     }
 }
 

@@ -58,7 +58,8 @@ impl Server {
         };
         let current = match self.get_plain(&plain).await? {
             Answer::Json(_, object) => object,
-            Answer::Typed(..) | Answer::Text(..) | Answer::Stream(_) => Value::Null,
+            Answer::Stored(_, object) => Value::clone(&object),
+            Answer::List(_) | Answer::Typed(..) | Answer::Text(..) | Answer::Stream(_) => Value::Null,
         };
         let before = scale_of(&current, &scale);
         let wanted = match call.method {
@@ -68,8 +69,8 @@ impl Server {
                 let body: Value = serde_json::from_slice(&call.body)
                     .map_err(|error| Failure::bad_request(format!("error decoding patch: {error}")))?;
                 match call.content_type() {
-                    "application/merge-patch+json" => crate::patch::merge(&before, &body),
-                    "application/json-patch+json" => crate::patch::json(&before, &body)?,
+                    "application/merge-patch+json" => crate::patch::merge(before, &body),
+                    "application/json-patch+json" => crate::patch::json(before, &body)?,
                     _ => return Err(Failure::not_implemented("this kind of patch of a scale")),
                 }
             }
@@ -94,7 +95,8 @@ impl Server {
             .insert("content-type", http::HeaderValue::from_static("application/json"));
         match self.update(&plain, warnings).await? {
             Answer::Json(code, object) => Ok(Answer::Json(code, scale_of(&object, &scale))),
-            other @ (Answer::Typed(..) | Answer::Text(..) | Answer::Stream(_)) => Ok(other),
+            Answer::Stored(code, object) => Ok(Answer::Json(code, scale_of(&object, &scale))),
+            other @ (Answer::List(_) | Answer::Typed(..) | Answer::Text(..) | Answer::Stream(_)) => Ok(other),
         }
     }
 

@@ -137,9 +137,7 @@ impl Server {
         }
         let object = Self::decode(call, call.parse_body()?, warnings)?;
         let stored = self.create_object(call, object, warnings).await?;
-        let object = self.present(&call.kind, vec![stored]).await?.into_iter().next();
-        let shaped = self.shape(call, form, object.unwrap_or_default());
-        Ok(Answer::Json(StatusCode::CREATED, shaped))
+        self.answer(call, StatusCode::CREATED, form, stored).await
     }
 
     /// Creates a decoded object.
@@ -180,7 +178,7 @@ impl Server {
         let reset = reset_fields(kind, Part::Main);
         let manager = call.manager();
         let api_version = kind.api_version();
-        let change = change(call, &manager, &api_version, &now, &reset);
+        let change = change(call, &manager, &api_version, &now, reset);
         // Why not after an apply: it has accounted for itself.
         if call.content_type() != "application/apply-patch+yaml" {
             managed::update(&Value::Null, &mut object, &change);
@@ -369,17 +367,9 @@ impl Server {
         let found = std::sync::Mutex::new(Vec::new());
         let make = |old: Option<&Value>| {
             let old = old.ok_or_else(|| Failure::not_found(call.about(&call.path.name)))?;
-            let mut base = old.clone();
-            if call.kind.group == "events.k8s.io" {
-                builtin::event_from_core(&mut base);
-            }
-            let patched = match how {
-                patch::Kind::Json => patch::json(&base, &body)?,
-                patch::Kind::Strategic => patch::strategic(&base, &body, &call.kind.node)?,
-                patch::Kind::Merge | patch::Kind::Apply => patch::merge(&base, &body),
-            };
+            let patched = || patched(call, old, how, &body);
             let mut own = Vec::new();
-            let decoded = Self::decode(call, patched.clone(), &mut own).map_err(|failure| {
+            let decoded = Self::decode(call, patched()?, &mut own).map_err(|failure| {
                 // Why: so a real server calls a patch after which the object cannot be read.
                 let unread = failure.message().contains("cannot be handled as") && !call.kind.is_custom();
                 if unread && how != patch::Kind::Strategic {
@@ -388,6 +378,7 @@ impl Server {
                         kind: "",
                         name: "",
                     };
+                    let patched = patched().unwrap_or_default();
                     let cause = Cause::invalid("patch", &patched.to_string().into(), failure.message());
                     return Failure::invalid(about, &[cause]);
                 }
@@ -422,32 +413,25 @@ impl Server {
         for attempt in 0..ATTEMPTS_MAX {
             let found = self.state().store.get(&key).cloned();
             let old = match &found {
-                Some(found) => {
-                    let mut shown = self.present_stored(kind, found).await?;
-                    json::object(&mut shown);
-                    Some(shown)
-                }
+                Some(found) => Some(self.present_stored(kind, found).await?),
                 None => None,
             };
-            let mut object = match make(old.as_ref())? {
+            let mut object = match make(old.as_deref())? {
                 Step::Create(object) => {
                     let stored = self.create_object(call, object, warnings).await?;
-                    let shown = self.present(kind, vec![stored]).await?.into_iter().next();
-                    return Ok(Answer::Json(
-                        StatusCode::CREATED,
-                        self.shape(call, form, shown.unwrap_or_default()),
-                    ));
+                    return self.answer(call, StatusCode::CREATED, form, stored).await;
                 }
                 Step::Next(object) => object,
             };
             let (Some(found), Some(old)) = (found, old) else {
                 return Err(Failure::not_found(call.about(&call.path.name)));
             };
-            let named = Self::check_preconditions(call, &object, &old, way)?;
-            self.account(call, &mut object, &old, way);
+            let old: &Value = &old;
+            let named = Self::check_preconditions(call, &object, old, way)?;
+            self.account(call, &mut object, old, way);
             let operation = Operation::Update;
             object = self
-                .admit_mutating(call, operation, object, Some(&old), warnings)
+                .admit_mutating(call, operation, object, Some(old), warnings)
                 .await?;
             let uid = object["metadata"]["uid"].clone();
             for field in [
@@ -458,11 +442,11 @@ impl Server {
                 "selfLink",
                 "generation",
             ] {
-                json::copy(&mut object, &old, &["metadata", field]);
+                json::copy(&mut object, old, &["metadata", field]);
             }
             let part = part_of(call);
-            builtin::prepare_update(kind, part, &mut object, &old);
-            let mut causes = Self::validate_update(call, part, &object, &old);
+            builtin::prepare_update(kind, part, &mut object, old);
+            let mut causes = Self::validate_update(call, part, &object, old);
             if !uid.is_null() && uid != old["metadata"]["uid"] {
                 causes.push(Cause::immutable("metadata.uid", &uid));
             }
@@ -470,11 +454,11 @@ impl Server {
                 return Err(Failure::invalid(call.about_kind(&call.path.name), &causes));
             }
             if kind.is_custom() && part == Part::Main {
-                warnings.extend(crate::names::finalizer_warnings(&object, Some(&old)));
+                warnings.extend(crate::names::finalizer_warnings(&object, Some(old)));
             }
-            self.admit_validating(call, operation, Some(&object), Some(&old), warnings)
+            self.admit_validating(call, operation, Some(&object), Some(old), warnings)
                 .await?;
-            let unchanged = same(&object, &old);
+            let unchanged = same(&object, old);
             let stored = self.to_storage(kind, object).await?;
             too_big(&stored)?;
             let mode = match (unchanged, call.query.is_dry_run()) {
@@ -488,11 +472,7 @@ impl Server {
                 }
                 continue;
             };
-            let shown = self.present(kind, vec![result]).await?.into_iter().next();
-            return Ok(Answer::Json(
-                StatusCode::OK,
-                self.shape(call, form, shown.unwrap_or_default()),
-            ));
+            return self.answer(call, StatusCode::OK, form, result).await;
         }
         Err(Failure::modified(call.about(&call.path.name)))
     }
@@ -513,12 +493,18 @@ impl Server {
     }
 
     /// What is stored, in the version of the request but in the store's form.
-    pub(crate) async fn present_stored(&self, kind: &Kind, found: &Arc<Value>) -> Result<Value, Failure> {
-        if kind.is_custom() {
-            let shown = self.present(kind, vec![Arc::clone(found)]).await?;
-            return Ok(shown.into_iter().next().unwrap_or_default());
+    pub(crate) async fn present_stored(
+        &self,
+        kind: &Kind,
+        found: &Arc<Value>,
+    ) -> Result<Arc<Value>, Failure> {
+        if !kind.is_custom() || crate::read::is_as_stored(kind, found) {
+            return Ok(Arc::clone(found));
         }
-        Ok(Value::clone(found))
+        let shown = self.present(kind, vec![Arc::clone(found)]).await?;
+        let mut shown = shown.into_iter().next().unwrap_or_default();
+        json::object(&mut shown);
+        Ok(Arc::new(shown))
     }
 
     /// Writes; an object that waits only for its last finalizer ends here.
@@ -580,7 +566,7 @@ impl Server {
         let reset = reset_fields(&call.kind, part_of(call));
         let manager = call.manager();
         let api_version = call.kind.api_version();
-        managed::update(old, object, &change(call, &manager, &api_version, &now, &reset));
+        managed::update(old, object, &change(call, &manager, &api_version, &now, reset));
     }
 }
 
@@ -599,6 +585,19 @@ enum Way {
     Put,
     Patch,
     Apply,
+}
+
+/// What a patch makes of an object, before anything is checked.
+fn patched(call: &Call, old: &Value, how: patch::Kind, body: &Value) -> Result<Value, Failure> {
+    let mut base = old.clone();
+    if call.kind.group == "events.k8s.io" {
+        builtin::event_from_core(&mut base);
+    }
+    match how {
+        patch::Kind::Json => patch::json(base, body),
+        patch::Kind::Strategic => patch::strategic(base, body, &call.kind.node),
+        patch::Kind::Merge | patch::Kind::Apply => Ok(patch::merge(base, body)),
+    }
 }
 
 pub(crate) fn part_of(call: &Call) -> Part {

@@ -88,7 +88,8 @@ pub struct Rules {
     pub lease: SignedDuration,
     /// How long before [`Auditor::at_rest`] the product must have written nothing but renewals (I3).
     pub quiet: SignedDuration,
-    /// How long a healthy worker may have to wait for what was decided for it (I12).
+    /// How long a healthy worker may have to wait for what was decided for it (I12). Less than a call that hangs until its
+    /// deadline, so that nobody can have waited for one.
     pub placement_max: SignedDuration,
     /// How long after a trouble a cluster may still be slow (I12), and after which nothing may come from before it.
     pub recovery: SignedDuration,
@@ -109,7 +110,7 @@ impl Rules {
             canaries: Vec::new(),
             lease: SignedDuration::from_mins(10),
             quiet: SignedDuration::from_secs(60),
-            placement_max: SignedDuration::from_secs(30),
+            placement_max: SignedDuration::from_secs(10),
             recovery: SignedDuration::from_mins(2),
         }
     }
@@ -268,6 +269,12 @@ impl Auditor {
 
     /// The faults are over and time has passed: nothing may be stuck, left over or still moving (I2, I3, I5, I11).
     pub fn at_rest(&mut self, now: Timestamp) {
+        let findings = self.complaints(now);
+        self.tell(findings, now);
+    }
+
+    /// What [`Self::at_rest`] would tell now.
+    fn complaints(&self, now: Timestamp) -> Findings {
         let mut findings = Findings::default();
         self.single.at_rest(&mut findings);
         single::Outcomes::at_rest(&self.book, &mut findings);
@@ -275,7 +282,15 @@ impl Auditor {
         ready::at_rest(&self.book, &mut findings);
         orphan::at_rest(&self.book, &mut findings);
         self.bulkhead.at_rest(&self.book, now, &mut findings);
-        self.tell(findings, now);
+        findings
+    }
+
+    /// Whether nothing is to come: [`Self::at_rest`] would tell nothing now, and each job of the manager has ended or was
+    /// switched off, or `hopeless` says of its name that it can never get quota.
+    pub fn is_over(&self, now: Timestamp, hopeless: impl Fn(&str) -> bool) -> bool {
+        let mut jobs = self.book.local_jobs();
+        self.complaints(now).0.is_empty()
+            && jobs.all(|(place, job)| hopeless(&place.name) || lost::is_done(&self.book, place, job))
     }
 
     /// What was broken, in the order of time; each invariant at most once for each subject.

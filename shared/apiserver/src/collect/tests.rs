@@ -137,3 +137,24 @@ async fn a_namespace_ends_when_it_is_empty() {
         404
     );
 }
+
+#[tokio::test]
+async fn what_has_no_owners_gives_no_reason_to_look_and_who_gets_one_that_is_gone_does() {
+    let server = server();
+    server.settle();
+    let looked = |server: &Server| {
+        let state = server.state();
+        state.collected == Some(state.store.bonds())
+    };
+    assert!(looked(&server));
+    make(&server, "plain", &[], &[]).await;
+    let renewal = json!({"data": {"beat": "1"}});
+    send(&server, Method::PATCH, &format!("{MAPS}/plain"), renewal).await;
+    assert!(looked(&server));
+    let owner = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "nobody", "uid": "no-such-uid"}]);
+    let owned = json!({"metadata": {"ownerReferences": owner}});
+    send(&server, Method::PATCH, &format!("{MAPS}/plain"), owned).await;
+    assert!(!looked(&server));
+    server.settle();
+    assert_eq!(get(&server, "plain").await, None);
+}

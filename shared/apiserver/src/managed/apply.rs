@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::compare::Difference;
-use super::entries::{Change, Manager, Operation, put, rob, take, unowned};
+use super::entries::{Change, Manager, Operation, UNOWNED, put, rob, take};
 use super::set::{Set, is_leaf, steps};
 use crate::failure::Failure;
 use crate::schema::{ListKind, Node};
@@ -28,19 +28,19 @@ pub(crate) fn apply(
         before = json!({});
     }
     let said = Set::of(config, change.node).without_below(change.reset);
-    let wanted = said.without(&unowned());
+    let wanted = said.without(&UNOWNED);
     let own = |manager: &Manager| manager.is(change, Operation::Apply);
     let last = managers
         .iter()
         .find(|manager| own(manager))
-        .map(|manager| manager.fields.clone())
+        .map(|manager| manager.fields.set().clone())
         .unwrap_or_default();
     let mut merged = merge(&before, config, change.node);
     if !last.is_empty() {
         // Why with the name and the rest that nobody owns: so the metadata stays.
         let mut managed = said;
         for other in managers.iter().filter(|manager| !own(manager)) {
-            managed.union(&other.fields);
+            managed.union(other.fields.set());
         }
         merged = prune(&merged, &last, &managed, change.node);
     }
@@ -59,7 +59,7 @@ pub(crate) fn apply(
             if let Some(now) = now {
                 now.clone_into(&mut manager.time);
             }
-            manager.fields = wanted;
+            manager.fields = wanted.into();
         }
         None => managers.push(Manager {
             name: change.manager.to_owned(),
@@ -67,7 +67,7 @@ pub(crate) fn apply(
             api_version: change.api_version.to_owned(),
             subresource: change.subresource.to_owned(),
             time: now.unwrap_or_default().to_owned(),
-            fields: wanted,
+            fields: wanted.into(),
         }),
     }
     crate::json::object(&mut merged);
@@ -92,7 +92,7 @@ fn conflicts(
     let mut others: Vec<&Manager> = managers.iter().filter(|manager| !own(manager)).collect();
     others.sort_by_key(|manager| (&manager.name, manager.operation, &manager.api_version));
     for manager in others {
-        let paths = manager.fields.common(&difference.changed).paths();
+        let paths = manager.fields.set().common(&difference.changed).paths();
         if paths.is_empty() {
             continue;
         }

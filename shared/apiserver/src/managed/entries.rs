@@ -1,6 +1,10 @@
 //! The list `metadata.managedFields`.
 
-use serde_json::{Value, json};
+use std::cell::OnceCell;
+use std::mem;
+use std::sync::LazyLock;
+
+use serde_json::{Map, Value, json};
 
 use super::compare::Difference;
 use super::set::Set;
@@ -19,48 +23,127 @@ pub(crate) enum Operation {
     Update,
 }
 
+/// The fields of a manager. Those that stand in a stored list are read only when they matter: most writes change what one
+/// of many managers has, or nothing.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Fields {
+    set: OnceCell<Set>,
+    /// As `fieldsV1` writes them, when they come from there and were not changed.
+    written: Option<Value>,
+}
+
+impl From<Set> for Fields {
+    fn from(set: Set) -> Self {
+        Self {
+            set: set.into(),
+            written: None,
+        }
+    }
+}
+
+impl Fields {
+    pub(crate) fn set(&self) -> &Set {
+        self.set
+            .get_or_init(|| self.written.as_ref().map(Set::from_json).unwrap_or_default())
+    }
+
+    fn is_empty(&self) -> bool {
+        match &self.written {
+            Some(written) => written.as_object().is_none_or(Map::is_empty),
+            None => self.set().is_empty(),
+        }
+    }
+
+    fn to_json(&self) -> Value {
+        match &self.written {
+            Some(written) => written.clone(),
+            None => self.set().to_json(),
+        }
+    }
+
+    /// Whether taking a set away can change anything.
+    fn may_lose(&self, set: &Set) -> bool {
+        self.written.as_ref().is_none_or(|written| set.meets(written))
+    }
+
+    /// Whether adding a set changes nothing for certain.
+    fn has_all(&self, set: &Set) -> bool {
+        self.written.as_ref().is_some_and(|written| set.is_in(written))
+    }
+}
+
+/// Whether a list can be taken at its word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// It was written here.
+    Stored,
+    /// A client made it.
+    Sent,
+}
+
 /// One manager and its fields.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct Manager {
     pub(crate) name: String,
     pub(crate) operation: Operation,
     pub(crate) api_version: String,
     pub(crate) subresource: String,
     pub(crate) time: String,
-    pub(crate) fields: Set,
+    pub(crate) fields: Fields,
 }
 
 impl Manager {
-    fn parse(entry: &Value) -> Self {
+    fn parse(mut entry: Value, source: Source) -> Self {
+        let mut text = |field: &str| match entry.get_mut(field) {
+            Some(Value::String(text)) => mem::take(text),
+            _ => String::new(),
+        };
         Self {
-            name: json::text(entry, &["manager"]).to_owned(),
-            operation: if entry["operation"] == "Apply" {
+            name: text("manager"),
+            operation: if text("operation") == "Apply" {
                 Operation::Apply
             } else {
                 Operation::Update
             },
-            api_version: json::text(entry, &["apiVersion"]).to_owned(),
-            subresource: json::text(entry, &["subresource"]).to_owned(),
-            time: json::text(entry, &["time"]).to_owned(),
-            fields: Set::from_json(&entry["fieldsV1"]),
+            api_version: text("apiVersion"),
+            subresource: text("subresource"),
+            time: text("time"),
+            fields: {
+                let written = entry.get_mut("fieldsV1").map(Value::take).unwrap_or_default();
+                match source {
+                    Source::Stored => Fields {
+                        set: OnceCell::new(),
+                        written: Some(written),
+                    },
+                    Source::Sent => Set::from_json(&written).into(),
+                }
+            },
         }
     }
 
-    fn to_json(&self) -> Value {
-        let mut entry = json!({
-            "manager": self.name,
-            "operation": match self.operation { Operation::Apply => "Apply", Operation::Update => "Update" },
-            "apiVersion": self.api_version,
-            "fieldsType": "FieldsV1",
-            "fieldsV1": self.fields.to_json(),
-        });
+    fn into_json(self) -> Value {
+        let text = |text: &str| Value::from(text);
+        let mut entry = Map::new();
+        entry.insert("manager".to_owned(), self.name.into());
+        let operation = match self.operation {
+            Operation::Apply => "Apply",
+            Operation::Update => "Update",
+        };
+        entry.insert("operation".to_owned(), text(operation));
+        entry.insert("apiVersion".to_owned(), self.api_version.into());
+        entry.insert("fieldsType".to_owned(), text("FieldsV1"));
+        let fields = match self.fields.written {
+            Some(written) => written,
+            None => self.fields.to_json(),
+        };
+        entry.insert("fieldsV1".to_owned(), fields);
         if !self.time.is_empty() {
-            entry["time"] = self.time.as_str().into();
+            entry.insert("time".to_owned(), self.time.into());
         }
         if !self.subresource.is_empty() {
-            entry["subresource"] = self.subresource.as_str().into();
+            entry.insert("subresource".to_owned(), self.subresource.into());
         }
-        entry
+        Value::Object(entry)
     }
 
     /// Whether it is the same manager, doing the same in the same place.
@@ -85,7 +168,7 @@ pub(crate) struct Change<'a> {
 }
 
 /// Fields that nobody owns.
-pub(super) fn unowned() -> Set {
+pub(super) static UNOWNED: LazyLock<Set> = LazyLock::new(|| {
     Set::from_json(&json!({
         "f:apiVersion": {}, "f:kind": {},
         "f:metadata": {
@@ -93,34 +176,42 @@ pub(super) fn unowned() -> Set {
             "f:clusterName": {}, "f:generation": {}, "f:managedFields": {}, "f:resourceVersion": {},
         },
     }))
+});
+
+/// Takes the list out of an object that was stored.
+pub(crate) fn take(object: &mut Value) -> Vec<Manager> {
+    match json::remove(object, &["metadata", "managedFields"]) {
+        Some(Value::Array(list)) => parse(list, Source::Stored),
+        _ => Vec::new(),
+    }
 }
 
-/// Takes the list out of an object.
-pub(crate) fn take(object: &mut Value) -> Vec<Manager> {
-    let list = json::remove(object, &["metadata", "managedFields"]).unwrap_or_default();
-    list.as_array()
-        .map(|list| list.iter().map(Manager::parse).collect())
-        .unwrap_or_default()
+fn parse(list: Vec<Value>, source: Source) -> Vec<Manager> {
+    list.into_iter()
+        .map(|entry| Manager::parse(entry, source))
+        .collect()
+}
+
+/// By what a real server orders them.
+fn order(manager: &Manager) -> impl Ord {
+    (
+        manager.operation,
+        &manager.time,
+        &manager.name,
+        &manager.api_version,
+        &manager.subresource,
+    )
 }
 
 /// Puts the list into an object, in the order of a real server.
 pub(super) fn put(object: &mut Value, mut managers: Vec<Manager>) {
     managers.retain(|manager| !manager.fields.is_empty());
-    let order = |manager: &Manager| {
-        (
-            manager.operation,
-            manager.time.clone(),
-            manager.name.clone(),
-            manager.api_version.clone(),
-            manager.subresource.clone(),
-        )
-    };
-    managers.sort_by_key(order);
+    managers.sort_by(|one, other| order(one).cmp(&order(other)));
     cap(&mut managers);
     if managers.is_empty() {
         json::remove(object, &["metadata", "managedFields"]);
     } else {
-        let list: Vec<Value> = managers.iter().map(Manager::to_json).collect();
+        let list: Vec<Value> = managers.into_iter().map(Manager::into_json).collect();
         json::set(object, &["metadata", "managedFields"], list);
     }
 }
@@ -141,7 +232,9 @@ fn cap(managers: &mut Vec<Manager>) {
             excess -= 1;
             match &mut merged {
                 Some(merged) => {
-                    merged.fields.union(&manager.fields);
+                    let mut fields = merged.fields.set().clone();
+                    fields.union(manager.fields.set());
+                    merged.fields = fields.into();
                     merged.time = manager.time;
                 }
                 None => merged = Some(manager),
@@ -165,11 +258,11 @@ fn cap(managers: &mut Vec<Manager>) {
 /// What others lose when fields change; entries that lose something keep their time.
 pub(super) fn rob(managers: &mut [Manager], difference: &Difference, except: impl Fn(&Manager) -> bool) {
     for manager in managers {
-        if !except(manager) {
-            manager.fields = manager
-                .fields
-                .without(&difference.changed)
-                .without(&difference.removed);
+        let touched =
+            manager.fields.may_lose(&difference.changed) || manager.fields.may_lose(&difference.removed);
+        if touched && !except(manager) {
+            let fields = manager.fields.set().without(&difference.changed);
+            manager.fields = fields.without(&difference.removed).into();
         }
     }
 }
@@ -185,10 +278,8 @@ fn resets(sent: Option<&Value>) -> bool {
 /// Accounts for a change that is no apply. `old` is what is stored, or null; `new` gets the list. A list that the client
 /// sent empty resets ownership.
 pub(crate) fn update(old: &Value, new: &mut Value, change: &Change<'_>) {
-    let sent = new["metadata"].get("managedFields").cloned();
-    let mut before = old.clone();
-    let stored = take(&mut before);
-    drop(take(new));
+    let sent = json::remove(new, &["metadata", "managedFields"]);
+    let stored = json::items(old, &["metadata", "managedFields"]);
     if old.is_object() && resets(sent.as_ref()) {
         return;
     }
@@ -197,22 +288,27 @@ pub(crate) fn update(old: &Value, new: &mut Value, change: &Change<'_>) {
         return;
     }
     let mut managers = match sent {
-        Some(Value::Array(list)) if !list.is_empty() => list.iter().map(Manager::parse).collect(),
+        // Why: a client that patches, or sends back what it read, sends the list that is stored.
+        Some(Value::Array(list)) if !list.is_empty() && list == stored => parse(list, Source::Stored),
+        Some(Value::Array(list)) if !list.is_empty() => parse(list, Source::Sent),
         _ if old.is_null() => Vec::new(),
-        _ => stored,
+        _ => parse(stored.to_vec(), Source::Stored),
     };
-    if old.is_null() {
+    let mut difference = if old.is_null() {
         // Why: a built-in object has its zeros before anybody sets anything.
-        before = crate::decode::empty(change.node);
-    }
-    let mut difference = Difference::between(&before, new, change.node);
+        Difference::between(&crate::decode::empty(change.node), new, change.node)
+    } else {
+        Difference::between(old, new, change.node)
+    };
+    // Why: the list itself was taken out of one of the two.
+    difference.removed.forget(&["f:metadata", "f:managedFields"]);
     // Why: what a request to this place cannot set, it neither gains nor takes from anybody.
     difference.changed = difference.changed.without_below(change.reset);
     difference.removed = difference.removed.without_below(change.reset);
     rob(&mut managers, &difference, |manager| {
         manager.is(change, Operation::Update)
     });
-    let gained = difference.changed.without(&unowned());
+    let gained = difference.changed.without(&UNOWNED);
     // Why: a real server does not say when somebody scaled.
     let now = if change.subresource == "scale" {
         ""
@@ -225,11 +321,13 @@ pub(crate) fn update(old: &Value, new: &mut Value, change: &Change<'_>) {
     match at {
         Some(at) => {
             let own = &mut managers[at];
-            let mut fields = own.fields.without(&difference.removed);
-            fields.union(&gained);
-            if fields != own.fields {
-                now.clone_into(&mut own.time);
-                own.fields = fields;
+            if own.fields.may_lose(&difference.removed) || !own.fields.has_all(&gained) {
+                let mut fields = own.fields.set().without(&difference.removed);
+                fields.union(&gained);
+                if fields != *own.fields.set() {
+                    now.clone_into(&mut own.time);
+                    own.fields = fields.into();
+                }
             }
         }
         None => managers.push(Manager {
@@ -238,7 +336,7 @@ pub(crate) fn update(old: &Value, new: &mut Value, change: &Change<'_>) {
             api_version: change.api_version.to_owned(),
             subresource: change.subresource.to_owned(),
             time: now.to_owned(),
-            fields: gained,
+            fields: gained.into(),
         }),
     }
     put(new, managers);

@@ -142,6 +142,42 @@ impl Set {
         Value::Object(out)
     }
 
+    /// Whether one of its fields, or something below one, is among those that `fieldsV1` writes like this.
+    pub(crate) fn meets(&self, written: &Value) -> bool {
+        written.as_object().is_some_and(|map| {
+            self.members.iter().any(|step| map.contains_key(step)) || { self.children.iter() }
+                .any(|(step, child)| map.get(step).is_some_and(|below| child.meets(below)))
+        })
+    }
+
+    /// Whether all of its fields are among those that `fieldsV1` writes like this.
+    pub(crate) fn is_in(&self, written: &Value) -> bool {
+        let map = written.as_object();
+        let below = |step: &Step| map.and_then(|map| map.get(step));
+        let is_member = |below: &Value| {
+            let map = below.as_object();
+            map.is_none_or(|map| map.is_empty() || map.contains_key("."))
+        };
+        self.members.iter().all(|step| below(step).is_some_and(is_member)) && { self.children.iter() }
+            .all(|(step, child)| child.is_empty() || below(step).is_some_and(|below| child.is_in(below)))
+    }
+
+    /// Takes a single field out.
+    pub(crate) fn forget(&mut self, way: &[&str]) {
+        match way {
+            [] => {}
+            [step] => drop(self.members.remove(*step)),
+            [step, rest @ ..] => {
+                if let Some(child) = self.children.get_mut(*step) {
+                    child.forget(rest);
+                    if child.is_empty() {
+                        self.children.remove(*step);
+                    }
+                }
+            }
+        }
+    }
+
     /// With every field of a structure that something below is in.
     #[must_use]
     pub(crate) fn with_structures(&self, node: &Node) -> Self {

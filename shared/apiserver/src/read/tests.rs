@@ -3,6 +3,7 @@
 use http::{Method, Request};
 use jiff::Timestamp;
 
+use super::watch::BATCH_MAX;
 use super::*;
 use crate::clock::Clock;
 use crate::request::User;

@@ -93,7 +93,7 @@ impl Server {
                 }
             }
             let now = clock::seconds(self.now());
-            let change = change(call, &manager, &api_version, &now, &reset);
+            let change = change(call, &manager, &api_version, &now, reset);
             let live = old.unwrap_or(&Value::Null);
             let applied = managed::apply(live, &config, &change, force)?;
             let fields = json::at(&applied.object, &["metadata", "managedFields"]).cloned();

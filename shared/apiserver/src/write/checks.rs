@@ -1,6 +1,8 @@
 //! What a write checks before it is stored.
 
-use serde_json::{Value, json};
+use std::sync::LazyLock;
+
+use serde_json::{Map, Value, json};
 
 use crate::builtin::{self, Part};
 use crate::decode::Findings;
@@ -113,22 +115,30 @@ fn finalizers_of(kind: &Kind) -> names::Finalizers {
     }
 }
 
+/// What a request to the object itself cannot set, where there is a status of its own.
+static NOT_BY_MAIN: LazyLock<Set> = LazyLock::new(|| Set::from_json(&json!({"f:status": {}})));
+/// What a request to the status cannot set.
+static NOT_BY_STATUS: LazyLock<Set> = LazyLock::new(|| Set::from_json(&json!({"f:spec": {}})));
+static NOT_BY_POD_STATUS: LazyLock<Set> = LazyLock::new(|| {
+    Set::from_json(&json!({"f:spec": {}, "f:metadata": {"f:deletionTimestamp": {}, "f:ownerReferences": {}}}))
+});
+static NOT_BY_CUSTOM_STATUS: LazyLock<Set> = LazyLock::new(|| {
+    Set::from_json(&json!({"f:spec": {}, "f:metadata": {
+        ".": {}, "f:labels": {}, "f:annotations": {}, "f:finalizers": {}, "f:ownerReferences": {},
+        "f:deletionTimestamp": {}, "f:managedFields": {}, "f:selfLink": {},
+    }}))
+});
+static NOTHING: LazyLock<Set> = LazyLock::new(Set::default);
+
 /// The fields that a request to one part of an object cannot set.
-pub(super) fn reset_fields(kind: &Kind, part: Part) -> Set {
-    let fields = match part {
-        Part::Main if kind.status => json!({"f:status": {}}),
-        Part::Main => json!({}),
-        Part::Status if kind.is_custom() => {
-            json!({"f:spec": {}, "f:metadata": {".": {}, "f:labels": {}, "f:annotations": {}, "f:finalizers": {}, "f:ownerReferences": {}, "f:deletionTimestamp": {}, "f:managedFields": {}, "f:selfLink": {}}})
-        }
-        Part::Status => match kind.plural.as_str() {
-            "pods" => {
-                json!({"f:spec": {}, "f:metadata": {"f:deletionTimestamp": {}, "f:ownerReferences": {}}})
-            }
-            _ => json!({"f:spec": {}}),
-        },
-    };
-    Set::from_json(&fields)
+pub(super) fn reset_fields(kind: &Kind, part: Part) -> &'static Set {
+    match part {
+        Part::Main if kind.status => &NOT_BY_MAIN,
+        Part::Main => &NOTHING,
+        Part::Status if kind.is_custom() => &NOT_BY_CUSTOM_STATUS,
+        Part::Status if kind.plural == "pods" => &NOT_BY_POD_STATUS,
+        Part::Status => &NOT_BY_STATUS,
+    }
 }
 
 /// Whether nothing changed but who owns what it is.
@@ -141,16 +151,17 @@ pub(super) fn same(object: &Value, old: &Value) -> bool {
         _ => list == other,
     };
     let meta = |meta: &Value, other: &Value| {
-        let versionless = |meta: &Value| {
-            let mut plain = serde_json::Map::new();
-            for (name, value) in meta.as_object().into_iter().flatten() {
-                if !["resourceVersion", "managedFields"].contains(&name.as_str()) {
-                    plain.insert(name.clone(), value.clone());
-                }
-            }
-            plain
+        let (Some(map), Some(others)) = (meta.as_object(), other.as_object()) else {
+            return meta == other;
         };
-        versionless(meta) == versionless(other) && entries(&meta["managedFields"], &other["managedFields"])
+        let counts =
+            |(name, _): &(&String, &Value)| !["resourceVersion", "managedFields"].contains(&name.as_str());
+        let number = |map: &Map<String, Value>| map.iter().filter(counts).count();
+        number(map) == number(others)
+            && { map.iter() }
+                .filter(counts)
+                .all(|(name, value)| others.get(name) == Some(value))
+            && entries(&meta["managedFields"], &other["managedFields"])
     };
     equal_but(object, old, "metadata", meta)
 }
@@ -160,7 +171,7 @@ fn equal_but(one: &Value, other: &Value, field: &str, alike: impl Fn(&Value, &Va
     let (Some(map), Some(others)) = (one.as_object(), other.as_object()) else {
         return one == other;
     };
-    let plain = |map: &serde_json::Map<String, Value>| map.len() - usize::from(map.contains_key(field));
+    let plain = |map: &Map<String, Value>| map.len() - usize::from(map.contains_key(field));
     plain(map) == plain(others)
         && map
             .iter()
@@ -189,6 +200,10 @@ pub(super) fn settle_namespace(call: &Call, object: &mut Value) -> Result<(), Fa
 }
 
 pub(super) fn too_big(object: &Value) -> Result<(), Failure> {
+    // Why first: no object that anybody means is near the limit, and to estimate is cheaper than to write.
+    if bytes_at_most(object) <= OBJECT_BYTES_MAX {
+        return Ok(());
+    }
     let mut length = Length(0);
     // Why ignored: counting cannot fail.
     drop(serde_json::to_writer(&mut length, object));
@@ -196,6 +211,25 @@ pub(super) fn too_big(object: &Value) -> Result<(), Failure> {
         return Err(Failure::too_large(OBJECT_BYTES_MAX));
     }
     Ok(())
+}
+
+/// No less than the bytes that a value takes when it is written.
+fn bytes_at_most(value: &Value) -> usize {
+    /// Of one number, with what stands around it; and of one byte of a text that must be written as `\u0000`.
+    const NUMBER: usize = 40;
+    const ESCAPED: usize = 6;
+    let text = |text: &str| text.len() * ESCAPED + 4;
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => NUMBER,
+        Value::String(inner) => text(inner),
+        Value::Array(all) => all.iter().map(bytes_at_most).sum::<usize>() + all.len() + 2,
+        Value::Object(fields) => {
+            let fields = fields
+                .iter()
+                .map(|(name, inner)| text(name) + bytes_at_most(inner));
+            fields.sum::<usize>() + 4
+        }
+    }
 }
 
 /// Counts what is written and forgets it.

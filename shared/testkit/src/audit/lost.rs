@@ -170,6 +170,14 @@ pub(super) fn standing(book: &Book, place: &Place, job: &Value) -> Standing {
     }
 }
 
+/// Whether a job of the manager has ended, or is switched off and holds nothing.
+pub(super) fn is_done(book: &Book, place: &Place, job: &Value) -> bool {
+    standing(book, place, job) == Standing::Ended
+        || book
+            .workload_of(place, job)
+            .is_some_and(|(_, workload)| at(workload, &["spec", "active"]) == false && !holds_quota(workload))
+}
+
 fn waits(reason: &str, otherwise: &str) -> Standing {
     if reason.is_empty() {
         Standing::Stuck(otherwise.to_owned())

@@ -8,16 +8,21 @@ use super::book::Seen;
 use super::{Findings, Rules};
 
 /// I8. What to look for, plain and as it looks inside of Base64.
-pub(super) struct Secrets(Vec<String>);
+pub(super) struct Secrets {
+    forms: Vec<String>,
+    /// Bytes of the shortest form: most texts of an object are shorter and need not be searched.
+    shortest: usize,
+}
 
 impl Secrets {
     pub(super) fn new(rules: &Rules) -> Self {
-        let forms = rules.canaries.iter().flat_map(|canary| forms(canary));
-        Self(forms.collect())
+        let forms: Vec<String> = rules.canaries.iter().flat_map(|canary| forms(canary)).collect();
+        let shortest = forms.iter().map(String::len).min().unwrap_or(0);
+        Self { forms, shortest }
     }
 
     pub(super) fn saw(&self, seen: &Seen<'_>, findings: &mut Findings) {
-        if *seen.place.resource == *"secrets" || self.0.is_empty() {
+        if *seen.place.resource == *"secrets" || self.forms.is_empty() {
             return;
         }
         if let Some(path) = seen.after().and_then(|object| self.find(object)) {
@@ -28,7 +33,9 @@ impl Secrets {
 
     /// The path to a secret in an object.
     fn find(&self, value: &Value) -> Option<String> {
-        let is_secret = |text: &str| self.0.iter().any(|secret| text.contains(secret.as_str()));
+        let is_secret = |text: &str| {
+            text.len() >= self.shortest && self.forms.iter().any(|secret| text.contains(secret.as_str()))
+        };
         match value {
             Value::Null | Value::Bool(_) | Value::Number(_) => None,
             Value::String(text) => is_secret(text).then(String::new),

@@ -233,12 +233,12 @@ impl fmt::Display for Entry {
 }
 
 impl Fault {
-    /// The cluster for which it means trouble; 0, the manager's, means trouble for all.
+    /// The cluster where what the manager does may come late because of it; 0, the manager's own, means on all of them. What
+    /// a worker's own process suffers delays nothing that the manager writes there.
     pub fn troubles(&self) -> Option<usize> {
-        let cluster = match *self {
-            Self::Rival { .. } => return None,
+        match *self {
             Self::Crash { process } | Self::CrashAtCall { process, .. } | Self::ClockJump { process, .. } => {
-                process
+                (process == 0).then_some(0)
             }
             Self::Cut { link, .. }
             | Self::LoseRequests { link, .. }
@@ -249,14 +249,14 @@ impl Fault {
             | Self::Silence { link }
             | Self::DropWatches { link }
             | Self::Stale { link, .. }
-            | Self::Deny { link, .. } => link.to,
+            | Self::Deny { link, .. } => (link.from == 0).then_some(link.to),
             Self::Compact { cluster }
             | Self::ServerDown { cluster }
             | Self::Rewind { cluster }
             | Self::NoNamespace { cluster, .. }
-            | Self::Forge { cluster, .. } => cluster,
-        };
-        Some(cluster)
+            | Self::Forge { cluster, .. } => Some(cluster),
+            Self::Rival { .. } => None,
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::fault::{Called, Entry, Fault, Forgery, TROUBLE};
+use super::fault::{Called, Entry, Fault, Forgery};
 use super::objects::{self, cluster_name};
 use super::script::{Act, Lost, Script};
 use super::stage::{Lives, RIVAL, RIVAL_USER, Stage, Step};
@@ -27,6 +27,9 @@ const QUIET: Duration = Duration::from_mins(1);
 const PATIENCE: Duration = Duration::from_mins(20);
 /// How often it is looked whether it is quiet.
 const LOOK: Duration = Duration::from_secs(10);
+/// One seed in so many is watched for as long as something may come that nobody sees coming, even if all is done. Why not all:
+/// renewals of leases over minutes in which nothing else happens are most of a run.
+const PATIENT_EVERY: u64 = 8;
 /// How often somebody writes what is not so, and how often at most.
 const FORGE_EVERY: Duration = Duration::from_secs(4);
 const FORGERIES_MAX: u32 = 10;
@@ -97,6 +100,14 @@ impl Player {
             );
         }
         Ok(outcome)
+    }
+
+    /// Whether one more run of a script leaves the same trace. Only the script itself is played: what it was compared with says
+    /// nothing about its trace.
+    ///
+    /// *Errors*: the run could not be set up.
+    pub fn repeats(&self, script: &Script, outcome: &Outcome) -> Result<bool, String> {
+        Ok(self.play_once(script, Keep::Hash)?.hash == outcome.hash)
     }
 
     fn play_once(&self, script: &Script, keep: Keep) -> Result<Outcome, String> {
@@ -207,11 +218,14 @@ async fn run(template: &Server, script: &Script, keep: Keep) -> Result<(Outcome,
     play_along(&stage, script, &auditor).await;
     stage.heal();
     let settled = stage.time.elapsed() + script.settles_after();
+    let is_patient = script.seed.is_multiple_of(PATIENT_EVERY);
     loop {
         tokio::time::sleep(LOOK).await;
         let now = stage.time.elapsed();
         let wrote = *last.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let calm = now >= wrote + QUIET + LOOK && now >= settled;
+        let quiet = now >= wrote + QUIET + LOOK;
+        let is_over = || !is_patient && is_over(script, &stage, &auditor, &rivals);
+        let calm = quiet && (now >= settled || is_over());
         if calm || now > settled + PATIENCE {
             break;
         }
@@ -238,6 +252,17 @@ async fn run(template: &Server, script: &Script, keep: Keep) -> Result<(Outcome,
     };
     stop.cancel();
     Ok((outcome, stage.trace.clone()))
+}
+
+/// Whether nothing is to come: no judge has a complaint, and each job has ended, was switched off, or can never get quota.
+fn is_over(script: &Script, stage: &Stage, auditor: &Mutex<Auditor>, rivals: &Mutex<Rivals>) -> bool {
+    let hopeless = script.hopeless_jobs();
+    let rivals = rivals.lock().unwrap_or_else(PoisonError::into_inner);
+    let rival_is_over = match &*rivals {
+        Rivals::None | Rivals::Refused(_) => true,
+        Rivals::Judged(rival) => rival.is_over(stage.now(), |_| false),
+    };
+    rival_is_over && lock(auditor).is_over(stage.now(), |name| hopeless.contains(name))
 }
 
 /// How a second manager is judged: by the same rules, or by doing nothing at all when it must be refused.
@@ -351,8 +376,6 @@ async fn play_along(stage: &Arc<Stage>, script: &Script, auditor: &Arc<Mutex<Aud
             }
         }
     }
-    // Why to the end: a process that was to die at a call may still do so until then.
-    stage.time.sleep_until(TROUBLE.1).await;
 }
 
 fn lock(auditor: &Mutex<Auditor>) -> std::sync::MutexGuard<'_, Auditor> {

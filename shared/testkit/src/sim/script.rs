@@ -232,6 +232,19 @@ impl Script {
         certain.map(|(job, _)| job.name.clone()).collect()
     }
 
+    /// The jobs that want more than the manager's queue has.
+    pub fn hopeless_jobs(&self) -> BTreeSet<&str> {
+        let submitted = self.acts.iter().filter_map(|(_, act)| {
+            if let Act::Submit(job) = act {
+                Some(job)
+            } else {
+                None
+            }
+        });
+        let hopeless = submitted.filter(|job| job.pods * job.cpus > self.cpus);
+        hopeless.map(|job| job.name.as_str()).collect()
+    }
+
     /// How long after the troubles something may still be due that nobody sees coming: offers to further workers.
     pub fn settles_after(&self) -> Duration {
         let rounds = match self.spread {
