@@ -114,8 +114,9 @@ impl Checks for Dispatch {
             }
         };
         *status = plan.status.clone();
-        // Why the job too: what follows for it comes from no copy, so no watch brings it.
-        if (plan.stopped || plan.conclude)
+        // Why the job too: what follows for it may come from no copy, so no watch brings it; and after a restart its copy may have
+        // been listed before anything could be said about it.
+        if (plan.stopped || plan.conclude || plan.mirror.is_some())
             && let Some(job) = job_of(&self.caches, pass.stored)
         {
             self.jobs_due.add(job, Lane::Placed);
