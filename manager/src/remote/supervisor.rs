@@ -41,6 +41,9 @@ const MISSED_MAX: u32 = 2;
 /// How often a lost worker is looked for between the attempts of the back-off table, and how often what could not be written
 /// is written again.
 const LOOK: Duration = Duration::from_secs(2);
+/// How often it is looked whether everything is listed, and for how long that is waited for.
+const LISTING_PAUSE: Duration = Duration::from_millis(20);
+const LISTING_MAX: Duration = Duration::from_secs(5);
 /// How often a worker that another manager of our origin uses is looked at again.
 const TAKEN_PAUSE: Duration = Duration::from_secs(10);
 
@@ -108,6 +111,18 @@ impl Fleet {
         // Why everybody on a Secret change: a cluster names its Secret, not the other way round, and there are few.
         self.secrets.listen(move |_| set.mark(None));
         touched.mark(None);
+        // Why: after a restart a Secret that is only not listed yet would make its cluster inactive for a moment, and with it every
+        // queue that is dispatched there. And not for ever: who may not list Secrets is to read that they are not found.
+        let listed = async {
+            while !(self.clusters.is_live() && self.secrets.is_live()) {
+                tokio::time::sleep(LISTING_PAUSE).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            _ = tokio::time::timeout(LISTING_MAX, listed) => {}
+        }
         let mut supervised: BTreeMap<String, Supervised> = BTreeMap::new();
         let mut tasks = JoinSet::new();
         loop {
