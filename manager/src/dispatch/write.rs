@@ -420,7 +420,10 @@ impl Site<'_> {
                 Ok(())
             }
             Written::Gone | Written::AlreadyExists => Ok(()),
-            Written::Conflict => Err("letting the job go met a newer version".to_owned()),
+            Written::Conflict => Err(format!(
+                "job {} was changed while it was let go; it is looked at again",
+                job.name_any()
+            )),
             Written::Refused(why) | Written::Unclear(why) => Err(format!("letting the job go: {why}")),
         }
     }

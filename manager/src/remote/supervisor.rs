@@ -121,7 +121,14 @@ impl Fleet {
         tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            _ = tokio::time::timeout(LISTING_MAX, listed) => {}
+            listed = tokio::time::timeout(LISTING_MAX, listed) => if listed.is_err() {
+                tracing::warn!(
+                    namespace = self.namespace,
+                    "Secrets of workers are not listed after {} s: check that this manager may list and watch Secrets in the \
+                     namespace, or its workers are said to have none",
+                    LISTING_MAX.as_secs()
+                );
+            }
         }
         let mut supervised: BTreeMap<String, Supervised> = BTreeMap::new();
         let mut tasks = JoinSet::new();

@@ -40,6 +40,12 @@ impl Scene {
         );
     }
 
+    /// A queue of no cohort, with so much CPU.
+    fn alone(&mut self, cpu: &str) {
+        let quota = json!({"nominalQuota": cpu});
+        self.put("east", PERSON, QUEUES, with_quota("alone", ("", ""), quota));
+    }
+
     fn hold_pods(&mut self, name: &str, queue: &str, assignment: Value) {
         let status = json!({
             "conditions": [condition("QuotaReserved", "True", "Ok", 1)],
@@ -54,12 +60,7 @@ impl Scene {
 #[test]
 fn a_queue_holds_no_more_than_its_nominal_quota() {
     let mut scene = Scene::new();
-    scene.put(
-        "east",
-        PERSON,
-        QUEUES,
-        with_quota("alone", ("", ""), json!({"nominalQuota": "2500m"})),
-    );
+    scene.alone("2500m");
     scene.hold("a", "alone", "1");
     scene.hold("b", "alone", "1500m");
     scene.is_fine();
@@ -105,12 +106,7 @@ fn what_ended_or_was_evicted_or_deleted_holds_nothing() {
     ];
     for free in frees {
         let mut scene = Scene::new();
-        scene.put(
-            "east",
-            PERSON,
-            QUEUES,
-            with_quota("alone", ("", ""), json!({"nominalQuota": "2"})),
-        );
+        scene.alone("2");
         scene.hold("a", "alone", "2");
         free(&mut scene);
         scene.hold("b", "alone", "2");
@@ -125,12 +121,7 @@ fn what_ended_or_was_evicted_or_deleted_holds_nothing() {
 fn what_a_restored_storage_brings_back_is_counted_and_is_nobody_s_admission() {
     let after = |goes: &[&str], then: &str| {
         let mut scene = Scene::new();
-        scene.put(
-            "east",
-            PERSON,
-            QUEUES,
-            with_quota("alone", ("", ""), json!({"nominalQuota": "4"})),
-        );
+        scene.alone("4");
         scene.hold("old", "alone", "3");
         let old = scene.get("east", WORKLOADS, "old").clone();
         scene.remove("east", WORKER, WORKLOADS, "old");
@@ -152,12 +143,7 @@ fn what_a_restored_storage_brings_back_is_counted_and_is_nobody_s_admission() {
 fn pods_that_are_not_needed_any_more_hold_nothing() {
     let second = |gone: u32| {
         let mut scene = Scene::new();
-        scene.put(
-            "east",
-            PERSON,
-            QUEUES,
-            with_quota("alone", ("", ""), json!({"nominalQuota": "4"})),
-        );
+        scene.alone("4");
         scene.hold("a", "alone", "4");
         let reclaimable = json!([{"name": "main", "count": gone}]);
         scene.edit(
@@ -296,12 +282,7 @@ fn cohorts_in_a_circle_end_no_audit() {
 fn quantities_are_read_exactly() {
     let fits = |quota: &str, cpu: &str| {
         let mut scene = Scene::new();
-        scene.put(
-            "east",
-            PERSON,
-            QUEUES,
-            with_quota("alone", ("", ""), json!({"nominalQuota": quota})),
-        );
+        scene.alone(quota);
         scene.hold("a", "alone", cpu);
         scene.broken().is_empty()
     };
