@@ -18,8 +18,7 @@ struct Cli {
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-#[tokio::main]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
     let cli = Cli::parse();
-    roadstead_engine::host::finish("roadstead-manager", roadstead_manager::run(&cli.args).await)
+    roadstead_engine::host::main("roadstead-manager", roadstead_manager::run(&cli.args))
 }

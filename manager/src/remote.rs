@@ -167,6 +167,14 @@ impl Remote {
         note(&mut self.grant.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
+    /// Whether a lease of ours was seen there.
+    pub(crate) fn keeps_lease(&self) -> bool {
+        self.grant
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .was_answered()
+    }
+
     /// Whether it was last seen to look at our lease.
     pub(crate) fn is_guarded(&self) -> bool {
         self.grant

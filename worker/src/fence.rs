@@ -29,6 +29,7 @@ use roadstead_engine::caches::Caches;
 use roadstead_engine::checks::{Checks, Elsewhere, Follow, Pass};
 use roadstead_engine::clock::Uptime;
 use roadstead_engine::jobs::JobRef;
+use roadstead_kubeio::cache::Health;
 use roadstead_kubeio::queue::{Lane, Queue};
 use roadstead_kubeio::write::{self, Written};
 use serde_json::json;
@@ -102,6 +103,11 @@ impl Fence {
     /// Watches over all managers until `stop`.
     pub(crate) async fn run(self, stop: CancellationToken) {
         let work = async {
+            // Why first: what is here tells whether a lease is missing.
+            let mut health = self.caches.workloads.health();
+            if { health.wait_for(|health| *health == Health::Live) }.await.is_err() {
+                return;
+            }
             let mut last_look = None;
             loop {
                 last_look = self.look(last_look).await;
@@ -155,6 +161,21 @@ impl Fence {
         }
         {
             let mut managers = self.knowledge.managers();
+            if last.is_none() {
+                for (origin, terms) in self.missed(&seen) {
+                    tracing::warn!(
+                        origin,
+                        namespace = self.namespace,
+                        "the lease of this manager is gone, and it has jobs here that are to be stopped without it: they are \
+                         stopped in {} s unless the manager makes it anew",
+                        terms.restart_grace().as_secs()
+                    );
+                    managers.entry(origin).or_insert_with(|| Manager {
+                        watch: Watch::missing(began, terms),
+                        ..Manager::default()
+                    });
+                }
+            }
             for origin in seen.keys() {
                 managers.entry(origin.clone()).or_insert_with(|| Manager {
                     watch: Watch::after(last),
@@ -169,6 +190,24 @@ impl Fence {
         }
         self.first_look();
         Some(began)
+    }
+
+    /// Managers that kept a lease when they sent what is here, and keep none now: who deleted it did so before this process
+    /// started.
+    fn missed(&self, seen: &BTreeMap<String, Lease>) -> BTreeMap<String, Terms> {
+        let mut missed: BTreeMap<String, Terms> = BTreeMap::new();
+        for copy in self.caches.workloads.all() {
+            let Some(origin) = copy.labels().get(labels::MULTIKUEUE_ORIGIN) else {
+                continue;
+            };
+            let secs = roadstead_convert::lease_secs(copy.metadata.annotations.as_ref());
+            if let Some(secs) = secs.filter(|_| is_fenced_by_policy(&copy) && !seen.contains_key(origin)) {
+                let terms = Terms::of(Duration::from_secs(secs));
+                let shortest = missed.entry(origin.clone()).or_insert(terms);
+                *shortest = terms.min(*shortest);
+            }
+        }
+        missed
     }
 
     fn first_look(&self) {
@@ -281,13 +320,12 @@ impl Fence {
         let beats = {
             let managers = self.knowledge.managers();
             let beat = |manager: &Manager| {
-                let seen = manager.watch.last_seen()?;
-                let beat = seen.terms.beat();
-                Some(if manager.watch.knows_its_age() {
+                let beat = manager.watch.last_seen().map(|seen| seen.terms.beat());
+                if manager.watch.knows_its_age() {
                     beat
                 } else {
-                    beat.min(HURRY)
-                })
+                    Some(beat.unwrap_or(HURRY).min(HURRY))
+                }
             };
             managers.values().filter_map(beat).min()
         };

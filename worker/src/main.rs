@@ -18,8 +18,7 @@ struct Cli {
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-#[tokio::main]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
     let cli = Cli::parse();
-    roadstead_engine::host::finish("roadstead-worker", roadstead_worker::run(&cli.args).await)
+    roadstead_engine::host::main("roadstead-worker", roadstead_worker::run(&cli.args))
 }

@@ -40,9 +40,14 @@ const WARM_UP: u16 = 5;
 const REST: Duration = Duration::from_secs(2);
 /// How long one sample may take.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How long a burst may take, and the sweeping after it.
-const BURST_PATIENCE: Duration = Duration::from_mins(3);
+/// How long a burst may take, and the sweeping after it: in any case, and more for each job.
+const BURST_PATIENCE: (Duration, Duration) = (Duration::from_mins(3), Duration::from_millis(500));
 const POLL: Duration = Duration::from_millis(250);
+
+fn patience(jobs: usize) -> Duration {
+    let (least, each) = BURST_PATIENCE;
+    least + each * u32::try_from(jobs).unwrap_or(u32::MAX)
+}
 
 /// Everything that the phases share.
 struct Bench {
@@ -69,7 +74,7 @@ pub(super) async fn measure(sizes: &Sizes, workers: u16) -> anyhow::Result<Repor
     let (latency, mirror, content) = bench.idle(samples).await?;
 
     bench.progress.step(&format!("{burst} jobs at once"));
-    bench.swept().await?;
+    bench.swept(0).await?;
     let marks = bench.marks()?;
     let cpu = bench.stage.cpu(MANAGER)?;
     let took = bench.burst("burst", burst).await?;
@@ -90,7 +95,7 @@ pub(super) async fn measure(sizes: &Sizes, workers: u16) -> anyhow::Result<Repor
 
     bench.progress.step("ending all of them");
     bench.end_all(burst, held).await?;
-    bench.swept().await?;
+    bench.swept(held).await?;
     let counted = bench.counted(marks)?;
     let cpu = bench.stage.cpu(MANAGER)?.saturating_sub(cpu);
     let sent = bench
@@ -231,7 +236,7 @@ impl Bench {
             .map(|name| self.create(name))
             .buffer_unordered(CONCURRENCY);
         submit.try_collect::<()>().await?;
-        let last = self.eyes.see_all(Mark::Started, &names, BURST_PATIENCE).await?;
+        let last = self.eyes.see_all(Mark::Started, &names, patience(names.len())).await?;
         Ok(last.duration_since(begun))
     }
 
@@ -244,13 +249,13 @@ impl Bench {
         }
         let end = stream::iter(places).map(|(name, worker)| self.end(name, worker));
         end.buffer_unordered(CONCURRENCY).try_collect::<()>().await?;
-        self.eyes.see_all(Mark::Finished, &names, BURST_PATIENCE).await?;
+        self.eyes.see_all(Mark::Finished, &names, patience(names.len())).await?;
         Ok(())
     }
 
     /// Waits until no workload of ours is left in the workers and all of the manager are Finished.
-    async fn swept(&self) -> anyhow::Result<()> {
-        let started = Instant::now();
+    async fn swept(&self, jobs: u16) -> anyhow::Result<()> {
+        let (started, patience) = (Instant::now(), patience(jobs.into()));
         loop {
             let mut left = 0;
             for worker in &self.workers {
@@ -265,8 +270,8 @@ impl Bench {
                 sleep(REST).await;
                 return Ok(());
             }
-            if started.elapsed() > BURST_PATIENCE {
-                bail!("{left} workloads are left after {} s", BURST_PATIENCE.as_secs());
+            if started.elapsed() > patience {
+                bail!("{left} workloads are left after {} s", patience.as_secs());
             }
             sleep(POLL).await;
         }

@@ -123,6 +123,8 @@ pub struct Stamp<'a> {
     pub epoch: u64,
     /// What happens when the worker is lost.
     pub lost: LostPolicy,
+    /// How long the lease is that the manager keeps there, in seconds; `None` when it keeps none.
+    pub lease_secs: Option<u64>,
 }
 
 /// The number of the dispatch that an object says; 1 when it says nothing, `None` when what it says is no number.
@@ -139,6 +141,11 @@ pub fn lost_policy(annotations: Option<&BTreeMap<String, String>>) -> Option<Los
         "RetryAnyway" => Some(LostPolicy::RetryAnyway),
         _ => None,
     }
+}
+
+/// How long the lease is, in seconds, that the manager of a copy kept when it sent it.
+pub fn lease_secs(annotations: Option<&BTreeMap<String, String>>) -> Option<u64> {
+    annotations?.get(annotations::LEASE_SECONDS)?.parse().ok()
 }
 
 /// The annotations by which a copy is known to belong to one dispatch of one Workload.
@@ -162,6 +169,7 @@ pub fn remote_workload(local: &api::Workload, stamp: Stamp<'_>) -> api::Workload
     for ours in [
         annotations::FENCED,
         annotations::WORKER_LOST_POLICY,
+        annotations::LEASE_SECONDS,
         annotations::EXPLANATION,
     ] {
         notes.remove(ours);
@@ -172,6 +180,9 @@ pub fn remote_workload(local: &api::Workload, stamp: Stamp<'_>) -> api::Workload
     // Why only this one: a worker does something only when it is told to fence.
     if stamp.lost == LostPolicy::Fence {
         notes.insert(annotations::WORKER_LOST_POLICY.to_owned(), "Fence".to_owned());
+        if let Some(secs) = stamp.lease_secs {
+            notes.insert(annotations::LEASE_SECONDS.to_owned(), secs.to_string());
+        }
     }
     api::Workload {
         metadata: ObjectMeta {
@@ -216,12 +227,13 @@ mod tests {
     use roadstead_core::dispatch::{Drift, LostPolicy};
     use serde_json::json;
 
-    use super::{Stamp, epoch, lost_policy, remote_workload, spec_drift};
+    use super::{Stamp, epoch, lease_secs, lost_policy, remote_workload, spec_drift};
 
     const STAMP: Stamp<'static> = Stamp {
         origin: "mine",
         epoch: 3,
         lost: LostPolicy::Fence,
+        lease_secs: Some(600),
     };
 
     fn local() -> api::Workload {
@@ -252,6 +264,7 @@ mod tests {
                 "annotations": {
                     "provreq.kueue.x-k8s.io/x": "1",
                     "roadstead.dev/dispatch-epoch": "3",
+                    "roadstead.dev/lease-seconds": "600",
                     "roadstead.dev/workload-uid": "u",
                     "roadstead.dev/worker-lost-policy": "Fence",
                 },
@@ -277,6 +290,9 @@ mod tests {
         };
         let copy = remote_workload(&local(), quiet);
         assert_eq!(lost_policy(copy.metadata.annotations.as_ref()), None);
+        assert_eq!(lease_secs(copy.metadata.annotations.as_ref()), None);
+        assert_eq!(lease_secs(Some(&says("roadstead.dev/lease-seconds", "600"))), Some(600));
+        assert_eq!(lease_secs(Some(&says("roadstead.dev/lease-seconds", "-1"))), None);
     }
 
     /// Spec: multikueue 3.3 R5.

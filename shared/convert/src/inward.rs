@@ -144,7 +144,7 @@ pub(crate) fn status(status: &api::WorkloadStatus) -> Status {
     let count = |number: Option<i32>| number.and_then(|n| u32::try_from(n).ok());
     Status {
         conditions,
-        admission: status.admission.as_ref().map(admission),
+        admission: status.admission.as_deref().map(admission),
         checks: status
             .admission_checks
             .iter()

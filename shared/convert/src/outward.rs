@@ -2,6 +2,8 @@
 //!
 //! Invariant: a field that core does not know, or did not change, is not in the patch and so survives.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition as ApiCondition, Time};
@@ -36,7 +38,7 @@ pub fn status_patch(stored: &api::Workload, after: &Status) -> Option<Value> {
         new.conditions = conditions(&before.conditions, &after.conditions, stored.metadata.generation);
     }
     if before.admission != after.admission {
-        new.admission = after.admission.as_ref().map(admission);
+        new.admission = after.admission.as_ref().map(admission).map(Arc::new);
     }
     if before.checks != after.checks {
         new.admission_checks = after

@@ -150,6 +150,11 @@ impl Grant {
         }
     }
 
+    /// Whether the lease was ever seen there.
+    pub const fn was_answered(&self) -> bool {
+        self.answered_at.is_some()
+    }
+
     /// Whether the worker was last seen to look at the lease.
     pub fn is_guarded(&self) -> bool {
         matches!(self.closing(Duration::ZERO), Closing::At(_))
@@ -214,6 +219,16 @@ impl Watch {
     pub fn after(before: Option<Moment>) -> Self {
         Self {
             evidence: before.map(|at| (2, at)).into_iter().collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Of a lease that was there before this process was, as what runs here says, and that the first look, begun at `began`, did
+    /// not show: somebody deleted it. It counts like one whose age is not known.
+    pub fn missing(began: Moment, terms: Terms) -> Self {
+        Self {
+            evidence: vec![(2, began)],
+            ends: Some((began, began.plus(terms.restart_grace()))),
             ..Self::default()
         }
     }

@@ -117,6 +117,11 @@ pub enum QueueRef {
 }
 
 impl State {
+    /// Whether [`Self::take_changed_queues`] has something to tell.
+    pub const fn has_changed_queues(&self) -> bool {
+        !self.changed.is_empty()
+    }
+
     /// The queues and cohorts whose reports may have changed since the last call, deleted ones included, sorted.
     pub fn take_changed_queues(&mut self) -> Vec<QueueRef> {
         let mut changed = std::mem::take(&mut self.changed);

@@ -18,6 +18,7 @@ use roadstead_kubeio::dirty::Dirty;
 use roadstead_kubeio::events::Recorder;
 use roadstead_kubeio::queue::{Lane, Queue};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::caches::Caches;
@@ -30,6 +31,9 @@ use crate::visibility::Ask;
 
 /// Messages from the writers that may wait for the brain.
 pub(crate) const MAIL_MAX: usize = 4096;
+
+/// The shortest time between two reports. Why: they cost more than what they tell about when many workloads come and go.
+const REPORT_PACE: Duration = Duration::from_millis(100);
 
 /// Everything the brain's task needs.
 pub(crate) struct Brain {
@@ -54,8 +58,13 @@ impl Brain {
         let first = self.dirty.take_now();
         self.take_in(first);
         self.state.apply(Event::Synced, (self.clock)());
+        let mut report_at = Instant::now();
         loop {
             self.decide();
+            if self.state.has_changed_queues() && report_at <= Instant::now() {
+                self.reports.take_in(&mut self.state);
+                report_at = Instant::now() + REPORT_PACE;
+            }
             for key in self.proposals.release((self.clock)()) {
                 self.due.add(key, Lane::New);
             }
@@ -63,7 +72,10 @@ impl Brain {
             if let Ok(ask) = self.asks.try_recv() {
                 self.tell(ask);
             }
-            let pause = self.until_wake();
+            let mut pause = self.until_wake();
+            if self.state.has_changed_queues() {
+                pause = pause.min(report_at.saturating_duration_since(Instant::now()));
+            }
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
@@ -110,7 +122,6 @@ impl Brain {
                 break;
             }
         }
-        self.reports.take_in(&mut self.state);
     }
 
     fn propose(&self, decision: Decision) {

@@ -25,9 +25,11 @@ use tokio_util::sync::CancellationToken;
 use crate::jobs::JobRef;
 
 mod counting;
+mod queues;
 mod templates;
 
 pub use counting::{Counting, LimitIndex};
+pub use queues::QueueIndex;
 pub use templates::workloads;
 
 /// A job kind with the cache of its objects.
@@ -46,6 +48,8 @@ pub struct KindCache {
 pub struct Caches {
     /// ClusterQueues.
     pub cluster_queues: Arc<Cache<ClusterQueue>>,
+    /// The same, as decisions see them.
+    pub(crate) queues: Arc<QueueIndex>,
     /// Cohorts.
     pub cohorts: Arc<Cache<Cohort>>,
     /// LocalQueues.
@@ -85,6 +89,7 @@ impl Caches {
     pub fn new(kinds: &[&'static dyn JobKind]) -> Self {
         let caches = Self {
             cluster_queues: Cache::new(),
+            queues: Arc::default(),
             cohorts: Cache::new(),
             local_queues: Cache::new(),
             flavors: Cache::new(),
@@ -113,6 +118,10 @@ impl Caches {
         caches
             .limit_ranges
             .listen(move |change| limits.note(change.key, change.new.map(|range| &**range)));
+        let queues = caches.queues.clone();
+        caches
+            .cluster_queues
+            .listen(move |change| queues.note(change.key, change.new.map(|queue| &**queue)));
         let owners = caches.owners.clone();
         caches.workloads.listen(move |change| {
             owners.note(change.key, change.old.map(|w| &**w), change.new.map(|w| &**w));

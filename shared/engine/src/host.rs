@@ -1,7 +1,9 @@
 //! What both processes do around the engine: arguments, configuration, logs, client, health, metrics, an orderly end.
 
 use std::collections::BTreeSet;
+use std::num::NonZero;
 use std::path::Path;
+use std::process::ExitCode;
 use std::sync::Arc;
 
 use kube::Client;
@@ -22,6 +24,9 @@ use tokio_util::sync::CancellationToken;
 use crate::clock;
 use crate::process::Parts;
 
+/// Threads of a process at most: more are never busy.
+const THREADS_MAX: usize = 8;
+
 /// Why a process could not start or did not end well.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -37,6 +42,9 @@ pub enum Error {
     /// There is no client.
     #[error(transparent)]
     Connect(connect::Error),
+    /// The threads could not be started.
+    #[error("starting threads")]
+    Threads(#[source] std::io::Error),
     /// A port cannot be had.
     #[error(transparent)]
     Listen(listen::Error),
@@ -54,7 +62,11 @@ impl Error {
         match self {
             Self::Arguments(_) | Self::Config(_) => ExitKind::Usage,
             Self::Telemetry(error) => error.exit_kind(),
-            Self::Connect(_) | Self::Listen(_) | Self::Shutdown(_) | Self::Engine(_) => ExitKind::Failure,
+            Self::Threads(_)
+            | Self::Connect(_)
+            | Self::Listen(_)
+            | Self::Shutdown(_)
+            | Self::Engine(_) => ExitKind::Failure,
         }
     }
 }
@@ -154,10 +166,27 @@ impl Host {
     }
 }
 
-/// Ends a process: prints what went wrong, with its causes, and gives the exit code.
-pub fn finish(name: &str, result: Result<(), Error>) -> std::process::ExitCode {
+/// Runs a process to its end on half of the cores, at most [`THREADS_MAX`]; prints what went wrong, and gives the exit code.
+///
+/// Why not on all: an API server is often on the same machine, and a thread that is woken for little work costs more than the
+/// work (a fifth of all CPU time on two cores).
+pub fn main(name: &str, work: impl Future<Output = Result<(), Error>>) -> ExitCode {
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads((cores / 2).clamp(1, THREADS_MAX))
+        .enable_all()
+        .build();
+    let result = match runtime {
+        Ok(runtime) => runtime.block_on(work),
+        Err(error) => Err(Error::Threads(error)),
+    };
+    finish(name, result)
+}
+
+/// Prints what went wrong, with its causes, and gives the exit code.
+fn finish(name: &str, result: Result<(), Error>) -> ExitCode {
     let Err(error) = result else {
-        return std::process::ExitCode::SUCCESS;
+        return ExitCode::SUCCESS;
     };
     let mut text = format!("{name}: {error}");
     let mut cause = std::error::Error::source(&error);
@@ -173,5 +202,5 @@ pub fn finish(name: &str, result: Result<(), Error>) -> std::process::ExitCode {
     {
         eprintln!("{text}");
     }
-    std::process::ExitCode::from(error.exit_kind().code())
+    ExitCode::from(error.exit_kind().code())
 }

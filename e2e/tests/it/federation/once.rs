@@ -7,7 +7,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use roadstead_api::constants::annotations::{
-    DISPATCH_EPOCH, FENCED, LEASE_RENEWAL, LEASE_WATCHED, WORKER_LOST_POLICY, WORKLOAD_UID,
+    DISPATCH_EPOCH, FENCED, LEASE_RENEWAL, LEASE_SECONDS, LEASE_WATCHED, WORKER_LOST_POLICY, WORKLOAD_UID,
 };
 use roadstead_api::constants::finalizers::OUTCOME;
 use roadstead_api::kueue::v1beta2::{ClusterQueue, MultiKueueCluster, Workload};
@@ -152,6 +152,43 @@ fn a_worker_cut_off_past_its_lease_stops_its_job_before_the_next_copy_starts() {
         assert_eq!(job.uid(), submitted.uid());
         room.jobs(MANAGER)
             .delete("moves", &DeleteParams::background())
+            .await
+            .unwrap();
+        room.is_swept().await;
+    });
+}
+
+/// Spec: safety 3.3
+#[test]
+fn a_lease_that_was_deleted_while_its_worker_was_away_is_no_way_around_the_fence() {
+    alone("once-lease-deleted", EVEN, |room| async move {
+        lost_policy(room, "Fence").await;
+        room.submit(obedient(room.job("fenced", "1", 600))).await;
+        let first = room.started("fenced").await;
+        guarded(room, &first).await;
+        let sent = copy(room, &first, "fenced").await.unwrap();
+        assert_eq!(annotation(&sent, LEASE_SECONDS).as_deref(), Some("10"));
+
+        let stage = &room.shared.stage;
+        stage.link(&first).unwrap().cut(Cut::Refuse);
+        stage.kill(&first).unwrap();
+        { leases(room, &first).delete(LEASE, &DeleteParams::default()) }.await.unwrap();
+        stage.restart(&first).await.unwrap();
+        eventually(|| async {
+            let job = room.jobs(&first).get("fenced").await.unwrap();
+            let next = { room.jobs(other(&first)) }.get_opt("fenced").await.unwrap();
+            assert!(
+                next.is_none_or(|next| !runs(&next)) || !runs(&job),
+                "it runs twice"
+            );
+            (!runs(&job)).then_some(())
+        })
+        .await;
+        let fenced = copy(room, &first, "fenced").await.unwrap();
+        assert_eq!(annotation(&fenced, FENCED).as_deref(), Some("1"));
+        stage.link(&first).unwrap().heal();
+        room.jobs(MANAGER)
+            .delete("fenced", &DeleteParams::background())
             .await
             .unwrap();
         room.is_swept().await;

@@ -112,3 +112,27 @@ fn a_job_whose_running_copy_is_deleted_counts_no_pods_is_restored_and_runs_again
         room.is_swept().await;
     });
 }
+
+/// Spec: multikueue 3.3 R3; safety 3
+#[test]
+fn a_running_copy_that_somebody_deletes_in_the_foreground_has_no_outcome_and_runs_again() {
+    alone("lost-foreground", WEST_IS_LARGER, |room| async move {
+        room.submit(room.job("again", "6", 8)).await;
+        assert_eq!(room.started("again").await, WEST);
+        let jobs = room.jobs(WEST);
+        let first = eventually(|| async { jobs.get("again").await.ok().filter(|job| active(job) > 0) }).await;
+        jobs.delete("again", &DeleteParams::foreground()).await.unwrap();
+        eventually(|| async {
+            let local = room.jobs(MANAGER).get("again").await.unwrap();
+            assert!(
+                !has(&local, "Failed"),
+                "its pods were killed, which is no outcome"
+            );
+            let next = jobs.get_opt("again").await.unwrap()?;
+            (next.uid() != first.uid()).then_some(())
+        })
+        .await;
+        room.job_is(MANAGER, "again", "Complete").await;
+        room.is_swept().await;
+    });
+}

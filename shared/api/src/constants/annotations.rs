@@ -88,6 +88,9 @@ pub const WORKLOAD_UID: &str = "roadstead.dev/workload-uid";
 pub const WORKER_LOST_POLICY: &str = "roadstead.dev/worker-lost-policy";
 /// On the copy of a `Workload`: the worker fenced it; its value is the number of the dispatch (`spec/safety.md` 3.3).
 pub const FENCED: &str = "roadstead.dev/fenced";
+/// On the copy of a `Workload` that is to be fenced: how long the lease is that its manager keeps there, in seconds. By it a
+/// worker that was restarted knows that a lease is missing.
+pub const LEASE_SECONDS: &str = "roadstead.dev/lease-seconds";
 /// On the lease of a manager: number of the last renewal.
 pub const LEASE_RENEWAL: &str = "roadstead.dev/lease-renewal";
 /// On the lease of a manager: changed by the worker now and then, so that the manager knows that somebody looks.

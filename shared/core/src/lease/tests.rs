@@ -130,6 +130,27 @@ fn a_lease_that_vanishes_gives_no_more_time_and_its_successor_needs_proof_of_its
     );
 }
 
+/// Spec: safety 3.3
+#[test]
+fn a_restarted_worker_that_misses_a_lease_fences_unless_it_is_made_anew_in_time() {
+    let mut watch = Watch::missing(at(1_000), terms());
+    watch.looked(at(1_000), None);
+    assert_eq!(watch.standing(at(1_000)), Standing::Doubtful);
+    assert_eq!(watch.changes_at(at(1_000)), Some(at(7_000)));
+    let mut renewed = watch.clone();
+    watch.looked(at(6_000), None);
+    assert_eq!(watch.standing(at(7_000)), Standing::Expired);
+    renewed.looked(at(3_000), seen(1));
+    assert_eq!(
+        renewed.standing(at(7_000)),
+        Standing::Expired,
+        "the first one may be as old as one likes"
+    );
+    renewed.looked(at(4_000), seen(2));
+    assert_eq!(renewed.standing(at(7_000)), Standing::Held);
+    assert_eq!(renewed.changes_at(at(30_000)), Some(at(31_000)));
+}
+
 /// Spec: safety 3.6
 #[test]
 fn a_worker_whose_engine_had_stopped_before_it_was_lost_never_closes() {
@@ -173,6 +194,8 @@ enum Op {
     LookEnds,
     Mark,
     RestartWorker,
+    /// Somebody deletes the lease; nobody makes it anew.
+    Delete,
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -188,6 +211,7 @@ fn op() -> impl Strategy<Value = Op> {
         6 => Just(Op::LookEnds),
         1 => Just(Op::Mark),
         1 => Just(Op::RestartWorker),
+        1 => Just(Op::Delete),
     ]
 }
 
@@ -226,7 +250,8 @@ struct World {
     under_way: Vec<Stored>,
     grant: Grant,
     watch: Watch,
-    look: Option<(Moment, Option<Stored>)>,
+    deleted: bool,
+    look: Option<(Moment, Option<Option<Stored>>)>,
     fenced_at: Option<u64>,
 }
 
@@ -244,6 +269,7 @@ impl World {
             under_way: Vec::new(),
             grant: Grant::new(at(0), terms()),
             watch: Watch::default(),
+            deleted: false,
             look: None,
             fenced_at: None,
         };
@@ -255,8 +281,17 @@ impl World {
         at(self.now * self.worker_rate / 1_000)
     }
 
+    /// The first look of a process. What runs there tells that there was a lease, and how long.
     fn look_at_once(&mut self) {
-        self.watch.looked(self.worker_now(), seen(self.stored.number));
+        let now = self.worker_now();
+        if self.deleted {
+            self.watch = Watch::missing(now, terms());
+        }
+        self.watch.looked(now, self.shown().and_then(|lease| seen(lease.number)));
+    }
+
+    fn shown(&self) -> Option<Stored> {
+        (!self.deleted).then_some(self.stored)
     }
 
     fn step(&mut self, op: Op) {
@@ -278,7 +313,7 @@ impl World {
             Op::Deliver(which) => {
                 if which < self.under_way.len() {
                     let message = self.under_way.remove(which);
-                    if message.version == self.stored.version {
+                    if message.version == self.stored.version && !self.deleted {
                         self.stored = Stored {
                             version: message.version + 1,
                             number: message.number,
@@ -295,15 +330,18 @@ impl World {
             Op::LookBegins => self.look = Some((self.worker_now(), None)),
             Op::LookIsAnswered => {
                 if let Some((_, answer)) = &mut self.look {
-                    answer.get_or_insert(self.stored);
+                    let shown = (!self.deleted).then_some(self.stored);
+                    answer.get_or_insert(shown);
                 }
             }
             Op::LookEnds => {
                 if let Some((began, Some(answer))) = self.look {
-                    self.watch.looked(began, seen(answer.number));
+                    self.watch
+                        .looked(began, answer.and_then(|lease| seen(lease.number)));
                     self.look = None;
                 }
             }
+            Op::Mark if self.deleted => {}
             Op::Mark => {
                 self.stored.version += 1;
                 self.watch
@@ -317,6 +355,7 @@ impl World {
                     self.look_at_once();
                 }
             }
+            Op::Delete => self.deleted = true,
         }
         self.judge();
     }

@@ -1,6 +1,7 @@
 //! What a pass over a Workload needs to know, read from caches.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use kube::ResourceExt as _;
 use roadstead_api::constants::labels;
@@ -14,7 +15,7 @@ use crate::caches::Caches;
 
 /// The facts around one Workload.
 pub(super) struct Facts {
-    cluster_queue: Option<ClusterQueue>,
+    cluster_queue: Option<Arc<ClusterQueue>>,
     local_stop: Option<StopPolicy>,
     job: JobFacts,
     policy: Policy,
@@ -30,7 +31,7 @@ impl Facts {
     ) -> Observed<'a> {
         Observed {
             workload,
-            cluster_queue: self.cluster_queue.as_ref(),
+            cluster_queue: self.cluster_queue.as_deref(),
             local_stop: self.local_stop,
             job: &self.job,
             request,
@@ -87,9 +88,8 @@ pub(super) fn facts(caches: &Caches, policy: Policy, stored: &ApiWorkload, workl
             .map(|queue| queue.spec.cluster_queue.as_str())
             .map(Cow::Borrowed),
     };
-    let cluster_queue = queue.and_then(|name| caches.cluster_queues.named(&name));
     Facts {
-        cluster_queue: cluster_queue.map(|queue| roadstead_convert::cluster_queue(&queue)),
+        cluster_queue: queue.and_then(|name| caches.queues.named(&name)),
         local_stop: local
             .as_ref()
             .map(|queue| roadstead_convert::local_queue(queue).stop),

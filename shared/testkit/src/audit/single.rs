@@ -163,7 +163,12 @@ impl Outcomes {
                     let end = (seen.place.cluster.clone(), seen.now);
                     self.ended.entry(run.clone()).or_insert(end);
                 }
-            } else if is_let_go(new) && !before.is_some_and(is_let_go) && !self.revived.contains(uid(new)) {
+            } else if is_let_go(new)
+                && !before.is_some_and(is_let_go)
+                // Why: a job that is being deleted gets no pods any more, whatever its worker, which has not heard of it yet, says.
+                && !is_deleting(new)
+                && !self.revived.contains(uid(new))
+            {
                 self.judge_start(book, seen, run, findings);
             }
         }

@@ -121,7 +121,7 @@ impl Workload {
 
     /// What the workload is admitted with, if quota is reserved for it.
     pub fn admission(&self) -> Option<&Admission> {
-        self.status.as_ref()?.admission.as_ref()
+        self.status.as_ref()?.admission.as_deref()
     }
 
     /// The worker cluster the workload is placed on, if one has won.

@@ -23,6 +23,7 @@ pub(super) fn rules(
         reclaimable(before, after, problems);
     }
     if let (Some(before), Some(after)) = (&before.admission, &after.admission)
+        && before != after
         && without_topology(before) != without_topology(after)
     {
         problems.push(Problem::invalid("status.admission", IMMUTABLE));

@@ -184,6 +184,29 @@ fn a_job_that_ended_is_not_run_again() {
 
 /// Who deletes a job ends its pods first, and it counts them.
 ///
+/// Found by seed 3090: the worker had not heard yet that the job is being deleted.
+#[test]
+fn a_job_that_is_being_deleted_does_not_start_by_being_let_go() {
+    let let_go = |deleting: bool| {
+        let mut scene = Scene::new();
+        scene.submit("a");
+        scene.offer("a", "east");
+        scene.admit("a", "east");
+        scene.choose("a", "east");
+        scene.make_job("a", "east");
+        let ended = json!({"conditions": [condition("Finished", "True", "OwnerNotFound", 3)]});
+        scene.status("manager", MANAGER, "a", ended);
+        if deleting {
+            let mark = json!({"metadata": {"deletionTimestamp": "1970-01-01T00:00:04Z"}});
+            scene.edit("east", MANAGER, JOBS, "a", mark);
+        }
+        scene.edit("east", WORKER, JOBS, "a", json!({"spec": {"suspend": false}}));
+        scene.broken()
+    };
+    assert!(let_go(false).contains(&"I11"));
+    assert!(!let_go(true).contains(&"I11"));
+}
+
 /// Spec: safety 1 I11.
 #[test]
 fn a_job_that_failed_because_it_was_deleted_may_run_again() {

@@ -30,7 +30,7 @@ pub struct PodSet {
     pub min_count: Option<i32>,
     /// Where the pods should be placed in the topology of the nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub topology_request: Option<PodSetTopologyRequest>,
+    pub topology_request: Option<Box<PodSetTopologyRequest>>,
 }
 
 impl Default for PodSet {

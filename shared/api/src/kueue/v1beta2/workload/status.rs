@@ -1,6 +1,7 @@
 //! The parts of a workload's `status`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use k8s_openapi::{
     api::core::v1::Toleration,
@@ -34,8 +35,9 @@ pub struct WorkloadStatus {
     #[schemars(schema_with = "crate::schema::conditions")]
     pub conditions: Vec<Condition>,
     /// Queue, flavors and amounts with which quota is reserved. Absent means none is.
+    // Why shared: many workloads are admitted alike, and it is most of what they weigh in memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub admission: Option<Admission>,
+    pub admission: Option<Arc<Admission>>,
     /// When an evicted workload returns to the queue, and how often it already did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requeue_state: Option<RequeueState>,
