@@ -105,7 +105,10 @@ impl Fence {
         let work = async {
             // Why first: what is here tells whether a lease is missing.
             let mut health = self.caches.workloads.health();
-            if { health.wait_for(|health| *health == Health::Live) }.await.is_err() {
+            if { health.wait_for(|health| *health == Health::Live) }
+                .await
+                .is_err()
+            {
                 return;
             }
             let mut last_look = None;

@@ -236,7 +236,10 @@ impl Bench {
             .map(|name| self.create(name))
             .buffer_unordered(CONCURRENCY);
         submit.try_collect::<()>().await?;
-        let last = self.eyes.see_all(Mark::Started, &names, patience(names.len())).await?;
+        let last = self
+            .eyes
+            .see_all(Mark::Started, &names, patience(names.len()))
+            .await?;
         Ok(last.duration_since(begun))
     }
 
@@ -249,7 +252,9 @@ impl Bench {
         }
         let end = stream::iter(places).map(|(name, worker)| self.end(name, worker));
         end.buffer_unordered(CONCURRENCY).try_collect::<()>().await?;
-        self.eyes.see_all(Mark::Finished, &names, patience(names.len())).await?;
+        self.eyes
+            .see_all(Mark::Finished, &names, patience(names.len()))
+            .await?;
         Ok(())
     }
 

@@ -124,8 +124,7 @@ impl Site<'_> {
             origin: &self.d.origin,
             epoch: self.scene.epoch(),
             lost: self.scene.lost(),
-            lease_secs: { self.remote.keeps_lease() }
-                .then(|| self.d.lessor.terms.length().as_secs()),
+            lease_secs: { self.remote.keeps_lease() }.then(|| self.d.lessor.terms.length().as_secs()),
         };
         let copy = roadstead_convert::remote_workload(&local, stamp);
         let workloads = self.workloads();

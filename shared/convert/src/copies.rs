@@ -291,7 +291,10 @@ mod tests {
         let copy = remote_workload(&local(), quiet);
         assert_eq!(lost_policy(copy.metadata.annotations.as_ref()), None);
         assert_eq!(lease_secs(copy.metadata.annotations.as_ref()), None);
-        assert_eq!(lease_secs(Some(&says("roadstead.dev/lease-seconds", "600"))), Some(600));
+        assert_eq!(
+            lease_secs(Some(&says("roadstead.dev/lease-seconds", "600"))),
+            Some(600)
+        );
         assert_eq!(lease_secs(Some(&says("roadstead.dev/lease-seconds", "-1"))), None);
     }
 

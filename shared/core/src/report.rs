@@ -118,7 +118,7 @@ pub enum QueueRef {
 
 impl State {
     /// Whether [`Self::take_changed_queues`] has something to tell.
-    pub const fn has_changed_queues(&self) -> bool {
+    pub fn has_changed_queues(&self) -> bool {
         !self.changed.is_empty()
     }
 

@@ -62,11 +62,9 @@ impl Error {
         match self {
             Self::Arguments(_) | Self::Config(_) => ExitKind::Usage,
             Self::Telemetry(error) => error.exit_kind(),
-            Self::Threads(_)
-            | Self::Connect(_)
-            | Self::Listen(_)
-            | Self::Shutdown(_)
-            | Self::Engine(_) => ExitKind::Failure,
+            Self::Threads(_) | Self::Connect(_) | Self::Listen(_) | Self::Shutdown(_) | Self::Engine(_) => {
+                ExitKind::Failure
+            }
         }
     }
 }

@@ -172,7 +172,8 @@ fn a_lease_that_was_deleted_while_its_worker_was_away_is_no_way_around_the_fence
         let stage = &room.shared.stage;
         stage.link(&first).unwrap().cut(Cut::Refuse);
         stage.kill(&first).unwrap();
-        { leases(room, &first).delete(LEASE, &DeleteParams::default()) }.await.unwrap();
+        let kept = leases(room, &first);
+        kept.delete(LEASE, &DeleteParams::default()).await.unwrap();
         stage.restart(&first).await.unwrap();
         eventually(|| async {
             let job = room.jobs(&first).get("fenced").await.unwrap();

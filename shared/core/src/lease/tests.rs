@@ -240,6 +240,14 @@ struct Stored {
     number: u64,
 }
 
+/// A look of the worker at the server.
+#[derive(Clone, Copy, Debug)]
+enum Look {
+    Asks,
+    /// With what the server holds.
+    Answered(Option<Stored>),
+}
+
 /// One manager, one server, one worker whose clock runs at its own rate.
 struct World {
     now: u64,
@@ -251,7 +259,7 @@ struct World {
     grant: Grant,
     watch: Watch,
     deleted: bool,
-    look: Option<(Moment, Option<Option<Stored>>)>,
+    look: Option<(Moment, Look)>,
     fenced_at: Option<u64>,
 }
 
@@ -287,7 +295,8 @@ impl World {
         if self.deleted {
             self.watch = Watch::missing(now, terms());
         }
-        self.watch.looked(now, self.shown().and_then(|lease| seen(lease.number)));
+        self.watch
+            .looked(now, self.shown().and_then(|lease| seen(lease.number)));
     }
 
     fn shown(&self) -> Option<Stored> {
@@ -327,17 +336,17 @@ impl World {
                 }
             }
             Op::Learn => self.known = self.stored,
-            Op::LookBegins => self.look = Some((self.worker_now(), None)),
+            Op::LookBegins => self.look = Some((self.worker_now(), Look::Asks)),
             Op::LookIsAnswered => {
-                if let Some((_, answer)) = &mut self.look {
-                    let shown = (!self.deleted).then_some(self.stored);
-                    answer.get_or_insert(shown);
+                let shown = self.shown();
+                if let Some((_, look @ Look::Asks)) = &mut self.look {
+                    *look = Look::Answered(shown);
                 }
             }
             Op::LookEnds => {
-                if let Some((began, Some(answer))) = self.look {
+                if let Some((began, Look::Answered(shown))) = self.look {
                     self.watch
-                        .looked(began, answer.and_then(|lease| seen(lease.number)));
+                        .looked(began, shown.and_then(|lease| seen(lease.number)));
                     self.look = None;
                 }
             }

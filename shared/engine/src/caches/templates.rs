@@ -26,7 +26,11 @@ pub fn workloads() -> Arc<Cache<Workload>> {
             known.share(&mut set.template.0);
         }
         shrink(workload);
-        if let Some(admission) = workload.status.as_mut().and_then(|status| status.admission.as_mut()) {
+        if let Some(admission) = workload
+            .status
+            .as_mut()
+            .and_then(|status| status.admission.as_mut())
+        {
             known.admissions.share(admission);
         }
     })
