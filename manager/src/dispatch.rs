@@ -9,7 +9,7 @@ mod memory;
 mod read;
 mod write;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -21,7 +21,7 @@ use roadstead_api::config::{
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_core::bug;
 use roadstead_core::dispatch::{self, Dispatcher, Local, Plan, Policy};
-use roadstead_core::name::{ClusterName, Key};
+use roadstead_core::name::{ClusterName, Key, PodSetName};
 use roadstead_core::status::Status;
 use roadstead_engine::caches::{Caches, named};
 use roadstead_engine::checks::{Checks, Elsewhere, Follow, Pass, Rest};
@@ -158,6 +158,10 @@ impl Checks for Dispatch {
         self.journal.forget(key);
         let all = { self.registry.all().into_iter() }.map(|remote| remote.name.clone());
         self.wake_workers(key, &all.collect());
+    }
+
+    fn reclaimable(&self, workload: &Workload) -> Option<BTreeMap<PodSetName, u32>> {
+        read::reclaimable(self, workload)
     }
 
     fn runs_elsewhere(&self, workload: &Workload, job: &Key) -> Option<Elsewhere> {

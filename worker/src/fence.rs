@@ -23,7 +23,7 @@ use roadstead_api::constants::{annotations, labels};
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_core::dispatch::LostPolicy;
 use roadstead_core::lease::{Moment, Seen, Standing, Terms, Watch};
-use roadstead_core::name::Key;
+use roadstead_core::name::{Key, PodSetName};
 use roadstead_core::status::Status;
 use roadstead_engine::caches::Caches;
 use roadstead_engine::checks::{Checks, Elsewhere, Follow, Pass};
@@ -383,6 +383,10 @@ impl Checks for Guarded {
         }
         let standing = self.fence.knowledge.standing(origin, self.fence.uptime.now());
         matches!(standing, Some(Standing::Free | Standing::Held))
+    }
+
+    fn reclaimable(&self, workload: &Workload) -> Option<BTreeMap<PodSetName, u32>> {
+        self.checks.reclaimable(workload)
     }
 
     fn runs_elsewhere(&self, workload: &Workload, job: &Key) -> Option<Elsewhere> {

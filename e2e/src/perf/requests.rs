@@ -67,12 +67,15 @@ impl Counted {
         if !agent.starts_with(OURS) || agent == harness || verb == "watch" {
             return;
         }
-        if matches!(verb.as_str(), "get" | "list") {
+        let reads = matches!(verb.as_str(), "get" | "list");
+        if reads {
             self.reads += 1;
         } else {
             self.writes += 1;
         }
-        self.failed += usize::from(code >= 400);
+        // Why: whether something is there is asked now and then, and that it is not is an answer.
+        let is_answer = reads && code == 404;
+        self.failed += usize::from(code >= 400 && !is_answer);
         let resource = if subresource.is_empty() {
             resource
         } else {
@@ -119,13 +122,14 @@ mod tests {
             request("roadstead-manager", "patch", 200),
             request("roadstead-manager/0.1", "patch", 409),
             request("roadstead-manager", "list", 200),
+            request("roadstead-manager", "get", 404),
             request("roadstead-manager", "watch", 200),
             request("roadstead-harness", "patch", 200),
             request("kube-controller-manager/v1", "patch", 200),
         ] {
             counted.add(each, "roadstead-harness");
         }
-        assert_eq!((counted.writes, counted.reads, counted.failed), (2, 1, 1));
+        assert_eq!((counted.writes, counted.reads, counted.failed), (2, 2, 1));
         let tallies = counted.tallies("east", 2);
         assert_eq!((tallies[0].count, tallies[0].per_job), (2, 1.0));
         assert_eq!(tallies[0].resource, "jobs/status");

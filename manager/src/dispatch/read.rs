@@ -15,10 +15,10 @@ use roadstead_core::dispatch::{
     Policy, RemoteJob, RemoteWorkload, Said, Site, Stop,
 };
 use roadstead_core::lease::Closing;
-use roadstead_core::name::{CheckName, ClusterName, Key};
+use roadstead_core::name::{CheckName, ClusterName, Key, PodSetName};
 use roadstead_core::status::{CheckPhase, Status};
 use roadstead_core::workload::Workload;
-use roadstead_engine::caches::{KindCache, named};
+use roadstead_engine::caches::{KindCache, is_suspended, named};
 use roadstead_engine::checks::{Elsewhere, Fate};
 use roadstead_jobs::JobKind;
 
@@ -336,7 +336,7 @@ fn copies(remote: &Remote, key: &Key, stored: Option<&ApiWorkload>, job_key: Opt
         origin: Origin::Ours,
         life: life(job.metadata.deletion_timestamp.is_some()),
         // Why pods too: a job that is held may still have some.
-        suspended: held(kind, &job) && !kind.may_have_pods(&job.data),
+        suspended: is_suspended(kind, &job) && !kind.may_have_pods(&job.data),
         finished: kind.finished(&job.data).is_some() && !killed(kind, &job),
         epoch: epoch(&job.metadata),
         kept: job.finalizers().iter().any(|f| f == finalizers::OUTCOME),
@@ -366,11 +366,6 @@ fn epoch_of(stored: Option<&ApiWorkload>, copy: &ObjectMeta) -> u64 {
         return 0;
     }
     roadstead_convert::epoch(copy.annotations.as_ref()).unwrap_or(0)
-}
-
-/// Whether a job is held back; the whole object, because a stop under way is marked in its metadata.
-fn held(kind: &dyn JobKind, job: &DynamicObject) -> bool {
-    serde_json::to_value(job).is_ok_and(|job| kind.is_suspended(&job))
 }
 
 /// Whether a job failed because it is being deleted: then it has no outcome.
@@ -469,6 +464,25 @@ fn words(copy: &ApiWorkload) -> String {
 
 const fn life(deleting: bool) -> Life {
     if deleting { Life::Deleting } else { Life::Present }
+}
+
+/// The pods of the present run that are no longer needed, of a job that workers run for us.
+///
+/// Why not what the local job counts: its counters never fall, so the pods of an earlier run are among them.
+pub(super) fn reclaimable(d: &Dispatch, workload: &ApiWorkload) -> Option<BTreeMap<PodSetName, u32>> {
+    let (jobs, job_key, uid) = owner_of(d, workload)?;
+    let job = jobs.objects.get(&job_key).filter(|job| job.uid() == Some(uid))?;
+    if owner(Some(workload), Some(&(jobs.kind, job))) != Owner::Managed {
+        return None;
+    }
+    let run = || {
+        let remote = d.registry.get(&ClusterName::from(workload.cluster_name()?))?;
+        let key = roadstead_kubeio::cache::key_of(workload);
+        let (kind, copy) = find_job(&remote, &key, Some(&job_key))?;
+        let present = roadstead_convert::epoch(workload.metadata.annotations.as_ref())?;
+        (epoch_of(Some(workload), &copy.metadata) == present).then(|| kind.reclaimable(&copy.data))
+    };
+    Some(run().unwrap_or_default())
 }
 
 /// Where the job of a local Workload runs, if it is dispatched.

@@ -184,6 +184,10 @@ impl<'a> Pass<'a> {
         {
             return self.follow(check, &winner);
         }
+        if let Some((cluster, end)) = self.late_end() {
+            self.plan.status.cluster = Some(cluster.clone());
+            return self.finish(check, cluster, end);
+        }
         self.hold_on();
         if bug!(self.o.policy, RejectedLeavesRemains) && !quota && !self.o.workload.active {
             return;
@@ -212,6 +216,16 @@ impl<'a> Pass<'a> {
         }
     }
 
+    /// The end of a run that was to be stopped and had ended before it could be, on a worker that was away, say. It is the
+    /// outcome, and what ended is not run again (`spec/safety.md` I11; found by seeds 150 and 1120).
+    fn late_end(&self) -> Option<(&'a ClusterName, &'a Said)> {
+        let held = &self.plan.status.cluster;
+        let named = held.as_ref().or(self.o.stored.cluster.as_ref())?;
+        let (cluster, copies) = self.reachable().find(|(cluster, _)| *cluster == named)?;
+        let end = copies.current_workload(self.o.epoch)?.finished.as_ref()?;
+        false_end(&end.reason).is_none().then_some((cluster, end))
+    }
+
     /// The name of the holding cluster survives an eviction until that cluster has stopped or is given up.
     ///
     /// Unlike the anchor: there an eviction clears the name at once, and a worker that is away keeps running what is then
@@ -235,7 +249,10 @@ impl<'a> Pass<'a> {
         }
         let waiting = match self.holder(&cluster) {
             Holder::GivenUp(_) => return self.end_dispatch(),
-            Holder::Answers(copies) if copies.is_settled() => return self.end_dispatch(),
+            // Why not before its end is shown here: then it would be run again.
+            Holder::Answers(copies) if copies.is_settled() && !self.is_unseen(copies) => {
+                return self.end_dispatch();
+            }
             Holder::Answers(_) => Waiting::StoppingOnWorker {
                 cluster: cluster.clone(),
             },
@@ -244,6 +261,13 @@ impl<'a> Pass<'a> {
         self.plan.waiting = Some(waiting);
         self.plan.status.nominated.clear();
         self.plan.status.cluster = Some(cluster);
+    }
+
+    /// Whether the job ended there and the local one does not say so yet.
+    fn is_unseen(&self, copies: &Copies) -> bool {
+        let ended = copies.current_job(self.o.epoch).is_some_and(|job| job.finished);
+        let shown = !self.o.job.present || self.o.job.finished || *self.o.owner != Owner::Managed;
+        ended && !shown
     }
 
     /// The dispatch that this cluster held is over: whatever was sent for it belongs to the past from now on.

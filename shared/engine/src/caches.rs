@@ -43,6 +43,11 @@ pub struct KindCache {
     pub objects: Arc<Cache<DynamicObject>>,
 }
 
+/// Whether a job is held back, and no stop is under way.
+pub fn is_suspended(kind: &dyn JobKind, job: &DynamicObject) -> bool {
+    kind.is_suspended(&job.data) && !kind.is_stopping(job.annotations())
+}
+
 /// All caches of the local cluster.
 #[derive(Clone)]
 pub struct Caches {

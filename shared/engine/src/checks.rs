@@ -3,6 +3,7 @@
 //! Invariant: a check never writes a Workload. It changes the status that is being composed, in memory, and hands back
 //! what is to be done once that status is stored.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use kube::core::DynamicObject;
 use roadstead_api::kueue::v1beta2::Workload as ApiWorkload;
-use roadstead_core::name::Key;
+use roadstead_core::name::{Key, PodSetName};
 use roadstead_core::note::Note;
 use roadstead_core::status::Status;
 use roadstead_core::workload::Workload;
@@ -62,6 +63,11 @@ pub trait Checks: Send + Sync {
     /// Whether the job of this Workload may be started now. When that changes, whoever said no makes the job due again.
     fn may_start(&self, _workload: &ApiWorkload) -> bool {
         true
+    }
+
+    /// The pods of a job that are no longer needed, by pod set, if the job runs somewhere else; `None`: what it says itself counts.
+    fn reclaimable(&self, _workload: &ApiWorkload) -> Option<BTreeMap<PodSetName, u32>> {
+        None
     }
 
     /// The object whose status is to be shown on the local job, if the job runs somewhere else.

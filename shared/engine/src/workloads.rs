@@ -146,6 +146,9 @@ impl Workloads {
         let proposal = self.proposals.get(&key, &workload.uid);
         let request = self.requests.get(&key, &workload.uid);
         let mut facts = read::facts(&self.caches, self.policy, &stored, &workload);
+        if let Some(pods) = self.checks.reclaimable(&stored) {
+            facts = facts.reclaiming(pods);
+        }
         let mut next = lifecycle::step(
             &facts.observed(&workload, request.as_ref(), proposal.as_ref()),
             now,

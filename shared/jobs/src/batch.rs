@@ -93,6 +93,10 @@ impl JobKind for BatchJob {
         spec_suspend(job) && annotation(job, annotations::STOPPING) != Some(labels::TRUE)
     }
 
+    fn is_stopping(&self, said: &BTreeMap<String, String>) -> bool {
+        said.get(annotations::STOPPING).map(String::as_str) == Some(labels::TRUE)
+    }
+
     fn suspend(&self, job: &mut Value) {
         json::set(job, &["spec", "suspend"], json!(true));
     }

@@ -146,6 +146,10 @@ pub trait JobKind: Send + Sync {
     /// Whether it is held back, and no stop is under way.
     fn is_suspended(&self, job: &Value) -> bool;
 
+    /// Whether its annotations say that a stop is under way. With it [`Self::is_suspended`] can be asked of an object whose
+    /// metadata stands apart, which need not be put together again.
+    fn is_stopping(&self, annotations: &BTreeMap<String, String>) -> bool;
+
     /// Holds it back.
     fn suspend(&self, job: &mut Value);
 

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use kube::ResourceExt as _;
 use roadstead_api::kueue::v1beta2::{CheckState, Workload};
 use roadstead_e2e::link::Cut;
+use serde_json::json;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::fixture::{EAST, MANAGER, Room, WEST, alone, cluster_name, condition, has};
@@ -83,6 +85,35 @@ fn a_job_deleted_while_its_worker_is_away_is_removed_there_when_it_returns() {
         assert_eq!(room.ours_in(WEST).await.len(), 2, "the worker does not know");
         room.shared.stage.link(WEST).unwrap().heal();
         room.is_swept().await;
+    });
+}
+
+/// Found by the simulation: its end was taken for a stop, and it ran again when it was switched on.
+///
+/// Spec: safety I11
+#[test]
+fn a_job_that_ended_in_the_dark_before_it_was_switched_off_has_ended() {
+    alone("cable-switched-off", WEST_IS_LARGER, |room| async move {
+        room.submit(room.job("ended", "6", 5)).await;
+        assert_eq!(room.started("ended").await, WEST);
+        let workload = room.workload_where("ended", is_held_in_west).await.name_any();
+        room.shared.stage.link(WEST).unwrap().cut(Cut::Refuse);
+        room.job_is(WEST, "ended", "Complete").await;
+        let switch = |on: bool| room.merge::<Workload>(MANAGER, &workload, json!({"spec": {"active": on}}));
+        switch(false).await;
+        room.workload_where("ended", |w| condition(w, "Evicted").is_some())
+            .await;
+        room.shared.stage.link(WEST).unwrap().heal();
+        let job = room.job_is(MANAGER, "ended", "Complete").await;
+        assert_eq!(job.status.unwrap().succeeded, Some(1));
+        room.workload_where("ended", |w| w.is_true("Finished")).await;
+        switch(true).await;
+        room.is_swept().await;
+        sleep(DARK).await;
+        assert!(
+            room.jobs(WEST).get_opt("ended").await.unwrap().is_none(),
+            "it does not run again"
+        );
     });
 }
 

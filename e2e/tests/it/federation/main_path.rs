@@ -67,6 +67,25 @@ fn a_job_runs_in_exactly_one_worker_and_its_end_comes_back() {
         room.is_swept_in(other(&winner)).await;
         let there = room.jobs(&winner).get("train").await.unwrap();
         assert_ne!(there.uid(), made.uid());
+        for (worker, kind) in [
+            (EAST, "Workload"),
+            (WEST, "Workload"),
+            (EAST, "Job"),
+            (WEST, "Job"),
+        ] {
+            let start =
+                format!("roadstead_cluster_watch_lag_seconds{{cluster=\"{worker}\",kind=\"{kind}\"}} ");
+            eventually(|| async {
+                let lines = room.shared.metrics(MANAGER, &start).await;
+                let secs: f64 = lines.first()?.strip_prefix(&start)?.parse().unwrap();
+                assert!(
+                    (0.0..150.0).contains(&secs),
+                    "a bookmark comes each minute: {lines:?}"
+                );
+                Some(())
+            })
+            .await;
+        }
 
         let done = room.job_is(MANAGER, "train", "Complete").await;
         assert_eq!(done.status.as_ref().unwrap().succeeded, Some(1));

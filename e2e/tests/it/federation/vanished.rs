@@ -1,6 +1,7 @@
 //! Copies that somebody deletes in a worker while nobody looks.
 
 use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::{DeleteParams, PropagationPolicy};
 use roadstead_api::kueue::v1beta2::Workload;
@@ -113,14 +114,26 @@ fn a_job_whose_running_copy_is_deleted_counts_no_pods_is_restored_and_runs_again
     });
 }
 
-/// Spec: multikueue 3.3 R3; safety 3
+/// Spec: multikueue 3.3 R3; safety 3; jobs 5.11
 #[test]
-fn a_running_copy_that_somebody_deletes_in_the_foreground_has_no_outcome_and_runs_again() {
+fn a_running_copy_that_somebody_deletes_in_the_foreground_has_no_outcome_and_runs_again_with_all_its_pods() {
     alone("lost-foreground", WEST_IS_LARGER, |room| async move {
-        room.submit(room.job("again", "6", 8)).await;
+        let mut job = room.job("again", "3", 12);
+        job["spec"]["parallelism"] = json!(2);
+        job["spec"]["completions"] = json!(2);
+        room.submit(job).await;
         assert_eq!(room.started("again").await, WEST);
         let jobs = room.jobs(WEST);
-        let first = eventually(|| async { jobs.get("again").await.ok().filter(|job| active(job) > 0) }).await;
+        let first =
+            eventually(|| async { jobs.get("again").await.ok().filter(|job| active(job) == 2) }).await;
+        let pods: kube::Api<Pod> = kube::Api::namespaced(room.shared.client(WEST), room.name);
+        let of_job = kube::api::ListParams::default().labels("job-name=again");
+        let one = pods.list(&of_job).await.unwrap().items.remove(0).name_any();
+        let done = kube::api::Patch::Merge(json!({"status": {"phase": "Succeeded"}}));
+        let params = kube::api::PatchParams::default();
+        pods.patch_status(&one, &params, &done).await.unwrap();
+        room.workload_where("again", |w| reclaimed(w) == [1]).await;
+
         jobs.delete("again", &DeleteParams::foreground()).await.unwrap();
         eventually(|| async {
             let local = room.jobs(MANAGER).get("again").await.unwrap();
@@ -129,10 +142,20 @@ fn a_running_copy_that_somebody_deletes_in_the_foreground_has_no_outcome_and_run
                 "its pods were killed, which is no outcome"
             );
             let next = jobs.get_opt("again").await.unwrap()?;
-            (next.uid() != first.uid()).then_some(())
+            (next.uid() != first.uid() && active(&next) == 2).then_some(())
         })
         .await;
+        let second = room.workload_where("again", |w| w.is_true("Admitted")).await;
+        assert!(reclaimed(&second).is_empty(), "both pods run again");
         room.job_is(MANAGER, "again", "Complete").await;
         room.is_swept().await;
     });
+}
+
+fn reclaimed(workload: &Workload) -> Vec<i32> {
+    let status = workload.status.as_ref();
+    let pods = status
+        .map(|status| status.reclaimable_pods.as_slice())
+        .unwrap_or_default();
+    pods.iter().map(|pods| pods.count).collect()
 }

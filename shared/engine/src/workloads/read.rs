@@ -1,17 +1,18 @@
 //! What a pass over a Workload needs to know, read from caches.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube::ResourceExt as _;
 use roadstead_api::constants::labels;
 use roadstead_api::kueue::v1beta2::Workload as ApiWorkload;
 use roadstead_core::lifecycle::{JobFacts, Observed, Policy, Proposal, Request};
-use roadstead_core::name::Key;
+use roadstead_core::name::{Key, PodSetName};
 use roadstead_core::queue::{ClusterQueue, StopPolicy};
 use roadstead_core::workload::Workload;
 
-use crate::caches::Caches;
+use crate::caches::{Caches, is_suspended};
 
 /// The facts around one Workload.
 pub(super) struct Facts {
@@ -60,6 +61,14 @@ impl Facts {
                 active, suspended, ..
             } => !*active && *suspended,
         }
+    }
+
+    /// The same with other pods that are no longer needed.
+    pub(super) fn reclaiming(mut self, pods: BTreeMap<PodSetName, u32>) -> Self {
+        if let JobFacts::Present { reclaimable, .. } = &mut self.job {
+            *reclaimable = pods;
+        }
+        self
     }
 
     /// The same with a job that has stopped.
@@ -121,8 +130,7 @@ fn job(caches: &Caches, stored: &ApiWorkload) -> JobFacts {
             JobFacts::Present {
                 finished: jobs.kind.finished(&job.data),
                 active: jobs.kind.is_active(&job.data),
-                // Why the whole object: a stop under way is marked in the metadata.
-                suspended: serde_json::to_value(&*job).is_ok_and(|job| jobs.kind.is_suspended(&job)),
+                suspended: is_suspended(jobs.kind, &job),
                 ready: jobs.kind.pods_ready(&job.data),
                 reclaimable: jobs.kind.reclaimable(&job.data),
             }

@@ -527,6 +527,45 @@ fn an_eviction_on_the_manager_asks_the_winner_to_stop_and_mirrors_until_it_has()
     assert_eq!(plan.mirrors(), Some("a"), "so that quota is released");
 }
 
+/// Spec: safety 1 I11; found by seeds 150 and 1120
+#[test]
+fn a_run_that_ended_before_it_could_be_stopped_is_the_outcome() {
+    let won = Case::won();
+    let mut case = won.clone().condition("Evicted", "switched off");
+    case.status.cluster = None;
+    case.check().phase = CheckPhase::Pending;
+    case.stored = Some(won.status);
+    let done = RemoteJob {
+        finished: true,
+        ..RUNNING
+    };
+    let ends = |reason| RemoteWorkload {
+        finished: Some(said(reason, "x")),
+        ..admitted(1)
+    };
+    let late = case.clone();
+    let plan = late
+        .remote("a", reachable(Some(ends("Succeeded")), Some(done)))
+        .plan();
+    assert!(plan.status.conditions.is_true("Finished"));
+    assert_eq!(
+        (plan.cluster(), plan.mirrors(), plan.epoch),
+        (Some("a"), Some("a"), 1)
+    );
+
+    let tidied = case.clone().remote("a", reachable(None, Some(done))).plan();
+    assert_eq!(
+        (tidied.cluster(), tidied.mirrors(), tidied.epoch),
+        (Some("a"), Some("a"), 1),
+        "the local job ends first"
+    );
+    let lost = case
+        .remote("a", reachable(Some(ends("OwnerNotFound")), None))
+        .plan();
+    assert!(!lost.status.conditions.is_true("Finished"));
+    assert_eq!((lost.cluster(), lost.epoch), (None, 2), "that is no outcome");
+}
+
 /// Spec: multikueue 11.71
 #[test]
 fn when_both_are_evicted_only_the_job_status_is_mirrored() {

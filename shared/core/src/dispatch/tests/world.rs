@@ -192,7 +192,8 @@ impl World {
         let is = |kind| composed.conditions.is_true(kind);
         let pending = composed.checks[&CheckName::from(CHECK)].phase == CheckPhase::Pending;
         let seeks = self.local == Local::Present && pending && is("QuotaReserved") && !is("Evicted");
-        if seeks && !is("Finished") && plan.check().0 == CheckPhase::Pending {
+        let over = is("Finished") || plan.status.conditions.is_true("Finished");
+        if seeks && !over && plan.check().0 == CheckPhase::Pending {
             assert!(plan.waiting.is_some(), "it waits, so it says why");
         }
         assert!(plan.status.cluster.is_none() || plan.status.nominated.is_empty());
