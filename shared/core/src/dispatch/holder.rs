@@ -1,8 +1,10 @@
-//! Whether the cluster that holds a Workload answers, is silent, or is given up. *Source*: `spec/safety.md 3.4, 3.5`.
+//! Whether the cluster that holds a Workload answers, is silent, or is given up, and how its dispatch comes to an end.
+//!
+//! *Source*: `spec/safety.md 3.4, 3.5`.
 
 use jiff::Timestamp;
 
-use super::{Copies, Cordon, Fence, LostPolicy, Pass, Remote};
+use super::{Copies, Cordon, Fence, LostPolicy, Owner, Pass, Remote, Said, Waiting, false_end};
 use crate::cluster::later;
 use crate::name::ClusterName;
 
@@ -66,5 +68,66 @@ impl<'a> Pass<'a> {
             },
             None => Holder::GivenUp(Closed::Certainly),
         }
+    }
+
+    /// The end of a run that was to be stopped and had ended before it could be, on a worker that was away, say. It is the
+    /// outcome, and what ended is not run again (`spec/safety.md` I11; found by seeds 150 and 1120).
+    pub(super) fn late_end(&self) -> Option<(&'a ClusterName, &'a Said)> {
+        let held = &self.plan.status.cluster;
+        let named = held.as_ref().or(self.o.stored.cluster.as_ref())?;
+        let (cluster, copies) = self.reachable().find(|(cluster, _)| *cluster == named)?;
+        let end = copies.current_workload(self.o.epoch)?.finished.as_ref()?;
+        false_end(&end.reason).is_none().then_some((cluster, end))
+    }
+
+    /// The name of the holding cluster survives an eviction until that cluster has stopped or is given up.
+    ///
+    /// Unlike the anchor: there an eviction clears the name at once, and a worker that is away keeps running what is then
+    /// sent elsewhere (`spec/safety.md` I1, W1, W3).
+    pub(super) fn hold_on(&mut self) {
+        let named = self
+            .plan
+            .status
+            .cluster
+            .take()
+            .or_else(|| self.o.stored.cluster.clone());
+        let Some(cluster) = named else { return };
+        // Why not one condition with `or`: without the bugs both sides are the same constant.
+        let planted = [
+            bug!(self.o.policy, StuckToOneCluster),
+            bug!(self.o.policy, StaleClusterName),
+        ];
+        if planted.contains(&true) {
+            self.plan.status.cluster = Some(cluster);
+            return;
+        }
+        let waiting = match self.holder(&cluster) {
+            Holder::GivenUp(_) => return self.end_dispatch(),
+            // Why not before its end is shown here: then it would be run again.
+            Holder::Answers(copies) if copies.is_settled() && !self.is_unseen(copies) => {
+                return self.end_dispatch();
+            }
+            Holder::Answers(_) => Waiting::StoppingOnWorker {
+                cluster: cluster.clone(),
+            },
+            Holder::Silent { since, until } => self.lost(&cluster, since, until),
+        };
+        self.plan.waiting = Some(waiting);
+        self.plan.status.nominated.clear();
+        self.plan.status.cluster = Some(cluster);
+    }
+
+    /// Whether the job ended there and the local one does not say so yet.
+    fn is_unseen(&self, copies: &Copies) -> bool {
+        let ended = copies.current_job(self.o.epoch).is_some_and(|job| job.finished);
+        let shown = !self.o.job.present || self.o.job.finished || *self.o.owner != Owner::Managed;
+        ended && !shown
+    }
+
+    /// The dispatch that this cluster held is over: whatever was sent for it belongs to the past from now on.
+    ///
+    /// *Source*: `spec/safety.md 3.1`.
+    pub(super) fn end_dispatch(&mut self) {
+        self.plan.epoch = self.plan.epoch.max(self.o.epoch.saturating_add(1));
     }
 }

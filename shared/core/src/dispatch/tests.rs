@@ -10,6 +10,7 @@ mod offers;
 mod records;
 mod rooms;
 mod rules;
+mod stops;
 mod world;
 
 const CHECK: &str = "mk";

@@ -1,5 +1,5 @@
 use super::RemoteAction::{
-    CreateJob, CreateWorkload, DeleteJob, DeleteWorkload, RequestStop, SetPriority, StripFinalizer,
+    CreateJob, CreateWorkload, DeleteJob, DeleteWorkload, SetPriority, StripFinalizer,
 };
 use super::*;
 
@@ -496,87 +496,6 @@ fn a_cluster_that_left_the_config_keeps_its_run_while_it_answers() {
     waiting.clusters = vec!["b".into()];
     let plan = waiting.remote("a", reachable(Some(remote()), None)).plan();
     assert_eq!(plan.on("a"), GONE);
-}
-
-/// Spec: multikueue 3.3 R6b.2, 3.8, 11.72
-#[test]
-fn an_eviction_on_the_manager_asks_the_winner_to_stop_and_mirrors_until_it_has() {
-    let won = Case::won();
-    let mut case = won.clone().condition("Evicted", "Preempted to make room");
-    case.status.cluster = None;
-    case.check().phase = CheckPhase::Pending;
-    case.stored = Some(won.status);
-    let plan = case.plan();
-    let message = "Evicted on manager: Preempted to make room".to_owned();
-    assert_eq!(plan.on("a"), [RequestStop { message }]);
-    assert_eq!((plan.mirrors(), plan.cluster()), (Some("a"), Some("a")));
-    let stopped = RemoteWorkload {
-        active: false,
-        admitted: None,
-        evicted: Some(said("DeactivatedDueToEvictedOnManagerCluster", "x")),
-        stop: Stop::Requested,
-        ..remote()
-    };
-    let suspended = RemoteJob {
-        suspended: true,
-        ..RUNNING
-    };
-    let case = case.remote("a", reachable(Some(stopped), Some(suspended)));
-    let plan = case.plan();
-    assert_eq!((plan.on("a"), plan.cluster()), (&[][..], None));
-    assert_eq!(plan.mirrors(), Some("a"), "so that quota is released");
-}
-
-/// Spec: safety 1 I11; found by seeds 150 and 1120
-#[test]
-fn a_run_that_ended_before_it_could_be_stopped_is_the_outcome() {
-    let won = Case::won();
-    let mut case = won.clone().condition("Evicted", "switched off");
-    case.status.cluster = None;
-    case.check().phase = CheckPhase::Pending;
-    case.stored = Some(won.status);
-    let done = RemoteJob {
-        finished: true,
-        ..RUNNING
-    };
-    let ends = |reason| RemoteWorkload {
-        finished: Some(said(reason, "x")),
-        ..admitted(1)
-    };
-    let late = case.clone();
-    let plan = late
-        .remote("a", reachable(Some(ends("Succeeded")), Some(done)))
-        .plan();
-    assert!(plan.status.conditions.is_true("Finished"));
-    assert_eq!(
-        (plan.cluster(), plan.mirrors(), plan.epoch),
-        (Some("a"), Some("a"), 1)
-    );
-
-    let tidied = case.clone().remote("a", reachable(None, Some(done))).plan();
-    assert_eq!(
-        (tidied.cluster(), tidied.mirrors(), tidied.epoch),
-        (Some("a"), Some("a"), 1),
-        "the local job ends first"
-    );
-    let lost = case
-        .remote("a", reachable(Some(ends("OwnerNotFound")), None))
-        .plan();
-    assert!(!lost.status.conditions.is_true("Finished"));
-    assert_eq!((lost.cluster(), lost.epoch), (None, 2), "that is no outcome");
-}
-
-/// Spec: multikueue 11.71
-#[test]
-fn when_both_are_evicted_only_the_job_status_is_mirrored() {
-    let evicted = RemoteWorkload {
-        evicted: Some(said("Preempted", "x")),
-        ..remote()
-    };
-    let case = Case::won().condition("Evicted", "x");
-    let plan = case.remote("a", reachable(Some(evicted), Some(RUNNING))).plan();
-    assert!(plan.remote.is_empty());
-    assert_eq!(plan.mirrors(), Some("a"));
 }
 
 /// Spec: safety 1 I1
