@@ -9,7 +9,7 @@ mod memory;
 mod read;
 mod write;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -114,7 +114,6 @@ impl Checks for Dispatch {
                 (Some((pass.workload.uid.clone(), value)), None)
             }
         };
-        let concerned = plan.concerned().cloned().collect();
         *status = plan.status.clone();
         // Why the job too: what follows for it may come from no copy, so no watch brings it; and after a restart its copy may have
         // been listed before anything could be said about it.
@@ -136,7 +135,7 @@ impl Checks for Dispatch {
             // Why not from this plan: once the status is stored, each worker's queue plans again from what is stored then.
             work: Some(Box::pin(async move {
                 this.memory.remember_round(&key, plan.round);
-                this.wake_workers(&key, &concerned);
+                this.wake_workers(&key);
                 if let Some((cluster, queue, since)) = placed {
                     this.metrics.admitted(&queue, &cluster);
                     this.metrics.hop(Hop::Place, &cluster, since, now);
@@ -156,8 +155,7 @@ impl Checks for Dispatch {
     fn gone(&self, key: &Key) {
         self.memory.forget(key);
         self.journal.forget(key);
-        let all = { self.registry.all().into_iter() }.map(|remote| remote.name.clone());
-        self.wake_workers(key, &all.collect());
+        self.wake_workers(key);
     }
 
     fn reclaimable(&self, workload: &Workload) -> Option<BTreeMap<PodSetName, u32>> {
@@ -207,16 +205,11 @@ impl Dispatch {
         }
     }
 
-    /// Makes a Workload due on every worker that may have something to do for it: those that the plan speaks of, and those that
-    /// have something of it. Why not on all: each would plan for itself, and each plan looks at all.
-    fn wake_workers(&self, key: &Key, concerned: &BTreeSet<ClusterName>) {
+    /// Makes a Workload due on every worker that may have something to do for it.
+    fn wake_workers(&self, key: &Key) {
         let lane = self.lane(key);
-        let job = { self.caches.workloads.get(key) }.and_then(|workload| read::job_key(self, &workload));
         for remote in self.registry.all() {
-            let has_some = job.as_ref().is_none_or(|job| read::has_copies(&remote, key, job));
-            if has_some || concerned.contains(&remote.name) {
-                remote.due.add(key.clone(), lane);
-            }
+            remote.due.add(key.clone(), lane);
         }
     }
 
