@@ -21,7 +21,7 @@ use roadstead_api::config::{
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_core::bug;
 use roadstead_core::dispatch::{self, Dispatcher, Local, Plan, Policy};
-use roadstead_core::name::{ClusterName, Key, PodSetName};
+use roadstead_core::name::{CheckName, ClusterName, Key, PodSetName};
 use roadstead_core::status::Status;
 use roadstead_engine::caches::{Caches, named};
 use roadstead_engine::checks::{Checks, Elsewhere, Follow, Pass, Rest};
@@ -156,6 +156,12 @@ impl Checks for Dispatch {
         self.memory.forget(key);
         self.journal.forget(key);
         self.wake_workers(key);
+    }
+
+    fn may_run_elsewhere(&self, workload: &Workload) -> bool {
+        let checks = workload.status.iter().flat_map(|status| &status.admission_checks);
+        let mut names = checks.map(|check| CheckName::from(check.name.as_str()));
+        workload.cluster_name().is_some() && names.any(|name| self.federation.is_ours(&name))
     }
 
     fn reclaimable(&self, workload: &Workload) -> Option<BTreeMap<PodSetName, u32>> {

@@ -170,7 +170,8 @@ impl Fence {
                         origin,
                         namespace = self.namespace,
                         "the lease of this manager is gone, and it has jobs here that are to be stopped without it: they are \
-                         stopped in {} s unless the manager makes it anew",
+                         stopped in {} s unless the manager makes it anew; check that the manager runs, reaches this cluster, \
+                         and that its account may write Leases in the namespace",
                         terms.restart_grace().as_secs()
                     );
                     managers.entry(origin).or_insert_with(|| Manager {

@@ -450,12 +450,14 @@ impl<'a> Pass<'a> {
                 self.remove_job(cluster, *job);
             }
             match copies.our_workload() {
-                Some(w) if w.finished.is_none() && w.life == Life::Present => {
+                Some(w) if w.finished.is_none() && w.life == Life::Present && copies.runs() => {
                     if w.active && w.evicted.is_none() && w.stop == Stop::NotRequested {
                         let message = message.clone();
                         self.act(cluster, RemoteAction::RequestStop { message });
                     }
                 }
+                // Why also what does not run: as long as it is active its worker may start it, again too.
+                Some(w) if w.finished.is_none() && w.active && !job.finished => self.remove(cluster, copies),
                 // Nobody is there to stop it.
                 Some(_) | None if copies.runs() => self.remove(cluster, copies),
                 Some(_) | None => {}

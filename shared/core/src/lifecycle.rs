@@ -315,7 +315,8 @@ impl<'a> Draft<'a> {
         let cluster_queue = self.seen.cluster_queue.filter(|queue| !queue.terminating);
         let stop = cluster_queue.map_or(StopPolicy::None, |queue| queue.stop);
         let local_stop = self.seen.local_stop;
-        if self.status.conditions.is_true(ADMITTED) {
+        // Why also what may run: a worker cluster runs it while other checks of this cluster still hold its admission back.
+        if self.status.conditions.is_true(ADMITTED) || !self.seen.job.at_rest() {
             if stop == StopPolicy::HoldAndDrain {
                 self.evict(
                     "ClusterQueueStopped",

@@ -65,6 +65,12 @@ pub trait Checks: Send + Sync {
         true
     }
 
+    /// Whether the job may run in another cluster whatever its own status shows: that cluster may be out of sight. Then it is
+    /// at rest only when [`Follow::rest`] is [`Rest::Certain`].
+    fn may_run_elsewhere(&self, _workload: &ApiWorkload) -> bool {
+        false
+    }
+
     /// The pods of a job that are no longer needed, by pod set, if the job runs somewhere else; `None`: what it says itself counts.
     fn reclaimable(&self, _workload: &ApiWorkload) -> Option<BTreeMap<PodSetName, u32>> {
         None

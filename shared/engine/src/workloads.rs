@@ -149,6 +149,10 @@ impl Workloads {
         if let Some(pods) = self.checks.reclaimable(&stored) {
             facts = facts.reclaiming(pods);
         }
+        // Why not when it goes: whoever stops its job only waits for the job here.
+        if stored.metadata.deletion_timestamp.is_none() && self.checks.may_run_elsewhere(&stored) {
+            facts = facts.running();
+        }
         let mut next = lifecycle::step(
             &facts.observed(&workload, request.as_ref(), proposal.as_ref()),
             now,

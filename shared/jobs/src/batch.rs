@@ -34,6 +34,11 @@ const NOT_IN_POD_SETS: [&str; 3] = ["controller-uid", "job-name", "batch.kuberne
 const TEMPLATE: [&str; 2] = ["spec", "template"];
 const STOPPING: [&str; 3] = ["metadata", "annotations", annotations::STOPPING];
 
+/// Whether annotation `kueue.x-k8s.io/stopping` says that a stop is under way.
+fn says_stop(stopping: Option<&str>) -> bool {
+    stopping == Some(labels::TRUE)
+}
+
 impl JobKind for BatchJob {
     fn gvk(&self) -> Gvk {
         Gvk {
@@ -90,11 +95,11 @@ impl JobKind for BatchJob {
     }
 
     fn is_suspended(&self, job: &Value) -> bool {
-        spec_suspend(job) && annotation(job, annotations::STOPPING) != Some(labels::TRUE)
+        spec_suspend(job) && !says_stop(annotation(job, annotations::STOPPING))
     }
 
     fn is_stopping(&self, said: &BTreeMap<String, String>) -> bool {
-        said.get(annotations::STOPPING).map(String::as_str) == Some(labels::TRUE)
+        says_stop(said.get(annotations::STOPPING).map(String::as_str))
     }
 
     fn suspend(&self, job: &mut Value) {

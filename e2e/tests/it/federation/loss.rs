@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use kube::ResourceExt as _;
+use k8s_openapi::api::core::v1::ResourceQuota;
+use kube::api::PostParams;
+use kube::{Api, ResourceExt as _};
 use roadstead_api::kueue::v1beta2::{CheckState, Workload};
 use roadstead_e2e::link::Cut;
 use serde_json::json;
@@ -114,6 +116,40 @@ fn a_job_that_ended_in_the_dark_before_it_was_switched_off_has_ended() {
             room.jobs(WEST).get_opt("ended").await.unwrap().is_none(),
             "it does not run again"
         );
+    });
+}
+
+/// Pods that a worker could not make yet are no proof that nothing runs there.
+///
+/// Spec: safety I4; multikueue 13.B2
+#[test]
+fn a_job_that_never_showed_a_pod_keeps_its_quota_until_its_worker_says_that_it_has_stopped() {
+    alone("cable-no-pods", WEST_IS_LARGER, |room| async move {
+        let none: ResourceQuota = serde_json::from_value(json!({
+            "metadata": {"name": "no-pods"}, "spec": {"hard": {"pods": "0"}},
+        }))
+        .unwrap();
+        let refusal: Api<ResourceQuota> = Api::namespaced(room.shared.client(WEST), room.name);
+        refusal.create(&PostParams::default(), &none).await.unwrap();
+        room.submit(room.job("unseen", "6", 600)).await;
+        assert_eq!(room.started("unseen").await, WEST);
+        let workload = room.workload_where("unseen", is_held_in_west).await.name_any();
+        room.shared.stage.link(WEST).unwrap().cut(Cut::Refuse);
+        let off = json!({"spec": {"active": false}});
+        room.merge::<Workload>(MANAGER, &workload, off).await;
+        room.workload_where("unseen", |w| condition(w, "Evicted").is_some())
+            .await;
+        let until = Instant::now() + DARK;
+        while Instant::now() < until {
+            let now = room.workload("unseen").await.unwrap();
+            assert!(now.is_true("QuotaReserved"), "{:?}", now.status);
+            assert_eq!(cluster_name(&now).as_deref(), Some(WEST));
+            sleep(Duration::from_millis(250)).await;
+        }
+        room.shared.stage.link(WEST).unwrap().heal();
+        room.workload_where("unseen", |w| !w.is_true("QuotaReserved"))
+            .await;
+        room.is_swept().await;
     });
 }
 

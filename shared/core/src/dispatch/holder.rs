@@ -70,11 +70,16 @@ impl<'a> Pass<'a> {
         }
     }
 
+    /// The cluster that holds it: an eviction takes the name out of the status that is composed, not out of the stored one.
+    fn named(&self) -> Option<&ClusterName> {
+        let composed = self.plan.status.cluster.as_ref();
+        composed.or(self.o.stored.cluster.as_ref())
+    }
+
     /// The end of a run that was to be stopped and had ended before it could be, on a worker that was away, say. It is the
     /// outcome, and what ended is not run again (`spec/safety.md` I11; found by seeds 150 and 1120).
     pub(super) fn late_end(&self) -> Option<(&'a ClusterName, &'a Said)> {
-        let held = &self.plan.status.cluster;
-        let named = held.as_ref().or(self.o.stored.cluster.as_ref())?;
+        let named = self.named()?;
         let (cluster, copies) = self.reachable().find(|(cluster, _)| *cluster == named)?;
         let end = copies.current_workload(self.o.epoch)?.finished.as_ref()?;
         false_end(&end.reason).is_none().then_some((cluster, end))
@@ -85,12 +90,8 @@ impl<'a> Pass<'a> {
     /// Unlike the anchor: there an eviction clears the name at once, and a worker that is away keeps running what is then
     /// sent elsewhere (`spec/safety.md` I1, W1, W3).
     pub(super) fn hold_on(&mut self) {
-        let named = self
-            .plan
-            .status
-            .cluster
-            .take()
-            .or_else(|| self.o.stored.cluster.clone());
+        let named = self.named().cloned();
+        self.plan.status.cluster = None;
         let Some(cluster) = named else { return };
         // Why not one condition with `or`: without the bugs both sides are the same constant.
         let planted = [

@@ -447,6 +447,40 @@ fn a_reservation_that_is_not_admitted_is_lost_when_its_queue_stops_or_goes() {
     );
 }
 
+/// A worker cluster may run it while another check of this cluster still holds its admission back.
+///
+/// Spec: safety I4
+#[test]
+fn what_may_run_is_stopped_before_its_reservation_is_lost_also_when_it_is_not_admitted() {
+    let mut world = World::new();
+    world.queue = Some(queue(&[("chk", &[]), ("slow", &[])]));
+    world.proposal = Some(reserve("spot"));
+    world.pass();
+    world.proposal = None;
+    world.job = job(true, true);
+    world.queue.as_mut().unwrap().stop = StopPolicy::Hold;
+    world.pass();
+    assert!(
+        world.workload.status.conditions.is_true("QuotaReserved"),
+        "who runs stays"
+    );
+    world.queue.as_mut().unwrap().stop = StopPolicy::HoldAndDrain;
+    world.pass();
+    world.check(
+        "Evicted",
+        Truth::True,
+        "ClusterQueueStopped",
+        "The ClusterQueue is stopped",
+    );
+    assert!(
+        world.workload.status.conditions.is_true("QuotaReserved"),
+        "until it has stopped"
+    );
+    world.job = job(false, true);
+    world.pass();
+    assert!(!world.workload.status.conditions.is_true("QuotaReserved"));
+}
+
 /// Spec: admission-engine B186.
 #[test]
 fn execution_time_is_counted_over_all_admissions() {

@@ -71,6 +71,14 @@ impl Facts {
         self
     }
 
+    /// The same with a job that may have pods.
+    pub(super) const fn running(mut self) -> Self {
+        if let JobFacts::Present { active, .. } = &mut self.job {
+            *active = true;
+        }
+        self
+    }
+
     /// The same with a job that has stopped.
     pub(super) fn rested(mut self) -> Self {
         if let JobFacts::Present {

@@ -1,5 +1,7 @@
 //! I4: what is admitted never exceeds what is there, borrowing included.
 //!
+//! And nobody who may run on a worker cluster lends its quota of the management cluster meanwhile.
+//!
 //! Judged whenever a Workload begins to hold more: with it counted in, nothing may be missing in its ClusterQueue. So a quota
 //! that somebody lowers is not held against those who had it before, and what comes back with a restored storage is counted
 //! and not judged. The sums are those of the slow model of [`reference`](crate::reference). *Source*:
@@ -13,7 +15,7 @@ use serde_json::Value;
 
 use super::Findings;
 use super::book::Seen;
-use super::object::{at, holds_quota, list, text};
+use super::object::{at, holds_quota, is_deleting, is_true, list, text};
 use crate::reference::{Model, Node, Pair, Quota as Limits};
 
 const QUEUES: &str = "clusterqueues.kueue.x-k8s.io";
@@ -74,6 +76,11 @@ impl Quota {
                 cluster.forest = None;
             }
             return;
+        }
+        let lends = |w: Option<&Value>| w.is_some_and(lends_what_may_be_used);
+        if lends(seen.after()) && !lends(seen.before()) {
+            let what = "it names the cluster that may run it and holds no quota for that".to_owned();
+            findings.of("I4", place, seen.case(), what);
         }
         let key = (place.namespace.clone(), place.name.clone());
         let now = seen
@@ -243,6 +250,12 @@ impl Cluster {
         }
         node
     }
+}
+
+/// Whether a Workload that may run on the cluster it names has given its quota back.
+fn lends_what_may_be_used(workload: &Value) -> bool {
+    let named = !text(workload, &["status", "clusterName"]).is_empty();
+    named && !holds_quota(workload) && !is_true(workload, "Finished") && !is_deleting(workload)
 }
 
 /// The node of a cohort. One that is only named by others is there, without quota of its own.

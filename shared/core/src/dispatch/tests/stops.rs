@@ -3,14 +3,20 @@
 use super::RemoteAction::RequestStop;
 use super::*;
 
-/// Spec: multikueue 3.3 R6b.2, 3.8, 11.72
-#[test]
-fn an_eviction_on_the_manager_asks_the_winner_to_stop_and_mirrors_until_it_has() {
+/// Evicted on the manager while it ran on a cluster, which only the stored status still names.
+fn evicted(why: &str) -> Case {
     let won = Case::won();
-    let mut case = won.clone().condition("Evicted", "Preempted to make room");
+    let mut case = won.clone().condition("Evicted", why);
     case.status.cluster = None;
     case.check().phase = CheckPhase::Pending;
     case.stored = Some(won.status);
+    case
+}
+
+/// Spec: multikueue 3.3 R6b.2, 3.8, 11.72
+#[test]
+fn an_eviction_on_the_manager_asks_the_winner_to_stop_and_mirrors_until_it_has() {
+    let case = evicted("Preempted to make room");
     let plan = case.plan();
     let message = "Evicted on manager: Preempted to make room".to_owned();
     assert_eq!(plan.on("a"), [RequestStop { message }]);
@@ -35,11 +41,7 @@ fn an_eviction_on_the_manager_asks_the_winner_to_stop_and_mirrors_until_it_has()
 /// Spec: safety 1 I11; found by seeds 150 and 1120
 #[test]
 fn a_run_that_ended_before_it_could_be_stopped_is_the_outcome() {
-    let won = Case::won();
-    let mut case = won.clone().condition("Evicted", "switched off");
-    case.status.cluster = None;
-    case.check().phase = CheckPhase::Pending;
-    case.stored = Some(won.status);
+    let case = evicted("switched off");
     let done = RemoteJob {
         finished: true,
         ..RUNNING
@@ -69,6 +71,38 @@ fn a_run_that_ended_before_it_could_be_stopped_is_the_outcome() {
         .plan();
     assert!(!lost.status.conditions.is_true("Finished"));
     assert_eq!((lost.cluster(), lost.epoch), (None, 2), "that is no outcome");
+}
+
+/// Its quota is held until it cannot run, and its worker would run it again.
+///
+/// Spec: safety I4; multikueue 13.B2
+#[test]
+fn an_evicted_copy_that_its_worker_could_start_again_is_removed() {
+    let queued = RemoteWorkload {
+        admitted: None,
+        evicted: Some(said("Preempted", "x")),
+        ..remote()
+    };
+    let held = RemoteJob {
+        suspended: true,
+        ..RUNNING
+    };
+    let case = evicted("x").remote("a", reachable(Some(queued), Some(held)));
+    let plan = case.plan();
+    assert_eq!(
+        plan.on("a"),
+        [
+            RemoteAction::DeleteJob,
+            RemoteAction::StripFinalizer,
+            RemoteAction::DeleteWorkload
+        ]
+    );
+    assert_eq!(
+        (plan.stopped, plan.cluster(), plan.mirrors()),
+        (false, Some("a"), Some("a"))
+    );
+    let plan = case.remote("a", reachable(None, None)).plan();
+    assert_eq!((plan.stopped, plan.cluster(), plan.epoch), (true, None, 2));
 }
 
 /// Spec: multikueue 11.71

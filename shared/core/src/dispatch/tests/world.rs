@@ -139,7 +139,7 @@ impl World {
             status.checks.insert(CHECK.into(), CheckState::pending(now));
             status.cluster = None;
             status.nominated.clear();
-        } else if evicted && !self.local_runs {
+        } else if evicted && !self.local_runs && self.stored.cluster.is_none() {
             status
                 .conditions
                 .set("QuotaReserved", Truth::False, "Pending", "", now);
@@ -552,8 +552,8 @@ fn a_worker_that_evicts_then_vanishes_then_starts_again_is_not_joined_by_another
         Op::Evict(a),
         Op::Work(a),
         Op::Pass(NO_CRASH),
-        Op::Pass(NO_CRASH),
         Op::Cut(a),
+        Op::Pass(NO_CRASH),
     ];
     let new_round = [
         Op::ReleaseQuota,

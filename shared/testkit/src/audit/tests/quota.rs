@@ -77,6 +77,33 @@ fn a_queue_holds_no_more_than_its_nominal_quota() {
 
 /// Spec: safety 1 I4.
 #[test]
+fn who_names_a_cluster_keeps_its_quota_until_it_has_ended_or_goes() {
+    let mut scene = Scene::new();
+    scene.alone("1");
+    scene.hold("a", "alone", "1");
+    scene.edit(
+        "east",
+        WORKER,
+        WORKLOADS,
+        "a",
+        json!({"status": {"clusterName": "w1"}}),
+    );
+    scene.is_fine();
+    let without = |kind: &str| {
+        let conditions = [
+            condition("QuotaReserved", "False", "Pending", 2),
+            condition(kind, "True", "Ok", 2),
+        ];
+        json!({"status": {"conditions": conditions}})
+    };
+    scene.edit("east", WORKER, WORKLOADS, "a", without("Finished"));
+    scene.is_fine();
+    scene.edit("east", WORKER, WORKLOADS, "a", without("Evicted"));
+    assert!(scene.broken().contains(&"I4"), "{:?}", scene.broken());
+}
+
+/// Spec: safety 1 I4.
+#[test]
 fn what_ended_or_was_evicted_or_deleted_holds_nothing() {
     let frees: [&dyn Fn(&mut Scene); 3] = [
         &|scene| scene.remove("east", PERSON, WORKLOADS, "a"),

@@ -7,6 +7,11 @@ use serde_json::json;
 use super::scene::{JOBS, MANAGER, PERSON, PODS, SYSTEM, Scene, WORKER, WORKLOADS, condition, rules, wl};
 use crate::audit::{Clocks, Policy, Rules};
 
+/// Quota that is still held.
+fn quota() -> serde_json::Value {
+    condition("QuotaReserved", "True", "Ok", 0)
+}
+
 impl Scene {
     /// The next dispatch of a job that was taken back: it runs in the west.
     fn go_west(&mut self, job: &str) {
@@ -145,7 +150,7 @@ fn a_workload_ends_once() {
         "manager",
         PERSON,
         "a",
-        json!({"conditions": [condition("Finished", "False", "", 4)]}),
+        json!({"conditions": [quota(), condition("Finished", "False", "", 4)]}),
     );
     scene.is_fine();
     scene.status(
@@ -255,7 +260,7 @@ fn what_ended_stays_ended() {
         "manager",
         MANAGER,
         "a",
-        json!({"conditions": [condition("Finished", "False", "", 9)]}),
+        json!({"conditions": [quota(), condition("Finished", "False", "", 9)]}),
     );
     assert_eq!(scene.broken(), ["I6"]);
     let mut scene = Scene::new();
@@ -288,7 +293,7 @@ fn counts_of_one_dispatch_do_not_fall() {
             "manager",
             MANAGER,
             "a",
-            json!({"conditions": [condition("Evicted", "True", "Preempted", 9)]}),
+            json!({"conditions": [quota(), condition("Evicted", "True", "Preempted", 9)]}),
         );
     });
     evicted.is_fine();
