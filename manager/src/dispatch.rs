@@ -9,7 +9,7 @@ mod memory;
 mod read;
 mod write;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -114,6 +114,7 @@ impl Checks for Dispatch {
                 (Some((pass.workload.uid.clone(), value)), None)
             }
         };
+        let concerned = plan.concerned().cloned().collect();
         *status = plan.status.clone();
         // Why the job too: what follows for it may come from no copy, so no watch brings it; and after a restart its copy may have
         // been listed before anything could be said about it.
@@ -135,7 +136,7 @@ impl Checks for Dispatch {
             // Why not from this plan: once the status is stored, each worker's queue plans again from what is stored then.
             work: Some(Box::pin(async move {
                 this.memory.remember_round(&key, plan.round);
-                this.wake_workers(&key);
+                this.wake_workers(&key, &concerned);
                 if let Some((cluster, queue, since)) = placed {
                     this.metrics.admitted(&queue, &cluster);
                     this.metrics.hop(Hop::Place, &cluster, since, now);
@@ -155,7 +156,8 @@ impl Checks for Dispatch {
     fn gone(&self, key: &Key) {
         self.memory.forget(key);
         self.journal.forget(key);
-        self.wake_workers(key);
+        let all = { self.registry.all().into_iter() }.map(|remote| remote.name.clone());
+        self.wake_workers(key, &all.collect());
     }
 
     fn may_run_elsewhere(&self, workload: &Workload) -> bool {
@@ -211,11 +213,16 @@ impl Dispatch {
         }
     }
 
-    /// Makes a Workload due on every worker that may have something to do for it.
-    fn wake_workers(&self, key: &Key) {
+    /// Makes a Workload due on every worker that may have something to do for it: those that the plan speaks of, and those that
+    /// have something of it. Why not on all: each would plan for itself, and each plan looks at all.
+    fn wake_workers(&self, key: &Key, concerned: &BTreeSet<ClusterName>) {
         let lane = self.lane(key);
+        let job = { self.caches.workloads.get(key) }.and_then(|workload| read::job_key(self, &workload));
         for remote in self.registry.all() {
-            remote.due.add(key.clone(), lane);
+            let has_some = job.as_ref().is_none_or(|job| read::has_copies(&remote, key, job));
+            if has_some || concerned.contains(&remote.name) {
+                remote.due.add(key.clone(), lane);
+            }
         }
     }
 

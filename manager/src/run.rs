@@ -62,6 +62,7 @@ pub async fn assemble(
     tasks: &mut JoinSet<()>,
     stop: &CancellationToken,
 ) -> Result<Metrics, process::Error> {
+    let parts = parts.with_steady_clock();
     let site = Site::of(&parts, dial);
     start(parts, site, readiness, tasks, stop).await
 }
@@ -78,6 +79,7 @@ pub async fn assemble_with_bug(
     tasks: &mut JoinSet<()>,
     stop: &CancellationToken,
 ) -> Result<Metrics, process::Error> {
+    let parts = parts.with_steady_clock();
     let mut site = Site::of(&parts, dial);
     site.policy.bug = bug;
     start(parts, site, readiness, tasks, stop).await

@@ -105,12 +105,7 @@ impl Fence {
         let work = async {
             // Why first: what is here tells whether a lease is missing.
             let mut health = self.caches.workloads.health();
-            if { health.wait_for(|health| *health == Health::Live) }
-                .await
-                .is_err()
-            {
-                return;
-            }
+            health.wait_for(|health| *health == Health::Live).await;
             let mut last_look = None;
             loop {
                 last_look = self.look(last_look).await;

@@ -36,9 +36,9 @@ use roadstead_engine::clock::Clock;
 use roadstead_kubeio::cache::{Cache, key_of};
 use roadstead_kubeio::dirty::Dirty;
 use roadstead_kubeio::events::Recorder;
+use roadstead_kubeio::latest::Latest;
 use roadstead_kubeio::queue::{Lane, Queue};
 use sha1::{Digest as _, Sha1};
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -66,7 +66,7 @@ pub(crate) struct Provisioning {
     configs: Arc<Cache<ProvisioningRequestConfig>>,
     owners: Arc<Owners>,
     failures: Arc<CreateFailures>,
-    served: Arc<watch::Sender<Served>>,
+    served: Latest<Served>,
     touched: Arc<Dirty<()>>,
     dice: Arc<Mutex<ChaCha8Rng>>,
     due: Arc<Queue<Key>>,
@@ -99,7 +99,7 @@ impl Provisioning {
             configs: Cache::new(),
             owners: Arc::default(),
             failures: Arc::default(),
-            served: Arc::new(watch::Sender::new(Served::NotYet)),
+            served: Latest::new(Served::NotYet),
             touched: Arc::new(Dirty::new()),
             dice: Arc::new(Mutex::new(ChaCha8Rng::seed_from_u64(SEED))),
             due,

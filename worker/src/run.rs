@@ -43,6 +43,7 @@ pub async fn assemble(
     tasks: &mut JoinSet<()>,
     stop: &CancellationToken,
 ) -> Result<Metrics, process::Error> {
+    let parts = parts.with_steady_clock();
     let (client, config, clock) = (parts.client.clone(), parts.config.clone(), parts.clock.clone());
     let provisions = parts.controllers.contains("provisioning");
     let fences = parts.controllers.contains("fence");

@@ -344,6 +344,16 @@ fn copies(remote: &Remote, key: &Key, stored: Option<&ApiWorkload>, job_key: Opt
     Copies { workload, job }
 }
 
+/// The job of a Workload of ours.
+pub(super) fn job_key(d: &Dispatch, workload: &ApiWorkload) -> Option<Key> {
+    owner_of(d, workload).map(|(_, key, _)| key)
+}
+
+/// Whether a worker has anything of ours of this Workload, as far as is known.
+pub(super) fn has_copies(remote: &Remote, key: &Key, job_key: &Key) -> bool {
+    remote.workloads.get(key).is_some() || find_job(remote, key, Some(job_key)).is_some()
+}
+
 /// The number of the dispatch that a copy was sent for; 0 when it was sent for another Workload of that name.
 fn epoch_of(stored: Option<&ApiWorkload>, copy: &ObjectMeta) -> u64 {
     let of_uid = copy

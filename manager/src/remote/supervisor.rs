@@ -21,8 +21,9 @@ use roadstead_kubeconfigs::check::{Refusal, Rules};
 use roadstead_kubeio::cache::{Cache, Health};
 use roadstead_kubeio::connect::Endpoint;
 use roadstead_kubeio::dirty::Dirty;
+use roadstead_kubeio::latest::Follower;
 use roadstead_kubeio::write::{self, Written};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -432,16 +433,12 @@ async fn refuse_origin(fleet: &Arc<Fleet>, remote: &Arc<Remote>, sentence: Strin
     }
 }
 
-async fn all_live(healths: &mut [watch::Receiver<Health>], timeout: Duration) -> Result<(), String> {
+async fn all_live(healths: &mut [Follower<Health>], timeout: Duration) -> Result<(), String> {
     let all = async {
         for health in healths.iter_mut() {
-            let seen = health
-                .wait_for(|h| matches!(h, Health::Live | Health::Failing(_)))
-                .await;
-            match seen.as_deref() {
-                Ok(Health::Failing(why)) => return Err(why.clone()),
-                Ok(Health::Live | Health::Starting) => {}
-                Err(_closed) => return Err("stopped".to_owned()),
+            let tried = health.wait_for(|health| *health != Health::Starting);
+            if let Health::Failing(why) = tried.await {
+                return Err(why);
             }
         }
         Ok(())
@@ -456,16 +453,12 @@ async fn all_live(healths: &mut [watch::Receiver<Health>], timeout: Duration) ->
         })
 }
 
-async fn first_failure(healths: &mut [watch::Receiver<Health>]) -> String {
+async fn first_failure(healths: &mut [Follower<Health>]) -> String {
     let waits = healths.iter_mut().map(|health| {
         Box::pin(async move {
-            match health
-                .wait_for(|h| matches!(h, Health::Failing(_)))
-                .await
-                .as_deref()
-            {
-                Ok(Health::Failing(why)) => why.clone(),
-                Ok(Health::Live | Health::Starting) | Err(_) => "stopped".to_owned(),
+            match health.wait_for(|h| matches!(h, Health::Failing(_))).await {
+                Health::Failing(why) => why,
+                Health::Live | Health::Starting => "stopped".to_owned(),
             }
         })
     });

@@ -106,6 +106,14 @@ pub struct Plan {
     pub waiting: Option<Waiting>,
 }
 
+impl Plan {
+    /// The clusters that it speaks of; on others nothing is to be done unless they have something of the Workload.
+    pub fn concerned(&self) -> impl Iterator<Item = &ClusterName> {
+        let named = self.status.nominated.iter().chain(&self.status.cluster);
+        named.chain(self.remote.keys())
+    }
+}
+
 /// Decides what to do about one Workload. *Source*: `spec/multikueue.md 3.2, 3.3`.
 pub fn plan(observed: &Observed<'_>, now: Timestamp) -> Plan {
     let mut pass = Pass {

@@ -19,6 +19,7 @@ use roadstead_api::kueue::v1beta2::{
 use roadstead_core::name::Key;
 use roadstead_jobs::JobKind;
 use roadstead_kubeio::cache::{Cache, Health};
+use roadstead_kubeio::latest::Follower;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -221,7 +222,7 @@ impl Caches {
     }
 
     /// Each cache's name and its health, to wait for the first list and to report what is missing.
-    pub fn healths(&self) -> Vec<(String, tokio::sync::watch::Receiver<Health>)> {
+    pub fn healths(&self) -> Vec<(String, Follower<Health>)> {
         let mut all = vec![
             ("clusterqueues".into(), self.cluster_queues.health()),
             ("cohorts".into(), self.cohorts.health()),

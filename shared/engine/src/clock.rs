@@ -1,13 +1,19 @@
 //! The one place where the engine learns the time.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use roadstead_core::lease::Moment;
 use tokio::time::Instant;
 
 /// Tells the time; handed in, so that a simulation can hand in its own.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// By which part of the time that passes a steady clock is put right at most. *Source*: the drift of `spec/safety.md F18`.
+const SLEW: u32 = 10;
+/// What a clock may be wrong before it is worth a word.
+const WRONG: SignedDuration = SignedDuration::from_mins(1);
 
 /// How long this process has been up, by a clock that never jumps. Whatever is about leases is measured with it and never with
 /// the time of day (`spec/safety.md F18`).
@@ -29,4 +35,124 @@ impl Uptime {
 /// The clock of the machine.
 pub fn system() -> Clock {
     Arc::new(Timestamp::now)
+}
+
+/// The time of `wall` without its jumps: pauses, back-offs and time limits are then as long as they were meant to be
+/// (`spec/safety.md F18`). After a jump it goes by up to a tenth faster or slower until both agree again.
+pub fn steady(wall: Clock) -> Clock {
+    let started = Instant::now();
+    let steady = Mutex::new(Steady::starting(wall()));
+    Arc::new(move || {
+        let mut steady = steady.lock().unwrap_or_else(PoisonError::into_inner);
+        steady.read(started.elapsed(), wall())
+    })
+}
+
+struct Steady {
+    told: Timestamp,
+    /// The time of the process at which that was told.
+    at: Duration,
+    /// Whether it was said already that the machine's clock is another one.
+    warned: bool,
+}
+
+impl Steady {
+    const fn starting(wall: Timestamp) -> Self {
+        Self {
+            told: wall,
+            at: Duration::ZERO,
+            warned: false,
+        }
+    }
+
+    /// What it shows when the process is so old and the machine's clock shows `wall`.
+    fn read(&mut self, age: Duration, wall: Timestamp) -> Timestamp {
+        // Why: two threads may have looked in one order and come here in the other.
+        let Some(passed) = age.checked_sub(self.at) else {
+            return self.told;
+        };
+        let signed = |span| SignedDuration::try_from(span).unwrap_or(SignedDuration::MAX);
+        let most = signed(passed / SLEW);
+        let ahead = later(self.told, signed(passed));
+        let gap = wall.duration_since(ahead);
+        if (gap.abs() > WRONG) != self.warned {
+            self.warned = !self.warned;
+            self.tell(gap);
+        }
+        (self.told, self.at) = (later(ahead, gap.clamp(-most, most)), age);
+        self.told
+    }
+
+    fn tell(&self, gap: SignedDuration) {
+        if self.warned {
+            tracing::warn!(
+                "the clock of this machine has jumped by {} s; time limits are kept as they were, and the times that this process \
+                 shows follow slowly (restart it to make them follow at once)",
+                gap.as_secs()
+            );
+        } else {
+            tracing::info!("the times that this process shows agree with the clock of this machine again");
+        }
+    }
+}
+
+fn later(at: Timestamp, by: SignedDuration) -> Timestamp {
+    let end = if by.is_negative() {
+        Timestamp::MIN
+    } else {
+        Timestamp::MAX
+    };
+    at.checked_add(by).unwrap_or(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(secs: i64) -> Timestamp {
+        Timestamp::from_second(secs).unwrap()
+    }
+
+    const fn secs(secs: u64) -> Duration {
+        Duration::from_secs(secs)
+    }
+
+    /// Spec: safety F18
+    #[test]
+    fn a_jump_of_the_machine_is_followed_slowly_and_never_backwards() {
+        let mut clock = Steady::starting(at(1_000_000));
+        assert_eq!(clock.read(secs(100), at(1_000_100)), at(1_000_100));
+        for hour in [3_600, -3_600] {
+            let mut clock = Steady::starting(at(1_000_000));
+            let forth = clock.read(secs(10), at(1_000_010 + hour));
+            assert_eq!(forth, at(1_000_010 + hour.signum()), "by a tenth of ten seconds");
+            let mut last = forth;
+            for age in 11..36_100 {
+                let told = clock.read(secs(age), at(1_000_000 + hour + i64::try_from(age).unwrap()));
+                let passed = told.duration_since(last);
+                let (least, most) = (
+                    SignedDuration::from_millis(900),
+                    SignedDuration::from_millis(1_100),
+                );
+                assert!(least <= passed && passed <= most, "{passed}");
+                last = told;
+            }
+            assert_eq!(last, at(1_000_000 + hour + 36_099), "after ten hours both agree");
+        }
+    }
+
+    #[test]
+    fn it_goes_on_when_it_is_asked_often_or_out_of_turn_and_at_the_ends_of_time() {
+        let mut clock = Steady::starting(at(0));
+        for nanos in 0..1_000 {
+            clock.read(Duration::from_nanos(nanos), at(3_600));
+        }
+        let told = clock.read(Duration::from_micros(1), at(3_600));
+        assert!(told <= at(0) + SignedDuration::from_nanos(1_100), "{told}");
+        assert_eq!(clock.read(Duration::ZERO, at(3_600)), told, "not back");
+        assert_eq!(
+            Steady::starting(Timestamp::MAX).read(secs(100), Timestamp::MIN),
+            later(Timestamp::MAX, SignedDuration::from_secs(-10))
+        );
+    }
 }

@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use crate::brain::{Brain, MAIL_MAX};
 use crate::caches::{Caches, Counting};
 use crate::checks::Checks;
-use crate::clock::Clock;
+use crate::clock::{self, Clock};
 use crate::feed;
 use crate::jobs::{JobRef, Jobs};
 use crate::metrics::Metrics;
@@ -82,10 +82,19 @@ pub struct Parts {
     pub controllers: BTreeSet<&'static str>,
     /// Name of the process in Events.
     pub name: &'static str,
-    /// The time.
+    /// The time; [`Parts::with_steady_clock`] takes the jumps out.
     pub clock: Clock,
     /// How long webhook certificates last.
     pub lifetimes: Lifetimes,
+}
+
+impl Parts {
+    /// The same with a clock that does not jump.
+    #[must_use]
+    pub fn with_steady_clock(mut self) -> Self {
+        self.clock = clock::steady(self.clock);
+        self
+    }
 }
 
 /// The engine before its checks are plugged in: its caches and queues can be listened to.
@@ -334,15 +343,12 @@ async fn all_live(caches: &Caches, stop: &CancellationToken) -> bool {
     for (name, mut health) in caches.healths() {
         let live = async {
             loop {
-                let now = health.borrow_and_update().clone();
-                match now {
+                match health.see() {
                     Health::Live => return,
                     Health::Failing(why) => tracing::warn!(kind = name, "listing fails: {why}"),
                     Health::Starting => {}
                 }
-                if health.changed().await.is_err() {
-                    return;
-                }
+                health.changed().await;
             }
         };
         tokio::select! {

@@ -15,10 +15,10 @@ use kube::core::{Request, Status};
 use kube::{Api, Resource, ResourceExt as _};
 use roadstead_core::name::Key;
 use serde::de::DeserializeOwned;
-use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::latest::{Follower, Latest};
 use crate::raw::{self, Raw, Told, Watch};
 use crate::retry::Backoff;
 
@@ -65,7 +65,7 @@ type Slim<K> = Box<dyn Fn(&mut K) + Send + Sync>;
 pub struct Cache<K> {
     objects: RwLock<BTreeMap<Key, Arc<K>>>,
     listeners: Mutex<Vec<Arc<Listener<K>>>>,
-    health: watch::Sender<Health>,
+    health: Latest<Health>,
     /// The highest version that was ever seen; what is lower and comes later is of a storage that was restored.
     newest: AtomicU64,
     /// Where to go on watching; kept between runs, so that a short loss costs no new list.
@@ -81,7 +81,7 @@ pub struct Cache<K> {
 impl<K> Debug for Cache<K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Cache")
-            .field("health", &*self.health.borrow())
+            .field("health", &self.health.get())
             .finish_non_exhaustive()
     }
 }
@@ -91,7 +91,7 @@ impl<K> Default for Cache<K> {
         Self {
             objects: RwLock::new(BTreeMap::new()),
             listeners: Mutex::new(Vec::new()),
-            health: watch::Sender::new(Health::Starting),
+            health: Latest::new(Health::Starting),
             newest: AtomicU64::new(0),
             version: Mutex::new(None),
             rewound: AtomicBool::new(false),
@@ -150,13 +150,13 @@ impl<K: Resource> Cache<K> {
     }
 
     /// The connection behind it, to look at or to wait on.
-    pub fn health(&self) -> watch::Receiver<Health> {
-        self.health.subscribe()
+    pub fn health(&self) -> Follower<Health> {
+        self.health.follow()
     }
 
     /// Whether everything has been listed at least once and the watch is up.
     pub fn is_live(&self) -> bool {
-        *self.health.borrow() == Health::Live
+        self.health.get() == Health::Live
     }
 
     /// How long ago the API server last said something about this kind: a list, an event, a bookmark. `None` before the first.
@@ -292,8 +292,7 @@ where
         stop: CancellationToken,
     ) -> impl Future<Output = ()> + Send {
         // Why before anything is polled: who waits for it to be live must not see how its last run ended.
-        self.health
-            .send_if_modified(|health| set(health, Health::Starting));
+        self.health.modify(|health| set(health, Health::Starting));
         async move { self.keep_up(api, labels, stop).await }
     }
 
@@ -329,8 +328,7 @@ where
                 };
                 let text = crate::write::describe(&error);
                 tracing::debug!(error = text, "listing or watching failed; trying again");
-                self.health
-                    .send_if_modified(|health| set(health, Health::Failing(text)));
+                self.health.modify(|health| set(health, Health::Failing(text)));
                 tokio::time::sleep(backoff.pause()).await;
             }
         };
@@ -420,7 +418,7 @@ where
             Err(kube::Error::Api(status)) if status.code == GONE || is_ahead(&status) => return Ok(None),
             Err(error) => return Err(error),
         };
-        self.health.send_if_modified(|health| set(health, Health::Live));
+        self.health.modify(|health| set(health, Health::Live));
         self.hear();
         backoff.reset();
         while let Ok(told) = tokio::time::timeout(SILENCE, watch.next()).await {
@@ -647,13 +645,13 @@ mod tests {
     #[tokio::test]
     async fn a_new_run_does_not_show_how_the_last_one_ended() {
         let cache: Arc<Cache<ConfigMap>> = Cache::new();
-        cache.health.send_replace(Health::Failing("cut".into()));
+        cache.health.set(Health::Failing("cut".into()));
         let unreachable = tower::service_fn(|_: http::Request<Body>| {
             std::future::pending::<Result<http::Response<Body>, std::io::Error>>()
         });
         let api = Api::all(Client::new(unreachable, "ns"));
         let run = cache.clone().run(api, None, CancellationToken::new());
-        assert_eq!(*cache.health().borrow(), Health::Starting);
+        assert_eq!(cache.health().get(), Health::Starting);
         drop(run);
     }
 

@@ -5,13 +5,14 @@
 //! are answers, not errors.
 //!
 //! Reading order: [`connect`] (a client), [`cache`] (what a cluster holds, read without asking it), [`queue`] and
-//! [`reconcile`] (which object is due, and who works on it), [`write`] (one request each), [`events`];
+//! [`reconcile`] (which object is due, and who works on it), [`write`] (one request each), [`events`], [`latest`] (a value to wait for);
 //! `raw` (what comes over the wire, before it is decoded), `bound` (how much of it at most).
 
 pub mod cache;
 pub mod connect;
 pub mod dirty;
 pub mod events;
+pub mod latest;
 pub mod queue;
 pub mod reconcile;
 pub mod retry;

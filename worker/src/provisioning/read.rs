@@ -56,7 +56,7 @@ impl Scene {
 /// The facts about one Workload with the status that is being composed; `None` when nothing concerns us, or when it is
 /// too early to say.
 pub(super) fn scene(p: &Provisioning, pass: &Pass<'_>, status: &Status) -> Option<Scene> {
-    let served = p.served.borrow().clone();
+    let served = p.served.get();
     if served == Served::NotYet {
         return None;
     }

@@ -14,8 +14,8 @@ use roadstead_core::cluster::Active;
 use roadstead_core::condition::Truth;
 use roadstead_engine::active::condition_patch;
 use roadstead_kubeio::cache::Health;
+use roadstead_kubeio::latest::Follower;
 use roadstead_kubeio::write::{self, Written};
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{Provisioning, is_ours};
@@ -41,13 +41,13 @@ pub(super) enum Served {
 struct Watched {
     kind: &'static str,
     remedy: &'static str,
-    health: watch::Receiver<Health>,
+    health: Follower<Health>,
     listed: bool,
 }
 
 impl Watched {
     fn look(&mut self) -> Served {
-        let health = self.health.borrow_and_update().clone();
+        let health = self.health.see();
         match health {
             Health::Live => {
                 self.listed = true;
@@ -111,7 +111,7 @@ pub(super) async fn run(p: Provisioning, stop: CancellationToken) {
     ];
     loop {
         let served = all(&mut watched);
-        let news = p.served.send_if_modified(|old| {
+        let news = p.served.modify(|old| {
             let differs = *old != served;
             old.clone_from(&served);
             differs
@@ -180,7 +180,7 @@ async fn report(p: &Provisioning, check: &AdmissionCheck, served: &Served) {
 #[cfg(test)]
 mod tests {
     use roadstead_kubeio::cache::Health;
-    use tokio::sync::watch;
+    use roadstead_kubeio::latest::Latest;
 
     use super::{Served, Watched, all};
 
@@ -191,30 +191,30 @@ mod tests {
     /// Spec: provisioning 1.
     #[test]
     fn a_kind_that_is_not_served_is_told_from_a_connection_that_is_being_opened_again() {
-        let sender = watch::Sender::new(Health::Starting);
-        let other = watch::Sender::new(Health::Live);
-        let watched = |kind, sender: &watch::Sender<Health>| Watched {
+        let sender = Latest::new(Health::Starting);
+        let other = Latest::new(Health::Live);
+        let watched = |kind, sender: &Latest<Health>| Watched {
             kind,
             remedy: "install it",
-            health: sender.subscribe(),
+            health: sender.follow(),
             listed: false,
         };
         let mut both = [watched("Other", &other), watched("Thing", &sender)];
         assert_eq!(all(&mut both), Served::NotYet);
-        sender.send_replace(failing("404 page not found"));
+        sender.set(failing("404 page not found"));
         let text =
             "Thing cannot be read (404 page not found): install it; the check becomes active by itself";
         assert_eq!(all(&mut both), Served::No(text.to_owned()));
-        sender.send_replace(failing("things is forbidden"));
+        sender.set(failing("things is forbidden"));
         let Served::No(text) = all(&mut both) else {
             panic!("a kind that may not be read is not there")
         };
         assert!(text.contains("forbidden") && text.contains("rights"), "{text}");
-        sender.send_replace(Health::Live);
+        sender.set(Health::Live);
         assert_eq!(all(&mut both), Served::Yes);
-        sender.send_replace(failing("connection refused"));
+        sender.set(failing("connection refused"));
         assert_eq!(all(&mut both), Served::Yes, "what was listed is still known");
-        sender.send_replace(failing("404 page not found"));
+        sender.set(failing("404 page not found"));
         assert!(
             matches!(all(&mut both), Served::No(_)),
             "the definition was removed"

@@ -3,13 +3,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use roadstead_kubeio::cache::Health;
-use tokio::sync::watch::Receiver;
+use roadstead_kubeio::latest::Follower;
 
 use crate::caches::Caches;
 
 /// See the module.
 pub(super) struct Filled {
-    healths: Vec<Receiver<Health>>,
+    healths: Vec<Follower<Health>>,
     seen: AtomicBool,
 }
 
@@ -26,7 +26,7 @@ impl Filled {
         if self.seen.load(Ordering::Relaxed) {
             return true;
         }
-        let live = |health: &Receiver<Health>| matches!(*health.borrow(), Health::Live);
+        let live = |health: &Follower<Health>| health.get() == Health::Live;
         let all = self.healths.iter().all(live);
         if all {
             self.seen.store(true, Ordering::Relaxed);
@@ -37,15 +37,7 @@ impl Filled {
     /// Waits for it.
     pub(super) async fn wait(&self) {
         for health in &self.healths {
-            let mut health = health.clone();
-            let ended = health
-                .wait_for(|health| matches!(health, Health::Live))
-                .await
-                .is_err();
-            if ended {
-                // The cache has ended, and so will the process.
-                return std::future::pending().await;
-            }
+            health.clone().wait_for(|health| *health == Health::Live).await;
         }
     }
 }

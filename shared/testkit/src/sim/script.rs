@@ -254,7 +254,9 @@ impl Script {
                 self.workers.len().div_ceil(step).saturating_sub(1)
             }
         };
-        SETTLE + ROUND * u32::try_from(rounds).unwrap_or(0)
+        // Why twice where endings are compared: who is evicted late is offered anew, from the first ones on (seed 440).
+        let times = if self.compares { 2 } else { 1 };
+        SETTLE + times * ROUND * u32::try_from(rounds).unwrap_or(0)
     }
 
     /// The same with only these faults.

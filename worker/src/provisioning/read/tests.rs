@@ -97,7 +97,7 @@ fn cluster(config: &ProvisioningRequestConfigSpec) -> Provisioning {
     }
     p.configs
         .observe(api::ProvisioningRequestConfig::new("cfg", config.clone()));
-    p.served.send_replace(Served::Yes);
+    p.served.set(Served::Yes);
     p
 }
 
@@ -195,9 +195,9 @@ async fn a_template_of_a_request_that_is_gone_is_waited_for_and_one_of_ours_is_h
 #[tokio::test]
 async fn nothing_is_decided_before_everything_is_listed_and_without_the_api_the_check_says_so() {
     let p = cluster(&config());
-    p.served.send_replace(Served::NotYet);
+    p.served.set(Served::NotYet);
     assert_eq!(plan(&p, &workload(&json!({}))), None);
-    p.served.send_replace(Served::No("why".into()));
+    p.served.set(Served::No("why".into()));
     let mut stored = workload(&json!({}));
     let waiting = plan(&p, &stored).unwrap();
     let (check, other) = (CheckName::from("chk"), CheckName::from("other"));
