@@ -301,6 +301,12 @@ impl Copies {
         self.job.is_some_and(RemoteJob::runs)
     }
 
+    /// Whether a job of ours is here that has not ended. Why also one that is held: what it counts may be older than its last
+    /// pods, so only what is gone has certainly none (seed 722).
+    pub(super) fn has_unended_job(&self) -> bool {
+        self.our_job().is_some_and(|job| !job.finished)
+    }
+
     /// Nothing of ours runs here, and nothing of ours can start by itself: the worker starts a job only for an active,
     /// unfinished Workload.
     pub(super) fn is_settled(&self) -> bool {

@@ -118,14 +118,17 @@ impl<'a> Pass<'a> {
         }
         let begun = self.o.round.unwrap_or(self.now);
         let ends = later(begun, ROUND);
+        let step = usize::try_from(step).unwrap_or(usize::MAX);
         if !asked.is_empty() && ends > self.now {
             self.plan.round = Some(begun);
             self.wake(ends);
-            return asked;
+            // Why: one that failed has left its place, and another one, or itself when it is well again, need not wait for the
+            // next round to take it (seed 582).
+            let left = step.saturating_sub(asked.len());
+            return asked.into_iter().chain(waiting.into_iter().take(left)).collect();
         }
         self.plan.round = Some(self.now);
         self.wake(later(self.now, ROUND));
-        let step = usize::try_from(step).unwrap_or(usize::MAX);
         asked.into_iter().chain(waiting.into_iter().take(step)).collect()
     }
 

@@ -99,8 +99,8 @@ impl<'a> Pass<'a> {
     ///
     /// Unlike the anchor: the times of admission are not compared, they come from different clocks (`spec/safety.md` W2).
     fn winner(&self, listed: &[(&'a ClusterName, Standing<'a>)]) -> Option<ClusterName> {
-        // Invariant: no decision while a run of an earlier round is still alive somewhere.
-        let still_runs = self.reachable().any(|(_, copies)| copies.runs());
+        // Invariant: no decision while a run of an earlier round may still be alive somewhere.
+        let still_runs = self.reachable().any(|(_, copies)| copies.has_unended_job());
         if still_runs || !self.o.job.present || self.o.job.finished {
             return None;
         }
@@ -178,7 +178,7 @@ impl<'a> Pass<'a> {
 
     /// Always one reason: the most hopeful cluster decides.
     fn top_reason(&self, listed: &[(&'a ClusterName, Standing<'a>)], offered: &[ClusterName]) -> Waiting {
-        let running = self.reachable().find(|(_, copies)| copies.runs());
+        let running = self.reachable().find(|(_, copies)| copies.has_unended_job());
         if let Some((cluster, _)) = running {
             return Waiting::StoppingOnWorker {
                 cluster: cluster.clone(),

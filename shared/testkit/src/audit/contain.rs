@@ -53,6 +53,8 @@ struct There {
 pub(super) struct Contain {
     there: BTreeMap<(Arc<str>, Name), There>,
     admitted: BTreeSet<(Run, Arc<str>)>,
+    /// Admitted before an eviction; for as long as the copy stays there.
+    outlasting: BTreeSet<(Run, Arc<str>)>,
     ended: BTreeSet<(Run, Arc<str>)>,
     /// Resource, namespace and name of all that was ever on the manager.
     originals: BTreeSet<(Arc<str>, Arc<str>, Arc<str>)>,
@@ -164,6 +166,9 @@ impl Contain {
         };
         let Some(new) = seen.after() else {
             *kept = None;
+            if seen.is_workload() {
+                self.outlasting.remove(&(run.clone(), seen.place.cluster.clone()));
+            }
             return;
         };
         if kept.as_ref().is_none_or(|life| *life.uid != *uid(new)) {
@@ -202,13 +207,24 @@ impl Contain {
         };
         let (before, after) = (winner(old), winner(new));
         if is_true(new, "Evicted") && !is_true(old, "Evicted") {
-            // What was admitted for one round counts for no other.
+            // What was admitted for one round counts for no other, unless it is still there: a worker that was away when its copy
+            // was to be removed has it as it was (seed 1701).
+            let there = &self.there;
+            let is_there = |cluster: &Arc<str>| {
+                let there = there.get(&(cluster.clone(), run.case.clone()));
+                there.is_some_and(|there| is_well(&there.copy))
+            };
+            let of_it = self.admitted.iter().filter(|(other, _)| other == run);
+            self.outlasting
+                .extend(of_it.filter(|(_, cluster)| is_there(cluster)).cloned());
             self.admitted.retain(|(other, _)| other != run);
         }
         let state = |workload| book.dispatch_check(workload).map(|check| &check["state"]);
         let is_given =
             after != before || (state(new) != state(old) && state(new).is_some_and(|s| s == "Ready"));
-        if !after.is_empty() && is_given && !self.admitted.contains(&(run.clone(), after.into())) {
+        let given = (run.clone(), Arc::from(after));
+        let is_admitted = self.admitted.contains(&given) || self.outlasting.contains(&given);
+        if !after.is_empty() && is_given && !is_admitted {
             let what = format!("it is given to {after}, which has not admitted it");
             findings.about("multikueue 3.3 R6", &run.case, what);
         }
@@ -249,9 +265,12 @@ impl Contain {
         let Some(there) = self.there.get(&(cluster.into(), case.clone())) else {
             return false;
         };
-        let is_well = |life: &Option<Life>| life.as_ref().is_some_and(|life| life.began && !life.disturbed);
         is_well(&there.copy) && is_well(&there.job)
     }
+}
+
+fn is_well(life: &Option<Life>) -> bool {
+    life.as_ref().is_some_and(|life| life.began && !life.disturbed)
 }
 
 fn kind_and_name(seen: &Seen<'_>) -> (Arc<str>, Arc<str>, Arc<str>) {

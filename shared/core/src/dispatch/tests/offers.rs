@@ -56,6 +56,22 @@ fn a_round_asks_a_few_and_the_next_a_few_more() {
     );
 }
 
+/// Found by seed 582: it waited for the next round.
+///
+/// Spec: multikueue 4.1
+#[test]
+fn the_place_of_one_that_failed_is_taken_at_once() {
+    let mut case = incremental();
+    (case.round, case.now) = (Some(100), 101);
+    let mut case = case.nominated(&["d"]);
+    let plan = case.plan();
+    assert_eq!(plan.status.nominated, names(&["d", "c"]));
+    assert_eq!((plan.round, plan.wake_at), (Some(at(100)), Some(at(105))));
+    case = case.nominated(&["d", "b"]);
+    let full = case.plan();
+    assert_eq!(full.status.nominated, names(&["d", "b"]), "no place is left");
+}
+
 /// Spec: multikueue 4.1 (gate `MultiKueueIncrementalDispatcherRespectConfigOrder` off)
 #[test]
 fn without_the_gate_names_decide_the_order() {

@@ -538,6 +538,22 @@ fn no_winner_is_chosen_while_an_earlier_run_is_alive() {
     let mut case = case.remote("b", reachable(Some(admitted(1)), None));
     let plan = case.plan();
     assert_eq!((plan.cluster(), plan.on("a")), (None, &ALL_GONE[..]));
+    // Found by seed 722: what a job counts may be older than its last pods.
+    let held = RemoteJob {
+        suspended: true,
+        ..RUNNING
+    };
+    let plan = case.clone().remote("a", reachable(None, Some(held))).plan();
+    assert_eq!(
+        (plan.cluster(), plan.waits_for()),
+        (None, Some("StoppingOnWorker"))
+    );
+    let ended = RemoteJob {
+        finished: true,
+        ..RUNNING
+    };
+    let plan = case.clone().remote("a", reachable(None, Some(ended))).plan();
+    assert_eq!(plan.cluster(), Some("b"), "what has ended has no pods");
     case = case.remote("a", reachable(None, None));
     assert_eq!(case.plan().cluster(), Some("b"));
 }

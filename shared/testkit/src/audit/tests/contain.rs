@@ -96,8 +96,8 @@ fn a_workload_is_given_to_a_cluster_that_admitted_it() {
 
 /// Spec: multikueue 3.3 R6, Appendix C #11378.
 #[test]
-fn what_a_cluster_admitted_before_an_eviction_counts_no_longer() {
-    let again = |admitted| {
+fn what_a_cluster_admitted_before_an_eviction_counts_only_while_it_is_there() {
+    let again = |admitted, cleaned| {
         let mut scene = Scene::new();
         scene.start("a", "east");
         let evicted = json!([
@@ -111,16 +111,22 @@ fn what_a_cluster_admitted_before_an_eviction_counts_no_longer() {
             "a",
             json!({"conditions": evicted, "admissionChecks": pending}),
         );
-        scene.clean("a", "east");
-        scene.offer("a", "east");
+        if cleaned {
+            scene.clean("a", "east");
+            scene.offer("a", "east");
+        }
         if admitted {
             scene.admit("a", "east");
         }
         scene.choose("a", "east");
         scene.broken()
     };
-    assert!(again(true).is_empty());
-    assert_eq!(again(false), ["multikueue 3.3 R6"]);
+    assert!(again(true, true).is_empty());
+    assert_eq!(again(false, true), ["multikueue 3.3 R6"]);
+    assert!(
+        again(false, false).is_empty(),
+        "its worker was away when it was to be removed"
+    );
 }
 
 fn taken_back(policy: Policy, disturb: &dyn Fn(&mut Scene)) -> Vec<&'static str> {
