@@ -155,9 +155,7 @@ pub(super) fn scene(
             .as_ref()
             .is_some_and(|(kind, job)| kind.finished(&job.data).is_some()),
     };
-    let stored_status = stored
-        .map(|w| roadstead_convert::workload(w).status)
-        .unwrap_or_default();
+    let stored_status = stored.map(roadstead_convert::workload_status).unwrap_or_default();
     // The clusters that matter even when they cannot be reached: those of the config, and the one that holds it.
     let holders = [&workload.status.cluster, &stored_status.cluster]
         .into_iter()

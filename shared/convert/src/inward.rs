@@ -68,12 +68,12 @@ pub fn counted_workload(workload: &api::Workload, accounting: &Accounting<'_>) -
         gated: gates.is_some_and(|gates| !gates.is_empty()),
         pod_sets,
         problems: findings.sentence().into_iter().collect(),
-        status: gated(workload),
+        status: workload_status(workload),
     }
 }
 
-/// The status, in which every gate of the spec is closed until somebody opens it. *Source*: `spec/admission-engine.md 2.16`.
-fn gated(workload: &api::Workload) -> Status {
+/// The status of a Workload, in which every gate of the spec is closed until somebody opens it. *Source*: `spec/admission-engine.md 2.16`.
+pub fn workload_status(workload: &api::Workload) -> Status {
     let mut status = workload.status.as_ref().map(status).unwrap_or_default();
     for gate in &workload.spec.preemption_gates {
         let created = workload.metadata.creation_timestamp.as_ref();
@@ -121,7 +121,7 @@ fn pod_set(set: &api::PodSet, accounting: &Accounting<'_>, findings: &mut Findin
     }
 }
 
-/// The status of a Workload.
+/// The status by itself.
 pub(crate) fn status(status: &api::WorkloadStatus) -> Status {
     let mut conditions = Conditions::default();
     for condition in &status.conditions {

@@ -40,7 +40,7 @@ pub struct ResourceTotal {
 pub struct Kinship {
     /// The cohort right above.
     pub parent: CohortName,
-    /// The cohort at the top.
+    /// The cohort at the top; the one right above in a circle of cohorts, which has no top.
     pub root: CohortName,
     /// Its share in what the parent can lend.
     pub share: Share,
@@ -234,8 +234,18 @@ impl State {
             NodeName::Cohort(name) => Some(name.clone()),
             NodeName::Queue(_) => None,
         };
+        let parent = cohort(self.forest.parent(node)?)?;
+        if self.forest.in_cycle(node) {
+            // Why: which cohort of a circle stands at the top, and below which it hangs, is chance. Nothing is admitted there.
+            let is_queue = matches!(self.forest.name(node)?, NodeName::Queue(_));
+            return is_queue.then(|| Kinship {
+                root: parent.clone(),
+                parent,
+                share: Share::of_nothing(self.forest.weight(node)),
+            });
+        }
         Some(Kinship {
-            parent: cohort(self.forest.parent(node)?)?,
+            parent,
             root: cohort(self.forest.root(node))?,
             share: self.forest.share(node),
         })

@@ -43,7 +43,7 @@ pub enum Room {
         borrows: bool,
         /// How many wait there already.
         pending: u32,
-        /// How much of the quota would stay free, in thousandths, of the scarcest resource.
+        /// How much of the quota would stay free, in millionths, of the scarcest resource.
         left: u32,
     },
     /// It fits into the quota, but others have it.
@@ -184,7 +184,8 @@ pub fn room(view: &QueueView, spare: &Usage, coming: &Amounts, asked: &Amounts) 
     }
 }
 
-const THOUSAND: u32 = 1000;
+// Why so fine: by millionths, small jobs all look alike to large queues, and the first worker gets nearly all of a burst.
+const MILLION: u32 = 1_000_000;
 
 /// How one amount stands in one flavor, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -196,13 +197,13 @@ enum Standing {
 
 const BEST: Standing = Standing::Fits {
     borrows: false,
-    left: THOUSAND,
+    left: MILLION,
 };
 
 impl Standing {
     fn rank(self) -> (u8, bool, u32) {
         match self {
-            Self::Fits { borrows, left } => (0, borrows, THOUSAND - left.min(THOUSAND)),
+            Self::Fits { borrows, left } => (0, borrows, MILLION - left.min(MILLION)),
             Self::Full => (1, false, 0),
             Self::TooLarge => (2, false, 0),
         }
@@ -223,7 +224,7 @@ fn stand(quota: Quota, in_use: Amount, lent: Option<Amount>, amount: Amount) -> 
     if amount <= own {
         return Standing::Fits {
             borrows: false,
-            left: thousandths(own.minus(amount), quota.nominal),
+            left: millionths(own.minus(amount), quota.nominal),
         };
     }
     let Some(lent) = lent else {
@@ -251,12 +252,12 @@ fn stand(quota: Quota, in_use: Amount, lent: Option<Amount>, amount: Amount) -> 
     }
 }
 
-fn thousandths(part: Amount, whole: Amount) -> u32 {
+fn millionths(part: Amount, whole: Amount) -> u32 {
     if whole.is_unlimited() {
-        return THOUSAND;
+        return MILLION;
     }
-    let share = i128::from(part.get().max(0)) * i128::from(THOUSAND) / i128::from(whole.get().max(1));
-    u32::try_from(share).unwrap_or(THOUSAND).min(THOUSAND)
+    let share = i128::from(part.get().max(0)) * i128::from(MILLION) / i128::from(whole.get().max(1));
+    u32::try_from(share).unwrap_or(MILLION).min(MILLION)
 }
 
 fn used(usage: &Usage, flavor: &FlavorName, resource: &ResourceName) -> Amount {
@@ -282,8 +283,8 @@ pub(super) fn order(room: Room) -> Option<Order> {
             borrows,
             pending: 0,
             left,
-        } => Some(Order(u8::from(borrows), THOUSAND - left.min(THOUSAND), 0)),
-        Room::Fits { pending, left, .. } => Some(Order(2, pending, THOUSAND - left.min(THOUSAND))),
+        } => Some(Order(u8::from(borrows), MILLION - left.min(MILLION), 0)),
+        Room::Fits { pending, left, .. } => Some(Order(2, pending, MILLION - left.min(MILLION))),
         Room::Unknown => Some(Order(3, 0, 0)),
         Room::Full { pending } => Some(Order(4, pending, 0)),
         Room::TooLarge => Some(Order(5, 0, 0)),

@@ -170,7 +170,11 @@ impl Waiting {
                     )
                 }
             },
-            Self::StoppingOnWorker { .. } => "nothing: it goes on when the old run has stopped".to_owned(),
+            Self::StoppingOnWorker { .. } => {
+                "nothing: it goes on when the old run is gone; if it stays, look for what holds its pods there, and in the manager's \
+                 log for a deletion that is refused"
+                    .to_owned()
+            }
             Self::WaitingForWorkers { .. } => {
                 "look at the queue and the quota on the named clusters".to_owned()
             }

@@ -19,6 +19,15 @@ pub struct Share {
 }
 
 impl Share {
+    /// The share of one that borrows nothing.
+    pub(crate) const fn of_nothing(weight: Weight) -> Self {
+        Self {
+            ratio: 0.0,
+            weight,
+            dominant: None,
+        }
+    }
+
     /// Whether anything is borrowed.
     pub fn is_borrowing(&self) -> bool {
         self.ratio > 0.0
@@ -71,11 +80,7 @@ impl Share {
 impl Forest {
     /// The share of a node with its present usage. To see it with a workload's usage, add that first.
     pub fn share(&self, id: NodeId) -> Share {
-        let mut share = Share {
-            ratio: 0.0,
-            weight: self.weight(id),
-            dominant: None,
-        };
+        let mut share = Share::of_nothing(self.weight(id));
         let Some((node, parent)) = self.node(id).and_then(|node| Some((node, node.parent?))) else {
             return share;
         };

@@ -270,10 +270,10 @@ fn stage(workload: &Workload) -> Stage {
 ///
 /// *Errors*: see [`InjectError`].
 pub(super) fn infos(caches: &Caches, workload: &Workload) -> Result<Vec<PodSetInfo>, InjectError> {
-    let parsed = roadstead_convert::workload(workload);
-    let Some(admission) = &parsed.status.admission else {
+    let status = roadstead_convert::workload_status(workload);
+    let Some(admission) = &status.admission else {
         return Err(InjectError::Count {
-            expected: parsed.pod_sets.len(),
+            expected: workload.spec.pod_sets.len(),
             got: 0,
         });
     };
@@ -288,15 +288,15 @@ pub(super) fn infos(caches: &Caches, workload: &Workload) -> Result<Vec<PodSetIn
         .collect();
     let remote = workload.labels().contains_key(labels::MULTIKUEUE_ORIGIN);
     roadstead_jobs::podset::infos(&StartFacts {
-        workload: &parsed.key.name,
-        local_queue: &parsed.queue,
+        workload: workload.metadata.name.as_deref().unwrap_or_default(),
+        local_queue: workload.spec.queue_name.as_deref().unwrap_or_default(),
         provenance: if remote {
             Provenance::Remote
         } else {
             Provenance::Local
         },
         admission,
-        checks: &parsed.status.checks,
+        checks: &status.checks,
         flavors: &flavors,
     })
 }

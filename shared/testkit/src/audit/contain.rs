@@ -212,7 +212,7 @@ impl Contain {
             let there = &self.there;
             let is_there = |cluster: &Arc<str>| {
                 let there = there.get(&(cluster.clone(), run.case.clone()));
-                there.is_some_and(|there| is_well(&there.copy))
+                there.is_some_and(|there| is_well(there.copy.as_ref()))
             };
             let of_it = self.admitted.iter().filter(|(other, _)| other == run);
             self.outlasting
@@ -265,12 +265,12 @@ impl Contain {
         let Some(there) = self.there.get(&(cluster.into(), case.clone())) else {
             return false;
         };
-        is_well(&there.copy) && is_well(&there.job)
+        is_well(there.copy.as_ref()) && is_well(there.job.as_ref())
     }
 }
 
-fn is_well(life: &Option<Life>) -> bool {
-    life.as_ref().is_some_and(|life| life.began && !life.disturbed)
+fn is_well(life: Option<&Life>) -> bool {
+    life.is_some_and(|life| life.began && !life.disturbed)
 }
 
 fn kind_and_name(seen: &Seen<'_>) -> (Arc<str>, Arc<str>, Arc<str>) {

@@ -61,7 +61,7 @@ fn of(view: &QueueView, cpu: i64) -> Room {
 /// Spec: multikueue 4.3
 #[test]
 fn room_is_what_quota_less_usage_leaves() {
-    assert_eq!(of(&view(10, 4, 0), 4), fits(200));
+    assert_eq!(of(&view(10, 4, 0), 4), fits(200_000));
     assert_eq!(of(&view(10, 7, 2), 4), Room::Full { pending: 2 });
     assert_eq!(of(&view(10, 0, 0), 11), Room::TooLarge);
     let coming = amounts(3);
@@ -251,7 +251,7 @@ fn a_leaving_cluster_that_does_not_answer_is_given_up_after_the_timeout_and_not_
 fn any_room() -> impl Strategy<Value = Room> {
     prop_oneof![
         Just(Room::Unknown),
-        (any::<bool>(), 0..3_u32, 0..1000_u32).prop_map(|(borrows, pending, left)| Room::Fits {
+        (any::<bool>(), 0..3_u32, 0..1_000_000_u32).prop_map(|(borrows, pending, left)| Room::Fits {
             borrows,
             pending,
             left
