@@ -113,6 +113,7 @@ struct Site {
     client: Client,
     config: Arc<Config>,
     clock: Clock,
+    wall: Clock,
     collects: bool,
     dial: Dial,
     counts: FederationMetrics,
@@ -127,6 +128,7 @@ impl Site {
             client: parts.client.clone(),
             config: config.clone(),
             clock: parts.clock.clone(),
+            wall: parts.wall.clone(),
             collects: parts.controllers.contains("gc"),
             dial,
             counts: FederationMetrics::new(role(config)),
@@ -176,6 +178,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
         client,
         config,
         clock,
+        wall,
         collects,
         dial,
         counts,
@@ -255,7 +258,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
         registry: registry.clone(),
         rules,
         lifetime: Duration::from_secs(u64::try_from(lifetime).unwrap_or_default()),
-        clock,
+        clock: wall,
     };
     tasks.spawn(credentials.run(stop.clone()));
     if collects {

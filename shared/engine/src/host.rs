@@ -118,6 +118,7 @@ impl Host {
             controllers: self.controllers.clone(),
             name,
             clock: clock::system(),
+            wall: clock::system(),
             lifetimes: Lifetimes::default(),
         }
     }

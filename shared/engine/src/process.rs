@@ -82,8 +82,10 @@ pub struct Parts {
     pub controllers: BTreeSet<&'static str>,
     /// Name of the process in Events.
     pub name: &'static str,
-    /// The time; [`Parts::with_steady_clock`] takes the jumps out.
+    /// The time, by which everything is decided and dated; [`Parts::with_steady_clock`] takes the jumps out.
     pub clock: Clock,
+    /// The machine's time of day: for certificates and tokens, which others date too.
+    pub wall: Clock,
     /// How long webhook certificates last.
     pub lifetimes: Lifetimes,
 }
@@ -154,6 +156,7 @@ impl Engine {
             config,
             controllers,
             clock,
+            wall,
             lifetimes,
             name: _,
         } = self.parts;
@@ -229,7 +232,7 @@ impl Engine {
                 slot,
                 ready: webhooks,
                 lifetimes,
-                clock: clock.clone(),
+                clock: wall,
                 caches: self.caches.clone(),
             };
             // Why at once: stored objects of an older version need the conversion webhook before they can be listed.

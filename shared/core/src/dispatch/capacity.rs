@@ -184,7 +184,7 @@ pub fn room(view: &QueueView, spare: &Usage, coming: &Amounts, asked: &Amounts) 
     }
 }
 
-// Why so fine: by millionths, small jobs all look alike to large queues, and the first worker gets nearly all of a burst.
+// Why so fine: by thousandths, small jobs all look alike to large queues, and the first worker gets nearly all of a burst.
 const MILLION: u32 = 1_000_000;
 
 /// How one amount stands in one flavor, best first.

@@ -269,12 +269,14 @@ impl Stage {
             to: number,
         };
         let Some(wire) = self.wire(own) else { return };
+        let wall: roadstead_engine::clock::Clock = Arc::new(move || clock.now());
         let parts = Parts {
             client: wire.client(life, user),
             config: config.clone(),
             controllers: without_webhooks(controllers),
             name,
-            clock: Arc::new(move || clock.now()),
+            clock: wall.clone(),
+            wall,
             lifetimes: Lifetimes::default(),
         };
         let readiness = Readiness::new();
