@@ -7,13 +7,15 @@ use http::Request;
 use http_body_util::BodyExt as _;
 use kube::client::Body;
 use serde_json::Value;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 use super::normal::Answer;
 use super::trace::Step;
 
 /// How long one answer may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
+/// Before a review is asked again.
+const PAUSE: Duration = Duration::from_millis(50);
 /// The name under which fields are owned.
 const AGENT: &str = "conformance/1";
 
@@ -134,20 +136,29 @@ pub async fn play(client: &kube::Client, namespace: &str, steps: &[Step]) -> Res
             let body: Value = serde_json::from_str(&text).unwrap_or_default();
             memory.fill_value(&body).to_string().into_bytes()
         });
-        let request = Request::builder()
-            .method(step.method)
-            .uri(&path)
-            .header("content-type", step.content_type)
-            .header("accept", step.accept)
-            .header("user-agent", AGENT)
-            .body(Body::from(body.unwrap_or_default()))
-            .map_err(|source| Error::Request {
-                step: named.clone(),
-                source,
-            })?;
-        let answer = timeout(ANSWER_TIMEOUT, answer(client, request, step.events, &named))
-            .await
-            .map_err(|_elapsed| Error::Timeout { step: named.clone() })??;
+        let body = body.unwrap_or_default();
+        let asked = Instant::now();
+        let answer = loop {
+            let request = Request::builder()
+                .method(step.method)
+                .uri(&path)
+                .header("content-type", step.content_type)
+                .header("accept", step.accept)
+                .header("user-agent", AGENT)
+                .body(Body::from(body.clone()))
+                .map_err(|source| Error::Request {
+                    step: named.clone(),
+                    source,
+                })?;
+            let answer = timeout(ANSWER_TIMEOUT, answer(client, request, step.events, &named))
+                .await
+                .map_err(|_elapsed| Error::Timeout { step: named.clone() })??;
+            let refused = step.until_allowed && answer.body["status"]["allowed"] != true;
+            if !refused || asked.elapsed() > ANSWER_TIMEOUT {
+                break answer;
+            }
+            sleep(PAUSE).await;
+        };
         memory.learn(&answer.body);
         answers.push(answer);
     }

@@ -27,6 +27,8 @@ pub struct Step {
     pub accept: &'static str,
     /// For a watch, how many events are awaited.
     pub events: usize,
+    /// Whether a review is asked again until it allows: a real server takes in roles a moment after it has stored them.
+    pub until_allowed: bool,
 }
 
 /// The media types of patches.
@@ -47,6 +49,7 @@ impl Step {
             body: None,
             accept: "application/json",
             events: 0,
+            until_allowed: false,
         }
     }
 
@@ -80,6 +83,11 @@ impl Step {
 
     pub(crate) fn body(mut self, body: Value) -> Self {
         self.body = Some(body);
+        self
+    }
+
+    pub(crate) fn until_allowed(mut self) -> Self {
+        self.until_allowed = true;
         self
     }
 

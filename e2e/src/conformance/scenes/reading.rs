@@ -179,16 +179,22 @@ pub(super) fn access(dice: &mut Dice) -> Vec<Step> {
     if dice.chance(30) {
         rule["resourceNames"] = json!(["one"]);
     }
-    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "reader"}, "rules": [rule]});
+    let probed = json!({"apiGroups": [""], "resources": ["probes"], "verbs": ["get"]});
+    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "reader"}, "rules": [rule, probed]});
     let subject = if dice.chance(50) {
         json!({"kind": "User", "name": user})
     } else {
         json!({"kind": "Group", "name": format!("group-{user}")})
     };
     let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "readers"}, "roleRef": {"kind": "Role", "name": "reader", "apiGroup": "rbac.authorization.k8s.io"}, "subjects": [subject]});
+    let probe = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": {
+        "user": user, "groups": [format!("group-{user}")],
+        "resourceAttributes": {"verb": "get", "resource": "probes", "namespace": "{ns}"},
+    }});
     let mut steps = vec![
         Step::post(format!("{rbac}/roles"), role),
         Step::post(format!("{rbac}/rolebindings"), binding),
+        Step::post("/apis/authorization.k8s.io/v1/subjectaccessreviews", probe).until_allowed(),
     ];
     for _ in 0..4 {
         let mut attributes = json!({"verb": *dice.pick(&["get", "list", "create"]), "resource": *dice.pick(&["pods", "secrets"]), "namespace": *dice.pick(&["{ns}", "default"])});
