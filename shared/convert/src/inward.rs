@@ -45,10 +45,10 @@ pub fn counted_workload(workload: &api::Workload, accounting: &Accounting<'_>) -
         .and_then(|all| all.get(annotations::ADMISSION_GATED_BY));
     Workload {
         key: Key::new(
-            meta.namespace.clone().unwrap_or_default(),
-            meta.name.clone().unwrap_or_default(),
+            meta.namespace.as_deref().unwrap_or_default(),
+            meta.name.as_deref().unwrap_or_default(),
         ),
-        uid: Uid::from(meta.uid.clone().unwrap_or_default()),
+        uid: Uid::from(meta.uid.as_deref().unwrap_or_default()),
         job_uid: { meta.labels.as_ref() }
             .and_then(|labels| labels.get(labels::JOB_UID))
             .map(|uid| Uid::from(uid.as_str())),

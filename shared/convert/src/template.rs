@@ -4,11 +4,12 @@
 //! What the amounts come to is the business of [`roadstead_core::requests`].
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use k8s_openapi::api::core::v1::PodSpec;
 use roadstead_core::name::ResourceName;
 use roadstead_core::quantity;
-use roadstead_core::requests::{self, Amounts, Container, Resources};
+use roadstead_core::requests::{self, Amounts, Container, Place, Resources};
 use roadstead_core::workload::{AffinityTerm, Requirement, Toleration};
 use serde_json::{Map, Value};
 
@@ -80,7 +81,10 @@ fn asked(path: &str, spec: &Map<String, Value>, invalid: &mut Vec<String>) -> re
         let listed = spec.get(field).and_then(Value::as_array).into_iter().flatten();
         let container = |(index, container): (usize, &Value)| Container {
             resources: resources(
-                &format!("{path}.{field}[{index}]"),
+                Place {
+                    spec: path,
+                    container: Some((field, index)),
+                },
                 container.get("resources"),
                 invalid,
             ),
@@ -91,20 +95,24 @@ fn asked(path: &str, spec: &Map<String, Value>, invalid: &mut Vec<String>) -> re
     let (containers, init_containers) = (list("containers"), list("initContainers"));
     let runtime_class = spec.get("runtimeClassName").and_then(Value::as_str);
     let claims = spec.get("resourceClaims").and_then(Value::as_array);
+    let whole = Place {
+        spec: path,
+        container: None,
+    };
     requests::Pod {
         containers,
         init_containers,
-        whole: resources(path, spec.get("resources"), invalid),
-        overhead: amounts(&format!("{path}.overhead"), spec.get("overhead"), invalid),
+        whole: resources(whole, spec.get("resources"), invalid),
+        overhead: amounts(format_args!("{path}.overhead"), spec.get("overhead"), invalid),
         runtime_class: runtime_class.filter(|name| !name.is_empty()).map(str::to_owned),
         claims_devices: claims.is_some_and(|claims| !claims.is_empty()),
     }
 }
 
-fn resources(path: &str, value: Option<&Value>, invalid: &mut Vec<String>) -> Resources {
+fn resources(place: Place<'_>, value: Option<&Value>, invalid: &mut Vec<String>) -> Resources {
     let mut part = |name: &str| {
-        let field = format!("{path}.resources.{name}");
-        amounts(&field, value.and_then(|value| value.get(name)), invalid)
+        let field = format_args!("{place}.resources.{name}");
+        amounts(field, value.and_then(|value| value.get(name)), invalid)
     };
     Resources {
         requests: part("requests"),
@@ -112,7 +120,7 @@ fn resources(path: &str, value: Option<&Value>, invalid: &mut Vec<String>) -> Re
     }
 }
 
-fn amounts(path: &str, value: Option<&Value>, invalid: &mut Vec<String>) -> Amounts {
+fn amounts(path: fmt::Arguments<'_>, value: Option<&Value>, invalid: &mut Vec<String>) -> Amounts {
     let mut parsed = Amounts::new();
     for (resource, value) in value.and_then(Value::as_object).into_iter().flatten() {
         let text = match value {

@@ -7,6 +7,7 @@
 //! Invariant: the result holds no negative amount, and nothing that is asked for makes this panic or wrap.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use crate::amount::Amount;
 use crate::name::ResourceName;
@@ -114,6 +115,25 @@ impl Findings {
     }
 }
 
+/// Where in a pod's spec something stands. It is only spelt out when there is something to tell about it.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    /// The path of the spec.
+    pub spec: &'a str,
+    /// A list of containers in it, and a position there; `None` for the spec itself.
+    pub container: Option<(&'static str, usize)>,
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.spec)?;
+        match self.container {
+            Some((list, index)) => write!(f, ".{list}[{index}]"),
+            None => Ok(()),
+        }
+    }
+}
+
 /// What one pod asks for. `path` is that of the pod's spec, for the findings.
 pub fn count(path: &str, pod: &Pod, around: &Around<'_>, findings: &mut Findings) -> Amounts {
     if pod.claims_devices && around.rules.claims == Claims::Refuse {
@@ -167,35 +187,42 @@ fn fill_in(to: &mut Amounts, from: &Amounts) {
     }
 }
 
-/// Every container with its path.
-fn containers<'a>(path: &'a str, pod: &'a Pod) -> impl Iterator<Item = (String, &'a Container)> {
-    let listed = |field: &'static str, all: &'a [Container]| {
+/// Every container with its place.
+fn containers<'a>(spec: &'a str, pod: &'a Pod) -> impl Iterator<Item = (Place<'a>, &'a Container)> {
+    let listed = |list: &'static str, all: &'a [Container]| {
+        let place = move |index| Place {
+            spec,
+            container: Some((list, index)),
+        };
         let numbered = all.iter().enumerate();
-        numbered.map(move |(index, container)| (format!("{path}.{field}[{index}]"), container))
+        numbered.map(move |(index, container)| (place(index), container))
     };
     listed("initContainers", &pod.init_containers).chain(listed("containers", &pod.containers))
 }
 
 fn validate(path: &str, pod: &Pod, findings: &mut Findings) {
-    let mut check = |path: &str, resources: &Resources| {
+    let mut check = |place: Place<'_>, resources: &Resources| {
         for (name, request) in &resources.requests {
             if resources.limits.get(name).is_some_and(|limit| request > limit) {
-                let field = format!("{path}.resources.requests[{name}]");
-                findings
-                    .invalid
-                    .push(format!("{field}: requests must not exceed its limits"));
+                findings.invalid.push(format!(
+                    "{place}.resources.requests[{name}]: requests must not exceed its limits"
+                ));
             }
         }
     };
-    for (path, container) in containers(path, pod) {
-        check(&path, &container.resources);
+    for (place, container) in containers(path, pod) {
+        check(place, &container.resources);
     }
-    check(path, &pod.whole);
+    let whole = Place {
+        spec: path,
+        container: None,
+    };
+    check(whole, &pod.whole);
 }
 
 /// Looks for requests above limits that nobody wrote: those are the namespace's doing.
 fn check_defaults(path: &str, asked: &Pod, full: &Pod, findings: &mut Findings) {
-    for ((path, full), (_, asked)) in containers(path, full).zip(containers(path, asked)) {
+    for ((place, full), (_, asked)) in containers(path, full).zip(containers(path, asked)) {
         for (name, request) in &full.resources.requests {
             let own = asked.resources.limits.contains_key(name);
             if !own
@@ -206,7 +233,7 @@ fn check_defaults(path: &str, asked: &Pod, full: &Pod, findings: &mut Findings) 
                     .is_some_and(|limit| request > limit)
             {
                 findings.outside_limits.push(format!(
-                    "{path}.resources.requests[{name}]: requests must not be above the limitRange default"
+                    "{place}.resources.requests[{name}]: requests must not be above the limitRange default"
                 ));
             }
         }

@@ -215,8 +215,8 @@ impl Metrics {
     }
 
     fn owner(&self, old: &Workload, new: &Workload) -> Option<Owner> {
-        let name = new.spec.queue_name.clone().unwrap_or_default();
-        let key = Key::new(new.metadata.namespace.clone().unwrap_or_default(), name);
+        let name = new.spec.queue_name.as_deref().unwrap_or_default();
+        let key = Key::new(new.metadata.namespace.as_deref().unwrap_or_default(), name);
         let local = self.0.caches.local_queues.get(&key);
         let admitted = |workload: &Workload| {
             let admission = workload.status.as_ref()?.admission.as_ref()?;

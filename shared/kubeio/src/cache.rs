@@ -12,15 +12,18 @@ use std::time::Duration;
 
 use kube::api::{ListParams, WatchParams};
 use kube::core::{Request, Status};
-use kube::{Api, Resource, ResourceExt as _};
+use kube::{Api, Resource};
 use roadstead_core::name::Key;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use self::past::{Missing, Past};
 use crate::latest::{Follower, Latest};
 use crate::raw::{self, Raw, Told, Watch};
 use crate::retry::Backoff;
+
+mod past;
 
 /// How long one watch request lives.
 const WATCH_SECS: u32 = 290;
@@ -299,33 +302,33 @@ where
     async fn keep_up(&self, api: Api<K>, labels: Option<String>, stop: CancellationToken) {
         let forever = async {
             let mut backoff = Backoff::new(RETRY.0, RETRY.1);
-            let mut just_listed = false;
+            // How the last watch ended: a list needs no comparison, and one that lived its time was not cut off.
+            let mut last = Last::Cut;
             loop {
                 // Why asked again: a watch that was under way meanwhile has put its version back.
                 let version = { self.version.lock() }
                     .unwrap_or_else(PoisonError::into_inner)
                     .clone()
                     .filter(|_| !self.rewound.load(Ordering::Relaxed));
-                let is_list = version.is_none();
+                let opened = Instant::now();
                 let result = match version {
-                    None => self.list(&api, labels.as_deref()).await.map(Some),
-                    // Why: a watch from a version that is still to come shows nothing until then, and says no word of it.
-                    Some(version)
-                        if !just_listed && self.is_rewound(&api, labels.as_deref(), &version).await =>
-                    {
-                        self.distrust();
-                        Ok(None)
+                    None => { self.list(&api, labels.as_deref()).await }
+                        .map(|version| (Some(version), Last::Listed)),
+                    Some(version) => {
+                        self.resume(&api, labels.as_deref(), version, last, &mut backoff)
+                            .await
                     }
-                    Some(version) => self.watch(&api, labels.as_deref(), version, &mut backoff).await,
+                    .map(|version| (version, Last::of_watch(opened.elapsed()))),
                 };
-                just_listed = is_list;
                 let error = match result {
-                    Ok(version) => {
+                    Ok((version, ended)) => {
                         *self.version.lock().unwrap_or_else(PoisonError::into_inner) = version;
+                        last = ended;
                         continue;
                     }
                     Err(error) => error,
                 };
+                last = Last::Cut;
                 let text = crate::write::describe(&error);
                 tracing::debug!(error = text, "listing or watching failed; trying again");
                 self.health.modify(|health| set(health, Health::Failing(text)));
@@ -340,11 +343,7 @@ where
     }
 
     async fn list(&self, api: &Api<K>, labels: Option<&str>) -> Result<String, kube::Error> {
-        let mut params = ListParams {
-            label_selector: labels.map(Into::into),
-            ..ListParams::default()
-        }
-        .limit(PAGE);
+        let mut params = selecting(labels).limit(PAGE);
         let (client, request) = (api.clone().into_client(), Request::new(api.resource_url()));
         let mut seen = BTreeSet::new();
         // Why before it is sent: a list shows what is stored, so it can only be older when the storage went back.
@@ -387,17 +386,79 @@ where
         }
     }
 
-    /// Whether the API server is now at an earlier version than the one that it has shown before. Asked with the smallest list
-    /// that there is, before each watch that does not follow a list. An error says nothing: the watch will meet it too.
-    async fn is_rewound(&self, api: &Api<K>, labels: Option<&str>, shown: &str) -> bool {
-        let params = ListParams {
-            label_selector: labels.map(Into::into),
-            ..ListParams::default()
+    /// Goes on watching from where the last watch or list ended. Ends with the version to go on from; `None` means that
+    /// everything must be listed again.
+    async fn resume(
+        &self,
+        api: &Api<K>,
+        labels: Option<&str>,
+        version: String,
+        last: Last,
+        backoff: &mut Backoff,
+    ) -> Result<Option<String>, kube::Error> {
+        let compared = match last {
+            Last::Listed => Some(Missing::default()),
+            Last::Full => self.compare_version(api, labels, &version).await,
+            Last::Cut => self.compare(api, labels, &version).await?,
         };
+        match compared {
+            Some(missing) => self.watch(api, labels, version, missing, backoff).await,
+            None => {
+                self.distrust();
+                Ok(None)
+            }
+        }
+    }
+
+    /// Compares the version that the API server is now at with the one that it has shown before; `None` when it has gone back.
+    /// Asked with the smallest list that there is. An error says nothing: the watch will meet it too.
+    ///
+    /// Why at all: a watch from a version that is still to come shows nothing until then, and says no word of it.
+    async fn compare_version(&self, api: &Api<K>, labels: Option<&str>, shown: &str) -> Option<Missing> {
+        let params = selecting(labels).limit(1);
         let number = |version: &str| version.parse::<u64>().ok();
-        let listed = api.list(&params.limit(1)).await.ok();
+        let listed = api.list_metadata(&params).await.ok();
         let now = listed.and_then(|page| number(&page.metadata.resource_version?));
-        matches!((now, number(shown)), (Some(now), Some(shown)) if now < shown)
+        let went_back = matches!((now, number(shown)), (Some(now), Some(shown)) if now < shown);
+        (!went_back).then(Missing::default)
+    }
+
+    /// Compares what is cached with the names and versions of all that is stored now; `None` when they cannot be of one
+    /// history.
+    ///
+    /// Why after every loss of the connection: a storage that is restored takes its server down, and its versions may have
+    /// caught up before we are back, so that the number alone shows nothing. *Source*: `spec/safety.md` F15.
+    async fn compare(
+        &self,
+        api: &Api<K>,
+        labels: Option<&str>,
+        shown: &str,
+    ) -> Result<Option<Missing>, kube::Error> {
+        let Ok(shown) = shown.parse() else {
+            return Ok(Some(Missing::default()));
+        };
+        let past = Past::new(
+            shown,
+            self.read()
+                .values()
+                .map(|object| (key_of(object.as_ref()), version_of(object.as_ref()))),
+        );
+        let (client, request) = (api.clone().into_client(), Request::new(api.resource_url()));
+        let mut params = selecting(labels).limit(PAGE);
+        let mut stored = Vec::new();
+        loop {
+            let (page, metadata) = raw::outlines(&client, request.list_metadata(&params)).await?;
+            stored.extend(page);
+            match metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params = params.continue_token(&token),
+                None => {
+                    return Ok(past.compare(
+                        &stored,
+                        metadata.resource_version.and_then(|version| version.parse().ok()),
+                    ));
+                }
+            }
+        }
     }
 
     /// One watch request. Ends with the version to go on from; `None` means that everything must be listed again.
@@ -406,6 +467,7 @@ where
         api: &Api<K>,
         labels: Option<&str>,
         mut version: String,
+        mut missing: Missing,
         backoff: &mut Backoff,
     ) -> Result<Option<String>, kube::Error> {
         let params = WatchParams {
@@ -441,8 +503,42 @@ where
                 object.version().clone_into(&mut version);
             }
             *self.version.lock().unwrap_or_else(PoisonError::into_inner) = Some(version.clone());
+            if missing.is_never_told(&version, |key| {
+                self.get(key).and_then(|object| version_of(object.as_ref()))
+            }) {
+                self.distrust();
+                return Ok(None);
+            }
         }
         Ok(Some(version))
+    }
+}
+
+/// What came before a watch.
+#[derive(Clone, Copy, Debug)]
+enum Last {
+    /// A list.
+    Listed,
+    /// A watch that ended when its time was over.
+    Full,
+    /// A watch that ended early, an error, or another run.
+    Cut,
+}
+
+impl Last {
+    fn of_watch(lived: Duration) -> Self {
+        if lived < Duration::from_secs(WATCH_SECS.into()) {
+            Self::Cut
+        } else {
+            Self::Full
+        }
+    }
+}
+
+fn selecting(labels: Option<&str>) -> ListParams {
+    ListParams {
+        label_selector: labels.map(Into::into),
+        ..ListParams::default()
     }
 }
 
@@ -484,7 +580,12 @@ impl Listed {
 
 /// Namespace (empty for cluster-scoped objects) and name of an object.
 pub fn key_of<K: Resource>(object: &K) -> Key {
-    Key::new(object.namespace().unwrap_or_default(), object.name_any())
+    let meta = object.meta();
+    let name = meta.name.as_deref().or(meta.generate_name.as_deref());
+    Key::new(
+        meta.namespace.as_deref().unwrap_or_default(),
+        name.unwrap_or_default(),
+    )
 }
 
 /// Resource versions are comparable numbers (guaranteed since Kubernetes 1.35, true for etcd before); what does not
@@ -501,180 +602,4 @@ fn version_of<K: Resource>(object: &K) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::sync::{Arc, Mutex};
-
-    use k8s_openapi::api::core::v1::ConfigMap;
-    use kube::api::ObjectMeta;
-    use kube::client::Body;
-    use kube::{Api, Client};
-    use roadstead_core::name::Key;
-    use tokio_util::sync::CancellationToken;
-
-    use super::{Cache, Health, Listed};
-    use crate::raw::Raw;
-
-    fn object(name: &str, uid: &str, version: &str) -> ConfigMap {
-        ConfigMap {
-            metadata: ObjectMeta {
-                name: Some(name.into()),
-                namespace: Some("ns".into()),
-                uid: Some(uid.into()),
-                resource_version: Some(version.into()),
-                ..ObjectMeta::default()
-            },
-            ..ConfigMap::default()
-        }
-    }
-
-    fn version(cache: &Cache<ConfigMap>, name: &str) -> Option<String> {
-        cache
-            .get(&Key::new("ns", name))
-            .and_then(|o| o.metadata.resource_version.clone())
-    }
-
-    /// A list that nothing newer was seen before.
-    fn listed(version: u64) -> Listed {
-        Listed {
-            version: Some(version),
-            newest: 0,
-            distrusted: false,
-        }
-    }
-
-    /// Spec: safety F15.
-    #[test]
-    fn a_list_of_a_restored_storage_replaces_what_never_happened() {
-        let cache = Cache::new();
-        cache.observe(object("changed", "1", "50"));
-        cache.observe(object("created", "2", "60"));
-        let restored = Listed {
-            version: Some(40),
-            newest: 60,
-            distrusted: false,
-        };
-        assert!(restored.went_back());
-        cache.observe_listed(object("changed", "1", "30"), restored);
-        cache.keep_only(&[Key::new("ns", "changed")].into(), restored);
-        assert_eq!(version(&cache, "changed").as_deref(), Some("30"));
-        assert_eq!(version(&cache, "created"), None);
-        // It has gone on meanwhile, further than we had been.
-        cache.observe(object("changed", "1", "70"));
-        cache.observe_listed(object("changed", "1", "35"), listed(80));
-        assert_eq!(version(&cache, "changed").as_deref(), Some("35"));
-    }
-
-    #[test]
-    fn a_list_takes_nothing_back_that_was_written_while_it_was_under_way() {
-        let cache = Cache::new();
-        cache.observe(object("changed", "1", "12"));
-        cache.observe(object("created", "2", "11"));
-        cache.observe_listed(object("changed", "1", "9"), listed(10));
-        cache.keep_only(&[Key::new("ns", "changed")].into(), listed(10));
-        assert_eq!(version(&cache, "changed").as_deref(), Some("12"));
-        assert!(version(&cache, "created").is_some());
-    }
-
-    #[test]
-    fn an_older_object_never_replaces_a_newer_one() {
-        let cache = Cache::new();
-        cache.observe(object("a", "1", "10"));
-        cache.observe(object("a", "1", "9"));
-        assert_eq!(version(&cache, "a").as_deref(), Some("10"));
-    }
-
-    fn page(version: &str, items: &[ConfigMap]) -> http::Response<Body> {
-        let list = serde_json::json!({
-            "apiVersion": "v1", "kind": "ConfigMapList", "metadata": {"resourceVersion": version}, "items": items,
-        });
-        http::Response::new(Body::from(list.to_string().into_bytes()))
-    }
-
-    /// Spec: safety F15
-    #[tokio::test]
-    async fn after_the_storage_went_back_what_is_listed_counts_however_old_it_looks() {
-        let cache: Arc<Cache<ConfigMap>> = Cache::new();
-        cache.observe(object("gone", "1", "20"));
-        cache.observe(object("old", "2", "30"));
-        *cache.version.lock().unwrap() = Some("30".to_owned());
-        let server = tower::service_fn(|request: http::Request<Body>| async move {
-            if request.uri().query().is_some_and(|query| query.contains("watch")) {
-                return std::future::pending().await;
-            }
-            Ok::<_, std::io::Error>(page("25", &[object("old", "2", "12")]))
-        });
-        let api = Api::all(Client::new(server, "ns"));
-        let stop = CancellationToken::new();
-        let run = tokio::spawn(cache.clone().run(api, None, stop.clone()));
-        while version(&cache, "old").as_deref() != Some("12") || cache.len() > 1 {
-            tokio::task::yield_now().await;
-        }
-        cache.observe(object("old", "2", "11"));
-        assert_eq!(
-            version(&cache, "old").as_deref(),
-            Some("12"),
-            "from then on newer counts again"
-        );
-        assert!(cache.silent_for().is_some());
-        stop.cancel();
-        run.await.unwrap();
-    }
-
-    #[test]
-    fn what_is_known_already_is_recognised_by_its_version_alone() {
-        let cache: Arc<Cache<ConfigMap>> = Cache::new();
-        cache.observe(object("a", "1", "10"));
-        let told = |name: &str, version: &str| {
-            let text = serde_json::to_string(&object(name, "1", version)).unwrap();
-            cache.knows(&Raw::read(&text).unwrap())
-        };
-        assert!(told("a", "9") && told("a", "10"));
-        assert!(!told("a", "11") && !told("a", "no number") && !told("b", "9"));
-    }
-
-    #[test]
-    fn a_late_deletion_does_not_take_the_successor() {
-        let cache = Cache::new();
-        cache.observe(object("a", "2", "20"));
-        cache.forget(&Key::new("ns", "a"), Some("1"));
-        assert!(version(&cache, "a").is_some());
-    }
-
-    /// Found by the simulation: who connected anew took the end of the last connection for the beginning of this one.
-    #[tokio::test]
-    async fn a_new_run_does_not_show_how_the_last_one_ended() {
-        let cache: Arc<Cache<ConfigMap>> = Cache::new();
-        cache.health.set(Health::Failing("cut".into()));
-        let unreachable = tower::service_fn(|_: http::Request<Body>| {
-            std::future::pending::<Result<http::Response<Body>, std::io::Error>>()
-        });
-        let api = Api::all(Client::new(unreachable, "ns"));
-        let run = cache.clone().run(api, None, CancellationToken::new());
-        assert_eq!(cache.health().get(), Health::Starting);
-        drop(run);
-    }
-
-    #[test]
-    fn a_new_list_removes_what_is_gone_and_tells_the_listener() {
-        let cache: Arc<Cache<ConfigMap>> = Cache::new();
-        let (count, gone) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::new())));
-        let (counter, list) = (count.clone(), gone.clone());
-        cache.listen(move |change| {
-            counter.fetch_add(1, Ordering::Relaxed);
-            if change.new.is_none() {
-                list.lock().unwrap().push(change.key.to_string());
-            }
-        });
-        cache.observe(object("a", "1", "1"));
-        cache.observe(object("b", "2", "2"));
-        cache.observe(object("b", "2", "2"));
-        cache.keep_only(&[Key::new("ns", "b")].into(), listed(9));
-        assert_eq!(*gone.lock().unwrap(), ["ns/a"]);
-        assert_eq!(
-            count.load(Ordering::Relaxed),
-            3,
-            "an unchanged object is not a change"
-        );
-    }
-}
+mod tests;

@@ -29,7 +29,7 @@ const REMEMBERED_MAX: usize = 20_000;
 /// Events written at the same time.
 const WRITERS: usize = 4;
 /// Events that are written at once before they are rationed.
-const BURST: u32 = 1_000;
+const BURST: u32 = 300;
 /// How often one more may be written after that.
 const RATION: Duration = Duration::from_millis(200);
 /// The last of them are for warnings: what goes well stands in the conditions too, and is told by thousands.

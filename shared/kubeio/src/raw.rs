@@ -105,6 +105,23 @@ pub(crate) async fn list<K: DeserializeOwned>(
     client: &Client,
     request: Result<Request<Vec<u8>>, kube::core::request::Error>,
 ) -> Result<(Vec<K>, ListMeta), kube::Error> {
+    page(&text(client, request).await?, Raw::decode).map_err(kube::Error::SerdeError)
+}
+
+/// Sends a request that is answered by a list: name and version (`None` when it is no number) of each object, and the list's
+/// metadata.
+pub(crate) async fn outlines(
+    client: &Client,
+    request: Result<Request<Vec<u8>>, kube::core::request::Error>,
+) -> Result<(Vec<(Key, Option<u64>)>, ListMeta), kube::Error> {
+    let outline = |raw: &Raw<'_>| Ok((raw.key(), raw.version().parse().ok()));
+    page(&text(client, request).await?, outline).map_err(kube::Error::SerdeError)
+}
+
+fn page<T>(
+    text: &str,
+    read: impl Fn(&Raw<'_>) -> Result<T, serde_json::Error>,
+) -> Result<(Vec<T>, ListMeta), serde_json::Error> {
     #[derive(Deserialize)]
     struct Page<'a> {
         #[serde(default)]
@@ -112,14 +129,10 @@ pub(crate) async fn list<K: DeserializeOwned>(
         #[serde(borrow, default)]
         items: Option<Vec<&'a RawValue>>,
     }
-    let text = text(client, request).await?;
-    let read = || {
-        let page: Page<'_> = serde_json::from_str(&text)?;
-        let items = page.items.unwrap_or_default();
-        let objects = items.into_iter().map(|item| Raw::read(item.get())?.decode());
-        Ok((objects.collect::<Result<_, _>>()?, page.metadata))
-    };
-    read().map_err(kube::Error::SerdeError)
+    let page: Page<'_> = serde_json::from_str(text)?;
+    let items = page.items.unwrap_or_default();
+    let items = items.into_iter().map(|item| read(&Raw::read(item.get())?));
+    Ok((items.collect::<Result<_, _>>()?, page.metadata))
 }
 
 /// What a watch tells.

@@ -1,6 +1,6 @@
 //! Limit ranges of a namespace, taken together. *Source*: `spec/admission-engine.md 4.5`, last sentence.
 
-use super::{Amounts, Findings, Pod, Resources, containers, fill_in};
+use super::{Amounts, Findings, Place, Pod, Resources, containers, fill_in};
 
 /// What the limit ranges of one namespace say together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,21 +55,25 @@ impl Limits {
 
     /// Looks for what is out of bounds. A resource that a container does not name is not looked at.
     pub(super) fn check(&self, path: &str, pod: &Pod, total: &Amounts, findings: &mut Findings) {
-        for (path, container) in containers(path, pod) {
+        for (place, container) in containers(path, pod) {
             let Resources { requests, limits } = &container.resources;
-            self.container.check(&path, [requests, limits], findings);
+            self.container.check(place, [requests, limits], findings);
         }
-        self.pod.check(path, [total, &pod.whole.limits], findings);
+        let whole = Place {
+            spec: path,
+            container: None,
+        };
+        self.pod.check(whole, [total, &pod.whole.limits], findings);
     }
 }
 
 impl Bounds {
-    fn check(&self, path: &str, [requests, limits]: [&Amounts; 2], findings: &mut Findings) {
+    fn check(&self, place: Place<'_>, [requests, limits]: [&Amounts; 2], findings: &mut Findings) {
         let fields = [("requests", requests), ("limits", limits)];
         let named = |name| fields.map(|(field, amounts)| amounts.get(name).map(|amount| (field, *amount)));
         let mut tell = |field, name, text| {
-            let place = format!("{path}.resources.{field}[{name}]");
-            findings.outside_limits.push(format!("{place}: {text}"));
+            let told = format!("{place}.resources.{field}[{name}]: {text}");
+            findings.outside_limits.push(told);
         };
         for (name, max) in &self.max {
             if let Some((field, _)) = named(name).into_iter().flatten().find(|(_, amount)| amount > max) {

@@ -200,14 +200,15 @@ impl Facts<'_> {
             Tolerations::Compare
         };
         let same = |sets: &[JobPodSet]| same_pod_sets(self.pod_sets, sets, tolerations);
-        if workload.is_true(lifecycle::QUOTA_RESERVED)
-            && let Ok(infos) = infos(&self.jobs.caches, workload)
-            && let Ok(running) = running_form(&plain, &infos)
-            && same(&running)
-        {
+        if same(&plain) {
             return true;
         }
-        same(&plain)
+        if !workload.is_true(lifecycle::QUOTA_RESERVED) {
+            return false;
+        }
+        let infos = infos(&self.jobs.caches, workload);
+        let running = infos.ok().and_then(|infos| running_form(&plain, &infos).ok());
+        running.is_some_and(|running| same(&running))
     }
 
     /// *Source*: `spec/jobs.md 5.13`; only Workloads without a class or with a WorkloadPriorityClass follow the label.

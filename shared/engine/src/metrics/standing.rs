@@ -135,8 +135,8 @@ impl Counts {
 
 fn local_queue(workload: &Workload) -> Key {
     Key::new(
-        workload.metadata.namespace.clone().unwrap_or_default(),
-        workload.spec.queue_name.clone().unwrap_or_default(),
+        workload.metadata.namespace.as_deref().unwrap_or_default(),
+        workload.spec.queue_name.as_deref().unwrap_or_default(),
     )
 }
 

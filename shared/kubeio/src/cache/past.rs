@@ -1,0 +1,155 @@
+//! Whether what is cached and what is stored are of one history, after the connection was lost.
+//!
+//! Invariant: pure; only names and versions are looked at. It never says so of a history that only went on: objects may have
+//! been added, changed and deleted meanwhile, and the watch that follows tells them.
+
+use std::collections::BTreeMap;
+
+use roadstead_core::name::Key;
+
+/// What was cached when the connection was lost.
+#[derive(Debug)]
+pub(super) struct Past {
+    /// Up to here the last watch or list has shown everything.
+    shown: u64,
+    /// The version of each object; those without a number cannot be compared.
+    held: BTreeMap<Key, Option<u64>>,
+}
+
+impl Past {
+    pub(super) fn new(shown: u64, held: impl IntoIterator<Item = (Key, Option<u64>)>) -> Self {
+        let held = held.into_iter().collect();
+        Self { shown, held }
+    }
+
+    /// Compares it with all that was stored at version `at`, asked for after `self` was taken. `None`: the storage was
+    /// restored from a backup. Otherwise what is not there any more.
+    pub(super) fn compare(mut self, stored: &[(Key, Option<u64>)], at: Option<u64>) -> Option<Missing> {
+        let Some(at) = at else {
+            return Some(Missing::default());
+        };
+        if at < self.shown {
+            return None;
+        }
+        for (key, stored) in stored {
+            let held = self.held.remove(key);
+            let goes_on = match (held, stored) {
+                // Why: what is older than what was shown, and not what was shown, was never shown.
+                (Some(Some(held)), Some(stored)) => *stored == held || *stored > held.max(self.shown),
+                (None, Some(stored)) => *stored > self.shown,
+                (Some(None), _) | (_, None) => true,
+            };
+            if !goes_on {
+                return None;
+            }
+        }
+        let objects = { self.held.into_iter() }
+            .filter_map(|(key, version)| Some((key, version?)))
+            .collect();
+        Some(Missing { at, objects })
+    }
+}
+
+/// Objects that are cached and not stored any more. The watch must tell their deletion by the version at which they were missed.
+#[derive(Debug, Default)]
+pub(super) struct Missing {
+    at: u64,
+    objects: BTreeMap<Key, u64>,
+}
+
+impl Missing {
+    /// Whether a watch that has come to `version` has passed over one of them, which shows that the storage was restored to
+    /// before it was made. `cached` is the version of what is cached of that name now.
+    pub(super) fn is_never_told(&mut self, version: &str, cached: impl Fn(&Key) -> Option<u64>) -> bool {
+        if self.objects.is_empty() || version.parse().is_ok_and(|version: u64| version < self.at) {
+            return false;
+        }
+        let mut objects = std::mem::take(&mut self.objects).into_iter();
+        objects.any(|(key, version)| cached(&key) == Some(version))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use roadstead_core::name::Key;
+
+    use super::Past;
+
+    fn at(objects: &[(&str, u64)]) -> Vec<(Key, Option<u64>)> {
+        { objects.iter() }
+            .map(|(name, version)| (Key::new("ns", *name), Some(*version)))
+            .collect()
+    }
+
+    /// The names of what is missing, or `None` when the storage was restored.
+    fn compared(shown: u64, held: &[(&str, u64)], stored: &[(&str, u64)], now: u64) -> Option<Vec<String>> {
+        let missing = Past::new(shown, at(held)).compare(&at(stored), Some(now))?;
+        Some(missing.objects.keys().map(|key| key.name.to_string()).collect())
+    }
+
+    const NOTHING: Option<Vec<String>> = Some(Vec::new());
+
+    #[test]
+    fn a_history_that_went_on_is_the_same() {
+        let held = [("same", 5), ("changed", 7), ("own-write", 12)];
+        let stored = [("same", 5), ("changed", 11), ("own-write", 13), ("added", 14)];
+        assert_eq!(compared(10, &held, &stored, 20), NOTHING);
+        assert_eq!(
+            compared(10, &held, &[("same", 5), ("own-write", 12)], 20),
+            Some(vec!["changed".to_owned()])
+        );
+        assert_eq!(compared(10, &[], &[], 10), NOTHING);
+    }
+
+    /// Spec: safety F15. Found by seed 1791: what had been deleted was there again, and the versions had caught up.
+    #[test]
+    fn what_was_never_shown_is_of_another_history() {
+        assert_eq!(compared(10, &[], &[], 9), None, "the storage is behind");
+        assert_eq!(
+            compared(10, &[], &[("deleted", 8)], 20),
+            None,
+            "a deletion was taken back"
+        );
+        assert_eq!(
+            compared(10, &[("a", 9)], &[("a", 6)], 20),
+            None,
+            "a change was taken back"
+        );
+        assert_eq!(
+            compared(10, &[("a", 6)], &[("a", 9)], 20),
+            None,
+            "another change came instead"
+        );
+        assert_eq!(
+            compared(10, &[("a", 15)], &[("a", 12)], 20),
+            None,
+            "our own write was taken back"
+        );
+    }
+
+    #[test]
+    fn what_is_missing_must_be_told_by_the_watch() {
+        let missing = || Past::new(10, at(&[("gone", 5)])).compare(&[], Some(20));
+        let (there, gone) = (|_: &Key| Some(5), |_: &Key| None);
+        let mut told = missing().unwrap();
+        assert!(!told.is_never_told("19", there), "it may still come");
+        assert!(!told.is_never_told("20", gone));
+        assert!(!told.is_never_told("21", there), "it is looked at once");
+        let mut made_again = missing().unwrap();
+        assert!(!made_again.is_never_told("25", |_: &Key| Some(22)));
+        let mut never = missing().unwrap();
+        assert!(never.is_never_told("20", there));
+    }
+
+    #[test]
+    fn versions_that_are_no_numbers_say_nothing() {
+        let odd = [(Key::new("ns", "odd"), None)];
+        assert!(Past::new(10, odd.clone()).compare(&[], Some(20)).is_some());
+        assert!(Past::new(10, []).compare(&odd, Some(20)).is_some());
+        assert!(
+            Past::new(10, at(&[("a", 9)]))
+                .compare(&at(&[("a", 6)]), None)
+                .is_some()
+        );
+    }
+}

@@ -1,0 +1,201 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::ObjectMeta;
+use kube::client::Body;
+use kube::{Api, Client};
+use roadstead_core::name::Key;
+use tokio_util::sync::CancellationToken;
+
+use super::{Cache, Health, Listed};
+use crate::raw::Raw;
+
+fn object(name: &str, uid: &str, version: &str) -> ConfigMap {
+    ConfigMap {
+        metadata: ObjectMeta {
+            name: Some(name.into()),
+            namespace: Some("ns".into()),
+            uid: Some(uid.into()),
+            resource_version: Some(version.into()),
+            ..ObjectMeta::default()
+        },
+        ..ConfigMap::default()
+    }
+}
+
+fn version(cache: &Cache<ConfigMap>, name: &str) -> Option<String> {
+    cache
+        .get(&Key::new("ns", name))
+        .and_then(|o| o.metadata.resource_version.clone())
+}
+
+/// A list that nothing newer was seen before.
+fn listed(version: u64) -> Listed {
+    Listed {
+        version: Some(version),
+        newest: 0,
+        distrusted: false,
+    }
+}
+
+/// Spec: safety F15.
+#[test]
+fn a_list_of_a_restored_storage_replaces_what_never_happened() {
+    let cache = Cache::new();
+    cache.observe(object("changed", "1", "50"));
+    cache.observe(object("created", "2", "60"));
+    let restored = Listed {
+        version: Some(40),
+        newest: 60,
+        distrusted: false,
+    };
+    assert!(restored.went_back());
+    cache.observe_listed(object("changed", "1", "30"), restored);
+    cache.keep_only(&[Key::new("ns", "changed")].into(), restored);
+    assert_eq!(version(&cache, "changed").as_deref(), Some("30"));
+    assert_eq!(version(&cache, "created"), None);
+    // It has gone on meanwhile, further than we had been.
+    cache.observe(object("changed", "1", "70"));
+    cache.observe_listed(object("changed", "1", "35"), listed(80));
+    assert_eq!(version(&cache, "changed").as_deref(), Some("35"));
+}
+
+#[test]
+fn a_list_takes_nothing_back_that_was_written_while_it_was_under_way() {
+    let cache = Cache::new();
+    cache.observe(object("changed", "1", "12"));
+    cache.observe(object("created", "2", "11"));
+    cache.observe_listed(object("changed", "1", "9"), listed(10));
+    cache.keep_only(&[Key::new("ns", "changed")].into(), listed(10));
+    assert_eq!(version(&cache, "changed").as_deref(), Some("12"));
+    assert!(version(&cache, "created").is_some());
+}
+
+#[test]
+fn an_older_object_never_replaces_a_newer_one() {
+    let cache = Cache::new();
+    cache.observe(object("a", "1", "10"));
+    cache.observe(object("a", "1", "9"));
+    assert_eq!(version(&cache, "a").as_deref(), Some("10"));
+}
+
+fn page(version: &str, items: &[ConfigMap]) -> http::Response<Body> {
+    let list = serde_json::json!({
+        "apiVersion": "v1", "kind": "ConfigMapList", "metadata": {"resourceVersion": version}, "items": items,
+    });
+    http::Response::new(Body::from(list.to_string().into_bytes()))
+}
+
+/// Spec: safety F15
+#[tokio::test]
+async fn after_the_storage_went_back_what_is_listed_counts_however_old_it_looks() {
+    let cache: Arc<Cache<ConfigMap>> = Cache::new();
+    cache.observe(object("gone", "1", "20"));
+    cache.observe(object("old", "2", "30"));
+    *cache.version.lock().unwrap() = Some("30".to_owned());
+    let server = tower::service_fn(|request: http::Request<Body>| async move {
+        if request.uri().query().is_some_and(|query| query.contains("watch")) {
+            return std::future::pending().await;
+        }
+        Ok::<_, std::io::Error>(page("25", &[object("old", "2", "12")]))
+    });
+    let api = Api::all(Client::new(server, "ns"));
+    let stop = CancellationToken::new();
+    let run = tokio::spawn(cache.clone().run(api, None, stop.clone()));
+    while version(&cache, "old").as_deref() != Some("12") || cache.len() > 1 {
+        tokio::task::yield_now().await;
+    }
+    cache.observe(object("old", "2", "11"));
+    assert_eq!(
+        version(&cache, "old").as_deref(),
+        Some("12"),
+        "from then on newer counts again"
+    );
+    assert!(cache.silent_for().is_some());
+    stop.cancel();
+    run.await.unwrap();
+}
+
+/// Spec: safety F15. Found by seed 1791: the versions had caught up before the connection was back.
+#[tokio::test]
+async fn a_restored_storage_that_has_caught_up_is_found_out_after_a_loss() {
+    let cache: Arc<Cache<ConfigMap>> = Cache::new();
+    cache.observe(object("kept", "1", "20"));
+    *cache.version.lock().unwrap() = Some("30".to_owned());
+    let server = tower::service_fn(|request: http::Request<Body>| async move {
+        if request.uri().query().is_some_and(|query| query.contains("watch")) {
+            return std::future::pending().await;
+        }
+        Ok::<_, std::io::Error>(page(
+            "40",
+            &[object("kept", "1", "20"), object("deleted", "2", "25")],
+        ))
+    });
+    let api = Api::all(Client::new(server, "ns"));
+    let stop = CancellationToken::new();
+    let run = tokio::spawn(cache.clone().run(api, None, stop.clone()));
+    while version(&cache, "deleted").is_none() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(version(&cache, "kept").as_deref(), Some("20"));
+    stop.cancel();
+    run.await.unwrap();
+}
+
+#[test]
+fn what_is_known_already_is_recognised_by_its_version_alone() {
+    let cache: Arc<Cache<ConfigMap>> = Cache::new();
+    cache.observe(object("a", "1", "10"));
+    let told = |name: &str, version: &str| {
+        let text = serde_json::to_string(&object(name, "1", version)).unwrap();
+        cache.knows(&Raw::read(&text).unwrap())
+    };
+    assert!(told("a", "9") && told("a", "10"));
+    assert!(!told("a", "11") && !told("a", "no number") && !told("b", "9"));
+}
+
+#[test]
+fn a_late_deletion_does_not_take_the_successor() {
+    let cache = Cache::new();
+    cache.observe(object("a", "2", "20"));
+    cache.forget(&Key::new("ns", "a"), Some("1"));
+    assert!(version(&cache, "a").is_some());
+}
+
+/// Found by the simulation: who connected anew took the end of the last connection for the beginning of this one.
+#[tokio::test]
+async fn a_new_run_does_not_show_how_the_last_one_ended() {
+    let cache: Arc<Cache<ConfigMap>> = Cache::new();
+    cache.health.set(Health::Failing("cut".into()));
+    let unreachable = tower::service_fn(|_: http::Request<Body>| {
+        std::future::pending::<Result<http::Response<Body>, std::io::Error>>()
+    });
+    let api = Api::all(Client::new(unreachable, "ns"));
+    let run = cache.clone().run(api, None, CancellationToken::new());
+    assert_eq!(cache.health().get(), Health::Starting);
+    drop(run);
+}
+
+#[test]
+fn a_new_list_removes_what_is_gone_and_tells_the_listener() {
+    let cache: Arc<Cache<ConfigMap>> = Cache::new();
+    let (count, gone) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::new())));
+    let (counter, list) = (count.clone(), gone.clone());
+    cache.listen(move |change| {
+        counter.fetch_add(1, Ordering::Relaxed);
+        if change.new.is_none() {
+            list.lock().unwrap().push(change.key.to_string());
+        }
+    });
+    cache.observe(object("a", "1", "1"));
+    cache.observe(object("b", "2", "2"));
+    cache.observe(object("b", "2", "2"));
+    cache.keep_only(&[Key::new("ns", "b")].into(), listed(9));
+    assert_eq!(*gone.lock().unwrap(), ["ns/a"]);
+    assert_eq!(
+        count.load(Ordering::Relaxed),
+        3,
+        "an unchanged object is not a change"
+    );
+}
