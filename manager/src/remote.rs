@@ -99,10 +99,13 @@ struct Link {
 
 impl Remote {
     fn new(name: ClusterName, kinds: &[&'static dyn JobKind], now: Timestamp, grant: Grant) -> Self {
-        let cache = |kind: &&'static dyn JobKind| KindCache {
-            kind: *kind,
-            resource: api_resource(*kind),
-            objects: Cache::new(),
+        let cache = |kind: &&'static dyn JobKind| {
+            let kind = *kind;
+            KindCache {
+                kind,
+                resource: api_resource(kind),
+                objects: Cache::slimmed(move |copy: &mut DynamicObject| kind.forget_details(&mut copy.data)),
+            }
         };
         Self {
             name,

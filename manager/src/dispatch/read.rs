@@ -15,6 +15,7 @@ use roadstead_core::dispatch::{
     Policy, RemoteJob, RemoteWorkload, Said, Site, Stop,
 };
 use roadstead_core::lease::Closing;
+use roadstead_core::moment::later;
 use roadstead_core::name::{CheckName, ClusterName, Key, PodSetName};
 use roadstead_core::status::{CheckPhase, Status};
 use roadstead_core::workload::Workload;
@@ -249,10 +250,6 @@ fn fence(d: &Dispatch, remote: &Remote, key: &Key, stored: Option<&ApiWorkload>)
         Closing::Unguarded(_) => Fence::Unknown { at },
         Closing::Never => Fence::Open,
     }
-}
-
-fn later(at: Timestamp, by: SignedDuration) -> Timestamp {
-    at.checked_add(by).unwrap_or(Timestamp::MAX)
 }
 
 /// How long the pods may take to end.

@@ -10,6 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 
 pub use crate::condition::Active;
 use crate::condition::Truth;
+use crate::moment::later;
 use crate::retry::RetryPolicy;
 
 /// Delay between failed attempts: 5 s, doubled each time, at most 320 s. *Source*: `spec/multikueue.md 2.4`.
@@ -236,11 +237,6 @@ fn open_timeout(failed_attempts: u32) -> SignedDuration {
         jitter: 0.0,
     };
     policy.delay(failed_attempts.saturating_add(1), 0.0)
-}
-
-/// `at` plus `by`, at most the end of time.
-pub(crate) fn later(at: Timestamp, by: SignedDuration) -> Timestamp {
-    at.checked_add(by).unwrap_or(Timestamp::MAX)
 }
 
 #[cfg(test)]

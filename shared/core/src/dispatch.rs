@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::cluster::later;
 use crate::condition::Truth;
+use crate::moment::later;
 use crate::name::{CheckName, ClusterName};
 use crate::note::{Note, Severity};
 use crate::status::{CheckPhase, Status};

@@ -42,6 +42,7 @@ pub mod dispatch;
 pub mod job;
 pub mod lease;
 pub mod lifecycle;
+pub mod moment;
 pub mod name;
 pub mod note;
 pub mod provision;

@@ -14,6 +14,7 @@ use std::borrow::Cow;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::condition::Truth;
+use crate::moment::later;
 use crate::note::Note;
 use crate::queue::StopPolicy;
 use crate::status::{Admission, CheckPhase, Status};
@@ -257,7 +258,7 @@ impl<'a> Draft<'a> {
             return;
         }
         let left = i64::from(limit) - i64::from(self.status.accumulated_secs.unwrap_or(0));
-        let end = later(since, left);
+        let end = later(since, SignedDuration::from_secs(left));
         if end > self.now {
             self.wake(end);
             return;
@@ -298,7 +299,7 @@ impl<'a> Draft<'a> {
         let at = at
             .filter_map(|check| {
                 let secs = check.requeue_after_secs.filter(|secs| *secs > 0)?;
-                Some(later(check.since, i64::from(secs)))
+                Some(later(check.since, SignedDuration::from_secs(secs.into())))
             })
             .max();
         if let Some(at) = at {
@@ -528,12 +529,6 @@ impl<'a> Draft<'a> {
             self.status.requests = self.seen.workload.pod_sets.iter().map(asks).collect();
         }
     }
-}
-
-/// A time some seconds later, saturating.
-fn later(time: Timestamp, secs: i64) -> Timestamp {
-    time.checked_add(SignedDuration::from_secs(secs))
-        .unwrap_or(Timestamp::MAX)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use roadstead_core::lease::Moment;
+use roadstead_core::moment::later;
 use tokio::time::Instant;
 
 /// Tells the time; handed in, so that a simulation can hand in its own.
@@ -94,15 +95,6 @@ impl Steady {
             tracing::info!("the times that this process shows agree with the clock of this machine again");
         }
     }
-}
-
-fn later(at: Timestamp, by: SignedDuration) -> Timestamp {
-    let end = if by.is_negative() {
-        Timestamp::MIN
-    } else {
-        Timestamp::MAX
-    };
-    at.checked_add(by).unwrap_or(end)
 }
 
 #[cfg(test)]

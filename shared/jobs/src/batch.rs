@@ -32,6 +32,7 @@ const CONTROLLER_LABELS: [&str; 4] = [
 /// Those of them that say nothing about the pods. Wire: `batch.kubernetes.io/job-name` stays.
 const NOT_IN_POD_SETS: [&str; 3] = ["controller-uid", "job-name", "batch.kubernetes.io/controller-uid"];
 const TEMPLATE: [&str; 2] = ["spec", "template"];
+const SELECTOR: [&str; 2] = ["spec", "selector"];
 const STOPPING: [&str; 3] = ["metadata", "annotations", annotations::STOPPING];
 
 /// Whether annotation `kueue.x-k8s.io/stopping` says that a stop is under way.
@@ -235,6 +236,12 @@ impl JobKind for BatchJob {
         self.suspend(&mut copy);
         json::remove(&mut copy, &["spec", "ttlSecondsAfterFinished"]);
         copy
+    }
+
+    fn forget_details(&self, copy: &mut Value) {
+        for detail in [TEMPLATE, SELECTOR] {
+            json::remove(copy, &detail);
+        }
     }
 
     fn is_killed(&self, job: &Value) -> bool {

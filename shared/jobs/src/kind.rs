@@ -181,6 +181,10 @@ pub trait JobKind: Send + Sync {
     /// The job to create on a worker. `original` are the pod sets of the Workload: what was injected here stays here.
     fn remote_object(&self, local: &Value, identity: &RemoteIdentity<'_>, original: &[JobPodSet]) -> Value;
 
+    /// Takes out of a copy on a worker what nobody asks of it: all that is asked is how it is doing, and its pod templates are
+    /// most of what it weighs in memory.
+    fn forget_details(&self, copy: &mut Value);
+
     /// Whether it failed only because it was deleted: its pods were ended before it, and that says nothing about what they
     /// did. `job` is the whole object.
     fn is_killed(&self, job: &Value) -> bool;

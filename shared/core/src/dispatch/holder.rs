@@ -5,7 +5,7 @@
 use jiff::Timestamp;
 
 use super::{Copies, Cordon, Fence, LostPolicy, Owner, Pass, Remote, Said, Waiting, false_end};
-use crate::cluster::later;
+use crate::moment::later;
 use crate::name::ClusterName;
 
 /// What is known of the cluster that holds the Workload.

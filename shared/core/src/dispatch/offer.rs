@@ -10,7 +10,7 @@ use super::observed::{Answer, Cordon, Dispatcher, Order};
 use super::record::Reply;
 use super::seek::Standing;
 use super::waiting::Waiting;
-use crate::cluster::later;
+use crate::moment::later;
 use crate::name::ClusterName;
 
 /// How long a round of the incremental dispatcher lasts before more clusters are asked.

@@ -6,8 +6,9 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{ADMITTED, DEACTIVATION_TARGET, Draft, EVICTED, JobFacts, PODS_READY, QUOTA_RESERVED, later};
+use super::{ADMITTED, DEACTIVATION_TARGET, Draft, EVICTED, JobFacts, PODS_READY, QUOTA_RESERVED};
 use crate::condition::Truth;
+use crate::moment::later;
 use crate::status::{Requeue, Status};
 
 const WAIT_FOR_START: &str = "WaitForStart";
@@ -82,7 +83,7 @@ impl Draft<'_> {
         }
         self.status.requeue = Some(Requeue {
             count: Some(count.min(COUNT_MAX)),
-            at: Some(later(self.now, wait.pause_secs(count))),
+            at: Some(later(self.now, SignedDuration::from_secs(wait.pause_secs(count)))),
         });
         let message = format!("Exceeded the PodsReady timeout {}", self.seen.workload.key);
         self.evict(TIMED_OUT, cause, message);

@@ -270,8 +270,15 @@ fn the_status_is_copied_unless_the_local_job_is_held_while_the_remote_runs() {
     let running = json!({"active": 1, "startTime": "2026-01-01T00:00:00Z"});
     let held = |status: Value| job(json!({"suspend": true}), status);
     let loose = |status: Value| job(json!({"suspend": false}), status);
-    let check = |local: Value, remote: Value, expected: Mirror| {
+    let check = |local: Value, mut remote: Value, expected: Mirror| {
         assert_eq!(BatchJob.mirror(&local, &remote, now), expected);
+        BatchJob.forget_details(&mut remote);
+        assert_eq!(remote["spec"].get("template"), None);
+        assert_eq!(
+            BatchJob.mirror(&local, &remote, now),
+            expected,
+            "not by its details"
+        );
     };
     check(
         loose(json!({"active": 2, "ready": 1})),
