@@ -17,6 +17,7 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
+use kube::core::DynamicObject;
 use kube::discovery::ApiResource;
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_core::cluster::{Connection, Reason};
