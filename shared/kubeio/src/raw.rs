@@ -105,7 +105,11 @@ pub(crate) async fn list<K: DeserializeOwned>(
     client: &Client,
     request: Result<Request<Vec<u8>>, kube::core::request::Error>,
 ) -> Result<(Vec<K>, ListMeta), kube::Error> {
-    page(&text(client, request).await?, |raw| raw.decode()).map_err(kube::Error::SerdeError)
+    page(&text(client, request).await?, decoded).map_err(kube::Error::SerdeError)
+}
+
+fn decoded<K: DeserializeOwned>(raw: &Raw<'_>) -> Result<K, serde_json::Error> {
+    raw.decode()
 }
 
 /// Sends a request that is answered by a list: name and version (`None` when it is no number) of each object, and the list's
