@@ -204,6 +204,10 @@ pub(super) fn alone<F: Future<Output = ()> + Send + 'static>(
         let ended = RUNTIME
             .spawn(async move { timeout(DEADLINE_ALONE, body(room)).await })
             .await;
+        // Why said here: mending may fail in turn, because the test has left something half done, and would hide it.
+        if let Err(error) = &ended {
+            shared.say(&format!("{name}: {error}"));
+        }
         shared.mend().await;
         match ended {
             Ok(ended) => ended.expect("the test must end within its deadline"),
