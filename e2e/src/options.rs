@@ -11,7 +11,7 @@ use crate::Progress;
 /// those of its flag `--controllers`.
 pub const BATCH_CONTROLLERS: [&str; 8] = [
     "job-controller",
-    "ttl-after-finished-controller",
+    TTL_CONTROLLER,
     "garbage-collector-controller",
     "pod-garbage-collector-controller",
     "namespace-controller",
@@ -19,6 +19,9 @@ pub const BATCH_CONTROLLERS: [&str; 8] = [
     "serviceaccount-token-controller",
     "clusterrole-aggregation-controller",
 ];
+
+/// The one that removes finished jobs when their `ttlSecondsAfterFinished` is up.
+pub const TTL_CONTROLLER: &str = "ttl-after-finished-controller";
 
 /// How long a plane may take to start, unless said otherwise. An idle machine needs about 5 s; several planes that start
 /// at once on two busy cores need ten times that.

@@ -11,7 +11,7 @@ use kube::{Api, Client, Resource, ResourceExt};
 use roadstead_api::constants::labels::{MULTIKUEUE_ORIGIN, QUEUE_NAME};
 use roadstead_api::kueue::v1beta2::{MultiKueueCluster, Workload};
 use roadstead_e2e::observer::{Cluster, Observer};
-use roadstead_e2e::options::RUN_SECONDS;
+use roadstead_e2e::options::{RUN_SECONDS, TTL_CONTROLLER};
 use roadstead_e2e::stage::{Queue, Spec, Stage, Worker};
 use roadstead_e2e::{Node, Options, Progress};
 use serde_json::{Value, from_value, json};
@@ -127,27 +127,20 @@ impl Shared {
     }
 }
 
-/// A worker in which finished jobs are removed when their time is up.
-fn removing_finished(name: &str) -> Options {
-    let mut options = Options::complete(name);
-    options
-        .controllers
-        .push("ttl-after-finished-controller".to_owned());
-    options
-}
-
 async fn shared() -> &'static Shared {
     let start = async {
-        // Why no scheduler there: a job of the manager must not run on it.
-        let manager = Options {
+        // Why no scheduler there: a job of the manager must not run on it. Why finished jobs are not removed there: a test that
+        // asks for it on the workers must still see how its job has ended.
+        let mut manager = Options {
             scheduler: false,
             kwok: false,
             ..Options::complete(MANAGER)
         };
+        manager.controllers.retain(|name| name != TTL_CONTROLLER);
         let node = |name: &str| Node::new(name, "64", "256Gi");
         let workers = vec![
-            Worker::new(removing_finished(EAST).with_node(node("east-1"))),
-            Worker::new(removing_finished(WEST).with_node(node("west-1").with_resource(GPU, "8"))),
+            Worker::new(Options::complete(EAST).with_node(node("east-1"))),
+            Worker::new(Options::complete(WEST).with_node(node("west-1").with_resource(GPU, "8"))),
             Worker::new(Options::bare(SPARE)).unregistered(),
         ];
         let mut spec = Spec::new(manager, workers);
