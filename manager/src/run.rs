@@ -114,6 +114,7 @@ struct Site {
     config: Arc<Config>,
     clock: Clock,
     wall: Clock,
+    uptime: Uptime,
     collects: bool,
     dial: Dial,
     counts: FederationMetrics,
@@ -129,6 +130,7 @@ impl Site {
             config: config.clone(),
             clock: parts.clock.clone(),
             wall: parts.wall.clone(),
+            uptime: parts.uptime,
             collects: parts.controllers.contains("gc"),
             dial,
             counts: FederationMetrics::new(role(config)),
@@ -160,14 +162,14 @@ fn lost_policy(config: &Config) -> LostPolicy {
     }
 }
 
-fn lessor(config: &Config, engine: &Engine, clock: &Clock) -> Lessor {
+fn lessor(config: &Config, engine: &Engine, clock: &Clock, uptime: Uptime) -> Lessor {
     let timeout = Duration::try_from(config.multi_kueue.worker_lost_timeout).unwrap_or_default();
     Lessor {
         origin: config.multi_kueue.origin.as_str().into(),
         namespace: config.roadstead.multi_kueue.lease_namespace.clone(),
         terms: Terms::for_timeout(timeout),
         namespaces: engine.caches.namespaces.clone(),
-        uptime: Uptime::start(),
+        uptime,
         clock: clock.clone(),
     }
 }
@@ -179,6 +181,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
         config,
         clock,
         wall,
+        uptime,
         collects,
         dial,
         counts,
@@ -192,7 +195,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
     let secrets = Cache::new();
     let registry = Arc::new(Registry::default());
     let rules = rules(&config);
-    let lessor = Arc::new(lessor(&config, engine, &clock));
+    let lessor = Arc::new(lessor(&config, engine, &clock, uptime));
     let dispatch = Dispatch {
         caches: engine.caches.clone(),
         federation: federation.clone(),

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use prometheus_client::registry::Registry as Metrics;
 use roadstead_engine::checks::{Checks, NoChecks};
-use roadstead_engine::clock::Uptime;
 use roadstead_engine::host::{Error, Host};
 use roadstead_engine::process::{self, Engine, Parts};
 use roadstead_serve::args::Args;
@@ -44,6 +43,7 @@ pub async fn assemble(
     stop: &CancellationToken,
 ) -> Result<Metrics, process::Error> {
     let parts = parts.with_steady_clock();
+    let uptime = parts.uptime;
     let (client, config, clock) = (parts.client.clone(), parts.config.clone(), parts.clock.clone());
     let provisions = parts.controllers.contains("provisioning");
     let fences = parts.controllers.contains("fence");
@@ -69,7 +69,7 @@ pub async fn assemble(
             namespace: config.roadstead.multi_kueue.lease_namespace.clone(),
             caches: engine.caches.clone(),
             jobs_due: engine.jobs_due.clone(),
-            uptime: Uptime::start(),
+            uptime,
             knowledge: Arc::default(),
         };
         tasks.spawn(fence.clone().run(stop.clone()));

@@ -1,6 +1,7 @@
 //! What the tests share: one plane, and deadlines.
 
 use std::error::Error;
+use std::panic::Location;
 use std::time::Duration;
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -12,6 +13,8 @@ use tokio::time::{sleep, timeout};
 const TEST_DEADLINE: Duration = Duration::from_mins(1);
 /// For starting planes, a first build included.
 const START_DEADLINE: Duration = Duration::from_mins(30);
+/// For one thing that is waited for: more than anything may take, less than a test may take.
+const PATIENCE: Duration = Duration::from_secs(150);
 const POLL: Duration = Duration::from_millis(50);
 
 static PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
@@ -46,13 +49,24 @@ pub(crate) async fn within<T>(body: impl Future<Output = T>) -> T {
         .expect("the test must end within its deadline")
 }
 
-/// Asks until the answer is there; ends with the test's deadline.
-pub(crate) async fn eventually<T, F: Future<Output = Option<T>>>(mut probe: impl FnMut() -> F) -> T {
-    loop {
-        if let Some(answer) = probe().await {
-            return answer;
-        }
-        sleep(POLL).await;
+/// Asks until the answer is there. Fails after [`PATIENCE`], or with the test's deadline if that is earlier.
+#[track_caller]
+pub(crate) fn eventually<T, F: Future<Output = Option<T>>>(
+    mut probe: impl FnMut() -> F,
+) -> impl Future<Output = T> {
+    let asked = Location::caller();
+    async move {
+        let answer = async {
+            loop {
+                if let Some(answer) = probe().await {
+                    return answer;
+                }
+                sleep(POLL).await;
+            }
+        };
+        timeout(PATIENCE, answer).await.unwrap_or_else(|_elapsed| {
+            panic!("what {asked} waits for has not come in {} s", PATIENCE.as_secs())
+        })
     }
 }
 

@@ -13,23 +13,45 @@ pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// By which part of the time that passes a steady clock is put right at most. *Source*: the drift of `spec/safety.md F18`.
 const SLEW: u32 = 10;
+/// Millionths of a whole.
+const MILLION: u32 = 1_000_000;
 /// What a clock may be wrong before it is worth a word.
 const WRONG: SignedDuration = SignedDuration::from_mins(1);
 
 /// How long this process has been up, by a clock that never jumps. Whatever is about leases is measured with it and never with
 /// the time of day (`spec/safety.md F18`).
 #[derive(Clone, Copy, Debug)]
-pub struct Uptime(Instant);
+pub struct Uptime {
+    started: Instant,
+    /// By how many millionths it goes too fast.
+    ppm: i32,
+}
 
 impl Uptime {
     /// It starts now.
     pub fn start() -> Self {
-        Self(Instant::now())
+        Self::drifting(0)
+    }
+
+    /// It starts now and goes by so many millionths too fast, or too slowly: what a simulation hands in.
+    pub fn drifting(ppm: i32) -> Self {
+        let started = Instant::now();
+        Self { started, ppm }
     }
 
     /// Now.
     pub fn now(&self) -> Moment {
-        Moment::after_start(self.0.elapsed())
+        Moment::after_start(self.age())
+    }
+
+    fn age(&self) -> Duration {
+        let age = self.started.elapsed();
+        let off = age.saturating_mul(self.ppm.unsigned_abs()) / MILLION;
+        if self.ppm < 0 {
+            age.saturating_sub(off)
+        } else {
+            age.saturating_add(off)
+        }
     }
 }
 
@@ -40,12 +62,11 @@ pub fn system() -> Clock {
 
 /// The time of `wall` without its jumps: pauses, back-offs and time limits are then as long as they were meant to be
 /// (`spec/safety.md F18`). After a jump it goes by up to a tenth faster or slower until both agree again.
-pub fn steady(wall: Clock) -> Clock {
-    let started = Instant::now();
+pub fn steady(wall: Clock, uptime: Uptime) -> Clock {
     let steady = Mutex::new(Steady::starting(wall()));
     Arc::new(move || {
         let mut steady = steady.lock().unwrap_or_else(PoisonError::into_inner);
-        steady.read(started.elapsed(), wall())
+        steady.read(uptime.age(), wall())
     })
 }
 
@@ -131,6 +152,17 @@ mod tests {
             }
             assert_eq!(last, at(1_000_000 + hour + 36_099), "after ten hours both agree");
         }
+    }
+
+    /// Spec: safety F18
+    #[tokio::test(start_paused = true)]
+    async fn a_host_may_be_fast_or_slow() {
+        let hosts = [45_000, 0, -45_000].map(Uptime::drifting);
+        tokio::time::advance(secs(1_000)).await;
+        assert_eq!(
+            hosts.map(|host| host.age()),
+            [secs(1_045), secs(1_000), secs(955)]
+        );
     }
 
     #[test]

@@ -21,7 +21,7 @@ use roadstead_serve::{config, telemetry};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::clock;
+use crate::clock::{self, Uptime};
 use crate::process::Parts;
 
 /// Threads of a process at most: more are never busy.
@@ -119,6 +119,7 @@ impl Host {
             name,
             clock: clock::system(),
             wall: clock::system(),
+            uptime: Uptime::start(),
             lifetimes: Lifetimes::default(),
         }
     }

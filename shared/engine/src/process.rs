@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use crate::brain::{Brain, MAIL_MAX};
 use crate::caches::{Caches, Counting};
 use crate::checks::Checks;
-use crate::clock::{self, Clock};
+use crate::clock::{self, Clock, Uptime};
 use crate::feed;
 use crate::jobs::{JobRef, Jobs};
 use crate::metrics::Metrics;
@@ -86,6 +86,8 @@ pub struct Parts {
     pub clock: Clock,
     /// The machine's time of day: for certificates and tokens, which others date too.
     pub wall: Clock,
+    /// How long it has been up, by a clock that never jumps: for leases.
+    pub uptime: Uptime,
     /// How long webhook certificates last.
     pub lifetimes: Lifetimes,
 }
@@ -94,7 +96,7 @@ impl Parts {
     /// The same with a clock that does not jump.
     #[must_use]
     pub fn with_steady_clock(mut self) -> Self {
-        self.clock = clock::steady(self.clock);
+        self.clock = clock::steady(self.clock, self.uptime);
         self
     }
 }
@@ -158,6 +160,7 @@ impl Engine {
             clock,
             wall,
             lifetimes,
+            uptime: _,
             name: _,
         } = self.parts;
         let on = |name: &str| controllers.contains(name);

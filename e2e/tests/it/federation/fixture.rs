@@ -1,7 +1,7 @@
 //! The federation that the tests share, and a room of one's own in it.
 
 use std::panic::resume_unwind;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::NamespaceResourceScope;
@@ -198,8 +198,13 @@ pub(super) fn alone<F: Future<Output = ()> + Send + 'static>(
             .spawn(async move { timeout(DEADLINE_ALONE, body(room)).await })
             .await;
         // Why said here: mending may fail in turn, because the test has left something half done, and would hide it.
-        if let Err(error) = &ended {
-            shared.say(&format!("{name}: {error}"));
+        match &ended {
+            Ok(Ok(())) => {}
+            Ok(Err(late)) => shared.say(&format!("{name}: {late}")),
+            Err(error) => shared.say(&format!("{name}: {error}")),
+        }
+        if !matches!(ended, Ok(Ok(()))) {
+            room.tell().await;
         }
         shared.mend().await;
         match ended {
@@ -283,30 +288,79 @@ impl Room {
     }
 
     /// Waits until the manager's Workload of a job is as wanted.
-    pub(super) async fn workload_where(&self, job: &str, wanted: impl Fn(&Workload) -> bool) -> Workload {
-        eventually(|| async { self.workload(job).await.filter(&wanted) }).await
+    #[track_caller]
+    pub(super) fn workload_where(
+        self,
+        job: &str,
+        wanted: impl Fn(&Workload) -> bool,
+    ) -> impl Future<Output = Workload> {
+        let wanted = Arc::new(wanted);
+        eventually(move || {
+            let wanted = wanted.clone();
+            async move { self.workload(job).await.filter(|workload| wanted(workload)) }
+        })
     }
 
     /// Waits until the job was seen unsuspended in a worker; gives its name.
-    pub(super) async fn started(&self, job: &str) -> String {
-        eventually(|| async { Some(self.shared.observer.started(self.name, job)?.1) }).await
+    #[track_caller]
+    pub(super) fn started(self, job: &str) -> impl Future<Output = String> {
+        eventually(move || async move { Some(self.shared.observer.started(self.name, job)?.1) })
     }
 
     /// Waits until the job has this condition in the cluster.
-    pub(super) async fn job_is(&self, cluster: &str, job: &str, condition: &str) -> Job {
+    #[track_caller]
+    pub(super) fn job_is(self, cluster: &str, job: &str, condition: &str) -> impl Future<Output = Job> {
         let jobs = self.jobs(cluster);
-        eventually(|| async { jobs.get(job).await.ok().filter(|job| has(job, condition)) }).await
+        eventually(move || {
+            let jobs = jobs.clone();
+            async move { jobs.get(job).await.ok().filter(|job| has(job, condition)) }
+        })
     }
 
     /// Waits until nothing that a manager put there is left in the workers.
-    pub(super) async fn is_swept(&self) {
+    pub(super) async fn is_swept(self) {
         for worker in [EAST, WEST] {
             self.is_swept_in(worker).await;
         }
     }
 
-    pub(super) async fn is_swept_in(&self, worker: &str) {
-        eventually(|| async { self.ours_in(worker).await.is_empty().then_some(()) }).await;
+    #[track_caller]
+    pub(super) fn is_swept_in(self, worker: &str) -> impl Future<Output = ()> {
+        eventually(move || async move { self.ours_in(worker).await.is_empty().then_some(()) })
+    }
+
+    /// What is there, a line each: for whoever must find out why a test has failed.
+    async fn tell(self) {
+        for cluster in [MANAGER, EAST, WEST] {
+            let of = |kind: &str, object: &Value| {
+                let kept = [
+                    "/metadata/name",
+                    "/metadata/deletionTimestamp",
+                    "/spec/suspend",
+                    "/status",
+                ];
+                let told = kept.map(|path| object.pointer(path).unwrap_or(&Value::Null).to_string());
+                self.shared.say(&format!("{cluster}: {kind} {}", told.join(" ")));
+            };
+            for job in self
+                .jobs(cluster)
+                .list(&ListParams::default())
+                .await
+                .into_iter()
+                .flatten()
+            {
+                of("Job", &json!(job));
+            }
+            for workload in self
+                .workloads(cluster)
+                .list(&ListParams::default())
+                .await
+                .into_iter()
+                .flatten()
+            {
+                of("Workload", &json!(workload));
+            }
+        }
     }
 
     /// Names of what a manager put there.

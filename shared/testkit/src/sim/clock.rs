@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use roadstead_engine::clock::Uptime;
 use tokio::time::Instant;
 
 use super::script::Skew;
@@ -57,6 +58,11 @@ impl HostClock {
             ppm: skew.ppm,
             off_millis: AtomicI64::new(skew.millis),
         })
+    }
+
+    /// A clock without jumps that starts now on this host: it goes as fast or slowly as the other.
+    pub(super) fn uptime(&self) -> Uptime {
+        Uptime::drifting(i32::try_from(self.ppm).unwrap_or_default())
     }
 
     /// Jumps for good.

@@ -44,7 +44,7 @@ pub enum Lost {
 pub struct Skew {
     /// Off by so much at the start.
     pub millis: i64,
-    /// And off by so many more millionths of the time that passes.
+    /// And off by so many more millionths of the time that passes; the clock without jumps drifts too (F18).
     pub ppm: i64,
 }
 
@@ -327,11 +327,14 @@ fn strangers(dice: &mut ChaCha8Rng, workers: usize, acts: &mut Vec<(Duration, Ac
     acts.sort_by_key(|(at, _)| *at);
 }
 
+/// How wrong the rate of a clock may be, in millionths: two of them differ by less than a tenth then.
+const DRIFT_MAX: i64 = 45_000;
+
 fn skew(dice: &mut ChaCha8Rng) -> Skew {
     match dice.random_range(0..4) {
         0 => Skew {
             millis: dice.random_range(-90_000..=90_000),
-            ppm: dice.random_range(-20_000..=20_000),
+            ppm: dice.random_range(-DRIFT_MAX..=DRIFT_MAX),
         },
         1 => Skew {
             millis: dice.random_range(-900..=900),

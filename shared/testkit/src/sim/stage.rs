@@ -269,6 +269,7 @@ impl Stage {
             to: number,
         };
         let Some(wire) = self.wire(own) else { return };
+        let uptime = clock.uptime();
         let wall: roadstead_engine::clock::Clock = Arc::new(move || clock.now());
         let parts = Parts {
             client: wire.client(life, user),
@@ -277,6 +278,7 @@ impl Stage {
             name,
             clock: wall.clone(),
             wall,
+            uptime,
             lifetimes: Lifetimes::default(),
         };
         let readiness = Readiness::new();
