@@ -1,4 +1,4 @@
-//! The few messages that kubectl sends as protobuf whatever it is told: `auth can-i`, and `create` of namespaces, service
+//! The few messages that kubectl sends as protobuf whatever it is told: `auth can-i` and `auth whoami`, and `create` of namespaces, service
 //! accounts, config maps and tokens. All other protobuf is refused with 415, and so is a message with a field that is not
 //! known here.
 
@@ -85,6 +85,18 @@ const RULES: &[Field] = &[
         &[Field(3, "incomplete", &[]), Field(4, "evaluationError", &[])],
     ),
 ];
+const SELF: &[Field] = &[
+    Field(1, "metadata", META),
+    Field(
+        2,
+        "status",
+        &[Field(
+            1,
+            "userInfo",
+            &[Field(1, "username", &[]), Field(2, "uid", &[])],
+        )],
+    ),
+];
 const TYPE: &[Field] = &[Field(1, "apiVersion", &[]), Field(2, "kind", &[])];
 
 /// Reads one of these messages; nothing if it is another one, broken, or says more than is known here.
@@ -95,6 +107,7 @@ pub(crate) fn decode(body: &[u8]) -> Option<Value> {
     let fields = match kind.as_str()? {
         "SelfSubjectAccessReview" => ACCESS,
         "SelfSubjectRulesReview" => RULES,
+        "SelfSubjectReview" => SELF,
         "Namespace" => NAMESPACE,
         "ServiceAccount" => ACCOUNT,
         "ConfigMap" => CONFIG_MAP,
@@ -200,11 +213,27 @@ mod tests {
         u8::try_from(length).unwrap()
     }
 
+    fn text(number: u8, text: &str) -> Vec<u8> {
+        bytes(number, text.as_bytes().to_vec())
+    }
+
+    fn bytes(number: u8, inner: Vec<u8>) -> Vec<u8> {
+        [vec![number << 3 | 2, short(inner.len())], inner].concat()
+    }
+
+    #[test]
+    fn a_question_about_oneself_is_read() {
+        let kind = [text(1, "authentication.k8s.io/v1"), text(2, "SelfSubjectReview")].concat();
+        let nobody = [text(1, ""), text(2, "")].concat();
+        let raw = [bytes(1, Vec::new()), bytes(2, bytes(1, nobody))].concat();
+        let body = [MAGIC.to_vec(), bytes(1, kind), bytes(2, raw)].concat();
+        let read = decode(&body).unwrap();
+        assert_eq!(read["kind"], "SelfSubjectReview");
+        assert_eq!(read["status"], json!({"userInfo": {}}));
+    }
+
     #[test]
     fn a_question_about_access_is_read_and_broken_bytes_are_not() {
-        let text =
-            |number: u8, text: &str| [&[number << 3 | 2, short(text.len())][..], text.as_bytes()].concat();
-        let bytes = |number: u8, inner: Vec<u8>| [vec![number << 3 | 2, short(inner.len())], inner].concat();
         let kind = [
             text(1, "authorization.k8s.io/v1"),
             text(2, "SelfSubjectAccessReview"),
@@ -224,9 +253,6 @@ mod tests {
 
     #[test]
     fn a_new_namespace_is_read_and_what_is_not_understood_is_refused() {
-        let text =
-            |number: u8, text: &str| [&[number << 3 | 2, short(text.len())][..], text.as_bytes()].concat();
-        let bytes = |number: u8, inner: Vec<u8>| [vec![number << 3 | 2, short(inner.len())], inner].concat();
         let wrapped = |meta: Vec<u8>| {
             let kind = [text(1, "v1"), text(2, "Namespace")].concat();
             let raw = [bytes(1, meta), bytes(2, Vec::new()), bytes(3, Vec::new())].concat();
