@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource, ResourceExt};
 use roadstead_api::constants::labels::{MULTIKUEUE_ORIGIN, QUEUE_NAME};
-use roadstead_api::kueue::v1beta2::{MultiKueueCluster, Workload};
+use roadstead_api::kueue::v1beta2::{ClusterQueue, LocalQueue, MultiKueueCluster, Workload};
 use roadstead_e2e::observer::{Cluster, Observer};
 use roadstead_e2e::options::{RUN_SECONDS, TTL_CONTROLLER};
 use roadstead_e2e::stage::{Queue, Spec, Stage, Worker};
@@ -233,11 +234,15 @@ impl Room {
         let made = shared.stage.furnish(name, queue).await;
         made.unwrap_or_else(|error| panic!("{}", chain(&error)));
         let room = Self { shared, name };
-        let queues: Api<roadstead_api::kueue::v1beta2::ClusterQueue> = Api::all(shared.client(MANAGER));
-        // Why: a job that comes before its queue is known gets its `managedBy` from nobody.
+        let queues: Api<ClusterQueue> = Api::all(shared.client(MANAGER));
+        let local_queues: Api<LocalQueue> = room.api(MANAGER);
+        // Why: a job that comes before its queues are known gets its `managedBy` from nobody, and is switched off for that. The
+        // manager writes the status of what it has seen.
         eventually(|| async {
             let conditions = queues.get(name).await.ok()?.status?.conditions;
-            conditions.iter().any(|c| c.type_ == "Active").then_some(())
+            let of_local = local_queues.get(name).await.ok()?.status?.conditions;
+            let told = |all: &[Condition]| all.iter().any(|condition| condition.type_ == "Active");
+            (told(&conditions) && told(&of_local)).then_some(())
         })
         .await;
         room
