@@ -1,6 +1,6 @@
-//! The few messages that kubectl sends as protobuf whatever it is told: `auth can-i` and `auth whoami`, and `create` of namespaces, service
-//! accounts, config maps and tokens. All other protobuf is refused with 415, and so is a message with a field that is not
-//! known here.
+//! The few messages that kubectl sends as protobuf whatever it is told: `auth can-i` and `auth whoami`, and `create` of
+//! namespaces, service accounts, config maps and tokens. All other protobuf is refused with 415, and so is a message with a
+//! field that is not known here.
 
 use serde_json::{Map, Value, json};
 

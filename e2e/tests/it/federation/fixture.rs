@@ -337,34 +337,25 @@ impl Room {
     /// What is there, a line each: for whoever must find out why a test has failed.
     async fn tell(self) {
         for cluster in [MANAGER, EAST, WEST] {
-            let of = |kind: &str, object: &Value| {
-                let kept = [
-                    "/metadata/name",
-                    "/metadata/deletionTimestamp",
-                    "/spec/suspend",
-                    "/status",
-                ];
-                let told = kept.map(|path| object.pointer(path).unwrap_or(&Value::Null).to_string());
-                self.shared.say(&format!("{cluster}: {kind} {}", told.join(" ")));
-            };
-            for job in self
-                .jobs(cluster)
-                .list(&ListParams::default())
-                .await
-                .into_iter()
-                .flatten()
-            {
-                of("Job", &json!(job));
-            }
-            for workload in self
-                .workloads(cluster)
-                .list(&ListParams::default())
-                .await
-                .into_iter()
-                .flatten()
-            {
-                of("Workload", &json!(workload));
-            }
+            self.tell_all(cluster, "Job", self.jobs(cluster)).await;
+            self.tell_all(cluster, "Workload", self.workloads(cluster)).await;
+        }
+    }
+
+    async fn tell_all<K>(self, cluster: &str, kind: &str, of: Api<K>)
+    where
+        K: Clone + std::fmt::Debug + serde::de::DeserializeOwned + serde::Serialize,
+    {
+        let told = [
+            "/metadata/name",
+            "/metadata/deletionTimestamp",
+            "/spec/suspend",
+            "/status",
+        ];
+        for object in of.list(&ListParams::default()).await.into_iter().flatten() {
+            let object = json!(object);
+            let told = told.map(|path| object.pointer(path).unwrap_or(&Value::Null).to_string());
+            self.shared.say(&format!("{cluster}: {kind} {}", told.join(" ")));
         }
     }
 
