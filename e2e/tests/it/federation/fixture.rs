@@ -234,18 +234,25 @@ impl Room {
         let made = shared.stage.furnish(name, queue).await;
         made.unwrap_or_else(|error| panic!("{}", chain(&error)));
         let room = Self { shared, name };
-        let queues: Api<ClusterQueue> = Api::all(shared.client(MANAGER));
-        let local_queues: Api<LocalQueue> = room.api(MANAGER);
-        // Why: a job that comes before its queues are known gets its `managedBy` from nobody, and is switched off for that. The
-        // manager writes the status of what it has seen.
-        eventually(|| async {
-            let conditions = queues.get(name).await.ok()?.status?.conditions;
-            let of_local = local_queues.get(name).await.ok()?.status?.conditions;
-            let told = |all: &[Condition]| all.iter().any(|condition| condition.type_ == "Active");
-            (told(&conditions) && told(&of_local)).then_some(())
-        })
-        .await;
+        room.queue_is_known(name).await;
         room
+    }
+
+    /// Waits until the manager knows a ClusterQueue and the room's LocalQueue of the same name. A job that comes before gets its
+    /// `managedBy` from nobody, and is switched off for that. The manager writes the status of what it has seen.
+    #[track_caller]
+    pub(super) fn queue_is_known(self, name: &str) -> impl Future<Output = ()> {
+        let queues: Api<ClusterQueue> = Api::all(self.shared.client(MANAGER));
+        let local_queues: Api<LocalQueue> = self.api(MANAGER);
+        eventually(move || {
+            let (queues, local_queues) = (queues.clone(), local_queues.clone());
+            async move {
+                let conditions = queues.get(name).await.ok()?.status?.conditions;
+                let of_local = local_queues.get(name).await.ok()?.status?.conditions;
+                let told = |all: &[Condition]| all.iter().any(|condition| condition.type_ == "Active");
+                (told(&conditions) && told(&of_local)).then_some(())
+            }
+        })
     }
 
     pub(super) fn api<K>(&self, cluster: &str) -> Api<K>

@@ -15,7 +15,7 @@ use crate::shared::eventually;
 
 const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
 
-/// A `ClusterQueue` of the manager and a `LocalQueue` for it in the room.
+/// A `ClusterQueue` of the manager and a `LocalQueue` for it in the room, both known.
 async fn queue(room: Room, name: &str, spec: Value) {
     let client = room.shared.client(MANAGER);
     let cluster =
@@ -26,6 +26,7 @@ async fn queue(room: Room, name: &str, spec: Value) {
     });
     apply(&client, cluster).await.unwrap();
     apply(&client, local).await.unwrap();
+    room.queue_is_known(name).await;
 }
 
 fn groups(flavor: &str) -> Value {
