@@ -224,8 +224,8 @@ impl Engine {
         self.caches.spawn(&client, tasks, stop);
         if on("webhooks") {
             let slot = CertSlot::empty();
-            let handlers =
-                webhook::handlers(&self.caches, &config).map_err(|source| Error::Webhooks { source })?;
+            let handlers = webhook::handlers(&client, &self.caches, &config)
+                .map_err(|source| Error::Webhooks { source })?;
             let visibility = Visibility::new(&client, &config, &self.caches, &slot, ask);
             listen(visibility, handlers, tasks, stop).await?;
             let certificates = Certificates {

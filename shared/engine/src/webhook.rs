@@ -1,8 +1,9 @@
 //! The webhooks of this process: what they answer, their certificates, and their registration.
 //!
-//! Invariant: an answer is computed from caches alone, so a review costs the API server no further request.
+//! Invariant: an answer is computed from caches alone. What a new job names and no cache holds yet is read into them first
+//! (`lookup`); any other review costs the API server no further request.
 //!
-//! Reading order: this file (which path has which handler), `jobs`, `kinds`, `conversion`, then `certificates` (the loop
+//! Reading order: this file (which path has which handler), `jobs`, `lookup`, `kinds`, `conversion`, then `certificates` (the loop
 //! that keeps everything registered), `registration`, `definitions`.
 
 mod answers;
@@ -12,10 +13,12 @@ mod definitions;
 mod filled;
 mod jobs;
 mod kinds;
+mod lookup;
 mod registration;
 
 use std::sync::Arc;
 
+use kube::Client;
 use roadstead_api::config::Config;
 use roadstead_jobs::webhook::KNOWN;
 use roadstead_serve::webhook::{CONVERT_PATH, Webhooks, mutate_path, validate_path};
@@ -25,6 +28,7 @@ use crate::caches::Caches;
 pub(crate) use certificates::Certificates;
 pub use conversion::handler as conversion;
 use filled::Filled;
+use lookup::Lookup;
 
 /// All handlers of this process, by path.
 ///
@@ -33,22 +37,32 @@ use filled::Filled;
 ///
 /// *Errors*: two handlers for one path.
 pub(crate) fn handlers(
+    client: &Client,
     caches: &Caches,
     config: &Arc<Config>,
 ) -> Result<Webhooks, roadstead_serve::webhook::Error> {
     let mut webhooks = Webhooks::new();
     let filled = Arc::new(Filled::new(caches));
+    let lookup = Lookup {
+        client: client.clone(),
+        caches: caches.clone(),
+        filled: filled.clone(),
+    };
     for gvk in KNOWN {
         let kind = roadstead_jobs::registry()
             .into_iter()
             .find(|kind| kind.gvk() == gvk);
-        let enabled = caches.kind(gvk.group, gvk.kind).is_some();
-        let (mutate, validate) = match kind {
-            Some(kind) if enabled => jobs::handlers(kind, caches.clone(), config.clone(), &filled),
-            None if gvk.kind == "AppWrapper" && kinds::wraps(config) => kinds::appwrapper(),
-            Some(_) | None => (answers::unchanged(), answers::unchanged()),
+        let enabled = kind.filter(|_| caches.kind(gvk.group, gvk.kind).is_some());
+        let (mutate, validate) = match enabled {
+            Some(kind) => jobs::handlers(kind, caches.clone(), config.clone(), &filled),
+            None if kind.is_none() && gvk.kind == "AppWrapper" && kinds::wraps(config) => kinds::appwrapper(),
+            None => (answers::unchanged(), answers::unchanged()),
         };
-        webhooks.admission(mutate_path(gvk.group, gvk.version, gvk.kind), mutate)?;
+        let path = mutate_path(gvk.group, gvk.version, gvk.kind);
+        match enabled.and_then(|kind| lookup.preparation(kind, config)) {
+            Some(preparation) => webhooks.prepared_admission(path, preparation, mutate)?,
+            None => webhooks.admission(path, mutate)?,
+        }
         webhooks.admission(validate_path(gvk.group, gvk.version, gvk.kind), validate)?;
     }
     for (path, handler) in kinds::handlers(config) {

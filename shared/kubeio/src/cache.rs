@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use kube::api::{ListParams, WatchParams};
@@ -67,10 +67,14 @@ type Slim<K> = Box<dyn Fn(&mut K) + Send + Sync>;
 /// A cache of one kind of one cluster.
 pub struct Cache<K> {
     objects: RwLock<BTreeMap<Key, Arc<K>>>,
-    listeners: Mutex<Vec<Arc<Listener<K>>>>,
+    /// Locked from before a change until all have heard of it, so that changes are told in the order in which they happened:
+    /// a watch and the answer to an own write may come at the same moment.
+    listeners: Mutex<Vec<Listener<K>>>,
     health: Latest<Health>,
     /// The highest version that was ever seen; what is lower and comes later is of a storage that was restored.
     newest: AtomicU64,
+    /// The highest version of which the list or the watch has told, or is about to: what is not cached and not newer is gone.
+    told: AtomicU64,
     /// Where to go on watching; kept between runs, so that a short loss costs no new list.
     version: Mutex<Option<String>>,
     /// What is here may be newer than what is stored: the next list replaces it.
@@ -96,6 +100,7 @@ impl<K> Default for Cache<K> {
             listeners: Mutex::new(Vec::new()),
             health: Latest::new(Health::Starting),
             newest: AtomicU64::new(0),
+            told: AtomicU64::new(0),
             version: Mutex::new(None),
             rewound: AtomicBool::new(false),
             heard: Mutex::new(None),
@@ -118,13 +123,14 @@ impl<K: Resource> Cache<K> {
         })
     }
 
-    /// Calls `listener` after every change from now on. It must be quick and must not block.
+    /// Calls `listener` after every change from now on, one change at a time. It must be quick, must not block, and must not
+    /// change this cache.
     pub fn listen(&self, listener: impl Fn(&Change<'_, K>) + Send + Sync + 'static) {
-        let listener: Listener<K> = Box::new(listener);
-        self.listeners
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(Arc::new(listener));
+        self.turn().push(Box::new(listener));
+    }
+
+    fn turn(&self) -> MutexGuard<'_, Vec<Listener<K>>> {
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The object, if it is cached.
@@ -179,7 +185,16 @@ impl<K: Resource> Cache<K> {
     pub fn observe(&self, object: K) {
         self.newest
             .fetch_max(version_of(&object).unwrap_or_default(), Ordering::Relaxed);
-        self.put(object, |new, old| is_newer(new, old));
+        self.put(object, |new, old| old.is_none_or(|old| is_newer(new, old)));
+    }
+
+    /// Puts in an object that somebody looked up, unless a newer one is there or the watch has told meanwhile that it is gone.
+    fn observe_found(&self, object: K) {
+        self.put(object, |new, old| match (old, version_of(new)) {
+            (Some(old), _) => is_newer(new, old),
+            (None, Some(found)) => found > self.told.load(Ordering::Relaxed),
+            (None, None) => true,
+        });
     }
 
     fn hear(&self) {
@@ -190,39 +205,44 @@ impl<K: Resource> Cache<K> {
     /// newer than what the list shows never happened, because the storage was restored from a backup (`spec/safety.md F15`).
     fn observe_listed(&self, object: K, listed: Listed) {
         self.put(object, |new, old| {
-            let same = old.meta().uid == new.meta().uid && version_of(old) == version_of(new);
-            !same && listed.covers(old)
+            old.is_none_or(|old| {
+                let same = old.meta().uid == new.meta().uid && version_of(old) == version_of(new);
+                !same && listed.covers(old)
+            })
         });
     }
 
-    fn put(&self, mut object: K, replaces: impl Fn(&K, &K) -> bool) {
+    /// Puts the object in if it belongs there, beside or instead of what is there now.
+    fn put(&self, mut object: K, belongs: impl Fn(&K, Option<&K>) -> bool) {
         object.meta_mut().managed_fields = None;
         if let Some(slim) = &self.slim {
             slim(&mut object);
         }
         let key = key_of(&object);
         let new = Arc::new(object);
+        let listeners = self.turn();
         let old = {
             let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
             let old = objects.get(&key).cloned();
-            if old
-                .as_ref()
-                .is_some_and(|old| !replaces(new.as_ref(), old.as_ref()))
-            {
+            if !belongs(new.as_ref(), old.as_deref()) {
                 return;
             }
             objects.insert(key.clone(), new.clone());
             old
         };
-        self.tell(&Change {
-            key: &key,
-            old: old.as_ref(),
-            new: Some(&new),
-        });
+        tell(
+            &listeners,
+            &Change {
+                key: &key,
+                old: old.as_ref(),
+                new: Some(&new),
+            },
+        );
     }
 
     /// Takes an object out because the API server says that it is gone. `uid` guards against forgetting a successor.
     pub fn forget(&self, key: &Key, uid: Option<&str>) {
+        let listeners = self.turn();
         let old = {
             let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
             let is_it = objects
@@ -231,11 +251,14 @@ impl<K: Resource> Cache<K> {
             if is_it { objects.remove(key) } else { None }
         };
         if old.is_some() {
-            self.tell(&Change {
-                key,
-                old: old.as_ref(),
-                new: None,
-            });
+            tell(
+                &listeners,
+                &Change {
+                    key,
+                    old: old.as_ref(),
+                    new: None,
+                },
+            );
         }
     }
 
@@ -255,17 +278,6 @@ impl<K: Resource> Cache<K> {
         self.objects.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self, change: &Change<'_, K>) {
-        let listeners = self
-            .listeners
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
-        for listener in listeners {
-            listener(change);
-        }
-    }
-
     fn keep_only(&self, seen: &BTreeSet<Key>, listed: Listed) {
         let gone: Vec<Key> = self
             .read()
@@ -283,6 +295,21 @@ impl<K> Cache<K>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
 {
+    /// Asks the API server for an object that is not cached, because its watch may be a moment behind, and puts it in if it
+    /// exists. `api` is of the namespace of the key.
+    ///
+    /// # Errors
+    /// What the API server answered, unless it is "not found".
+    pub async fn look_up(&self, api: &Api<K>, key: &Key) -> Result<(), kube::Error> {
+        if self.get(key).is_some() {
+            return Ok(());
+        }
+        if let Some(found) = api.get_opt(&key.name).await? {
+            self.observe_found(found);
+        }
+        Ok(())
+    }
+
     /// Lists and watches until `stop`; resumes by resource version and lists again only when the API server has
     /// forgotten it (410). `labels` restricts what is held.
     ///
@@ -378,6 +405,9 @@ where
                 None => {
                     self.newest
                         .fetch_max(listed.version.unwrap_or_default(), Ordering::Relaxed);
+                    // Why not the highest ever: the storage may have gone back.
+                    self.told
+                        .store(listed.version.unwrap_or_default(), Ordering::Relaxed);
                     self.keep_only(&seen, listed);
                     self.rewound.store(false, Ordering::Relaxed);
                     return Ok(version);
@@ -486,6 +516,9 @@ where
         while let Ok(told) = tokio::time::timeout(SILENCE, watch.next()).await {
             let Some(told) = told? else { break };
             self.hear();
+            if let Some(now) = told.version().and_then(|version| version.parse().ok()) {
+                self.told.fetch_max(now, Ordering::Relaxed);
+            }
             match &told {
                 Told::Changed(object) => {
                     if !self.knows(object) {
@@ -497,10 +530,8 @@ where
                 Told::Failed(status) if status.code == GONE || is_ahead(status) => return Ok(None),
                 Told::Failed(status) => return Err(kube::Error::Api(status.clone())),
             }
-            if let Told::Changed(object) | Told::Deleted(object) | Told::Bookmark(object) = &told
-                && !object.version().is_empty()
-            {
-                object.version().clone_into(&mut version);
+            if let Some(now) = told.version() {
+                now.clone_into(&mut version);
             }
             *self.version.lock().unwrap_or_else(PoisonError::into_inner) = Some(version.clone());
             if missing.is_never_told(&version, |key| {
@@ -532,6 +563,12 @@ impl Last {
         } else {
             Self::Full
         }
+    }
+}
+
+fn tell<K>(listeners: &[Listener<K>], change: &Change<'_, K>) {
+    for listener in listeners {
+        listener(change);
     }
 }
 

@@ -152,6 +152,18 @@ pub(crate) enum Told<'a> {
     Failed(Box<Status>),
 }
 
+impl Told<'_> {
+    /// The version up to which everything has been told.
+    pub(crate) fn version(&self) -> Option<&str> {
+        match self {
+            Self::Changed(object) | Self::Deleted(object) | Self::Bookmark(object) => {
+                Some(object.version()).filter(|version| !version.is_empty())
+            }
+            Self::Failed(_) => None,
+        }
+    }
+}
+
 /// An open watch.
 pub(crate) struct Watch {
     stream: Pin<Box<dyn AsyncBufRead + Send>>,

@@ -1,13 +1,15 @@
 //! The webhook server's routes: admission reviews and conversion reviews.
 //!
 //! Handlers are plain functions: no I/O, no waiting, the answer follows from the request and what the handler already
-//! holds. A handler that panics costs its own request only.
+//! holds. What it may have to fetch first is a step of its own, the [`Preparation`]. A handler that panics costs its own
+//! request only.
 
 mod review;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::Arc;
 
 use axum::Router;
@@ -35,6 +37,10 @@ pub const LARGE_BYTES: usize = 256 << 10;
 
 /// Answers one admission review.
 pub type AdmissionHandler = Arc<dyn Fn(AdmissionRequest<DynamicObject>) -> AdmissionResponse + Send + Sync>;
+/// Fetches what the handler needs for this review and does not hold yet. An error refuses the review in these words.
+pub type Preparation = Arc<dyn Fn(&AdmissionRequest<DynamicObject>) -> Prepared + Send + Sync>;
+/// A [`Preparation`] under way.
+pub type Prepared = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 /// Answers one conversion review.
 pub type ConversionHandler = Arc<dyn Fn(ConversionRequest) -> ConversionResponse + Send + Sync>;
 
@@ -70,7 +76,7 @@ pub struct Error {
 
 #[derive(Clone)]
 enum Handler {
-    Admission(AdmissionHandler),
+    Admission(Option<Preparation>, AdmissionHandler),
     Conversion(ConversionHandler),
 }
 
@@ -97,7 +103,20 @@ impl Webhooks {
     /// # Errors
     /// When the path is taken.
     pub fn admission(&mut self, path: impl Into<String>, handler: AdmissionHandler) -> Result<(), Error> {
-        self.register(path.into(), Handler::Admission(handler))
+        self.register(path.into(), Handler::Admission(None, handler))
+    }
+
+    /// The same for a handler that is only asked when the preparation has ended.
+    ///
+    /// # Errors
+    /// When the path is taken.
+    pub fn prepared_admission(
+        &mut self,
+        path: impl Into<String>,
+        preparation: Preparation,
+        handler: AdmissionHandler,
+    ) -> Result<(), Error> {
+        self.register(path.into(), Handler::Admission(Some(preparation), handler))
     }
 
     /// Registers a conversion handler; see [`CONVERT_PATH`].
@@ -160,7 +179,7 @@ async fn answer(State(server): State<Arc<Server>>, mut request: Request) -> Resp
         );
     }
     let limit = match &handler {
-        Handler::Admission(_) => BODY_BYTES_MAX,
+        Handler::Admission(..) => BODY_BYTES_MAX,
         Handler::Conversion(_) => CONVERSION_BYTES_MAX,
     };
     let too_large = || {
@@ -186,9 +205,10 @@ async fn answer(State(server): State<Arc<Server>>, mut request: Request) -> Resp
         Err(rejection) => return refuse(StatusCode::BAD_REQUEST, "BadRequest", &rejection.body_text()),
     };
     if body.len() <= LARGE_BYTES {
-        return handler.answer(&path, &body);
+        return handler.answer(&path, &body).await;
     }
-    let answered = tokio::task::spawn_blocking(move || handler.answer(&path, &body)).await;
+    let here = tokio::runtime::Handle::current();
+    let answered = tokio::task::spawn_blocking(move || here.block_on(handler.answer(&path, &body))).await;
     answered.unwrap_or_else(|_ended| {
         let message = "the process is ending";
         refuse(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
@@ -201,29 +221,39 @@ fn header_text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> &'a str {
 }
 
 impl Handler {
-    fn answer(&self, path: &str, body: &[u8]) -> Response {
+    async fn answer(&self, path: &str, body: &[u8]) -> Response {
         match self {
-            Self::Admission(handler) => admit(path, handler, body),
+            Self::Admission(preparation, handler) => admit(path, preparation.as_ref(), handler, body).await,
             Self::Conversion(handler) => convert(path, handler, body),
         }
     }
 }
 
-fn admit(path: &str, handler: &AdmissionHandler, body: &[u8]) -> Response {
+async fn admit(
+    path: &str,
+    preparation: Option<&Preparation>,
+    handler: &AdmissionHandler,
+    body: &[u8],
+) -> Response {
     let request = match review::parse_admission(body) {
         Ok(request) => request,
         Err(message) => return refuse(StatusCode::BAD_REQUEST, "BadRequest", &message),
     };
     let uid = request.uid.clone();
-    let mut response = match catch_unwind(AssertUnwindSafe(|| handler(request))) {
-        Ok(response) => response,
-        Err(_panic) => {
-            tracing::error!(path, uid, "webhook handler panicked");
-            review::failed_for(
-                &uid,
-                &format!("internal error in the webhook {path}; the request was refused"),
-            )
-        }
+    let panicked = || {
+        tracing::error!(path, uid, "webhook handler panicked");
+        let message = format!("internal error in the webhook {path}; the request was refused");
+        review::failed_for(&uid, &message)
+    };
+    let prepared = match preparation {
+        // Why a task of its own: when it panics, only that task ends.
+        Some(prepare) => tokio::spawn(prepare(&request)).await,
+        None => Ok(Ok(())),
+    };
+    let mut response = match prepared {
+        Ok(Ok(())) => catch_unwind(AssertUnwindSafe(|| handler(request))).unwrap_or_else(|_panic| panicked()),
+        Ok(Err(message)) => failed(&request, &message),
+        Err(_panic) => panicked(),
     };
     response.uid = uid;
     reply(StatusCode::OK, &review::render_admission(response))

@@ -1,5 +1,6 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::ObjectMeta;
@@ -198,4 +199,64 @@ fn a_new_list_removes_what_is_gone_and_tells_the_listener() {
         3,
         "an unchanged object is not a change"
     );
+}
+
+/// The first listener waits for what the other thread does, which must not be told of its own change meanwhile.
+#[test]
+fn changes_are_told_in_the_order_in_which_they_happened() {
+    let cache: Arc<Cache<ConfigMap>> = Cache::new();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let (begun, started) = std::sync::mpsc::channel();
+    let list = told.clone();
+    cache.listen(move |change| {
+        let version = change.new.and_then(|new| new.metadata.resource_version.clone());
+        if version.as_deref() == Some("1") {
+            begun.send(()).unwrap();
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        list.lock()
+            .unwrap()
+            .push(version.unwrap_or_else(|| "gone".into()));
+    });
+    std::thread::scope(|scope| {
+        scope.spawn(|| cache.observe(object("a", "1", "1")));
+        started.recv().unwrap();
+        cache.observe(object("a", "1", "2"));
+        cache.forget(&Key::new("ns", "a"), None);
+    });
+    assert_eq!(*told.lock().unwrap(), ["1", "2", "gone"]);
+}
+
+/// An API server that answers every request with this object.
+fn answering(found: &ConfigMap) -> Api<ConfigMap> {
+    let body = serde_json::to_vec(found).unwrap();
+    let service = tower::service_fn(move |_: http::Request<Body>| {
+        let answer = http::Response::new(Body::from(body.clone()));
+        std::future::ready(Ok::<_, std::io::Error>(answer))
+    });
+    Api::namespaced(Client::new(service, "ns"), "ns")
+}
+
+#[tokio::test]
+async fn what_is_looked_up_counts_unless_the_watch_has_gone_past_it() {
+    let cache: Arc<Cache<ConfigMap>> = Cache::new();
+    cache.told.store(5, Ordering::Relaxed);
+    let key = Key::new("ns", "a");
+    // It was deleted while the answer was under way.
+    cache
+        .look_up(&answering(&object("a", "1", "4")), &key)
+        .await
+        .unwrap();
+    assert_eq!(version(&cache, "a"), None);
+    cache
+        .look_up(&answering(&object("a", "2", "6")), &key)
+        .await
+        .unwrap();
+    assert_eq!(version(&cache, "a").as_deref(), Some("6"));
+    // What is cached is not asked for.
+    cache
+        .look_up(&answering(&object("a", "2", "9")), &key)
+        .await
+        .unwrap();
+    assert_eq!(version(&cache, "a").as_deref(), Some("6"));
 }

@@ -257,6 +257,67 @@ async fn a_panicking_handler_refuses_its_own_request_only() {
     server.end().await;
 }
 
+/// What the preparation brings is there when the handler is asked, however large the review.
+#[tokio::test]
+async fn the_handler_is_asked_when_its_preparation_has_ended() {
+    let brought = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let (bring, look) = (brought.clone(), brought.clone());
+    let preparation: Preparation = Arc::new(move |request| {
+        let (name, bring) = (request.name.clone(), bring.clone());
+        Box::pin(async move {
+            tokio::task::yield_now().await;
+            match name.as_str() {
+                "unreadable" => Err("queue main cannot be read".to_owned()),
+                "broken" => panic!("broken invariant"),
+                _ => {
+                    bring.lock().unwrap().push(name);
+                    Ok(())
+                }
+            }
+        })
+    });
+    let mut webhooks = Webhooks::new();
+    webhooks
+        .prepared_admission(
+            "/mutate",
+            preparation,
+            Arc::new(move |request| {
+                assert_eq!(look.lock().unwrap().last(), Some(&request.name));
+                allowed(&request)
+            }),
+        )
+        .unwrap();
+    let server = Server::start(webhooks).await;
+    for (name, filler, code, message) in [
+        ("small", 0, None, ""),
+        ("large", LARGE_BYTES, None, ""),
+        ("unreadable", 0, Some(500), "queue main cannot be read"),
+        (
+            "broken",
+            0,
+            Some(500),
+            "internal error in the webhook /mutate; the request was refused",
+        ),
+    ] {
+        let mut review = review();
+        review["request"]["name"] = name.into();
+        review["request"]["object"]["spec"]["filler"] = "x".repeat(filler).into();
+        let (status, answer) = server.post("/mutate", &body(&review)).await;
+        let response = &answer["response"];
+        assert_eq!(
+            (status, &response["allowed"]),
+            (200, &code.is_none().into()),
+            "{name}"
+        );
+        if code.is_some() {
+            assert_eq!(response["status"]["code"], json!(code));
+            assert_eq!(response["status"]["message"], message);
+        }
+    }
+    assert_eq!(*brought.lock().unwrap(), ["small", "large"]);
+    server.end().await;
+}
+
 #[tokio::test]
 async fn conversion_reviews_are_answered() {
     let server = Server::start(webhooks()).await;

@@ -1,0 +1,101 @@
+//! Reads what a new job's answer depends on and no cache holds yet: its LocalQueue, the ClusterQueue of that, and its checks.
+//!
+//! Why: who applies queues and jobs in one breath is faster than any watch, `spec.managedBy` can only be set when the job is
+//! created, and a job that lacks it can never be dispatched. What is cached, the usual case, costs no request.
+//!
+//! *Source*: `spec/multikueue.md 1.8`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::core::DynamicObject;
+use kube::{Api, Client};
+use roadstead_api::config::{Config, FeatureGate};
+use roadstead_api::constants::labels::QUEUE_NAME;
+use roadstead_core::name::Key;
+use roadstead_jobs::JobKind;
+use roadstead_kubeio::write::describe;
+use roadstead_serve::webhook::Preparation;
+
+use super::Filled;
+use super::answers::Request;
+use crate::caches::Caches;
+
+/// How long reading may take; the API server waits ten seconds for the whole answer.
+const TIME_MAX: Duration = Duration::from_secs(5);
+
+/// See the module.
+#[derive(Clone)]
+pub(super) struct Lookup {
+    pub(super) client: Client,
+    pub(super) caches: Caches,
+    pub(super) filled: Arc<Filled>,
+}
+
+impl Lookup {
+    /// What comes before the answer about a job of this kind; nothing for kinds that cannot say who manages them.
+    pub(super) fn preparation(&self, kind: &dyn JobKind, config: &Config) -> Option<Preparation> {
+        if kind.managed_by().is_none() || !config.feature_gates.enabled(FeatureGate::MultiKueue) {
+            return None;
+        }
+        let lookup = self.clone();
+        Some(Arc::new(move |request| {
+            let (lookup, local) = (lookup.clone(), local_queue(request));
+            Box::pin(async move {
+                match local {
+                    Some(local) if lookup.filled.is_true() => lookup.read(&local).await,
+                    // Why nothing before they are filled: the job is refused then, whatever its queue.
+                    Some(_) | None => Ok(()),
+                }
+            })
+        }))
+    }
+
+    /// *Errors*: an object cannot be read, with which one and why.
+    async fn read(&self, local: &Key) -> Result<(), String> {
+        tokio::time::timeout(TIME_MAX, self.queue(local))
+            .await
+            .unwrap_or_else(|_late| Err(format!("no answer for {} seconds", TIME_MAX.as_secs())))
+            .map_err(|why| {
+                format!(
+                    "LocalQueue {local} or what it leads to is not known yet and cannot be read: {why}; try again in a moment"
+                )
+            })
+    }
+
+    async fn queue(&self, local: &Key) -> Result<(), String> {
+        let (client, caches) = (&self.client, &self.caches);
+        let queues = Api::namespaced(client.clone(), &local.namespace);
+        found(caches.local_queues.look_up(&queues, local).await)?;
+        let Some(local) = caches.local_queues.get(local) else {
+            return Ok(());
+        };
+        let cluster = Key::new("", local.spec.cluster_queue.as_str());
+        found(
+            caches
+                .cluster_queues
+                .look_up(&Api::all(client.clone()), &cluster)
+                .await,
+        )?;
+        let Some(cluster) = caches.cluster_queues.get(&cluster) else {
+            return Ok(());
+        };
+        for rule in roadstead_convert::cluster_queue(&cluster).checks {
+            let check = Key::new("", rule.name.as_str());
+            found(caches.checks.look_up(&Api::all(client.clone()), &check).await)?;
+        }
+        Ok(())
+    }
+}
+
+fn found(result: Result<(), kube::Error>) -> Result<(), String> {
+    result.map_err(|error| describe(&error))
+}
+
+/// The queue that the job of the request names.
+fn local_queue(request: &Request) -> Option<Key> {
+    let job: &DynamicObject = request.object.as_ref()?;
+    let queue = job.metadata.labels.as_ref()?.get(QUEUE_NAME)?;
+    let namespace = request.namespace.as_deref().unwrap_or_default();
+    (!queue.is_empty()).then(|| Key::new(namespace, queue.as_str()))
+}
