@@ -377,18 +377,16 @@ async fn serve(
                 link.connection.opened();
             });
             tracing::info!(cluster = name, "connected");
-            if bug!(fleet.policy, EarlyEventLost) {
-                let connection = remote.with(|link| link.connection.clone());
-                fleet.report(remote, connection).await;
-            } else {
-                fleet.settle(remote).await;
+            if !bug!(fleet.policy, EarlyEventLost) {
+                fleet.note(remote);
             }
             let why = tokio::select! {
                 biased;
                 why = first_failure(&mut healths) => Some(why),
                 why = silence(fleet, remote, &client) => Some(why),
                 why = fleet.lessor.keep(&client, remote, held) => Some(why),
-                () = report::tell(&fleet.lessor, &fleet.clusters, &fleet.client, remote) => None,
+                // Why beside the rest: as long as the manager's own API server hangs, the worker still needs its lease.
+                () = fleet.tell(remote) => None,
                 () = credentials_differ(fleet, remote, endpoint, nudge) => None,
             };
             let now = (fleet.clock)();
@@ -413,10 +411,23 @@ async fn serve(
 }
 
 impl Fleet {
-    async fn settle(&self, remote: &Arc<Remote>) {
+    /// Lets everybody in this process know how the connection stands.
+    fn note(&self, remote: &Remote) {
+        let connected = remote.with(|link| link.connection.is_connected());
         self.changed.mark(remote.name.clone());
+        self.metrics.connected(&remote.name, connected);
+    }
+
+    /// Tells people that it is connected, and what is found out about the worker from then on. Never ends by itself.
+    async fn tell(&self, remote: &Remote) {
         let connection = remote.with(|link| link.connection.clone());
-        self.metrics.connected(&remote.name, connection.is_connected());
+        self.report(remote, connection).await;
+        report::tell(&self.lessor, &self.clusters, &self.client, remote).await;
+    }
+
+    async fn settle(&self, remote: &Remote) {
+        self.note(remote);
+        let connection = remote.with(|link| link.connection.clone());
         self.report(remote, connection).await;
     }
 }

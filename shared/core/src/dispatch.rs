@@ -42,6 +42,8 @@ const EVENT: &str = "MultiKueue";
 /// How long a remote job may lag behind its Workload that ended. They come by different watches, and a job that could not
 /// be started never ends by itself.
 pub const LAST_STATUS_WAIT: SignedDuration = SignedDuration::from_secs(30);
+/// How the message begins when the job's own field names somebody else as its manager. *Source*: `spec/multikueue.md 3.2`.
+pub const NOT_MANAGED: &str = "The owner is not managed by Kueue";
 const OUT_OF_SYNC: &str = "OutOfSync";
 const OWNER_NOT_FOUND: &str = "OwnerNotFound";
 const REMOTE_GONE: &str = "Admitting remote no longer exists, Previously: \"Ready\"";
@@ -478,7 +480,7 @@ impl<'a> Pass<'a> {
         let problem = match self.o.owner {
             Owner::Managed => return,
             Owner::NotManaged { field, value } => format!(
-                "The owner is not managed by Kueue: Expecting {field} to be \"kueue.x-k8s.io/multikueue\" not \"{value}\""
+                "{NOT_MANAGED}: Expecting {field} to be \"kueue.x-k8s.io/multikueue\" not \"{value}\""
             ),
             Owner::NoAdapter { kind: Some(kind) } => {
                 format!("No multikueue adapter found for owner kind \"{kind}\"")

@@ -213,6 +213,20 @@ impl Auditor {
 
     /// Takes in one change of one cluster. `now` is the true time, not that of any host.
     pub fn saw(&mut self, cluster: &str, change: &Change, now: Timestamp) {
+        // Why: who restores a storage puts an object in the place of another, and that is the end of one and the start of one.
+        if let (Some(old), Some(new)) = (&change.old, &change.new)
+            && object::uid(old) != object::uid(new)
+        {
+            let (mut gone, mut made) = (change.clone(), change.clone());
+            (gone.new, made.old) = (None, None);
+            self.take(cluster, &gone, now);
+            self.take(cluster, &made, now);
+        } else {
+            self.take(cluster, change, now);
+        }
+    }
+
+    fn take(&mut self, cluster: &str, change: &Change, now: Timestamp) {
         let seen = self.book.take(cluster, change, now);
         let mut findings = Findings::default();
         self.secrets.saw(&seen, &mut findings);

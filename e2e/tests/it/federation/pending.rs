@@ -15,17 +15,22 @@ use crate::shared::eventually;
 
 const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
 
+fn cluster_queue(name: &str, spec: Value) -> Value {
+    json!({"apiVersion": KUEUE, "kind": "ClusterQueue", "metadata": {"name": name}, "spec": spec})
+}
+
+fn local_queue(room: Room, name: &str, of: &str) -> Value {
+    json!({
+        "apiVersion": KUEUE, "kind": "LocalQueue",
+        "metadata": {"name": name, "namespace": room.name}, "spec": {"clusterQueue": of},
+    })
+}
+
 /// A `ClusterQueue` of the manager and a `LocalQueue` for it in the room, both known.
 async fn queue(room: Room, name: &str, spec: Value) {
     let client = room.shared.client(MANAGER);
-    let cluster =
-        json!({"apiVersion": KUEUE, "kind": "ClusterQueue", "metadata": {"name": name}, "spec": spec});
-    let local = json!({
-        "apiVersion": KUEUE, "kind": "LocalQueue",
-        "metadata": {"name": name, "namespace": room.name}, "spec": {"clusterQueue": name},
-    });
-    apply(&client, cluster).await.unwrap();
-    apply(&client, local).await.unwrap();
+    apply(&client, cluster_queue(name, spec)).await.unwrap();
+    apply(&client, local_queue(room, name, name)).await.unwrap();
     room.queue_is_known(name).await;
 }
 
@@ -79,12 +84,9 @@ fn a_job_of_a_queue_that_does_not_exist_waits_for_that_queue_and_is_then_told_to
     beside_others("no-queue", EVEN, |room| async move {
         submit_into(room, "nowhere", "lost").await;
         has_no_quota(room, "lost", "Misconfigured", "LocalQueue nowhere doesn't exist").await;
-        let local = json!({
-            "apiVersion": KUEUE, "kind": "LocalQueue",
-            "metadata": {"name": "nowhere", "namespace": room.name}, "spec": {"clusterQueue": room.name},
-        });
         for cluster in [MANAGER, EAST, WEST] {
-            apply(&room.shared.client(cluster), local.clone()).await.unwrap();
+            let local = local_queue(room, "nowhere", room.name);
+            apply(&room.shared.client(cluster), local).await.unwrap();
         }
         let words =
             "The owner is not managed by Kueue: Expecting spec.managedBy to be \"kueue.x-k8s.io/multikueue\"";
@@ -96,6 +98,33 @@ fn a_job_of_a_queue_that_does_not_exist_waits_for_that_queue_and_is_then_told_to
         room.workload_where("lost", told).await;
         submit_into(room, "nowhere", "found").await;
         room.job_is(MANAGER, "found", "Complete").await;
+    });
+}
+
+/// Queues and job in one breath, as `kubectl apply` does it: faster than any watch.
+///
+/// Spec: multikueue 1.8
+#[test]
+fn a_job_that_comes_together_with_its_queues_runs() {
+    beside_others("one-breath", EVEN, |room| async move {
+        for round in 0..5 {
+            let name = format!("one-breath-{round}");
+            // Of the workers' queues only the namespaced one is new.
+            for worker in [EAST, WEST] {
+                apply(&room.shared.client(worker), local_queue(room, &name, room.name))
+                    .await
+                    .unwrap();
+            }
+            let client = room.shared.client(MANAGER);
+            let federation = json!({"admissionChecks": [{"name": "federation"}]});
+            let spec = json!({"namespaceSelector": {}, "resourceGroups": groups("default"),
+                "admissionChecksStrategy": federation});
+            apply(&client, cluster_queue(&name, spec)).await.unwrap();
+            apply(&client, local_queue(room, &name, &name)).await.unwrap();
+            submit_into(room, &name, &name).await;
+            room.job_is(MANAGER, &name, "Complete").await;
+        }
+        room.is_swept().await;
     });
 }
 

@@ -11,6 +11,7 @@ use kube::ResourceExt as _;
 use roadstead_api::constants::annotations::EXPLANATION;
 use roadstead_api::kueue::v1beta2::{CheckState, Workload};
 use roadstead_convert::explanation;
+use roadstead_core::dispatch::NOT_MANAGED;
 use roadstead_core::dispatch::record::{Answered, Record};
 use serde::Serialize;
 
@@ -140,7 +141,14 @@ fn top(workload: &Workload, record: Option<&Record>) -> (State, Top) {
     }
     if !workload.is_active() {
         let evicted = said("Evicted").filter(|c| c.reason.starts_with("Deactivated"));
-        let next = "mend what the message names, then set spec.active of the workload to true";
+        let next = match evicted {
+            // Why: the field cannot be changed any more.
+            Some(evicted) if evicted.message.contains(NOT_MANAGED) => {
+                "delete the job and create it again: the field is filled in when the job is created, if its queue exists by then and \
+                 leads to workers"
+            }
+            Some(_) | None => "mend what the message names, then set spec.active of the workload to true",
+        };
         let top = evicted.map_or_else(
             || plain("Deactivated", "spec.active of the workload is false", next),
             |evicted| of(evicted, next),

@@ -14,12 +14,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use base64::Engine as _;
 use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 
 use super::book::{Actor, Book, CLUSTERS, Name, Run, Seen};
 use super::hands::NO_LABEL;
 use super::object::{
-    at, condition, is_deleting, is_let_go, is_true, job_end, text, uid, winner, workload_end,
+    at, condition, is_deleting, is_let_go, is_true, job_end, list, text, uid, winner, workload_end,
 };
 use super::{Findings, Policy};
 
@@ -59,6 +61,8 @@ pub(super) struct Contain {
     /// Resource, namespace and name of all that was ever on the manager.
     originals: BTreeSet<(Arc<str>, Arc<str>, Arc<str>)>,
     refused: BTreeMap<Arc<str>, Timestamp>,
+    /// Names of Secrets with a kubeconfig that nothing speaks against.
+    trusted: BTreeSet<Arc<str>>,
 }
 
 impl Contain {
@@ -98,14 +102,23 @@ impl Contain {
 
     /// What was refused is not what is there now: whether that is refused too is told by what the manager says after a while.
     fn note_credentials(&mut self, book: &Book, seen: &Seen<'_>) {
+        if seen.after().is_some_and(is_trustworthy) {
+            self.trusted.insert(seen.place.name.clone());
+        } else {
+            self.trusted.remove(&seen.place.name);
+        }
         let same = seen.both().is_some_and(|(old, new)| old["data"] == new["data"]);
         for (cluster, since) in self.refused.iter_mut().filter(|_| !same) {
-            let of_it = book.object(&book.rules.manager, CLUSTERS, "", cluster);
-            let location = ["spec", "clusterSource", "kubeConfig", "location"];
-            if of_it.is_some_and(|of_it| text(of_it, &location) == &*seen.place.name) {
+            if secret_of(book, cluster) == Some(&*seen.place.name) {
                 *since = seen.now;
             }
         }
+    }
+
+    /// Whether what was refused has been replaced by what must not be. Who cannot write cannot take the refusal back, for as long
+    /// as that lasts (seed 4259).
+    fn is_mended(&self, book: &Book, cluster: &str) -> bool {
+        secret_of(book, cluster).is_some_and(|secret| self.trusted.contains(secret))
     }
 
     /// The manager made something on a worker.
@@ -145,7 +158,7 @@ impl Contain {
             );
             findings.about("I9", &run.case, what);
         }
-        let since = self.refused.get(&place.cluster);
+        let since = { self.refused.get(&place.cluster) }.filter(|_| !self.is_mended(book, &place.cluster));
         if let Some(since) = since.filter(|since| seen.now.duration_since(**since) > UNDER_WAY_MAX) {
             let what = format!("made with credentials that have been refused since {since}");
             findings.of("multikueue 10.F2", place, seen.case(), what);
@@ -267,6 +280,31 @@ impl Contain {
         };
         is_well(there.copy.as_ref()) && is_well(there.job.as_ref())
     }
+}
+
+/// The Secret that a cluster's credentials are in.
+fn secret_of<'a>(book: &'a Book, cluster: &str) -> Option<&'a str> {
+    let of_it = book.object(&book.rules.manager, CLUSTERS, "", cluster)?;
+    Some(text(of_it, &["spec", "clusterSource", "kubeConfig", "location"]))
+}
+
+/// Whether a Secret holds a kubeconfig that checks who answers. What cannot be read is not trusted; the simulation writes JSON.
+fn is_trustworthy(secret: &Value) -> bool {
+    let encoded = text(secret, &["data", "kubeconfig"]);
+    let decoded = base64::engine::general_purpose::STANDARD.decode(encoded);
+    let Some(config) = decoded
+        .ok()
+        .and_then(|json| serde_json::from_slice::<Value>(&json).ok())
+    else {
+        return false;
+    };
+    let clusters = list(&config, &["clusters"]);
+    let checks = |cluster: &Value| {
+        let cluster = &cluster["cluster"];
+        !text(cluster, &["certificate-authority-data"]).is_empty()
+            && cluster["insecure-skip-tls-verify"] != true
+    };
+    !clusters.is_empty() && clusters.iter().all(checks)
 }
 
 fn is_well(life: Option<&Life>) -> bool {

@@ -137,10 +137,22 @@ pub(super) struct Outcomes {
 
 impl Outcomes {
     pub(super) fn saw(&mut self, book: &Book, seen: &Seen<'_>, findings: &mut Findings) {
-        let (Some(run), Some(new)) = (&seen.run, seen.after()) else {
+        let Some(run) = &seen.run else {
             return;
         };
-        if *seen.change.user == *RESTORER {
+        let restored = *seen.change.user == *RESTORER;
+        if restored
+            && !seen.on_manager
+            && seen.is_job()
+            && seen.before().is_some_and(|old| job_end(old).is_some())
+        {
+            // Why: nobody can tell any more that it ended. Who was told has it on the manager, where it is judged too.
+            self.ended.remove(run);
+        }
+        let Some(new) = seen.after() else {
+            return;
+        };
+        if restored {
             self.revived.insert(uid(new).into());
         }
         if seen.on_manager && seen.is_workload() {

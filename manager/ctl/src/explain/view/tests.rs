@@ -3,6 +3,8 @@ use proptest::prelude::*;
 use roadstead_api::kueue::v1beta2::Workload;
 use serde_json::{Value, json};
 
+use roadstead_core::dispatch::NOT_MANAGED;
+
 use super::{State, render, view};
 
 const EXPLANATION: &str = r#"{"reason":"WaitingForWorkers","message":"waiting for quota on \"east\"",
@@ -162,4 +164,19 @@ proptest! {
         prop_assert!(rests || !view.next.is_empty(), "{view:?}");
         prop_assert!(render(&view, now()).lines().count() >= 3);
     }
+}
+
+/// What is fixed when a job is created cannot be mended by switching its Workload on again.
+///
+/// Spec: experience 5; multikueue 1.8
+#[test]
+fn the_next_step_for_a_job_that_came_before_its_queue_is_to_create_it_again() {
+    let next = |why: &str| {
+        let evicted = condition("Evicted", "True", "DeactivatedDueToAdmissionCheck", why);
+        view(&workload(false, &json!({"conditions": [evicted]}), None), now()).next
+    };
+    let refused =
+        format!("Admission check(s): [federation], were rejected: {NOT_MANAGED}: Expecting spec.managedBy");
+    assert!(next(&refused).starts_with("delete the job and create it again"));
+    assert!(next("no adapter").starts_with("mend what the message names"));
 }

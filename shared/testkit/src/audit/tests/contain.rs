@@ -204,6 +204,52 @@ fn a_cluster_with_refused_credentials_is_not_used() {
     assert!(used("True", "Active", 600).is_empty());
 }
 
+/// A kubeconfig as a Secret holds it.
+fn kubeconfig(cluster: &serde_json::Value) -> serde_json::Value {
+    use base64::Engine as _;
+    let text = json!({"clusters": [{"name": "c", "cluster": cluster}]}).to_string();
+    json!(base64::engine::general_purpose::STANDARD.encode(text))
+}
+
+/// The manager may not be able to write for so long that it cannot take its refusal back. Found by seeds 4193 and 4259.
+///
+/// Spec: multikueue 10.F2.
+#[test]
+fn good_credentials_may_be_used_however_long_the_condition_is_out_of_date() {
+    let good = json!({"server": "https://east", "certificate-authority-data": "Y2E="});
+    let bad = json!({"server": "https://east", "certificate-authority-data": "Y2E=", "insecure-skip-tls-verify": true});
+    let blind = json!({"server": "https://east"});
+    let used = |then: &dyn Fn(&mut Scene)| {
+        let mut scene = Scene::new();
+        scene.submit("a");
+        let source = json!({"spec": {"clusterSource": {"kubeConfig": {"location": "east-secret"}}}});
+        scene.edit("manager", PERSON, CLUSTERS, "east", source);
+        for name in ["east-secret", "other"] {
+            let object = json!({"metadata": {"name": name}, "data": {"kubeconfig": kubeconfig(&blind)}});
+            scene.put("manager", PERSON, "secrets", object);
+        }
+        scene.active("east", "False", "InsecureKubeConfig");
+        scene.pass(600);
+        then(&mut scene);
+        scene.pass(600);
+        scene.auditor.troubled("east");
+        scene.offer("a", "east");
+        scene.broken()
+    };
+    let write = |name: &'static str, cluster: &serde_json::Value| {
+        let data = json!({"data": {"kubeconfig": kubeconfig(cluster)}});
+        move |scene: &mut Scene| scene.edit("manager", PERSON, "secrets", name, data.clone())
+    };
+    assert!(used(&write("east-secret", &good)).is_empty());
+    assert_eq!(used(&write("east-secret", &bad)), ["multikueue 10.F2"]);
+    assert_eq!(used(&write("other", &good)), ["multikueue 10.F2"]);
+    let removed = |scene: &mut Scene| {
+        write("east-secret", &good)(scene);
+        scene.remove("manager", PERSON, "secrets", "east-secret");
+    };
+    assert_eq!(used(&removed), ["multikueue 10.F2"]);
+}
+
 /// Spec: multikueue 10.F2: new credentials are not those that were refused.
 #[test]
 fn new_credentials_may_be_used_before_the_condition_says_so_and_no_longer_than_that() {

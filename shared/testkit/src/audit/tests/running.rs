@@ -187,6 +187,38 @@ fn a_job_that_ended_is_not_run_again() {
     );
 }
 
+/// Spec: safety 1 I11, F15. Found by seeds 2275 and 5691: nobody saw the end before the storage was restored.
+#[test]
+fn an_end_that_a_backup_takes_back_is_known_to_nobody() {
+    let again = |user: &str| {
+        let mut scene = Scene::under(rules());
+        scene.start("a", "east");
+        scene.end_there("a", "east");
+        scene.remove("east", user, JOBS, "a");
+        scene.remove("east", user, PODS, "a-0");
+        scene.remove("east", user, WORKLOADS, &wl("a"));
+        scene.go_west("a");
+        scene.broken()
+    };
+    assert!(again(RESTORER).is_empty());
+    assert_eq!(again(SYSTEM), ["I11"]);
+}
+
+/// Spec: safety 1 I1, F15. Found by seed 3429: the job of another manager stood there when the backup was made.
+#[test]
+fn what_a_backup_puts_in_the_place_of_a_job_is_not_that_job() {
+    let mut scene = Scene::new();
+    scene.start("a", "east");
+    let theirs = json!({"metadata": {
+        "name": "a", "uid": "theirs", "labels": {"kueue.x-k8s.io/multikueue-origin": "other"},
+    }, "spec": {"suspend": false}});
+    scene.put("east", RESTORER, JOBS, theirs);
+    scene.remove("east", RESTORER, PODS, "a-0");
+    scene.remove("east", RESTORER, WORKLOADS, &wl("a"));
+    scene.go_west("a");
+    scene.is_fine();
+}
+
 /// Who deletes a job ends its pods first, and it counts them.
 ///
 /// Found by seed 3090: the worker had not heard yet that the job is being deleted.
