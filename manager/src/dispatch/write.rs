@@ -384,6 +384,11 @@ impl Site<'_> {
         match answer {
             Written::Done(object) => {
                 jobs.objects.observe(DynamicObject::clone(&object));
+                if !ended && kind.finished(&object.data).is_some() {
+                    // Why: it ended while it was being deleted, and that end is stored nowhere else (seed 6066). What was decided
+                    // did not know of it; the cache does now, so it is decided again.
+                    return Ok(());
+                }
                 self.let_go(&api, jobs, &object).await
             }
             Written::Gone => {

@@ -201,7 +201,7 @@ impl<'a> Pass<'a> {
             return self.choose(check, &stale);
         }
         match (quota, evicted, phase) {
-            (false, _, _) => self.remove_everywhere(),
+            (false, _, _) => self.clear_up(),
             (true, true, _) => self.stop_everywhere(),
             // Core evicts the Workload next; until then what runs is still shown.
             (true, false, CheckPhase::Retry | CheckPhase::Rejected) => self.mirror_holder(),
@@ -212,7 +212,7 @@ impl<'a> Pass<'a> {
                 if self.plan.status.cluster.is_some() || self.plan.epoch != self.o.epoch =>
             {
                 self.wait_for_new_dispatch();
-                self.remove_everywhere();
+                self.clear_up();
             }
             (true, false, CheckPhase::Pending) => self.seek(check),
         }
@@ -451,6 +451,9 @@ impl<'a> Pass<'a> {
         let runs = self.reachable().any(|(_, copies)| copies.runs());
         self.plan.stopped = !runs && self.plan.status.cluster.is_none();
         for (cluster, copies) in self.reachable() {
+            if self.keeps_outcome(cluster, copies) {
+                continue;
+            }
             let Some(job) = copies.our_job() else {
                 self.remove(cluster, copies);
                 continue;
@@ -548,6 +551,17 @@ impl<'a> Pass<'a> {
     fn mirror_from(&mut self, cluster: &ClusterName) {
         if self.o.job.present {
             self.plan.mirror = Some(cluster.clone());
+        }
+    }
+
+    /// What is left of the last dispatch goes, but no outcome.
+    fn clear_up(&mut self) {
+        for (cluster, copies) in self.reachable() {
+            if self.keeps_outcome(cluster, copies) {
+                self.mirror_from(cluster);
+            } else {
+                self.remove(cluster, copies);
+            }
         }
     }
 

@@ -18,9 +18,6 @@ use tokio::time::{Instant, sleep_until};
 /// How long a list or watch that failed waits before it is tried again. Definitions may come later than we do.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// What an API server says to a version that it does not know yet; or a server without time, and then it does no harm.
-const AHEAD: u16 = 504;
-
 /// Namespace (empty for cluster-scoped kinds) and name.
 pub(crate) type Key = (String, String);
 
@@ -62,13 +59,10 @@ where
         match self.events.next().await {
             Some(Ok(event)) => self.take(event),
             Some(Err(error)) => {
-                tracing::debug!(kind = %K::kind(&()), %error, "watching is tried again");
-                // Why: its storage was restored from a backup, and never comes to where we were.
-                if let watcher::Error::WatchStartFailed(kube::Error::Api(status)) = &error
-                    && status.code == AHEAD
-                {
-                    self.list_again();
-                }
+                tracing::debug!(kind = %K::kind(&()), %error, "everything is listed again");
+                // Why not go on from where we were: the storage may have been restored from a backup, and when its versions have
+                // caught up nothing tells (seed 3563).
+                self.list_again();
                 self.not_before = Some(Instant::now() + RETRY);
             }
             None => self.list_again(),

@@ -118,6 +118,12 @@ impl<'a> Pass<'a> {
         self.plan.status.cluster = Some(cluster);
     }
 
+    /// Whether the end of the job stands there and nowhere else: removed now, it would be run again (`spec/safety.md` I11, W9;
+    /// found by seed 6066: its namespace was being deleted while it ended).
+    pub(super) fn keeps_outcome(&self, cluster: &ClusterName, copies: &Copies) -> bool {
+        self.plan.status.cluster.as_ref() == Some(cluster) && self.is_unseen(copies)
+    }
+
     /// Whether the job ended there and the local one does not say so yet.
     fn is_unseen(&self, copies: &Copies) -> bool {
         let ended = copies.current_job(self.o.epoch).is_some_and(|job| job.finished);

@@ -3,14 +3,14 @@
 //! As far as a simulation can say it: on a cluster without trouble, under a manager without trouble, what was decided is
 //! done within [`Rules::placement_max`](super::Rules::placement_max).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::Findings;
 use super::book::{Book, Name, Seen};
-use super::object::{is_offered, winner};
+use super::object::{is_offered, is_true, winner};
 
 /// How long a worker waited for what was decided for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +44,8 @@ enum Health {
 #[derive(Default)]
 pub(super) struct Bulkhead {
     waiting: BTreeMap<(Name, Arc<str>, Decided), Timestamp>,
+    /// Copies that say, or said when they were removed, that the job has ended.
+    ended: BTreeSet<(Name, Arc<str>)>,
     health: BTreeMap<Arc<str>, Health>,
     placements: Vec<Placement>,
 }
@@ -70,6 +72,7 @@ impl Bulkhead {
             return;
         }
         let decided = if seen.is_workload() {
+            self.note_end(seen, case);
             Decided::Offer
         } else if seen.is_job() {
             Decided::Run
@@ -91,6 +94,19 @@ impl Bulkhead {
                 took,
                 healthy,
             });
+        }
+    }
+
+    fn note_end(&mut self, seen: &Seen<'_>, case: &Name) {
+        let here = (case.clone(), seen.place.cluster.clone());
+        match (seen.before(), seen.after()) {
+            (_, Some(copy)) if is_true(copy, "Finished") => {
+                self.ended.insert(here);
+            }
+            (None, Some(_)) => {
+                self.ended.remove(&here);
+            }
+            (_, Some(_) | None) => {}
         }
     }
 
@@ -139,7 +155,12 @@ impl Bulkhead {
         for ((case, cluster, decided), since) in &self.waiting {
             let took = now.duration_since(*since);
             let is_late = took > book.rules.placement_max && !book.left.contains(cluster);
-            if is_late && *decided == Decided::Run {
+            // Why: no job is made any more for what its own cluster says has ended (I9; seed 4267).
+            let has_ended = self.ended.contains(&(case.clone(), cluster.clone()))
+                && book
+                    .local(case)
+                    .is_some_and(|workload| is_true(workload, "Finished"));
+            if is_late && *decided == Decided::Run && !has_ended {
                 let what = format!("it was given to {cluster} at {since} and its job was never made there");
                 findings.about("I3", case, what);
             }

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use roadstead_apiserver::RESTORER;
+use serde_json::Value;
 
 use super::book::{Book, Place, Run, Seen};
 use super::guard::Guards;
 use super::object::{
-    End, controller, is_deleting, is_let_go, is_live_pod, is_true, job_end, uid, workload_end,
+    End, controller, epoch, is_deleting, is_let_go, is_live_pod, is_true, job_end, uid, workload_end,
 };
 use super::{Findings, Policy};
 
@@ -121,6 +122,12 @@ impl Single {
     }
 }
 
+/// Whether a job is of an earlier dispatch: that was over before a backup brought it back, and nobody believes it any more.
+fn is_of_the_past(book: &Book, run: &Run, job: &Value) -> bool {
+    let now = book.local(&run.case).and_then(|workload| epoch(workload));
+    matches!((epoch(job), now), (Some(then), Some(now)) if then < now)
+}
+
 fn said(clusters: &BTreeMap<Arc<str>, BTreeSet<Place>>) -> String {
     let all: Vec<String> = clusters.values().flatten().map(ToString::to_string).collect();
     format!("live on {} clusters at once: {}", clusters.len(), all.join(", "))
@@ -141,13 +148,8 @@ impl Outcomes {
             return;
         };
         let restored = *seen.change.user == *RESTORER;
-        if restored
-            && !seen.on_manager
-            && seen.is_job()
-            && seen.before().is_some_and(|old| job_end(old).is_some())
-        {
-            // Why: nobody can tell any more that it ended. Who was told has it on the manager, where it is judged too.
-            self.ended.remove(run);
+        if restored && !seen.on_manager && seen.is_job() {
+            self.forget_end(book, seen, run);
         }
         let Some(new) = seen.after() else {
             return;
@@ -171,7 +173,8 @@ impl Outcomes {
                 // Why: whoever deletes a job in the foreground ends its pods first, and it counts them as failed until it is
                 // gone. It was taken back, and that is no end of what it was to do.
                 let is_killed = before.is_some_and(|old| is_deleting(old) && job_end(old).is_none());
-                if was_sent_here && !(end == End::Failed && is_killed) {
+                let is_past = self.revived.contains(uid(new)) && is_of_the_past(book, run, new);
+                if was_sent_here && !is_past && !(end == End::Failed && is_killed) {
                     let end = (seen.place.cluster.clone(), seen.now);
                     self.ended.entry(run.clone()).or_insert(end);
                 }
@@ -183,6 +186,23 @@ impl Outcomes {
             {
                 self.judge_start(book, seen, run, findings);
             }
+        }
+    }
+
+    /// A storage was restored: the end that this job showed is stored nowhere any more, unless the manager shows it too.
+    fn forget_end(&mut self, book: &Book, seen: &Seen<'_>, run: &Run) {
+        let ended_here = self
+            .ended
+            .get(run)
+            .is_some_and(|(at, _)| *at == seen.place.cluster);
+        let shown = || {
+            let mut jobs = book
+                .local_jobs()
+                .filter(|(place, job)| book.run_at(place, job) == Some(run));
+            jobs.any(|(_, job)| job_end(job).is_some())
+        };
+        if ended_here && seen.before().is_some_and(|old| job_end(old).is_some()) && !shown() {
+            self.ended.remove(run);
         }
     }
 

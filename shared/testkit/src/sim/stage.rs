@@ -196,25 +196,30 @@ impl Stage {
     ) {
         tasks.spawn(self.clone().restore_namespaces());
         for number in 0..self.servers.len() {
-            let life = Arc::<Process>::default().live();
-            let client = self.inner[number].client(&life, WORLD);
-            let (server, clock) = (self.servers[number].clone(), self.server_clocks[number].clone());
-            let mut world = World::new(mix(script.seed, 4, number)).with_garbage(Garbage {
-                every: COLLECT_EVERY,
-                collect: Arc::new(move || {
-                    server.settle();
-                }),
-            });
-            if let Some(plan) = number
-                .checked_sub(1)
-                .and_then(|worker| script.workers.get(worker))
-            {
-                world = world.with_node(Node::new("node", plan.cpus.to_string(), MEMORY));
-            }
-            let clock: roadstead_world::Clock = Arc::new(move || clock.now());
-            tasks.spawn(roadstead_world::run(world, client, clock, stop.clone()));
+            self.enliven(number, script, tasks, stop);
             tasks.spawn(self.clone().keep(number, lives.clone()));
         }
+    }
+
+    /// Starts a cluster's own life: controllers, nodes, garbage collection.
+    fn enliven(&self, number: usize, script: &Script, tasks: &mut JoinSet<()>, stop: &CancellationToken) {
+        let life = Arc::<Process>::default().live();
+        let client = self.inner[number].client(&life, WORLD);
+        let (server, clock) = (self.servers[number].clone(), self.server_clocks[number].clone());
+        let mut world = World::new(mix(script.seed, 4, number)).with_garbage(Garbage {
+            every: COLLECT_EVERY,
+            collect: Arc::new(move || {
+                server.settle();
+            }),
+        });
+        if let Some(plan) = number
+            .checked_sub(1)
+            .and_then(|worker| script.workers.get(worker))
+        {
+            world = world.with_node(Node::new("node", plan.cpus.to_string(), MEMORY));
+        }
+        let clock: roadstead_world::Clock = Arc::new(move || clock.now());
+        tasks.spawn(roadstead_world::run(world, client, clock, stop.clone()));
     }
 
     /// Lives the lives of a process, one after the other.

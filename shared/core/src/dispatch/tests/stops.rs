@@ -73,6 +73,35 @@ fn a_run_that_ended_before_it_could_be_stopped_is_the_outcome() {
     assert_eq!((lost.cluster(), lost.epoch), (None, 2), "that is no outcome");
 }
 
+/// Somebody deletes the job, with its namespace say, while it ends.
+///
+/// Spec: safety 1 I11, 2 W9; found by seed 6066
+#[test]
+fn an_end_that_stands_only_on_the_worker_is_shown_before_its_job_goes() {
+    let done = RemoteJob {
+        finished: true,
+        life: Life::Deleting,
+        kept: true,
+        ..RUNNING
+    };
+    let stopping = evicted("x").remote("a", reachable(None, Some(done)));
+    let mut released = stopping.clone();
+    released.status.conditions.remove("QuotaReserved");
+    let mut queued = stopping.clone();
+    queued.status.conditions.remove("Evicted");
+    for case in [stopping, released, queued] {
+        let plan = case.plan();
+        assert_eq!(plan.on("a"), []);
+        assert_eq!(
+            (plan.cluster(), plan.mirrors(), plan.epoch),
+            (Some("a"), Some("a"), 1)
+        );
+        let mut shown = case;
+        shown.job.finished = true;
+        assert_eq!(shown.plan().on("a"), [RemoteAction::DeleteJob]);
+    }
+}
+
 /// Its quota is held until it cannot run, and its worker would run it again.
 ///
 /// Spec: safety I4; multikueue 13.B2

@@ -242,6 +242,32 @@ fn what_a_stranger_keeps_from_going_is_not_our_orphan() {
     assert_eq!(held("kueue.x-k8s.io/resource-in-use"), ["I5"]);
 }
 
+/// Somebody says on a worker that a job ended which was never made.
+///
+/// Spec: safety 1 I3, I9; found by seed 4267.
+#[test]
+fn no_job_is_made_for_what_the_chosen_cluster_says_has_ended() {
+    let told = |there: &str| {
+        let mut scene = Scene::new();
+        scene.submit("a");
+        for cluster in ["east", "west"] {
+            scene.offer("a", cluster);
+            scene.admit("a", cluster);
+        }
+        let finished = json!({"conditions": [condition("Finished", "True", "Succeeded", 3)]});
+        scene.status(there, PERSON, "a", finished);
+        scene.choose("a", "east");
+        scene.mirror_end("a");
+        for cluster in ["east", "west"] {
+            scene.remove(cluster, MANAGER, WORKLOADS, &wl("a"));
+        }
+        scene.rest();
+        scene.broken()
+    };
+    assert!(told("east").is_empty());
+    assert_eq!(told("west"), ["I9", "I3"]);
+}
+
 /// Spec: safety 1 I12.
 #[test]
 fn a_healthy_worker_does_not_wait_for_a_hung_one() {

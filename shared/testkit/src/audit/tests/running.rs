@@ -187,21 +187,57 @@ fn a_job_that_ended_is_not_run_again() {
     );
 }
 
-/// Spec: safety 1 I11, F15. Found by seeds 2275 and 5691: nobody saw the end before the storage was restored.
+/// Spec: safety 1 I11, F15. Found by seeds 2275 and 5691: it stood nowhere else when the storage was restored.
 #[test]
 fn an_end_that_a_backup_takes_back_is_known_to_nobody() {
-    let again = |user: &str| {
+    let again = |user: &str, restored: &str, shown: bool| {
         let mut scene = Scene::under(rules());
         scene.start("a", "east");
         scene.end_there("a", "east");
-        scene.remove("east", user, JOBS, "a");
-        scene.remove("east", user, PODS, "a-0");
-        scene.remove("east", user, WORKLOADS, &wl("a"));
+        if shown {
+            let complete = json!({"status": {"conditions": [condition("Complete", "True", "", 3)]}});
+            scene.edit("manager", MANAGER, JOBS, "a", complete);
+        }
+        if restored == "east" {
+            for (resource, name) in [(JOBS, "a"), (PODS, "a-0"), (WORKLOADS, &*wl("a"))] {
+                scene.remove("east", user, resource, name);
+            }
+        } else {
+            scene.clean("a", "east");
+            let other = json!({"metadata": {"name": "b"}});
+            scene.put("west", user, JOBS, other);
+        }
         scene.go_west("a");
         scene.broken()
     };
-    assert!(again(RESTORER).is_empty());
-    assert_eq!(again(SYSTEM), ["I11"]);
+    assert!(again(RESTORER, "east", false).is_empty());
+    assert_eq!(again(RESTORER, "east", true), ["I11"]);
+    assert_eq!(again(RESTORER, "west", false), ["I11"]);
+    assert_eq!(again(SYSTEM, "east", false), ["I11"]);
+}
+
+/// Spec: safety 1 I11, F15. Found by seeds 3518 and 6483: pods of an earlier dispatch were back for a moment, and ended.
+#[test]
+fn the_end_of_an_earlier_dispatch_that_a_backup_brought_back_is_no_end() {
+    let again = |user: &str, number: &str| {
+        let mut scene = Scene::under(rules());
+        scene.start("a", "east");
+        let mark =
+            |number: &str| json!({"metadata": {"annotations": {"roadstead.dev/dispatch-epoch": number}}});
+        scene.edit("east", MANAGER, JOBS, "a", mark("1"));
+        let job = scene.get("east", JOBS, "a").clone();
+        scene.clean("a", "east");
+        scene.edit("manager", MANAGER, WORKLOADS, &wl("a"), mark(number));
+        scene.put("east", user, JOBS, job);
+        let complete = json!({"status": {"conditions": [condition("Complete", "True", "", 4)]}});
+        scene.edit("east", SYSTEM, JOBS, "a", complete);
+        scene.remove("east", SYSTEM, JOBS, "a");
+        scene.go_west("a");
+        scene.broken()
+    };
+    assert!(again(RESTORER, "2").is_empty());
+    assert_eq!(again(RESTORER, "1"), ["I11"]);
+    assert_eq!(again(SYSTEM, "2"), ["I11"]);
 }
 
 /// Spec: safety 1 I1, F15. Found by seed 3429: the job of another manager stood there when the backup was made.

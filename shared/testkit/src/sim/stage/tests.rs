@@ -43,6 +43,48 @@ fn a_restored_storage_has_what_it_had_when_the_backup_was_made() {
     });
 }
 
+/// The controllers and nodes of a cluster find out that its storage was restored, also when its versions have caught up before
+/// they are connected again.
+///
+/// Spec: safety F15; found by seed 3563.
+#[test]
+fn the_world_ends_what_a_backup_brings_back_however_far_the_versions_are() {
+    with_player(async |player| {
+        let stage = stage(&player).await;
+        let server = &stage.servers[WORKER];
+        let (mut world, script, until) = (JoinSet::new(), Script::from_seed(1), CancellationToken::new());
+        stage.enliven(WORKER, &script, &mut world, &until);
+        let (jobs, mut job) = objects::foreign_job("back");
+        job["spec"]["suspend"] = json!(false);
+        job["spec"]["template"]["metadata"] = json!({"annotations": {roadstead_world::RUN_SECONDS: "600"}});
+        objects::create(server, vec![(jobs, job)]).await.unwrap();
+        let path = format!("{}/back", objects::jobs_path());
+        let pass = || tokio::time::sleep(Duration::from_secs(30));
+        pass().await;
+        let fault = Fault::Rewind { cluster: WORKER };
+        stage.begin(1, fault).await;
+        let foreground = json!({"propagationPolicy": "Foreground"});
+        let delete = || objects::ask(server, Method::DELETE, &path, Some(&foreground));
+        assert_eq!(get(&stage, &path).await.1["status"]["active"], 1);
+        delete().await;
+        pass().await;
+        assert_eq!(get(&stage, &path).await.0, StatusCode::NOT_FOUND);
+        let ahead = server.version();
+        stage.end(1, fault);
+        let mut number = 0;
+        while server.version() < ahead {
+            objects::create(server, vec![objects::foreign_job(&format!("other-{number}"))])
+                .await
+                .unwrap();
+            number += 1;
+        }
+        delete().await;
+        pass().await;
+        assert_eq!(get(&stage, &path).await.0, StatusCode::NOT_FOUND);
+        until.cancel();
+    });
+}
+
 /// Spec: safety F27.
 #[test]
 fn a_namespace_goes_with_all_that_is_in_it_and_comes_again_empty() {
