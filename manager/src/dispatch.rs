@@ -24,7 +24,7 @@ use roadstead_core::dispatch::{self, Dispatcher, Local, Plan, Policy};
 use roadstead_core::name::{CheckName, ClusterName, Key, PodSetName};
 use roadstead_core::status::Status;
 use roadstead_engine::caches::{Caches, named};
-use roadstead_engine::checks::{Checks, Elsewhere, Follow, Pass, Rest};
+use roadstead_engine::checks::{Checks, Elsewhere, Fate, Follow, Pass, Rest};
 use roadstead_engine::clock::Clock;
 use roadstead_engine::jobs::{JobRef, job_of};
 use roadstead_kubeio::queue::{Lane, Queue};
@@ -171,8 +171,15 @@ impl Checks for Dispatch {
     }
 
     fn runs_elsewhere(&self, workload: &Workload, job: &Key) -> Option<Elsewhere> {
-        self.knows_everything()
-            .then(|| read::elsewhere(self, workload, job))?
+        if !self.knows_everything() {
+            // Why whatever the check: which are ours may not be known either.
+            let has_checks = { workload.status.as_ref() }.is_some_and(|s| !s.admission_checks.is_empty());
+            return has_checks.then_some(Elsewhere {
+                job: None,
+                fate: Fate::NotYet,
+            });
+        }
+        read::elsewhere(self, workload, job)
     }
 }
 

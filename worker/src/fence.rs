@@ -81,6 +81,26 @@ struct Manager {
     standing: Option<Standing>,
 }
 
+impl Manager {
+    /// Takes in what a look has shown that began at `began` and was answered at `now`.
+    fn looked(&mut self, began: Moment, now: Moment, lease: Option<Lease>) {
+        let before = self.watch.standing(now);
+        if matches!(before, Standing::Doubtful | Standing::Expired) {
+            // Why: a lease ends by time alone. Who asked since then was refused, and is made due again only when a change is seen
+            // (seed 8724).
+            self.standing = Some(before);
+        }
+        self.watch.looked(began, lease.as_ref().map(parse));
+        self.lease = lease;
+    }
+
+    /// How it stood when that was last asked, and how it stands now.
+    fn settle(&mut self, now: Moment) -> (Option<Standing>, Standing) {
+        let standing = self.watch.standing(now);
+        (self.standing.replace(standing), standing)
+    }
+}
+
 impl Knowledge {
     fn managers(&self) -> MutexGuard<'_, BTreeMap<String, Manager>> {
         self.managers.lock().unwrap_or_else(PoisonError::into_inner)
@@ -181,10 +201,10 @@ impl Fence {
                     ..Manager::default()
                 });
             }
+            // Why under the lock: it must not be before the last refusal.
+            let now = self.uptime.now();
             for (origin, manager) in managers.iter_mut() {
-                let lease = seen.remove(origin);
-                manager.watch.looked(began, lease.as_ref().map(parse));
-                manager.lease = lease;
+                manager.looked(began, now, seen.remove(origin));
             }
         }
         self.first_look();
@@ -269,8 +289,7 @@ impl Fence {
         {
             let mut managers = self.knowledge.managers();
             for (origin, manager) in managers.iter_mut() {
-                let standing = manager.watch.standing(now);
-                let before = manager.standing.replace(standing);
+                let (before, standing) = manager.settle(now);
                 if before != Some(standing) {
                     tracing::info!(origin, ?before, now = ?standing, "the lease of a manager");
                     if standing == Standing::Held {
@@ -389,3 +408,6 @@ impl Checks for Guarded {
         self.checks.runs_elsewhere(workload, job)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,6 +11,9 @@
 use crate::name::Key;
 use crate::note::Note;
 
+/// Reason of the Event that tells of a start.
+pub const STARTED: &str = "Started";
+
 /// Everything that is known about one job.
 #[derive(Clone, Debug)]
 pub struct JobObserved<'a> {
@@ -470,7 +473,7 @@ impl<'a> Draft<'a> {
             (Stage::Admitted(queue), false) => {
                 self.actions.push(Action::Start(key.clone()));
                 let text = format!("Admitted by clusterQueue {queue}");
-                self.notes.push(Note::normal("Started", text));
+                self.notes.push(Note::normal(STARTED, text));
             }
             (Stage::Pending | Stage::Reserved, true) => {
                 self.stop(

@@ -95,6 +95,8 @@ pub enum Fate {
     /// Nothing.
     #[default]
     Unknown,
+    /// Nothing yet, because what it would follow from is being read again: ask again soon.
+    NotYet,
     /// It has no pods anywhere, whatever its last mirrored status counts: the local job may be restored.
     AtRest,
     /// It ended as its Workload says, and its own last status is lost.

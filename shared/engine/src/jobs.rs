@@ -145,13 +145,14 @@ impl Jobs {
                 return Outcome::Done;
             }
         };
-        let plan = job::plan(&scene.observed());
+        let mut plan = job::plan(&scene.observed());
         for action in plan.actions {
             if let job::Action::Start(_) = action
                 && scene
                     .current_workload()
                     .is_some_and(|w| !self.checks.may_start(w))
             {
+                plan.notes.retain(|note| note.reason != job::STARTED);
                 continue;
             }
             if let Err(outcome) = write::act(&self, &jobs, &scene, action).await {
@@ -182,6 +183,8 @@ impl Jobs {
                 .kind
                 .mirror(&local, &serde_json::to_value(&*remote).ok()?, now),
             (None, Fate::Unknown) => return None,
+            // Why: nothing else makes it due when that is known again (seed 8747).
+            (None, Fate::NotYet) => return Some(Outcome::After(DEFERRED_PAUSE)),
             (None, Fate::AtRest) => Mirror::from(jobs.kind.without_pods(&local)),
             (None, Fate::Ended) => {
                 let outcome = read::ended(workload)?;

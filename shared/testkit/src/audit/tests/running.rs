@@ -141,6 +141,26 @@ fn what_a_backup_brings_back_is_nobodys_fault_until_it_stays() {
     assert!(scene.broken().contains(&"I1"), "{:?}", scene.broken());
 }
 
+/// Spec: safety F15. Found by seed 9578: a controller had not heard yet that its job is gone.
+#[test]
+fn a_pod_of_a_job_that_a_backup_took_away_is_nobodys_fault_until_it_stays() {
+    let late = |user: &str| {
+        let mut scene = Scene::new();
+        scene.start("a", "east");
+        for (resource, name) in [(JOBS, "a"), (PODS, "a-0"), (WORKLOADS, &*wl("a"))] {
+            scene.remove("east", user, resource, name);
+        }
+        scene.pod("a", "east");
+        scene.go_west("a");
+        scene
+    };
+    let mut scene = late(RESTORER);
+    scene.is_fine();
+    scene.rest();
+    assert!(scene.broken().contains(&"I1"), "{:?}", scene.broken());
+    assert_eq!(late(SYSTEM).broken(), ["I1"]);
+}
+
 /// Spec: safety 1 I11.
 #[test]
 fn a_workload_ends_once() {
@@ -260,14 +280,14 @@ fn what_a_backup_puts_in_the_place_of_a_job_is_not_that_job() {
 /// Found by seed 3090: the worker had not heard yet that the job is being deleted.
 #[test]
 fn a_job_that_is_being_deleted_does_not_start_by_being_let_go() {
-    let let_go = |deleting: bool| {
+    let let_go = |deleting: bool, reason: &str| {
         let mut scene = Scene::new();
         scene.submit("a");
         scene.offer("a", "east");
         scene.admit("a", "east");
         scene.choose("a", "east");
         scene.make_job("a", "east");
-        let ended = json!({"conditions": [condition("Finished", "True", "OwnerNotFound", 3)]});
+        let ended = json!({"conditions": [condition("Finished", "True", reason, 3)]});
         scene.status("manager", MANAGER, "a", ended);
         if deleting {
             let mark = json!({"metadata": {"deletionTimestamp": "1970-01-01T00:00:04Z"}});
@@ -276,8 +296,12 @@ fn a_job_that_is_being_deleted_does_not_start_by_being_let_go() {
         scene.edit("east", WORKER, JOBS, "a", json!({"spec": {"suspend": false}}));
         scene.broken()
     };
-    assert!(let_go(false).contains(&"I11"));
-    assert!(!let_go(true).contains(&"I11"));
+    assert!(let_go(false, "Succeeded").contains(&"I11"));
+    assert!(!let_go(true, "Succeeded").contains(&"I11"));
+    assert!(
+        !let_go(false, "OwnerNotFound").contains(&"I11"),
+        "there is no outcome (seed 7198)"
+    );
 }
 
 /// Spec: safety 1 I11.
