@@ -2,8 +2,8 @@
 //!
 //! Explanations of why somebody waits are held back for a moment, because most workloads that wait do so only briefly, and
 //! of several explanations only the last is worth a write; while many workloads are admitted they are rationed, because they
-//! would take from admissions what the API server can do. Invariants: decisions are handed out at once; every explanation
-//! that is not overtaken is handed out in the end, oldest first.
+//! would take from admissions what the API server can do. Invariants: decisions are handed out at once, but for a reservation
+//! that was just refused; every explanation that is not overtaken is handed out in the end, oldest first.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -37,6 +37,8 @@ struct Book {
     all: BTreeMap<Key, Entry>,
     /// Explanations that are held back, by when they are due. Entries that were overtaken stay until then.
     line: VecDeque<(Timestamp, Key)>,
+    /// When the API server refused a reservation.
+    refused: BTreeMap<Key, Timestamp>,
     traffic: Traffic,
 }
 
@@ -113,9 +115,25 @@ impl Proposals {
         }
     }
 
+    /// The API server refused what was proposed. Whether the brain is to be told, because quota goes back.
+    pub(crate) fn refused(&self, key: &Key, proposal: &Proposal, now: Timestamp) -> bool {
+        match proposal {
+            // Why back: what is refused now may be refused for ever.
+            Proposal::Reserve { .. } => {
+                self.settle(key, proposal);
+                self.lock().refused.insert(key.clone(), now);
+                true
+            }
+            // Why they stay: whoever needs the room waits for it, and the brain says nothing twice (seeds 7755, 8258, 8374).
+            Proposal::Pending { .. } | Proposal::Evict { .. } => false,
+        }
+    }
+
     /// The Workload is gone.
     pub(crate) fn forget(&self, key: &Key) {
-        self.lock().all.remove(key);
+        let mut book = self.lock();
+        book.all.remove(key);
+        book.refused.remove(key);
     }
 
     /// Takes in a decision; what was proposed for the Workload before is overtaken.
@@ -124,12 +142,12 @@ impl Proposals {
         if matches!(proposal, Proposal::Reserve { .. }) {
             book.traffic.count(now);
         }
-        let entry = Entry {
-            uid,
-            proposal,
-            held: None,
-        };
-        book.all.insert(key, entry);
+        // Why: who is refused and tries again at once does nothing else.
+        let again = { book.refused.remove(&key) }.is_some_and(|at| now.duration_since(at) < HOLD);
+        let held = again.then(|| now.checked_add(HOLD).unwrap_or(Timestamp::MAX));
+        let entry = Entry { uid, proposal, held };
+        book.all.insert(key.clone(), entry);
+        book.line.extend(held.map(|due| (due, key)));
     }
 
     /// Takes in an explanation, which is held back. One that was held back before it keeps its place.
@@ -219,6 +237,29 @@ mod tests {
     }
 
     /// Spec: admission-engine 2.15 (of several explanations the last is written, after a moment).
+    #[test]
+    fn what_was_refused_is_said_again_and_reserved_again_after_a_pause() {
+        let (proposals, key, uid) = (Proposals::default(), key(1), Uid::new("u"));
+        proposals.explain(key.clone(), uid.clone(), says("no room"), at(0));
+        assert_eq!(proposals.release(at(1_000)), [key.clone()]);
+        assert!(!proposals.refused(&key, &says("no room"), at(1_000)));
+        assert_eq!(proposals.get(&key, &uid), Some(says("no room")));
+
+        proposals.put(key.clone(), uid.clone(), reserve(), at(2_000));
+        assert_eq!(proposals.get(&key, &uid), Some(reserve()));
+        assert!(proposals.refused(&key, &reserve(), at(2_010)));
+        assert_eq!(proposals.get(&key, &uid), None);
+        proposals.put(key.clone(), uid.clone(), reserve(), at(2_020));
+        assert_eq!(proposals.get(&key, &uid), None);
+        assert_eq!(proposals.release(at(3_019)), []);
+        assert_eq!(proposals.release(at(3_020)), [key.clone()]);
+        assert_eq!(proposals.get(&key, &uid), Some(reserve()));
+        // Whoever comes again later does not wait.
+        assert!(proposals.refused(&key, &reserve(), at(3_100)));
+        proposals.put(key.clone(), uid.clone(), reserve(), at(9_000));
+        assert_eq!(proposals.get(&key, &uid), Some(reserve()));
+    }
+
     #[test]
     fn an_explanation_is_held_back_for_a_moment_and_only_the_last_is_handed_out() {
         let (proposals, uid) = (Proposals::default(), Uid::new("u"));

@@ -241,11 +241,8 @@ impl Workloads {
                 "writing the status was not answered: {why}"
             ))),
             Written::Refused(why) => {
-                // Why: what is refused now may be refused for ever. The quota goes back, the brain decides anew.
-                // An eviction stays proposed: whoever needs the room waits for it.
-                if let Some(proposal) = proposal.filter(|p| !matches!(p, Proposal::Evict { .. })) {
-                    let key = roadstead_kubeio::cache::key_of(stored);
-                    self.proposals.settle(&key, proposal);
+                let (key, now) = (roadstead_kubeio::cache::key_of(stored), (self.clock)());
+                if proposal.is_some_and(|proposal| self.proposals.refused(&key, proposal, now)) {
                     self.withdraw(&key, &Uid::new(meta.uid.clone().unwrap_or_default()))
                         .await;
                 }
