@@ -173,7 +173,9 @@ impl Proposals {
     /// Hands out explanations that have been held back long enough: the Workloads to look at.
     pub(crate) fn release(&self, now: Timestamp) -> Vec<Key> {
         let mut book = self.lock();
-        let Book { all, line, traffic } = &mut *book;
+        let Book {
+            all, line, traffic, ..
+        } = &mut *book;
         let busy = traffic.is_busy(now);
         let mut released = Vec::new();
         while let Some((due, key)) = line.front() {
