@@ -13,6 +13,9 @@ use super::waiting::Waiting;
 use super::{Pass, Plan};
 use crate::name::ClusterName;
 
+/// What is said of a cluster that does not answer.
+const MUTE: &str = "its queue has not come to this workload, or its engine does not run";
+
 /// The last answer of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
@@ -37,6 +40,8 @@ pub enum Reply {
     NotSuitable,
     /// It has been asked and has not answered.
     Asked,
+    /// It has been asked long ago and has not answered.
+    Mute,
     /// It has looked and has no room.
     NoRoom,
     /// It holds quota and waits for checks of its own.
@@ -58,6 +63,7 @@ impl Reply {
             Self::Cordoned => "Cordoned",
             Self::NotSuitable => "NotSuitable",
             Self::Asked => "Asked",
+            Self::Mute => "NoAnswer",
             Self::NoRoom => "NoRoom",
             Self::Reserved => "Reserved",
             Self::Admitted => "Admitted",
@@ -189,7 +195,7 @@ impl Pass<'_> {
             return said(Reply::Stopping, "");
         }
         let asked = self.plan.status.nominated.contains(cluster);
-        reply_of(copies, asked).map_or_else(
+        reply_of(copies, asked, self.may_yet_answer()).map_or_else(
             || {
                 let (reply, detail) = self.unasked(cluster);
                 said(reply, &detail)
@@ -207,15 +213,20 @@ fn with_cause(cause: &str, detail: &str) -> String {
     }
 }
 
-fn reply_of(copies: &Copies, asked: bool) -> Option<(Reply, &str)> {
+fn reply_of(copies: &Copies, asked: bool, may_yet_answer: bool) -> Option<(Reply, &str)> {
+    let silent = if may_yet_answer {
+        (Reply::Asked, "")
+    } else {
+        (Reply::Mute, MUTE)
+    };
     match copies.our_workload() {
         Some(w) if w.admitted.is_some() => Some((Reply::Admitted, "")),
         Some(w) => Some(match w.answer {
             Answer::Reserved => (Reply::Reserved, &w.words),
             Answer::TurnedDown => (Reply::NoRoom, &w.words),
-            Answer::None => (Reply::Asked, ""),
+            Answer::None => silent,
         }),
-        None if asked => Some((Reply::Asked, "")),
+        None if asked => Some(silent),
         None => None,
     }
 }

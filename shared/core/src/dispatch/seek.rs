@@ -1,14 +1,19 @@
 //! No cluster is chosen yet: offer the Workload, and take the first answer.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::capacity::Room;
 use super::observed::{Answer, Cause, Copies, Cordon, Drift, Life, Remote, RemoteWorkload};
 use super::waiting::Waiting;
 use super::{Pass, RemoteAction, admitted_on, false_end};
+use crate::moment::later;
 use crate::name::{CheckName, ClusterName};
 use crate::note::Severity;
 use crate::status::CheckPhase;
+
+/// How long after the reservation workers are waited for before people are told why a Workload waits. Whose engine does not
+/// run never answers.
+const ANSWER_WAIT: SignedDuration = SignedDuration::from_secs(30);
 
 /// What a listed cluster can do for a Workload that seeks a place.
 pub(super) enum Standing<'a> {
@@ -56,10 +61,25 @@ impl<'a> Pass<'a> {
         let waiting = obstacle
             .or_else(|| self.not_offered(&offered))
             .unwrap_or_else(|| self.top_reason(&listed, &offered));
-        if is_settled(&waiting, &listed, &offered) {
+        let patient = self.may_yet_answer();
+        if patient && let Some(until) = self.patience() {
+            self.wake(until);
+        }
+        if is_settled(&waiting, &listed, &offered, patient) {
             self.set_check(check, CheckPhase::Pending, waiting.to_string());
         }
         self.plan.waiting = Some(waiting);
+    }
+
+    /// Until when workers that have been asked are expected to answer.
+    fn patience(&self) -> Option<Timestamp> {
+        let reserved = self.o.stored.conditions.get("QuotaReserved")?;
+        Some(later(reserved.since, ANSWER_WAIT))
+    }
+
+    /// Whether a worker that has not answered yet is still waited for before people are told why a Workload waits.
+    pub(super) fn may_yet_answer(&self) -> bool {
+        self.patience().is_none_or(|until| self.now < until)
     }
 
     fn standing(&mut self, cluster: &ClusterName) -> Standing<'a> {
@@ -231,7 +251,12 @@ impl<'a> Pass<'a> {
 /// Whether the reason will stay for a while, so that it is worth a write: people read it in the check's message.
 ///
 /// Unlike the anchor: there the message of a pending check is empty (`spec/experience.md` P4).
-fn is_settled(waiting: &Waiting, listed: &[(&ClusterName, Standing<'_>)], offered: &[ClusterName]) -> bool {
+fn is_settled(
+    waiting: &Waiting,
+    listed: &[(&ClusterName, Standing<'_>)],
+    offered: &[ClusterName],
+    patient: bool,
+) -> bool {
     match waiting {
         Waiting::NoClusterListed
         | Waiting::NoClusterConnected { .. }
@@ -240,11 +265,14 @@ fn is_settled(waiting: &Waiting, listed: &[(&ClusterName, Standing<'_>)], offere
         | Waiting::Cordoned { .. }
         | Waiting::NotNominated => true,
         // Why all of them: on the way to a worker with room there is a moment in which others have answered.
-        Waiting::WaitingForWorkers { .. } => listed.iter().all(|(cluster, standing)| match standing {
-            Standing::Open(Some(copy)) => copy.answer != Answer::None,
-            Standing::Open(None) => !offered.contains(cluster),
-            Standing::Silent | Standing::Failed { .. } | Standing::Cordoned | Standing::Clearing => true,
-        }),
+        Waiting::WaitingForWorkers { .. } => {
+            let has_answered = |(cluster, standing): &(&ClusterName, Standing<'_>)| match standing {
+                Standing::Open(Some(copy)) => copy.answer != Answer::None,
+                Standing::Open(None) => !offered.contains(cluster),
+                Standing::Silent | Standing::Failed { .. } | Standing::Cordoned | Standing::Clearing => true,
+            };
+            !patient || listed.iter().all(has_answered)
+        }
         Waiting::OtherChecks { .. }
         | Waiting::Deactivated
         | Waiting::NoLocalJob

@@ -142,6 +142,15 @@ impl Case {
         }
     }
 
+    /// Quota was reserved just now.
+    fn fresh() -> Self {
+        let mut case = Self::new();
+        let conditions = &mut case.status.conditions;
+        conditions.remove("QuotaReserved");
+        conditions.set("QuotaReserved", Truth::True, "QuotaReserved", "", at(100));
+        case
+    }
+
     /// Decided and written for `a`.
     fn won() -> Self {
         let mut case = Self::new();

@@ -18,7 +18,7 @@ fn turned_down(words: &str) -> RemoteWorkload {
 /// Spec: experience 5
 #[test]
 fn every_cluster_has_one_answer_with_its_own_words() {
-    let mut case = Case::new()
+    let mut case = Case::fresh()
         .nominated(&["a", "b"])
         .remote("a", reachable(Some(turned_down("no cpu left")), None))
         .remote("c", away(1))
@@ -50,6 +50,13 @@ fn every_cluster_has_one_answer_with_its_own_words() {
         ]
     );
     assert!(!plan.is_settled(), "b has not answered");
+    let mut late = case.clone();
+    late.now = 101;
+    let patience = jiff::SignedDuration::from_secs(30);
+    assert_eq!(plan.wake_at, Some(at(100) + patience));
+    let plan = late.plan();
+    assert_eq!((plan.seen[0].reply, plan.is_settled()), (Reply::Mute, true));
+    assert_eq!(plan.check().1, "waiting for quota on \"b\", \"a\"");
     let case = case.remote("b", reachable(Some(turned_down("")), None));
     assert!(case.plan().is_settled());
 }

@@ -132,7 +132,7 @@ fn a_worker_that_only_reserved_quota_ends_nothing() {
         answer: Answer::Reserved,
         ..remote()
     };
-    let case = Case::new()
+    let case = Case::fresh()
         .nominated(&["a", "b"])
         .remote("a", reachable(Some(reserved), None));
     let plan = case.remote("b", reachable(Some(remote()), None)).plan();
