@@ -88,6 +88,7 @@ pub(crate) struct Dispatch {
 impl Checks for Dispatch {
     fn plan(&self, pass: &Pass<'_>, status: &mut Status, now: Timestamp) -> Follow {
         if !self.knows_everything() {
+            dispatch::hold(&roadstead_convert::workload(pass.stored).status, status);
             return Follow {
                 wake_at: now.checked_add(UNKNOWN_PAUSE).ok(),
                 ..Follow::default()
@@ -163,7 +164,9 @@ impl Checks for Dispatch {
     fn may_run_elsewhere(&self, workload: &Workload) -> bool {
         let checks = workload.status.iter().flat_map(|status| &status.admission_checks);
         let mut names = checks.map(|check| CheckName::from(check.name.as_str()));
-        workload.cluster_name().is_some() && names.any(|name| self.federation.is_ours(&name))
+        // Why when nothing is known: which checks are ours is not known either, and its quota must not go to others meanwhile.
+        workload.cluster_name().is_some()
+            && (!self.knows_everything() || names.any(|name| self.federation.is_ours(&name)))
     }
 
     fn reclaimable(&self, workload: &Workload) -> Option<BTreeMap<PodSetName, u32>> {

@@ -143,6 +143,12 @@ pub fn plan(observed: &Observed<'_>, now: Timestamp) -> Plan {
     pass.plan
 }
 
+/// What is said before everything that a decision is made from is known: nothing but that where it may run is not forgotten.
+/// What evicts knows nothing of that (`spec/safety.md` I1; found by seed 19136, where a manager that had just started forgot it).
+pub fn hold(stored: &Status, status: &mut Status) {
+    status.cluster.clone_from(&stored.cluster);
+}
+
 struct Pass<'a> {
     o: Observed<'a>,
     now: Timestamp,

@@ -143,6 +143,8 @@ pub(super) struct Outcomes {
     ended: BTreeMap<Run, (Arc<str>, Timestamp)>,
     /// UIDs of what was brought back from a backup: it starts again whatever anybody wants.
     revived: BTreeSet<Arc<str>>,
+    /// UIDs of jobs that failed because they were being deleted.
+    killed: BTreeSet<Arc<str>>,
 }
 
 impl Outcomes {
@@ -175,7 +177,10 @@ impl Outcomes {
                 let was_sent_here = book.cases[&run.case].named.contains(&seen.place.cluster);
                 // Why: whoever deletes a job in the foreground ends its pods first, and it counts them as failed until it is
                 // gone. It was taken back, and that is no end of what it was to do.
-                let is_killed = before.is_some_and(|old| is_deleting(old) && job_end(old).is_none());
+                if before.is_some_and(|old| is_deleting(old) && job_end(old).is_none()) {
+                    self.killed.insert(uid(new).into());
+                }
+                let is_killed = self.killed.contains(uid(new));
                 let is_past = self.revived.contains(uid(new)) && is_of_the_past(book, run, new);
                 if was_sent_here && !is_past && !(end == End::Failed && is_killed) {
                     let end = (seen.place.cluster.clone(), seen.now);

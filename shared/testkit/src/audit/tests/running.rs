@@ -316,6 +316,14 @@ fn a_job_that_failed_because_it_was_deleted_may_run_again() {
         }
         let ended = json!({"status": {"conditions": [condition(end, "True", "", 4)]}});
         scene.edit("east", SYSTEM, JOBS, "a", ended);
+        // Found by seed 6066: whoever touches it then says nothing new.
+        scene.edit(
+            "east",
+            MANAGER,
+            JOBS,
+            "a",
+            json!({"metadata": {"finalizers": ["foregroundDeletion"]}}),
+        );
         scene.clean("a", "east");
         scene.go_west("a");
         scene.broken()
