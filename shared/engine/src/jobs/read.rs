@@ -256,7 +256,9 @@ fn stage(workload: &Workload) -> Stage {
             quota: if quota { Quota::Held } else { Quota::Released },
         };
     }
-    if workload.is_true(lifecycle::ADMITTED) {
+    // Why quota too: without it nothing is assigned, and a start would fail for good. Whoever may write a status may have said it
+    // (seed 15424).
+    if quota && workload.is_true(lifecycle::ADMITTED) {
         return Stage::Admitted(
             workload
                 .admission()
@@ -393,3 +395,6 @@ fn parent(caches: &Caches, object: &DynamicObject) -> Parent {
         Parent::NotAdmitted
     }
 }
+
+#[cfg(test)]
+mod tests;
