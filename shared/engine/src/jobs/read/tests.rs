@@ -17,7 +17,7 @@ fn saying(conditions: &[(&str, &str)]) -> Workload {
 
 /// Found by seed 15424: a job was started with nothing, and failed.
 ///
-/// Spec: jobs 5.2
+/// Spec: jobs 5.18
 #[test]
 fn what_has_no_quota_is_not_admitted_whoever_says_so() {
     assert!(matches!(stage(&saying(&[("Admitted", "True")])), Stage::Pending));
