@@ -206,12 +206,12 @@ fn a_new_list_removes_what_is_gone_and_tells_the_listener() {
 fn changes_are_told_in_the_order_in_which_they_happened() {
     let cache: Arc<Cache<ConfigMap>> = Cache::new();
     let told = Arc::new(Mutex::new(Vec::new()));
-    let (begun, started) = std::sync::mpsc::channel();
-    let list = told.clone();
+    let begun = Arc::new(std::sync::Barrier::new(2));
+    let (list, started) = (told.clone(), begun.clone());
     cache.listen(move |change| {
         let version = change.new.and_then(|new| new.metadata.resource_version.clone());
         if version.as_deref() == Some("1") {
-            begun.send(()).unwrap();
+            begun.wait();
             std::thread::sleep(Duration::from_millis(100));
         }
         list.lock()
@@ -220,7 +220,7 @@ fn changes_are_told_in_the_order_in_which_they_happened() {
     });
     std::thread::scope(|scope| {
         scope.spawn(|| cache.observe(object("a", "1", "1")));
-        started.recv().unwrap();
+        started.wait();
         cache.observe(object("a", "1", "2"));
         cache.forget(&Key::new("ns", "a"), None);
     });
