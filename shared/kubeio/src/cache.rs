@@ -178,23 +178,31 @@ impl<K: Resource> Cache<K> {
     /// listed counts, however old it looks. *Source*: `spec/safety.md` F15.
     pub fn distrust(&self) {
         self.rewound.store(true, Ordering::Relaxed);
+        self.told.store(0, Ordering::Relaxed);
         *self.version.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Puts in an object that an API server just gave us, unless a newer one is there.
+    /// Puts in what the API server answered to a request of ours, unless a newer one is there or the watch has told meanwhile that
+    /// it is gone: the watch may be faster than the answer, and what is put in then would stay for ever (seed 24087: it held
+    /// quota).
     pub fn observe(&self, object: K) {
-        self.newest
-            .fetch_max(version_of(&object).unwrap_or_default(), Ordering::Relaxed);
+        self.note_newest(&object);
+        self.put(object, |new, old| match (old, version_of(new)) {
+            (Some(old), _) => is_newer(new, old),
+            (None, Some(answered)) => answered > self.told.load(Ordering::Relaxed),
+            (None, None) => true,
+        });
+    }
+
+    /// Puts in what the watch tells, unless a newer one is there.
+    fn observe_told(&self, object: K) {
+        self.note_newest(&object);
         self.put(object, |new, old| old.is_none_or(|old| is_newer(new, old)));
     }
 
-    /// Puts in an object that somebody looked up, unless a newer one is there or the watch has told meanwhile that it is gone.
-    fn observe_found(&self, object: K) {
-        self.put(object, |new, old| match (old, version_of(new)) {
-            (Some(old), _) => is_newer(new, old),
-            (None, Some(found)) => found > self.told.load(Ordering::Relaxed),
-            (None, None) => true,
-        });
+    fn note_newest(&self, object: &K) {
+        let version = version_of(object).unwrap_or_default();
+        self.newest.fetch_max(version, Ordering::Relaxed);
     }
 
     fn hear(&self) {
@@ -305,7 +313,7 @@ where
             return Ok(());
         }
         if let Some(found) = api.get_opt(&key.name).await? {
-            self.observe_found(found);
+            self.observe(found);
         }
         Ok(())
     }
@@ -522,7 +530,7 @@ where
             match &told {
                 Told::Changed(object) => {
                     if !self.knows(object) {
-                        self.observe(object.decode().map_err(kube::Error::SerdeError)?);
+                        self.observe_told(object.decode().map_err(kube::Error::SerdeError)?);
                     }
                 }
                 Told::Deleted(object) => self.forget(&object.key(), object.uid()),

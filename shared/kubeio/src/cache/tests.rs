@@ -227,6 +227,29 @@ fn changes_are_told_in_the_order_in_which_they_happened() {
     assert_eq!(*told.lock().unwrap(), ["1", "2", "gone"]);
 }
 
+/// A Workload was deleted in the moment in which its quota was written, and the watch was faster than the answer.
+///
+/// Found by seed 24087
+#[test]
+fn an_answer_that_comes_after_the_deletion_brings_nothing_back() {
+    let cache: Arc<Cache<ConfigMap>> = Cache::new();
+    cache.told.store(75, Ordering::Relaxed);
+    cache.observe(object("a", "1", "76"));
+    cache.told.store(78, Ordering::Relaxed);
+    cache.forget(&Key::new("ns", "a"), Some("1"));
+    cache.observe(object("a", "1", "77"));
+    assert_eq!(version(&cache, "a"), None);
+    // Another one of that name.
+    cache.observe(object("a", "2", "79"));
+    assert_eq!(version(&cache, "a").as_deref(), Some("79"));
+    // What the watch itself tells is there, and so is what a storage that was restored says.
+    cache.observe_told(object("b", "3", "78"));
+    assert_eq!(version(&cache, "b").as_deref(), Some("78"));
+    cache.distrust();
+    cache.observe(object("c", "4", "40"));
+    assert_eq!(version(&cache, "c").as_deref(), Some("40"));
+}
+
 /// An API server that answers every request with this object.
 fn answering(found: &ConfigMap) -> Api<ConfigMap> {
     let body = serde_json::to_vec(found).unwrap();
