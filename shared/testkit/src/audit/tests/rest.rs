@@ -2,7 +2,9 @@
 
 use serde_json::json;
 
-use super::scene::{JOBS, MANAGER, PERSON, PODS, SYSTEM, Scene, WORKER, WORKLOADS, condition, rules, wl};
+use super::scene::{
+    JOBS, MANAGER, PERSON, PODS, QUEUES, SYSTEM, Scene, WORKER, WORKLOADS, condition, rules, wl,
+};
 use crate::audit::ending::Outcome;
 use crate::audit::{End, Promise, Rules};
 
@@ -342,6 +344,24 @@ fn two_runs_with_the_same_outcomes_are_the_same_wherever_they_ran() {
     );
     other.remove("manager", PERSON, JOBS, "a");
     assert!(east.differences(&other.auditor.ending(), |_| true)[0].contains("not there there"));
+}
+
+/// Spec: safety 1 I4; found by seed 24087.
+#[test]
+fn at_rest_a_queue_counts_what_holds_its_quota() {
+    let counts = |counted: u64| {
+        let mut scene = Scene::new();
+        scene.start("a", "east");
+        let admission = json!({"status": {"admission": {"clusterQueue": "main"}}});
+        scene.edit("east", WORKER, WORKLOADS, &wl("a"), admission);
+        let queue = json!({"metadata": {"name": "main"}, "status": {"reservingWorkloads": counted}});
+        scene.put("east", WORKER, QUEUES, queue);
+        scene.rest();
+        scene.broken()
+    };
+    assert!(counts(1).is_empty());
+    assert_eq!(counts(2), ["I4"]);
+    assert_eq!(counts(0), ["I4"]);
 }
 
 /// Spec: safety 1 I3.
