@@ -15,7 +15,7 @@ use crate::shared::eventually;
 
 const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
 
-fn cluster_queue(name: &str, spec: Value) -> Value {
+fn cluster_queue(name: &str, spec: &Value) -> Value {
     json!({"apiVersion": KUEUE, "kind": "ClusterQueue", "metadata": {"name": name}, "spec": spec})
 }
 
@@ -29,7 +29,7 @@ fn local_queue(room: Room, name: &str, of: &str) -> Value {
 /// A `ClusterQueue` of the manager and a `LocalQueue` for it in the room, both known.
 async fn queue(room: Room, name: &str, spec: Value) {
     let client = room.shared.client(MANAGER);
-    apply(&client, cluster_queue(name, spec)).await.unwrap();
+    apply(&client, cluster_queue(name, &spec)).await.unwrap();
     apply(&client, local_queue(room, name, name)).await.unwrap();
     room.queue_is_known(name).await;
 }
@@ -119,7 +119,7 @@ fn a_job_that_comes_together_with_its_queues_runs() {
             let federation = json!({"admissionChecks": [{"name": "federation"}]});
             let spec = json!({"namespaceSelector": {}, "resourceGroups": groups("default"),
                 "admissionChecksStrategy": federation});
-            apply(&client, cluster_queue(&name, spec)).await.unwrap();
+            apply(&client, cluster_queue(&name, &spec)).await.unwrap();
             apply(&client, local_queue(room, &name, &name)).await.unwrap();
             submit_into(room, &name, &name).await;
             room.job_is(MANAGER, &name, "Complete").await;
