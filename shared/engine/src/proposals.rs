@@ -243,7 +243,7 @@ mod tests {
     fn what_was_refused_is_said_again_and_reserved_again_after_a_pause() {
         let (proposals, key, uid) = (Proposals::default(), key(1), Uid::new("u"));
         proposals.explain(key.clone(), uid.clone(), says("no room"), at(0));
-        assert_eq!(proposals.release(at(1_000)), [key.clone()]);
+        assert_eq!(proposals.release(at(1_000)), std::slice::from_ref(&key));
         assert!(!proposals.refused(&key, &says("no room"), at(1_000)));
         assert_eq!(proposals.get(&key, &uid), Some(says("no room")));
 
@@ -254,7 +254,7 @@ mod tests {
         proposals.put(key.clone(), uid.clone(), reserve(), at(2_020));
         assert_eq!(proposals.get(&key, &uid), None);
         assert_eq!(proposals.release(at(3_019)), []);
-        assert_eq!(proposals.release(at(3_020)), [key.clone()]);
+        assert_eq!(proposals.release(at(3_020)), std::slice::from_ref(&key));
         assert_eq!(proposals.get(&key, &uid), Some(reserve()));
         // Whoever comes again later does not wait.
         assert!(proposals.refused(&key, &reserve(), at(3_100)));
