@@ -52,7 +52,7 @@ fn every_cluster_has_one_answer_with_its_own_words() {
     assert!(!plan.is_settled(), "b has not answered");
     let mut late = case.clone();
     late.now = 101;
-    let patience = jiff::SignedDuration::from_secs(30);
+    let patience = SignedDuration::from_secs(30);
     assert_eq!(plan.wake_at, Some(at(100) + patience));
     let plan = late.plan();
     assert_eq!((plan.seen[0].reply, plan.is_settled()), (Reply::Mute, true));
