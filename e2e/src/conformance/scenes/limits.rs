@@ -270,6 +270,9 @@ pub(super) fn grace(dice: &mut Dice) -> Vec<Step> {
     let mut steps = vec![
         Step::post(POD.list(), object),
         Step::post(format!("{at}/binding"), binding),
+        // Why: a real server deletes from its watch cache first, and asks etcd only when that was out of date. A pod without a node
+        // gets no time to end, and that answer stands for the second attempt too. A list waits until the cache has caught up.
+        Step::get(POD.list()),
     ];
     for _ in 0..3 {
         let seconds = *dice.pick(&[
