@@ -23,7 +23,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::api::PostParams;
 use kube::{Api, Client, ResourceExt as _};
 use roadstead_api::constants::{annotations, labels};
-use roadstead_core::lease::{Closing, Grant, Terms};
+use roadstead_core::lease::{Closing, Grant, Tenure, Terms};
 use roadstead_engine::clock::{Clock, Uptime};
 use roadstead_kubeconfigs::account::rights::{MANAGED_BY, MANAGED_BY_LABEL, ORIGIN_LABEL, lease_name};
 use roadstead_kubeio::cache::Cache;
@@ -36,7 +36,7 @@ use crate::remote::Remote;
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// Versions that may turn out to be old within one renewal.
 const TRIES: u32 = 4;
-/// How often an account that may not keep a lease tries again.
+/// How often an account that may not keep a lease tries again, at least.
 const FORBIDDEN_PAUSE: Duration = Duration::from_mins(1);
 /// How often the own cluster's identity is looked for at the start.
 const IDENTITY_PAUSE: Duration = Duration::from_millis(50);
@@ -92,6 +92,12 @@ impl Lessor {
         (closing, left)
     }
 
+    /// Whether our lease on a worker is kept.
+    pub(crate) fn tenure(&self, remote: &Remote) -> Tenure {
+        let grant = remote.grant.lock().unwrap_or_else(PoisonError::into_inner);
+        grant.tenure(self.uptime.now())
+    }
+
     /// The name of this manager at its workers: the UID of a namespace that lives as long as its cluster.
     async fn identity(&self) -> String {
         loop {
@@ -121,11 +127,13 @@ impl Lessor {
             if let Some(sentence) = stored.as_ref().and_then(|stored| self.taken(stored, &identity)) {
                 return Renewed::Taken(sentence);
             }
-            remote.granting(|grant| grant.sending(self.uptime.now(), self.terms));
+            let sent = self.uptime.now();
+            remote.granting(|grant| grant.sending(sent, self.terms));
             match self.send(client, stored.as_ref(), &identity).await {
                 Written::Done(now) => {
                     remote.lease_seen(number(&now));
                     self.note(remote, &now);
+                    remote.granting(|grant| grant.renewed(sent, self.terms));
                     *lease = Some(*now);
                     return Renewed::Kept;
                 }
@@ -134,7 +142,13 @@ impl Lessor {
                 }
                 // Why not a refusal: of the lease that was just read.
                 Written::Gone if stored.is_some() => "it was deleted meanwhile".clone_into(&mut last),
-                Written::Gone => return Renewed::Forbidden("there is no API for leases".to_owned()),
+                Written::Gone => {
+                    let why = format!(
+                        "there is no namespace \"{}\" there, or no API for leases",
+                        self.namespace
+                    );
+                    return Renewed::Forbidden(why);
+                }
                 Written::Refused(why) => return Renewed::Forbidden(why),
                 Written::Unclear(why) => return Renewed::Unclear(why),
             }
@@ -244,10 +258,10 @@ impl Lessor {
                 Renewed::Forbidden(why) => {
                     tracing::warn!(
                         cluster = %remote.name,
-                        "no lease on this worker, so it cannot fence itself and another manager with our origin would not \
-                         be noticed: {why}"
+                        "cannot keep a lease on this worker: if it had one it stops jobs of policy Fence, if not it cannot fence \
+                         itself, and another manager with our origin would not be noticed: {why}"
                     );
-                    FORBIDDEN_PAUSE
+                    FORBIDDEN_PAUSE.min(self.terms.starts_for() / 4)
                 }
                 Renewed::Taken(sentence) => return sentence,
             };

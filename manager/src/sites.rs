@@ -7,6 +7,7 @@ use roadstead_api::constants::annotations::CORDON;
 use roadstead_api::kueue::v1beta2::MultiKueueCluster;
 use roadstead_core::dispatch::capacity::{self, Closed, Room};
 use roadstead_core::dispatch::{Cordon, Dispatcher, Plan, Site};
+use roadstead_core::lease::Tenure;
 use roadstead_core::name::{ClusterName, Key};
 use roadstead_core::workload::Workload;
 
@@ -73,12 +74,14 @@ pub(crate) fn sites(
                 })
             })
         });
-        let orphaned = d.registry.get(&name).is_some_and(|remote| remote.is_orphaned());
+        let remote = d.registry.get(&name);
+        let orphaned = remote.as_ref().is_some_and(|remote| remote.is_orphaned());
+        let lease = remote.map_or(Tenure::Held, |remote| d.lessor.tenure(&remote));
         let cordon = match cluster.map_or(Cordon::Open, |cluster| cordon(&cluster)) {
             Cordon::Open if orphaned => Cordon::Closed,
             cordon @ (Cordon::Open | Cordon::Closed | Cordon::Drained | Cordon::Leaving) => cordon,
         };
-        (name, Site { room, cordon })
+        (name, Site { room, cordon, lease })
     };
     clusters.into_iter().map(site).collect()
 }

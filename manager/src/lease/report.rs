@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{Api, Client};
 use roadstead_api::kueue::v1beta2::MultiKueueCluster;
+use roadstead_core::lease::Tenure;
 use roadstead_kubeio::cache::Cache;
 use roadstead_kubeio::write::{self, Written};
 use serde_json::json;
@@ -22,18 +23,26 @@ const LOOK: Duration = Duration::from_secs(2);
 /// How long a worker may take to be seen looking at its lease before it is said that it does not.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Says it as long as the worker is connected; never ends by itself.
+/// Says it as long as the worker is connected, and calls `changed` when the lease there lapses or is kept again; never ends by
+/// itself.
 pub(crate) async fn tell(
     lessor: &Lessor,
     clusters: &Cache<MultiKueueCluster>,
     client: &Client,
     remote: &Remote,
+    changed: impl Fn(),
 ) {
     let since = lessor.uptime.now();
+    let mut lapsed = false;
     loop {
         tokio::time::sleep(LOOK).await;
         let guarded = remote.is_guarded();
-        if !guarded && lessor.uptime.now().since(since) < PATIENCE {
+        let tenure = lessor.tenure(remote);
+        if lapsed != (tenure == Tenure::Lapsed) {
+            lapsed = !lapsed;
+            changed();
+        }
+        if !guarded && !lapsed && lessor.uptime.now().since(since) < PATIENCE {
             continue;
         }
         let name = remote.name.as_str();
@@ -45,7 +54,7 @@ pub(crate) async fn tell(
             .as_ref()
             .map(|s| s.conditions.clone())
             .unwrap_or_default();
-        let new = condition(lessor, guarded, cluster.metadata.generation);
+        let new = condition(lessor, guarded, lapsed, cluster.metadata.generation);
         let same =
             |old: &Condition| old.type_ == KIND && old.status == new.status && old.message == new.message;
         if conditions.iter().any(same) {
@@ -73,8 +82,17 @@ fn whole(at: Timestamp) -> Timestamp {
     Timestamp::from_second(at.as_second()).unwrap_or(at)
 }
 
-fn condition(lessor: &Lessor, guarded: bool, generation: Option<i64>) -> Condition {
-    let (status, reason, message) = if guarded {
+fn condition(lessor: &Lessor, guarded: bool, lapsed: bool, generation: Option<i64>) -> Condition {
+    let (status, reason, message) = if lapsed {
+        let message = format!(
+            "This manager's lease on the worker was not renewed for more than {} s, so the worker stops jobs of queues with \
+             policy Fence, and they are sent elsewhere; let the account write Leases in namespace \"{}\" there, and make that \
+             namespace again if it is gone (roadstead cluster join does both)",
+            lessor.terms.starts_for().as_secs(),
+            lessor.namespace
+        );
+        ("False", "LeaseLapsed", message)
+    } else if guarded {
         let message = format!(
             "The worker stops jobs of queues with policy Fence when it has not heard of this manager for {} s; if its API \
              server or its engine is dead while its nodes live, pods go on",

@@ -422,7 +422,8 @@ impl Fleet {
     async fn tell(&self, remote: &Remote) {
         let connection = remote.with(|link| link.connection.clone());
         self.report(remote, connection).await;
-        report::tell(&self.lessor, &self.clusters, &self.client, remote).await;
+        let changed = || self.changed.mark(remote.name.clone());
+        report::tell(&self.lessor, &self.clusters, &self.client, remote, changed).await;
     }
 
     async fn settle(&self, remote: &Remote) {

@@ -315,7 +315,11 @@ impl<'a> Pass<'a> {
         if let Some(eviction) = &remote.evicted {
             self.mirror_if_job(winner, copies);
             // Why not when it was fenced: nothing is wrong with a worker that was only left alone.
-            if !remote.fenced {
+            if remote.fenced {
+                if self.was_never_leased(winner) {
+                    self.plan.failed.push((winner.clone(), Cause::LeaseLapsed));
+                }
+            } else {
                 let rejected = eviction.reason.starts_with("Deactivated");
                 let cause = if rejected { Cause::Rejected } else { Cause::Evicted };
                 // Unlike the anchor: else what was preempted there is offered there again at once (`spec/multikueue.md` 13.B6).

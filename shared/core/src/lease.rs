@@ -102,6 +102,18 @@ impl Terms {
     }
 }
 
+/// Whether a manager keeps its lease on one worker, as far as it knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tenure {
+    /// It does.
+    #[default]
+    Held,
+    /// There is a lease, and it was not renewed for so long that the worker starts nothing more.
+    Lapsed,
+    /// This process has seen none there: the worker is of another make, or this account may not keep one.
+    Never,
+}
+
 /// What a manager knows of its own lease on one worker.
 #[derive(Clone, Debug)]
 pub struct Grant {
@@ -110,6 +122,8 @@ pub struct Grant {
     mark: Option<String>,
     marked_at: Option<Moment>,
     answered_at: Option<Moment>,
+    /// Up to when the last renewal that was stored lets the worker start something; at first as if one had been stored.
+    starts_until: Moment,
 }
 
 /// When nothing of ours runs on a worker that does not answer.
@@ -131,6 +145,7 @@ impl Grant {
             mark: None,
             marked_at: None,
             answered_at: None,
+            starts_until: now.plus(terms.starts_for()),
         }
     }
 
@@ -147,6 +162,20 @@ impl Grant {
         if mark.is_some() && self.mark.as_deref() != mark {
             self.mark = mark.map(str::to_owned);
             self.marked_at = Some(now);
+        }
+    }
+
+    /// The renewal that was sent at `sent` is stored.
+    pub fn renewed(&mut self, sent: Moment, terms: Terms) {
+        self.starts_until = sent.plus(terms.starts_for());
+    }
+
+    /// How things stand. A worker whose lease has lapsed stops what it is given.
+    pub fn tenure(&self, now: Moment) -> Tenure {
+        match self.answered_at {
+            None => Tenure::Never,
+            Some(_) if self.starts_until <= now => Tenure::Lapsed,
+            Some(_) => Tenure::Held,
         }
     }
 

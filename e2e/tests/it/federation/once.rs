@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::rbac::v1::{PolicyRule, Role};
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use roadstead_api::constants::annotations::{
@@ -192,6 +193,66 @@ fn a_lease_that_was_deleted_while_its_worker_was_away_is_no_way_around_the_fence
             .delete("fenced", &DeleteParams::background())
             .await
             .unwrap();
+        room.is_swept().await;
+    });
+}
+
+/// Spec: safety 3.3
+#[test]
+fn under_fence_a_worker_on_which_the_lease_cannot_be_renewed_gets_no_jobs_until_it_can() {
+    alone("once-lapsed", EVEN, |room| async move {
+        lost_policy(room, "Fence").await;
+        room.submit(obedient(room.job("moves", "10", 600))).await;
+        let first = room.started("moves").await;
+        let second = other(&first);
+        guarded(room, &first).await;
+
+        let roles: Api<Role> = Api::namespaced(room.shared.client(&first), WORKER_NAMESPACE);
+        let before = roles.get(LEASE).await.unwrap();
+        let others: Vec<PolicyRule> = { before.rules.iter().flatten() }
+            .filter(|rule| !rule.resources.iter().flatten().any(|one| one == "leases"))
+            .cloned()
+            .collect();
+        let with = async |rules: &[PolicyRule]| {
+            let patch = json!({ "rules": rules });
+            let params = PatchParams::default();
+            roles.patch(LEASE, &params, &Patch::Merge(&patch)).await.unwrap();
+        };
+        with(&others).await;
+        room.workload_where("moves", |w| cluster_name(w).as_deref() == Some(second))
+            .await;
+        let clusters: Api<MultiKueueCluster> = Api::all(room.shared.client(MANAGER));
+        let fence = async |reason: &str| {
+            eventually(|| async {
+                let conditions = clusters.get(&first).await.unwrap().status?.conditions;
+                let mut fences = conditions.into_iter().filter(|each| each.type_ == "WorkerFence");
+                fences.find(|each| each.reason == reason)
+            })
+            .await
+        };
+        let lapsed = fence("LeaseLapsed").await;
+        assert!(
+            lapsed.message.contains("write Leases in namespace"),
+            "{}",
+            lapsed.message
+        );
+
+        room.is_swept_in(&first).await;
+        // It fits only there.
+        room.submit(obedient(room.job("waits", "10", 600))).await;
+        let until = Instant::now() + PAST_EVERYTHING;
+        while Instant::now() < until {
+            let ours = room.ours_in(&first).await;
+            assert!(ours.is_empty(), "it is sent where it would be stopped: {ours:?}");
+            sleep(Duration::from_millis(100)).await;
+        }
+        with(before.rules.as_deref().unwrap_or_default()).await;
+        assert_eq!(room.started("waits").await, first);
+        fence("Fencing").await;
+        for job in ["moves", "waits"] {
+            let params = DeleteParams::background();
+            room.jobs(MANAGER).delete(job, &params).await.unwrap();
+        }
         room.is_swept().await;
     });
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use super::capacity::Room;
+use crate::lease::Tenure;
 use crate::name::{CheckName, ClusterName};
 use crate::status::Status;
 use crate::workload::Workload;
@@ -99,6 +100,8 @@ pub struct Site {
     pub room: Room,
     /// What an administrator wants of it.
     pub cordon: Cordon,
+    /// Whether our lease is kept there.
+    pub lease: Tenure,
 }
 
 /// What an administrator wants of a cluster.
@@ -395,6 +398,8 @@ pub enum Cause {
     FinishedEarly,
     /// The worker shows a copy from before the present dispatch, as after its storage was restored from a backup.
     Outdated,
+    /// Our lease there cannot be renewed, so the worker stops what it is given.
+    LeaseLapsed,
 }
 
 impl Cause {
@@ -412,6 +417,7 @@ impl Cause {
             Self::Evicted => "EvictedByCluster",
             Self::FinishedEarly => "FinishedBeforeChosen",
             Self::Outdated => "OutdatedOnCluster",
+            Self::LeaseLapsed => "LeaseLapsedOnCluster",
         }
     }
 }

@@ -7,7 +7,7 @@
 
 use jiff::Timestamp;
 
-use super::observed::{Answer, Copies, Cordon, Remote};
+use super::observed::{Answer, Cause, Copies, Cordon, Remote};
 use super::seek::failure_of;
 use super::waiting::Waiting;
 use super::{Pass, Plan};
@@ -183,6 +183,9 @@ impl Pass<'_> {
         if self.site(cluster).cordon != Cordon::Open && self.plan.status.cluster.as_ref() != Some(cluster) {
             let (reply, detail) = self.unasked(cluster);
             return said(reply, &detail);
+        }
+        if self.has_lapsed(cluster) && self.plan.status.cluster.as_ref() != Some(cluster) {
+            return said(Reply::Failed, Cause::LeaseLapsed.as_str());
         }
         if let Some(failure) = self.o.failures.get(cluster).filter(|f| f.until > self.now) {
             let words = with_cause(failure.cause.as_str(), &failure.detail);

@@ -3,9 +3,10 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::capacity::Room;
-use super::observed::{Answer, Cause, Copies, Cordon, Drift, Life, Remote, RemoteWorkload};
+use super::observed::{Answer, Cause, Copies, Cordon, Drift, Life, LostPolicy, Remote, RemoteWorkload};
 use super::waiting::Waiting;
 use super::{Pass, RemoteAction, admitted_on, false_end};
+use crate::lease::Tenure;
 use crate::moment::later;
 use crate::name::{CheckName, ClusterName};
 use crate::note::Severity;
@@ -40,6 +41,8 @@ impl<'a> Pass<'a> {
             if let Standing::Failed {
                 cause, until: None, ..
             } = standing
+                // Why not then: it is over with the next renewal, and nobody need wait for longer.
+                && !self.has_lapsed(cluster)
             {
                 self.plan.failed.push(((*cluster).clone(), *cause));
             }
@@ -89,6 +92,13 @@ impl<'a> Pass<'a> {
         if self.site(cluster).cordon != Cordon::Open {
             return Standing::Cordoned;
         }
+        if self.has_lapsed(cluster) {
+            return Standing::Failed {
+                cause: Cause::LeaseLapsed,
+                detail: "",
+                until: None,
+            };
+        }
         if let Some(failure) = self.o.failures.get(cluster).filter(|f| f.until > self.now) {
             self.wake(failure.until);
             return Standing::Failed {
@@ -98,6 +108,13 @@ impl<'a> Pass<'a> {
             };
         }
         let workload = copies.our_workload();
+        if workload.is_some_and(|w| w.fenced && w.epoch == self.o.epoch) && self.was_never_leased(cluster) {
+            return Standing::Failed {
+                cause: Cause::LeaseLapsed,
+                detail: "",
+                until: None,
+            };
+        }
         // Why first: what is left of an earlier round says nothing about this one. Why the job: it exists only after a decision,
         // so without one it is left from an earlier round. Why fenced: nobody but us can take that back.
         if copies.our_job().is_some()
@@ -113,6 +130,18 @@ impl<'a> Pass<'a> {
             };
         }
         Standing::Open(workload)
+    }
+
+    /// Whether the worker stops what it is given, because our lease there was not renewed for too long
+    /// (`spec/safety.md 3.3`, seed 16963).
+    pub(super) fn has_lapsed(&self, cluster: &ClusterName) -> bool {
+        self.o.policy.lost == LostPolicy::Fence && self.site(cluster).lease == Tenure::Lapsed
+    }
+
+    /// Whether this process keeps no lease there and has seen none. Of one that lapsed before it began only the worker knows,
+    /// and shows it by what it stops.
+    pub(super) fn was_never_leased(&self, cluster: &ClusterName) -> bool {
+        self.o.policy.lost == LostPolicy::Fence && self.site(cluster).lease == Tenure::Never
     }
 
     /// The first in config order that is seen admitted.

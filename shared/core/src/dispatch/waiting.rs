@@ -169,6 +169,10 @@ impl Waiting {
                         "find out whether the storage of cluster \"{cluster}\" was restored from a backup"
                     )
                 }
+                Cause::LeaseLapsed => format!(
+                    "let the account used on cluster \"{cluster}\" write Leases in Roadstead's namespace there, and make that \
+                     namespace again if it is gone (roadstead cluster join does both)"
+                ),
             },
             Self::StoppingOnWorker { .. } => {
                 "nothing: it goes on when the old run is gone; if it stays, look for what holds its pods there, and in the manager's \
@@ -228,6 +232,9 @@ impl fmt::Display for Waiting {
                     Cause::Evicted => "evicted it",
                     Cause::FinishedEarly => "finished it before it was chosen",
                     Cause::Outdated => "shows a copy from an earlier dispatch",
+                    Cause::LeaseLapsed => {
+                        "has not had the manager's lease renewed and stops what it is given"
+                    }
                 };
                 write!(f, "cluster \"{cluster}\" {what}")?;
                 if !detail.is_empty() {

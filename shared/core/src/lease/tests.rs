@@ -168,6 +168,27 @@ fn a_worker_whose_engine_had_stopped_before_it_was_lost_never_closes() {
     assert!(grant.is_guarded(), "it is back");
 }
 
+/// Spec: safety 3.3
+#[test]
+fn a_manager_knows_when_its_lease_has_lapsed_and_when_there_never_was_one() {
+    let mut grant = Grant::new(at(0), terms());
+    grant.sending(at(0), terms());
+    assert_eq!(grant.tenure(at(99_000)), Tenure::Never);
+    // Its predecessor's is there, and it may not renew it: that ends as if it had done so when it began.
+    grant.answered(None, at(1_000));
+    assert_eq!(grant.tenure(at(19_999)), Tenure::Held);
+    assert_eq!(grant.tenure(at(20_000)), Tenure::Lapsed);
+    grant.sending(at(30_000), terms());
+    assert_eq!(
+        grant.tenure(at(30_000)),
+        Tenure::Lapsed,
+        "nobody knows yet whether it arrives"
+    );
+    grant.renewed(at(30_000), terms());
+    assert_eq!(grant.tenure(at(49_999)), Tenure::Held);
+    assert_eq!(grant.tenure(at(50_000)), Tenure::Lapsed);
+}
+
 #[test]
 fn a_longer_lease_that_was_sent_before_counts_as_long_as_it_may_be_in_force() {
     let mut grant = Grant::new(at(0), terms());

@@ -149,6 +149,13 @@ pub(super) fn namespace(which: Space) -> Vec<(String, Value)> {
     objects
 }
 
+/// Whether a namespace is there and is not ending.
+pub(super) async fn has_namespace(server: &Server, which: Space) -> bool {
+    let path = format!("/api/v1/namespaces/{}", space_name(which));
+    let (code, found) = ask(server, Method::GET, &path, None).await;
+    code.is_success() && found["metadata"]["deletionTimestamp"].is_null()
+}
+
 /// Asks for the end of a namespace.
 pub(super) async fn delete_namespace(server: &Server, which: Space) {
     let path = format!("/api/v1/namespaces/{}", space_name(which));

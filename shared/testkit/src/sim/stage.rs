@@ -66,6 +66,8 @@ pub(super) struct Stage {
     server_clocks: Vec<Arc<HostClock>>,
     /// Backups of storages, by trouble.
     backups: Mutex<BTreeMap<usize, Snapshot>>,
+    /// Namespaces that were deleted, by trouble: where, and whether the trouble is over.
+    deleted: Mutex<BTreeMap<usize, (usize, Space, bool)>>,
     /// Namespaces that are to be made again, by cluster.
     missing: Mutex<Vec<(usize, Space)>>,
     /// Number of the second manager.
@@ -153,6 +155,7 @@ impl Stage {
             servers,
             server_clocks,
             backups: Mutex::default(),
+            deleted: Mutex::default(),
             missing: Mutex::default(),
             manager_config: Arc::new(manager_config(script)),
             worker_config: Arc::new(config()),
@@ -332,6 +335,7 @@ impl Stage {
                 Self::lock(&self.backups).insert(number, snapshot);
             }
             Fault::NoNamespace { cluster, which } => {
+                Self::lock(&self.deleted).insert(number, (cluster, which, false));
                 objects::delete_namespace(&self.servers[cluster], which).await;
             }
             Fault::Rival { called } => {
@@ -373,8 +377,13 @@ impl Stage {
             for wire in self.wires_to(cluster) {
                 wire.break_off();
             }
+            // Why: the backup may be of a time in which the namespace was gone (seed 16963).
+            let deleted = Self::lock(&self.deleted);
+            let over = deleted.values().filter(|(of, _, over)| *over && *of == cluster);
+            Self::lock(&self.missing).extend(over.map(|(_, which, _)| (cluster, *which)));
         }
         if let Fault::NoNamespace { cluster, which } = fault {
+            Self::lock(&self.deleted).insert(number, (cluster, which, true));
             Self::lock(&self.missing).push((cluster, which));
         }
         for process in &self.processes {
@@ -401,7 +410,11 @@ impl Stage {
             tokio::time::sleep(COLLECT_EVERY).await;
             let missing = std::mem::take(&mut *Self::lock(&self.missing));
             for (cluster, which) in missing {
-                let made = objects::create(&self.servers[cluster], objects::namespace(which)).await;
+                let server = &self.servers[cluster];
+                if objects::has_namespace(server, which).await {
+                    continue;
+                }
+                let made = objects::create(server, objects::namespace(which)).await;
                 if made.is_ok() {
                     self.note(format_args!("{} has {which:?} again", cluster_name(cluster)));
                 } else {

@@ -1,4 +1,6 @@
 use super::*;
+use crate::dispatch::record::Reply;
+use crate::lease::Tenure;
 use RemoteAction::{CreateJob, CreateWorkload, DeleteJob, DeleteWorkload, StripFinalizer};
 
 const ALL_GONE: &[RemoteAction] = &[DeleteJob, StripFinalizer, DeleteWorkload];
@@ -161,6 +163,66 @@ fn a_fenced_run_is_dispatched_again_and_its_worker_is_not_blamed() {
     let offered = Case::new().remote("a", reachable(Some(fenced), None)).plan();
     assert_eq!(offered.on("a"), [StripFinalizer, DeleteWorkload]);
     assert!(offered.failed.is_empty());
+}
+
+fn leased(tenure: Tenure) -> Case {
+    let mut case = Case::new();
+    case.lost = LostPolicy::Fence;
+    let site = Site {
+        lease: tenure,
+        ..Site::default()
+    };
+    case.sites.insert("a".into(), site);
+    case
+}
+
+/// Spec: safety 3.3
+#[test]
+fn under_fence_nothing_is_sent_where_the_lease_has_lapsed_until_it_is_kept_again() {
+    let case = leased(Tenure::Lapsed).remote("a", reachable(Some(remote()), None));
+    let plan = case.plan();
+    assert_eq!(plan.on("a"), [StripFinalizer, DeleteWorkload]);
+    assert_eq!(plan.status.nominated, ["b".into()]);
+    assert!(plan.failed.is_empty(), "the next renewal ends it");
+    let says = plan
+        .seen
+        .iter()
+        .find(|seen| seen.cluster.as_str() == "a")
+        .unwrap();
+    assert_eq!(
+        (says.reply, &*says.detail),
+        (Reply::Failed, "LeaseLapsedOnCluster")
+    );
+    let mut alone = leased(Tenure::Lapsed);
+    alone.clusters = vec!["a".into()];
+    assert_eq!(alone.plan().waits_for(), Some("LeaseLapsedOnCluster"));
+    for open in [leased(Tenure::Held), leased(Tenure::Never), {
+        let mut waits = leased(Tenure::Lapsed);
+        waits.lost = LostPolicy::Wait;
+        waits
+    }] {
+        assert_eq!(open.plan().status.nominated.len(), 2);
+    }
+}
+
+/// Spec: safety 3.3
+#[test]
+fn a_worker_that_fences_although_this_manager_never_saw_a_lease_there_is_left_out_for_a_while() {
+    let fenced = RemoteWorkload {
+        active: false,
+        fenced: true,
+        evicted: Some(said("Deactivated", "The workload is deactivated")),
+        ..remote()
+    };
+    let plan = leased(Tenure::Never)
+        .remote("a", reachable(Some(fenced.clone()), None))
+        .plan();
+    assert_eq!(plan.failed, [("a".into(), Cause::LeaseLapsed)]);
+    assert_eq!(plan.on("a"), [StripFinalizer, DeleteWorkload]);
+    let mut won = Case::won().remote("a", reachable(Some(fenced), Some(RUNNING)));
+    won.lost = LostPolicy::Fence;
+    won.sites = leased(Tenure::Never).sites;
+    assert_eq!(won.plan().failed, [("a".into(), Cause::LeaseLapsed)]);
 }
 
 /// Spec: safety 3.7, W9; multikueue 10.F18

@@ -121,7 +121,7 @@ fn by_room(rooms: [Room; 4]) -> Case {
             name,
             Site {
                 room,
-                cordon: Cordon::Open,
+                ..Site::default()
             },
         );
     }

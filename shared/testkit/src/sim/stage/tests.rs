@@ -112,6 +112,32 @@ fn a_namespace_goes_with_all_that_is_in_it_and_comes_again_empty() {
     });
 }
 
+/// Spec: safety F27, F15.
+#[test]
+fn a_backup_without_the_namespace_does_not_take_it_away_for_good() {
+    with_player(async |player| {
+        let stage = stage(&player).await;
+        let path = "/api/v1/namespaces/team";
+        let gone = Fault::NoNamespace {
+            cluster: WORKER,
+            which: Space::Team,
+        };
+        let rewind = Fault::Rewind { cluster: WORKER };
+        stage.begin(1, gone).await;
+        stage.servers[WORKER].settle();
+        stage.begin(2, rewind).await;
+        let housekeeping = tokio::spawn(stage.clone().restore_namespaces());
+        stage.end(1, gone);
+        tokio::time::sleep(COLLECT_EVERY * 2).await;
+        assert_eq!(get(&stage, path).await.0, StatusCode::OK);
+        stage.end(2, rewind);
+        assert_eq!(get(&stage, path).await.0, StatusCode::NOT_FOUND);
+        tokio::time::sleep(COLLECT_EVERY * 2).await;
+        assert_eq!(get(&stage, path).await.0, StatusCode::OK);
+        housekeeping.abort();
+    });
+}
+
 /// Spec: safety W4, W5, S13.
 #[test]
 fn what_is_forged_stands_in_copies_that_were_not_chosen_and_in_no_others() {
