@@ -1,7 +1,11 @@
 //! Events: what happened to an object, for people. Best effort, never in the way of the work.
 //!
-//! Invariant: recording never blocks and never fails the caller; when the buffer is full the event is dropped and
-//! counted. The same event on the same object is written once per [`QUIET`].
+//! Invariant: recording never blocks and never fails the caller; when too many wait, or one has waited for [`LATE`], it is
+//! dropped and counted. The same event on the same object is written once per [`QUIET`].
+//!
+//! *Why in two lanes*: a job that starts costs the API servers about ten writes; written beside them, what is to be told of it
+//! would make that twelve, and thousands that are admitted at once would wait for their own good news. So these come a little
+//! later, and take a fifth of the time at most. Warnings are few, and are written at once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,20 +24,24 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// How many events may wait to be written.
+/// How many events of one lane may wait to be written.
 const BUFFER: usize = 4096;
+/// How long one may wait.
+const LATE: Duration = Duration::from_mins(1);
 /// How long the same event on the same object is not repeated.
 pub const QUIET: Duration = Duration::from_mins(10);
 /// Entries kept to recognise repetitions.
 const REMEMBERED_MAX: usize = 20_000;
-/// Events written at the same time.
+/// Warnings written at the same time.
 const WRITERS: usize = 4;
-/// Events that are written at once before they are rationed.
+/// Warnings that are written at once before they are rationed.
 const BURST: u32 = 300;
 /// How often one more may be written after that.
 const RATION: Duration = Duration::from_millis(200);
-/// The last of them are for warnings: what goes well stands in the conditions too, and is told by thousands.
-const FOR_WARNINGS: u32 = 100;
+/// How long good news wait at least.
+const LINGER: Duration = Duration::from_secs(2);
+/// The pause after each of them, in times of what it took.
+const REST_PER_WORK: u32 = 4;
 /// The API's limit for a note, in bytes.
 const NOTE_MAX: usize = 1024;
 
@@ -41,16 +49,36 @@ const NOTE_MAX: usize = 1024;
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// A place to drop events into.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Recorder {
-    sender: mpsc::Sender<(ObjectReference, Note)>,
+    warnings: mpsc::Sender<Told>,
+    news: mpsc::Sender<Told>,
+    clock: Clock,
     dropped: Arc<AtomicU64>,
+}
+
+/// Something that happened, and when.
+struct Told {
+    object: ObjectReference,
+    note: Note,
+    at: Timestamp,
+    since: Instant,
 }
 
 impl Recorder {
     /// Records that something happened to `object`.
     pub fn record(&self, object: ObjectReference, note: Note) {
-        if self.sender.try_send((object, note)).is_err() {
+        let lane = match note.severity {
+            Severity::Normal => &self.news,
+            Severity::Warning => &self.warnings,
+        };
+        let told = Told {
+            object,
+            note,
+            at: (self.clock)(),
+            since: Instant::now(),
+        };
+        if lane.try_send(told).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -68,24 +96,34 @@ pub fn recorder(
     clock: Clock,
     stop: CancellationToken,
 ) -> (Recorder, impl Future<Output = ()> + Send + 'static) {
-    let (sender, receiver) = mpsc::channel(BUFFER);
+    let (warnings, of_warnings) = mpsc::channel(BUFFER);
+    let (news, of_news) = mpsc::channel(BUFFER);
     let recorder = Recorder {
-        sender,
+        warnings,
+        news,
+        clock,
         dropped: Arc::default(),
     };
-    let writer = Writer {
+    let instance =
+        std::env::var("POD_NAME").unwrap_or_else(|_unset| format!("{controller}-{}", std::process::id()));
+    let writer = Arc::new(Writer {
         client,
         controller,
-        clock,
+        instance,
+        number: AtomicU64::new(0),
         dropped: recorder.dropped.clone(),
+    });
+    let work = async move {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => {}
+            ((), ()) = async { tokio::join!(writer.warn(of_warnings), writer.tell(of_news)) } => {}
+        }
     };
-    (recorder, writer.run(receiver, stop))
+    (recorder, work)
 }
 
-/// How many more events may be written now.
-///
-/// Why rationed: thousands of workloads admitted at once would cost the API server more in events than in admissions. What
-/// they say stands in the conditions too.
+/// How many more warnings may be written now.
 #[derive(Debug)]
 struct Ration {
     left: u32,
@@ -101,88 +139,103 @@ impl Ration {
         }
     }
 
-    /// Takes one, if there is one for this severity.
-    fn take(&mut self, severity: Severity, now: Instant) -> bool {
+    /// Takes one, or tells when there will be one.
+    fn take(&mut self, now: Instant) -> Result<(), Instant> {
         let steps = now.duration_since(self.counted).as_millis() / RATION.as_millis();
         let steps = u32::try_from(steps).unwrap_or(u32::MAX);
         self.counted += RATION.saturating_mul(steps);
         self.left = self.left.saturating_add(steps).min(BURST);
-        let kept = match severity {
-            Severity::Normal => FOR_WARNINGS,
-            Severity::Warning => 0,
-        };
-        let any = self.left > kept;
-        self.left -= u32::from(any);
-        any
+        self.left = self.left.checked_sub(1).ok_or(self.counted + RATION)?;
+        Ok(())
+    }
+}
+
+/// What was written lately.
+#[derive(Default)]
+struct Seen(BTreeMap<(String, String, String), Instant>);
+
+impl Seen {
+    /// Whether this has been told lately; if not, it has been now.
+    fn has(&mut self, told: &Told, now: Instant) -> bool {
+        if self.0.len() >= REMEMBERED_MAX {
+            self.0.retain(|_, at| now.duration_since(*at) < QUIET);
+            if self.0.len() >= REMEMBERED_MAX {
+                self.0.clear();
+            }
+        }
+        let identity = (
+            told.object.uid.clone().unwrap_or_default(),
+            told.note.reason.to_string(),
+            told.note.message.clone(),
+        );
+        let lately = |at: &Instant| now.duration_since(*at) < QUIET;
+        if self.0.get(&identity).is_some_and(lately) {
+            return true;
+        }
+        self.0.insert(identity, now);
+        false
     }
 }
 
 struct Writer {
     client: Client,
     controller: &'static str,
-    clock: Clock,
+    instance: String,
+    number: AtomicU64,
     dropped: Arc<AtomicU64>,
 }
 
 impl Writer {
-    async fn run(self, mut receiver: mpsc::Receiver<(ObjectReference, Note)>, stop: CancellationToken) {
-        let Self {
-            client,
-            controller,
-            clock,
-            dropped,
-        } = self;
-        let mut ration = Ration::new(Instant::now());
-        let instance =
-            std::env::var("POD_NAME").unwrap_or_else(|_unset| format!("{controller}-{}", std::process::id()));
-        let mut seen: BTreeMap<(String, String, String), Instant> = BTreeMap::new();
+    async fn warn(self: &Arc<Self>, mut lane: mpsc::Receiver<Told>) {
+        let (mut seen, mut ration) = (Seen::default(), Ration::new(Instant::now()));
         let writers = Arc::new(tokio::sync::Semaphore::new(WRITERS));
-        let mut number = 0_u64;
-        loop {
-            let (object, note) = tokio::select! {
-                biased;
-                () = stop.cancelled() => return,
-                got = receiver.recv() => match got { Some(got) => got, None => return },
-            };
-            let now = Instant::now();
-            if seen.len() >= REMEMBERED_MAX {
-                seen.retain(|_, at| now.duration_since(*at) < QUIET);
-                if seen.len() >= REMEMBERED_MAX {
-                    seen.clear();
-                }
-            }
-            let identity = (
-                object.uid.clone().unwrap_or_default(),
-                note.reason.to_string(),
-                note.message.clone(),
-            );
-            if seen
-                .get(&identity)
-                .is_some_and(|at| now.duration_since(*at) < QUIET)
-            {
+        while let Some(told) = lane.recv().await {
+            if !self.is_due(&told, &mut seen) {
                 continue;
             }
-            if !ration.take(note.severity, now) {
-                dropped.fetch_add(1, Ordering::Relaxed);
-                continue;
+            while let Err(at) = ration.take(Instant::now()) {
+                tokio::time::sleep_until(at).await;
             }
-            seen.insert(identity, now);
-            number += 1;
-            let event = event(object, note, (controller, &instance), number, clock());
-            let api: Api<Event> = Api::namespaced(
-                client.clone(),
-                event.metadata.namespace.as_deref().unwrap_or("default"),
-            );
             let Ok(permit) = writers.clone().acquire_owned().await else {
                 return;
             };
-            let client = client.clone();
+            let writer = self.clone();
             tokio::spawn(async move {
-                if let Err(error) = send(&client, api.resource_url(), &event).await {
-                    tracing::debug!(error = crate::write::describe(&error), "writing an event failed");
-                }
+                writer.write(told).await;
                 drop(permit);
             });
+        }
+    }
+
+    async fn tell(&self, mut lane: mpsc::Receiver<Told>) {
+        let mut seen = Seen::default();
+        while let Some(told) = lane.recv().await {
+            if !self.is_due(&told, &mut seen) {
+                continue;
+            }
+            tokio::time::sleep_until(told.since + LINGER).await;
+            let started = Instant::now();
+            self.write(told).await;
+            tokio::time::sleep(started.elapsed() * REST_PER_WORK).await;
+        }
+    }
+
+    /// Whether it is to be written: not too late, and not said before.
+    fn is_due(&self, told: &Told, seen: &mut Seen) -> bool {
+        let late = told.since.elapsed() > LATE;
+        self.dropped.fetch_add(u64::from(late), Ordering::Relaxed);
+        !late && !seen.has(told, Instant::now())
+    }
+
+    async fn write(&self, told: Told) {
+        let number = self.number.fetch_add(1, Ordering::Relaxed);
+        let event = event(told, (self.controller, &self.instance), number);
+        let api: Api<Event> = Api::namespaced(
+            self.client.clone(),
+            event.metadata.namespace.as_deref().unwrap_or("default"),
+        );
+        if let Err(error) = send(&self.client, api.resource_url(), &event).await {
+            tracing::debug!(error = crate::write::describe(&error), "writing an event failed");
         }
     }
 }
@@ -195,13 +248,8 @@ async fn send(client: &Client, url: &str, event: &Event) -> Result<(), kube::Err
     client.request_text(request).await.map(drop)
 }
 
-fn event(
-    object: ObjectReference,
-    note: Note,
-    (controller, instance): (&str, &str),
-    number: u64,
-    now: Timestamp,
-) -> Event {
+fn event(told: Told, (controller, instance): (&str, &str), number: u64) -> Event {
+    let Told { object, note, at, .. } = told;
     let namespace = object
         .namespace
         .clone()
@@ -219,11 +267,11 @@ fn event(
     }
     Event {
         metadata: ObjectMeta {
-            name: Some(format!("{name}.{:x}{number:x}", now.as_nanosecond())),
+            name: Some(format!("{name}.{:x}{number:x}", at.as_nanosecond())),
             namespace: Some(namespace),
             ..ObjectMeta::default()
         },
-        event_time: Some(MicroTime(now)),
+        event_time: Some(MicroTime(at)),
         type_: Some(match note.severity {
             Severity::Normal => "Normal".into(),
             Severity::Warning => "Warning".into(),
@@ -239,35 +287,4 @@ fn event(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{BURST, FOR_WARNINGS, RATION, Ration};
-    use roadstead_core::note::Severity::{Normal, Warning};
-    use tokio::time::Instant;
-
-    #[test]
-    fn a_burst_is_written_and_the_rest_is_rationed() {
-        let start = Instant::now();
-        let mut ration = Ration::new(start);
-        assert!((0..BURST).all(|_| ration.take(Warning, start)));
-        assert!(!ration.take(Warning, start));
-        assert!(!ration.take(Warning, start + RATION / 2));
-        assert!(ration.take(Warning, start + RATION));
-        assert!(!ration.take(Warning, start + RATION));
-        let later = start + RATION * BURST * 3;
-        assert!(
-            (0..BURST).all(|_| ration.take(Warning, later)),
-            "no more than a burst is saved up"
-        );
-        assert!(!ration.take(Warning, later));
-    }
-
-    #[test]
-    fn good_news_leave_room_for_warnings() {
-        let start = Instant::now();
-        let mut ration = Ration::new(start);
-        assert!((FOR_WARNINGS..BURST).all(|_| ration.take(Normal, start)));
-        assert!(!ration.take(Normal, start));
-        assert!((0..FOR_WARNINGS).all(|_| ration.take(Warning, start)));
-        assert!(!ration.take(Warning, start));
-    }
-}
+mod tests;

@@ -1,0 +1,118 @@
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Client;
+use kube::client::Body;
+use roadstead_core::note::Note;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::{BURST, LATE, LINGER, RATION, REST_PER_WORK, Ration, Recorder, recorder};
+
+/// Reasons of the events that arrived, and when.
+type Arrived = Arc<Mutex<Vec<(String, Duration)>>>;
+
+/// A recorder whose API server takes so long for each event.
+fn slow(took: Duration) -> (Recorder, Arrived) {
+    let (arrived, start) = (Arrived::default(), Instant::now());
+    let list = arrived.clone();
+    let server = tower::service_fn(move |request: http::Request<Body>| {
+        let list = list.clone();
+        async move {
+            let body = request.into_body().collect_bytes().await.unwrap_or_default();
+            let event: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
+            let reason = event["reason"].as_str().unwrap_or_default().to_owned();
+            let at = start.elapsed();
+            list.lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push((reason, at));
+            sleep(took).await;
+            Ok::<_, std::io::Error>(http::Response::new(Body::from(body.to_vec())))
+        }
+    });
+    let clock = Arc::new(|| Timestamp::UNIX_EPOCH);
+    let client = Client::new(server, "ns");
+    let (recorder, work) = recorder(client, "test", clock, CancellationToken::new());
+    tokio::spawn(work);
+    (recorder, arrived)
+}
+
+fn job() -> ObjectReference {
+    ObjectReference {
+        name: Some("job".to_owned()),
+        namespace: Some("ns".to_owned()),
+        ..ObjectReference::default()
+    }
+}
+
+fn arrived(arrived: &Arrived) -> Vec<(String, Duration)> {
+    arrived.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn warnings_are_written_at_once_and_good_news_a_little_later() {
+    let (recorder, list) = slow(Duration::from_millis(10));
+    recorder.record(job(), Note::normal("Admitted", "on east"));
+    recorder.record(job(), Note::warning("Lost", "east"));
+    recorder.record(job(), Note::warning("Lost", "east"));
+    sleep(LINGER / 2).await;
+    let first = arrived(&list);
+    assert_eq!(first.len(), 1, "the same is told once");
+    assert_eq!(first[0].0, "Lost");
+    assert!(first[0].1 < Duration::from_millis(10));
+    sleep(LINGER).await;
+    let both = arrived(&list);
+    assert_eq!(both.len(), 2);
+    assert_eq!(both[1].0, "Admitted");
+    assert!(both[1].1 >= LINGER);
+}
+
+#[tokio::test(start_paused = true)]
+async fn good_news_take_a_fifth_of_the_time_and_none_that_is_old_is_written() {
+    let took = Duration::from_millis(100);
+    let (recorder, list) = slow(took);
+    let every = took * (1 + REST_PER_WORK);
+    let in_time = usize::try_from((LATE - LINGER).as_millis() / every.as_millis()).unwrap_or_default();
+    for number in 0..in_time * 2 {
+        recorder.record(job(), Note::normal(format!("Admitted{number}"), "on east"));
+    }
+    sleep(LATE * 2).await;
+    let written = arrived(&list);
+    assert!(
+        written.len().abs_diff(in_time) <= 2,
+        "{} of about {in_time}",
+        written.len()
+    );
+    for (number, two) in written.windows(2).enumerate() {
+        assert_eq!(two[0].0, format!("Admitted{number}"));
+        assert!(two[1].1.saturating_sub(two[0].1) >= every);
+    }
+    let dropped = usize::try_from(recorder.dropped()).unwrap_or_default();
+    assert_eq!(dropped, in_time * 2 - written.len());
+    // The next ones are told as if nothing had been.
+    recorder.record(job(), Note::normal("Finished", "on east"));
+    sleep(LINGER * 2).await;
+    assert_eq!(
+        arrived(&list).last().map(|(reason, _)| &**reason),
+        Some("Finished")
+    );
+}
+
+#[test]
+fn a_burst_of_warnings_is_written_and_the_rest_waits_its_turn() {
+    let start = Instant::now();
+    let mut ration = Ration::new(start);
+    assert!((0..BURST).all(|_| ration.take(start).is_ok()));
+    assert_eq!(ration.take(start), Err(start + RATION));
+    assert_eq!(ration.take(start + RATION / 2), Err(start + RATION));
+    assert_eq!(ration.take(start + RATION), Ok(()));
+    assert_eq!(ration.take(start + RATION), Err(start + RATION * 2));
+    let later = start + RATION * BURST * 3;
+    assert!(
+        (0..BURST).all(|_| ration.take(later).is_ok()),
+        "no more than a burst is saved up"
+    );
+    assert!(ration.take(later).is_err());
+}
