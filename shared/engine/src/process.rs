@@ -221,6 +221,7 @@ impl Engine {
         workloads.listen();
         jobs.listen();
         finalizers.listen();
+        statuses.listen();
         self.caches.spawn(&client, tasks, stop);
         if on("webhooks") {
             let slot = CertSlot::empty();

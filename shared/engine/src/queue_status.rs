@@ -1,19 +1,23 @@
 //! Statuses of ClusterQueues, LocalQueues and Cohorts, written from the brain's reports.
 //!
-//! Invariant: at most one write per queue and [`PACE`], however many jobs come and go; only what differs is written; and
-//! these writes take a fifth of the time at most.
+//! Invariant: at most one write per queue and [`PACE`], however many jobs come and go; only what differs is written, also
+//! when somebody else made the difference; and these writes take a fifth of the time at most.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use kube::{Api, Client, Resource};
+use jiff::Timestamp;
+use kube::{Api, Client, Resource, ResourceExt as _};
+use roadstead_api::kueue::v1beta2::{
+    ClusterQueue, ClusterQueueStatus, Cohort, CohortStatus, LocalQueue, LocalQueueStatus,
+};
 use roadstead_convert::Shares;
 use roadstead_core::name::{ClusterQueueName, CohortName, Key};
 use roadstead_core::report::{ClusterQueueReport, CohortReport, LocalQueueReport, QueueRef};
 use roadstead_core::state::State;
-use roadstead_kubeio::cache::Cache;
+use roadstead_kubeio::cache::{self, Cache};
 use roadstead_kubeio::dirty::Dirty;
 use roadstead_kubeio::write::{self, Written};
 use serde::de::DeserializeOwned;
@@ -81,6 +85,14 @@ impl Reports {
         self.lock().cluster_queues.get(name).cloned()
     }
 
+    fn local_queue(&self, key: &Key) -> Option<Arc<LocalQueueReport>> {
+        self.lock().local_queues.get(key).cloned()
+    }
+
+    fn cohort(&self, name: &CohortName) -> Option<Arc<CohortReport>> {
+        self.lock().cohorts.get(name).cloned()
+    }
+
     /// The cohorts above a ClusterQueue, the nearest first.
     pub(crate) fn cohorts_above(&self, name: &str) -> Vec<CohortName> {
         let latest = self.lock();
@@ -122,6 +134,29 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
+    /// Makes a queue due when somebody else changes what its status says: a person, an older replica, a restored backup.
+    /// *Source*: `spec/admission-engine.md 7`.
+    pub(crate) fn listen(&self) {
+        self.follow(&self.caches.cluster_queues);
+        self.follow(&self.caches.local_queues);
+        self.follow(&self.caches.cohorts);
+    }
+
+    fn follow<K: Reported>(&self, cache: &Cache<K>) {
+        let (reports, shares, clock) = (self.reports.clone(), self.shares, self.clock.clone());
+        cache.listen(move |change| {
+            let Some(new) = change.new else { return };
+            // Why not a new spec: the last report is of the one before, and the brain marks what it has looked at.
+            if { change.old }.is_some_and(|old| old.status() == new.status()) {
+                return;
+            }
+            // Why compared here: most changes are our own writes, and the pause after a batch of nothing would delay news.
+            if new.patch(&reports, shares, clock()).is_some() {
+                reports.changed.mark(K::name(change.key));
+            }
+        });
+    }
+
     /// Writes statuses until `stop`. `ended` is told of ClusterQueues that are being deleted and hold nothing any more.
     pub(crate) async fn run(self, ended: impl Fn(&ClusterQueueName), stop: CancellationToken) {
         let work = async {
@@ -150,39 +185,100 @@ impl Writer {
     }
 
     async fn write(&self, changed: &QueueRef) -> Result<(), String> {
-        let now = (self.clock)();
-        let all = Api::all(self.client.clone());
         match changed {
             QueueRef::Cluster(name) => {
-                let cache = &self.caches.cluster_queues;
-                let report = self.reports.cluster_queue(name);
-                let (Some(report), Some(stored)) = (report, cache.named(name.as_str())) else {
-                    return Ok(());
-                };
-                let patch = roadstead_convert::cluster_queue_status(&stored, &report, self.shares, now);
-                store(&all, cache, name.as_str(), patch).await
+                let api = Api::all(self.client.clone());
+                let key = Key::new("", name.as_str());
+                self.store(&api, &self.caches.cluster_queues, &key).await
             }
             QueueRef::Local(key) => {
-                let cache = &self.caches.local_queues;
-                let report = self.reports.lock().local_queues.get(key).cloned();
-                let (Some(report), Some(stored)) = (report, cache.get(key)) else {
-                    return Ok(());
-                };
-                let patch = roadstead_convert::local_queue_status(&stored, &report, now);
                 let api = Api::namespaced(self.client.clone(), &key.namespace);
-                store(&api, cache, &key.name, patch).await
+                self.store(&api, &self.caches.local_queues, key).await
             }
             QueueRef::Cohort(name) => {
-                let cache = &self.caches.cohorts;
-                let report = self.reports.lock().cohorts.get(name).cloned();
-                let (Some(report), Some(stored)) = (report, cache.named(name.as_str())) else {
-                    return Ok(());
-                };
-                let patch = roadstead_convert::cohort_status(&stored, &report, self.shares);
-                let all = Api::all(self.client.clone());
-                store(&all, cache, name.as_str(), patch).await
+                let api = Api::all(self.client.clone());
+                let key = Key::new("", name.as_str());
+                self.store(&api, &self.caches.cohorts, &key).await
             }
         }
+    }
+
+    async fn store<K>(&self, api: &Api<K>, cache: &Cache<K>, key: &Key) -> Result<(), String>
+    where
+        K: Reported + Clone + DeserializeOwned + Debug,
+    {
+        let patch =
+            { cache.get(key) }.and_then(|stored| stored.patch(&self.reports, self.shares, (self.clock)()));
+        let Some(patch) = patch else { return Ok(()) };
+        match write::patch_status(api, &key.name, &patch).await {
+            Written::Done(object) => cache.observe(*object),
+            Written::Gone | Written::Conflict | Written::AlreadyExists => {}
+            Written::Refused(why) | Written::Unclear(why) => return Err(why),
+        }
+        Ok(())
+    }
+}
+
+/// What has a status that a report is written into.
+trait Reported: Resource {
+    type Status: PartialEq;
+
+    fn name(key: &Key) -> QueueRef;
+
+    fn status(&self) -> Option<&Self::Status>;
+
+    /// What must be merged into its status so that it says what the last report says; `None` without a report too.
+    fn patch(&self, reports: &Reports, shares: Shares, now: Timestamp) -> Option<Value>;
+}
+
+impl Reported for ClusterQueue {
+    type Status = ClusterQueueStatus;
+
+    fn name(key: &Key) -> QueueRef {
+        QueueRef::Cluster(ClusterQueueName::new(key.name.clone()))
+    }
+
+    fn status(&self) -> Option<&ClusterQueueStatus> {
+        self.status.as_ref()
+    }
+
+    fn patch(&self, reports: &Reports, shares: Shares, now: Timestamp) -> Option<Value> {
+        let report = reports.cluster_queue(&ClusterQueueName::new(self.name_any()))?;
+        roadstead_convert::cluster_queue_status(self, &report, shares, now)
+    }
+}
+
+impl Reported for LocalQueue {
+    type Status = LocalQueueStatus;
+
+    fn name(key: &Key) -> QueueRef {
+        QueueRef::Local(key.clone())
+    }
+
+    fn status(&self) -> Option<&LocalQueueStatus> {
+        self.status.as_ref()
+    }
+
+    fn patch(&self, reports: &Reports, _: Shares, now: Timestamp) -> Option<Value> {
+        let report = reports.local_queue(&cache::key_of(self))?;
+        roadstead_convert::local_queue_status(self, &report, now)
+    }
+}
+
+impl Reported for Cohort {
+    type Status = CohortStatus;
+
+    fn name(key: &Key) -> QueueRef {
+        QueueRef::Cohort(CohortName::new(key.name.clone()))
+    }
+
+    fn status(&self) -> Option<&CohortStatus> {
+        self.status.as_ref()
+    }
+
+    fn patch(&self, reports: &Reports, shares: Shares, _: Timestamp) -> Option<Value> {
+        let report = reports.cohort(&CohortName::new(self.name_any()))?;
+        roadstead_convert::cohort_status(self, &report, shares)
     }
 }
 
@@ -194,19 +290,6 @@ fn rest(took: Duration) -> Duration {
 /// Whether the object may go: it admits nobody any more, and nobody holds its quota.
 pub(crate) fn is_over(report: &ClusterQueueReport) -> bool {
     report.active.reason == "Terminating" && report.reserving == 0
-}
-
-async fn store<K>(api: &Api<K>, cache: &Cache<K>, name: &str, patch: Option<Value>) -> Result<(), String>
-where
-    K: Resource + Clone + DeserializeOwned + Debug,
-{
-    let Some(patch) = patch else { return Ok(()) };
-    match write::patch_status(api, name, &patch).await {
-        Written::Done(object) => cache.observe(*object),
-        Written::Gone | Written::Conflict | Written::AlreadyExists => {}
-        Written::Refused(why) | Written::Unclear(why) => return Err(why),
-    }
-    Ok(())
 }
 
 #[cfg(test)]

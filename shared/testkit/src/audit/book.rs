@@ -5,7 +5,7 @@ use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use roadstead_apiserver::{Change, RESTORER};
+use roadstead_apiserver::Change;
 use serde_json::Value;
 
 use super::Rules;
@@ -90,8 +90,6 @@ pub(super) struct Case {
 pub(super) struct Book {
     pub(super) rules: Rules,
     pub(super) left: BTreeSet<Arc<str>>,
-    /// Clusters whose storage was restored from a backup.
-    pub(super) restored: BTreeSet<Arc<str>>,
     names: BTreeSet<Arc<str>>,
     objects: BTreeMap<Place, Arc<Value>>,
     pub(super) cases: BTreeMap<Name, Case>,
@@ -150,7 +148,6 @@ impl Book {
         Self {
             rules,
             left: BTreeSet::new(),
-            restored: BTreeSet::new(),
             names: BTreeSet::new(),
             objects: BTreeMap::new(),
             cases: BTreeMap::new(),
@@ -168,9 +165,6 @@ impl Book {
             name: change.name.clone(),
         };
         let on_manager = *place.cluster == *self.rules.manager;
-        if *change.user == *RESTORER {
-            self.restored.insert(place.cluster.clone());
-        }
         match &change.new {
             Some(new) => self.objects.insert(place.clone(), new.clone()),
             None => self.objects.remove(&place),

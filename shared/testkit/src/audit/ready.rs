@@ -20,10 +20,7 @@ pub(super) fn at_rest(book: &Book, findings: &mut Findings) {
             if !of_ours || is_deleting(object) || book.left.contains(&place.name) {
                 continue;
             }
-            // Why not where a backup was restored: it brings back what a queue said then, until the queue has news of its own.
-            if let Some(counted) = at(object, &["status", "reservingWorkloads"]).as_u64()
-                && !book.restored.contains(cluster.as_str())
-            {
+            if let Some(counted) = at(object, &["status", "reservingWorkloads"]).as_u64() {
                 let held = { book.all_of(cluster, WORKLOADS) }.filter(|(_, workload)| {
                     let queue = text(workload, &["status", "admission", "clusterQueue"]);
                     holds_quota(workload) && queue == &*place.name

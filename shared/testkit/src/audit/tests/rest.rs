@@ -1,5 +1,6 @@
 //! I2, I3, I5, I12, I13: what is judged when everything has come to rest.
 
+use roadstead_apiserver::RESTORER;
 use serde_json::json;
 
 use super::scene::{
@@ -349,19 +350,24 @@ fn two_runs_with_the_same_outcomes_are_the_same_wherever_they_ran() {
 /// Spec: safety 1 I4; found by seed 24087.
 #[test]
 fn at_rest_a_queue_counts_what_holds_its_quota() {
-    let counts = |counted: u64| {
+    let counts = |user: &str, counted: u64| {
         let mut scene = Scene::new();
         scene.start("a", "east");
         let admission = json!({"status": {"admission": {"clusterQueue": "main"}}});
         scene.edit("east", WORKER, WORKLOADS, &wl("a"), admission);
         let queue = json!({"metadata": {"name": "main"}, "status": {"reservingWorkloads": counted}});
-        scene.put("east", WORKER, QUEUES, queue);
+        scene.put("east", user, QUEUES, queue);
         scene.rest();
         scene.broken()
     };
-    assert!(counts(1).is_empty());
-    assert_eq!(counts(2), ["I4"]);
-    assert_eq!(counts(0), ["I4"]);
+    assert!(counts(WORKER, 1).is_empty());
+    assert_eq!(counts(WORKER, 2), ["I4"]);
+    assert_eq!(counts(WORKER, 0), ["I4"]);
+    assert_eq!(
+        counts(RESTORER, 2),
+        ["I4"],
+        "what a backup brings back is put right"
+    );
 }
 
 /// Spec: safety 1 I3.
