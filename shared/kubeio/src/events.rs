@@ -5,7 +5,7 @@
 //!
 //! *Why in two lanes*: a job that starts costs the API servers about ten writes; written beside them, what is to be told of it
 //! would make that twelve, and thousands that are admitted at once would wait for their own good news. So these come a little
-//! later, and take a fifth of the time at most. Warnings are few, and are written at once.
+//! later, and take a twentieth of the time at most. Warnings are few, and are written at once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,8 +24,10 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// How many events of one lane may wait to be written.
-const BUFFER: usize = 4096;
+/// How many warnings may wait to be written.
+const WARNINGS_MAX: usize = 4096;
+/// How many good news may: about as many as can be written in time.
+const NEWS_MAX: usize = 512;
 /// How long one may wait.
 const LATE: Duration = Duration::from_mins(1);
 /// How long the same event on the same object is not repeated.
@@ -41,7 +43,9 @@ const RATION: Duration = Duration::from_millis(200);
 /// How long good news wait at least.
 const LINGER: Duration = Duration::from_secs(2);
 /// The pause after each of them, in times of what it took.
-const REST_PER_WORK: u32 = 4;
+const REST_PER_WORK: u32 = 19;
+/// The longest such pause.
+const REST_MAX: Duration = Duration::from_secs(5);
 /// The API's limit for a note, in bytes.
 const NOTE_MAX: usize = 1024;
 
@@ -96,8 +100,8 @@ pub fn recorder(
     clock: Clock,
     stop: CancellationToken,
 ) -> (Recorder, impl Future<Output = ()> + Send + 'static) {
-    let (warnings, of_warnings) = mpsc::channel(BUFFER);
-    let (news, of_news) = mpsc::channel(BUFFER);
+    let (warnings, of_warnings) = mpsc::channel(WARNINGS_MAX);
+    let (news, of_news) = mpsc::channel(NEWS_MAX);
     let recorder = Recorder {
         warnings,
         news,
@@ -216,7 +220,7 @@ impl Writer {
             tokio::time::sleep_until(told.since + LINGER).await;
             let started = Instant::now();
             self.write(told).await;
-            tokio::time::sleep(started.elapsed() * REST_PER_WORK).await;
+            tokio::time::sleep((started.elapsed() * REST_PER_WORK).min(REST_MAX)).await;
         }
     }
 

@@ -290,6 +290,7 @@ impl Certificates {
             ca_bundle,
             namespace: &self.config.namespace,
             own_user: user.as_deref(),
+            accounts: &self.config.roadstead.multi_kueue.lease_namespace,
         };
         let mutating: Api<MutatingWebhookConfiguration> = Api::all(self.client.clone());
         done(write::apply(&mutating, &registration.mutating(), MANAGER).await)?;

@@ -19,6 +19,8 @@ use super::kinds::VERSION;
 const MUTATING: &str = "kueue-mutating-webhook-configuration";
 /// Name of the validating configuration, as the reference has it.
 const VALIDATING: &str = "kueue-validating-webhook-configuration";
+/// How the names of the accounts begin that `roadstead cluster join` makes for managers.
+const ACCOUNTS: &str = "roadstead-";
 /// How long the API server waits for an answer.
 const TIMEOUT_SECS: i32 = 10;
 
@@ -84,6 +86,8 @@ pub(super) struct Registration<'a> {
     pub(super) namespace: &'a str,
     /// The account whose writes need no check, ours.
     pub(super) own_user: Option<&'a str>,
+    /// Where the accounts are that managers have here; what they write was checked by the manager's own webhooks.
+    pub(super) accounts: &'a str,
 }
 
 impl Registration<'_> {
@@ -107,6 +111,18 @@ impl Registration<'_> {
             resources: owned(resources),
             scope: None,
         }]
+    }
+
+    /// Unlike the anchor: copies that a manager of ours puts on its worker are not reviewed again, with four calls for each
+    /// job. Not for `AppWrappers`: what is wrapped is checked against the rights of whoever creates it.
+    fn not_by_managers(&self, api: &Api) -> Option<MatchCondition> {
+        (api.kind != "AppWrapper").then(|| MatchCondition {
+            name: "not-copies-of-managers".to_owned(),
+            expression: format!(
+                "!request.userInfo.username.startsWith('system:serviceaccount:{}:{ACCOUNTS}')",
+                unquoted(self.accounts)
+            ),
+        })
     }
 
     fn mutator(&self, api: &Api, operations: &[&str]) -> MutatingWebhook {
@@ -173,6 +189,7 @@ impl Registration<'_> {
     pub(super) fn mutating(&self) -> MutatingWebhookConfiguration {
         let jobs = self.jobs().map(|api| MutatingWebhook {
             namespace_selector: Some(self.elsewhere()),
+            match_conditions: self.not_by_managers(&api).map(|one| vec![one]),
             ..self.mutator(&api, &["CREATE"])
         });
         let in_use = [CLUSTER_QUEUE, RESOURCE_FLAVOR].map(|api| self.mutator(&api, &["CREATE"]));
@@ -195,20 +212,18 @@ impl Registration<'_> {
     pub(super) fn validating(&self) -> ValidatingWebhookConfiguration {
         let jobs = self.jobs().map(|api| ValidatingWebhook {
             namespace_selector: Some(self.elsewhere()),
+            match_conditions: self.not_by_managers(&api).map(|one| vec![one]),
             ..self.validator(&api, &[api.plural])
         });
         let queues = [CLUSTER_QUEUE, COHORT, RESOURCE_FLAVOR].map(|api| self.validator(&api, &[api.plural]));
+        // Why: each of our own status writes would come back to us for a check that cannot fail.
+        let not_ours = self.own_user.map(|user| MatchCondition {
+            name: "not-our-own-writes".to_owned(),
+            expression: format!("request.userInfo.username != '{}'", unquoted(user)),
+        });
+        let conditions = not_ours.into_iter().chain(self.not_by_managers(&WORKLOAD));
         let workloads = ValidatingWebhook {
-            // Why: each of our own status writes would come back to us for a check that cannot fail.
-            match_conditions: self.own_user.map(|user| {
-                vec![MatchCondition {
-                    name: "not-our-own-writes".to_owned(),
-                    expression: format!(
-                        "request.userInfo.username != '{}'",
-                        user.replace(['\\', '\''], "")
-                    ),
-                }]
-            }),
+            match_conditions: Some(conditions.collect()),
             ..self.validator(&WORKLOAD, &["workloads", "workloads/status"])
         };
         ValidatingWebhookConfiguration {
@@ -216,6 +231,11 @@ impl Registration<'_> {
             webhooks: Some(jobs.chain(queues).chain([workloads]).collect()),
         }
     }
+}
+
+/// A name as it may stand between the quotes of an expression.
+fn unquoted(name: &str) -> String {
+    name.replace(['\\', '\''], "")
 }
 
 /// What is looked at, as its API calls it.
@@ -261,15 +281,41 @@ mod tests {
             ca_bundle: Some("pem"),
             namespace: "kueue-system",
             own_user: Some("me"),
+            accounts: "roadstead-system",
         };
         let (mutating, validating) = (registration.mutating(), registration.validating());
         let mutating = mutating.webhooks.unwrap_or_default();
         let validating = validating.webhooks.unwrap_or_default();
+        let spares = |hook: &Option<Vec<MatchCondition>>| {
+            let conditions = hook.iter().flatten();
+            { conditions.filter(|one| one.name == "not-copies-of-managers") }
+                .inspect(|one| {
+                    assert_eq!(
+                        one.expression,
+                        "!request.userInfo.username.startsWith('system:serviceaccount:roadstead-system:roadstead-')"
+                    );
+                })
+                .count()
+        };
         for hook in &mutating {
+            let of_jobs = hook.name == "mjob.kb.io";
+            assert_eq!(
+                spares(&hook.match_conditions),
+                usize::from(of_jobs),
+                "{}",
+                hook.name
+            );
             assert_eq!(hook.failure_policy.as_deref(), Some("Fail"));
             assert_eq!(hook.match_policy.as_deref(), Some("Equivalent"));
         }
         for hook in &validating {
+            let of_copies = ["vjob.kb.io", "vworkload.kb.io"].contains(&&*hook.name);
+            assert_eq!(
+                spares(&hook.match_conditions),
+                usize::from(of_copies),
+                "{}",
+                hook.name
+            );
             assert_eq!(hook.failure_policy.as_deref(), Some("Fail"));
             assert_eq!(hook.match_policy.as_deref(), Some("Equivalent"));
         }
