@@ -74,6 +74,8 @@ pub struct Sizes {
 pub struct Report {
     /// Number of workers.
     pub workers: u16,
+    /// Job created on the manager until the winner's queue has admitted it, idle, milliseconds.
+    pub admitted_ms_p50: f64,
     /// Job created on the manager until it is unsuspended on the winner, idle, to the bare client's series of writes.
     pub latency_ratio_p50: f64,
     /// The same, milliseconds.

@@ -22,6 +22,8 @@ use tokio::time::timeout;
 pub(super) enum Mark {
     /// The manager has decided where it runs.
     Placed,
+    /// A worker's queue has admitted it.
+    Admitted,
     /// It exists in a worker.
     Sent,
     /// It may run in a worker.
@@ -101,6 +103,30 @@ impl Eyes {
         }
     }
 
+    /// Sees only [`Mark::Admitted`]: one watch more on each worker, so not for a burst.
+    pub(super) fn of_admissions(workers: Vec<Client>) -> Self {
+        let (counter, count) = watch::channel(0);
+        let book = Book {
+            sights: Arc::default(),
+            counter: Arc::new(counter),
+        };
+        let mut watches = JoinSet::new();
+        for (index, client) in workers.into_iter().enumerate() {
+            let there = book.clone();
+            watches.spawn(follow(Api::all(client), move |workload: Workload| {
+                let name = workload.name_any();
+                if let (true, Some(job)) = (is_admitted(&workload), job_of(&name)) {
+                    there.note(Mark::Admitted, job.to_owned(), index);
+                }
+            }));
+        }
+        Self {
+            book,
+            count,
+            _watches: watches,
+        }
+    }
+
     /// The time between two marks of each job that has both.
     pub(super) fn between(&self, first: Mark, second: Mark, jobs: &[String]) -> Vec<Duration> {
         let at = |mark: Mark, job: &String| Some(self.book.look(&(mark, job.clone()))?.0);
@@ -164,6 +190,16 @@ where
             see(object);
         }
     }
+}
+
+/// The job behind a Workload of that name: a copy has no owner that could be asked.
+fn job_of(workload: &str) -> Option<&str> {
+    Some(workload.strip_prefix("job-")?.rsplit_once('-')?.0)
+}
+
+fn is_admitted(workload: &Workload) -> bool {
+    let conditions = workload.status.iter().flat_map(|status| &status.conditions);
+    { conditions }.any(|condition| condition.type_ == "Admitted" && condition.status == "True")
 }
 
 fn is_complete(job: &Job) -> bool {

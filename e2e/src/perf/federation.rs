@@ -71,7 +71,12 @@ pub(super) async fn measure(sizes: &Sizes, workers: u16) -> anyhow::Result<Repor
     bench
         .progress
         .step(&format!("{samples} jobs, one after the other"));
-    let (latency, mirror, content) = bench.idle(samples).await?;
+    let Idle {
+        admitted,
+        latency,
+        mirror,
+        content,
+    } = bench.idle(samples).await?;
 
     bench.progress.step(&format!("{burst} jobs at once"));
     bench.swept(0).await?;
@@ -116,6 +121,7 @@ pub(super) async fn measure(sizes: &Sizes, workers: u16) -> anyhow::Result<Repor
     Ok(Report {
         workers,
         latency_ratio_p50: rounded(latency_ms_p50 / bare.series_ms),
+        admitted_ms_p50: millis(&admitted, 50),
         latency_ms_p50,
         latency_ms_p99: millis(&latency, 99),
         bare_latency_ms_p50: bare.series_ms,
@@ -148,6 +154,17 @@ pub(super) async fn measure(sizes: &Sizes, workers: u16) -> anyhow::Result<Repor
             .collect(),
         seconds: rounded(seconds),
     })
+}
+
+/// What single jobs needed, and what was written for one of them.
+struct Idle {
+    /// Until the winner's queue had admitted it.
+    admitted: Vec<Duration>,
+    /// Until it might run there.
+    latency: Vec<Duration>,
+    /// From its end there until the manager showed it.
+    mirror: Vec<Duration>,
+    content: Content,
 }
 
 /// What the bare client needed.
@@ -200,15 +217,18 @@ impl Bench {
         std::iter::once(&planes.manager).chain(&planes.workers)
     }
 
-    /// Latencies and mirror times of single jobs, and what was written for one of them.
-    async fn idle(&mut self, samples: u16) -> anyhow::Result<(Vec<Duration>, Vec<Duration>, Content)> {
-        let (mut latency, mut mirror, mut content) = (Vec::new(), Vec::new(), None);
+    async fn idle(&mut self, samples: u16) -> anyhow::Result<Idle> {
+        let (mut admitted, mut latency, mut mirror) = (Vec::new(), Vec::new(), Vec::new());
+        let mut content = None;
+        let mut admissions = Eyes::of_admissions(self.workers.clone());
         for sample in 0..WARM_UP + samples {
             let name = format!("idle-{sample}");
             let begun = Instant::now();
             self.create(&name).await?;
             let (at, worker) = self.eyes.see(Mark::Started, &name, PATIENCE).await?;
             let dispatched = at.duration_since(begun);
+            let (at, _) = admissions.see(Mark::Admitted, &name, PATIENCE).await?;
+            let until_admitted = at.duration_since(begun);
             sleep(PAUSE).await;
             if sample == 0 {
                 let read = Content::read(&self.manager, &self.workers[worker], NAMESPACE, job());
@@ -218,6 +238,7 @@ impl Bench {
             let ended = Instant::now();
             let (at, _) = self.eyes.see(Mark::Finished, &name, PATIENCE).await?;
             if sample >= WARM_UP {
+                admitted.push(until_admitted);
                 latency.push(dispatched);
                 // Why saturating: the manager may be told before we are.
                 mirror.push(at.saturating_duration_since(ended));
@@ -225,7 +246,12 @@ impl Bench {
             sleep(PAUSE).await;
         }
         let content = content.context("no sample")?;
-        Ok((latency, mirror, content))
+        Ok(Idle {
+            admitted,
+            latency,
+            mirror,
+            content,
+        })
     }
 
     /// Submits so many jobs at once; until the last one may run.
