@@ -440,7 +440,7 @@ impl<'a> Draft<'a> {
             self.actions
                 .push(Action::CreateWorkload(seen.workload_name.clone()));
             let text = format!("Created Workload: {}", seen.workload_name);
-            self.notes.push(Note::normal("CreatedWorkload", text));
+            self.notes.push(Note::routine("CreatedWorkload", text));
         }
     }
 
@@ -451,7 +451,7 @@ impl<'a> Draft<'a> {
         if let Stage::Finished { news } = workload.stage {
             if news == News::Fresh {
                 let text = format!("Workload '{key}' is declared finished");
-                self.notes.push(Note::normal("FinishedWorkload", text));
+                self.notes.push(Note::routine("FinishedWorkload", text));
             }
             return;
         }
@@ -473,7 +473,7 @@ impl<'a> Draft<'a> {
             (Stage::Admitted(queue), false) => {
                 self.actions.push(Action::Start(key.clone()));
                 let text = format!("Admitted by clusterQueue {queue}");
-                self.notes.push(Note::normal(STARTED, text));
+                self.notes.push(Note::routine(STARTED, text));
             }
             (Stage::Pending | Stage::Reserved, true) => {
                 self.stop(
@@ -485,7 +485,7 @@ impl<'a> Draft<'a> {
             (Stage::Reserved, false) => {
                 if !workload.waiting_for.is_empty() {
                     let text = workload.waiting_for.join("; ");
-                    self.notes.push(Note::normal("UpdatedAdmissionCheck", text));
+                    self.notes.push(Note::routine("UpdatedAdmissionCheck", text));
                 }
             }
             (

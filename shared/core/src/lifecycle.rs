@@ -460,7 +460,7 @@ impl<'a> Draft<'a> {
             note.push_str("; Flavors considered: ");
             note.push_str(considered);
         }
-        self.notes.push(Note::normal(QUOTA_RESERVED, note));
+        self.notes.push(Note::routine(QUOTA_RESERVED, note));
         self.status.admission = Some(admission.clone());
         self.set(QUOTA_RESERVED, Truth::True, QUOTA_RESERVED, text);
         for kind in [EVICTED, PREEMPTED, BLOCKED_ON_GATES] {

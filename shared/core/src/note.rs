@@ -5,6 +5,8 @@ use std::borrow::Cow;
 /// How much attention a note wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
+    /// What happens to every job that goes well; conditions say it too. Told when there is time.
+    Routine,
     /// Something that was meant to happen.
     Normal,
     /// Something a person should look at.
@@ -14,7 +16,7 @@ pub enum Severity {
 /// One Event to emit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// Normal or Warning.
+    /// How much attention it wants.
     pub severity: Severity,
     /// A CamelCase token.
     pub reason: Cow<'static, str>,
@@ -23,6 +25,15 @@ pub struct Note {
 }
 
 impl Note {
+    /// A note about what happens to every job that goes well.
+    pub fn routine(reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
+        Self {
+            severity: Severity::Routine,
+            reason: reason.into(),
+            message: message.into(),
+        }
+    }
+
     /// A note about something that was meant to happen.
     pub fn normal(reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self {

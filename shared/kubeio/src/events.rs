@@ -5,7 +5,7 @@
 //!
 //! *Why in two lanes*: a job that starts costs the API servers about ten writes; written beside them, what is to be told of it
 //! would make that twelve, and thousands that are admitted at once would wait for their own good news. So these come a little
-//! later, and take a twentieth of the time at most. Warnings are few, and are written at once.
+//! later, and take a tenth of the time at most. What somebody may wait for is written at once, and rationed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,26 +24,28 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// How many warnings may wait to be written.
-const WARNINGS_MAX: usize = 4096;
-/// How many good news may: about as many as can be written in time.
-const NEWS_MAX: usize = 512;
-/// How long one may wait.
-const LATE: Duration = Duration::from_mins(1);
+/// How many events may wait to be written.
+const BUFFER: usize = 4096;
+/// How many of the routine may.
+const ROUTINE_MAX: usize = 512;
+/// How long these may wait.
+const LATE: Duration = Duration::from_mins(2);
 /// How long the same event on the same object is not repeated.
 pub const QUIET: Duration = Duration::from_mins(10);
 /// Entries kept to recognise repetitions.
 const REMEMBERED_MAX: usize = 20_000;
-/// Warnings written at the same time.
+/// Events written at the same time.
 const WRITERS: usize = 4;
-/// Warnings that are written at once before they are rationed.
+/// Events that are written at once before they are rationed.
 const BURST: u32 = 300;
 /// How often one more may be written after that.
 const RATION: Duration = Duration::from_millis(200);
-/// How long good news wait at least.
+/// The last of them are for warnings: why thousands wait stands in the conditions too.
+const FOR_WARNINGS: u32 = 100;
+/// How long the routine waits at least.
 const LINGER: Duration = Duration::from_secs(2);
-/// The pause after each of them, in times of what it took.
-const REST_PER_WORK: u32 = 19;
+/// The pause after each of it, in times of what it took.
+const REST_PER_WORK: u32 = 9;
 /// The longest such pause.
 const REST_MAX: Duration = Duration::from_secs(5);
 /// The API's limit for a note, in bytes.
@@ -55,8 +57,8 @@ pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 /// A place to drop events into.
 #[derive(Clone)]
 pub struct Recorder {
-    warnings: mpsc::Sender<Told>,
-    news: mpsc::Sender<Told>,
+    at_once: mpsc::Sender<Told>,
+    routine: mpsc::Sender<Told>,
     clock: Clock,
     dropped: Arc<AtomicU64>,
 }
@@ -73,8 +75,8 @@ impl Recorder {
     /// Records that something happened to `object`.
     pub fn record(&self, object: ObjectReference, note: Note) {
         let lane = match note.severity {
-            Severity::Normal => &self.news,
-            Severity::Warning => &self.warnings,
+            Severity::Routine => &self.routine,
+            Severity::Normal | Severity::Warning => &self.at_once,
         };
         let told = Told {
             object,
@@ -100,11 +102,11 @@ pub fn recorder(
     clock: Clock,
     stop: CancellationToken,
 ) -> (Recorder, impl Future<Output = ()> + Send + 'static) {
-    let (warnings, of_warnings) = mpsc::channel(WARNINGS_MAX);
-    let (news, of_news) = mpsc::channel(NEWS_MAX);
+    let (at_once, prompt) = mpsc::channel(BUFFER);
+    let (routine, later) = mpsc::channel(ROUTINE_MAX);
     let recorder = Recorder {
-        warnings,
-        news,
+        at_once,
+        routine,
         clock,
         dropped: Arc::default(),
     };
@@ -121,13 +123,13 @@ pub fn recorder(
         tokio::select! {
             biased;
             () = stop.cancelled() => {}
-            ((), ()) = async { tokio::join!(writer.warn(of_warnings), writer.tell(of_news)) } => {}
+            ((), ()) = async { tokio::join!(writer.tell_at_once(prompt), writer.tell_later(later)) } => {}
         }
     };
     (recorder, work)
 }
 
-/// How many more warnings may be written now.
+/// How many more events may be written at once now.
 #[derive(Debug)]
 struct Ration {
     left: u32,
@@ -143,41 +145,45 @@ impl Ration {
         }
     }
 
-    /// Takes one, or tells when there will be one.
-    fn take(&mut self, now: Instant) -> Result<(), Instant> {
+    /// Takes one, if there is one for this severity.
+    fn take(&mut self, severity: Severity, now: Instant) -> bool {
         let steps = now.duration_since(self.counted).as_millis() / RATION.as_millis();
         let steps = u32::try_from(steps).unwrap_or(u32::MAX);
         self.counted += RATION.saturating_mul(steps);
         self.left = self.left.saturating_add(steps).min(BURST);
-        self.left = self.left.checked_sub(1).ok_or(self.counted + RATION)?;
-        Ok(())
+        let kept = match severity {
+            Severity::Routine | Severity::Normal => FOR_WARNINGS,
+            Severity::Warning => 0,
+        };
+        let any = self.left > kept;
+        self.left -= u32::from(any);
+        any
     }
 }
 
-/// What was written lately.
+/// What was written lately: of which object, the reason and the words.
 #[derive(Default)]
 struct Seen(BTreeMap<(String, String, String), Instant>);
 
 impl Seen {
-    /// Whether this has been told lately; if not, it has been now.
-    fn has(&mut self, told: &Told, now: Instant) -> bool {
+    fn identity(told: &Told) -> (String, String, String) {
+        let uid = told.object.uid.clone().unwrap_or_default();
+        (uid, told.note.reason.to_string(), told.note.message.clone())
+    }
+
+    fn has(&self, told: &Told, now: Instant) -> bool {
+        let at = self.0.get(&Self::identity(told));
+        at.is_some_and(|at| now.duration_since(*at) < QUIET)
+    }
+
+    fn note(&mut self, told: &Told, now: Instant) {
         if self.0.len() >= REMEMBERED_MAX {
             self.0.retain(|_, at| now.duration_since(*at) < QUIET);
             if self.0.len() >= REMEMBERED_MAX {
                 self.0.clear();
             }
         }
-        let identity = (
-            told.object.uid.clone().unwrap_or_default(),
-            told.note.reason.to_string(),
-            told.note.message.clone(),
-        );
-        let lately = |at: &Instant| now.duration_since(*at) < QUIET;
-        if self.0.get(&identity).is_some_and(lately) {
-            return true;
-        }
-        self.0.insert(identity, now);
-        false
+        self.0.insert(Self::identity(told), now);
     }
 }
 
@@ -190,16 +196,19 @@ struct Writer {
 }
 
 impl Writer {
-    async fn warn(self: &Arc<Self>, mut lane: mpsc::Receiver<Told>) {
+    async fn tell_at_once(self: &Arc<Self>, mut lane: mpsc::Receiver<Told>) {
         let (mut seen, mut ration) = (Seen::default(), Ration::new(Instant::now()));
         let writers = Arc::new(tokio::sync::Semaphore::new(WRITERS));
         while let Some(told) = lane.recv().await {
-            if !self.is_due(&told, &mut seen) {
+            let now = Instant::now();
+            if seen.has(&told, now) {
                 continue;
             }
-            while let Err(at) = ration.take(Instant::now()) {
-                tokio::time::sleep_until(at).await;
+            if !ration.take(told.note.severity, now) {
+                self.dropped.fetch_add(1, Ordering::Relaxed);
+                continue;
             }
+            seen.note(&told, now);
             let Ok(permit) = writers.clone().acquire_owned().await else {
                 return;
             };
@@ -211,24 +220,23 @@ impl Writer {
         }
     }
 
-    async fn tell(&self, mut lane: mpsc::Receiver<Told>) {
+    async fn tell_later(&self, mut lane: mpsc::Receiver<Told>) {
         let mut seen = Seen::default();
         while let Some(told) = lane.recv().await {
-            if !self.is_due(&told, &mut seen) {
+            let now = Instant::now();
+            if seen.has(&told, now) {
                 continue;
             }
+            if now.duration_since(told.since) > LATE {
+                self.dropped.fetch_add(1, Ordering::Relaxed);
+                continue;
+            }
+            seen.note(&told, now);
             tokio::time::sleep_until(told.since + LINGER).await;
             let started = Instant::now();
             self.write(told).await;
             tokio::time::sleep((started.elapsed() * REST_PER_WORK).min(REST_MAX)).await;
         }
-    }
-
-    /// Whether it is to be written: not too late, and not said before.
-    fn is_due(&self, told: &Told, seen: &mut Seen) -> bool {
-        let late = told.since.elapsed() > LATE;
-        self.dropped.fetch_add(u64::from(late), Ordering::Relaxed);
-        !late && !seen.has(told, Instant::now())
     }
 
     async fn write(&self, told: Told) {
@@ -277,7 +285,7 @@ fn event(told: Told, (controller, instance): (&str, &str), number: u64) -> Event
         },
         event_time: Some(MicroTime(at)),
         type_: Some(match note.severity {
-            Severity::Normal => "Normal".into(),
+            Severity::Routine | Severity::Normal => "Normal".into(),
             Severity::Warning => "Warning".into(),
         }),
         action: Some(note.reason.to_string()),

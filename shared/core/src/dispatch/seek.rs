@@ -172,7 +172,7 @@ impl<'a> Pass<'a> {
     /// Names the winner. Its job is created only when this is written.
     pub(super) fn choose(&mut self, check: &CheckName, winner: &ClusterName) {
         let message = admitted_on(winner);
-        self.note(Severity::Normal, message.clone());
+        self.note(Severity::Routine, message.clone());
         self.set_check(check, CheckPhase::Ready, message);
         self.plan.status.cluster = Some(winner.clone());
         self.plan.status.nominated.clear();

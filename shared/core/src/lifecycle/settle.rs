@@ -64,7 +64,7 @@ fn settle_admission(status: &mut Status, now: Timestamp) -> Vec<Note> {
         .map(|admission| admission.cluster_queue.to_string());
     let queue = queue.unwrap_or_default();
     let waited = now.duration_since(reserved_since).as_secs().max(0);
-    vec![Note::normal(
+    vec![Note::routine(
         ADMITTED,
         format!("Admitted by ClusterQueue {queue}, wait time since reservation was {waited}s"),
     )]

@@ -6,10 +6,11 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::client::Body;
 use roadstead_core::note::Note;
+use roadstead_core::note::Severity::{Normal, Warning};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::{BURST, LATE, LINGER, RATION, REST_PER_WORK, Ration, Recorder, recorder};
+use super::{BURST, FOR_WARNINGS, LATE, LINGER, RATION, REST_PER_WORK, Ration, Recorder, recorder};
 
 /// Reasons of the events that arrived, and when.
 type Arrived = Arc<Mutex<Vec<(String, Duration)>>>;
@@ -52,31 +53,33 @@ fn arrived(arrived: &Arrived) -> Vec<(String, Duration)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn warnings_are_written_at_once_and_good_news_a_little_later() {
+async fn warnings_and_reasons_are_written_at_once_and_the_routine_a_little_later() {
     let (recorder, list) = slow(Duration::from_millis(10));
-    recorder.record(job(), Note::normal("Admitted", "on east"));
+    recorder.record(job(), Note::routine("Admitted", "on east"));
     recorder.record(job(), Note::warning("Lost", "east"));
     recorder.record(job(), Note::warning("Lost", "east"));
+    recorder.record(job(), Note::normal("Waiting", "for quota"));
     sleep(LINGER / 2).await;
-    let first = arrived(&list);
-    assert_eq!(first.len(), 1, "the same is told once");
-    assert_eq!(first[0].0, "Lost");
-    assert!(first[0].1 < Duration::from_millis(10));
+    let mut first = arrived(&list);
+    first.sort();
+    assert_eq!(first.len(), 2, "the same is told once");
+    assert_eq!((&*first[0].0, &*first[1].0), ("Lost", "Waiting"));
+    assert!(first.iter().all(|(_, at)| *at < Duration::from_millis(10)));
     sleep(LINGER).await;
-    let both = arrived(&list);
-    assert_eq!(both.len(), 2);
-    assert_eq!(both[1].0, "Admitted");
-    assert!(both[1].1 >= LINGER);
+    let all = arrived(&list);
+    assert_eq!(all.len(), 3);
+    assert_eq!(all[2].0, "Admitted");
+    assert!(all[2].1 >= LINGER);
 }
 
 #[tokio::test(start_paused = true)]
-async fn good_news_take_a_twentieth_of_the_time_and_none_that_is_old_is_written() {
-    let took = Duration::from_millis(20);
+async fn the_routine_takes_a_tenth_of_the_time_and_none_that_is_old_is_written() {
+    let took = Duration::from_millis(100);
     let (recorder, list) = slow(took);
     let every = took * (1 + REST_PER_WORK);
     let in_time = usize::try_from((LATE - LINGER).as_millis() / every.as_millis()).unwrap_or_default();
     for number in 0..in_time * 2 {
-        recorder.record(job(), Note::normal(format!("Admitted{number}"), "on east"));
+        recorder.record(job(), Note::routine(format!("Admitted{number}"), "on east"));
     }
     sleep(LATE * 2).await;
     let written = arrived(&list);
@@ -92,7 +95,7 @@ async fn good_news_take_a_twentieth_of_the_time_and_none_that_is_old_is_written(
     let dropped = usize::try_from(recorder.dropped()).unwrap_or_default();
     assert_eq!(dropped, in_time * 2 - written.len());
     // The next ones are told as if nothing had been.
-    recorder.record(job(), Note::normal("Finished", "on east"));
+    recorder.record(job(), Note::routine("Finished", "on east"));
     sleep(LINGER * 2).await;
     assert_eq!(
         arrived(&list).last().map(|(reason, _)| &**reason),
@@ -101,18 +104,28 @@ async fn good_news_take_a_twentieth_of_the_time_and_none_that_is_old_is_written(
 }
 
 #[test]
-fn a_burst_of_warnings_is_written_and_the_rest_waits_its_turn() {
+fn a_burst_is_written_and_the_rest_is_rationed() {
     let start = Instant::now();
     let mut ration = Ration::new(start);
-    assert!((0..BURST).all(|_| ration.take(start).is_ok()));
-    assert_eq!(ration.take(start), Err(start + RATION));
-    assert_eq!(ration.take(start + RATION / 2), Err(start + RATION));
-    assert_eq!(ration.take(start + RATION), Ok(()));
-    assert_eq!(ration.take(start + RATION), Err(start + RATION * 2));
+    assert!((0..BURST).all(|_| ration.take(Warning, start)));
+    assert!(!ration.take(Warning, start));
+    assert!(!ration.take(Warning, start + RATION / 2));
+    assert!(ration.take(Warning, start + RATION));
+    assert!(!ration.take(Warning, start + RATION));
     let later = start + RATION * BURST * 3;
     assert!(
-        (0..BURST).all(|_| ration.take(later).is_ok()),
+        (0..BURST).all(|_| ration.take(Warning, later)),
         "no more than a burst is saved up"
     );
-    assert!(ration.take(later).is_err());
+    assert!(!ration.take(Warning, later));
+}
+
+#[test]
+fn reasons_to_wait_leave_room_for_warnings() {
+    let start = Instant::now();
+    let mut ration = Ration::new(start);
+    assert!((FOR_WARNINGS..BURST).all(|_| ration.take(Normal, start)));
+    assert!(!ration.take(Normal, start));
+    assert!((0..FOR_WARNINGS).all(|_| ration.take(Warning, start)));
+    assert!(!ration.take(Warning, start));
 }

@@ -98,7 +98,7 @@ fn the_first_admitted_worker_wins_and_gets_no_job_before_that_is_written() {
     let note = &plan.notes[0];
     assert_eq!(
         (note.severity, note.reason.as_ref()),
-        (Severity::Normal, "MultiKueue")
+        (Severity::Routine, "MultiKueue")
     );
     // The write was lost: the same decision again, still no job.
     assert_eq!(case.plan(), plan);
