@@ -77,7 +77,8 @@ async fn the_routine_takes_a_tenth_of_the_time_and_none_that_is_old_is_written()
     let took = Duration::from_millis(100);
     let (recorder, list) = slow(took);
     let every = took * (1 + REST_PER_WORK);
-    let in_time = usize::try_from(LATE.saturating_sub(LINGER).as_millis() / every.as_millis()).unwrap_or_default();
+    let in_time =
+        usize::try_from(LATE.saturating_sub(LINGER).as_millis() / every.as_millis()).unwrap_or_default();
     for number in 0..in_time * 2 {
         recorder.record(job(), Note::routine(format!("Admitted{number}"), "on east"));
     }
