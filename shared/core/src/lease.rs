@@ -108,9 +108,9 @@ pub enum Tenure {
     /// It does.
     #[default]
     Held,
-    /// There is a lease, and it was not renewed for so long that the worker starts nothing more.
+    /// There is a lease, the worker looks at it, and it was not renewed for so long that the worker starts nothing more.
     Lapsed,
-    /// This process has seen none there: the worker is of another make, or this account may not keep one.
+    /// This process has seen none there that the worker looks at: it is of another make, or this account may not keep one.
     Never,
 }
 
@@ -172,10 +172,10 @@ impl Grant {
 
     /// How things stand. A worker whose lease has lapsed stops what it is given.
     pub fn tenure(&self, now: Moment) -> Tenure {
-        match self.answered_at {
-            None => Tenure::Never,
-            Some(_) if self.starts_until <= now => Tenure::Lapsed,
-            Some(_) => Tenure::Held,
+        match (self.answered_at, self.marked_at) {
+            (Some(_), _) if now < self.starts_until => Tenure::Held,
+            (Some(_), Some(_)) => Tenure::Lapsed,
+            (None, _) | (Some(_), None) => Tenure::Never,
         }
     }
 

@@ -177,6 +177,13 @@ fn a_manager_knows_when_its_lease_has_lapsed_and_when_there_never_was_one() {
     // Its predecessor's is there, and it may not renew it: that ends as if it had done so when it began.
     grant.answered(None, at(1_000));
     assert_eq!(grant.tenure(at(19_999)), Tenure::Held);
+    assert_eq!(
+        grant.tenure(at(20_000)),
+        Tenure::Never,
+        "nobody there looks at it"
+    );
+    grant.answered(Some("once"), at(2_000));
+    assert_eq!(grant.tenure(at(19_999)), Tenure::Held);
     assert_eq!(grant.tenure(at(20_000)), Tenure::Lapsed);
     grant.sending(at(30_000), terms());
     assert_eq!(
