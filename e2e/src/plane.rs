@@ -249,6 +249,11 @@ impl ControlPlane {
         commands::write_private(path, &self.kubeconfig())
     }
 
+    /// Writes [`ControlPlane::kubeconfig_for_token`] to a file that only this user may read.
+    pub fn write_kubeconfig_for_token(&self, path: &Path, token: &str) -> Result<(), Error> {
+        commands::write_private(path, &self.kubeconfig_for_token(token))
+    }
+
     /// An administrator's client; no retries, no read timeout. Against a real server it has the user agent
     /// [`HARNESS_USER_AGENT`]; an embedded one is called without a network. Call inside a tokio runtime; the client belongs
     /// to that runtime.

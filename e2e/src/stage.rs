@@ -5,8 +5,9 @@
 //! while it still looks at the worker itself. Everything ends when the stage is dropped or this process dies.
 //!
 //! Reading order: [`spec`], this file, [`programs`] (where our binaries come from), `subject` (one process of ours),
-//! `objects` (what is applied to the clusters), `solo` (one cluster with a worker alone).
+//! `account` (as whom it runs), `objects` (what is applied to the clusters), `solo` (one cluster with a worker alone).
 
+mod account;
 mod objects;
 pub mod programs;
 mod solo;
@@ -196,6 +197,7 @@ impl Stage {
         let install =
             async |plane: &ControlPlane| objects::install_definitions(plane.name(), &client_of(plane)?).await;
         try_join_all(stage.all_planes().map(install)).await?;
+        try_join_all(stage.all_planes().map(|plane| stage.give_account(plane))).await?;
         stage.progress.step("starting the manager and the workers");
         stage.start_subjects().await?;
         stage.progress.step("creating namespaces and queues");
@@ -403,6 +405,17 @@ impl Stage {
         Ok(())
     }
 
+    async fn give_account(&self, plane: &ControlPlane) -> Result<(), Error> {
+        let token = account::token(plane.name(), &client_of(plane)?).await?;
+        let path = self.own_kubeconfig(plane.name());
+        plane.write_kubeconfig_for_token(&path, &token).map_err(Error::Plane)
+    }
+
+    /// The kubeconfig of our process in a cluster.
+    fn own_kubeconfig(&self, cluster: &str) -> PathBuf {
+        self.dir.path().join(format!("{cluster}.own.kubeconfig"))
+    }
+
     async fn start_subjects(&self) -> Result<(), Error> {
         let names: Vec<String> = self.all_planes().map(|plane| plane.name().to_owned()).collect();
         for name in &names {
@@ -420,7 +433,7 @@ impl Stage {
             Part::Manager => &self.programs.manager,
             Part::Worker => &self.programs.worker,
         };
-        let kubeconfig = self.kubeconfig(cluster);
+        let kubeconfig = self.own_kubeconfig(cluster);
         let subject = Subject::start(
             cluster,
             program,

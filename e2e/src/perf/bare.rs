@@ -24,10 +24,10 @@ struct Written {
     status: Value,
 }
 
-/// The clusters that the bare client writes to.
+/// The clusters that the bare client writes to. Its jobs go to the workers in turn, as ours are spread over them.
 pub(super) struct Bare {
     manager: Apis,
-    worker: Apis,
+    workers: Vec<Apis>,
     content: Content,
 }
 
@@ -116,18 +116,23 @@ impl Written {
 }
 
 impl Bare {
-    pub(super) fn new(manager: Client, worker: Client, content: Content) -> Self {
+    pub(super) fn new(manager: Client, workers: &[Client], content: Content) -> Self {
+        let apis = |client: &Client| Apis::new(client.clone(), &content.namespace);
         Self {
-            manager: Apis::new(manager, &content.namespace),
-            worker: Apis::new(worker, &content.namespace),
+            manager: apis(&manager),
+            workers: workers.iter().map(apis).collect(),
             content,
         }
     }
 
-    /// All writes that lead to a running job, in series; how long they took, and how long those that cannot be in parallel.
+    /// All writes that lead to a running job on the worker of its turn, in series; how long they took, and how long those that
+    /// cannot be in parallel.
     ///
     /// *Source*: `design.md` 7, numbers 1 to 4 and 7 to 10, after the user's own creation of the job.
-    pub(super) async fn dispatch(&self, name: &str) -> anyhow::Result<(Duration, Duration)> {
+    pub(super) async fn dispatch(&self, turn: usize, name: &str) -> anyhow::Result<(Duration, Duration)> {
+        let Some(on_worker) = self.workers.get(turn % self.workers.len().max(1)) else {
+            bail!("no worker")
+        };
         let Content {
             namespace: _,
             job,
@@ -138,10 +143,10 @@ impl Bare {
         create(&self.manager.jobs, name, job).await?;
         create(&self.manager.workloads, name, &manager.object).await?;
         patch_status(&self.manager.workloads, name, &manager.status_before()).await?;
-        create(&self.worker.workloads, name, &worker.object).await?;
-        patch_status(&self.worker.workloads, name, &worker.status).await?;
-        create(&self.worker.jobs, name, job).await?;
-        unsuspend(&self.worker.jobs, name).await?;
+        create(&on_worker.workloads, name, &worker.object).await?;
+        patch_status(&on_worker.workloads, name, &worker.status).await?;
+        create(&on_worker.jobs, name, job).await?;
+        unsuspend(&on_worker.jobs, name).await?;
         let critical = started.elapsed();
         patch_status(&self.manager.workloads, name, &manager.status).await?;
         unsuspend(&self.manager.jobs, name).await?;

@@ -329,14 +329,11 @@ impl Bench {
         for client in std::iter::once(&self.manager).chain(&self.workers) {
             remove_webhooks(client).await?;
         }
-        let Some(worker) = self.workers.first() else {
-            bail!("no worker")
-        };
-        let bare = Bare::new(self.manager.clone(), worker.clone(), content);
+        let bare = Bare::new(self.manager.clone(), &self.workers, content);
         let (mut series, mut critical, mut status) = (Vec::new(), Vec::new(), Vec::new());
         for sample in 0..WARM_UP + samples {
             let name = format!("bare-idle-{sample}");
-            let (all, needed) = bare.dispatch(&name).await?;
+            let (all, needed) = bare.dispatch(sample.into(), &name).await?;
             sleep(PAUSE).await;
             let ended = bare.finish(&name).await?;
             if sample >= WARM_UP {
@@ -348,7 +345,7 @@ impl Bench {
         }
         let names = names("bare-burst", 0..burst);
         let begun = Instant::now();
-        let dispatch = stream::iter(&names).map(|name| bare.dispatch(name));
+        let dispatch = stream::iter(names.iter().enumerate()).map(|(turn, name)| bare.dispatch(turn, name));
         dispatch
             .buffer_unordered(CONCURRENCY)
             .try_for_each(|_| async { Ok(()) })

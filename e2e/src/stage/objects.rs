@@ -233,7 +233,7 @@ pub async fn apply(client: &Client, object: Value) -> Result<DynamicObject, kube
     }
 }
 
-async fn apply_named(cluster: &str, client: &Client, object: Value) -> Result<(), Error> {
+pub(super) async fn apply_named(cluster: &str, client: &Client, object: Value) -> Result<(), Error> {
     let what = format!("{} {}", object["kind"], object["metadata"]["name"]).replace('"', "");
     apply(client, object)
         .await
@@ -241,7 +241,7 @@ async fn apply_named(cluster: &str, client: &Client, object: Value) -> Result<()
         .map_err(|source| apply_error(cluster, what, source))
 }
 
-fn apply_error(cluster: &str, object: String, source: kube::Error) -> Error {
+pub(super) fn apply_error(cluster: &str, object: String, source: kube::Error) -> Error {
     Error::Apply {
         object,
         cluster: cluster.to_owned(),

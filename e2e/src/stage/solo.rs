@@ -8,7 +8,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::subject::{self, Memory, Subject};
-use super::{Error, PATIENCE, POLL, Programs, client_of, objects, system};
+use super::{Error, PATIENCE, POLL, Programs, account, client_of, objects, system};
 use crate::{ControlPlane, Options, Progress};
 
 /// A running cluster with one process of ours. Everything ends when it is dropped or this process dies.
@@ -38,12 +38,13 @@ impl Solo {
             .prefix("roadstead-solo-")
             .tempdir()
             .map_err(system("creating a directory for the cluster"))?;
-        plane
-            .write_kubeconfig(&dir.path().join("kubeconfig"))
-            .map_err(Error::Plane)?;
         progress.step("installing the definitions");
         let client = client_of(&plane)?;
         objects::install_definitions(plane.name(), &client).await?;
+        let token = account::token(plane.name(), &client).await?;
+        plane
+            .write_kubeconfig_for_token(&dir.path().join("kubeconfig"), &token)
+            .map_err(Error::Plane)?;
         progress.step("starting the worker");
         let subject = Self::spawn(&plane, &programs, &dir, configuration)?;
         let mut solo = Self {

@@ -8,11 +8,17 @@
 //!
 //! *Source*: `spec/jobs.md 5.1` to `5.4`, `5.9`, `5.10`, `5.15`, `5.17`.
 
+use std::time::Duration;
+
 use crate::name::Key;
 use crate::note::Note;
 
 /// Reason of the Event that tells of a start.
 pub const STARTED: &str = "Started";
+
+/// How old a job is before it becomes the controller of the Workload that was put there with it. Until then nothing is missing:
+/// the manager that put both there looks after both.
+pub const ADOPTION_PAUSE: Duration = Duration::from_secs(30);
 
 /// Everything that is known about one job.
 #[derive(Clone, Debug)]
@@ -125,10 +131,21 @@ pub struct OwnedWorkload {
 pub enum Control {
     /// The job at hand.
     This,
+    /// Nobody yet, but a manager put both there for each other: the job need not be its controller before it starts.
+    Claimed(Claim),
     /// Somebody else.
     Other,
     /// Nobody.
     Nobody,
+}
+
+/// Whether it is time that a job becomes the controller of the Workload that was put there with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// Not yet: the job is younger than [`ADOPTION_PAUSE`].
+    Fresh,
+    /// It is.
+    Ripe,
 }
 
 /// Whether a Workload describes a job.
@@ -274,6 +291,8 @@ pub struct JobPlan {
 pub enum FollowUp {
     /// When something changes.
     OnChange,
+    /// After [`ADOPTION_PAUSE`]: the job is to become the controller of its Workload then.
+    Adoption,
     /// With back-off: something must settle first.
     Retry,
     /// With back-off: the prebuilt Workload is missing (`prebuilt workload not found`).
@@ -359,14 +378,30 @@ impl<'a> Draft<'a> {
                 self.actions.push(Action::AdoptPrebuilt(workload.key.clone()));
                 Search::Busy
             }
+            // Why not when it is over: whoever put both there removes both.
+            (Control::Claimed(Claim::Ripe), _) if !self.is_over(workload) => {
+                self.actions.push(Action::AdoptPrebuilt(workload.key.clone()));
+                Search::Busy
+            }
             (Control::This, Fit::Equivalent) => Search::Found(workload),
-            (Control::This, Fit::Different) => {
+            (Control::Claimed(claim), Fit::Equivalent) => {
+                if claim == Claim::Fresh && !self.is_over(workload) {
+                    self.follow_up = FollowUp::Adoption;
+                }
+                Search::Found(workload)
+            }
+            (Control::This | Control::Claimed(_), Fit::Different) => {
                 if !matches!(workload.stage, Stage::Finished { .. }) {
                     self.actions.push(Action::AskOutOfSync(workload.key.clone()));
                 }
                 Search::Missing
             }
         }
+    }
+
+    fn is_over(&self, workload: &OwnedWorkload) -> bool {
+        let finished = matches!(workload.stage, Stage::Finished { .. });
+        finished || self.seen.ended == Ended::Yes || workload.presence == Presence::Going
     }
 
     /// *Source*: `spec/jobs.md 5.3 C`.

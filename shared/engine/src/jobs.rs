@@ -17,7 +17,7 @@ use kube::core::DynamicObject;
 use kube::{Client, Resource, ResourceExt as _};
 use roadstead_api::config::Config;
 use roadstead_api::constants::labels;
-use roadstead_core::job::{self, FollowUp};
+use roadstead_core::job::{self, ADOPTION_PAUSE, FollowUp};
 use roadstead_core::name::Key;
 use roadstead_core::note::Note;
 use roadstead_jobs::kind::{Mirror, Target};
@@ -166,6 +166,7 @@ impl Jobs {
         match plan.follow_up {
             FollowUp::OnChange => Outcome::Done,
             FollowUp::Retry => Outcome::Failed("waiting for surplus workloads to go".into()),
+            FollowUp::Adoption => Outcome::After(ADOPTION_PAUSE),
             FollowUp::PrebuiltMissing => Outcome::Failed("prebuilt workload not found".into()),
         }
     }

@@ -4,7 +4,7 @@
 //! core's decisions to the API server.
 //!
 //! Reading order: [`process`] (how it is put together), [`caches`], `feed` and `brain` (who gets quota), `workloads` (the
-//! only writer of a Workload's status), [`jobs`] (jobs and their Workloads), [`checks`] (what a process plugs in),
+//! only writer of a Workload's status), [`jobs`] (jobs and their Workloads), `control` (which belongs to which), [`checks`] (what a process plugs in),
 //! [`webhook`], `queue_status`, `queues` (finalizers), [`metrics`], `settings`, `visibility`.
 
 pub mod active;
@@ -18,6 +18,7 @@ pub mod process;
 pub mod webhook;
 
 mod brain;
+mod control;
 mod feed;
 mod proposals;
 mod queue_status;

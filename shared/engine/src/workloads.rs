@@ -31,6 +31,7 @@ use crate::brain::until;
 use crate::caches::Caches;
 use crate::checks::{Checks, Pass, Rest};
 use crate::clock::Clock;
+use crate::control;
 use crate::proposals::Proposals;
 
 pub(crate) use policy::policy;
@@ -89,7 +90,7 @@ impl Workloads {
             let (due, caches) = (self.due.clone(), self.caches.clone());
             jobs.objects.listen(move |change| {
                 for job in [change.old, change.new].into_iter().flatten() {
-                    for key in caches.owners.of(job.metadata.uid.as_deref().unwrap_or_default()) {
+                    for key in control::workloads_of(&caches, job) {
                         due.add(key, Lane::Placed);
                     }
                 }

@@ -120,6 +120,57 @@ fn a_child_runs_only_with_its_parent() {
     check(&child(Parent::NotAdmitted, Run::Running, Ended::Yes), &[], &[]);
 }
 
+fn prebuilt(seen: JobObserved<'_>) -> JobObserved<'_> {
+    JobObserved {
+        prebuilt: Some("p"),
+        ..seen
+    }
+}
+
+/// Spec: jobs 5.3 A (deviation).
+#[test]
+fn a_job_that_was_put_there_with_its_workload_starts_first_and_adopts_it_later() {
+    let claimed = |claim, stage: Stage| {
+        let mut workload = owned("p");
+        workload.control = Control::Claimed(claim);
+        workload.stage = stage;
+        vec![workload]
+    };
+    let admitted = || Stage::Admitted("cq".into());
+
+    let fresh = claimed(Claim::Fresh, admitted());
+    let held = plan(&prebuilt(observed(&fresh)));
+    assert_eq!(held.actions, [Action::Start(key("p"))]);
+    assert_eq!(held.follow_up, FollowUp::Adoption);
+    let started = plan(&prebuilt(running(&fresh)));
+    assert_eq!((started.actions, started.follow_up), (vec![], FollowUp::Adoption));
+
+    let ripe = claimed(Claim::Ripe, admitted());
+    let started = plan(&prebuilt(running(&ripe)));
+    assert_eq!(started.actions, [Action::AdoptPrebuilt(key("p"))]);
+    assert_eq!(started.follow_up, FollowUp::OnChange);
+
+    for claim in [Claim::Fresh, Claim::Ripe] {
+        let told = claimed(claim, Stage::Finished { news: News::Told });
+        let over = plan(&prebuilt(running(&told)));
+        assert_eq!((over.actions, over.follow_up), (vec![], FollowUp::OnChange));
+        let mut ended = prebuilt(running(&ripe));
+        ended.ended = Ended::Yes;
+        let over = plan(&ended);
+        assert_eq!((over.actions, over.follow_up), (vec![], FollowUp::OnChange));
+    }
+
+    let taken_back = claimed(
+        Claim::Fresh,
+        Stage::Evicted {
+            message: "preempted".into(),
+            quota: Quota::Held,
+        },
+    );
+    let stopped = plan(&prebuilt(running(&taken_back)));
+    assert_eq!(stopped.actions, [stop(StopReason::WorkloadEvicted, Some("p"))]);
+}
+
 /// Spec: jobs 5.3 A, 15.14 to 15.17.
 #[test]
 fn a_prebuilt_workload_is_adopted_or_refused() {

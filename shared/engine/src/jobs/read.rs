@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use jiff::SignedDuration;
 use kube::ResourceExt as _;
 use kube::core::DynamicObject;
 use roadstead_api::config::FeatureGate;
 use roadstead_api::constants::labels;
 use roadstead_api::kueue::v1beta2::{CheckState, Workload};
 use roadstead_core::job::{
-    Control, Drift, Ended, Fit, JobObserved, News, OwnedWorkload, Parent, Pods, Presence, Quota, Run, Scope,
+    ADOPTION_PAUSE, Claim, Control, Drift, Ended, Fit, JobObserved, News, OwnedWorkload, Parent, Pods, Presence, Quota, Run, Scope,
     Stage,
 };
 use roadstead_core::lifecycle::{self, Outcome};
@@ -22,6 +23,7 @@ use serde_json::Value;
 
 use super::{JobRef, Jobs};
 use crate::caches::{Caches, KindCache};
+use crate::control;
 
 /// Everything a pass looks at, owned.
 pub(super) struct Scene {
@@ -64,7 +66,8 @@ impl Scene {
     ///
     /// Its only one counts also when it does not: a job that was started with fewer pods differs from it until the stop is over.
     pub(super) fn current_workload(&self) -> Option<&Workload> {
-        let own = || self.workloads.iter().filter(|w| w.control == Control::This);
+        let is_ours = |w: &&OwnedWorkload| matches!(w.control, Control::This | Control::Claimed(_));
+        let own = || self.workloads.iter().filter(is_ours);
         let only = || own().next().filter(|_| own().count() == 1);
         let current = own().find(|w| w.fit == Fit::Equivalent).or_else(only)?;
         self.stored.get(&current.key).map(|workload| &**workload)
@@ -103,6 +106,7 @@ pub(super) fn scene(jobs: &Jobs, kind: &KindCache, object: &DynamicObject) -> Re
     };
     let facts = Facts {
         jobs,
+        object,
         uid: &uid,
         job: &job,
         pod_sets: &pod_sets,
@@ -147,6 +151,7 @@ pub(super) fn scene(jobs: &Jobs, kind: &KindCache, object: &DynamicObject) -> Re
 
 struct Facts<'a> {
     jobs: &'a Jobs,
+    object: &'a DynamicObject,
     uid: &'a str,
     job: &'a Value,
     pod_sets: &'a [JobPodSet],
@@ -161,6 +166,7 @@ impl Facts<'_> {
         let control = match owner {
             Some(owner) if owner.uid == self.uid => Control::This,
             Some(_) => Control::Other,
+            None if control::belongs(self.object, workload) => Control::Claimed(self.claim()),
             None => Control::Nobody,
         };
         let checks = workload.status.iter().flat_map(|status| &status.admission_checks);
@@ -183,6 +189,16 @@ impl Facts<'_> {
             waiting_for: waiting
                 .map(|check| format!("{}: {}", check.name, check.message))
                 .collect(),
+        }
+    }
+
+    /// By the job's age on the clock of its cluster: a clock that is off only moves a write.
+    fn claim(&self) -> Claim {
+        let created = self.object.metadata.creation_timestamp.as_ref();
+        let age = created.map(|time| (self.jobs.clock)().duration_since(time.0));
+        match age {
+            Some(age) if age < SignedDuration::try_from(ADOPTION_PAUSE).unwrap_or(SignedDuration::MAX) => Claim::Fresh,
+            Some(_) | None => Claim::Ripe,
         }
     }
 
@@ -327,19 +343,9 @@ pub(super) fn ended(workload: &Workload) -> Option<Outcome> {
     })
 }
 
-/// The job that controls a Workload, if its kind is enabled.
+/// The job to which a Workload belongs, if its kind is enabled.
 pub fn job_of(caches: &Caches, workload: &Workload) -> Option<JobRef> {
-    let owner = workload
-        .owner_references()
-        .iter()
-        .find(|owner| owner.controller == Some(true))?;
-    let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
-    let is_kind = |jobs: &KindCache| jobs.resource.group == group && jobs.resource.kind == owner.kind;
-    let kind = caches.jobs.iter().position(is_kind)?;
-    Some(JobRef {
-        kind,
-        key: Key::new(workload.namespace().unwrap_or_default(), owner.name.as_str()),
-    })
+    control::of(caches, workload).map(|(job, _)| job)
 }
 
 /// *Source*: `spec/jobs.md 5.1` steps 4 to 6.
@@ -382,7 +388,7 @@ fn parent(caches: &Caches, object: &DynamicObject) -> Parent {
     if !parent.labels().contains_key(labels::QUEUE_NAME) {
         return Parent::None;
     }
-    let workloads = caches.owners.of(&owner.uid);
+    let workloads = control::workloads_of(caches, &parent);
     let admitted = workloads
         .iter()
         .filter_map(|key| caches.workloads.get(key))

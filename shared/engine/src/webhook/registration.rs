@@ -19,6 +19,8 @@ use super::kinds::VERSION;
 const MUTATING: &str = "kueue-mutating-webhook-configuration";
 /// Name of the validating configuration, as the reference has it.
 const VALIDATING: &str = "kueue-validating-webhook-configuration";
+/// How the names of users begin that are service accounts, which no person is.
+const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 /// How the names of the accounts begin that `roadstead cluster join` makes for managers.
 const ACCOUNTS: &str = "roadstead-";
 /// How long the API server waits for an answer.
@@ -84,7 +86,7 @@ pub(super) struct Registration<'a> {
     pub(super) ca_bundle: Option<&'a str>,
     /// Our own namespace, whose jobs are left alone.
     pub(super) namespace: &'a str,
-    /// The account whose writes need no check, ours.
+    /// Our own user, whose writes of Workloads need no check.
     pub(super) own_user: Option<&'a str>,
     /// Where the accounts are that managers have here; what they write was checked by the manager's own webhooks.
     pub(super) accounts: &'a str,
@@ -119,10 +121,27 @@ impl Registration<'_> {
         (api.kind != "AppWrapper").then(|| MatchCondition {
             name: "not-copies-of-managers".to_owned(),
             expression: format!(
-                "!request.userInfo.username.startsWith('system:serviceaccount:{}:{ACCOUNTS}')",
+                "!request.userInfo.username.startsWith('{SERVICE_ACCOUNT}{}:{ACCOUNTS}')",
                 unquoted(self.accounts)
             ),
         })
+    }
+
+    /// Each of our own writes would come back to us for a check that cannot fail.
+    fn not_by_us(&self) -> Option<MatchCondition> {
+        self.own_user.map(|user| MatchCondition {
+            name: "not-our-own-writes".to_owned(),
+            expression: format!("request.userInfo.username != '{}'", unquoted(user)),
+        })
+    }
+
+    /// Which writes of jobs are not looked at: ours, if no person writes as our user, and copies of managers. None of these for
+    /// `AppWrappers`, see [`Self::not_by_managers`].
+    fn known_writers(&self, api: &Api) -> Option<Vec<MatchCondition>> {
+        let managers = self.not_by_managers(api)?;
+        let is_account = self.own_user.is_some_and(|user| user.starts_with(SERVICE_ACCOUNT));
+        let us = self.not_by_us().filter(|_| is_account);
+        Some(us.into_iter().chain([managers]).collect())
     }
 
     fn mutator(&self, api: &Api, operations: &[&str]) -> MutatingWebhook {
@@ -212,16 +231,11 @@ impl Registration<'_> {
     pub(super) fn validating(&self) -> ValidatingWebhookConfiguration {
         let jobs = self.jobs().map(|api| ValidatingWebhook {
             namespace_selector: Some(self.elsewhere()),
-            match_conditions: self.not_by_managers(&api).map(|one| vec![one]),
+            match_conditions: self.known_writers(&api),
             ..self.validator(&api, &[api.plural])
         });
         let queues = [CLUSTER_QUEUE, COHORT, RESOURCE_FLAVOR].map(|api| self.validator(&api, &[api.plural]));
-        // Why: each of our own status writes would come back to us for a check that cannot fail.
-        let not_ours = self.own_user.map(|user| MatchCondition {
-            name: "not-our-own-writes".to_owned(),
-            expression: format!("request.userInfo.username != '{}'", unquoted(user)),
-        });
-        let conditions = not_ours.into_iter().chain(self.not_by_managers(&WORKLOAD));
+        let conditions = self.not_by_us().into_iter().chain(self.not_by_managers(&WORKLOAD));
         let workloads = ValidatingWebhook {
             match_conditions: Some(conditions.collect()),
             ..self.validator(&WORKLOAD, &["workloads", "workloads/status"])
@@ -272,6 +286,34 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+
+    /// Spec: jobs 7.1.
+    #[test]
+    fn our_own_writes_of_jobs_are_looked_at_only_if_a_person_could_write_as_our_user() {
+        let kinds = roadstead_jobs::registry();
+        let conditions = |own_user: Option<&'static str>, hook: &str| -> Vec<String> {
+            let registration = Registration {
+                kinds: &kinds,
+                wrappers: Wrappers::Checked,
+                reach: &Reach::Url("https://127.0.0.1:9443".to_owned()),
+                ca_bundle: Some("pem"),
+                namespace: "kueue-system",
+                own_user,
+                accounts: "roadstead-system",
+            };
+            let hooks = registration.validating().webhooks.unwrap_or_default();
+            let found = hooks.into_iter().find(|one| one.name == hook).unwrap();
+            let conditions = found.match_conditions.unwrap_or_default();
+            conditions.into_iter().map(|one| one.name).collect()
+        };
+        let account = Some("system:serviceaccount:roadstead-system:manager");
+        let both = ["not-our-own-writes", "not-copies-of-managers"];
+        assert_eq!(conditions(account, "vjob.kb.io"), both);
+        assert_eq!(conditions(Some("admin"), "vjob.kb.io"), both[1..]);
+        assert_eq!(conditions(None, "vjob.kb.io"), both[1..]);
+        assert_eq!(conditions(Some("admin"), "vworkload.kb.io"), both);
+        assert!(conditions(account, "vappwrapper.kb.io").is_empty());
+    }
 
     fn registered(kinds: &[&'static dyn JobKind], wrappers: Wrappers) -> (Vec<String>, Vec<String>) {
         let registration = Registration {

@@ -7,13 +7,13 @@ use kube::{Api, Resource as _, ResourceExt as _};
 use roadstead_api::constants::{finalizers, labels};
 use roadstead_api::kueue::v1beta2::{PriorityClassKind, Workload};
 use roadstead_core::lifecycle::{Activation, FINISHED, Finalizer, Removal};
-use roadstead_core::name::Key;
 use roadstead_kubeio::reconcile::Outcome;
 use roadstead_kubeio::write::{self, Written};
 use serde_json::json;
 
 use super::{CONFLICT_PAUSE, Workloads};
 use crate::caches::Caches;
+use crate::control;
 
 impl Workloads {
     /// Writes what must stand on the Workload before its status says so. Gives the object as it is then.
@@ -109,22 +109,18 @@ impl Workloads {
                 (stored.object_ref(&()), is_deleted(answer))
             }
             Removal::Job => {
-                let owners = stored.owner_references();
-                let Some(owner) = owners.iter().find(|owner| owner.controller == Some(true)) else {
+                let Some((at, uid)) = control::of(&self.caches, stored) else {
                     return Ok(());
                 };
-                let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
-                let Some(jobs) = self.caches.kind(group, &owner.kind) else {
+                let Some(jobs) = self.caches.jobs.get(at.kind) else {
                     return Ok(());
                 };
-                let namespace = stored.namespace().unwrap_or_default();
-                let key = Key::new(namespace.as_str(), owner.name.as_str());
-                let Some(job) = jobs.objects.get(&key) else {
+                let Some(job) = jobs.objects.get(&at.key) else {
                     return Ok(());
                 };
                 let api: Api<DynamicObject> =
-                    Api::namespaced_with(self.client.clone(), &namespace, &jobs.resource);
-                let answer = write::delete(&api, &owner.name, Some(&owner.uid)).await;
+                    Api::namespaced_with(self.client.clone(), &at.key.namespace, &jobs.resource);
+                let answer = write::delete(&api, &at.key.name, Some(&uid)).await;
                 (job.object_ref(&jobs.resource), is_deleted(answer))
             }
         };

@@ -13,6 +13,7 @@ use roadstead_core::queue::{ClusterQueue, StopPolicy};
 use roadstead_core::workload::Workload;
 
 use crate::caches::{Caches, is_suspended};
+use crate::control;
 
 /// The facts around one Workload.
 pub(super) struct Facts {
@@ -116,22 +117,20 @@ pub(super) fn facts(caches: &Caches, policy: Policy, stored: &ApiWorkload, workl
 }
 
 fn job(caches: &Caches, stored: &ApiWorkload) -> JobFacts {
-    let owners = stored.metadata.owner_references.as_deref().unwrap_or_default();
-    let Some(owner) = owners.iter().find(|owner| owner.controller == Some(true)) else {
-        // Why: it was made for a job that is gone and left it behind. *Source*: `spec/jobs.md 5.10`.
-        if owners.is_empty() && stored.labels().contains_key(labels::JOB_UID) {
-            return JobFacts::OwnerGone;
-        }
+    let Some((at, uid)) = control::of(caches, stored) else {
+        // Why: it was made for a job that is gone and left it behind. *Source*: `spec/jobs.md 5.10`. An owner of a kind we do not
+        // know looks after its Workload itself.
+        return if stored.owner_references().is_empty() && stored.labels().contains_key(labels::JOB_UID) {
+            JobFacts::OwnerGone
+        } else {
+            JobFacts::NoOwner
+        };
+    };
+    let Some(jobs) = caches.jobs.get(at.kind) else {
         return JobFacts::NoOwner;
     };
-    let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
-    let Some(jobs) = caches.kind(group, &owner.kind) else {
-        // Why: an owner of a kind we do not know looks after its Workload itself.
-        return JobFacts::NoOwner;
-    };
-    let namespace = stored.metadata.namespace.clone().unwrap_or_default();
-    match jobs.objects.get(&Key::new(namespace, owner.name.as_str())) {
-        Some(job) if job.metadata.uid.as_deref() == Some(owner.uid.as_str()) => {
+    match jobs.objects.get(&at.key) {
+        Some(job) if job.metadata.uid.as_deref() == Some(uid.as_str()) => {
             if job.metadata.deletion_timestamp.is_some() {
                 return JobFacts::OwnerGone;
             }

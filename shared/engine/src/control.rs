@@ -1,0 +1,127 @@
+//! Which job a Workload belongs to.
+//!
+//! To its controller; and the copy that a manager of ours put here to the job that it put here for it, also before that job is
+//! its controller. Both name the same Workload of the manager and the same dispatch, so the job starts without waiting for one
+//! more write, and one that is over soon needs none (unlike the anchor).
+//!
+//! *Source*: `spec/jobs.md 5.3 A`, `spec/safety.md 3.1`.
+
+use std::collections::BTreeMap;
+
+use kube::core::DynamicObject;
+use kube::{Resource, ResourceExt as _};
+use roadstead_api::constants::{annotations, labels};
+use roadstead_api::kueue::v1beta2::Workload;
+use roadstead_core::name::Key;
+
+use crate::caches::{Caches, KindCache, named};
+use crate::jobs::JobRef;
+
+/// What both copies say of where they come from.
+const STAMPS: [&str; 2] = [annotations::WORKLOAD_UID, annotations::DISPATCH_EPOCH];
+
+/// The job to which a Workload belongs, and that job's UID, if its kind is enabled. Whether it exists is not asked.
+pub(crate) fn of(caches: &Caches, workload: &Workload) -> Option<(JobRef, String)> {
+    let owners = workload.owner_references();
+    let Some(owner) = owners.iter().find(|owner| owner.controller == Some(true)) else {
+        return claimant(caches, workload);
+    };
+    let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+    let is_kind = |jobs: &KindCache| jobs.resource.group == group && jobs.resource.kind == owner.kind;
+    let kind = caches.jobs.iter().position(is_kind)?;
+    let key = Key::new(workload.namespace().unwrap_or_default(), owner.name.as_str());
+    Some((JobRef { kind, key }, owner.uid.clone()))
+}
+
+/// The Workloads that belong to a job.
+pub(crate) fn workloads_of(caches: &Caches, job: &DynamicObject) -> Vec<Key> {
+    let mut all = caches.owners.of(job.metadata.uid.as_deref().unwrap_or_default());
+    let claimed = named(job).filter(|key| caches.workloads.get(key).is_some_and(|one| belongs(job, &one)));
+    all.extend(claimed);
+    all
+}
+
+/// Whether one manager put both here for each other, in one dispatch, and nobody controls the Workload.
+pub(crate) fn belongs(job: &DynamicObject, workload: &Workload) -> bool {
+    let is_controlled = workload
+        .owner_references()
+        .iter()
+        .any(|owner| owner.controller == Some(true));
+    !is_controlled
+        && named(job) == Some(roadstead_kubeio::cache::key_of(workload))
+        && is_same(job.labels(), workload.labels(), labels::MULTIKUEUE_ORIGIN)
+        && STAMPS.iter().all(|stamp| is_same(job.annotations(), workload.annotations(), stamp))
+}
+
+fn is_same(one: &BTreeMap<String, String>, other: &BTreeMap<String, String>, key: &str) -> bool {
+    let said = one.get(key).filter(|value| !value.is_empty());
+    said.is_some() && said == other.get(key)
+}
+
+fn claimant(caches: &Caches, workload: &Workload) -> Option<(JobRef, String)> {
+    let key = roadstead_kubeio::cache::key_of(workload);
+    caches.prebuilt.of(&key).into_iter().find_map(|at| {
+        let job = caches.jobs.get(at.kind)?.objects.get(&at.key)?;
+        belongs(&job, workload).then(|| (at, job.meta().uid.clone().unwrap_or_default()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn job(change: impl FnOnce(&mut Value)) -> DynamicObject {
+        let mut job = json!({
+            "apiVersion": "batch/v1", "kind": "Job",
+            "metadata": {
+                "namespace": "team", "name": "train", "uid": "job",
+                "labels": { labels::MULTIKUEUE_ORIGIN: "hub", labels::PREBUILT_WORKLOAD_NAME: "job-train" },
+                "annotations": { annotations::WORKLOAD_UID: "w", annotations::DISPATCH_EPOCH: "2" },
+            },
+        });
+        change(&mut job);
+        serde_json::from_value(job).unwrap()
+    }
+
+    fn workload(change: impl FnOnce(&mut Value)) -> Workload {
+        let mut workload = json!({
+            "metadata": {
+                "namespace": "team", "name": "job-train",
+                "labels": { labels::MULTIKUEUE_ORIGIN: "hub" },
+                "annotations": { annotations::WORKLOAD_UID: "w", annotations::DISPATCH_EPOCH: "2" },
+            },
+            "spec": { "podSets": [] },
+        });
+        change(&mut workload);
+        serde_json::from_value(workload).unwrap()
+    }
+
+    /// Spec: jobs 5.3 A (deviation), safety 3.1.
+    #[test]
+    fn a_copy_belongs_to_the_job_of_the_same_manager_workload_and_dispatch() {
+        let plain = |_: &mut Value| {};
+        assert!(belongs(&job(plain), &workload(plain)));
+        for (pointer, value) in [
+            ("/metadata/annotations/roadstead.dev~1dispatch-epoch", json!("1")),
+            ("/metadata/annotations/roadstead.dev~1workload-uid", json!("other")),
+            ("/metadata/annotations/roadstead.dev~1workload-uid", json!("")),
+            ("/metadata/labels/kueue.x-k8s.io~1multikueue-origin", json!("other")),
+            ("/metadata/labels/kueue.x-k8s.io~1prebuilt-workload-name", json!("other")),
+            ("/metadata/namespace", json!("other")),
+        ] {
+            let other = job(|job| *job.pointer_mut(pointer).unwrap() = value.clone());
+            assert!(!belongs(&other, &workload(plain)), "{pointer}");
+        }
+        let unstamped = workload(|w| w["metadata"]["annotations"] = json!({}));
+        let unstamped_job = job(|job| job["metadata"]["annotations"] = json!({}));
+        assert!(!belongs(&unstamped_job, &unstamped), "a Kueue manager's copies are adopted first");
+        let controlled = workload(|w| {
+            w["metadata"]["ownerReferences"] = json!([{
+                "apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "job", "controller": true,
+            }]);
+        });
+        assert!(!belongs(&job(plain), &controlled));
+    }
+}
