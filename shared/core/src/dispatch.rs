@@ -620,7 +620,11 @@ impl<'a> Pass<'a> {
     }
 
     fn act(&mut self, cluster: &ClusterName, action: RemoteAction) {
-        self.plan.remote.entry(cluster.clone()).or_default().push(action);
+        let actions = self.plan.remote.entry(cluster.clone()).or_default();
+        // Why: two rules may want the same, and once is enough.
+        if !actions.contains(&action) {
+            actions.push(action);
+        }
     }
 
     fn note(&mut self, severity: Severity, message: String) {

@@ -5,7 +5,7 @@
 //!
 //! *Why in two lanes*: a job that starts costs the API servers about ten writes; written beside them, what is to be told of it
 //! would make that twelve, and thousands that are admitted at once would wait for their own good news. So these come a little
-//! later, and take a tenth of the time at most. What somebody may wait for is written at once, and rationed.
+//! later, and take a twentieth of the time at most. What somebody may wait for is written at once, and rationed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ const FOR_WARNINGS: u32 = 100;
 /// How long the routine waits at least.
 const LINGER: Duration = Duration::from_secs(2);
 /// The pause after each of it, in times of what it took.
-const REST_PER_WORK: u32 = 9;
+const REST_PER_WORK: u32 = 19;
 /// The longest such pause.
 const REST_MAX: Duration = Duration::from_secs(5);
 /// The API's limit for a note, in bytes.

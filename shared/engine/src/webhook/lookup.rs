@@ -61,6 +61,7 @@ impl Lookup {
                     "LocalQueue {local} or what it leads to is not known yet and cannot be read: {why}; try again in a moment"
                 )
             })
+            .inspect_err(|why| tracing::warn!("a job was refused: {why}"))
     }
 
     async fn queue(&self, local: &Key) -> Result<(), String> {

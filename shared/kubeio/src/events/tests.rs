@@ -73,7 +73,7 @@ async fn warnings_and_reasons_are_written_at_once_and_the_routine_a_little_later
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_routine_takes_a_tenth_of_the_time_and_none_that_is_old_is_written() {
+async fn the_routine_takes_a_twentieth_of_the_time_and_none_that_is_old_is_written() {
     let took = Duration::from_millis(100);
     let (recorder, list) = slow(took);
     let every = took * (1 + REST_PER_WORK);

@@ -50,6 +50,20 @@ fn an_eviction_on_the_manager_asks_the_winner_to_stop_and_mirrors_until_it_has()
     assert_eq!(plan.mirrors(), Some("a"), "so that quota is released");
 }
 
+/// Spec: multikueue 3.8
+#[test]
+fn a_job_that_is_already_going_is_let_go_once() {
+    let going = RemoteJob {
+        life: Life::Deleting,
+        kept: true,
+        ..RUNNING
+    };
+    let plan = evicted("switched off")
+        .remote("a", reachable(None, Some(going)))
+        .plan();
+    assert_eq!(plan.on("a"), [RemoteAction::DeleteJob]);
+}
+
 /// Spec: safety 1 I11; found by seeds 150 and 1120
 #[test]
 fn a_run_that_ended_before_it_could_be_stopped_is_the_outcome() {
