@@ -19,6 +19,7 @@ mod preempted;
 mod provisioning;
 mod refusals;
 mod registration;
+mod reviews;
 mod rewound;
 mod stale;
 mod vanished;

@@ -1,9 +1,10 @@
-//! Which worker failed for which Workload, so that it is not tried again at once, and when the round under way began.
+//! Which worker failed for which Workload, so that it is not tried again at once, when the round under way began, and which
+//! jobs were asked to go.
 //!
 //! Invariant: a failure removes one candidate for a while, never the Workload. The memory is lost at a restart, which
 //! costs one more try. At most [`MAX`] Workloads are remembered.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
@@ -22,6 +23,8 @@ pub(crate) struct Memory {
     failures: Mutex<BTreeMap<Key, Failures>>,
     /// When the round under way began; one entry per Workload that is being offered.
     rounds: Mutex<BTreeMap<Key, Timestamp>>,
+    /// UIDs of the jobs that we have asked to go after their pods.
+    going: Mutex<BTreeMap<Key, BTreeSet<String>>>,
 }
 
 /// How often each cluster failed one Workload, and the last time.
@@ -69,6 +72,21 @@ impl Memory {
         };
     }
 
+    /// Notes that a job was asked to go after its pods.
+    pub(crate) fn asked_to_go(&self, key: &Key, job: &str) {
+        let mut going = self.going.lock().unwrap_or_else(PoisonError::into_inner);
+        if going.len() >= MAX && !going.contains_key(key) {
+            going.pop_first();
+        }
+        going.entry(key.clone()).or_default().insert(job.to_owned());
+    }
+
+    /// Whether a job was asked to go after its pods.
+    pub(crate) fn was_asked_to_go(&self, key: &Key, job: &str) -> bool {
+        let going = self.going.lock().unwrap_or_else(PoisonError::into_inner);
+        going.get(key).is_some_and(|jobs| jobs.contains(job))
+    }
+
     /// The failures of a Workload.
     pub(crate) fn of(&self, key: &Key) -> BTreeMap<ClusterName, Failure> {
         let all = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
@@ -87,6 +105,8 @@ impl Memory {
         all.remove(key);
         drop(all);
         self.remember_round(key, None);
+        let mut going = self.going.lock().unwrap_or_else(PoisonError::into_inner);
+        going.remove(key);
     }
 }
 

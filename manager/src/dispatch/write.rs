@@ -13,9 +13,10 @@ use roadstead_api::constants::{finalizers, labels};
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_convert::Stamp;
 use roadstead_core::bug;
+use roadstead_core::dispatch::farewell::{Farewell, Going, farewell};
 use roadstead_core::dispatch::{Cause, RemoteAction};
 use roadstead_core::name::Key;
-use roadstead_engine::caches::{KindCache, api_resource};
+use roadstead_engine::caches::{KindCache, api_resource, is_suspended};
 use roadstead_jobs::JobKind;
 use roadstead_jobs::remote::RemoteIdentity;
 use roadstead_kubeio::queue::Lane;
@@ -369,27 +370,27 @@ impl Site<'_> {
         };
         let api = Api::namespaced_with(self.client.clone(), &self.key.namespace, &api_resource(kind));
         let (name, uid) = (job.name_any(), job.metadata.uid.as_deref());
-        let deleting = job.metadata.deletion_timestamp.is_some();
         let ended = kind.finished(&job.data).is_some();
-        let waits = job.finalizers().iter().any(|f| f == finalizers::FOREGROUND);
-        // Invariant: a job that may have pods stays until they are gone. Without it the worker would look settled too early,
-        // and the next dispatch would run beside them (`spec/safety.md` I1).
-        let answer = if ended && !deleting {
-            write::delete(&api, &name, uid).await
-        } else if !ended && !waits {
-            write::delete_after_dependents(&api, &name, uid).await
-        } else {
-            return self.let_go(&api, jobs, &job).await;
+        let answer = match farewell(self.going(kind, &job)) {
+            Farewell::Delete => write::delete(&api, &name, uid).await,
+            Farewell::DeleteAfterPods => write::delete_after_dependents(&api, &name, uid).await,
+            Farewell::Wait => return Ok(()),
+            Farewell::LetGo => return self.let_go(&api, jobs, &job).await,
         };
         match answer {
             Written::Done(object) => {
                 jobs.objects.observe(DynamicObject::clone(&object));
+                self.d.memory.asked_to_go(self.key, uid.unwrap_or_default());
                 if !ended && kind.finished(&object.data).is_some() {
                     // Why: it ended while it was being deleted, and that end is stored nowhere else (seed 6066). What was decided
                     // did not know of it; the cache does now, so it is decided again.
                     return Ok(());
                 }
-                self.let_go(&api, jobs, &object).await
+                match farewell(self.going(kind, &object)) {
+                    Farewell::LetGo => self.let_go(&api, jobs, &object).await,
+                    // The next change of the job makes this due again.
+                    Farewell::Wait | Farewell::Delete | Farewell::DeleteAfterPods => Ok(()),
+                }
             }
             Written::Gone => {
                 jobs.objects.forget(&roadstead_kubeio::cache::key_of(&*job), uid);
@@ -397,6 +398,17 @@ impl Site<'_> {
             }
             Written::Conflict | Written::AlreadyExists => Ok(()),
             Written::Refused(why) | Written::Unclear(why) => Err(format!("deleting the job: {why}")),
+        }
+    }
+
+    fn going(&self, kind: &dyn JobKind, job: &DynamicObject) -> Going {
+        let uid = job.metadata.uid.as_deref().unwrap_or_default();
+        Going {
+            ended: kind.finished(&job.data).is_some(),
+            deleting: job.metadata.deletion_timestamp.is_some(),
+            waits_for_pods: job.finalizers().iter().any(|f| f == finalizers::FOREGROUND),
+            at_rest: is_suspended(kind, job) && !kind.may_have_pods(&job.data),
+            asked: self.d.memory.was_asked_to_go(self.key, uid),
         }
     }
 

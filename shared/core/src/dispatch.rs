@@ -20,6 +20,7 @@ use crate::status::{CheckPhase, Status};
 #[cfg(feature = "bugbank")]
 mod bug;
 pub mod capacity;
+pub mod farewell;
 mod holder;
 mod observed;
 mod offer;

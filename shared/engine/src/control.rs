@@ -53,6 +53,12 @@ pub(crate) fn belongs(job: &DynamicObject, workload: &Workload) -> bool {
         && STAMPS.iter().all(|stamp| is_same(job.annotations(), workload.annotations(), stamp))
 }
 
+/// Whether a manager of ours put a Workload here: then it is for the job that [`belongs`] to it and for no other.
+pub(crate) fn is_stamped(workload: &Workload) -> bool {
+    let said = |all: &BTreeMap<String, String>, key: &str| all.get(key).is_some_and(|value| !value.is_empty());
+    said(workload.labels(), labels::MULTIKUEUE_ORIGIN) && said(workload.annotations(), annotations::WORKLOAD_UID)
+}
+
 fn is_same(one: &BTreeMap<String, String>, other: &BTreeMap<String, String>, key: &str) -> bool {
     let said = one.get(key).filter(|value| !value.is_empty());
     said.is_some() && said == other.get(key)
@@ -117,6 +123,7 @@ mod tests {
         let unstamped = workload(|w| w["metadata"]["annotations"] = json!({}));
         let unstamped_job = job(|job| job["metadata"]["annotations"] = json!({}));
         assert!(!belongs(&unstamped_job, &unstamped), "a Kueue manager's copies are adopted first");
+        assert!(is_stamped(&workload(plain)) && !is_stamped(&unstamped));
         let controlled = workload(|w| {
             w["metadata"]["ownerReferences"] = json!([{
                 "apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "job", "controller": true,

@@ -167,6 +167,8 @@ impl Facts<'_> {
             Some(owner) if owner.uid == self.uid => Control::This,
             Some(_) => Control::Other,
             None if control::belongs(self.object, workload) => Control::Claimed(self.claim()),
+            // Why: it was put there for another job, or for an earlier copy of this one, and would let this one run in its place.
+            None if control::is_stamped(workload) => Control::Other,
             None => Control::Nobody,
         };
         let checks = workload.status.iter().flat_map(|status| &status.admission_checks);

@@ -1,0 +1,124 @@
+//! How the copy of a job goes.
+//!
+//! Invariant: a job that may have pods stays until they are gone; else its worker would look settled too early, and the next
+//! dispatch would run beside them (`spec/safety.md` I1). And it is let go only when its end is known: pods that are asked to go
+//! may yet end by themselves, and what ended is not run again (I11).
+
+/// What is known of a copy that is to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Going {
+    /// Whether it has ended.
+    pub ended: bool,
+    /// Whether its deletion has begun.
+    pub deleting: bool,
+    /// Whether it stays until its pods are gone (finalizer `foregroundDeletion`).
+    pub waits_for_pods: bool,
+    /// Whether it is held back and has no pods: then it can have no end.
+    pub at_rest: bool,
+    /// Whether we have asked it to go after its pods.
+    pub asked: bool,
+}
+
+/// The next step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Farewell {
+    /// Delete it.
+    Delete,
+    /// Delete it after its pods.
+    DeleteAfterPods,
+    /// Wait until it changes.
+    Wait,
+    /// Take our finalizer off.
+    LetGo,
+}
+
+/// Decides it.
+pub const fn farewell(going: Going) -> Farewell {
+    let Going {
+        ended,
+        deleting,
+        waits_for_pods,
+        at_rest,
+        asked,
+    } = going;
+    if ended {
+        return if deleting { Farewell::LetGo } else { Farewell::Delete };
+    }
+    if deleting && waits_for_pods {
+        return if at_rest { Farewell::LetGo } else { Farewell::Wait };
+    }
+    if deleting && asked {
+        // Why: they are gone now. Asking again would begin anew, for ever, with kinds that count pods no more when they go.
+        return Farewell::LetGo;
+    }
+    // Why also when somebody else deletes it: that way its pods would go on until it is let go.
+    Farewell::DeleteAfterPods
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RUNNING: Going = Going {
+        ended: false,
+        deleting: false,
+        waits_for_pods: false,
+        at_rest: false,
+        asked: false,
+    };
+
+    /// Spec: safety 1 I1, I11; found by seed 11727: it ran although it did not seem to, and ended while it was being deleted.
+    #[test]
+    fn a_job_with_pods_is_let_go_when_they_are_gone_and_its_end_is_known() {
+        assert_eq!(farewell(RUNNING), Farewell::DeleteAfterPods);
+        let going = Going {
+            deleting: true,
+            waits_for_pods: true,
+            asked: true,
+            ..RUNNING
+        };
+        assert_eq!(farewell(going), Farewell::Wait);
+        let ended = Going { ended: true, ..going };
+        assert_eq!(farewell(ended), Farewell::LetGo, "decided again before, with that end");
+        let without_pods = Going {
+            waits_for_pods: false,
+            ..going
+        };
+        assert_eq!(farewell(without_pods), Farewell::LetGo);
+    }
+
+    /// Spec: safety 1 I1
+    #[test]
+    fn what_can_have_no_end_is_let_go_at_once() {
+        let held = Going {
+            at_rest: true,
+            ..RUNNING
+        };
+        assert_eq!(farewell(held), Farewell::DeleteAfterPods);
+        let going = Going {
+            deleting: true,
+            waits_for_pods: true,
+            ..held
+        };
+        assert_eq!(farewell(going), Farewell::LetGo);
+    }
+
+    /// Spec: safety 1 I1
+    #[test]
+    fn what_somebody_else_deletes_goes_after_its_pods_too() {
+        let deleted = Going {
+            deleting: true,
+            ..RUNNING
+        };
+        assert_eq!(farewell(deleted), Farewell::DeleteAfterPods);
+    }
+
+    #[test]
+    fn what_has_ended_is_deleted_and_let_go() {
+        let ended = Going {
+            ended: true,
+            ..RUNNING
+        };
+        assert_eq!(farewell(ended), Farewell::Delete);
+    }
+}
