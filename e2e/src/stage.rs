@@ -408,7 +408,9 @@ impl Stage {
     async fn give_account(&self, plane: &ControlPlane) -> Result<(), Error> {
         let token = account::token(plane.name(), &client_of(plane)?).await?;
         let path = self.own_kubeconfig(plane.name());
-        plane.write_kubeconfig_for_token(&path, &token).map_err(Error::Plane)
+        plane
+            .write_kubeconfig_for_token(&path, &token)
+            .map_err(Error::Plane)
     }
 
     /// The kubeconfig of our process in a cluster.

@@ -5,9 +5,7 @@
 use std::time::Instant;
 
 use k8s_openapi::api::authentication::v1::TokenRequest;
-use k8s_openapi::api::authorization::v1::{
-    ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
-};
+use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::PostParams;
 use kube::{Api, Client};
@@ -78,7 +76,8 @@ async fn wait_allowed(cluster: &str, client: &Client) -> Result<(), Error> {
     let started = Instant::now();
     loop {
         let answer = api.create(&PostParams::default(), &question).await;
-        let answer = answer.map_err(|source| apply_error(cluster, "SubjectAccessReview".to_owned(), source))?;
+        let answer =
+            answer.map_err(|source| apply_error(cluster, "SubjectAccessReview".to_owned(), source))?;
         if answer.status.is_some_and(|status| status.allowed) {
             return Ok(());
         }

@@ -50,13 +50,17 @@ pub(crate) fn belongs(job: &DynamicObject, workload: &Workload) -> bool {
     !is_controlled
         && named(job) == Some(roadstead_kubeio::cache::key_of(workload))
         && is_same(job.labels(), workload.labels(), labels::MULTIKUEUE_ORIGIN)
-        && STAMPS.iter().all(|stamp| is_same(job.annotations(), workload.annotations(), stamp))
+        && STAMPS
+            .iter()
+            .all(|stamp| is_same(job.annotations(), workload.annotations(), stamp))
 }
 
 /// Whether a manager of ours put a Workload here: then it is for the job that [`belongs`] to it and for no other.
 pub(crate) fn is_stamped(workload: &Workload) -> bool {
-    let said = |all: &BTreeMap<String, String>, key: &str| all.get(key).is_some_and(|value| !value.is_empty());
-    said(workload.labels(), labels::MULTIKUEUE_ORIGIN) && said(workload.annotations(), annotations::WORKLOAD_UID)
+    let said =
+        |all: &BTreeMap<String, String>, key: &str| all.get(key).is_some_and(|value| !value.is_empty());
+    said(workload.labels(), labels::MULTIKUEUE_ORIGIN)
+        && said(workload.annotations(), annotations::WORKLOAD_UID)
 }
 
 fn is_same(one: &BTreeMap<String, String>, other: &BTreeMap<String, String>, key: &str) -> bool {
@@ -111,10 +115,19 @@ mod tests {
         assert!(belongs(&job(plain), &workload(plain)));
         for (pointer, value) in [
             ("/metadata/annotations/roadstead.dev~1dispatch-epoch", json!("1")),
-            ("/metadata/annotations/roadstead.dev~1workload-uid", json!("other")),
+            (
+                "/metadata/annotations/roadstead.dev~1workload-uid",
+                json!("other"),
+            ),
             ("/metadata/annotations/roadstead.dev~1workload-uid", json!("")),
-            ("/metadata/labels/kueue.x-k8s.io~1multikueue-origin", json!("other")),
-            ("/metadata/labels/kueue.x-k8s.io~1prebuilt-workload-name", json!("other")),
+            (
+                "/metadata/labels/kueue.x-k8s.io~1multikueue-origin",
+                json!("other"),
+            ),
+            (
+                "/metadata/labels/kueue.x-k8s.io~1prebuilt-workload-name",
+                json!("other"),
+            ),
             ("/metadata/namespace", json!("other")),
         ] {
             let other = job(|job| *job.pointer_mut(pointer).unwrap() = value.clone());
@@ -122,7 +135,10 @@ mod tests {
         }
         let unstamped = workload(|w| w["metadata"]["annotations"] = json!({}));
         let unstamped_job = job(|job| job["metadata"]["annotations"] = json!({}));
-        assert!(!belongs(&unstamped_job, &unstamped), "a Kueue manager's copies are adopted first");
+        assert!(
+            !belongs(&unstamped_job, &unstamped),
+            "a Kueue manager's copies are adopted first"
+        );
         assert!(is_stamped(&workload(plain)) && !is_stamped(&unstamped));
         let controlled = workload(|w| {
             w["metadata"]["ownerReferences"] = json!([{

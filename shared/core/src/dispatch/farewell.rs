@@ -42,7 +42,11 @@ pub const fn farewell(going: Going) -> Farewell {
         asked,
     } = going;
     if ended {
-        return if deleting { Farewell::LetGo } else { Farewell::Delete };
+        return if deleting {
+            Farewell::LetGo
+        } else {
+            Farewell::Delete
+        };
     }
     if deleting && waits_for_pods {
         return if at_rest { Farewell::LetGo } else { Farewell::Wait };
@@ -79,7 +83,11 @@ mod tests {
         };
         assert_eq!(farewell(going), Farewell::Wait);
         let ended = Going { ended: true, ..going };
-        assert_eq!(farewell(ended), Farewell::LetGo, "decided again before, with that end");
+        assert_eq!(
+            farewell(ended),
+            Farewell::LetGo,
+            "decided again before, with that end"
+        );
         let without_pods = Going {
             waits_for_pods: false,
             ..going

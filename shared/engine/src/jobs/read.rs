@@ -10,8 +10,8 @@ use roadstead_api::config::FeatureGate;
 use roadstead_api::constants::labels;
 use roadstead_api::kueue::v1beta2::{CheckState, Workload};
 use roadstead_core::job::{
-    ADOPTION_PAUSE, Claim, Control, Drift, Ended, Fit, JobObserved, News, OwnedWorkload, Parent, Pods, Presence, Quota, Run, Scope,
-    Stage,
+    ADOPTION_PAUSE, Claim, Control, Drift, Ended, Fit, JobObserved, News, OwnedWorkload, Parent, Pods,
+    Presence, Quota, Run, Scope, Stage,
 };
 use roadstead_core::lifecycle::{self, Outcome};
 use roadstead_core::name::{FlavorName, Key};
@@ -199,7 +199,9 @@ impl Facts<'_> {
         let created = self.object.metadata.creation_timestamp.as_ref();
         let age = created.map(|time| (self.jobs.clock)().duration_since(time.0));
         match age {
-            Some(age) if age < SignedDuration::try_from(ADOPTION_PAUSE).unwrap_or(SignedDuration::MAX) => Claim::Fresh,
+            Some(age) if age < SignedDuration::try_from(ADOPTION_PAUSE).unwrap_or(SignedDuration::MAX) => {
+                Claim::Fresh
+            }
             Some(_) | None => Claim::Ripe,
         }
     }

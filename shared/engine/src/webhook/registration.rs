@@ -139,7 +139,9 @@ impl Registration<'_> {
     /// `AppWrappers`, see [`Self::not_by_managers`].
     fn known_writers(&self, api: &Api) -> Option<Vec<MatchCondition>> {
         let managers = self.not_by_managers(api)?;
-        let is_account = self.own_user.is_some_and(|user| user.starts_with(SERVICE_ACCOUNT));
+        let is_account = self
+            .own_user
+            .is_some_and(|user| user.starts_with(SERVICE_ACCOUNT));
         let us = self.not_by_us().filter(|_| is_account);
         Some(us.into_iter().chain([managers]).collect())
     }
@@ -235,7 +237,10 @@ impl Registration<'_> {
             ..self.validator(&api, &[api.plural])
         });
         let queues = [CLUSTER_QUEUE, COHORT, RESOURCE_FLAVOR].map(|api| self.validator(&api, &[api.plural]));
-        let conditions = self.not_by_us().into_iter().chain(self.not_by_managers(&WORKLOAD));
+        let conditions = self
+            .not_by_us()
+            .into_iter()
+            .chain(self.not_by_managers(&WORKLOAD));
         let workloads = ValidatingWebhook {
             match_conditions: Some(conditions.collect()),
             ..self.validator(&WORKLOAD, &["workloads", "workloads/status"])
