@@ -13,7 +13,7 @@ use roadstead_api::constants::{finalizers, labels};
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_convert::Stamp;
 use roadstead_core::bug;
-use roadstead_core::dispatch::farewell::{Farewell, Going, farewell};
+use roadstead_core::dispatch::farewell::{Deletion, Farewell, Going, farewell};
 use roadstead_core::dispatch::{Cause, RemoteAction};
 use roadstead_core::name::Key;
 use roadstead_engine::caches::{KindCache, api_resource, is_suspended};
@@ -405,8 +405,13 @@ impl Site<'_> {
         let uid = job.metadata.uid.as_deref().unwrap_or_default();
         Going {
             ended: kind.finished(&job.data).is_some(),
-            deleting: job.metadata.deletion_timestamp.is_some(),
-            waits_for_pods: job.finalizers().iter().any(|f| f == finalizers::FOREGROUND),
+            deletion: match job.metadata.deletion_timestamp {
+                None => Deletion::NotBegun,
+                Some(_) if job.finalizers().iter().any(|f| f == finalizers::FOREGROUND) => {
+                    Deletion::AfterPods
+                }
+                Some(_) => Deletion::Begun,
+            },
             at_rest: is_suspended(kind, job) && !kind.may_have_pods(&job.data),
             asked: self.d.memory.was_asked_to_go(self.key, uid),
         }

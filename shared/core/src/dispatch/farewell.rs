@@ -9,14 +9,23 @@
 pub struct Going {
     /// Whether it has ended.
     pub ended: bool,
-    /// Whether its deletion has begun.
-    pub deleting: bool,
-    /// Whether it stays until its pods are gone (finalizer `foregroundDeletion`).
-    pub waits_for_pods: bool,
+    /// How far its deletion is.
+    pub deletion: Deletion,
     /// Whether it is held back and has no pods: then it can have no end.
     pub at_rest: bool,
     /// Whether we have asked it to go after its pods.
     pub asked: bool,
+}
+
+/// How far a deletion is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deletion {
+    /// It has not begun.
+    NotBegun,
+    /// It has, and waits until the pods are gone (finalizer `foregroundDeletion`).
+    AfterPods,
+    /// It has, and waits for no pods, or no longer.
+    Begun,
 }
 
 /// The next step.
@@ -34,29 +43,16 @@ pub enum Farewell {
 
 /// Decides it.
 pub const fn farewell(going: Going) -> Farewell {
-    let Going {
-        ended,
-        deleting,
-        waits_for_pods,
-        at_rest,
-        asked,
-    } = going;
-    if ended {
-        return if deleting {
-            Farewell::LetGo
-        } else {
-            Farewell::Delete
-        };
-    }
-    if deleting && waits_for_pods {
-        return if at_rest { Farewell::LetGo } else { Farewell::Wait };
-    }
-    if deleting && asked {
+    match going.deletion {
+        Deletion::NotBegun if going.ended => Farewell::Delete,
+        Deletion::AfterPods | Deletion::Begun if going.ended => Farewell::LetGo,
+        Deletion::AfterPods if going.at_rest => Farewell::LetGo,
+        Deletion::AfterPods => Farewell::Wait,
         // Why: they are gone now. Asking again would begin anew, for ever, with kinds that count pods no more when they go.
-        return Farewell::LetGo;
+        Deletion::Begun if going.asked => Farewell::LetGo,
+        // Why also when somebody else deletes it: that way its pods would go on until it is let go.
+        Deletion::NotBegun | Deletion::Begun => Farewell::DeleteAfterPods,
     }
-    // Why also when somebody else deletes it: that way its pods would go on until it is let go.
-    Farewell::DeleteAfterPods
 }
 
 #[cfg(test)]
@@ -65,8 +61,7 @@ mod tests {
 
     const RUNNING: Going = Going {
         ended: false,
-        deleting: false,
-        waits_for_pods: false,
+        deletion: Deletion::NotBegun,
         at_rest: false,
         asked: false,
     };
@@ -76,8 +71,7 @@ mod tests {
     fn a_job_with_pods_is_let_go_when_they_are_gone_and_its_end_is_known() {
         assert_eq!(farewell(RUNNING), Farewell::DeleteAfterPods);
         let going = Going {
-            deleting: true,
-            waits_for_pods: true,
+            deletion: Deletion::AfterPods,
             asked: true,
             ..RUNNING
         };
@@ -89,7 +83,7 @@ mod tests {
             "decided again before, with that end"
         );
         let without_pods = Going {
-            waits_for_pods: false,
+            deletion: Deletion::Begun,
             ..going
         };
         assert_eq!(farewell(without_pods), Farewell::LetGo);
@@ -104,8 +98,7 @@ mod tests {
         };
         assert_eq!(farewell(held), Farewell::DeleteAfterPods);
         let going = Going {
-            deleting: true,
-            waits_for_pods: true,
+            deletion: Deletion::AfterPods,
             ..held
         };
         assert_eq!(farewell(going), Farewell::LetGo);
@@ -115,7 +108,7 @@ mod tests {
     #[test]
     fn what_somebody_else_deletes_goes_after_its_pods_too() {
         let deleted = Going {
-            deleting: true,
+            deletion: Deletion::Begun,
             ..RUNNING
         };
         assert_eq!(farewell(deleted), Farewell::DeleteAfterPods);
