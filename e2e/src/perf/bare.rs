@@ -116,10 +116,10 @@ impl Written {
 }
 
 impl Bare {
-    pub(super) fn new(manager: Client, workers: &[Client], content: Content) -> Self {
+    pub(super) fn new(manager: &Client, workers: &[Client], content: Content) -> Self {
         let apis = |client: &Client| Apis::new(client.clone(), &content.namespace);
         Self {
-            manager: apis(&manager),
+            manager: apis(manager),
             workers: workers.iter().map(apis).collect(),
             content,
         }

@@ -329,7 +329,7 @@ impl Bench {
         for client in std::iter::once(&self.manager).chain(&self.workers) {
             remove_webhooks(client).await?;
         }
-        let bare = Bare::new(self.manager.clone(), &self.workers, content);
+        let bare = Bare::new(&self.manager, &self.workers, content);
         let (mut series, mut critical, mut status) = (Vec::new(), Vec::new(), Vec::new());
         for sample in 0..WARM_UP + samples {
             let name = format!("bare-idle-{sample}");
