@@ -15,8 +15,8 @@ use tokio::time::sleep;
 use super::objects::{apply_error, apply_named};
 use super::{Error, PATIENCE, POLL, SYSTEM_NAMESPACE};
 
-/// Name of the account, of its role and of the binding.
-const NAME: &str = "roadstead";
+/// Name of the account, of its role and of the binding. Not one that `roadstead cluster join` might give.
+const NAME: &str = "engine";
 /// How long its token lasts: longer than any stage.
 const TOKEN_SECS: u32 = 24 * 60 * 60;
 
