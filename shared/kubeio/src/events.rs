@@ -5,7 +5,8 @@
 //!
 //! *Why in two lanes*: a job that starts costs the API servers about ten writes; written beside them, what is to be told of it
 //! would make that twelve, and thousands that are admitted at once would wait for their own good news. So these come a little
-//! later, and take a twentieth of the time at most. What somebody may wait for is written at once, and rationed.
+//! later, and take a twentieth of the time at most, less while the API server is busy. What somebody may wait for is written
+//! at once, and rationed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,7 +45,7 @@ const RATION: Duration = Duration::from_millis(200);
 const FOR_WARNINGS: u32 = 100;
 /// How long the routine waits at least.
 const LINGER: Duration = Duration::from_secs(2);
-/// The pause after each of it, in times of what it took.
+/// The pause after each of it, in times of what it took; see [`Rest`].
 const REST_PER_WORK: u32 = 19;
 /// The longest such pause.
 const REST_MAX: Duration = Duration::from_secs(5);
@@ -161,6 +162,29 @@ impl Ration {
     }
 }
 
+/// The pauses after routine events: [`REST_PER_WORK`] times what the last one took, and as many times more as that was longer
+/// than what one takes when nothing else goes on.
+///
+/// *Why*: an API server that answers slowly has work that matters more, and may share its machine with others of its kind.
+#[derive(Debug, Default)]
+struct Rest {
+    /// What one took at best, forgotten little by little: a connection may become slower for good.
+    quickest: Duration,
+}
+
+impl Rest {
+    /// How long to pause after one that took so long.
+    fn after(&mut self, took: Duration) -> Duration {
+        let took = took.max(Duration::from_millis(1));
+        self.quickest = match self.quickest {
+            Duration::ZERO => took,
+            quickest => took.min(quickest + quickest / 64),
+        };
+        let slower = took.div_duration_f64(self.quickest);
+        (took * REST_PER_WORK).mul_f64(slower).min(REST_MAX)
+    }
+}
+
 /// What was written lately: of which object, the reason and the words.
 #[derive(Default)]
 struct Seen(BTreeMap<(String, String, String), Instant>);
@@ -221,7 +245,7 @@ impl Writer {
     }
 
     async fn tell_later(&self, mut lane: mpsc::Receiver<Told>) {
-        let mut seen = Seen::default();
+        let (mut seen, mut rest) = (Seen::default(), Rest::default());
         while let Some(told) = lane.recv().await {
             let now = Instant::now();
             if seen.has(&told, now) {
@@ -235,7 +259,7 @@ impl Writer {
             tokio::time::sleep_until(told.since + LINGER).await;
             let started = Instant::now();
             self.write(told).await;
-            tokio::time::sleep((started.elapsed() * REST_PER_WORK).min(REST_MAX)).await;
+            tokio::time::sleep(rest.after(started.elapsed())).await;
         }
     }
 
