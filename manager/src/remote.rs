@@ -23,7 +23,7 @@ use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_core::cluster::{Connection, Reason};
 use roadstead_core::lease::Grant;
 use roadstead_core::name::{ClusterName, Key};
-use roadstead_engine::caches::{self, KindCache, api_resource};
+use roadstead_engine::caches::{KindCache, Templates, api_resource};
 use roadstead_jobs::JobKind;
 use roadstead_kubeconfigs::check::address::judge_resolved;
 use roadstead_kubeconfigs::check::{Refusal, Rules};
@@ -99,7 +99,12 @@ struct Link {
 }
 
 impl Remote {
-    fn new(name: ClusterName, kinds: &[&'static dyn JobKind], now: Timestamp, grant: Grant) -> Self {
+    fn new(
+        name: ClusterName,
+        (kinds, templates): (&[&'static dyn JobKind], &Arc<Templates>),
+        now: Timestamp,
+        grant: Grant,
+    ) -> Self {
         let cache = |kind: &&'static dyn JobKind| {
             let kind = *kind;
             KindCache {
@@ -110,7 +115,7 @@ impl Remote {
         };
         Self {
             name,
-            workloads: caches::workloads(),
+            workloads: templates.workloads(),
             jobs: kinds.iter().map(cache).collect(),
             queues: Queues::new(),
             due: Arc::new(Queue::new()),
@@ -263,6 +268,7 @@ pub(crate) type Secrets = Arc<Cache<Secret>>;
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::time::Duration;
 
     use jiff::Timestamp;
@@ -273,7 +279,12 @@ mod tests {
     fn remote() -> Remote {
         let start = Moment::after_start(Duration::ZERO);
         let grant = Grant::new(start, Terms::of(Duration::from_mins(10)));
-        Remote::new("east".into(), &[], Timestamp::UNIX_EPOCH, grant)
+        Remote::new(
+            "east".into(),
+            (&[], &Arc::default()),
+            Timestamp::UNIX_EPOCH,
+            grant,
+        )
     }
 
     /// Spec: multikueue 4.3; safety I12

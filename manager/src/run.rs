@@ -224,6 +224,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
         namespace: config.namespace.clone(),
         registry: registry.clone(),
         kinds: kinds(&config),
+        templates: engine.caches.templates.clone(),
         ours: format!("{}={}", labels::MULTIKUEUE_ORIGIN, config.multi_kueue.origin),
         rules,
         lessor,

@@ -359,7 +359,7 @@ fn limit_ranges_count_and_are_looked_at_again_when_they_change() {
             .unwrap()
             .pod_set_assignments;
         assert_eq!(assigned[0].resource_usage["cpu"].0, "500m");
-        let template = Value::Object((*admitted.spec.pod_sets[0].template.0).clone());
+        let template = admitted.spec.pod_sets[0].template.to_value();
         let resources = template
             .pointer("/spec/containers/0/resources")
             .cloned()

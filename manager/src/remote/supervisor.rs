@@ -14,6 +14,7 @@ use roadstead_core::bug;
 use roadstead_core::cluster::{Attempt, Connection, Reason};
 use roadstead_core::name::{ClusterName, Key};
 use roadstead_engine::active::condition_patch;
+use roadstead_engine::caches::Templates;
 use roadstead_engine::clock::Clock;
 use roadstead_engine::until;
 use roadstead_jobs::JobKind;
@@ -65,6 +66,8 @@ pub(crate) struct Fleet {
     pub(crate) registry: Arc<Registry>,
     /// Kinds to watch on workers.
     pub(crate) kinds: Vec<&'static dyn JobKind>,
+    /// What pod templates on all clusters have in common.
+    pub(crate) templates: Arc<Templates>,
     /// Label selector of what is ours on workers.
     pub(crate) ours: String,
     /// What is accepted in a kubeconfig.
@@ -174,7 +177,7 @@ impl Fleet {
                         };
                         let remote = Arc::new(Remote::new(
                             ClusterName::from(name.as_str()),
-                            &self.kinds,
+                            (&self.kinds, &self.templates),
                             (self.clock)(),
                             self.lessor.grant(),
                         ));

@@ -1,7 +1,6 @@
 //! Workloads that we create: for a job, and as a copy on a worker cluster.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::ObjectMeta;
@@ -10,7 +9,7 @@ use roadstead_api::kueue::v1beta2 as api;
 use roadstead_core::dispatch::{Drift, LostPolicy};
 use roadstead_jobs::JobPodSet;
 use roadstead_jobs::equivalence::sanitised;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 /// What a Workload is made from. *Source*: `spec/jobs.md 5.6`.
 #[derive(Clone, Debug)]
@@ -66,12 +65,12 @@ pub fn workload_for_job(made: Made<'_>) -> api::Workload {
         min_count: set
             .min_count
             .map(|count| i32::try_from(count).unwrap_or(i32::MAX)),
-        template: api::RawTemplate(Arc::new(match sanitised(set.template) {
-            Value::Object(template) => template,
+        template: match sanitised(set.template) {
+            Value::Object(template) => template.into(),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-                Map::new()
+                api::RawTemplate::default()
             }
-        })),
+        },
         topology_request: None,
     });
     api::Workload {
@@ -109,7 +108,7 @@ pub fn pod_sets(workload: &api::Workload) -> Vec<JobPodSet> {
         name: set.name.clone(),
         count: u32::try_from(set.count).unwrap_or_default(),
         min_count: set.min_count.and_then(|count| u32::try_from(count).ok()),
-        template: Value::Object((*set.template.0).clone()),
+        template: set.template.to_value(),
     };
     workload.spec.pod_sets.iter().map(set).collect()
 }

@@ -99,7 +99,7 @@ fn boost(notes: Option<&BTreeMap<String, String>>, boost: Boost) -> i32 {
 
 fn pod_set(set: &api::PodSet, accounting: &Accounting<'_>, findings: &mut Findings) -> PodSet {
     let path = format!("spec.podSets[{}].template.spec", set.name);
-    let pod = template::read(&path, &set.template.0, &mut findings.invalid);
+    let pod = template::read(&path, set.template.get("spec"), &mut findings.invalid);
     let overhead = pod.asked.runtime_class.as_deref().and_then(accounting.overhead);
     let around = Around {
         rules: accounting.rules,

@@ -24,10 +24,10 @@ pub(crate) struct Pod {
     pub(crate) tolerations: Vec<Toleration>,
 }
 
-/// Reads a pod template; `path` is that of its spec, for what is wrong with it.
-pub(crate) fn read(path: &str, template: &Map<String, Value>, invalid: &mut Vec<String>) -> Pod {
+/// Reads the spec of a pod template; `path` is where it stands, for what is wrong with it.
+pub(crate) fn read(path: &str, spec: Option<&Value>, invalid: &mut Vec<String>) -> Pod {
     let empty = Map::new();
-    let spec = template.get("spec").and_then(Value::as_object).unwrap_or(&empty);
+    let spec = spec.and_then(Value::as_object).unwrap_or(&empty);
     let mut pod = Pod {
         asked: asked(path, spec, invalid),
         ..Pod::default()
@@ -147,7 +147,7 @@ mod tests {
 
     fn pod(spec: &Value) -> (Pod, Vec<String>) {
         let mut invalid = Vec::new();
-        let pod = read("spec", json!({ "spec": spec }).as_object().unwrap(), &mut invalid);
+        let pod = read("spec", Some(spec), &mut invalid);
         (pod, invalid)
     }
 

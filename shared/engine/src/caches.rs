@@ -31,7 +31,7 @@ mod templates;
 
 pub use counting::{Counting, LimitIndex};
 pub use queues::QueueIndex;
-pub use templates::workloads;
+pub use templates::Templates;
 
 /// A job kind with the cache of its objects.
 #[derive(Clone)]
@@ -68,6 +68,8 @@ pub struct Caches {
     pub topologies: Arc<Cache<Topology>>,
     /// Workloads.
     pub workloads: Arc<Cache<Workload>>,
+    /// What their pod templates have in common with those in caches of other clusters.
+    pub templates: Arc<Templates>,
     /// Workloads by the UID of their controller.
     pub owners: Arc<OwnerIndex>,
     /// Jobs by the Workload that they want to adopt.
@@ -93,6 +95,7 @@ pub struct Caches {
 impl Caches {
     /// Empty caches for these job kinds.
     pub fn new(kinds: &[&'static dyn JobKind]) -> Self {
+        let templates = Arc::<Templates>::default();
         let caches = Self {
             cluster_queues: Cache::new(),
             queues: Arc::default(),
@@ -101,7 +104,8 @@ impl Caches {
             flavors: Cache::new(),
             checks: Cache::new(),
             topologies: Cache::new(),
-            workloads: workloads(),
+            workloads: templates.workloads(),
+            templates,
             owners: Arc::default(),
             prebuilt: Arc::default(),
             workload_classes: Cache::new(),

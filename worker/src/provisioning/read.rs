@@ -16,7 +16,7 @@ use roadstead_core::provision::{
 use roadstead_core::status::{CheckPhase, Status};
 use roadstead_core::workload::Workload;
 use roadstead_engine::checks::Pass;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::owners::controller;
 use super::state::Served;
@@ -119,7 +119,7 @@ fn read_check(config: Option<&ProvisioningRequestConfigSpec>, workload: &api::Wo
         };
     };
     let sets = workload.spec.pod_sets.iter();
-    let managed = sets.filter(|set| uses(&set.template.0, &spec.managed_resources));
+    let managed = sets.filter(|set| uses(set.template.get("spec"), &spec.managed_resources));
     Check {
         managed: managed.map(|set| PodSetName::from(set.name.as_str())).collect(),
         config: Some(read_config(spec)),
@@ -157,11 +157,11 @@ fn read_config(spec: &ProvisioningRequestConfigSpec) -> Config {
 /// Whether pods of this template use one of the resources; no resources means any. *Source*: `spec/provisioning.md 4.2`.
 ///
 /// Unlike the anchor: resources of the pod itself count too (`spec/provisioning.md` 16).
-fn uses(template: &Map<String, Value>, managed: &[String]) -> bool {
+fn uses(spec: Option<&Value>, managed: &[String]) -> bool {
     if managed.is_empty() {
         return true;
     }
-    let Some(spec) = template.get("spec") else {
+    let Some(spec) = spec else {
         return false;
     };
     let of_containers = containers(spec, "containers")
@@ -188,7 +188,7 @@ fn containers<'a>(spec: &'a Value, field: &str) -> &'a [Value] {
 /// Which templates are equal, and which a scheduler cannot tell apart. *Source*: `spec/provisioning.md 6.2`.
 fn classes(workload: &api::Workload) -> BTreeMap<PodSetName, Classes> {
     let sets = &workload.spec.pod_sets;
-    let templates: Vec<_> = sets.iter().map(|set| &set.template.0).collect();
+    let templates: Vec<_> = sets.iter().map(|set| &set.template).collect();
     let needs: Vec<_> = templates.iter().map(|template| scheduling(template)).collect();
     let names = sets.iter().map(|set| PodSetName::from(set.name.as_str()));
     let classes = templates.iter().zip(&needs).map(|(template, need)| Classes {
@@ -205,7 +205,7 @@ fn first<T: PartialEq>(all: &[T], wanted: &T) -> u32 {
 }
 
 /// What a scheduler looks at.
-fn scheduling(template: &Map<String, Value>) -> Vec<Value> {
+fn scheduling(template: &api::RawTemplate) -> Vec<Value> {
     let spec = template.get("spec").unwrap_or(&Value::Null);
     let requests = |field| {
         let of = containers(spec, field)

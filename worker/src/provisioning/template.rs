@@ -30,7 +30,7 @@ pub(super) fn content(
     let Some(info) = info(workload, &name, flavors)? else {
         return Ok(None);
     };
-    let mut template = Value::Object((*pod_set.template.0).clone());
+    let mut template = pod_set.template.to_value();
     inject(&mut template, &info)?;
     for field in ["containers", "initContainers"] {
         let containers = template.get_mut("spec").and_then(|spec| spec.get_mut(field));

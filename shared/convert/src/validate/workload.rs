@@ -67,11 +67,11 @@ fn pod_sets(new: &api::Workload, gates: &FeatureGates, problems: &mut Vec<Proble
         if gates.enabled(FeatureGate::WorkloadValidationForPodSetMetadata) {
             metadata(
                 &format!("{path}.template.metadata"),
-                set.template.0.get("metadata"),
+                set.template.get("metadata"),
                 problems,
             );
         }
-        if let Some(spec) = set.template.0.get("spec") {
+        if let Some(spec) = set.template.get("spec") {
             containers(&format!("{path}.template.spec"), spec, gates, problems);
         }
         if let Some(request) = &set.topology_request

@@ -1,39 +1,50 @@
-//! Workloads as they are kept: pod templates and admissions each once, lists without room to grow.
+//! Workloads as they are kept: parts of pod templates and admissions each once, lists without room to grow.
 //!
-//! Why: users submit the same job many times, and a parsed template and an admission are most of what a Workload weighs in
-//! memory. A list that was read has room for four elements at least, most of ours have one.
+//! Why: users submit the same job many times, a manager holds what it sent to its workers beside its own, and a parsed
+//! template and an admission are most of what a Workload weighs in memory. A list that was read has room for four elements at
+//! least, most of ours have one.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use roadstead_api::kueue::v1beta2::{Admission, Workload};
 use roadstead_kubeio::cache::Cache;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-type Template = Arc<Map<String, Value>>;
-
-/// Below this nobody looks for templates that are no longer used.
+/// Below this nobody looks for parts that are no longer used.
 const SWEEP_MIN: usize = 1024;
 /// Admissions to one queue that are compared with a new one: the last that differed.
 const ADMISSIONS_MAX: usize = 16;
 
-/// An empty cache of Workloads in which equal pod templates share their memory.
-pub fn workloads() -> Arc<Cache<Workload>> {
-    let known = Mutex::new(Known::default());
-    Cache::slimmed(move |workload: &mut Workload| {
-        let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
-        for set in &mut workload.spec.pod_sets {
-            known.share(&mut set.template.0);
-        }
-        shrink(workload);
-        if let Some(admission) = workload
-            .status
-            .as_mut()
-            .and_then(|status| status.admission.as_mut())
-        {
-            known.admissions.share(admission);
-        }
-    })
+/// What pod templates of a process have in common, whichever cluster they are of.
+#[derive(Default)]
+pub struct Templates(Mutex<Parts>);
+
+impl Templates {
+    /// An empty cache of Workloads in which equal parts of pod templates share their memory, also with other such caches.
+    pub fn workloads(self: &Arc<Self>) -> Arc<Cache<Workload>> {
+        let (templates, admissions) = (self.clone(), Mutex::new(Admissions::default()));
+        Cache::slimmed(move |workload: &mut Workload| {
+            templates.share(workload);
+            shrink(workload);
+            let admission = workload
+                .status
+                .as_mut()
+                .and_then(|status| status.admission.as_mut());
+            if let Some(admission) = admission {
+                let mut admissions = admissions.lock().unwrap_or_else(PoisonError::into_inner);
+                admissions.share(admission);
+            }
+        })
+    }
+
+    fn share(&self, workload: &mut Workload) {
+        let mut parts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let sets = workload.spec.pod_sets.iter_mut();
+        { sets }
+            .flat_map(|set| set.template.0.values_mut())
+            .for_each(|part| parts.share(part));
+    }
 }
 
 fn shrink(workload: &mut Workload) {
@@ -49,12 +60,11 @@ fn shrink(workload: &mut Workload) {
     }
 }
 
-/// *Limit*: at most twice as many templates as are in use, or [`SWEEP_MIN`].
+/// *Limit*: at most twice as many as are in use, or [`SWEEP_MIN`].
 #[derive(Default)]
-struct Known {
-    templates: HashSet<Template>,
+struct Parts {
+    known: HashSet<Arc<Value>>,
     sweep_at: usize,
-    admissions: Admissions,
 }
 
 /// By queue. *Limit*: [`ADMISSIONS_MAX`] for each queue that ever admitted something.
@@ -77,40 +87,59 @@ impl Admissions {
     }
 }
 
-impl Known {
-    fn share(&mut self, template: &mut Template) {
-        if let Some(known) = self.templates.get(template) {
-            *template = known.clone();
+impl Parts {
+    fn share(&mut self, part: &mut Arc<Value>) {
+        if let Some(known) = self.known.get(part) {
+            *part = known.clone();
             return;
         }
-        if self.templates.len() >= self.sweep_at.max(SWEEP_MIN) {
-            self.templates.retain(|template| Arc::strong_count(template) > 1);
-            self.sweep_at = 2 * self.templates.len();
+        if self.known.len() >= self.sweep_at.max(SWEEP_MIN) {
+            self.known.retain(|part| Arc::strong_count(part) > 1);
+            self.sweep_at = 2 * self.known.len();
         }
-        self.templates.insert(template.clone());
+        self.known.insert(part.clone());
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use roadstead_api::kueue::v1beta2::PodSetAssignment;
+    use roadstead_api::kueue::v1beta2::{PodSet, PodSetAssignment, RawTemplate, WorkloadSpec};
+    use roadstead_core::name::Key;
+    use serde_json::json;
 
     use super::*;
 
-    fn template(index: usize) -> Template {
-        Arc::new(Map::from_iter([("index".to_owned(), Value::from(index))]))
+    fn part(index: usize) -> Arc<Value> {
+        Arc::new(Value::from(index))
+    }
+
+    /// What the API server makes of a Job's template bears the Job's name.
+    fn workload(job: &str) -> Workload {
+        let template = json!({"metadata": {"labels": {"job-name": job}}, "spec": {"restartPolicy": "Never"}});
+        let set = json!({"name": "main", "count": 1, "template": template});
+        let set: PodSet = serde_json::from_value(set).unwrap();
+        let spec = WorkloadSpec {
+            pod_sets: vec![set],
+            ..WorkloadSpec::default()
+        };
+        Workload::new(job, spec)
     }
 
     #[test]
-    fn equal_templates_are_one_and_others_are_not() {
-        let mut known = Known::default();
-        let (mut first, mut same, mut other) = (template(1), template(1), template(2));
-        for one in [&mut first, &mut same, &mut other] {
-            known.share(one);
-        }
-        assert!(Arc::ptr_eq(&first, &same));
-        assert!(!Arc::ptr_eq(&first, &other));
-        assert_eq!((first, other), (template(1), template(2)));
+    fn equal_parts_of_templates_are_one_in_all_caches_and_others_are_not() {
+        let templates = Arc::new(Templates::default());
+        let (here, there) = (templates.workloads(), templates.workloads());
+        let kept = |cache: &Cache<Workload>, name: &str| {
+            cache.observe(workload(name));
+            cache.get(&Key::new("", name)).unwrap().spec.pod_sets[0]
+                .template
+                .clone()
+        };
+        let (first, second, copy) = (kept(&here, "a"), kept(&here, "b"), kept(&there, "a"));
+        let same = |x: &RawTemplate, y: &RawTemplate, field| Arc::ptr_eq(&x.0[field], &y.0[field]);
+        assert!(same(&first, &second, "spec") && !same(&first, &second, "metadata"));
+        assert!(same(&first, &copy, "spec") && same(&first, &copy, "metadata"));
+        assert_eq!(second, workload("b").spec.pod_sets[0].template);
     }
 
     #[test]
@@ -138,16 +167,16 @@ mod tests {
     }
 
     #[test]
-    fn templates_that_nobody_uses_are_forgotten() {
-        let mut known = Known::default();
-        let mut used = template(0);
-        known.share(&mut used);
+    fn parts_that_nobody_uses_are_forgotten() {
+        let mut parts = Parts::default();
+        let mut used = part(0);
+        parts.share(&mut used);
         for index in 1..10 * SWEEP_MIN {
-            known.share(&mut template(index));
-            assert!(known.templates.len() <= SWEEP_MIN);
+            parts.share(&mut part(index));
+            assert!(parts.known.len() <= SWEEP_MIN);
         }
-        let mut again = template(0);
-        known.share(&mut again);
+        let mut again = part(0);
+        parts.share(&mut again);
         assert!(Arc::ptr_eq(&used, &again), "what is in use stays");
     }
 }

@@ -10,7 +10,9 @@ use roadstead_core::note::Severity::{Normal, Warning};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::{BURST, FOR_WARNINGS, LATE, LINGER, RATION, REST_MAX, REST_PER_WORK, Ration, Recorder, Rest, recorder};
+use super::{
+    BURST, FOR_WARNINGS, LATE, LINGER, RATION, REST_MAX, REST_PER_WORK, Ration, Recorder, Rest, recorder,
+};
 
 /// Reasons of the events that arrived, and when.
 type Arrived = Arc<Mutex<Vec<(String, Duration)>>>;
@@ -114,7 +116,10 @@ fn a_busy_api_server_is_asked_for_fewer_routine_events() {
     assert!(rest.after(Duration::ZERO) > Duration::ZERO);
     // One that is farther away for good is no busy one.
     let far = (0..300).map(|_| rest.after(ms(50))).last();
-    assert!(far.is_some_and(|pause| pause < ms(50) * REST_PER_WORK * 11 / 10), "{far:?}");
+    assert!(
+        far.is_some_and(|pause| pause < ms(50) * REST_PER_WORK * 11 / 10),
+        "{far:?}"
+    );
 }
 
 #[test]

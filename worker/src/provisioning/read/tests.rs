@@ -17,10 +17,6 @@ fn object<T: DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
 }
 
-fn map(value: Value) -> Map<String, Value> {
-    object(value)
-}
-
 fn owned_by(kind: &str, uid: &str) -> Value {
     json!([{ "apiVersion": "x/v1", "kind": kind, "name": "wl", "uid": uid, "controller": true }])
 }
@@ -212,7 +208,7 @@ async fn nothing_is_decided_before_everything_is_listed_and_without_the_api_the_
 #[test]
 fn a_pod_set_uses_what_any_of_its_containers_or_the_pod_itself_names() {
     let gpu = ["gpu".to_owned()];
-    let of = |spec: Value| uses(&map(json!({ "spec": spec })), &gpu);
+    let of = |spec: Value| uses(Some(&spec), &gpu);
     let with = |list: &str| json!([{ "resources": { "requests": { "cpu": "1" } } }, { "resources": { list: { "gpu": "1" } } }]);
     assert!(of(json!({ "containers": with("requests") })));
     assert!(of(json!({ "containers": with("limits") })));
@@ -222,8 +218,8 @@ fn a_pod_set_uses_what_any_of_its_containers_or_the_pod_itself_names() {
         json!({ "containers": [{ "resources": { "requests": { "cpu": "1" } } }, {}] })
     ));
     assert!(!of(json!({ "containers": "text" })));
-    assert!(!uses(&map(json!({})), &gpu));
-    assert!(uses(&map(json!({})), &[]), "no resources means all");
+    assert!(!uses(None, &gpu));
+    assert!(uses(None, &[]), "no resources means all");
 }
 
 /// Spec: provisioning 6.2.

@@ -5,6 +5,7 @@ mod spec;
 mod status;
 mod topology;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 pub(crate) use rules::{class_rules, object_rules as workload_object_rules, v1beta1_class_rules};
 pub use spec::{
@@ -150,10 +152,38 @@ impl WorkloadStatus {
 /// The schema keeps all its fields. Why: the complete schema of a pod costs hundreds of kilobytes in every discovery
 /// document and milliseconds at every write, and a newer pod field would be lost (`design.md` 7).
 ///
-/// Behind an [`Arc`], so that a process which holds many Workloads of the same shape can hold their template once.
+/// Each field behind an [`Arc`], so that a process which holds many Workloads of the same shape can hold what is equal once: the
+/// `metadata` of a Job's template bears the Job's name, the `spec` is what thousands have in common.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct RawTemplate(pub Arc<serde_json::Map<String, serde_json::Value>>);
+pub struct RawTemplate(pub BTreeMap<String, Arc<Value>>);
+
+impl RawTemplate {
+    /// The field of this name.
+    pub fn get(&self, field: &str) -> Option<&Value> {
+        self.0.get(field).map(AsRef::as_ref)
+    }
+
+    /// The whole as an object of its own.
+    pub fn to_value(&self) -> Value {
+        let fields = self.0.iter();
+        Value::Object(
+            { fields }
+                .map(|(field, value)| (field.clone(), Value::clone(value)))
+                .collect(),
+        )
+    }
+}
+
+impl From<Map<String, Value>> for RawTemplate {
+    fn from(fields: Map<String, Value>) -> Self {
+        Self(
+            { fields.into_iter() }
+                .map(|(field, value)| (field, Arc::new(value)))
+                .collect(),
+        )
+    }
+}
 
 impl fmt::Debug for RawTemplate {
     /// Shows the template's top-level keys only: environment variables of its containers may hold secrets.

@@ -56,6 +56,9 @@ fn absent_parts_of_the_status_are_none() {
 #[test]
 fn a_template_shows_no_content_when_it_is_logged() {
     let content = serde_json::Map::from_iter([("spec".to_owned(), json!({"env": "hush"}))]);
-    let template = RawTemplate(content.into());
+    let template = RawTemplate::from(content);
     assert_eq!(format!("{template:?}"), r#"RawTemplate(["spec"])"#);
+    assert_eq!(template.to_value(), json!({"spec": {"env": "hush"}}));
+    assert_eq!(template.get("spec"), Some(&json!({"env": "hush"})));
+    assert_eq!(template.get("metadata"), None);
 }
