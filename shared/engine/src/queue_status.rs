@@ -19,6 +19,7 @@ use roadstead_core::report::{ClusterQueueReport, CohortReport, LocalQueueReport,
 use roadstead_core::state::State;
 use roadstead_kubeio::cache::{self, Cache};
 use roadstead_kubeio::dirty::Dirty;
+use roadstead_kubeio::rest::Rest;
 use roadstead_kubeio::write::{self, Written};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -159,22 +160,27 @@ impl Writer {
 
     /// Writes statuses until `stop`. `ended` is told of ClusterQueues that are being deleted and hold nothing any more.
     pub(crate) async fn run(self, ended: impl Fn(&ClusterQueueName), stop: CancellationToken) {
+        let mut rest = rest();
         let work = async {
             loop {
                 let changed = self.reports.changed.take().await;
-                let started = Instant::now();
+                let (started, mut writes) = (Instant::now(), 0);
                 for changed in changed {
                     if let QueueRef::Cluster(name) = &changed
                         && self.reports.cluster_queue(name).is_some_and(|r| is_over(&r))
                     {
                         ended(name);
                     }
-                    if let Err(why) = self.write(&changed).await {
-                        tracing::warn!(queue = ?changed, "writing a queue's status failed: {why}");
-                        self.reports.changed.mark(changed);
+                    match self.write(&changed).await {
+                        Ok(written) => writes += u32::from(written),
+                        Err(why) => {
+                            writes += 1;
+                            tracing::warn!(queue = ?changed, "writing a queue's status failed: {why}");
+                            self.reports.changed.mark(changed);
+                        }
                     }
                 }
-                tokio::time::sleep(rest(started.elapsed())).await;
+                tokio::time::sleep(rest.after(started.elapsed(), writes)).await;
             }
         };
         tokio::select! {
@@ -184,7 +190,8 @@ impl Writer {
         }
     }
 
-    async fn write(&self, changed: &QueueRef) -> Result<(), String> {
+    /// Tells whether there was anything to write.
+    async fn write(&self, changed: &QueueRef) -> Result<bool, String> {
         match changed {
             QueueRef::Cluster(name) => {
                 let api = Api::all(self.client.clone());
@@ -203,19 +210,19 @@ impl Writer {
         }
     }
 
-    async fn store<K>(&self, api: &Api<K>, cache: &Cache<K>, key: &Key) -> Result<(), String>
+    async fn store<K>(&self, api: &Api<K>, cache: &Cache<K>, key: &Key) -> Result<bool, String>
     where
         K: Reported + Clone + DeserializeOwned + Debug,
     {
         let patch =
             { cache.get(key) }.and_then(|stored| stored.patch(&self.reports, self.shares, (self.clock)()));
-        let Some(patch) = patch else { return Ok(()) };
+        let Some(patch) = patch else { return Ok(false) };
         match write::patch_status(api, &key.name, &patch).await {
             Written::Done(object) => cache.observe(*object),
             Written::Gone | Written::Conflict | Written::AlreadyExists => {}
             Written::Refused(why) | Written::Unclear(why) => return Err(why),
         }
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -282,9 +289,8 @@ impl Reported for Cohort {
     }
 }
 
-/// How long to pause after a batch that took so long.
-fn rest(took: Duration) -> Duration {
-    (took * REST_PER_WORK).clamp(PACE, REST_MAX)
+const fn rest() -> Rest {
+    Rest::new(REST_PER_WORK, PACE..=REST_MAX)
 }
 
 /// Whether the object may go: it admits nobody any more, and nobody holds its quota.

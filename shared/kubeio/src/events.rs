@@ -25,6 +25,8 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::rest::Rest;
+
 /// How many events may wait to be written.
 const BUFFER: usize = 4096;
 /// How many of the routine may.
@@ -45,7 +47,7 @@ const RATION: Duration = Duration::from_millis(200);
 const FOR_WARNINGS: u32 = 100;
 /// How long the routine waits at least.
 const LINGER: Duration = Duration::from_secs(2);
-/// The pause after each of it, in times of what it took; see [`Rest`].
+/// The pause after each of it, in times of what it took.
 const REST_PER_WORK: u32 = 19;
 /// The longest such pause.
 const REST_MAX: Duration = Duration::from_secs(5);
@@ -162,29 +164,6 @@ impl Ration {
     }
 }
 
-/// The pauses after routine events: [`REST_PER_WORK`] times what the last one took, and as many times more as that was longer
-/// than what one takes when nothing else goes on.
-///
-/// *Why*: an API server that answers slowly has work that matters more, and may share its machine with others of its kind.
-#[derive(Debug, Default)]
-struct Rest {
-    /// What one took at best, forgotten little by little: a connection may become slower for good.
-    quickest: Duration,
-}
-
-impl Rest {
-    /// How long to pause after one that took so long.
-    fn after(&mut self, took: Duration) -> Duration {
-        let took = took.max(Duration::from_millis(1));
-        self.quickest = match self.quickest {
-            Duration::ZERO => took,
-            quickest => took.min(quickest + quickest / 64),
-        };
-        let slower = took.div_duration_f64(self.quickest);
-        (took * REST_PER_WORK).mul_f64(slower).min(REST_MAX)
-    }
-}
-
 /// What was written lately: of which object, the reason and the words.
 #[derive(Default)]
 struct Seen(BTreeMap<(String, String, String), Instant>);
@@ -245,7 +224,10 @@ impl Writer {
     }
 
     async fn tell_later(&self, mut lane: mpsc::Receiver<Told>) {
-        let (mut seen, mut rest) = (Seen::default(), Rest::default());
+        let (mut seen, mut rest) = (
+            Seen::default(),
+            Rest::new(REST_PER_WORK, Duration::ZERO..=REST_MAX),
+        );
         while let Some(told) = lane.recv().await {
             let now = Instant::now();
             if seen.has(&told, now) {
@@ -259,7 +241,7 @@ impl Writer {
             tokio::time::sleep_until(told.since + LINGER).await;
             let started = Instant::now();
             self.write(told).await;
-            tokio::time::sleep(rest.after(started.elapsed())).await;
+            tokio::time::sleep(rest.after(started.elapsed(), 1)).await;
         }
     }
 

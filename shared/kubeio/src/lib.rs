@@ -5,7 +5,8 @@
 //! are answers, not errors.
 //!
 //! Reading order: [`connect`] (a client), [`cache`] (what a cluster holds, read without asking it), [`queue`] and
-//! [`reconcile`] (which object is due, and who works on it), [`write`] (one request each), [`events`], [`latest`] (a value to wait for);
+//! [`reconcile`] (which object is due, and who works on it), [`write`] (one request each), [`events`], [`rest`] (how long to pause
+//! after writes that nothing waits for), [`latest`] (a value to wait for);
 //! `raw` (what comes over the wire, before it is decoded), `bound` (how much of it at most).
 
 pub mod cache;
@@ -15,6 +16,7 @@ pub mod events;
 pub mod latest;
 pub mod queue;
 pub mod reconcile;
+pub mod rest;
 pub mod retry;
 pub mod write;
 

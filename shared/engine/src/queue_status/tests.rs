@@ -52,9 +52,9 @@ fn reports_follow_the_state_and_go_with_their_queue() {
 /// Spec: admission-engine B227.
 #[test]
 fn statuses_are_written_once_a_second_and_less_often_when_writing_is_slow() {
-    assert_eq!(rest(Duration::from_millis(10)), PACE);
-    assert_eq!(rest(Duration::from_secs(1)), Duration::from_secs(4));
-    assert_eq!(rest(Duration::from_mins(1)), REST_MAX);
+    assert_eq!(rest().after(Duration::from_millis(10), 2), PACE);
+    assert_eq!(rest().after(Duration::from_secs(1), 2), Duration::from_secs(4));
+    assert_eq!(rest().after(Duration::from_mins(1), 2), REST_MAX);
 }
 
 const CLUSTER_QUEUE: &str = "clusterqueues/cq";

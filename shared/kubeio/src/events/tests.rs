@@ -10,9 +10,7 @@ use roadstead_core::note::Severity::{Normal, Warning};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    BURST, FOR_WARNINGS, LATE, LINGER, RATION, REST_MAX, REST_PER_WORK, Ration, Recorder, Rest, recorder,
-};
+use super::{BURST, FOR_WARNINGS, LATE, LINGER, RATION, REST_PER_WORK, Ration, Recorder, recorder};
 
 /// Reasons of the events that arrived, and when.
 type Arrived = Arc<Mutex<Vec<(String, Duration)>>>;
@@ -103,22 +101,6 @@ async fn the_routine_takes_a_twentieth_of_the_time_and_none_that_is_old_is_writt
     assert_eq!(
         arrived(&list).last().map(|(reason, _)| &**reason),
         Some("Finished")
-    );
-}
-
-#[test]
-fn a_busy_api_server_is_asked_for_fewer_routine_events() {
-    let ms = Duration::from_millis;
-    let mut rest = Rest::default();
-    assert_eq!(rest.after(ms(4)), ms(4) * REST_PER_WORK);
-    assert!(rest.after(ms(8)) > ms(8) * REST_PER_WORK * 19 / 10);
-    assert_eq!(rest.after(ms(400)), REST_MAX);
-    assert!(rest.after(Duration::ZERO) > Duration::ZERO);
-    // One that is farther away for good is no busy one.
-    let far = (0..300).map(|_| rest.after(ms(50))).last();
-    assert!(
-        far.is_some_and(|pause| pause < ms(50) * REST_PER_WORK * 11 / 10),
-        "{far:?}"
     );
 }
 
