@@ -3,7 +3,7 @@ use serde_json::json;
 use super::*;
 use crate::constants::conditions;
 
-fn workload(status: &serde_json::Value) -> Workload {
+fn workload(status: &Value) -> Workload {
     serde_json::from_value(json!({"metadata": {"name": "w"}, "spec": {"active": false}, "status": status}))
         .unwrap()
 }
@@ -55,7 +55,7 @@ fn absent_parts_of_the_status_are_none() {
 
 #[test]
 fn a_template_shows_no_content_when_it_is_logged() {
-    let content = serde_json::Map::from_iter([("spec".to_owned(), json!({"env": "hush"}))]);
+    let content = Map::from_iter([("spec".to_owned(), json!({"env": "hush"}))]);
     let template = RawTemplate::from(content);
     assert_eq!(format!("{template:?}"), r#"RawTemplate(["spec"])"#);
     assert_eq!(template.to_value(), json!({"spec": {"env": "hush"}}));
