@@ -12,7 +12,7 @@ use roadstead_kubeio::cache::Cache;
 use serde_json::Value;
 
 /// Below this nobody looks for parts that are no longer used.
-const SWEEP_MIN: usize = 1024;
+const SWEEP_MIN: usize = 64;
 /// Admissions to one queue that are compared with a new one: the last that differed.
 const ADMISSIONS_MAX: usize = 16;
 
