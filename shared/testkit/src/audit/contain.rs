@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use jiff::{SignedDuration, Timestamp};
+use roadstead_apiserver::RESTORER;
 use serde_json::Value;
 
 use super::book::{Actor, Book, CLUSTERS, Name, Run, Seen};
@@ -39,7 +40,7 @@ struct Life {
     uid: Arc<str>,
     /// Admitted, or let go.
     began: bool,
-    /// Since then something happened to it.
+    /// Since then something happened to it, or it was never made here.
     disturbed: bool,
 }
 
@@ -187,6 +188,8 @@ impl Contain {
         if kept.as_ref().is_none_or(|life| *life.uid != *uid(new)) {
             *kept = Some(Life {
                 uid: uid(new).into(),
+                // Why: what a backup puts in the place of another is what ran when the backup was made (seed 22722).
+                disturbed: *seen.change.user == *RESTORER,
                 ..Life::default()
             });
         }

@@ -1,5 +1,6 @@
 //! I9, I10 and the rules about decisions.
 
+use roadstead_apiserver::RESTORER;
 use serde_json::json;
 
 use super::scene::{
@@ -181,6 +182,24 @@ fn a_run_that_nothing_disturbed_is_not_taken_back() {
         scene.edit("manager", PERSON, CONFIGS, "all", without_east.clone());
     });
     assert!(unlisted.is_empty(), "the administrator gave the cluster up");
+}
+
+/// Spec: multikueue 10.F8, safety F15. Found by seed 22722: a backup from before the last restore brought back an earlier dispatch.
+#[test]
+fn what_a_backup_puts_in_the_place_of_a_run_may_be_taken_back_and_the_run_itself_not() {
+    let restored = |uid: Option<&'static str>| {
+        taken_back(Policy::Wait, &|scene| {
+            for (resource, name) in [(WORKLOADS, &*wl("a")), (JOBS, "a")] {
+                let mut object = scene.get("east", resource, name).clone();
+                if let Some(uid) = uid {
+                    object["metadata"]["uid"] = json!(format!("{uid}-{resource}"));
+                }
+                scene.put("east", RESTORER, resource, object);
+            }
+        })
+    };
+    assert!(restored(Some("earlier")).is_empty());
+    assert_eq!(restored(None), ["multikueue 10.F8"]);
 }
 
 /// Spec: multikueue 10.F2, Appendix C #13188.
