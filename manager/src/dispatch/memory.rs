@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
-use roadstead_core::dispatch::{Cause, Failure};
+use roadstead_core::dispatch::{Cause, Failure, Waiting};
 use roadstead_core::name::{ClusterName, Key};
 
 /// How long the first failure keeps a worker out; doubled each time up to the second.
@@ -52,8 +52,9 @@ impl Memory {
         };
         let pause = PAUSE.0.saturating_mul(1 << (times - 1).min(10)).min(PAUSE.1);
         let until = now.checked_add(pause).unwrap_or(Timestamp::MAX);
-        tracing::info!(workload = %key, %cluster, reason = cause.as_str(), %until, "no candidate for now: {detail}");
-        by_cluster.insert(cluster.clone(), (times, Failure { until, cause, detail }));
+        let failure = Failure { until, cause, detail };
+        tracing::info!(workload = %key, %cluster, reason = cause.as_str(), "no candidate for now: {}", told(cluster, &failure));
+        by_cluster.insert(cluster.clone(), (times, failure));
         true
     }
 
@@ -110,13 +111,39 @@ impl Memory {
     }
 }
 
+/// What happened and what to do, in the words that a Workload shows when this is why it waits.
+fn told(cluster: &ClusterName, failure: &Failure) -> String {
+    let waiting = Waiting::ClusterFailed {
+        cluster: cluster.clone(),
+        cause: failure.cause,
+        detail: failure.detail.clone(),
+        until: Some(failure.until),
+    };
+    format!("{waiting}; {}", waiting.next_step())
+}
+
 #[cfg(test)]
 mod tests {
     use jiff::{SignedDuration, Timestamp};
-    use roadstead_core::dispatch::Cause;
+    use roadstead_core::dispatch::{Cause, Failure};
     use roadstead_core::name::{ClusterName, Key};
 
-    use super::Memory;
+    use super::{Memory, told};
+
+    #[test]
+    fn a_failure_without_words_of_the_other_side_says_what_happened_and_what_to_do() {
+        let failure = Failure {
+            until: Timestamp::UNIX_EPOCH,
+            cause: Cause::Outdated,
+            detail: String::new(),
+        };
+        let told = told(&"east".into(), &failure);
+        assert!(
+            told.starts_with("cluster \"east\" shows a copy from an earlier dispatch"),
+            "{told}"
+        );
+        assert!(told.contains("restored from a backup"), "{told}");
+    }
 
     #[test]
     fn the_pause_grows_with_each_failure_and_only_for_that_cluster() {
