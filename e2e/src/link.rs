@@ -1,7 +1,7 @@
 //! A cable that can be cut, or can fail: a TCP proxy in front of one API server.
 //!
 //! TLS passes through untouched, and the server's certificate names loopback, so a kubeconfig differs only in its port. A
-//! link that answers some requests itself ([`Failing`]) ends TLS on both sides for as long as it does.
+//! link that reads requests ([`Failing`]) ends TLS on both sides for as long as it does.
 
 mod answers;
 
@@ -127,7 +127,7 @@ impl Link {
         self.state.send_replace(State::Cut(cut));
     }
 
-    /// Answers these requests with 500 from now on. Open connections are reset, so that none is left that cannot be read.
+    /// Lets this go wrong from now on. Open connections are reset, so that none is left that cannot be read.
     /// Everything is refused by a link that does not know the server's certificate.
     pub fn fail(&self, failing: Failing) {
         self.state.send_replace(State::Failing(failing));

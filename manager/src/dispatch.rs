@@ -96,7 +96,8 @@ impl Checks for Dispatch {
         }
         let mut composed = pass.workload.clone();
         composed.status = status.clone();
-        let scene = read::scene(self, &pass.workload.key, Some(pass.stored), Some(composed));
+        let known = (composed, roadstead_convert::workload_status(pass.stored));
+        let scene = read::scene(self, &pass.workload.key, Some(pass.stored), known);
         let plan = scene.plan(Local::Present, now);
         let annotate = scene.new_epoch(&plan);
         self.remember(&pass.workload.key, &plan, now);
@@ -157,8 +158,7 @@ impl Checks for Dispatch {
     fn gone(&self, key: &Key) {
         self.memory.forget(key);
         self.journal.forget(key);
-        let all = { self.registry.all().into_iter() }.map(|remote| remote.name.clone());
-        self.wake_workers(key, &all.collect());
+        self.wake_workers(key, &BTreeSet::new());
     }
 
     fn may_run_elsewhere(&self, workload: &Workload) -> bool {
@@ -201,8 +201,8 @@ impl Dispatch {
     /// The plan for a Workload from what is stored now.
     fn plan_stored(&self, key: &Key, now: Timestamp) -> (read::Scene, Plan) {
         let stored = self.caches.workloads.get(key);
-        let composed = stored.as_ref().map(|w| roadstead_convert::workload(w));
-        let scene = read::scene(self, key, stored.as_deref(), composed);
+        let known = read::as_stored(key, stored.as_deref());
+        let scene = read::scene(self, key, stored.as_deref(), known);
         let local = if stored.is_some() {
             Local::Present
         } else {
@@ -227,10 +227,8 @@ impl Dispatch {
     /// have something of it. Why not on all: each would plan for itself, and each plan looks at all.
     fn wake_workers(&self, key: &Key, concerned: &BTreeSet<ClusterName>) {
         let lane = self.lane(key);
-        let job = { self.caches.workloads.get(key) }.and_then(|workload| read::job_key(self, &workload));
-        for remote in self.registry.all() {
-            let has_some = job.as_ref().is_none_or(|job| read::has_copies(&remote, key, job));
-            if has_some || concerned.contains(&remote.name) {
+        for remote in self.registry.all().iter() {
+            if remote.holds(key) || concerned.contains(&remote.name) {
                 remote.due.add(key.clone(), lane);
             }
         }
@@ -278,6 +276,18 @@ impl Dispatch {
                     due.add(key, Lane::Placed);
                 }
             });
+        }
+    }
+
+    /// A worker is late with the receipt of a copy: those who are to be sent there are looked at again.
+    fn worker_is_late(&self, remote: &Remote) {
+        tracing::debug!(cluster = %remote.name, "late with the receipt of a copy; others are asked too");
+        for workload in self.caches.workloads.all() {
+            let asked = workload.status.iter().flat_map(|s| &s.nominated_cluster_names);
+            let key = roadstead_kubeio::cache::key_of(&*workload);
+            if { asked }.any(|name| name == remote.name.as_str()) && remote.workloads.get(&key).is_none() {
+                self.due.add(key, Lane::New);
+            }
         }
     }
 

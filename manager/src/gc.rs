@@ -29,8 +29,8 @@ pub(crate) async fn run(
             () = stop.cancelled() => return,
             () = tokio::time::sleep(interval) => {}
         }
-        for remote in registry.all() {
-            for key in keys_on(&remote) {
+        for remote in registry.all().iter() {
+            for key in keys_on(remote) {
                 let forgets = bug!(dispatch.policy, OrphanOnUnreachable);
                 if !forgets && dispatch.caches.workloads.get(&key).is_none() {
                     tracing::info!(workload = %key, cluster = %remote.name, "nothing here owns it any more; collecting");

@@ -131,6 +131,7 @@ impl Lessor {
             remote.granting(|grant| grant.sending(sent, self.terms));
             match self.send(client, stored.as_ref(), &identity).await {
                 Written::Done(now) => {
+                    remote.renewed();
                     remote.lease_seen(number(&now));
                     self.note(remote, &now);
                     remote.granting(|grant| grant.renewed(sent, self.terms));

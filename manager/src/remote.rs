@@ -3,7 +3,9 @@
 //! Invariant: each worker has a client, caches, a queue and a supervisor of its own. Nothing that happens to one of them
 //! waits for another (`spec/safety.md I12`).
 
+mod held;
 mod leaving;
+mod pace;
 pub(crate) mod registry;
 pub(crate) mod supervisor;
 
@@ -30,7 +32,10 @@ use roadstead_kubeconfigs::check::{Refusal, Rules};
 use roadstead_kubeio::cache::Cache;
 use roadstead_kubeio::connect::{self, Endpoint};
 use roadstead_kubeio::queue::Queue;
+use tokio::time::Instant;
 
+use self::held::Held;
+use self::pace::Pace;
 use crate::capacity::Queues;
 
 /// Makes the client of a worker, or says why there is none; handed in, so that a simulation can hand in its own.
@@ -68,16 +73,22 @@ pub(crate) struct Remote {
     pub(crate) workloads: Arc<Cache<Workload>>,
     /// Our jobs there, by origin.
     pub(crate) jobs: Vec<KindCache>,
+    /// Which jobs there name a Workload.
+    pub(crate) held: Arc<Held>,
     /// The queues there, as far as they may be read.
     pub(crate) queues: Queues,
     /// Workloads for which something is to be written there.
     pub(crate) due: Arc<Queue<Key>>,
+    /// How quickly it takes copies.
+    pub(crate) pace: Pace,
     /// Our lease there, as far as we know.
     pub(crate) grant: Mutex<Grant>,
     /// Kinds of jobs that our account may change there, by group and plural.
     changeable: Mutex<BTreeSet<(String, String)>>,
     /// Requests in a row that it left unanswered, or failed.
     unanswered: AtomicU32,
+    /// When our lease was last renewed there.
+    renewed: Mutex<Option<Instant>>,
     /// The number of the last renewal of our lease that is known to be stored there; 0 before the first.
     renewal: AtomicU64,
     link: Mutex<Link>,
@@ -113,15 +124,24 @@ impl Remote {
                 objects: Cache::slimmed(move |copy: &mut DynamicObject| kind.forget_details(&mut copy.data)),
             }
         };
+        let jobs: Vec<KindCache> = kinds.iter().map(cache).collect();
+        let held = Arc::new(Held::default());
+        for (kind, jobs) in jobs.iter().enumerate() {
+            let held = held.clone();
+            jobs.objects.listen(move |change| held.changed(kind, change));
+        }
         Self {
             name,
             workloads: templates.workloads(),
-            jobs: kinds.iter().map(cache).collect(),
+            jobs,
+            held,
             queues: Queues::new(),
             due: Arc::new(Queue::new()),
+            pace: Pace::default(),
             grant: Mutex::new(grant),
             changeable: Mutex::default(),
             unanswered: AtomicU32::new(0),
+            renewed: Mutex::new(None),
             renewal: AtomicU64::new(0),
             link: Mutex::new(Link {
                 connection: Connection::new(now),
@@ -229,6 +249,16 @@ impl Remote {
         before.saturating_add(more) >= UNANSWERED_MAX
     }
 
+    /// Our lease was renewed there just now.
+    pub(crate) fn renewed(&self) {
+        *self.renewed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    /// When our lease was last renewed there: then it lived.
+    pub(crate) fn last_renewed(&self) -> Option<Instant> {
+        *self.renewed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Our lease was seen there with this number of its last renewal, 0 when it is not there. One that has gone back shows
     /// that the worker's storage was restored from a backup: then nothing that is cached of it can be believed.
     ///
@@ -245,6 +275,11 @@ impl Remote {
         }
         self.queues.clusters.distrust();
         self.queues.locals.distrust();
+    }
+
+    /// Whether it has anything of ours of this Workload, as far as is known.
+    pub(crate) fn holds(&self, workload: &Key) -> bool {
+        self.workloads.get(workload).is_some() || self.held.any(workload)
     }
 
     /// How long each watch has been silent, by kind.

@@ -62,26 +62,27 @@ pub(crate) fn sites(
     let queue = local_queue(workload);
     let site = |name: ClusterName| {
         let cluster = d.federation.clusters.named(name.as_str());
-        let room = asked.as_ref().map_or(Room::Unknown, |asked| {
-            d.registry.get(&name).map_or(Room::Unknown, |remote| {
-                // Why only here: by another dispatcher it is asked at the same time as the others, and holds up nobody.
-                if remote.is_doubtful() {
-                    return Room::Closed(Closed::NotAnswering);
-                }
-                remote.queues.room(&queue, asked, |queue| {
-                    d.ledger
-                        .coming(&(name.clone(), queue.to_owned()), &workload.key, now)
-                })
-            })
-        });
         let remote = d.registry.get(&name);
-        let orphaned = remote.as_ref().is_some_and(|remote| remote.is_orphaned());
-        let lease = remote.map_or(Tenure::Held, |remote| d.lessor.tenure(&remote));
+        let room = match (&asked, &remote) {
+            // Why only here: by another dispatcher it is asked at the same time as the others, and holds up nobody.
+            (Some(_), Some(remote)) if remote.is_doubtful() => Room::Closed(Closed::NotAnswering),
+            (Some(asked), Some(remote)) => remote.queues.room(&queue, asked, |queue| {
+                d.ledger
+                    .coming(&(name.clone(), queue.to_owned()), &workload.key, now)
+            }),
+            (None, _) | (_, None) => Room::Unknown,
+        };
         let cordon = match cluster.map_or(Cordon::Open, |cluster| cordon(&cluster)) {
-            Cordon::Open if orphaned => Cordon::Closed,
+            Cordon::Open if remote.as_ref().is_some_and(|remote| remote.is_orphaned()) => Cordon::Closed,
             cordon @ (Cordon::Open | Cordon::Closed | Cordon::Drained | Cordon::Leaving) => cordon,
         };
-        (name, Site { room, cordon, lease })
+        let site = Site {
+            room,
+            cordon,
+            late: remote.as_ref().is_some_and(|remote| remote.pace.is_late()),
+            lease: remote.map_or(Tenure::Held, |remote| d.lessor.tenure(&remote)),
+        };
+        (name, site)
     };
     clusters.into_iter().map(site).collect()
 }

@@ -39,7 +39,7 @@ use tokio_util::sync::CancellationToken;
 const SEARCH: Duration = Duration::from_secs(5);
 /// How often a lease is looked at whose age is not known yet.
 const HURRY: Duration = Duration::from_secs(1);
-/// How long one look may take.
+/// How long one look, or one mark, may take.
 const LOOK_MAX: Duration = Duration::from_secs(5);
 /// The shortest pause between two looks.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
@@ -153,8 +153,7 @@ impl Fence {
             .labels(labels::MULTIKUEUE_ORIGIN)
             .limit(MANAGERS_MAX);
         let api = self.leases();
-        let until_change = self.next_change(began).map(|at| at.since(began));
-        let patience = until_change.map_or(LOOK_MAX, |until| until.clamp(PAUSE_MIN, LOOK_MAX));
+        let patience = patience(self.next_change(began), began);
         let found = match tokio::time::timeout(patience, api.list(&params)).await {
             Ok(Ok(found)) => found.items,
             Ok(Err(error)) => {
@@ -235,9 +234,11 @@ impl Fence {
         }
     }
 
-    /// Tells managers that somebody looks, and finds out how old their leases are.
+    /// Tells managers that somebody looks, and finds out how old their leases are. What is not marked when there is something to
+    /// act on is marked the next time.
     async fn mark(&self) {
         let now = self.uptime.now();
+        let change = self.next_change(now);
         let due: Vec<(String, Lease)> = {
             let managers = self.knowledge.managers();
             let wants = |manager: &Manager| {
@@ -253,6 +254,10 @@ impl Fence {
                 .collect()
         };
         for (origin, lease) in due {
+            let began = self.uptime.now();
+            if change.is_some_and(|at| at <= began) {
+                return;
+            }
             let before = lease.annotations().get(annotations::LEASE_WATCHED);
             let count = before
                 .and_then(|text| text.parse::<u64>().ok())
@@ -262,9 +267,9 @@ impl Fence {
                 "resourceVersion": lease.metadata.resource_version,
                 "annotations": { annotations::LEASE_WATCHED: count.wrapping_add(1).to_string() },
             } });
-            let began = self.uptime.now();
-            let answer =
-                tokio::time::timeout(LOOK_MAX, write::patch(&self.leases(), &lease.name_any(), &patch)).await;
+            let (leases, name) = (self.leases(), lease.name_any());
+            let marking = write::patch(&leases, &name, &patch);
+            let answer = tokio::time::timeout(patience(change, began), marking).await;
             match answer {
                 Ok(Written::Done(stored)) => {
                     if let Some(manager) = self.knowledge.managers().get_mut(&origin) {
@@ -351,6 +356,11 @@ impl Fence {
         let pause = [beats, change].into_iter().flatten().min();
         pause.unwrap_or(SEARCH).max(PAUSE_MIN)
     }
+}
+
+/// How long an answer may be waited for, so that a hanging API server does not hold up what time alone brings.
+fn patience(change: Option<Moment>, now: Moment) -> Duration {
+    change.map_or(LOOK_MAX, |at| at.since(now).clamp(PAUSE_MIN, LOOK_MAX))
 }
 
 /// A lease as its manager wrote it.

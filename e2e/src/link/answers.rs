@@ -1,8 +1,9 @@
-//! A link that reads what it carries: some requests are answered with 500, the others go on to the server.
+//! A link that reads what it carries: some requests are answered with 500, or late; the others just go on to the server.
 
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
@@ -16,20 +17,36 @@ use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-/// Which requests are answered with 500.
+/// What goes wrong with which requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failing {
-    /// All that only look: lists, watches, single objects, the server's version.
+    /// All that only look are answered with 500: lists, watches, single objects, the server's version.
     Reads,
-    /// All that could change something, and reviews.
+    /// All that could change something are, and reviews.
     Writes,
+    /// Those are done at once, and the answer comes so much later.
+    LateWrites(Duration),
 }
 
 impl Failing {
-    fn concerns(self, method: &Method) -> bool {
-        let reads = [Method::GET, Method::HEAD].contains(method);
-        reads == (self == Self::Reads)
+    fn refuses(self, method: &Method) -> bool {
+        match self {
+            Self::Reads => only_looks(method),
+            Self::Writes => !only_looks(method),
+            Self::LateWrites(_) => false,
+        }
     }
+
+    fn delay(self, method: &Method) -> Duration {
+        match self {
+            Self::LateWrites(delay) if !only_looks(method) => delay,
+            Self::Reads | Self::Writes | Self::LateWrites(_) => Duration::ZERO,
+        }
+    }
+}
+
+fn only_looks(method: &Method) -> bool {
+    [Method::GET, Method::HEAD].contains(method)
 }
 
 /// What it takes to be the server for its clients, and a client for the server.
@@ -87,10 +104,12 @@ impl Terminal {
         // Why a lock that is never waited for: without HTTP/2 a connection carries one request after the other.
         let sender = &Mutex::new(sender);
         let service = service_fn(|request: Request<Incoming>| async move {
-            if failing.concerns(request.method()) {
+            if failing.refuses(request.method()) {
                 return Ok(refusal());
             }
+            let delay = failing.delay(request.method());
             let answer = sender.lock().await.send_request(request).await?;
+            tokio::time::sleep(delay).await;
             Ok::<_, hyper::Error>(answer.map(Either::Left))
         });
         let serving =

@@ -32,7 +32,7 @@ const POD_GRACE_SECS: u64 = 30;
 
 /// Everything [`dispatch::plan`] looks at, owned.
 pub(super) struct Scene {
-    /// The Workload being decided about; a placeholder when it is gone.
+    /// The Workload being decided about; without anything when it is gone.
     workload: Workload,
     stored: Status,
     check: Option<CheckName>,
@@ -122,15 +122,13 @@ impl Scene {
     }
 }
 
-/// Gathers the scene of one Workload. `composed` is the Workload with the status that is being composed; both are
-/// `None` when it is gone.
+/// Gathers the scene of one Workload, whose status may be one that is being composed. Without `stored` it is gone.
 pub(super) fn scene(
     d: &Dispatch,
     key: &Key,
     stored: Option<&ApiWorkload>,
-    composed: Option<Workload>,
+    (workload, stored_status): (Workload, Status),
 ) -> Scene {
-    let workload = composed.unwrap_or_else(|| roadstead_convert::workload(&placeholder(key)));
     let check = workload
         .status
         .checks
@@ -156,25 +154,34 @@ pub(super) fn scene(
             .as_ref()
             .is_some_and(|(kind, job)| kind.finished(&job.data).is_some()),
     };
-    let stored_status = stored.map(roadstead_convert::workload_status).unwrap_or_default();
-    // The clusters that matter even when they cannot be reached: those of the config, and the one that holds it.
+    // The clusters that matter even when they cannot be reached, or hold nothing of it: the one that holds it, and those of the
+    // config unless it is only followed.
     let holders = [&workload.status.cluster, &stored_status.cluster]
         .into_iter()
         .flatten();
-    let concerned: BTreeSet<ClusterName> = clusters.iter().chain(holders).cloned().collect();
+    let holds_on = |name: &ClusterName| d.registry.get(name).is_some_and(|r| r.lost_since().is_none());
+    let is_followed = { check.as_ref() }
+        .is_some_and(|check| dispatch::is_followed(&workload.status, check, &owner))
+        && holders.clone().all(holds_on);
+    let asked = if is_followed { &[] } else { clusters.as_slice() };
+    let concerned: BTreeSet<ClusterName> = asked.iter().chain(holders).cloned().collect();
     let policy = Policy {
         lost: lost_policy(d, &workload, stored),
         ..d.policy
     };
-    let remotes = d.registry.all().into_iter().filter_map(|remote| {
+    let all = d.registry.all();
+    let remotes = all.iter().filter_map(|remote| {
         let listed = concerned.contains(&remote.name);
         let value = match remote.lost_since() {
             Some(since) if listed => dispatch::Remote::Unreachable {
                 since,
-                fence: fence(d, &remote, key, stored),
+                fence: fence(d, remote, key, stored),
             },
             Some(_) => return None,
-            None => dispatch::Remote::Reachable(copies(&remote, key, stored, job_ref.as_ref().map(|j| &j.1))),
+            None if listed || remote.holds(key) => {
+                dispatch::Remote::Reachable(copies(remote, key, stored, job_ref.as_ref().map(|j| &j.1)))
+            }
+            None => return None,
         };
         Some((remote.name.clone(), value))
     });
@@ -266,6 +273,16 @@ fn drain(stored: Option<&ApiWorkload>) -> Duration {
     Duration::from_secs(longest.unwrap_or(POD_GRACE_SECS))
 }
 
+/// A Workload as it is stored, or one without anything when it is gone, and its status.
+pub(super) fn as_stored(key: &Key, stored: Option<&ApiWorkload>) -> (Workload, Status) {
+    let workload = stored.map_or_else(
+        || roadstead_convert::workload(&placeholder(key)),
+        roadstead_convert::workload,
+    );
+    let status = workload.status.clone();
+    (workload, status)
+}
+
 fn placeholder(key: &Key) -> ApiWorkload {
     let mut workload = ApiWorkload::default();
     workload.metadata.namespace = Some(key.namespace.to_string());
@@ -339,16 +356,6 @@ fn copies(remote: &Remote, key: &Key, stored: Option<&ApiWorkload>, job_key: Opt
     Copies { workload, job }
 }
 
-/// The job of a Workload of ours.
-pub(super) fn job_key(d: &Dispatch, workload: &ApiWorkload) -> Option<Key> {
-    owner_of(d, workload).map(|(_, key, _)| key)
-}
-
-/// Whether a worker has anything of ours of this Workload, as far as is known.
-pub(super) fn has_copies(remote: &Remote, key: &Key, job_key: &Key) -> bool {
-    remote.workloads.get(key).is_some() || find_job(remote, key, Some(job_key)).is_some()
-}
-
 /// The number of the dispatch that a copy was sent for; 0 when it was sent for another Workload of that name.
 fn epoch_of(stored: Option<&ApiWorkload>, copy: &ObjectMeta) -> u64 {
     let of_uid = copy
@@ -385,25 +392,18 @@ pub(super) fn find_job(
     if job_key.is_some() {
         return None;
     }
-    // Why a scan: only for a Workload that is gone here, whose job's name is no longer known.
-    remote.jobs.iter().find_map(|jobs| {
-        let all = jobs.objects.all();
-        let job = all.into_iter().find(|job| named(job).as_ref() == Some(key))?;
-        Some((jobs.kind, job))
+    // Only for a Workload that is gone here, whose job's name is no longer known.
+    remote.held.of(key).into_iter().find_map(|held| {
+        let jobs = &remote.jobs[held.kind];
+        Some((jobs.kind, jobs.objects.get(&held.key)?))
     })
 }
 
 /// Every Workload that has anything of ours on a worker.
 pub(crate) fn keys_on(remote: &Remote) -> BTreeSet<Key> {
     let workloads = remote.workloads.all();
-    let mut keys: BTreeSet<Key> = workloads
-        .iter()
-        .map(|w| roadstead_kubeio::cache::key_of(&**w))
-        .collect();
-    for jobs in &remote.jobs {
-        keys.extend(jobs.objects.all().iter().filter_map(|job| named(job)));
-    }
-    keys
+    let keys = workloads.iter().map(|w| roadstead_kubeio::cache::key_of(&**w));
+    keys.chain(remote.held.workloads()).collect()
 }
 
 fn remote_workload(stored: Option<&ApiWorkload>, copy: &ApiWorkload) -> RemoteWorkload {

@@ -3,6 +3,7 @@
 //! Invariant: an action is carried out only if the plan made from what is stored *now* contains it. Creations are found
 //! again by name and origin, deletions carry a UID, so each may be repeated.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -129,13 +130,15 @@ impl Site<'_> {
         };
         let copy = roadstead_convert::remote_workload(&local, stamp);
         let workloads = self.workloads();
-        let Ok(answer) = tokio::time::timeout(OFFER_MAX, write::create(&workloads, &copy)).await else {
+        let Some(answer) = self.patiently(write::create(&workloads, &copy)).await else {
             let why = format!("no answer within {} s", OFFER_MAX.as_secs());
             return self.offer_elsewhere(Miss::Silent, &why);
         };
         match answer {
             Written::Done(object) => {
-                self.remote.answered();
+                if self.remote.answered() {
+                    self.d.cluster_changed(&self.remote.name);
+                }
                 self.remote.workloads.observe(*object);
                 self.count_copy(&local);
                 Ok(())
@@ -148,6 +151,29 @@ impl Site<'_> {
             }
             Written::Unclear(why) => self.offer_elsewhere(Miss::Failed, &why),
         }
+    }
+
+    /// Waits for the answer to a creation, and lets those who wait for this worker go elsewhere as soon as it is late.
+    ///
+    /// *Source*: `spec/multikueue.md 4.3`.
+    async fn patiently<T>(&self, offer: impl Future<Output = T>) -> Option<T> {
+        let (pace, began) = (&self.remote.pace, Instant::now());
+        let mut offer = pin!(offer);
+        let late_after = pace.late_after();
+        let answer = if let Ok(answer) = tokio::time::timeout(late_after, &mut offer).await {
+            Some(answer)
+        } else {
+            let (_late, is_first) = pace.late();
+            if is_first {
+                self.d.worker_is_late(self.remote);
+            }
+            let left = OFFER_MAX.saturating_sub(late_after);
+            tokio::time::timeout(left, offer).await.ok()
+        };
+        if answer.is_some() {
+            pace.answered(began.elapsed());
+        }
+        answer
     }
 
     /// Nobody knows whether the copy was created. Once is no reason to go elsewhere: asking again finds out.

@@ -2,7 +2,7 @@
 //!
 //! Invariant: what is handed out is owned (`Arc`), so no guard of the map ever leaves this file.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use dashmap::DashMap;
 use roadstead_core::name::ClusterName;
@@ -11,26 +11,43 @@ use super::Remote;
 
 /// The worker clusters that this manager knows.
 #[derive(Default)]
-pub(crate) struct Registry(DashMap<ClusterName, Arc<Remote>>);
+pub(crate) struct Registry {
+    by_name: DashMap<ClusterName, Arc<Remote>>,
+    /// All of them, made anew when one comes or goes: each decision asks for them.
+    sorted: RwLock<Arc<[Arc<Remote>]>>,
+}
 
 impl Registry {
     /// The cluster of this name.
     pub(crate) fn get(&self, name: &ClusterName) -> Option<Arc<Remote>> {
-        self.0.get(name).map(|entry| entry.value().clone())
+        self.by_name.get(name).map(|entry| entry.value().clone())
     }
 
     /// All clusters, in the order of their names.
-    pub(crate) fn all(&self) -> Vec<Arc<Remote>> {
-        let mut all: Vec<_> = self.0.iter().map(|entry| entry.value().clone()).collect();
-        all.sort_by(|a, b| a.name.cmp(&b.name));
-        all
+    pub(crate) fn all(&self) -> Arc<[Arc<Remote>]> {
+        self.sorted.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(super) fn insert(&self, remote: Arc<Remote>) {
-        self.0.insert(remote.name.clone(), remote);
+        self.change(|map| {
+            map.insert(remote.name.clone(), remote);
+        });
     }
 
     pub(super) fn remove(&self, name: &ClusterName) {
-        self.0.remove(name);
+        self.change(|map| {
+            map.remove(name);
+        });
+    }
+
+    /// Why under the lock of the copy: two changes at a time must not end with the older one.
+    fn change(&self, change: impl FnOnce(&DashMap<ClusterName, Arc<Remote>>)) {
+        let mut sorted = self.sorted.write().unwrap_or_else(PoisonError::into_inner);
+        change(&self.by_name);
+        let mut all: Vec<_> = { self.by_name.iter() }
+            .map(|entry| entry.value().clone())
+            .collect();
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        *sorted = all.into();
     }
 }

@@ -36,8 +36,10 @@ use super::{Dial, Miss, Remote, Secrets};
 use crate::lease::{self, Lessor, Renewed, report};
 use crate::metrics::{Ended, Metrics};
 
-/// How often a connected worker is asked for a sign of life, and how long it may take to answer.
+/// How often a connected worker is to give a sign of life, and how long it may take to answer when it is asked for one.
 const HEARTBEAT: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(5));
+/// How long a renewal of our lease counts as a sign of life: they come as often, and a little late now and then.
+const RENEWAL_COUNTS: Duration = Duration::from_secs(6);
 /// Unanswered signs of life after which a worker counts as lost.
 const MISSED_MAX: u32 = 2;
 /// How often a lost worker is looked for between the attempts of the back-off table, and how often what could not be written
@@ -485,32 +487,41 @@ async fn silence(fleet: &Fleet, remote: &Remote, client: &Client) -> String {
     let mut missed = 0;
     fleet.metrics.contact(&remote.name, (fleet.clock)());
     loop {
-        tokio::time::sleep(HEARTBEAT.0).await;
-        let started = Instant::now();
-        let ended = match tokio::time::timeout(HEARTBEAT.1, client.apiserver_version()).await {
-            Ok(Ok(_) | Err(kube::Error::Api(_))) => {
-                missed = 0;
-                if remote.answered() {
-                    fleet.changed.mark(remote.name.clone());
-                }
-                fleet.metrics.contact(&remote.name, (fleet.clock)());
-                Ended::Answered
+        tokio::time::sleep(renewal_counts_for(remote).unwrap_or(HEARTBEAT.0)).await;
+        if renewal_counts_for(remote).is_some() || asks(fleet, remote, client).await {
+            missed = 0;
+            if remote.answered() {
+                fleet.changed.mark(remote.name.clone());
             }
-            Ok(Err(_)) | Err(_) => {
-                missed += 1;
-                remote.missed(Miss::Silent);
-                Ended::Failed
-            }
-        };
+            fleet.metrics.contact(&remote.name, (fleet.clock)());
+        } else {
+            missed += 1;
+            remote.missed(Miss::Silent);
+        }
         for (kind, silent_for) in remote.silences() {
             fleet.metrics.lag(&remote.name, kind, silent_for);
         }
-        fleet.metrics.request(&remote.name, started.elapsed(), ended);
         if missed >= MISSED_MAX {
             let secs = (HEARTBEAT.0 + HEARTBEAT.1).as_secs() * u64::from(MISSED_MAX);
             return format!("the API server has not answered for about {secs} s");
         }
     }
+}
+
+/// How long the last renewal of our lease still counts as a sign of life, if it does.
+fn renewal_counts_for(remote: &Remote) -> Option<Duration> {
+    let left = RENEWAL_COUNTS.checked_sub(remote.last_renewed()?.elapsed());
+    left.filter(|left| !left.is_zero())
+}
+
+/// Asks for a sign of life; any answer is one.
+async fn asks(fleet: &Fleet, remote: &Remote, client: &Client) -> bool {
+    let started = Instant::now();
+    let answer = tokio::time::timeout(HEARTBEAT.1, client.apiserver_version()).await;
+    let lives = matches!(answer, Ok(Ok(_) | Err(kube::Error::Api(_))));
+    let ended = if lives { Ended::Answered } else { Ended::Failed };
+    fleet.metrics.request(&remote.name, started.elapsed(), ended);
+    lives
 }
 
 /// Ends when the credentials are others, or are gone and not needed for what runs there.

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::condition::Truth;
+use crate::lifecycle::{DEACTIVATION_TARGET, TIME_IS_UP, time_is_up};
 use crate::moment::later;
 use crate::name::{CheckName, ClusterName};
 use crate::note::{Note, Severity};
@@ -20,6 +21,7 @@ use crate::status::{CheckPhase, Status};
 #[cfg(feature = "bugbank")]
 mod bug;
 pub mod capacity;
+mod concern;
 pub mod farewell;
 mod holder;
 mod observed;
@@ -30,6 +32,7 @@ mod waiting;
 
 #[cfg(feature = "bugbank")]
 pub use bug::Bug;
+pub use concern::is_followed;
 use holder::{Closed, Holder};
 pub use observed::{
     Answer, Cause, Copies, Cordon, Dispatcher, Drift, Failure, Fence, Life, Local, LocalJob, LostPolicy,
@@ -315,6 +318,17 @@ impl<'a> Pass<'a> {
         }
         if let Some(eviction) = &remote.evicted {
             self.mirror_if_job(winner, copies);
+            if let Some(limit) = self.o.workload.max_execution_secs
+                && eviction.reason == TIME_IS_UP
+            {
+                // Unlike the anchor: there it is sent elsewhere, to be cut short by the manager's own count a moment later
+                // (`spec/multikueue.md` 13.B19).
+                if !self.is(DEACTIVATION_TARGET) {
+                    let note = time_is_up(&mut self.plan.status, limit, self.now);
+                    self.plan.notes.push(note);
+                }
+                return;
+            }
             // Why not when it was fenced: nothing is wrong with a worker that was only left alone.
             if remote.fenced {
                 if self.was_never_leased(winner) {

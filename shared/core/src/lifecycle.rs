@@ -27,6 +27,8 @@ mod ready;
 mod retire;
 mod settle;
 
+pub(crate) use evict::{TIME_IS_UP, time_is_up};
+
 pub use checks::required_checks;
 pub use observed::{
     JobFacts, Observed, Orphans, Outcome, Policy, PreemptedReason, Proposal, Reclaim, Request, Retention,
@@ -263,17 +265,7 @@ impl<'a> Draft<'a> {
             self.wake(end);
             return;
         }
-        self.status.accumulated_secs = None;
-        self.notes.push(Note::warning(
-            evict::MAXIMUM_EXECUTION_TIME_EXCEEDED,
-            format!("The maximum execution time ({limit}s) exceeded"),
-        ));
-        self.set(
-            DEACTIVATION_TARGET,
-            Truth::True,
-            evict::MAXIMUM_EXECUTION_TIME_EXCEEDED,
-            "exceeding the maximum execution time",
-        );
+        self.notes.push(time_is_up(&mut self.status, limit, self.now));
     }
 
     /// Evicts it when a check asks to try again later. *Source*: `spec/admission-engine.md 3.2`.

@@ -140,7 +140,7 @@ impl<K: Resource> Cache<K> {
 
     /// The cluster-scoped object of this name, if it is cached.
     pub fn named(&self, name: &str) -> Option<Arc<K>> {
-        self.get(&Key::new("", name))
+        self.get(&Key::new(Arc::default(), name))
     }
 
     /// All objects in the order of their keys.

@@ -34,3 +34,13 @@ fn a_lease_that_lapsed_between_two_looks_relieves_those_who_asked_meanwhile() {
         (Some(Standing::Doubtful), Standing::Held)
     );
 }
+
+/// Spec: safety 3.3
+#[test]
+fn no_answer_is_waited_for_beyond_the_moment_at_which_something_is_to_be_done() {
+    let now = at(1000);
+    assert_eq!(patience(None, now), LOOK_MAX);
+    assert_eq!(patience(Some(at(60_000)), now), LOOK_MAX);
+    assert_eq!(patience(Some(at(1900)), now), Duration::from_millis(900));
+    assert_eq!(patience(Some(at(1000)), now), PAUSE_MIN);
+}

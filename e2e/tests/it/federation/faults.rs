@@ -1,5 +1,5 @@
-//! A worker that answers with errors, or not at all: the others get its work, about as fast as on a calm day, and it gets
-//! work again once it is well.
+//! A worker that answers with errors, late, or not at all: the others get its work, about as fast as on a calm day, and it
+//! gets work again once it is well.
 
 use std::time::Duration;
 
@@ -11,12 +11,16 @@ use crate::shared::eventually;
 
 /// East has the most room, so that nearly everything is sent there as long as it is well.
 const EAST_IS_LARGER: &[(&str, &str)] = &[(MANAGER, "64"), (EAST, "48"), (WEST, "16")];
-/// No job may wait longer for its place.
-const WAIT_MAX: Duration = Duration::from_secs(10);
+/// No job may wait longer for its place: not until an unanswered request is given up (5 s).
+const WAIT_MAX: Duration = Duration::from_secs(4);
 /// How often the median of a calm phase the median beside a sick worker may be.
 const SLOWER_MAX: u32 = 3;
 /// A median below this counts as this: a busy machine makes more difference than a sick worker then.
 const CALM_MIN: Duration = Duration::from_secs(1);
+/// Only east has room.
+const EAST_ONLY: &[(&str, &str)] = &[(MANAGER, "8"), (EAST, "8")];
+/// Two rounds of collection.
+const COLLECTED: Duration = Duration::from_secs(7);
 /// Jobs of a calm phase.
 const CALM: usize = 9;
 
@@ -120,5 +124,38 @@ fn a_worker_whose_api_server_is_stopped_holds_up_nobody() {
         let east = room.shared.stage.planes().worker(EAST).unwrap();
         let jobs = (60, Duration::from_millis(750));
         beside_a_sick_worker(room, jobs, || east.pause().unwrap(), || east.resume().unwrap()).await;
+    });
+}
+
+/// Later than the watch tells of what was done, and of its end: what comes so late must not bring back what is gone.
+///
+/// Spec: safety I4, F10; found by seed 24087
+#[test]
+fn late_answers_make_no_second_run_and_leave_nothing_behind() {
+    alone("late-answers", EAST_ONLY, |room| async move {
+        let found = || room.shared.metrics(MANAGER, "roadstead_orphans_found_total");
+        let before = found().await;
+        let link = room.shared.stage.link(EAST).unwrap();
+        link.fail(Failing::LateWrites(Duration::from_millis(1500)));
+        for index in 0..3 {
+            room.submit(room.job(&format!("late-{index}"), "1", 1)).await;
+        }
+        for index in 0..3 {
+            let job = format!("late-{index}");
+            assert_eq!(room.started(&job).await, EAST);
+            room.job_is(MANAGER, &job, "Complete").await;
+        }
+        room.is_swept().await;
+        link.heal();
+        // All of its quota: nothing that came late holds any.
+        room.submit(room.job("whole", "8", 1)).await;
+        room.job_is(MANAGER, "whole", "Complete").await;
+        room.is_swept().await;
+        // Collection would find what is only believed to be there again and again.
+        let rounds = async {
+            sleep(COLLECTED).await;
+            found().await
+        };
+        assert_eq!(rounds.await, before);
     });
 }

@@ -102,6 +102,8 @@ pub struct Site {
     pub cordon: Cordon,
     /// Whether our lease is kept there.
     pub lease: Tenure,
+    /// Whether the creation of a copy is under way there that takes much longer than it usually does.
+    pub late: bool,
 }
 
 /// What an administrator wants of a cluster.

@@ -50,8 +50,8 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// The one with the most room; twice as many when they have not admitted it in time, or when all of them said no and
-    /// another has room.
+    /// The one with the most room; twice as many when they have not admitted it in time, or when all of them said no, or keep
+    /// us waiting for the mere receipt, and another has room.
     ///
     /// Unlike the anchor: it asks everybody, and all but one have worked for nothing (`spec/multikueue.md` 13.A5).
     fn by_room(&mut self, listed: Listed<'a, '_>) -> Vec<ClusterName> {
@@ -60,19 +60,23 @@ impl<'a> Pass<'a> {
             .filter(|(cluster, standing)| standing.is_open() && !asked.contains(cluster))
             .filter_map(|(cluster, _)| Some((capacity::order(self.site(cluster).room)?, *cluster)))
             .collect();
-        // Why stable: among equals the order of the config decides.
-        waiting.sort_by_key(|(order, _)| *order);
-        let Some((best, _)) = waiting.first().copied() else {
+        // Why stable: among equals the order of the config decides. Why room first: where there is none a quick answer is no use.
+        waiting.sort_by_key(|(order, cluster)| (!order.has_room(), self.site(cluster).late, *order));
+        let Some((best, first)) = waiting.first().copied() else {
             self.plan.round = self.o.round;
             return asked;
         };
         let begun = self.o.round.unwrap_or(self.now);
         let ends = later(begun, patience(asked.len()));
-        let all_refused = asked.iter().all(|name| {
+        let none_will = asked.iter().all(|name| {
             let mut listed = listed.iter();
-            listed.any(|(cluster, standing)| *cluster == name && standing.is_refusal())
+            listed.any(|(cluster, standing)| {
+                *cluster == name
+                    && (standing.is_refusal() || (standing.is_empty() && self.site(cluster).late))
+            })
         });
-        if !asked.is_empty() && ends > self.now && !(all_refused && best.has_room()) {
+        let another_would = best.has_room() && !self.site(first).late;
+        if !asked.is_empty() && ends > self.now && !(none_will && another_would) {
             self.plan.round = Some(begun);
             self.wake(ends);
             return asked;
@@ -174,6 +178,11 @@ impl Standing<'_> {
     /// Whether it can take a copy, at once or when it is cleared.
     const fn is_open(&self) -> bool {
         matches!(self, Self::Open(_) | Self::Clearing)
+    }
+
+    /// Whether it has no copy yet.
+    const fn is_empty(&self) -> bool {
+        matches!(self, Self::Open(None))
     }
 
     const fn stays_asked(&self) -> bool {

@@ -104,6 +104,7 @@ struct Case {
     clusters: Vec<ClusterName>,
     remotes: BTreeMap<ClusterName, Remote>,
     failures: BTreeMap<ClusterName, Failure>,
+    max_execution_secs: Option<u32>,
     job: LocalJob,
     epoch: u64,
     lost: LostPolicy,
@@ -129,6 +130,7 @@ impl Case {
             clusters: vec!["b".into(), "a".into()],
             remotes: BTreeMap::from([("a".into(), empty()), ("b".into(), empty())]),
             failures: BTreeMap::new(),
+            max_execution_secs: None,
             job: LocalJob {
                 present: true,
                 finished: false,
@@ -183,19 +185,49 @@ impl Case {
     }
 
     fn plan(&self) -> Plan {
+        let plan = self.plan_knowing(&self.remotes, &self.sites);
+        let name = CHECK.into();
+        let holder = |cluster: &ClusterName| self.status.cluster.as_ref() == Some(cluster);
+        let answers = { self.remotes.iter() }
+            .any(|(cluster, remote)| holder(cluster) && matches!(remote, Remote::Reachable(_)));
+        if self.local == Local::Present && answers && is_followed(&self.status, &name, &self.owner) {
+            let has_some = |remote: &Remote| match remote {
+                Remote::Reachable(copies) => *copies != Copies::default(),
+                Remote::Unreachable { .. } => false,
+            };
+            let (mut remotes, mut sites) = (self.remotes.clone(), self.sites.clone());
+            remotes.retain(|cluster, remote| holder(cluster) || has_some(remote));
+            sites.retain(|cluster, _| remotes.contains_key(cluster));
+            assert_eq!(
+                plan,
+                self.plan_knowing(&remotes, &sites),
+                "the others do not matter"
+            );
+        }
+        plan
+    }
+
+    fn plan_knowing(
+        &self,
+        remotes: &BTreeMap<ClusterName, Remote>,
+        sites: &BTreeMap<ClusterName, Site>,
+    ) -> Plan {
         let name = CHECK.into();
         plan(
             &Observed {
-                workload: &workload(self.status.clone()),
+                workload: &Workload {
+                    max_execution_secs: self.max_execution_secs,
+                    ..workload(self.status.clone())
+                },
                 stored: self.stored.as_ref().unwrap_or(&self.status),
                 local: self.local,
                 check: Some(&name),
                 owner: &self.owner,
                 clusters: &self.clusters,
-                remotes: &self.remotes,
+                remotes,
                 failures: &self.failures,
                 round: self.round.map(at),
-                sites: &self.sites,
+                sites,
                 job: self.job,
                 epoch: self.epoch,
                 policy: &Policy {

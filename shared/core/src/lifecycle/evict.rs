@@ -16,13 +16,31 @@ pub(super) const DEACTIVATED: &str = "Deactivated";
 /// How the reasons of those begin that no user asked for.
 pub(super) const DEACTIVATED_DUE_TO: &str = "DeactivatedDueTo";
 /// Reason of a deactivation because time is up.
-pub(super) const MAXIMUM_EXECUTION_TIME_EXCEEDED: &str = "MaximumExecutionTimeExceeded";
+const MAXIMUM_EXECUTION_TIME_EXCEEDED: &str = "MaximumExecutionTimeExceeded";
 /// Reason of the eviction that follows it.
-pub(super) const TIME_IS_UP: &str = "DeactivatedDueToMaximumExecutionTimeExceeded";
+pub(crate) const TIME_IS_UP: &str = "DeactivatedDueToMaximumExecutionTimeExceeded";
 /// How a check that is reset by an eviction says so.
 pub(super) const AFTER_EVICTION: &str = "after eviction";
 /// Entries of `schedulingStats.evictions`. *Limit*: of the API; later kinds are not counted.
 const EVICTION_KINDS_MAX: usize = 256;
+
+/// Marks a Workload for deactivation whose maximum execution time, `limit` in seconds, is over. *Source*:
+/// `spec/admission-engine.md 4.2`.
+pub(crate) fn time_is_up(status: &mut Status, limit: u32, now: Timestamp) -> Note {
+    status.accumulated_secs = None;
+    let message = "exceeding the maximum execution time";
+    { &mut status.conditions }.set(
+        DEACTIVATION_TARGET,
+        Truth::True,
+        MAXIMUM_EXECUTION_TIME_EXCEEDED,
+        message,
+        now,
+    );
+    Note::warning(
+        MAXIMUM_EXECUTION_TIME_EXCEEDED,
+        format!("The maximum execution time ({limit}s) exceeded"),
+    )
+}
 
 impl Draft<'_> {
     /// Evicts a Workload that is switched off. *Source*: `spec/admission-engine.md 3.5`, `spec/multikueue.md 3.8`.

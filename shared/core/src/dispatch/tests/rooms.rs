@@ -175,6 +175,41 @@ fn a_refusal_asks_the_next_with_room_at_once_and_time_asks_the_rest() {
     assert_eq!(plan.wake_at, None, "everybody is asked");
 }
 
+/// Spec: multikueue 4.3; safety I12
+#[test]
+fn one_that_is_late_with_the_receipt_is_not_waited_for_when_another_has_room() {
+    let late = |mut case: Case, names: &[&str]| {
+        for name in names {
+            case.sites.get_mut(&ClusterName::from(*name)).unwrap().late = true;
+        }
+        case
+    };
+    let rooms = [FULL, fits(100), fits(700), Room::TooLarge];
+    let mut case = late(by_room(rooms), &["c"]).nominated(&["c"]);
+    case.round = Some(100);
+    let plan = case.plan();
+    assert_eq!(plan.status.nominated, names(&["c", "b"]));
+    assert_eq!(plan.on("b"), [RemoteAction::CreateWorkload]);
+
+    let received = case.remote("c", reachable(Some(remote()), None));
+    assert_eq!(
+        received.plan().status.nominated,
+        names(&["c"]),
+        "this copy is there: its queue decides"
+    );
+
+    let fresh = late(by_room(rooms), &["c"]).plan();
+    assert_eq!(fresh.status.nominated, names(&["b"]));
+    let last = late(by_room([FULL, Room::TooLarge, fits(700), FULL]), &["c"]);
+    assert_eq!(
+        last.plan().status.nominated,
+        names(&["c"]),
+        "room is worth waiting for"
+    );
+    let both = late(by_room(rooms), &["b", "c"]).nominated(&["c"]);
+    assert_eq!(both.plan().status.nominated, names(&["c"]), "nobody is quicker");
+}
+
 /// Spec: multikueue 4.3
 #[test]
 fn without_knowledge_everybody_is_asked_and_a_missing_queue_is_named() {

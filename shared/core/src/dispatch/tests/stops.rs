@@ -172,3 +172,37 @@ fn when_both_are_evicted_only_the_job_status_is_mirrored() {
     assert!(plan.remote.is_empty());
     assert_eq!(plan.mirrors(), Some("a"));
 }
+
+/// Spec: multikueue 10.F41, 13.B19; admission-engine 4.2
+#[test]
+fn a_time_limit_that_the_worker_notices_first_ends_the_workload_and_is_not_run_elsewhere() {
+    let copy = RemoteWorkload {
+        evicted: Some(said("DeactivatedDueToMaximumExecutionTimeExceeded", "x")),
+        active: false,
+        admitted: None,
+        ..remote()
+    };
+    let mut case = Case::won().remote("a", reachable(Some(copy), Some(RUNNING)));
+    case.max_execution_secs = Some(60);
+    case.status.accumulated_secs = Some(20);
+    let plan = case.plan();
+    let target = plan.status.conditions.when_true("DeactivationTarget").unwrap();
+    assert_eq!(
+        (&*target.reason, &*target.message),
+        (
+            "MaximumExecutionTimeExceeded",
+            "exceeding the maximum execution time"
+        )
+    );
+    assert_eq!(plan.status.accumulated_secs, None);
+    assert_eq!(plan.notes.len(), 1);
+    assert_eq!(
+        (plan.check().0, plan.cluster(), plan.mirrors()),
+        (CheckPhase::Ready, Some("a"), Some("a")),
+        "quota is held until it has stopped"
+    );
+    assert!(plan.failed.is_empty(), "nothing is wrong with the worker");
+
+    case.status = plan.status;
+    assert!(case.plan().notes.is_empty(), "it is said once");
+}
