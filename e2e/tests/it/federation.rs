@@ -10,6 +10,7 @@ mod fixture;
 mod kills;
 mod kubeconfigs;
 mod leaving;
+mod limits;
 mod loss;
 mod main_path;
 mod once;

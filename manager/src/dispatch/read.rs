@@ -177,11 +177,10 @@ pub(super) fn scene(
                 since,
                 fence: fence(d, remote, key, stored),
             },
-            Some(_) => return None,
             None if listed || remote.holds(key) => {
                 dispatch::Remote::Reachable(copies(remote, key, stored, job_ref.as_ref().map(|j| &j.1)))
             }
-            None => return None,
+            Some(_) | None => return None,
         };
         Some((remote.name.clone(), value))
     });
