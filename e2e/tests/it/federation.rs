@@ -21,6 +21,7 @@ mod refusals;
 mod registration;
 mod reviews;
 mod rewound;
+mod second;
 mod stale;
 mod vanished;
 
