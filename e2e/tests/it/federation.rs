@@ -4,6 +4,7 @@
 //! something the others need run while nobody else does.
 
 mod capacity;
+mod dispatchers;
 mod explain;
 mod faults;
 mod fixture;
@@ -23,6 +24,7 @@ mod reviews;
 mod rewound;
 mod second;
 mod stale;
+mod two_managers;
 mod vanished;
 
 use roadstead_e2e::{Federation, Options};
