@@ -4,6 +4,7 @@
 //! something the others need run while nobody else does.
 
 mod capacity;
+mod dispatchers;
 mod explain;
 mod faults;
 mod fixture;
@@ -22,7 +23,9 @@ mod refusals;
 mod registration;
 mod reviews;
 mod rewound;
+mod second;
 mod stale;
+mod two_managers;
 mod vanished;
 
 use roadstead_e2e::{Federation, Options};
