@@ -215,9 +215,8 @@ fn every_behaviour_and_every_fault_is_cited_by_a_test_or_named_as_a_deviation() 
         unknown.is_empty(),
         "deviations from what no paper says: {unknown:?}"
     );
-    let cited: BTreeSet<String> = { all_sources().iter() }
-        .flat_map(|source| places(source))
-        .collect();
+    let sources = all_sources();
+    let cited: BTreeSet<String> = sources.iter().flat_map(|source| places(source)).collect();
     let missing = wanted
         .iter()
         .filter(|item| !cited.contains(*item) && !named.contains(*item));
