@@ -182,14 +182,40 @@ mod tests {
         Arc::new(from_value(json!({"metadata": metadata, "spec": {"clusters": clusters}})).unwrap())
     }
 
-    /// Spec: multikueue 3.16, 11.39, 11.40
-    #[tokio::test]
-    async fn what_waits_is_looked_at_when_a_config_takes_a_cluster_in_or_lets_one_go_and_for_nothing_else() {
-        let federation = Federation {
+    fn federation() -> Federation {
+        Federation {
             checks: Cache::new(),
             configs: Cache::new(),
             clusters: Cache::new(),
-        };
+        }
+    }
+
+    /// Spec: multikueue 1.4, 11.1, 11.2
+    #[test]
+    fn a_check_whose_config_is_missing_says_so_until_it_is_there() {
+        let federation = federation();
+        let parameters = json!({"apiGroup": "kueue.x-k8s.io", "kind": "MultiKueueConfig", "name": "all"});
+        let spec = json!({"controllerName": controllers::MULTIKUEUE, "parameters": parameters});
+        let check: AdmissionCheck = from_value(json!({"metadata": {"name": "mk"}, "spec": spec})).unwrap();
+        let why = federation.clusters_of(&check).unwrap_err();
+        let active = check::multikueue(Err(&why));
+        assert_eq!(active.reason, "BadConfig");
+        assert_eq!(
+            active.message,
+            "Cannot load the AdmissionChecks parameters: MultiKueueConfig.kueue.x-k8s.io \"all\" not found"
+        );
+        federation
+            .configs
+            .observe(MultiKueueConfig::clone(&config(1, &["b", "a"])));
+        let found = federation.clusters_of(&check).unwrap();
+        assert_eq!(found, [ClusterName::from("b"), "a".into()]);
+        assert_eq!(federation.usable(&found[0]), Usable::Missing);
+    }
+
+    /// Spec: multikueue 3.16, 11.39, 11.40
+    #[tokio::test]
+    async fn what_waits_is_looked_at_when_a_config_takes_a_cluster_in_or_lets_one_go_and_for_nothing_else() {
+        let federation = federation();
         let bell = Arc::new(Dirty::new());
         federation.ring_on_configs(bell.clone());
         let rung = |now: Option<&MultiKueueConfig>| {
