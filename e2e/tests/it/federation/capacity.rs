@@ -36,7 +36,7 @@ async fn get_acquainted(room: Room) {
     room.is_swept().await;
 }
 
-/// Spec: multikueue 4.3, 13.A5
+/// Spec: multikueue 4.3, 11.42 (a job of the worker's own), 13.A5
 #[test]
 fn a_full_worker_does_not_even_see_the_job_that_another_has_room_for() {
     beside_others("room-in-west", NARROW, |room| async move {

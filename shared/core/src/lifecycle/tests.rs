@@ -226,7 +226,7 @@ fn several_verdicts_are_told_together() {
     assert_eq!(checks::text_of(&status, CheckPhase::Rejected), None);
 }
 
-/// Spec: admission-engine B170, B171.
+/// Spec: admission-engine B170, B171; multikueue 11.46.
 #[test]
 fn a_rejection_deactivates_even_beside_a_retry() {
     let mut world = World::new();
