@@ -27,6 +27,7 @@ mod second;
 mod stale;
 mod two_managers;
 mod vanished;
+mod watched;
 
 use roadstead_e2e::{Federation, Options};
 

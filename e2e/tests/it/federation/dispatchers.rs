@@ -1,11 +1,7 @@
 //! Whom the incremental dispatcher asks, and an external one, on the spare cluster as a manager of its own.
 
-use std::pin::pin;
-use std::time::Duration;
-
-use futures::{Stream, StreamExt as _};
 use kube::ResourceExt as _;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, WatchEvent, WatchParams};
+use kube::api::{DeleteParams, Patch, PatchParams};
 use roadstead_api::config::DISPATCHER_INCREMENTAL;
 use roadstead_api::constants::labels::MULTIKUEUE_ORIGIN;
 use roadstead_api::kueue::v1beta2::{LocalQueue, Workload};
@@ -14,31 +10,17 @@ use serde_json::{Value, json};
 
 use super::fixture::{EAST, Room, SPARE, WEST, cluster_name};
 use super::second::{SECOND, enlist, of_its_own, with_second};
+use super::watched::Watched;
 
 /// Each of the workers can hold one job of 4 CPU.
 const NARROW: &[(&str, &str)] = &[(SPARE, "16"), (EAST, "4"), (WEST, "4")];
 /// A dispatcher that this project knows nothing of.
 const ELSEWHERE: &str = "example.com/mine";
-/// How long what a watch has not shown yet may take.
-const LATE: Duration = Duration::from_millis(500);
 
-/// What happens from now on to the second manager's copies there.
-async fn copies_in(room: Room, worker: &str) -> impl Stream<Item = kube::Result<WatchEvent<Workload>>> {
-    let copies = room.workloads(worker);
-    let all = copies.list(&ListParams::default()).await.unwrap();
-    let version = all.metadata.resource_version.unwrap();
-    let ours = WatchParams::default().labels(&format!("{MULTIKUEUE_ORIGIN}={SECOND}"));
-    copies.watch(&ours, &version).await.unwrap()
-}
-
-/// Nothing has come.
-async fn shows_no_copy(worker: &str, seen: impl Stream<Item = kube::Result<WatchEvent<Workload>>>) {
-    let mut seen = pin!(seen.take_until(tokio::time::sleep(LATE)));
-    while let Some(event) = seen.next().await {
-        if let Ok(WatchEvent::Added(copy)) = event {
-            panic!("{worker} was asked for {}", copy.name_any());
-        }
-    }
+/// The second manager's copies in east.
+async fn copies_in_east(room: Room) -> Watched<Workload> {
+    let ours = format!("{MULTIKUEUE_ORIGIN}={SECOND}");
+    Watched::start(&room.workloads(EAST), &ours).await
 }
 
 fn nominated(workload: &Workload) -> &[String] {
@@ -76,7 +58,7 @@ fn the_incremental_dispatcher_asks_in_the_order_of_the_config_and_goes_on_when_o
     with_second("one-each", NARROW, one_each, |_, room| async move {
         // Not the order of their names.
         enlist(room, &[WEST, EAST]).await;
-        let seen = copies_in(room, EAST).await;
+        let seen = copies_in_east(room).await;
         room.submit(room.job("first", "4", 3)).await;
         assert_eq!(room.started("first").await, WEST);
         room.submit(room.job("waits", "4", 1)).await;
@@ -86,7 +68,8 @@ fn the_incremental_dispatcher_asks_in_the_order_of_the_config_and_goes_on_when_o
         }
         // East had room for it all the time, but its round had not come.
         assert_eq!(room.started("waits").await, WEST);
-        shows_no_copy(EAST, seen).await;
+        let asked = seen.created().await;
+        assert!(asked.is_empty(), "east was asked for {asked:?}");
 
         let elsewhere = namespace(room, "not-in-west", &[SPARE, EAST]).await;
         elsewhere.submit(elsewhere.job("refused", "1", 1)).await;
@@ -124,7 +107,7 @@ fn what_an_external_dispatcher_nominates_gets_the_job_and_nobody_else() {
     let external = of_its_own(json!({ "dispatcherName": ELSEWHERE }));
     with_second("external", NARROW, external, |_, room| async move {
         enlist(room, &[EAST, WEST]).await;
-        let seen = copies_in(room, EAST).await;
+        let seen = copies_in_east(room).await;
         let waits = |w: &Workload| says(w, "the external dispatcher has nominated no cluster yet");
         for job in ["choosy", "strayed"] {
             room.submit(room.job(job, "1", 1)).await;
@@ -148,6 +131,7 @@ fn what_an_external_dispatcher_nominates_gets_the_job_and_nobody_else() {
         room.job_is(SPARE, "strayed", "Complete").await;
         assert_eq!(room.started("strayed").await, WEST);
         room.is_swept().await;
-        shows_no_copy(EAST, seen).await;
+        let asked = seen.created().await;
+        assert!(asked.is_empty(), "east was asked for {asked:?}");
     });
 }
