@@ -4,6 +4,7 @@
 //! something the others need run while nobody else does.
 
 mod capacity;
+mod classes;
 mod dispatchers;
 mod explain;
 mod faults;
