@@ -179,15 +179,14 @@ fn places(source: &str) -> BTreeSet<String> {
 
 /// What is named with a reason instead: the first column of the table.
 fn deviations(text: &str) -> BTreeSet<String> {
-    let first = |line: &str| Some(line.strip_prefix("| ")?.split(" | ").next()?.to_owned());
-    let cells = text.lines().filter_map(first);
-    cells
-        .flat_map(|cell| {
-            let (paper, rest) = cell.split_once(' ').unwrap_or_default();
-            let each = rest.split(", ").map(|place| format!("{paper} {place}"));
-            each.collect::<Vec<_>>()
-        })
-        .collect()
+    let mut named = BTreeSet::new();
+    for line in text.lines() {
+        let cell = line.strip_prefix("| ").and_then(|row| row.split(" | ").next());
+        if let Some((paper, places)) = cell.and_then(|cell| cell.split_once(' ')) {
+            named.extend(places.split(", ").map(|place| format!("{paper} {place}")));
+        }
+    }
+    named
 }
 
 fn all_sources() -> Vec<String> {
