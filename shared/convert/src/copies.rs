@@ -297,11 +297,12 @@ mod tests {
         assert_eq!(lease_secs(Some(&says("roadstead.dev/lease-seconds", "-1"))), None);
     }
 
-    /// Spec: multikueue 3.3 R5.
+    /// Spec: multikueue 3.3 R5, 11.84, 11.98.
     #[test]
-    fn drift_tells_priority_from_anything_else_and_ignores_active() {
+    fn drift_tells_priority_from_anything_else_and_ignores_active_and_gates() {
         let (local, mut copy) = (local(), remote_workload(&local(), STAMP));
         copy.spec.active = Some(false);
+        copy.spec.preemption_gates = serde_json::from_value(json!([{ "name": "g" }])).unwrap();
         assert_eq!(spec_drift(&local, &copy), Drift::None);
         copy.spec.priority = Some(4);
         assert_eq!(spec_drift(&local, &copy), Drift::Priority);

@@ -153,7 +153,7 @@ mod tests {
         same_pod_sets(&pod_set(|_| {}), &pod_set(change), tolerations)
     }
 
-    /// Spec: jobs 5.5, 15.23 to 15.25.
+    /// Spec: jobs 5.5, 15.23 to 15.25; multikueue 11.107.
     #[test]
     fn only_what_costs_quota_is_compared() {
         let cmp = Tolerations::Compare;

@@ -73,7 +73,7 @@ fn a_worker_that_falls_silent_keeps_its_job_and_holds_up_nobody() {
 
 /// A deletion that nobody could tell the worker.
 ///
-/// Spec: multikueue 10.F25; safety I5
+/// Spec: multikueue 10.F25, 11.79; safety I5
 #[test]
 fn a_job_deleted_while_its_worker_is_away_is_removed_there_when_it_returns() {
     alone("cable-deleted", WEST_IS_LARGER, |room| async move {

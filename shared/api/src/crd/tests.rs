@@ -124,7 +124,7 @@ fn the_documentation_of_a_field_says_its_default_its_words_and_its_limits() {
     }
 }
 
-/// Spec: api, reading conventions: list types matter for server-side apply.
+/// Spec: api, reading conventions: list types matter for server-side apply; multikueue 11.104.
 #[test]
 fn every_list_of_objects_says_how_it_is_merged() {
     for (name, schema) in schemas() {
@@ -199,7 +199,7 @@ fn summary(crd: &CustomResourceDefinition) -> String {
     )
 }
 
-/// Spec: api API-1, inventory and API-1.1, printer columns; appwrapper 1.1.
+/// Spec: api API-1, inventory and API-1.1, printer columns; appwrapper 1.1; multikueue 11.104.
 #[test]
 fn names_scopes_versions_and_columns_are_those_of_the_inventory() {
     let lines: Vec<String> = all().iter().map(summary).collect();

@@ -25,7 +25,7 @@ fn reference(group: &str, kind: &str, name: &str) -> Parameters {
     }
 }
 
-/// Spec: multikueue 1.4, 11.2, 11.3, 11.4
+/// Spec: multikueue 1.4, 10.F10, 11.2, 11.3, 11.4
 #[test]
 fn a_multikueue_check_is_as_active_as_its_clusters() {
     let all = "The admission check is active";

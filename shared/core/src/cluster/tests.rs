@@ -73,7 +73,7 @@ fn a_pending_attempt_is_not_started_twice() {
     assert_eq!(connection.failed_attempts(), 0);
 }
 
-/// Spec: multikueue 11.25, 11.26
+/// Spec: multikueue 10.F7, 11.25, 11.26
 #[test]
 fn the_first_loss_counts_until_the_connection_is_whole() {
     let mut connection = Connection::new(at(0));
@@ -100,7 +100,7 @@ fn the_first_loss_counts_until_the_connection_is_whole() {
     assert_eq!(connection.attempt(at(31)), Attempt::Connected);
 }
 
-/// Spec: multikueue 2.4 (a new client counts as lost since its creation)
+/// Spec: multikueue 2.4, 11.75 (a new client counts as lost since its creation)
 #[test]
 fn a_new_connection_is_lost_since_now_and_says_nothing() {
     let connection = Connection::new(at(7));

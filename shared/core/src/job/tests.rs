@@ -171,7 +171,7 @@ fn a_job_that_was_put_there_with_its_workload_starts_first_and_adopts_it_later()
     assert_eq!(stopped.actions, [stop(StopReason::WorkloadEvicted, Some("p"))]);
 }
 
-/// Spec: jobs 5.3 A, 15.14 to 15.17.
+/// Spec: jobs 5.3 A, 15.14 to 15.17; multikueue 11.107.
 #[test]
 fn a_prebuilt_workload_is_adopted_or_refused() {
     let with = |change: fn(&mut OwnedWorkload)| {
@@ -245,7 +245,7 @@ fn a_changed_job_updates_its_open_workload_or_gets_a_new_one() {
     assert_eq!(plan(&seen).follow_up, FollowUp::Retry);
 }
 
-/// Spec: jobs 5.3 C3, 15.20, 15.21.
+/// Spec: jobs 5.3 C3, 15.20, 15.21; multikueue 11.90.
 #[test]
 fn a_running_job_without_a_matching_workload_is_stopped() {
     let missing = "Missing Workload; unable to restore pod templates";

@@ -137,7 +137,7 @@ fn a_check_that_appears_later_does_not_take_admission_away() {
     assert_eq!(world.workload.status.checks.len(), 1);
 }
 
-/// Spec: admission-engine B169, B042.
+/// Spec: admission-engine B169, B042; multikueue 11.108.
 #[test]
 fn a_retry_evicts_waits_for_the_job_and_then_for_the_back_off() {
     let mut world = World::new();
@@ -183,6 +183,8 @@ fn a_retry_evicts_waits_for_the_job_and_then_for_the_back_off() {
         "The workload has no reservation",
     );
     world.check("Requeued", Truth::False, "AdmissionCheck", message);
+    world.check("Evicted", Truth::True, "AdmissionCheck", message);
+    assert_eq!(next.finalizer, Finalizer::Keep);
     assert_eq!(world.workload.status.admission, None);
     assert_eq!(world.workload.status.accumulated_secs, Some(10));
     assert_eq!(next.wake_at, Some(at(NOW + 40)));
@@ -334,7 +336,7 @@ fn a_pending_one_that_is_switched_off_keeps_out_of_the_queue() {
     assert!(!world.workload.has_quota());
 }
 
-/// Spec: multikueue 3.8.
+/// Spec: multikueue 3.8, 11.106.
 #[test]
 fn a_manager_evicts_by_naming_the_target() {
     let mut world = World::admitted();
@@ -348,6 +350,7 @@ fn a_manager_evicts_by_naming_the_target() {
     );
     let (next, _) = world.pass();
     assert_eq!(next.active, Activation::Deactivate);
+    assert!(!world.workload.is_evicted(), "first one, then the other");
     world.workload.active = false;
     world.pass();
     world.check(
@@ -461,7 +464,7 @@ fn ended(world: &mut World, success: bool) {
     };
 }
 
-/// Spec: admission-engine B175; jobs 5.10, 5.3 A5.
+/// Spec: admission-engine B175; jobs 5.10, 5.3 A5; multikueue 11.107.
 #[test]
 fn it_finishes_with_its_job_once() {
     let check = |change: fn(&mut World), reason: &str, message: &str| {
@@ -508,7 +511,7 @@ fn a_remote_copy_without_a_job_releases_quota_at_once() {
     assert!(!world.workload.has_quota());
 }
 
-/// Spec: jobs 5.1 row 11.
+/// Spec: jobs 5.1 row 11; multikueue 11.105.
 #[test]
 fn a_deleted_one_is_let_go_when_its_job_is_at_rest() {
     let mut world = World::admitted();

@@ -299,6 +299,7 @@ fn a_limit_that_nobody_wrote_is_the_namespaces_doing() {
     );
 }
 
+/// Spec: multikueue 10.F30, 11.89
 #[test]
 fn devices_are_refused_or_cost_nothing() {
     let mut world = World::default();

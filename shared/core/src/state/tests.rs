@@ -335,7 +335,7 @@ fn a_terminating_queue_admits_nothing_and_its_usage_stays() {
     );
 }
 
-/// Spec: multikueue 1.5; api API-2.3.
+/// Spec: multikueue 1.5, 10.F35, 11.87; api API-2.3.
 #[test]
 fn checks_that_cannot_work_make_the_queue_inactive() {
     let mut world = World::new(cores(10));
@@ -401,7 +401,7 @@ fn a_multikueue_check_may_not_be_for_some_flavors_only() {
     assert_eq!(world.report().active.reason, "Ready");
 }
 
-/// Spec: multikueue 1.5 (all workers down means that the queue reserves nothing more).
+/// Spec: multikueue 1.5, 10.F10 (all workers down means that the queue reserves nothing more).
 #[test]
 fn a_check_that_becomes_active_resumes_admission() {
     let mut queue = cores(10);
@@ -428,6 +428,8 @@ fn a_check_that_becomes_active_resumes_admission() {
 }
 
 /// Not built yet, and said so instead of ignored (unlike the anchor).
+///
+/// Spec: multikueue 11.88
 #[test]
 fn topologies_are_refused_with_a_way_out() {
     let mut world = World::new(cores(10));
@@ -519,7 +521,7 @@ fn an_assumption_survives_late_events_and_ends_with_the_reservation_it_stands_fo
     assert_eq!(world.run(), ["a: reserved"]);
 }
 
-/// Spec: admission-engine 3.4, 3.6.
+/// Spec: admission-engine 3.4, 3.6; multikueue 11.105.
 #[test]
 fn quota_is_released_by_finish_by_release_and_by_deletion() {
     type Ending = fn(&mut World);

@@ -71,7 +71,7 @@ fn two_flavors() -> Vec<(FlavorName, Flavor)> {
     ]
 }
 
-/// Spec: jobs 5.8, 15.26, 15.31.
+/// Spec: jobs 5.8, 15.26, 15.31; multikueue 11.101.
 #[test]
 fn a_template_gets_what_flavors_and_queues_say() {
     let infos = facts_of("team", &two_flavors(), None).unwrap();

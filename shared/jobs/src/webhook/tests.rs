@@ -85,7 +85,7 @@ fn what_a_queue_holds_is_suspended() {
     assert!(!suspended(going, &facts(&no)));
 }
 
-/// Spec: jobs 7.2 step 4, 15.53, 15.54, multikueue 1.8.
+/// Spec: jobs 7.2 step 4, 15.53, 15.54, multikueue 1.8, 11.100.
 #[test]
 fn jobs_of_a_federated_queue_are_marked_for_it() {
     let federated = |queue: &str| queue == "fed";

@@ -123,13 +123,16 @@ fn the_first_admitted_worker_wins_and_gets_no_job_before_that_is_written() {
     assert!(case.plan().notes.is_empty());
 }
 
-/// Spec: safety 2 W2, multikueue 11.32
+/// Spec: safety 2 W2, multikueue 10.F15, 11.32
 #[test]
 fn clocks_of_workers_are_not_compared() {
-    let case = Case::new().nominated(&["a", "b"]);
-    let case = case.remote("a", reachable(Some(admitted(1)), None));
-    let case = case.remote("b", reachable(Some(admitted(50)), None));
-    assert_eq!(case.plan().cluster(), Some("b"), "first in config order");
+    for minute in [1, 50] {
+        let case = Case::new().nominated(&["a", "b"]);
+        let case = case.remote("a", reachable(Some(admitted(1)), None));
+        let plan = case.remote("b", reachable(Some(admitted(minute)), None)).plan();
+        assert_eq!(plan.cluster(), Some("b"), "first in config order");
+        assert_eq!((plan.on("a"), plan.on("b")), (&GONE[..], &[][..]), "no job yet");
+    }
 }
 
 /// Spec: multikueue 1.6 (webhook), 11.41
@@ -143,7 +146,7 @@ fn a_worker_that_was_not_nominated_does_not_win_until_it_is() {
     assert_eq!(case.plan().cluster(), Some("a"));
 }
 
-/// Spec: multikueue 11.29, 11.30
+/// Spec: multikueue 11.29, 11.30, 11.86
 #[test]
 fn a_worker_that_only_reserved_quota_ends_nothing() {
     let reserved = RemoteWorkload {
@@ -282,7 +285,7 @@ fn a_job_that_lags_behind_its_workload_is_waited_for_a_while() {
     assert_eq!((case.plan().conclude, case.plan().on("a")), (true, &ALL_GONE[..]));
 }
 
-/// Spec: multikueue 11.61, 11.61b
+/// Spec: multikueue 11.61, 11.61b, 11.63
 #[test]
 fn a_false_end_of_the_winner_is_a_retry() {
     for (reason, cause) in [
@@ -301,7 +304,7 @@ fn a_false_end_of_the_winner_is_a_retry() {
     }
 }
 
-/// Spec: multikueue 13.B1, B18, 10.F20, 10.F40
+/// Spec: multikueue 11.62, 13.B1, B18, 10.F20, 10.F40
 #[test]
 fn before_the_choice_a_failure_removes_one_candidate() {
     let rejected = RemoteWorkload {
@@ -355,7 +358,7 @@ fn a_failed_cluster_is_no_candidate_until_its_time() {
     assert_eq!(case.plan().status.nominated, names(&["a"]));
 }
 
-/// Spec: safety 1 I7, multikueue 11.65, 10.F21
+/// Spec: safety 1 I7, multikueue 10.F21, 11.64, 11.65
 #[test]
 fn what_is_foreign_is_never_touched_and_never_chosen() {
     let foreign_job = RemoteJob {
@@ -371,13 +374,15 @@ fn what_is_foreign_is_never_touched_and_never_chosen() {
         case.remote("b", away(1)).plan().waits_for(),
         Some("NameConflictOnCluster")
     );
-    let plan = Case::won()
-        .remote("a", reachable(Some(admitted(1)), Some(foreign_job)))
-        .plan();
-    assert_eq!(
-        (plan.check().0, plan.on("a"), plan.mirrors()),
-        (CheckPhase::Retry, &[][..], None)
-    );
+    for copy in [admitted(1), finished("Succeeded")] {
+        let case = Case::won().remote("a", reachable(Some(copy), Some(foreign_job)));
+        let plan = case.plan();
+        assert_eq!(
+            (plan.check().0, plan.on("a"), plan.mirrors()),
+            (CheckPhase::Retry, &[][..], None)
+        );
+        assert!(!plan.status.conditions.is_true("Finished"));
+    }
     let mut gone = Case::won().remote("b", reachable(Some(foreign()), Some(foreign_job)));
     gone.local = Local::Gone;
     assert_eq!(
@@ -469,7 +474,7 @@ fn a_ready_check_without_a_cluster_is_a_retry() {
     );
 }
 
-/// Spec: multikueue 11.73, 11.74, safety 3.5
+/// Spec: multikueue 10.F7, 10.F9, 11.73, 11.74, safety 3.5
 #[test]
 fn a_lost_winner_is_waited_for_as_the_policy_says() {
     let lost = |policy, now| {
@@ -516,7 +521,7 @@ fn a_cluster_that_left_the_config_keeps_its_run_while_it_answers() {
     assert_eq!(plan.on("a"), GONE);
 }
 
-/// Spec: safety 1 I1
+/// Spec: safety 1 I1; multikueue 10.F9
 #[test]
 fn an_evicted_workload_is_not_offered_again_before_the_lost_winner_answers() {
     let mut case = Case::new().remote("a", away(1));
@@ -603,7 +608,7 @@ fn a_copy_that_is_being_deleted_only_loses_our_finalizer() {
     assert_eq!(plan.on("a"), [StripFinalizer]);
 }
 
-/// Spec: multikueue 11.83, 11.84
+/// Spec: multikueue 10.F39, 11.83, 11.84
 #[test]
 fn a_new_priority_is_copied_without_starting_again() {
     let copy = RemoteWorkload {
@@ -625,7 +630,7 @@ fn a_new_priority_is_copied_without_starting_again() {
     assert_eq!(plan.on("a"), [SetPriority]);
 }
 
-/// Spec: multikueue 3.2, 11.43, 11.44
+/// Spec: multikueue 3.2, 10.F28, 11.43, 11.44
 #[test]
 fn an_owner_that_cannot_be_dispatched_is_rejected() {
     let rejected = |owner| {

@@ -25,7 +25,7 @@ fn where_it_runs_is_not_forgotten_before_anything_is_known() {
     assert_eq!(status, case.status, "nothing else is said");
 }
 
-/// Spec: multikueue 3.3 R6b.2, 3.8, 11.72
+/// Spec: multikueue 3.3 R6b.2, 3.8, 10.F23, 11.72
 #[test]
 fn an_eviction_on_the_manager_asks_the_winner_to_stop_and_mirrors_until_it_has() {
     let case = evicted("Preempted to make room");

@@ -1,0 +1,117 @@
+//! What is left on workers, of Workloads that are gone or have ended; and what a restart or a deleted config leaves alone.
+
+use super::RemoteAction::{CreateWorkload, DeleteJob, DeleteWorkload, StripFinalizer};
+use super::*;
+use crate::cluster::Connection;
+
+/// Everything that is ours on a worker, in the order in which it goes.
+const ALL_GONE: [RemoteAction; 3] = [DeleteJob, StripFinalizer, DeleteWorkload];
+
+/// Collection only asks for this decision: that the local Workload is not there makes it.
+///
+/// Spec: multikueue 6, 11.80, 11.81, 11.82
+#[test]
+fn what_is_ours_goes_when_its_workload_is_gone_and_nothing_else_does() {
+    let on_a = |there: Remote, local| {
+        let mut case = Case::won().remote("a", there);
+        case.local = local;
+        case.plan().on("a").to_vec()
+    };
+    let foreign_copy = RemoteWorkload {
+        origin: Origin::Foreign,
+        ..admitted(1)
+    };
+    let foreign_job = RemoteJob {
+        origin: Origin::Foreign,
+        ..RUNNING
+    };
+    for (there, goes) in [
+        (reachable(None, None), &[][..]),
+        (reachable(Some(admitted(1)), Some(RUNNING)), &ALL_GONE),
+        (reachable(Some(admitted(1)), None), &ALL_GONE[1..]),
+        (reachable(None, Some(RUNNING)), &ALL_GONE[..1]),
+        (reachable(Some(foreign_copy), Some(foreign_job)), &[]),
+        (away(90), &[]),
+    ] {
+        assert_eq!(on_a(there.clone(), Local::Gone), goes, "{there:?}");
+    }
+    let there = reachable(Some(admitted(1)), Some(RUNNING));
+    assert_eq!(on_a(there, Local::Present), []);
+}
+
+/// Unlike the anchor: no timer is needed, because everything that concerns a worker is looked at when it is back.
+///
+/// Spec: multikueue 3.3 R2, 11.66, 11.67, 10.F26
+#[test]
+fn what_a_worker_that_was_away_holds_of_an_ended_workload_goes_when_it_is_back() {
+    let mut case = Case::won().remote("b", away(90)).condition("Finished", "x");
+    case.job.finished = true;
+    let plan = case.plan();
+    assert!(plan.status.conditions.is_true("Finished"));
+    assert_eq!(
+        (plan.on("a"), plan.on("b"), plan.wake_at),
+        (&ALL_GONE[..], &[][..], None)
+    );
+    let back = case.remote("b", reachable(Some(remote()), None)).plan();
+    assert_eq!(back.on("b"), &ALL_GONE[1..]);
+}
+
+/// Spec: multikueue 10.F16
+#[test]
+fn a_copy_that_somebody_deletes_before_the_choice_is_made_again() {
+    let copy = || reachable(Some(remote()), None);
+    let case = Case::new().nominated(&["a", "b"]).remote("a", copy());
+    assert!(case.clone().remote("b", copy()).plan().remote.is_empty());
+    let plan = case.plan();
+    assert_eq!((plan.on("a"), plan.on("b")), (&[][..], &[CreateWorkload][..]));
+    assert_eq!(plan.check().0, CheckPhase::Pending);
+}
+
+/// Spec: multikueue 2.4, 11.75, 10.F12
+#[test]
+fn after_a_restart_a_lost_winner_has_the_whole_time_again() {
+    let restart = 100;
+    let since = Connection::new(at(restart)).lost_since().unwrap();
+    let after = |minutes| {
+        let silent = Remote::Unreachable {
+            since,
+            fence: Fence::Open,
+        };
+        let mut case = Case::won().remote("a", silent);
+        case.lost = LostPolicy::RetryAnyway;
+        case.now = restart + minutes;
+        case.plan()
+    };
+    for minutes in [0, 10, TIMEOUT_MINS - 1] {
+        let plan = after(minutes);
+        assert_eq!((plan.check().0, plan.cluster()), (CheckPhase::Ready, Some("a")));
+        assert_eq!(plan.wake_at, Some(at(restart + TIMEOUT_MINS)));
+    }
+    assert_eq!(after(TIMEOUT_MINS).check().0, CheckPhase::Retry);
+}
+
+/// Unlike the anchor, where the copies stay until the config is back.
+///
+/// Spec: multikueue 10.F33
+#[test]
+fn without_its_config_what_runs_goes_on_and_what_waits_is_offered_nowhere() {
+    let mut running = Case::won();
+    running.clusters.clear();
+    let plan = running.plan();
+    assert_eq!((plan.check().0, plan.mirrors()), (CheckPhase::Ready, Some("a")));
+    assert!(plan.remote.is_empty());
+
+    let mut waiting = Case::new()
+        .nominated(&["a"])
+        .remote("a", reachable(Some(remote()), None));
+    waiting.clusters.clear();
+    let plan = waiting.plan();
+    assert_eq!(plan.on("a"), &ALL_GONE[1..]);
+    assert!(plan.status.nominated.is_empty());
+    assert_eq!(plan.waits_for(), Some("NoClusterListed"));
+
+    waiting.status = plan.status;
+    waiting.clusters = vec!["a".into()];
+    let back = waiting.remote("a", reachable(None, None)).plan();
+    assert_eq!(back.on("a"), [CreateWorkload]);
+}
