@@ -42,7 +42,7 @@ fn a_cluster_is_not_looked_at_again_for_a_status() {
 /// Spec: multikueue 11.24
 #[tokio::test(start_paused = true)]
 async fn a_worker_is_open_only_when_every_kind_is_watched() {
-    let timeout = Duration::from_secs(60);
+    let timeout = Duration::from_mins(1);
     let kinds = [Health::Live, Health::Starting, Health::Live].map(Latest::new);
     let mut healths = kinds.each_ref().map(Latest::follow);
     let why = all_live(&mut healths, timeout).await.unwrap_err();
