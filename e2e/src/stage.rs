@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::try_join_all;
 use kube::Client;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::process::Command;
 use tokio::time::timeout;
@@ -279,10 +279,11 @@ impl Stage {
         })
     }
 
-    /// Lets the cluster play another part: kills our process there, starts the one of that part, and waits until it is ready.
-    pub async fn recast(&self, cluster: &str, part: Part) -> Result<(), Error> {
+    /// Lets the cluster play another part: kills our process there, starts the one of that part with `over` merged over its
+    /// configuration, and waits until it is ready. [`Stage::furnish`] then makes what a queue needs in that part.
+    pub async fn recast(&self, cluster: &str, part: Part, over: &Value) -> Result<(), Error> {
         self.kill(cluster)?;
-        self.start_subject(cluster, part)?;
+        self.start_subject(cluster, part, over)?;
         self.wait_subject(cluster).await
     }
 
@@ -325,12 +326,17 @@ impl Stage {
 
     /// Registers a worker as a user would, through its link, and waits until its cluster is Active.
     pub async fn join(&self, worker: &str) -> Result<(), Error> {
+        self.join_to(self.planes.manager.name(), worker, &[]).await
+    }
+
+    /// Registers a worker with this manager, with more arguments for the command.
+    pub async fn join_to(&self, manager: &str, worker: &str, more: &[&str]) -> Result<(), Error> {
         self.progress
             .step(&format!("registering {worker}: roadstead cluster join {worker}"));
         let kubeconfig = |cluster: &str| self.kubeconfig(cluster).display().to_string();
-        let (of_worker, of_manager) = (kubeconfig(worker), kubeconfig(self.planes.manager.name()));
+        let (of_worker, of_manager) = (kubeconfig(worker), kubeconfig(manager));
         let server = self.link(worker)?.server_url();
-        self.command(&[
+        let join = [
             "cluster",
             "join",
             worker,
@@ -343,9 +349,9 @@ impl Stage {
             "--config-name",
             FEDERATION,
             "--yes",
-        ])
-        .await?;
-        let client = self.client(self.planes.manager.name())?;
+        ];
+        self.command(&[&join, more].concat()).await?;
+        let client = self.client(manager)?;
         objects::wait_active(&client, "MultiKueueCluster", worker).await
     }
 
@@ -373,12 +379,8 @@ impl Stage {
 
     async fn apply_clusters(&self, clusters: &objects::Clusters) -> Result<(), Error> {
         for plane in self.all_planes() {
-            let role = if plane.name() == self.planes.manager.name() {
-                objects::Role::Manager
-            } else {
-                objects::Role::Worker
-            };
-            clusters.apply_to(plane.name(), role, &client_of(plane)?).await?;
+            let part = self.with_subject(plane.name(), |subject| Ok(subject.part()))?;
+            clusters.apply_to(plane.name(), part, &client_of(plane)?).await?;
         }
         Ok(())
     }
@@ -422,7 +424,8 @@ impl Stage {
         let names: Vec<String> = self.all_planes().map(|plane| plane.name().to_owned()).collect();
         for name in &names {
             let is_manager = *name == self.planes.manager.name();
-            self.start_subject(name, if is_manager { Part::Manager } else { Part::Worker })?;
+            let part = if is_manager { Part::Manager } else { Part::Worker };
+            self.start_subject(name, part, &json!({}))?;
         }
         for name in &names {
             self.wait_subject(name).await?;
@@ -430,19 +433,15 @@ impl Stage {
         Ok(())
     }
 
-    fn start_subject(&self, cluster: &str, part: Part) -> Result<(), Error> {
+    fn start_subject(&self, cluster: &str, part: Part, over: &Value) -> Result<(), Error> {
         let program = match part {
             Part::Manager => &self.programs.manager,
             Part::Worker => &self.programs.worker,
         };
         let kubeconfig = self.own_kubeconfig(cluster);
-        let subject = Subject::start(
-            cluster,
-            program,
-            self.dir.path(),
-            &kubeconfig,
-            &self.configuration,
-        )?;
+        let mut configuration = self.configuration.clone();
+        subject::merge(&mut configuration, over);
+        let subject = Subject::start(cluster, program, self.dir.path(), &kubeconfig, &configuration)?;
         self.subjects().insert(cluster.to_owned(), subject);
         Ok(())
     }

@@ -14,7 +14,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 use kube::api::ObjectMeta;
-use roadstead_api::kueue::v1beta2::{KubeConfig, LocationType};
+use roadstead_api::kueue::v1beta2::{ClusterSource, LocationType};
 use roadstead_kubeio::connect::{Credential, Endpoint};
 use secrecy::{ExposeSecret as _, SecretString};
 
@@ -70,12 +70,15 @@ pub fn read<'a>(name: &str, secret: Option<&'a Secret>) -> Result<&'a [u8], Refu
 
 /// The endpoint that a `MultiKueueCluster` points to; `find` looks a Secret of the manager's namespace up by name.
 ///
-/// *Limits*: files on the manager's disk are refused, whatever their path.
+/// *Limits*: files on the manager's disk are refused, whatever their path, and so are `ClusterProfile`s, whatever the gate says.
 pub fn load<S: Deref<Target = Secret>>(
-    kubeconfig: &KubeConfig,
+    source: &ClusterSource,
     find: impl FnOnce(&str) -> Option<S>,
     rules: &Rules,
 ) -> Result<Endpoint, Refusal> {
+    let Some(kubeconfig) = &source.kube_config else {
+        return Err(Refusal::profiles_disabled());
+    };
     match kubeconfig.location_type {
         LocationType::Secret => {
             let secret = find(&kubeconfig.location);
@@ -193,7 +196,7 @@ mod tests {
     use secrecy::{ExposeSecret as _, SecretString};
 
     use super::{KEY, Lifetime, build, cluster, fingerprint, lifetime, load, read, render};
-    use roadstead_api::kueue::v1beta2::{KubeConfig, LocationType};
+    use roadstead_api::kueue::v1beta2::{ClusterProfileReference, ClusterSource, KubeConfig, LocationType};
     use roadstead_core::cluster::Reason;
 
     use crate::check::{BYTES_MAX, Rules, check};
@@ -215,7 +218,7 @@ mod tests {
         }
     }
 
-    /// Spec: multikueue 2.2
+    /// Spec: multikueue 2.2, 11.8
     #[test]
     fn missing_secret_and_missing_key_are_named_in_the_reference_words() {
         let refusal = read("east", None).unwrap_err();
@@ -240,23 +243,61 @@ mod tests {
         );
     }
 
+    fn source(location: &str, location_type: LocationType) -> ClusterSource {
+        ClusterSource {
+            kube_config: Some(KubeConfig {
+                location: location.to_owned(),
+                location_type,
+            }),
+            cluster_profile_ref: None,
+        }
+    }
+
+    /// Unlike the anchor: no file is read or watched, below its prefix neither.
+    ///
+    /// Spec: multikueue 11.9, 11.13, 11.14
     #[test]
     fn cluster_leads_to_the_endpoint_in_its_secret_and_never_to_a_file() {
         let text = render("east", &endpoint(Credential::Token(SecretString::from("t"))));
         let there = secret(text.expose_secret().as_bytes());
-        let mut source = KubeConfig {
-            location: "s".to_owned(),
-            location_type: LocationType::Secret,
-        };
-        let found = load(&source, |name| (name == "s").then_some(&there), &Rules::default()).unwrap();
+        let find = |name: &str| (name == "s").then_some(&there);
+        let found = load(&source("s", LocationType::Secret), find, &Rules::default()).unwrap();
         let same = endpoint(Credential::Token(SecretString::from("t")));
         assert_eq!(fingerprint(&found), fingerprint(&same));
         let other = endpoint(Credential::Token(SecretString::from("u")));
         assert_ne!(fingerprint(&found), fingerprint(&other));
 
-        source.location_type = LocationType::Path;
-        let refusal = load(&source, |_| Some(&there), &Rules::default()).unwrap_err();
-        assert_eq!(refusal.message, "kubeconfig path is not under the allowed prefix");
+        for path in [
+            "s",
+            "/etc/multikueue/kubeconfigs/east",
+            "/etc/multikueue/kubeconfigs/../east",
+            "/etc/multikueue/kubeconfigs-of-others/east",
+            "/etc/passwd",
+            "",
+        ] {
+            let of_file = source(path, LocationType::Path);
+            let refusal = load(&of_file, |_| Some(&there), &Rules::default()).unwrap_err();
+            assert_eq!(refusal.reason, Reason::BadKubeConfig);
+            assert_eq!(refusal.message, "kubeconfig path is not under the allowed prefix");
+        }
+    }
+
+    /// Spec: multikueue 2.2, 11.15, 11.16
+    #[test]
+    fn cluster_that_is_described_by_a_profile_is_refused() {
+        let profile = ClusterSource {
+            kube_config: None,
+            cluster_profile_ref: Some(ClusterProfileReference {
+                name: "east".to_owned(),
+            }),
+        };
+        let none = |_: &str| None::<&Secret>;
+        let refusal = load(&profile, none, &Rules::default()).unwrap_err();
+        assert_eq!(refusal.reason.as_str(), "MultiKueueClusterProfileFeatureDisabled");
+        assert_eq!(
+            refusal.message,
+            "MultiKueueClusterProfile feature gate is disabled"
+        );
     }
 
     /// Spec: safety 5 S7

@@ -2,6 +2,7 @@
 //!
 //! Invariant: the answer is computed from caches alone, so it can be computed again at every change.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use roadstead_core::check::{self, MULTIKUEUE_PARAMETERS, Parameters, Usable};
 use roadstead_core::name::{CheckName, ClusterName};
 use roadstead_engine::active::condition_patch;
 use roadstead_engine::clock::Clock;
-use roadstead_kubeio::cache::Cache;
+use roadstead_kubeio::cache::{Cache, Change};
 use roadstead_kubeio::dirty::Dirty;
 use roadstead_kubeio::write::{self, Written};
 use tokio_util::sync::CancellationToken;
@@ -73,6 +74,16 @@ impl Federation {
         check
             .and_then(|check| self.clusters_of(&check).ok())
             .unwrap_or_default()
+    }
+
+    /// Rings for each cluster that a config has taken in or let go. Why: that decides where Workloads may go,
+    /// also those that wait already, and nothing else tells of it (`spec/multikueue.md 3.16`).
+    pub(crate) fn ring_on_configs(&self, bell: Arc<Dirty<ClusterName>>) {
+        self.configs.listen(move |change| {
+            for name in taken_in_or_let_go(change) {
+                bell.mark(name);
+            }
+        });
     }
 
     fn usable(&self, name: &ClusterName) -> Usable {
@@ -146,5 +157,81 @@ impl Federation {
                 tokio::time::sleep(RETRY).await;
             }
         }
+    }
+}
+
+/// The clusters that stand in one of the two and not in the other.
+fn taken_in_or_let_go(change: &Change<'_, MultiKueueConfig>) -> BTreeSet<ClusterName> {
+    let named = |config: Option<&Arc<MultiKueueConfig>>| -> BTreeSet<ClusterName> {
+        let names = config.into_iter().flat_map(|config| &config.spec.clusters);
+        names.map(|name| ClusterName::from(name.as_str())).collect()
+    };
+    let (old, new) = (named(change.old), named(change.new));
+    old.symmetric_difference(&new).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use roadstead_core::name::Key;
+    use serde_json::{from_value, json};
+
+    use super::*;
+
+    fn config(version: u32, clusters: &[&str]) -> Arc<MultiKueueConfig> {
+        let metadata = json!({"name": "all", "resourceVersion": version.to_string()});
+        Arc::new(from_value(json!({"metadata": metadata, "spec": {"clusters": clusters}})).unwrap())
+    }
+
+    fn federation() -> Federation {
+        Federation {
+            checks: Cache::new(),
+            configs: Cache::new(),
+            clusters: Cache::new(),
+        }
+    }
+
+    /// Spec: multikueue 1.4, 11.1, 11.2
+    #[test]
+    fn a_check_whose_config_is_missing_says_so_until_it_is_there() {
+        let federation = federation();
+        let parameters = json!({"apiGroup": "kueue.x-k8s.io", "kind": "MultiKueueConfig", "name": "all"});
+        let spec = json!({"controllerName": controllers::MULTIKUEUE, "parameters": parameters});
+        let check: AdmissionCheck = from_value(json!({"metadata": {"name": "mk"}, "spec": spec})).unwrap();
+        let why = federation.clusters_of(&check).unwrap_err();
+        let active = check::multikueue(Err(&why));
+        assert_eq!(active.reason, "BadConfig");
+        assert_eq!(
+            active.message,
+            "Cannot load the AdmissionChecks parameters: MultiKueueConfig.kueue.x-k8s.io \"all\" not found"
+        );
+        federation
+            .configs
+            .observe(MultiKueueConfig::clone(&config(1, &["b", "a"])));
+        let found = federation.clusters_of(&check).unwrap();
+        assert_eq!(found, [ClusterName::from("b"), "a".into()]);
+        assert_eq!(federation.usable(&found[0]), Usable::Missing);
+    }
+
+    /// Spec: multikueue 3.16, 11.39, 11.40
+    #[tokio::test]
+    async fn what_waits_is_looked_at_when_a_config_takes_a_cluster_in_or_lets_one_go_and_for_nothing_else() {
+        let federation = federation();
+        let bell = Arc::new(Dirty::new());
+        federation.ring_on_configs(bell.clone());
+        let rung = |now: Option<&MultiKueueConfig>| {
+            match now {
+                Some(now) => federation.configs.observe(now.clone()),
+                None => federation.configs.forget(&Key::new("", "all"), None),
+            }
+            bell.take_now()
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(rung(Some(&config(1, &["a"]))), ["a"]);
+        assert_eq!(rung(Some(&config(2, &["a", "b"]))), ["b"]);
+        assert_eq!(rung(Some(&config(3, &["b", "a"]))), [""; 0]);
+        assert_eq!(rung(Some(&config(4, &["b", "c"]))), ["a", "c"]);
+        assert_eq!(rung(None), ["b", "c"]);
     }
 }

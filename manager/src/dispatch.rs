@@ -15,8 +15,8 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use roadstead_api::config::{
-    DISPATCHER_ALL_AT_ONCE, DISPATCHER_CAPACITY, DISPATCHER_INCREMENTAL, FeatureGate, FeatureGates,
-    MultiKueue,
+    DEFAULT_STEP_SIZE, DISPATCHER_ALL_AT_ONCE, DISPATCHER_CAPACITY, DISPATCHER_INCREMENTAL, FeatureGate,
+    FeatureGates, MultiKueue,
 };
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_core::bug;
@@ -336,7 +336,7 @@ pub(crate) fn policy(config: &MultiKueue, gates: &FeatureGates, lost: dispatch::
         dispatcher: match config.dispatcher_name.as_str() {
             DISPATCHER_ALL_AT_ONCE => Dispatcher::AllAtOnce,
             DISPATCHER_INCREMENTAL => Dispatcher::Incremental {
-                step: u32::try_from(config.step_size()).unwrap_or(1).max(1),
+                step: step_size(config, gates),
                 order: if gates.enabled(FeatureGate::MultiKueueIncrementalDispatcherRespectConfigOrder) {
                     dispatch::Order::OfConfig
                 } else {
@@ -348,5 +348,48 @@ pub(crate) fn policy(config: &MultiKueue, gates: &FeatureGates, lost: dispatch::
         },
         #[cfg(feature = "bugbank")]
         bug: None,
+    }
+}
+
+/// Clusters asked per round. *Source*: `spec/multikueue.md 4.1`.
+fn step_size(config: &MultiKueue, gates: &FeatureGates) -> u32 {
+    let is_read = gates.enabled(FeatureGate::MultiKueueIncrementalDispatcherConfig);
+    let size = if is_read {
+        config.step_size()
+    } else {
+        DEFAULT_STEP_SIZE
+    };
+    u32::try_from(size).unwrap_or(1).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use roadstead_api::config::{Config, IncrementalDispatcher};
+    use roadstead_core::dispatch::{LostPolicy, Order};
+
+    use super::*;
+
+    /// Spec: multikueue 4.1, 11.49, 11.50
+    #[test]
+    fn gates_decide_about_the_steps_of_the_incremental_dispatcher() {
+        let mut config = Config::without_file("ns").multi_kueue;
+        config.dispatcher_name = DISPATCHER_INCREMENTAL.to_owned();
+        config.incremental = Some(IncrementalDispatcher { step_size: 1 });
+        let check = |settings: &[(&str, bool)], step, order| {
+            let gates = FeatureGates::resolve(settings.iter().copied()).unwrap();
+            let wanted = Dispatcher::Incremental { step, order };
+            assert_eq!(policy(&config, &gates, LostPolicy::Wait).dispatcher, wanted);
+        };
+        check(&[], 1, Order::OfConfig);
+        check(
+            &[("MultiKueueIncrementalDispatcherConfig", false)],
+            3,
+            Order::OfConfig,
+        );
+        check(
+            &[("MultiKueueIncrementalDispatcherRespectConfigOrder", false)],
+            1,
+            Order::OfName,
+        );
     }
 }

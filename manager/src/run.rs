@@ -248,6 +248,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
         policy,
     });
     ring_on_cordons(&federation, changed.clone());
+    federation.ring_on_configs(changed.clone());
     let (configs, clusters) = (federation.configs.clone(), federation.clusters.clone());
     tasks.spawn(configs.run(Api::all(client.clone()), None, stop.clone()));
     tasks.spawn(clusters.run(Api::all(client.clone()), None, stop.clone()));

@@ -11,20 +11,13 @@ use roadstead_api::constants::controllers::{CLASS_CHECK_CAPACITY, MULTIKUEUE, PR
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::{CAPACITY, Error, FEDERATION, PATIENCE, POLL, Queue, SYSTEM_NAMESPACE};
+use super::{CAPACITY, Error, FEDERATION, PATIENCE, POLL, Part, Queue, SYSTEM_NAMESPACE};
 
 /// Field manager of everything that the harness applies.
 const FIELD_MANAGER: &str = "roadstead-harness";
 /// The one flavor of all quotas.
 const FLAVOR: &str = "default";
 const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
-
-/// What a cluster is in the federation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Role {
-    Manager,
-    Worker,
-}
 
 /// What all clusters of a stage have in common.
 #[derive(Debug)]
@@ -36,7 +29,7 @@ pub(super) struct Clusters {
 
 impl Clusters {
     /// Namespaces, flavor, checks, queues, priorities.
-    pub(super) async fn apply_to(&self, cluster: &str, role: Role, client: &Client) -> Result<(), Error> {
+    pub(super) async fn apply_to(&self, cluster: &str, part: Part, client: &Client) -> Result<(), Error> {
         let mut objects =
             vec![json!({"apiVersion": KUEUE, "kind": "ResourceFlavor", "metadata": {"name": FLAVOR}})];
         let namespaces = self.namespaces.iter().map(|name| namespace(name));
@@ -44,9 +37,9 @@ impl Clusters {
         objects.extend(self.priorities.iter().map(|(name, value)| {
             json!({"apiVersion": KUEUE, "kind": "WorkloadPriorityClass", "metadata": {"name": name}, "value": value})
         }));
-        match role {
-            Role::Manager => objects.push(check(FEDERATION, MULTIKUEUE, "MultiKueueConfig", FEDERATION)),
-            Role::Worker if self.queues.iter().any(|queue| queue.asks_capacity) => objects.extend([
+        match part {
+            Part::Manager => objects.push(check(FEDERATION, MULTIKUEUE, "MultiKueueConfig", FEDERATION)),
+            Part::Worker if self.queues.iter().any(|queue| queue.asks_capacity) => objects.extend([
                 json!({
                     "apiVersion": KUEUE,
                     "kind": "ProvisioningRequestConfig",
@@ -60,10 +53,10 @@ impl Clusters {
                     CAPACITY,
                 ),
             ]),
-            Role::Worker => {}
+            Part::Worker => {}
         }
         for queue in &self.queues {
-            objects.push(cluster_queue(queue, cluster, role));
+            objects.push(cluster_queue(queue, cluster, part));
             objects.extend(self.namespaces.iter().map(|namespace| {
                 json!({
                     "apiVersion": KUEUE,
@@ -96,7 +89,7 @@ fn check(name: &str, controller: &str, kind: &str, parameters: &str) -> Value {
     })
 }
 
-fn cluster_queue(queue: &Queue, cluster: &str, role: Role) -> Value {
+fn cluster_queue(queue: &Queue, cluster: &str, part: Part) -> Value {
     let covered: BTreeSet<&String> = queue.quota.values().flat_map(|quota| quota.keys()).collect();
     let here = queue.quota.get(cluster);
     let amount = |resource: &str| {
@@ -116,9 +109,9 @@ fn cluster_queue(queue: &Queue, cluster: &str, role: Role) -> Value {
             "resourceGroups": [{"coveredResources": covered, "flavors": [{"name": FLAVOR, "resources": quotas}]}],
         },
     });
-    let check = match role {
-        Role::Manager => Some(FEDERATION),
-        Role::Worker => queue.asks_capacity.then_some(CAPACITY),
+    let check = match part {
+        Part::Manager => Some(FEDERATION),
+        Part::Worker => queue.asks_capacity.then_some(CAPACITY),
     };
     if let Some(check) = check {
         object["spec"]["admissionChecksStrategy"] = json!({"admissionChecks": [{"name": check}]});

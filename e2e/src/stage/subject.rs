@@ -11,10 +11,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::{Error, POLL, SYSTEM_NAMESPACE, system};
+use super::{Error, POLL, Part, SYSTEM_NAMESPACE, system};
 use crate::port;
 use crate::process::{self, Guarded, Spec};
 
+/// The program that makes a cluster the manager.
+const MANAGER: &str = "roadstead-manager";
 /// How long one question to `/readyz` may take, in units of the poll.
 const PROBE_POLLS: u32 = 20;
 /// More than any answer of `/readyz` that we want to look at.
@@ -52,11 +54,8 @@ impl Subject {
         let config = dir.join(format!("{cluster}.config.yaml"));
         let text = render_config([health, metrics, webhook], configuration);
         fs::write(&config, text).map_err(system(format!("writing {}", config.display())))?;
-        let name = if program
-            .file_name()
-            .is_some_and(|name| name == "roadstead-manager")
-        {
-            "roadstead-manager"
+        let name = if program.file_name().is_some_and(|name| name == MANAGER) {
+            MANAGER
         } else {
             "roadstead-worker"
         };
@@ -92,6 +91,15 @@ impl Subject {
 
     pub(super) fn kill(&mut self) {
         self.process = None;
+    }
+
+    /// What it makes of its cluster.
+    pub(super) fn part(&self) -> Part {
+        if self.spec.name == MANAGER {
+            Part::Manager
+        } else {
+            Part::Worker
+        }
     }
 
     pub(super) fn health(&self) -> SocketAddr {
@@ -218,7 +226,7 @@ fn render_config([health, metrics, webhook]: [u16; 3], over: &Value) -> String {
 }
 
 /// Merges objects key by key; anything else replaces.
-fn merge(into: &mut Value, over: &Value) {
+pub(super) fn merge(into: &mut Value, over: &Value) {
     match (into, over) {
         (Value::Object(into), Value::Object(over)) => {
             for (key, value) in over {

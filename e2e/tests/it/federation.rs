@@ -4,12 +4,15 @@
 //! something the others need run while nobody else does.
 
 mod capacity;
+mod classes;
+mod dispatchers;
 mod explain;
 mod faults;
 mod fixture;
 mod kills;
 mod kubeconfigs;
 mod leaving;
+mod limits;
 mod loss;
 mod main_path;
 mod once;
@@ -21,8 +24,11 @@ mod refusals;
 mod registration;
 mod reviews;
 mod rewound;
+mod second;
 mod stale;
+mod two_managers;
 mod vanished;
+mod watched;
 
 use roadstead_e2e::{Federation, Options};
 

@@ -82,7 +82,7 @@ fn check_messages(table: &[(String, &str)]) {
     }
 }
 
-/// Spec: multikueue 2.3, safety 2 W11
+/// Spec: multikueue 2.3, 11.10, 11.12; safety 2 W11
 #[test]
 fn what_the_reference_refuses_is_refused_in_its_words() {
     check_messages(&[
@@ -347,6 +347,7 @@ fn loopback_is_refused_unless_allowed() {
     }
 }
 
+/// Spec: multikueue 11.12
 #[test]
 fn private_and_public_addresses_are_fine() {
     for address in [
@@ -550,7 +551,7 @@ fn names_from_the_file_are_cut_to_one_short_line() {
     assert!(message.chars().count() < 150, "{message}");
 }
 
-/// Spec: safety 5 S1, S2
+/// Spec: safety 5 S1, S2; multikueue 11.20 (the same plugin in a kubeconfig)
 #[test]
 fn exec_plugin_never_runs() {
     let folder = tempfile::tempdir().unwrap();

@@ -145,6 +145,19 @@ mod tests {
         assert!(told.contains("restored from a backup"), "{told}");
     }
 
+    /// Spec: multikueue 11.51
+    #[test]
+    fn the_begin_of_a_round_is_forgotten_with_the_offer_and_with_the_workload() {
+        let (memory, key, begun) = (Memory::default(), Key::new("ns", "w"), Timestamp::UNIX_EPOCH);
+        memory.remember_round(&key, Some(begun));
+        assert_eq!(memory.round(&key), Some(begun));
+        memory.remember_round(&key, None);
+        assert_eq!(memory.round(&key), None);
+        memory.remember_round(&key, Some(begun));
+        memory.forget(&key);
+        assert_eq!(memory.round(&key), None);
+    }
+
     #[test]
     fn the_pause_grows_with_each_failure_and_only_for_that_cluster() {
         let (memory, key, east) = (Memory::default(), Key::new("ns", "w"), ClusterName::from("east"));

@@ -177,11 +177,10 @@ pub(super) fn scene(
                 since,
                 fence: fence(d, remote, key, stored),
             },
-            Some(_) => return None,
             None if listed || remote.holds(key) => {
                 dispatch::Remote::Reachable(copies(remote, key, stored, job_ref.as_ref().map(|j| &j.1)))
             }
-            None => return None,
+            Some(_) | None => return None,
         };
         Some((remote.name.clone(), value))
     });
@@ -496,4 +495,48 @@ pub(super) fn elsewhere(d: &Dispatch, workload: &ApiWorkload, job: &Key) -> Opti
         job: found.map(|(_, job)| job),
         fate,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use roadstead_api::config::Config;
+    use roadstead_engine::process::kinds;
+    use serde_json::{from_value, json};
+
+    use super::*;
+
+    /// Spec: multikueue 11.44, 11.45
+    #[test]
+    fn only_kinds_that_are_known_and_enabled_are_dispatched() {
+        let owned_by = |api_version: &str, kind: &str| {
+            let reference =
+                json!({"apiVersion": api_version, "kind": kind, "name": "j", "uid": "1", "controller": true});
+            let metadata = json!({"name": "w", "namespace": "ns", "ownerReferences": [reference]});
+            let workload: ApiWorkload =
+                from_value(json!({"metadata": metadata, "spec": {"podSets": []}})).unwrap();
+            owner(Some(&workload), None)
+        };
+        assert_eq!(owned_by("batch/v1", "Job"), Owner::Managed);
+        let kind = Some("kubeflow.org/v2beta1, Kind=MPIJob".to_owned());
+        assert_eq!(
+            owned_by("kubeflow.org/v2beta1", "MPIJob"),
+            Owner::NoAdapter { kind }
+        );
+        assert_eq!(
+            owner(Some(&ApiWorkload::default()), None),
+            Owner::NoAdapter { kind: None }
+        );
+
+        let mut config = Config::without_file("ns");
+        let enabled = |config: &Config| {
+            kinds(config)
+                .iter()
+                .map(|kind| kind.framework())
+                .collect::<Vec<_>>()
+        };
+        config.integrations.frameworks = vec!["batch/job".to_owned()];
+        assert_eq!(enabled(&config), ["batch/job"]);
+        config.integrations.frameworks = vec!["kubeflow.org/mpijob".to_owned()];
+        assert_eq!(enabled(&config), [""; 0]);
+    }
 }

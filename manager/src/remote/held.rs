@@ -90,7 +90,7 @@ mod tests {
         let found = held.of(&first);
         assert_eq!((found.len(), found[0].kind, &found[0].key), (1, 2, &key));
         tell(Some(&naming("first")), Some(&naming("second")));
-        assert_eq!(held.workloads(), [second.clone()]);
+        assert!(!held.any(&first) && held.workloads().contains(&second));
         tell(Some(&naming("second")), None);
         assert!(!held.any(&second) && held.of(&second).is_empty());
     }

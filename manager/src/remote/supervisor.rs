@@ -19,7 +19,7 @@ use roadstead_engine::clock::Clock;
 use roadstead_engine::until;
 use roadstead_jobs::JobKind;
 use roadstead_kubeconfigs::check::{Refusal, Rules};
-use roadstead_kubeio::cache::{Cache, Health};
+use roadstead_kubeio::cache::{Cache, Change, Health};
 use roadstead_kubeio::connect::Endpoint;
 use roadstead_kubeio::dirty::Dirty;
 use roadstead_kubeio::latest::Follower;
@@ -104,12 +104,7 @@ impl Fleet {
         let touched = Arc::new(Dirty::new());
         let set = touched.clone();
         self.clusters.listen(move |change| {
-            // Why not for a status: each failed attempt writes one, and would be tried again at once (`spec/multikueue.md` 11.27).
-            let version = |cluster: &Arc<MultiKueueCluster>| {
-                let meta = &cluster.metadata;
-                (meta.uid.clone(), meta.generation, meta.deletion_timestamp.clone())
-            };
-            if change.old.map(version) != change.new.map(version) {
+            if has_new_meaning(change) {
                 set.mark(Some(change.key.name.to_string()));
             }
         });
@@ -204,12 +199,8 @@ impl Fleet {
             .clusters
             .named(name)
             .ok_or_else(|| Refusal::bad("the MultiKueueCluster is gone"))?;
-        let source = &cluster.spec.cluster_source;
-        let Some(kubeconfig) = &source.kube_config else {
-            return Err(Refusal::profiles_disabled());
-        };
         roadstead_kubeconfigs::secret::load(
-            kubeconfig,
+            &cluster.spec.cluster_source,
             |secret| self.secrets.get(&Key::new(self.namespace.as_str(), secret)),
             &self.rules,
         )
@@ -261,6 +252,15 @@ impl Fleet {
             }
         }
     }
+}
+
+/// Why not for a status: each failed attempt writes one, and would be tried again at once (`spec/multikueue.md` 11.27).
+fn has_new_meaning(change: &Change<'_, MultiKueueCluster>) -> bool {
+    let version = |cluster: &Arc<MultiKueueCluster>| {
+        let meta = &cluster.metadata;
+        (meta.uid.clone(), meta.generation, meta.deletion_timestamp.clone())
+    };
+    change.old.map(version) != change.new.map(version)
 }
 
 async fn supervise(fleet: Arc<Fleet>, remote: Arc<Remote>, nudge: Arc<Notify>, stop: CancellationToken) {
@@ -592,3 +592,6 @@ async fn wait_or_seen(fleet: &Fleet, client: &Client, at: Timestamp, nudge: &Not
 fn fingerprint(endpoint: &Endpoint) -> String {
     roadstead_kubeconfigs::secret::fingerprint(endpoint)
 }
+
+#[cfg(test)]
+mod tests;

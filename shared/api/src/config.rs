@@ -20,11 +20,11 @@ mod v1beta2;
 pub use document::{Document, DocumentKind};
 pub use gates::{FeatureGate, FeatureGates, GateProblem};
 pub use model::{
-    AdmissionFairSharing, CertManagement, Config, CustomLabel, DeviceClassMapping, DeviceMeter, DeviceSource,
-    ExecConfig, ExecEnv, ExecProvider, FairSharing, Health, IncrementalDispatcher, Integrations,
-    LabelSourceKind, LeaderElection, Metrics, MultiKueue, PodOptions, PreemptionStrategy, QuotaCheckStrategy,
-    RequeueTimestamp, Requeuing, ResourceTransformation, Resources, Retention, Tls, TlsVersion,
-    TransformationStrategy, VisibilityServer, WaitForPodsReady, WebhookServer,
+    AdmissionFairSharing, CertManagement, Config, CustomLabel, DEFAULT_STEP_SIZE, DeviceClassMapping,
+    DeviceMeter, DeviceSource, ExecConfig, ExecEnv, ExecProvider, FairSharing, Health, IncrementalDispatcher,
+    Integrations, LabelSourceKind, LeaderElection, Metrics, MultiKueue, PodOptions, PreemptionStrategy,
+    QuotaCheckStrategy, RequeueTimestamp, Requeuing, ResourceTransformation, Resources, Retention, Tls,
+    TlsVersion, TransformationStrategy, VisibilityServer, WaitForPodsReady, WebhookServer,
 };
 pub use roadstead::{Roadstead, RoadsteadMultiKueue, RoadsteadWebhook, WorkerLostPolicy};
 pub use scalar::{BindAddress, GroupVersionKindName, parse_go_duration};

@@ -12,7 +12,6 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::condition::Truth;
-use crate::lifecycle::{DEACTIVATION_TARGET, TIME_IS_UP, time_is_up};
 use crate::moment::later;
 use crate::name::{CheckName, ClusterName};
 use crate::note::{Note, Severity};
@@ -318,32 +317,7 @@ impl<'a> Pass<'a> {
         }
         if let Some(eviction) = &remote.evicted {
             self.mirror_if_job(winner, copies);
-            if let Some(limit) = self.o.workload.max_execution_secs
-                && eviction.reason == TIME_IS_UP
-            {
-                // Unlike the anchor: there it is sent elsewhere, to be cut short by the manager's own count a moment later
-                // (`spec/multikueue.md` 13.B19).
-                if !self.is(DEACTIVATION_TARGET) {
-                    let note = time_is_up(&mut self.plan.status, limit, self.now);
-                    self.plan.notes.push(note);
-                }
-                return;
-            }
-            // Why not when it was fenced: nothing is wrong with a worker that was only left alone.
-            if remote.fenced {
-                if self.was_never_leased(winner) {
-                    self.plan.failed.push((winner.clone(), Cause::LeaseLapsed));
-                }
-            } else {
-                let rejected = eviction.reason.starts_with("Deactivated");
-                let cause = if rejected { Cause::Rejected } else { Cause::Evicted };
-                // Unlike the anchor: else what was preempted there is offered there again at once (`spec/multikueue.md` 13.B6).
-                self.plan.failed.push((winner.clone(), cause));
-            }
-            let message = format!(
-                "Workload evicted on worker cluster: \"{winner}\", resetting for re-admission. Previously: \"Ready\""
-            );
-            return self.retry(check, message, Some(Severity::Normal));
+            return self.taken_off(check, winner, remote, eviction);
         }
         if self.site(winner).cordon == Cordon::Drained {
             let message = format!(

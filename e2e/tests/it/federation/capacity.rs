@@ -1,13 +1,12 @@
 //! Whom the dispatcher by capacity asks, which is the one when nobody has chosen another and all workers are ours.
 
-use futures::StreamExt as _;
 use kube::ResourceExt as _;
-use kube::api::{WatchEvent, WatchParams};
 use roadstead_api::constants::labels::{MULTIKUEUE_ORIGIN, QUEUE_NAME};
 use roadstead_api::kueue::v1beta2::{ClusterQueue, LocalQueue, Workload};
 use serde_json::{Value, from_value, json};
 
 use super::fixture::{EAST, MANAGER, Room, WEST, beside_others};
+use super::watched::Watched;
 use crate::shared::eventually;
 
 /// Each of the workers can hold one job of 4 CPU.
@@ -36,29 +35,20 @@ async fn get_acquainted(room: Room) {
     room.is_swept().await;
 }
 
-/// Spec: multikueue 4.3, 13.A5
+/// Spec: multikueue 4.3, 11.42 (a job of the worker's own), 13.A5
 #[test]
 fn a_full_worker_does_not_even_see_the_job_that_another_has_room_for() {
     beside_others("room-in-west", NARROW, |room| async move {
         get_acquainted(room).await;
         // East stands first in the config.
         fill(room, EAST, 60).await;
-        let ours = WatchParams::default().labels(MULTIKUEUE_ORIGIN);
-        let copies = room.workloads(EAST);
-        let version = copies.list(&kube::api::ListParams::default()).await.unwrap();
-        let version = version.metadata.resource_version.unwrap();
-        let seen = copies.watch(&ours, &version).await.unwrap();
+        let seen = Watched::start(&room.workloads(EAST), MULTIKUEUE_ORIGIN).await;
         room.submit(room.job("placed", "3", 1)).await;
         assert_eq!(room.started("placed").await, WEST);
         room.job_is(MANAGER, "placed", "Complete").await;
         room.is_swept().await;
-        let mut seen =
-            std::pin::pin!(seen.take_until(tokio::time::sleep(std::time::Duration::from_millis(500))));
-        while let Some(event) = seen.next().await {
-            if let Ok(WatchEvent::Added(copy)) = event {
-                panic!("east was asked for {}", copy.name_any());
-            }
-        }
+        let asked = seen.created().await;
+        assert!(asked.is_empty(), "east was asked for {asked:?}");
     });
 }
 

@@ -99,7 +99,7 @@ async fn beside_a_failing_worker(room: Room, failing: Failing) {
     beside_a_sick_worker(room, jobs, || link.fail(failing), || link.heal()).await;
 }
 
-/// Spec: safety W6, I12; multikueue 10.F14
+/// Spec: safety W6, I12; multikueue 10.F14, 11.34
 #[test]
 fn a_worker_that_answers_500_to_every_read_holds_up_nobody() {
     alone("no-reads", EAST_IS_LARGER, |room| {
@@ -107,7 +107,7 @@ fn a_worker_that_answers_500_to_every_read_holds_up_nobody() {
     });
 }
 
-/// Spec: safety I12; multikueue 10.F13
+/// Spec: safety I12; multikueue 10.F13, 11.33
 #[test]
 fn a_worker_that_answers_500_to_every_write_holds_up_nobody() {
     alone("no-writes", EAST_IS_LARGER, |room| {
@@ -117,7 +117,7 @@ fn a_worker_that_answers_500_to_every_write_holds_up_nobody() {
 
 /// Its API server is stopped for 45 s.
 ///
-/// Spec: safety F5, W7, I12; multikueue 10.F5
+/// Spec: safety F5, W7, I12; multikueue 10.F5, 11.26
 #[test]
 fn a_worker_whose_api_server_is_stopped_holds_up_nobody() {
     alone("stopped", EAST_IS_LARGER, |room| async move {

@@ -87,9 +87,14 @@ impl Shared {
 
     /// Takes a worker out of the federation as a user would who does not wait for its jobs.
     pub(super) async fn leave(&self, worker: &str) {
+        self.leave_from(MANAGER, worker, &[]).await;
+    }
+
+    /// Takes a worker from this manager, with more arguments for the command.
+    pub(super) async fn leave_from(&self, manager: &str, worker: &str, more: &[&str]) {
         let path = |cluster: &str| self.stage.kubeconfig(cluster).display().to_string();
-        let (of_worker, of_manager) = (path(worker), path(MANAGER));
-        let args = [
+        let (of_worker, of_manager) = (path(worker), path(manager));
+        let leave = [
             "cluster",
             "leave",
             worker,
@@ -100,7 +105,7 @@ impl Shared {
             "--force",
             "--yes",
         ];
-        let said = self.stage.command(&args).await;
+        let said = self.stage.command(&[&leave, more].concat()).await;
         said.unwrap_or_else(|error| panic!("{}", chain(&error)));
     }
 
@@ -227,13 +232,19 @@ pub(super) fn cpu_queue(name: &str, quota: &[(&str, &str)]) -> Queue {
 pub(super) struct Room {
     pub(super) shared: &'static Shared,
     pub(super) name: &'static str,
+    /// Where its jobs are submitted.
+    pub(super) manager: &'static str,
 }
 
 impl Room {
     pub(super) async fn open(shared: &'static Shared, name: &'static str, queue: Queue) -> Self {
         let made = shared.stage.furnish(name, queue).await;
         made.unwrap_or_else(|error| panic!("{}", chain(&error)));
-        let room = Self { shared, name };
+        let room = Self {
+            shared,
+            name,
+            manager: MANAGER,
+        };
         room.queue_is_known(name).await;
         room
     }
@@ -242,8 +253,8 @@ impl Room {
     /// `managedBy` from nobody, and is switched off for that. The manager writes the status of what it has seen.
     #[track_caller]
     pub(super) fn queue_is_known(self, name: &str) -> impl Future<Output = ()> {
-        let queues: Api<ClusterQueue> = Api::all(self.shared.client(MANAGER));
-        let local_queues: Api<LocalQueue> = self.api(MANAGER);
+        let queues: Api<ClusterQueue> = Api::all(self.shared.client(self.manager));
+        let local_queues: Api<LocalQueue> = self.api(self.manager);
         eventually(move || {
             let (queues, local_queues) = (queues.clone(), local_queues.clone());
             async move {
@@ -288,13 +299,17 @@ impl Room {
     /// Submits to the manager; gives the job as stored.
     pub(super) async fn submit(&self, job: Value) -> Job {
         let job: Job = from_value(job).unwrap();
-        let made = self.jobs(MANAGER).create(&PostParams::default(), &job).await;
+        let made = self.jobs(self.manager).create(&PostParams::default(), &job).await;
         made.unwrap()
     }
 
     /// The manager's Workload of a job.
     pub(super) async fn workload(&self, job: &str) -> Option<Workload> {
-        let all = self.workloads(MANAGER).list(&ListParams::default()).await.ok()?;
+        let all = self
+            .workloads(self.manager)
+            .list(&ListParams::default())
+            .await
+            .ok()?;
         let of_job = |workload: &Workload| workload.owner_references().iter().any(|owner| owner.name == job);
         all.items.into_iter().find(of_job)
     }
@@ -342,8 +357,8 @@ impl Room {
     }
 
     /// What is there, a line each: for whoever must find out why a test has failed.
-    async fn tell(self) {
-        for cluster in [MANAGER, EAST, WEST] {
+    pub(super) async fn tell(self) {
+        for cluster in [MANAGER, EAST, WEST, SPARE] {
             self.tell_all(cluster, "Job", self.jobs(cluster)).await;
             self.tell_all(cluster, "Workload", self.workloads(cluster)).await;
         }

@@ -143,7 +143,7 @@ async fn standing_of_others(room: Room) -> Vec<Value> {
 
 /// Each case is bad in its own way, then mended; all of them leave the good workers alone.
 ///
-/// Spec: multikueue 2.2, 2.3, 10.F1, 10.F4; safety 6
+/// Spec: multikueue 2.2, 2.3, 10.F1, 10.F4, 11.6, 11.10; safety 6
 #[test]
 fn a_bad_kubeconfig_is_named_and_forgotten_once_it_is_mended() {
     beside_others("bad-kubeconfigs", EVEN, |room| async move {
@@ -195,7 +195,7 @@ fn a_bad_kubeconfig_is_named_and_forgotten_once_it_is_mended() {
     });
 }
 
-/// Spec: multikueue 10.F2, 10.F3
+/// Spec: multikueue 10.F2, 10.F3, 11.8, 11.11
 #[test]
 fn a_kubeconfig_that_turns_bad_while_connected_ends_the_connection() {
     beside_others("turning-bad", EVEN, |room| async move {

@@ -40,7 +40,7 @@ async fn set_active(room: Room, job: &str, active: bool) {
         .await;
 }
 
-/// Spec: multikueue 1.8, 3.3 R6, 3.6; safety I1, I5
+/// Spec: multikueue 1.8, 3.3 R6, 3.6, 11.57; safety I1, I5
 #[test]
 fn a_job_runs_in_exactly_one_worker_and_its_end_comes_back() {
     beside_others("main-path", EVEN, |room| async move {

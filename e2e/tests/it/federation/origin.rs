@@ -2,21 +2,19 @@
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Namespace, Secret};
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::DeleteParams;
 use kube::{Api, ResourceExt as _};
 use roadstead_api::constants::annotations::LEASE_RENEWAL;
-use roadstead_api::kueue::v1beta2::{MultiKueueCluster, MultiKueueConfig, Workload};
-use roadstead_e2e::stage::{Part, SYSTEM_NAMESPACE};
+use roadstead_api::kueue::v1beta2::{MultiKueueCluster, Workload};
 use serde_json::json;
 
-use super::fixture::{EAST, MANAGER, Room, SPARE, Shared, alone};
+use super::fixture::{EAST, MANAGER, Room, SPARE, Shared};
+use super::second::with_second;
 use crate::shared::{chain, eventually};
 
 /// Only east has room.
 const EAST_ONLY: &[(&str, &str)] = &[(MANAGER, "8"), (EAST, "8")];
-/// The config of the second manager.
-const RIVAL: &str = "rival";
 /// How long the second manager is watched: several rounds of collection, which comes each 3 s.
 const WATCHED: &str = "8s";
 
@@ -39,30 +37,6 @@ async fn identity(shared: &Shared, cluster: &str) -> String {
     namespaces.get("kube-system").await.unwrap().uid().unwrap()
 }
 
-/// The spare cluster manages nothing any more. Not by `cluster leave`: the account in east is that of the first manager.
-async fn resign(shared: &Shared) {
-    let spare = shared.client(SPARE);
-    let (gone, params) = (DeleteParams::default(), PatchParams::default());
-    // Why first: so that nobody asks for finalizers again.
-    shared.stage.kill(SPARE).unwrap();
-    let clusters: Api<MultiKueueCluster> = Api::all(spare.clone());
-    let bare = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-    if clusters.get_opt(EAST).await.unwrap().is_some() {
-        clusters.patch(EAST, &params, &bare).await.unwrap();
-        clusters.delete(EAST, &gone).await.unwrap();
-    }
-    let configs: Api<MultiKueueConfig> = Api::all(spare.clone());
-    let all = ListParams::default();
-    configs.delete_collection(&gone, &all).await.unwrap();
-    let secrets: Api<Secret> = Api::namespaced(spare, SYSTEM_NAMESPACE);
-    for secret in secrets.list(&all).await.unwrap() {
-        if secret.name_any().ends_with(EAST) {
-            secrets.delete(&secret.name_any(), &gone).await.unwrap();
-        }
-    }
-    shared.stage.recast(SPARE, Part::Worker).await.unwrap();
-}
-
 /// What the first manager has in east, as far as a second could spoil it.
 async fn belongings(room: Room) -> (Job, Workload) {
     let job = room.jobs(EAST).get("first").await.unwrap();
@@ -80,29 +54,8 @@ async fn the_second_is_refused(room: Room) {
 
     let spare = room.shared.client(SPARE);
     let clusters: Api<MultiKueueCluster> = Api::all(spare);
-    let path = |cluster: &str| stage.kubeconfig(cluster).display().to_string();
-    let (of_worker, of_rival) = (path(EAST), path(SPARE));
-    let server = stage.link(EAST).unwrap().server_url();
-    let join = [
-        "cluster",
-        "join",
-        EAST,
-        "--kubeconfig",
-        &of_worker,
-        "--manager-kubeconfig",
-        &of_rival,
-        "--server",
-        &server,
-        "--config-name",
-        RIVAL,
-        "--timeout",
-        WATCHED,
-        "--yes",
-    ];
-    let said = stage
-        .command(&join)
-        .await
-        .expect_err("the second must not be connected");
+    let timeout = ["--timeout", WATCHED];
+    let said = { stage.join_to(SPARE, EAST, &timeout).await }.expect_err("the second must not be connected");
     let said = chain(&said);
     assert!(
         said.contains("OriginTaken") && said.contains(&format!("another manager ({first})")),
@@ -141,15 +94,10 @@ async fn the_second_is_refused(room: Room) {
 /// Spec: safety 3.8, W10; multikueue 10.F36
 #[test]
 fn a_second_manager_of_the_same_origin_is_refused_and_touches_nothing_of_the_first() {
-    alone("origin", EAST_ONLY, |room| async move {
+    with_second("origin", EAST_ONLY, json!({}), |room, _second| async move {
         room.submit(room.job("first", "1", 600)).await;
         assert_eq!(room.started("first").await, EAST);
-        room.shared.stage.recast(SPARE, Part::Manager).await.unwrap();
-        // Why a task: so that the spare cluster resigns also when it fails.
-        let ended = tokio::spawn(the_second_is_refused(room)).await;
-        resign(room.shared).await;
-        ended.unwrap();
-
+        the_second_is_refused(room).await;
         room.jobs(MANAGER)
             .delete("first", &DeleteParams::background())
             .await

@@ -177,7 +177,7 @@ fn a_job_larger_than_every_quota_is_told_so() {
 
 /// The manager's quota is the sum of the workers', so what fits there may fit into none of them.
 ///
-/// Spec: experience P4
+/// Spec: experience P4; multikueue 11.29
 #[test]
 fn a_job_that_no_worker_can_take_says_which_workers_it_waits_for() {
     beside_others("no-worker-fits", EVEN, |room| async move {
@@ -191,6 +191,39 @@ fn a_job_that_no_worker_can_take_says_which_workers_it_waits_for() {
         let workload = room.workload_where("wide", told).await;
         assert_eq!(cluster_name(&workload), None);
         assert!(condition(&workload, "Evicted").is_none());
+        let local = room.jobs(MANAGER).get("wide").await.unwrap();
+        assert_eq!(local.spec.unwrap().suspend, Some(true));
+        for worker in [EAST, WEST] {
+            assert!(room.jobs(worker).get_opt("wide").await.unwrap().is_none());
+        }
+    });
+}
+
+/// Spec: multikueue 11.42
+#[test]
+fn a_job_of_a_queue_without_the_check_is_admitted_on_the_manager_itself() {
+    beside_others("managers-own", EVEN, |room| async move {
+        queue(
+            room,
+            "of-the-manager",
+            json!({"namespaceSelector": {}, "resourceGroups": groups("default")}),
+        )
+        .await;
+        submit_into(room, "of-the-manager", "local").await;
+        let jobs = room.jobs(MANAGER);
+        let started = || async {
+            jobs.get("local")
+                .await
+                .ok()?
+                .spec
+                .filter(|spec| spec.suspend == Some(false))
+        };
+        let spec = eventually(started).await;
+        assert_eq!(spec.managed_by, None);
+        let workload = room.workload_where("local", |w| w.is_true("Admitted")).await;
+        assert_eq!(cluster_name(&workload), None);
+        assert!(room.ours_in(EAST).await.is_empty() && room.ours_in(WEST).await.is_empty());
+        jobs.delete("local", &DeleteParams::background()).await.unwrap();
     });
 }
 

@@ -292,7 +292,8 @@ pub struct IncrementalDispatcher {
     pub step_size: i32,
 }
 
-pub(super) const DEFAULT_STEP_SIZE: i32 = 3;
+/// Workers that the incremental dispatcher adds per round when nobody says otherwise.
+pub const DEFAULT_STEP_SIZE: i32 = 3;
 
 /// A program that obtains credentials for a `ClusterProfile`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]

@@ -49,6 +49,9 @@ fn what_was_read_and_not_changed_needs_no_write() {
     assert_eq!(status_patch(&stored, &status), None);
 }
 
+/// As a merge patch, so that a list of clusters goes whoever wrote it, and with the version of what was read.
+///
+/// Spec: multikueue 11.55.
 #[test]
 fn only_what_changed_is_written_and_unknown_conditions_survive() {
     let stored = workload(&full());

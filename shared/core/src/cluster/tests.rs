@@ -73,7 +73,7 @@ fn a_pending_attempt_is_not_started_twice() {
     assert_eq!(connection.failed_attempts(), 0);
 }
 
-/// Spec: multikueue 11.25
+/// Spec: multikueue 11.25, 11.26
 #[test]
 fn the_first_loss_counts_until_the_connection_is_whole() {
     let mut connection = Connection::new(at(0));
@@ -91,9 +91,11 @@ fn the_first_loss_counts_until_the_connection_is_whole() {
     connection.credentials_changed(at(12));
     open(&mut connection, 12);
     connection.failed("refused", at(20));
+    assert_eq!(connection.active().unwrap().truth, Truth::False);
     assert_eq!(connection.lost_since(), Some(at(10)));
     open(&mut connection, 30);
     connection.opened();
+    assert_eq!(connection.active().unwrap().truth, Truth::True);
     assert_eq!(connection.lost_since(), None);
     assert_eq!(connection.attempt(at(31)), Attempt::Connected);
 }
@@ -106,7 +108,7 @@ fn a_new_connection_is_lost_since_now_and_says_nothing() {
     assert_eq!(connection.active(), None);
 }
 
-/// Spec: multikueue 2.2, 10.F2
+/// Spec: multikueue 2.2, 10.F2, 11.10, 11.11
 #[test]
 fn refused_credentials_disconnect_without_counting() {
     let mut connection = Connection::new(at(0));
@@ -119,6 +121,7 @@ fn refused_credentials_disconnect_without_counting() {
         active.message,
         "load client config failed: tokenFile is not allowed"
     );
+    assert!(!connection.is_connected(), "so it is no candidate");
     assert_eq!(connection.lost_since(), Some(at(9)));
     assert_eq!(
         SignedDuration::ZERO,

@@ -4,9 +4,13 @@
 
 use jiff::Timestamp;
 
-use super::{Copies, Cordon, Fence, LostPolicy, Owner, Pass, Remote, Said, Waiting, false_end};
+use super::{
+    Cause, Copies, Cordon, Fence, LostPolicy, Owner, Pass, Remote, RemoteWorkload, Said, Waiting, false_end,
+};
+use crate::lifecycle::{DEACTIVATION_TARGET, TIME_IS_UP, time_is_up};
 use crate::moment::later;
-use crate::name::ClusterName;
+use crate::name::{CheckName, ClusterName};
+use crate::note::Severity;
 
 /// What is known of the cluster that holds the Workload.
 pub(super) enum Holder<'a> {
@@ -136,5 +140,41 @@ impl<'a> Pass<'a> {
     /// *Source*: `spec/safety.md 3.1`.
     pub(super) fn end_dispatch(&mut self) {
         self.plan.epoch = self.plan.epoch.max(self.o.epoch.saturating_add(1));
+    }
+
+    /// The winner took it off again.
+    pub(super) fn taken_off(
+        &mut self,
+        check: &CheckName,
+        winner: &ClusterName,
+        copy: &RemoteWorkload,
+        eviction: &Said,
+    ) {
+        if let Some(limit) = self.o.workload.max_execution_secs
+            && eviction.reason == TIME_IS_UP
+        {
+            // Unlike the anchor: there it is sent elsewhere, to be cut short by the manager's own count a moment later
+            // (`spec/multikueue.md` 13.B19).
+            if !self.is(DEACTIVATION_TARGET) {
+                let note = time_is_up(&mut self.plan.status, limit, self.now);
+                self.plan.notes.push(note);
+            }
+            return;
+        }
+        // Why not when it was fenced: nothing is wrong with a worker that was only left alone.
+        if copy.fenced {
+            if self.was_never_leased(winner) {
+                self.plan.failed.push((winner.clone(), Cause::LeaseLapsed));
+            }
+        } else {
+            let rejected = eviction.reason.starts_with("Deactivated");
+            let cause = if rejected { Cause::Rejected } else { Cause::Evicted };
+            // Unlike the anchor: else what was preempted there is offered there again at once (`spec/multikueue.md` 13.B6).
+            self.plan.failed.push((winner.clone(), cause));
+        }
+        let message = format!(
+            "Workload evicted on worker cluster: \"{winner}\", resetting for re-admission. Previously: \"Ready\""
+        );
+        self.retry(check, message, Some(Severity::Normal));
     }
 }

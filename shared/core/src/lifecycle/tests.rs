@@ -228,7 +228,7 @@ fn several_verdicts_are_told_together() {
     assert_eq!(checks::text_of(&status, CheckPhase::Rejected), None);
 }
 
-/// Spec: admission-engine B170, B171; provisioning 15.32, 15.38.
+/// Spec: admission-engine B170, B171; multikueue 11.46; provisioning 15.32, 15.38.
 #[test]
 fn a_rejection_deactivates_even_beside_a_retry() {
     let mut world = World::new();

@@ -379,7 +379,7 @@ fn checks_that_cannot_work_make_the_queue_inactive() {
     }
 }
 
-/// Spec: multikueue 1.5.
+/// Spec: multikueue 1.5, 11.38.
 #[test]
 fn a_multikueue_check_may_not_be_for_some_flavors_only() {
     let mut world = World::new(cores(10));
@@ -388,6 +388,8 @@ fn a_multikueue_check_may_not_be_for_some_flavors_only() {
     let flavors: [(&str, &[(&str, i64)]); 2] = [("default", &[("cpu", 1)]), ("spot", &[("cpu", 1)])];
     let mut queue = cluster_queue("cq", vec![group(&flavors)]);
     queue.checks = vec![rule("mk")];
+    world.tell(Event::ClusterQueue(Box::new(queue.clone())));
+    assert_eq!(world.report().active.reason, "Ready", "for the whole queue");
     queue.checks[0].on_flavors = vec!["spot".into()];
     world.tell(Event::ClusterQueue(Box::new(queue.clone())));
     assert_eq!(

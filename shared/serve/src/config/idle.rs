@@ -93,6 +93,9 @@ const KEYS: &[(&str, &str)] = &[
     ),
 ];
 
+/// Kinds of jobs that are built. Whoever builds another adds it here.
+const KINDS: &[&str] = &["batch/job", "workload.codeflare.dev/appwrapper"];
+
 /// One sentence for each key and gate that was written and does nothing. `settings` are the gates of file and flag.
 pub(super) fn warnings(settings: &[(String, bool)], findings: &Findings) -> Vec<String> {
     let keys = KEYS
@@ -111,6 +114,11 @@ pub(super) fn warnings(settings: &[(String, bool)], findings: &Findings) -> Vec<
 /// Adds the sentences to the configuration.
 pub(super) fn warn(config: &mut Config, settings: &[(String, bool)], findings: &Findings) {
     config.warnings.extend(warnings(settings, findings));
+    let unknown = { config.integrations.frameworks.iter() }.filter(|name| !KINDS.contains(&name.as_str()));
+    let sentence = |name| {
+        format!("integrations.frameworks: {name} has no effect: jobs of this kind are not handled yet")
+    };
+    config.warnings.extend(unknown.map(sentence));
 }
 
 #[cfg(test)]
@@ -153,6 +161,20 @@ mod tests {
         assert_eq!(
             found,
             ["feature gate TASProfileMixed=true has no effect: topology-aware scheduling is not built yet"]
+        );
+    }
+
+    /// Spec: multikueue 11.45
+    #[test]
+    fn a_kind_of_jobs_that_is_not_built_is_warned_about() {
+        let with = |kinds: &str| format!("{HEADER}integrations: {{frameworks: [{kinds}]}}\n");
+        let warned = |kinds: &str| parse("f", &with(kinds), &[], "ns").unwrap().warnings;
+        assert_eq!(warned("batch/job, workload.codeflare.dev/appwrapper"), [""; 0]);
+        assert_eq!(
+            warned("batch/job, kubeflow.org/mpijob"),
+            [
+                "integrations.frameworks: kubeflow.org/mpijob has no effect: jobs of this kind are not handled yet"
+            ]
         );
     }
 

@@ -77,7 +77,7 @@ fn checks(more: Value) -> Case {
     to(json!({"admissionChecks": [check(more)]}))
 }
 
-/// Spec: api API-9.4.
+/// Spec: api API-9.4; multikueue 11.56.
 #[test]
 fn a_workloads_status_follows_the_rules_on_the_whole_object_in_both_versions() {
     let in_cluster = |name: &str| json!({"clusterName": name});

@@ -289,7 +289,7 @@ fn a_boost_is_a_number_where_boosts_are_on() {
     check(None, &boosted("lots"), &[]);
 }
 
-/// Spec: api API-9.5.10, multikueue 1.6; admission-engine B018, B021.
+/// Spec: api API-9.5.10; multikueue 1.6, 11.56; admission-engine B018, B021.
 #[test]
 fn what_is_reserved_stays_as_it_is() {
     let old = json!({ "status": reserved() });

@@ -18,7 +18,7 @@ fn incremental() -> Case {
     case
 }
 
-/// Spec: multikueue 4.1
+/// Spec: multikueue 4.1, 11.47, 11.48
 #[test]
 fn a_round_asks_a_few_and_the_next_a_few_more() {
     let mut case = incremental();
@@ -72,7 +72,7 @@ fn the_place_of_one_that_failed_is_taken_at_once() {
     assert_eq!(full.status.nominated, names(&["d", "b"]), "no place is left");
 }
 
-/// Spec: multikueue 4.1 (gate `MultiKueueIncrementalDispatcherRespectConfigOrder` off)
+/// Spec: multikueue 4.1, 11.49 (gate `MultiKueueIncrementalDispatcherRespectConfigOrder` off)
 #[test]
 fn without_the_gate_names_decide_the_order() {
     let mut case = incremental();
@@ -122,6 +122,36 @@ fn after_a_restart_the_round_counts_as_begun_now() {
     );
 }
 
+/// The begin is remembered only when the status is stored.
+///
+/// Spec: multikueue 11.52
+#[test]
+fn a_round_whose_write_failed_begins_with_the_next_one() {
+    let mut case = incremental();
+    let lost = case.plan();
+    assert_eq!((lost.round, lost.wake_at), (Some(at(100)), Some(at(105))));
+    case.now = 104;
+    let again = case.plan();
+    assert_eq!(again.status.nominated, lost.status.nominated);
+    assert_eq!((again.round, again.wake_at), (Some(at(104)), Some(at(109))));
+}
+
+/// Spec: multikueue 11.51
+#[test]
+fn the_round_of_what_is_offered_no_more_is_forgotten() {
+    let mut under_way = incremental().nominated(&["d", "c"]);
+    under_way.round = Some(99);
+    assert_eq!(under_way.plan().round, Some(at(99)));
+    let finished = under_way.clone().condition("Finished", "x");
+    let mut deleted = under_way.clone();
+    deleted.local = Local::Gone;
+    let mut released = under_way;
+    released.status.conditions.remove("QuotaReserved");
+    for case in [finished, deleted, released] {
+        assert_eq!(case.plan().round, None);
+    }
+}
+
 /// Unlike the anchor, where rounds pass before anything may be sent.
 #[test]
 fn no_round_begins_before_the_other_checks_are_ready() {
@@ -163,4 +193,39 @@ fn an_external_dispatcher_is_followed_and_waited_for() {
         .plan();
     assert_eq!(chosen.cluster(), Some("b"), "only a nominated cluster may win");
     assert!(chosen.status.nominated.is_empty());
+}
+
+/// Spec: multikueue 4.2, 11.53
+#[test]
+fn a_copy_follows_the_list_of_an_external_dispatcher() {
+    let mut case = Case::new().nominated(&["a"]);
+    case.dispatcher = Dispatcher::External;
+    let first = case.plan();
+    assert_eq!(
+        (first.on("a"), first.on("b")),
+        (&[RemoteAction::CreateWorkload][..], &[][..])
+    );
+    let moved = case
+        .nominated(&["b"])
+        .remote("a", reachable(Some(remote()), None))
+        .plan();
+    assert_eq!(
+        moved.on("a"),
+        [RemoteAction::StripFinalizer, RemoteAction::DeleteWorkload]
+    );
+    assert_eq!(moved.on("b"), [RemoteAction::CreateWorkload]);
+}
+
+/// Unlike the anchor, where it is an error that is tried again and again.
+///
+/// Spec: multikueue 4.2, 11.54
+#[test]
+fn a_cluster_that_an_external_dispatcher_names_is_waited_for_while_it_is_away() {
+    let mut case = Case::new().nominated(&["b"]).remote("b", away(1));
+    case.dispatcher = Dispatcher::External;
+    let plan = case.plan();
+    assert_eq!(plan.status.nominated, names(&["b"]));
+    assert!(plan.remote.values().all(Vec::is_empty) && plan.waiting.is_some());
+    let back = case.remote("b", reachable(None, None)).plan();
+    assert_eq!(back.on("b"), [RemoteAction::CreateWorkload]);
 }

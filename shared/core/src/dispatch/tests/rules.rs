@@ -24,7 +24,7 @@ fn finished(reason: &str) -> RemoteWorkload {
     }
 }
 
-/// Spec: multikueue 3.3 R8, 4, 11.28
+/// Spec: multikueue 3.3 R8, 4, 11.28, 11.29
 #[test]
 fn it_is_offered_to_every_connected_cluster_in_the_order_of_names() {
     let plan = Case::new().plan();
@@ -43,12 +43,13 @@ fn the_same_nominations_in_another_order_are_not_written() {
     assert_eq!(plan.status.nominated, names(&["b", "a"]));
 }
 
-/// Spec: multikueue 11.35, 3.16
+/// Spec: multikueue 11.34, 11.35, 3.16
 #[test]
 fn a_worker_that_comes_back_is_offered_the_workload() {
     let away = Case::new().remote("b", away(1));
     let plan = away.plan();
     assert_eq!(plan.status.nominated, names(&["a"]));
+    assert_eq!((plan.on("a"), plan.on("b")), (&[CreateWorkload][..], &[][..]));
     assert_eq!(
         away.nominated(&["a"])
             .remote("b", reachable(None, None))
@@ -79,6 +80,20 @@ fn nothing_is_offered_without_quota_or_while_evicted() {
     let mut case = Case::new();
     case.status.conditions.remove("QuotaReserved");
     assert!(case.plan().remote.is_empty());
+}
+
+/// Spec: multikueue 11.39
+#[test]
+fn a_cluster_that_is_new_in_the_config_is_offered_what_waits() {
+    let mut case = Case::new()
+        .nominated(&["a"])
+        .remote("a", reachable(Some(remote()), None));
+    case.clusters = names(&["a"]);
+    assert!(case.plan().remote.is_empty());
+    case.clusters = names(&["a", "b"]);
+    let plan = case.plan();
+    assert_eq!(plan.status.nominated, names(&["a", "b"]));
+    assert_eq!((plan.on("a"), plan.on("b")), (&[][..], &[CreateWorkload][..]));
 }
 
 /// Spec: multikueue 11.31; safety 3 (the decision comes before the job); provisioning 15.53
@@ -117,15 +132,18 @@ fn clocks_of_workers_are_not_compared() {
     assert_eq!(case.plan().cluster(), Some("b"), "first in config order");
 }
 
-/// Spec: multikueue 1.6 (webhook)
+/// Spec: multikueue 1.6 (webhook), 11.41
 #[test]
-fn a_worker_that_was_not_nominated_does_not_win() {
-    let plan = Case::new().remote("a", reachable(Some(admitted(1)), None)).plan();
+fn a_worker_that_was_not_nominated_does_not_win_until_it_is() {
+    let mut case = Case::new().remote("a", reachable(Some(admitted(1)), None));
+    let plan = case.plan();
     assert_eq!(plan.cluster(), None);
     assert_eq!(plan.status.nominated, names(&["a", "b"]));
+    case.status = plan.status;
+    assert_eq!(case.plan().cluster(), Some("a"));
 }
 
-/// Spec: multikueue 11.30; provisioning 15.54
+/// Spec: multikueue 11.29, 11.30; provisioning 15.54
 #[test]
 fn a_worker_that_only_reserved_quota_ends_nothing() {
     let reserved = RemoteWorkload {

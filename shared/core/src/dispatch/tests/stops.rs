@@ -50,6 +50,27 @@ fn an_eviction_on_the_manager_asks_the_winner_to_stop_and_mirrors_until_it_has()
     assert_eq!(plan.mirrors(), Some("a"), "so that quota is released");
 }
 
+/// The lifecycle has deactivated and evicted it for its check.
+///
+/// Spec: multikueue 11.46
+#[test]
+fn a_check_that_is_rejected_while_it_waits_takes_the_copies_back() {
+    let copy = || reachable(Some(remote()), None);
+    let mut case = Case::new()
+        .nominated(&["a", "b"])
+        .remote("a", copy())
+        .remote("b", copy())
+        .condition("Evicted", "rejected");
+    case.check().phase = CheckPhase::Rejected;
+    let gone = [RemoteAction::StripFinalizer, RemoteAction::DeleteWorkload];
+    let plan = case.plan();
+    assert_eq!((plan.on("a"), plan.on("b")), (&gone[..], &gone[..]));
+    assert!(plan.stopped, "quota need not wait for anybody");
+    case.status.conditions.remove("QuotaReserved");
+    let plan = case.plan();
+    assert_eq!((plan.on("a"), plan.on("b")), (&gone[..], &gone[..]));
+}
+
 /// Spec: multikueue 3.8
 #[test]
 fn a_job_that_is_already_going_is_let_go_once() {

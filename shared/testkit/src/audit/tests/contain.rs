@@ -202,7 +202,7 @@ fn what_a_backup_puts_in_the_place_of_a_run_may_be_taken_back_and_the_run_itself
     assert_eq!(restored(None), ["multikueue 10.F8"]);
 }
 
-/// Spec: multikueue 10.F2, Appendix C #13188.
+/// Spec: multikueue 10.F2, 11.11, Appendix C #13188.
 #[test]
 fn a_cluster_with_refused_credentials_is_not_used() {
     let used = |status: &str, reason: &str, wait| {

@@ -1,0 +1,57 @@
+use serde_json::{Value, from_value, json};
+
+use roadstead_kubeio::latest::Latest;
+
+use super::*;
+
+/// The cluster `east` with this in its metadata or its status.
+fn cluster(part: &str, field: &str, value: Value) -> Arc<MultiKueueCluster> {
+    let mut cluster = json!({
+        "metadata": {"name": "east", "uid": "1", "generation": 1},
+        "spec": {"clusterSource": {"kubeConfig": {"location": "east", "locationType": "Secret"}}},
+        "status": {},
+    });
+    cluster[part][field] = value;
+    Arc::new(from_value(cluster).unwrap())
+}
+
+/// Spec: multikueue 11.27
+#[test]
+fn a_cluster_is_not_looked_at_again_for_a_status() {
+    let before = cluster("metadata", "generation", json!(1));
+    let key = Key::new("", "east");
+    let is_looked_at = |new: Option<&Arc<MultiKueueCluster>>| {
+        let old = Some(&before);
+        has_new_meaning(&Change { key: &key, old, new })
+    };
+    let now = "2026-01-01T00:00:00Z";
+    let active = json!([{"type": "Active", "status": "False", "reason": "BadKubeConfig", "message": "", "lastTransitionTime": now}]);
+    assert!(!is_looked_at(Some(&cluster("status", "conditions", active))));
+    for (field, value) in [
+        ("generation", json!(2)),
+        ("deletionTimestamp", json!(now)),
+        ("uid", json!("2")),
+    ] {
+        assert!(is_looked_at(Some(&cluster("metadata", field, value))), "{field}");
+    }
+    assert!(is_looked_at(None));
+}
+
+/// Until all are, it counts as lost, and nothing that its caches hold is looked at.
+///
+/// Spec: multikueue 11.24
+#[tokio::test(start_paused = true)]
+async fn a_worker_is_open_only_when_every_kind_is_watched() {
+    let timeout = Duration::from_mins(1);
+    let kinds = [Health::Live, Health::Starting, Health::Live].map(Latest::new);
+    let mut healths = kinds.each_ref().map(Latest::follow);
+    let why = all_live(&mut healths, timeout).await.unwrap_err();
+    assert_eq!(why, "the API server did not open all watches within 60 s");
+    kinds[1].set(Health::Failing("jobs.batch is forbidden".to_owned()));
+    let why = all_live(&mut healths, timeout).await.unwrap_err();
+    assert_eq!(why, "jobs.batch is forbidden");
+    kinds[1].set(Health::Live);
+    assert_eq!(all_live(&mut healths, timeout).await, Ok(()));
+    kinds[2].set(Health::Failing("gone".to_owned()));
+    assert_eq!(first_failure(&mut healths).await, "gone");
+}
