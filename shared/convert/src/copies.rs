@@ -222,11 +222,14 @@ pub fn spec_drift(local: &api::Workload, remote: &api::Workload) -> Drift {
 
 #[cfg(test)]
 mod tests {
+    use kube::api::ObjectMeta;
     use roadstead_api::kueue::v1beta2 as api;
     use roadstead_core::dispatch::{Drift, LostPolicy};
     use serde_json::json;
 
-    use super::{Stamp, epoch, lease_secs, lost_policy, remote_workload, spec_drift};
+    use super::{
+        Made, Priority, Stamp, epoch, lease_secs, lost_policy, remote_workload, spec_drift, workload_for_job,
+    };
 
     const STAMP: Stamp<'static> = Stamp {
         origin: "mine",
@@ -251,7 +254,7 @@ mod tests {
         .unwrap()
     }
 
-    /// Spec: multikueue 3.4.
+    /// Spec: multikueue 3.4; provisioning 15.56.
     #[test]
     fn the_copy_has_labels_annotations_and_spec_and_nothing_else() {
         let copy = serde_json::to_value(remote_workload(&local(), STAMP)).unwrap();
@@ -271,6 +274,33 @@ mod tests {
         );
         assert_eq!(copy.get("status"), None);
         assert_eq!(copy["spec"], serde_json::to_value(&local().spec).unwrap());
+    }
+
+    /// Spec: provisioning 6.1, 15.56.
+    #[test]
+    fn the_workload_of_a_job_has_the_parameters_for_the_autoscaler_and_no_other_annotation() {
+        let parameter = "provreq.kueue.x-k8s.io/maxRunDurationSeconds";
+        let notes = [
+            (parameter.to_owned(), "60".to_owned()),
+            ("other".to_owned(), "x".to_owned()),
+        ];
+        let job = ObjectMeta {
+            annotations: Some(notes.into()),
+            ..ObjectMeta::default()
+        };
+        let workload = workload_for_job(Made {
+            name: "w".to_owned(),
+            job: &job,
+            api_version: "batch/v1",
+            kind: "Job",
+            labels_to_copy: &[],
+            queue: None,
+            pod_sets: Vec::new(),
+            priority: Priority::default(),
+            max_execution_secs: None,
+        });
+        let kept = workload.metadata.annotations.unwrap();
+        assert_eq!(kept, [(parameter.to_owned(), "60".to_owned())].into());
     }
 
     /// Spec: safety 3.1, 3.5.

@@ -142,8 +142,9 @@ pub(super) async fn run(p: Provisioning, stop: CancellationToken) {
     }
 }
 
-async fn report(p: &Provisioning, check: &AdmissionCheck, served: &Served) {
-    let active = match served {
+/// What condition `Active` of one of our checks must say.
+pub(super) fn condition(p: &Provisioning, check: &AdmissionCheck, served: &Served) -> Active {
+    match served {
         Served::No(why) => Active {
             truth: Truth::False,
             reason: API_UNAVAILABLE,
@@ -153,7 +154,11 @@ async fn report(p: &Provisioning, check: &AdmissionCheck, served: &Served) {
             let config = p.config(check);
             check::provisioning(config.as_ref().map(|_| ()).map_err(String::as_str))
         }
-    };
+    }
+}
+
+async fn report(p: &Provisioning, check: &AdmissionCheck, served: &Served) {
+    let active = condition(p, check, served);
     let name = check.metadata.name.as_deref().unwrap_or_default();
     let old = check
         .status
@@ -188,7 +193,7 @@ mod tests {
         Health::Failing(why.to_owned())
     }
 
-    /// Spec: provisioning 1.
+    /// Spec: provisioning 1, 15.1; safety F26.
     #[test]
     fn a_kind_that_is_not_served_is_told_from_a_connection_that_is_being_opened_again() {
         let sender = Latest::new(Health::Starting);

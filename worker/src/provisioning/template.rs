@@ -138,7 +138,7 @@ mod tests {
         BTreeMap::from([(FlavorName::from("spot"), roadstead_convert::flavor(&flavor))])
     }
 
-    /// Spec: provisioning 6.2.
+    /// Spec: provisioning 6.2, 15.10.
     #[test]
     fn the_template_has_flavor_labels_tolerations_and_requests_from_limits_and_nothing_of_a_start() {
         let workload = workload();

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::fixture::{EAST, EVEN, GPU, MANAGER, Room, WEST, beside_others};
 use crate::shared::eventually;
 
-/// Spec: multikueue 3.15, 11.86; provisioning 14
+/// Spec: multikueue 3.15, 11.86; provisioning 14, 15.53, 15.54
 #[test]
 fn of_two_workers_with_quota_the_one_whose_request_is_provisioned_gets_the_job() {
     beside_others("room-in-nodes", EVEN, |room| async move {

@@ -262,7 +262,7 @@ fn a_forged_annotation_is_refused_with_its_name() {
     });
 }
 
-/// Spec: api, columns "Default"; admission-engine B001, but for the finalizer, which the webhook sets.
+/// Spec: api, columns "Default"; admission-engine B001, but for the finalizer, which the webhook sets; provisioning 15.6.
 #[test]
 fn what_is_left_out_gets_the_default_of_its_version() {
     on_plane(|shared| async move {

@@ -101,6 +101,7 @@ fn a_bad_reference_is_named() {
 fn a_provisioning_check_is_active_when_its_config_resolves() {
     let good = provisioning(Ok(()));
     assert_eq!((good.truth, good.reason), (Truth::True, "Active"));
+    assert_eq!(good.message, "The admission check is active");
     let bad = provisioning(Err("missing parameters reference"));
     assert_eq!((bad.truth, bad.reason), (Truth::False, "BadParametersRef"));
     assert_eq!(bad.message, "missing parameters reference");

@@ -347,7 +347,7 @@ fn a_deleted_workload_stops_its_job() {
     check(&observed(&workloads), &[], &[]);
 }
 
-/// Spec: jobs 5.15, 5.17, 15.46, 15.55.
+/// Spec: jobs 5.15, 5.17, 15.46, 15.55; provisioning 15.22.
 #[test]
 fn a_waiting_workload_follows_the_queue_and_tells_of_its_checks() {
     let mut workload = owned("w");

@@ -99,7 +99,7 @@ fn a_pending_reason_lists_the_checks_that_cover_all_flavors() {
     );
 }
 
-/// Spec: admission-engine B167, B168.
+/// Spec: admission-engine B167, B168; provisioning 15.23, 15.47, 15.48.
 #[test]
 fn checks_follow_the_assigned_flavors_and_hold_admission_back() {
     let mut world = World::new();
@@ -122,6 +122,8 @@ fn checks_follow_the_assigned_flavors_and_hold_admission_back() {
         "The workload has not all checks ready",
     );
     world.verdict("all", CheckPhase::Ready, "", None);
+    world.pass();
+    assert!(!world.workload.is_admitted(), "one of two is not enough");
     world.verdict("one", CheckPhase::Ready, "", None);
     world.pass();
     world.check("Admitted", Truth::True, "Admitted", "The workload is admitted");
@@ -137,7 +139,7 @@ fn a_check_that_appears_later_does_not_take_admission_away() {
     assert_eq!(world.workload.status.checks.len(), 1);
 }
 
-/// Spec: admission-engine B169, B042; multikueue 11.108.
+/// Spec: admission-engine B169, B042; multikueue 11.108; provisioning 15.27, 15.28, 15.30, 15.36.
 #[test]
 fn a_retry_evicts_waits_for_the_job_and_then_for_the_back_off() {
     let mut world = World::new();
@@ -228,7 +230,7 @@ fn several_verdicts_are_told_together() {
     assert_eq!(checks::text_of(&status, CheckPhase::Rejected), None);
 }
 
-/// Spec: admission-engine B170, B171; multikueue 11.46.
+/// Spec: admission-engine B170, B171; multikueue 11.46; provisioning 15.32, 15.38.
 #[test]
 fn a_rejection_deactivates_even_beside_a_retry() {
     let mut world = World::new();
@@ -286,6 +288,27 @@ fn a_rejection_deactivates_even_beside_a_retry() {
         "Reactivated",
         "The workload was reactivated",
     );
+}
+
+/// Only a retry counts, and whoever was switched off begins anew.
+///
+/// Spec: provisioning 15.28, 15.35, 15.41.
+#[test]
+fn an_eviction_counts_retries_and_forgets_them_with_every_other_verdict() {
+    let after = |phase, retry_count| {
+        let mut status = Status::default();
+        let mut check = CheckState::pending(at(1));
+        (check.phase, check.retry_count) = (phase, retry_count);
+        status.checks.insert(CheckName::from("chk"), check);
+        evict::reset_checks(&mut status, evict::AFTER_EVICTION, at(2), |_| true);
+        let check = &status.checks[&CheckName::from("chk")];
+        assert_eq!(check.phase, CheckPhase::Pending);
+        check.retry_count
+    };
+    assert_eq!(after(CheckPhase::Retry, None), Some(1));
+    assert_eq!(after(CheckPhase::Retry, Some(2)), Some(3));
+    assert_eq!(after(CheckPhase::Ready, Some(2)), None, "preempted, say");
+    assert_eq!(after(CheckPhase::Rejected, Some(3)), None, "switched off");
 }
 
 /// Spec: admission-engine B174.
@@ -464,7 +487,7 @@ fn ended(world: &mut World, success: bool) {
     };
 }
 
-/// Spec: admission-engine B175; jobs 5.10, 5.3 A5; multikueue 11.107.
+/// Spec: admission-engine B175; jobs 5.10, 5.3 A5; multikueue 11.107; provisioning 15.26.
 #[test]
 fn it_finishes_with_its_job_once() {
     let check = |change: fn(&mut World), reason: &str, message: &str| {

@@ -111,7 +111,7 @@ fn a_namespace_that_does_not_match_is_parked_until_its_labels_match() {
     assert_eq!(world.run(), [text]);
 }
 
-/// Spec: admission-engine 1.7, 9.2 B042.
+/// Spec: admission-engine 1.7, 9.2 B042; provisioning 15.30.
 #[test]
 fn a_workload_in_back_off_is_pending_but_not_head() {
     let mut world = strict(10);
@@ -335,7 +335,7 @@ fn a_terminating_queue_admits_nothing_and_its_usage_stays() {
     );
 }
 
-/// Spec: multikueue 1.5, 10.F35, 11.87; api API-2.3.
+/// Spec: multikueue 1.5, 10.F35, 11.87; api API-2.3; provisioning 15.7.
 #[test]
 fn checks_that_cannot_work_make_the_queue_inactive() {
     let mut world = World::new(cores(10));
@@ -429,7 +429,7 @@ fn a_check_that_becomes_active_resumes_admission() {
 
 /// Not built yet, and said so instead of ignored (unlike the anchor).
 ///
-/// Spec: multikueue 11.88
+/// Spec: multikueue 11.88; provisioning 15.50 (deviation)
 #[test]
 fn topologies_are_refused_with_a_way_out() {
     let mut world = World::new(cores(10));

@@ -109,7 +109,7 @@ fn a_queue_name_that_is_no_label_value_is_left_out() {
     assert!(!infos[0].labels.contains_key("kueue.x-k8s.io/cluster-queue-name"));
 }
 
-/// Spec: jobs 15.28, 15.29.
+/// Spec: jobs 15.28, 15.29; provisioning 15.26.
 #[test]
 fn sources_that_disagree_are_a_permanent_error() {
     let infos = facts_of("team", &two_flavors(), None).unwrap();
@@ -137,6 +137,26 @@ fn sources_that_disagree_are_a_permanent_error() {
         Some(update("kueue.x-k8s.io/workload", "v")),
     );
     assert!(bad.unwrap_err().is_permanent());
+}
+
+/// Spec: provisioning 15.24, 15.26.
+#[test]
+fn what_a_check_found_out_goes_to_the_pods_unless_they_say_otherwise() {
+    let consumes = "autoscaling.x-k8s.io/consume-provisioning-request";
+    let update = PodSetUpdate {
+        name: "main".into(),
+        labels: BTreeMap::new(),
+        annotations: [(consumes.to_owned(), "wl-chk-1".to_owned())].into(),
+        node_selector: [("pool".to_owned(), "ng-1".to_owned())].into(),
+        tolerations: Vec::new(),
+    };
+    let infos = facts_of("team", &two_flavors(), Some(update)).unwrap();
+    let mut template = json!({"spec": {"containers": []}});
+    inject(&mut template, &infos[0]).unwrap();
+    assert_eq!(template["spec"]["nodeSelector"]["pool"], "ng-1");
+    assert_eq!(template["metadata"]["annotations"][consumes], "wl-chk-1");
+    let mut elsewhere = json!({"spec": {"nodeSelector": {"pool": "other"}}});
+    assert!(inject(&mut elsewhere, &infos[0]).unwrap_err().is_permanent());
 }
 
 #[test]

@@ -1,108 +1,8 @@
-use std::sync::Arc;
-
-use roadstead_api::config::FeatureGates;
 use roadstead_core::provision::Action;
-use roadstead_engine::caches::Caches;
-use roadstead_kubeio::events;
-use roadstead_kubeio::queue::Queue;
-use serde::de::DeserializeOwned;
 use serde_json::json;
-use tokio_util::sync::CancellationToken;
 
+use super::super::tests::{CLASS, cluster, config, object, request_object, template_object, workload};
 use super::*;
-
-const CLASS: &str = "check-capacity.autoscaling.x-k8s.io";
-
-fn object<T: DeserializeOwned>(value: Value) -> T {
-    serde_json::from_value(value).unwrap()
-}
-
-fn owned_by(kind: &str, uid: &str) -> Value {
-    json!([{ "apiVersion": "x/v1", "kind": kind, "name": "wl", "uid": uid, "controller": true }])
-}
-
-fn workload(template: &Value) -> api::Workload {
-    object(json!({
-        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload",
-        "metadata": {
-            "name": "wl", "namespace": "ns", "uid": "w1",
-            "annotations": { "provreq.kueue.x-k8s.io/maxRunDurationSeconds": "60", "other": "x" },
-        },
-        "spec": { "queueName": "q", "podSets": [{ "name": "main", "count": 4, "template": template }] },
-        "status": {
-            "conditions": [{
-                "type": "QuotaReserved", "status": "True", "reason": "QuotaReserved", "message": "",
-                "lastTransitionTime": "2026-01-01T00:00:00Z",
-            }],
-            "admission": { "clusterQueue": "cq", "podSetAssignments": [
-                { "name": "main", "count": 3, "flavors": {} },
-            ] },
-            "admissionChecks": [
-                { "name": "chk", "state": "Pending", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z" },
-                { "name": "other", "state": "Pending", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z" },
-            ],
-        },
-    }))
-}
-
-fn request_object(name: &str, uid: &str, owner: &str, conditions: &Value) -> ProvisioningRequest {
-    object(json!({
-        "apiVersion": "autoscaling.x-k8s.io/v1", "kind": "ProvisioningRequest",
-        "metadata": { "name": name, "namespace": "ns", "uid": uid, "ownerReferences": owned_by("Workload", owner) },
-        "spec": {
-            "provisioningClassName": CLASS,
-            "podSets": [{ "podTemplateRef": { "name": format!("ppt-{name}-main") }, "count": 3 }],
-        },
-        "status": { "conditions": conditions },
-    }))
-}
-
-fn template_object(name: &str, kind: &str, uid: &str) -> kube::core::DynamicObject {
-    object(json!({
-        "apiVersion": "v1", "kind": "PodTemplate",
-        "metadata": { "name": name, "namespace": "ns", "uid": name, "ownerReferences": owned_by(kind, uid) },
-        "template": {},
-    }))
-}
-
-/// A cluster with check `chk` of ours and check `other` of somebody else. Nothing answers at its address.
-fn cluster(config: &ProvisioningRequestConfigSpec) -> Provisioning {
-    let address = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
-    let client = kube::Client::try_from(address).unwrap();
-    let clock: roadstead_engine::clock::Clock = Arc::new(|| Timestamp::UNIX_EPOCH);
-    let (recorder, _) = events::recorder(client.clone(), "test", clock.clone(), CancellationToken::new());
-    let due = Arc::new(Queue::new());
-    let p = Provisioning::new(
-        client,
-        Caches::new(&[]),
-        due,
-        recorder,
-        clock,
-        &FeatureGates::default(),
-    );
-    p.listen();
-    for (name, controller) in [
-        ("chk", "kueue.x-k8s.io/provisioning-request"),
-        ("other", "example.com/other"),
-    ] {
-        p.caches.checks.observe(object(json!({
-            "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "AdmissionCheck", "metadata": { "name": name },
-            "spec": { "controllerName": controller, "parameters": {
-                "apiGroup": "kueue.x-k8s.io", "kind": "ProvisioningRequestConfig", "name": "cfg" } },
-        })));
-    }
-    p.configs
-        .observe(api::ProvisioningRequestConfig::new("cfg", config.clone()));
-    p.served.set(Served::Yes);
-    p
-}
-
-fn config() -> ProvisioningRequestConfigSpec {
-    ProvisioningRequestConfigSpec {
-        provisioning_class_name: CLASS.into(),
-        ..ProvisioningRequestConfigSpec::default()
-    }
-}
 
 fn plan(p: &Provisioning, stored: &api::Workload) -> Option<Plan> {
     let workload = roadstead_convert::workload(stored);
@@ -123,7 +23,7 @@ fn actions(plan: &Plan) -> Vec<String> {
     plan.actions.iter().map(say).collect()
 }
 
-/// Spec: provisioning 4.1, 4.4, 6.1.
+/// Spec: provisioning 4.1, 4.4, 6.1, 15.9, 15.56.
 #[tokio::test]
 async fn a_reserved_workload_gets_template_request_and_hand_over_with_its_own_parameters() {
     let p = cluster(&config());
@@ -187,7 +87,7 @@ async fn a_template_of_a_request_that_is_gone_is_waited_for_and_one_of_ours_is_h
     );
 }
 
-/// Spec: provisioning 1, 4.3 row 1.
+/// Spec: provisioning 1, 4.3 row 1, 15.1.
 #[tokio::test]
 async fn nothing_is_decided_before_everything_is_listed_and_without_the_api_the_check_says_so() {
     let p = cluster(&config());
@@ -204,7 +104,7 @@ async fn nothing_is_decided_before_everything_is_listed_and_without_the_api_the_
     assert_eq!(plan(&p, &stored), None, "what was decided stands");
 }
 
-/// Spec: provisioning 4.2.
+/// Spec: provisioning 4.2, 15.14.
 #[test]
 fn a_pod_set_uses_what_any_of_its_containers_or_the_pod_itself_names() {
     let gpu = ["gpu".to_owned()];
@@ -222,7 +122,7 @@ fn a_pod_set_uses_what_any_of_its_containers_or_the_pod_itself_names() {
     assert!(uses(None, &[]), "no resources means all");
 }
 
-/// Spec: provisioning 6.2.
+/// Spec: provisioning 6.2, 15.19, 15.20.
 #[test]
 fn pod_sets_are_equal_as_a_whole_or_in_what_a_scheduler_sees() {
     let template = |label: &str, image: &str, cpu: &str, zone: &str| {
@@ -241,7 +141,11 @@ fn pod_sets_are_equal_as_a_whole_or_in_what_a_scheduler_sees() {
         ("d", template("x", "one", "2", "z")),
         ("e", template("x", "one", "1", "other")),
     ];
+    let mut tolerant = template("x", "one", "1", "z");
+    tolerant["spec"]["tolerations"] = json!([{ "operator": "Exists" }]);
+    let templates = templates.into_iter().chain([("f", tolerant)]);
     let sets = templates.map(|(name, template)| json!({ "name": name, "count": 1, "template": template }));
+    let sets: Vec<Value> = sets.collect();
     let stored: api::Workload = object(json!({
         "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "metadata": { "name": "w" },
         "spec": { "podSets": sets },
@@ -251,7 +155,7 @@ fn pod_sets_are_equal_as_a_whole_or_in_what_a_scheduler_sees() {
         .values()
         .map(|class| (class.template, class.scheduling))
         .collect();
-    assert_eq!(got, [(0, 0), (1, 0), (0, 0), (3, 3), (4, 4)]);
+    assert_eq!(got, [(0, 0), (1, 0), (0, 0), (3, 3), (4, 4), (5, 5)]);
 }
 
 /// Spec: provisioning 5, 16 (long names).
@@ -267,7 +171,7 @@ fn check_and_attempt_are_read_from_our_annotations_only_when_both_are_there() {
     assert_eq!(request(&stored).identity, Some((CheckName::from("chk"), 7)));
 }
 
-/// Spec: provisioning 2.2.
+/// Spec: provisioning 2.2, 15.6.
 #[test]
 fn the_configuration_is_read_with_its_defaults() {
     let read = read_config(&config());

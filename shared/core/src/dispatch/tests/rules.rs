@@ -96,7 +96,7 @@ fn a_cluster_that_is_new_in_the_config_is_offered_what_waits() {
     assert_eq!((plan.on("a"), plan.on("b")), (&[][..], &[CreateWorkload][..]));
 }
 
-/// Spec: multikueue 11.31, safety 3 (the decision comes before the job)
+/// Spec: multikueue 11.31; safety 3 (the decision comes before the job); provisioning 15.53
 #[test]
 fn the_first_admitted_worker_wins_and_gets_no_job_before_that_is_written() {
     let case = Case::new().nominated(&["a", "b"]);
@@ -146,7 +146,7 @@ fn a_worker_that_was_not_nominated_does_not_win_until_it_is() {
     assert_eq!(case.plan().cluster(), Some("a"));
 }
 
-/// Spec: multikueue 11.29, 11.30, 11.86
+/// Spec: multikueue 11.29, 11.30, 11.86; provisioning 15.54
 #[test]
 fn a_worker_that_only_reserved_quota_ends_nothing() {
     let reserved = RemoteWorkload {
@@ -391,7 +391,7 @@ fn what_is_foreign_is_never_touched_and_never_chosen() {
     );
 }
 
-/// Spec: multikueue 11.69, 3.3 R4, 13.B6
+/// Spec: multikueue 11.69, 3.3 R4, 13.B6; provisioning 15.55
 #[test]
 fn an_eviction_by_the_winner_is_a_retry() {
     let evicted = |reason| RemoteWorkload {
@@ -412,6 +412,7 @@ fn an_eviction_by_the_winner_is_a_retry() {
     );
     let copy = evicted("DeactivatedDueToAdmissionCheck");
     let plan = Case::won().remote("a", reachable(Some(copy), None)).plan();
+    assert_eq!(plan.check(), (CheckPhase::Retry, text));
     assert_eq!(plan.failed, [("a".into(), Cause::Rejected)]);
 }
 

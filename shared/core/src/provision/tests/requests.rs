@@ -80,7 +80,7 @@ fn the_requests_of_a_finished_or_evicted_workload_go() {
     assert!(released.plan().actions.is_empty());
 }
 
-/// Spec: provisioning 4.4, 15.31, 15.41
+/// Spec: provisioning 4.4, 15.31, 15.35, 15.41
 #[test]
 fn attempts_are_counted_by_the_retries() {
     let phase = CheckPhase::Pending;
@@ -225,7 +225,7 @@ fn merged_pod_sets_all_get_their_updates_but_never_cross_flavors() {
     assert_eq!(case.plan().sets(), [("main", 4), ("other", 3)]);
 }
 
-/// Spec: provisioning 16 (attempt names come back after a preemption)
+/// Spec: provisioning 15.42, 16 (attempt names come back after a preemption)
 #[test]
 fn a_template_of_a_deleted_request_is_waited_for() {
     let mut case = Case::new();
@@ -241,6 +241,8 @@ fn a_template_of_a_deleted_request_is_waited_for() {
     case.requests[0].deleting = true;
     let plan = case.plan();
     assert!(plan.actions.is_empty() && plan.problems.len() == 1);
+    assert!(plan.notes.is_empty(), "it is no failure");
+    assert_eq!(plan.says(), (CheckPhase::Pending, ""));
 }
 
 /// Spec: provisioning 4.4 (failure of a create), 15.43
