@@ -102,7 +102,8 @@ impl Checks for Dispatch {
         let annotate = scene.new_epoch(&plan);
         self.remember(&pass.workload.key, &plan, now);
         sites::note_sent(self, pass.workload, &plan, now);
-        let placed = placed(pass, &plan);
+        let before = pass.workload.status.cluster.as_ref();
+        let placed = placed(pass.stored, before, plan.status.cluster.as_ref());
         let mut notes = plan.notes.clone();
         let saying = self.journal.note(pass.stored, &pass.workload.key, &plan, now);
         let (told, later) = match saying {
@@ -317,15 +318,17 @@ impl Dispatch {
     }
 }
 
-/// The cluster that this pass has chosen, for the counters: with the ClusterQueue, and since when quota was held.
-fn placed(pass: &Pass<'_>, plan: &Plan) -> Option<(ClusterName, String, Timestamp)> {
-    let cluster = plan.status.cluster.clone()?;
-    if pass.workload.status.cluster.is_some() {
-        return None;
-    }
-    let reserved = pass.stored.condition("QuotaReserved")?;
-    let queue = pass.stored.admission()?.cluster_queue.clone();
-    Some((cluster, queue, reserved.last_transition_time.0))
+/// The cluster that a pass has chosen, for the counters: with the ClusterQueue, and since when quota was held. `None` when the
+/// choice was made `before`.
+fn placed(
+    stored: &Workload,
+    before: Option<&ClusterName>,
+    now: Option<&ClusterName>,
+) -> Option<(ClusterName, String, Timestamp)> {
+    let cluster = now.filter(|_| before.is_none())?;
+    let reserved = stored.condition("QuotaReserved")?;
+    let queue = stored.admission()?.cluster_queue.clone();
+    Some((cluster.clone(), queue, reserved.last_transition_time.0))
 }
 
 /// The dispatcher's settings from the configuration file.
@@ -366,8 +369,28 @@ fn step_size(config: &MultiKueue, gates: &FeatureGates) -> u32 {
 mod tests {
     use roadstead_api::config::{Config, IncrementalDispatcher};
     use roadstead_core::dispatch::{LostPolicy, Order};
+    use serde_json::{from_value, json};
 
     use super::*;
+
+    /// Spec: multikueue 8, 11.85
+    #[test]
+    fn an_admission_is_counted_when_it_is_decided_and_not_again() {
+        let stored = json!({ "metadata": {}, "spec": { "podSets": [] }, "status": {
+            "admission": { "clusterQueue": "team", "podSetAssignments": [] },
+            "conditions": [{
+                "type": "QuotaReserved", "status": "True", "reason": "QuotaReserved", "message": "",
+                "lastTransitionTime": "1970-01-01T00:00:09Z",
+            }],
+        } });
+        let stored: Workload = from_value(stored).unwrap();
+        let (east, since) = (ClusterName::from("east"), Timestamp::from_second(9).unwrap());
+        let counted = Some((east.clone(), "team".to_owned(), since));
+        assert_eq!(placed(&stored, None, Some(&east)), counted);
+        assert_eq!(placed(&stored, Some(&east), Some(&east)), None);
+        assert_eq!(placed(&stored, Some(&east), None), None);
+        assert_eq!(placed(&stored, None, None), None);
+    }
 
     /// Spec: multikueue 4.1, 11.49, 11.50
     #[test]

@@ -147,7 +147,17 @@ pub(super) fn scene(
             .filter(|job| job.uid().as_ref() == Some(uid))?;
         Some((jobs.kind, job)).filter(|(_, job)| job.metadata.deletion_timestamp.is_none())
     });
-    let owner = owner(stored, local_job.as_ref());
+    let holder = workload
+        .status
+        .cluster
+        .as_ref()
+        .or(stored_status.cluster.as_ref());
+    // Why not of a kind that is switched off where it runs already: a setting does not end what runs.
+    let is_known = |group: &str, kind: &str| match holder {
+        Some(_) => roadstead_jobs::kind_of(group, kind).is_some(),
+        None => d.caches.kind(group, kind).is_some(),
+    };
+    let owner = owner(stored, local_job.as_ref(), is_known);
     let job = LocalJob {
         present: local_job.is_some(),
         finished: local_job
@@ -306,7 +316,11 @@ fn group_of(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
-fn owner(stored: Option<&ApiWorkload>, job: Option<&(&'static dyn JobKind, Arc<DynamicObject>)>) -> Owner {
+fn owner(
+    stored: Option<&ApiWorkload>,
+    job: Option<&(&'static dyn JobKind, Arc<DynamicObject>)>,
+    is_known: impl Fn(&str, &str) -> bool,
+) -> Owner {
     if let Some((kind, job)) = job {
         let Some(managed_by) = kind.managed_by() else {
             return Owner::Managed;
@@ -327,9 +341,7 @@ fn owner(stored: Option<&ApiWorkload>, job: Option<&(&'static dyn JobKind, Arc<D
         .or_else(|| owners.first())
     {
         // Why: the job of a known kind is only out of sight (being deleted); its Workload follows it.
-        Some(owner) if roadstead_jobs::kind_of(group_of(&owner.api_version), &owner.kind).is_some() => {
-            Owner::Managed
-        }
+        Some(owner) if is_known(group_of(&owner.api_version), &owner.kind) => Owner::Managed,
         Some(owner) => Owner::NoAdapter {
             kind: Some(format!("{}, Kind={}", owner.api_version, owner.kind)),
         },
@@ -466,7 +478,7 @@ const fn life(deleting: bool) -> Life {
 pub(super) fn reclaimable(d: &Dispatch, workload: &ApiWorkload) -> Option<BTreeMap<PodSetName, u32>> {
     let (jobs, job_key, uid) = owner_of(d, workload)?;
     let job = jobs.objects.get(&job_key).filter(|job| job.uid() == Some(uid))?;
-    if owner(Some(workload), Some(&(jobs.kind, job))) != Owner::Managed {
+    if owner(Some(workload), Some(&(jobs.kind, job)), |_, _| true) != Owner::Managed {
         return None;
     }
     let run = || {
@@ -508,22 +520,30 @@ mod tests {
     /// Spec: multikueue 11.44, 11.45
     #[test]
     fn only_kinds_that_are_known_and_enabled_are_dispatched() {
-        let owned_by = |api_version: &str, kind: &str| {
+        let enabled_and_owned_by = |known: bool, api_version: &str, kind: &str| {
             let reference =
                 json!({"apiVersion": api_version, "kind": kind, "name": "j", "uid": "1", "controller": true});
             let metadata = json!({"name": "w", "namespace": "ns", "ownerReferences": [reference]});
             let workload: ApiWorkload =
                 from_value(json!({"metadata": metadata, "spec": {"podSets": []}})).unwrap();
-            owner(Some(&workload), None)
+            let is_known = |group: &str, kind: &str| known && (group, kind) == ("batch", "Job");
+            owner(Some(&workload), None, is_known)
         };
+        let owned_by = |api_version: &str, kind: &str| enabled_and_owned_by(true, api_version, kind);
         assert_eq!(owned_by("batch/v1", "Job"), Owner::Managed);
+        let kind = Some("batch/v1, Kind=Job".to_owned());
+        assert_eq!(
+            enabled_and_owned_by(false, "batch/v1", "Job"),
+            Owner::NoAdapter { kind },
+            "its integration is switched off"
+        );
         let kind = Some("kubeflow.org/v2beta1, Kind=MPIJob".to_owned());
         assert_eq!(
             owned_by("kubeflow.org/v2beta1", "MPIJob"),
             Owner::NoAdapter { kind }
         );
         assert_eq!(
-            owner(Some(&ApiWorkload::default()), None),
+            owner(Some(&ApiWorkload::default()), None, |_, _| true),
             Owner::NoAdapter { kind: None }
         );
 

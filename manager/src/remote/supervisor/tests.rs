@@ -39,7 +39,7 @@ fn a_cluster_is_not_looked_at_again_for_a_status() {
 
 /// Until all are, it counts as lost, and nothing that its caches hold is looked at.
 ///
-/// Spec: multikueue 11.24
+/// Spec: multikueue 10.F6, 11.24
 #[tokio::test(start_paused = true)]
 async fn a_worker_is_open_only_when_every_kind_is_watched() {
     let timeout = Duration::from_mins(1);
