@@ -73,7 +73,7 @@ pub(crate) struct Remote {
     pub(crate) workloads: Arc<Cache<Workload>>,
     /// Our jobs there, by origin.
     pub(crate) jobs: Vec<KindCache>,
-    /// Which jobs there name a Workload.
+    /// What there is of each Workload.
     pub(crate) held: Arc<Held>,
     /// The queues there, as far as they may be read.
     pub(crate) queues: Queues,
@@ -128,11 +128,13 @@ impl Remote {
         let held = Arc::new(Held::default());
         for (kind, jobs) in jobs.iter().enumerate() {
             let held = held.clone();
-            jobs.objects.listen(move |change| held.changed(kind, change));
+            jobs.objects.listen(move |change| held.job_changed(kind, change));
         }
+        let (workloads, copies) = (templates.workloads(), held.clone());
+        workloads.listen(move |change| copies.copy_changed(change));
         Self {
             name,
-            workloads: templates.workloads(),
+            workloads,
             jobs,
             held,
             queues: Queues::new(),
@@ -279,7 +281,7 @@ impl Remote {
 
     /// Whether it has anything of ours of this Workload, as far as is known.
     pub(crate) fn holds(&self, workload: &Key) -> bool {
-        self.workloads.get(workload).is_some() || self.held.any(workload)
+        self.held.any(workload)
     }
 
     /// How long each watch has been silent, by kind.

@@ -67,8 +67,7 @@ pub(crate) fn sites(
             // Why only here: by another dispatcher it is asked at the same time as the others, and holds up nobody.
             (Some(_), Some(remote)) if remote.is_doubtful() => Room::Closed(Closed::NotAnswering),
             (Some(asked), Some(remote)) => remote.queues.room(&queue, asked, |queue| {
-                d.ledger
-                    .coming(&(name.clone(), queue.to_owned()), &workload.key, now)
+                d.ledger.coming((&name, queue), &workload.key, now)
             }),
             (None, _) | (_, None) => Room::Unknown,
         };

@@ -4,11 +4,11 @@
 //! worker that looked best at its beginning.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
 use roadstead_core::dispatch::capacity::{Amounts, add, take};
-use roadstead_core::name::Key;
+use roadstead_core::name::{ClusterName, Key};
 
 use super::Place;
 
@@ -23,34 +23,54 @@ pub(crate) struct Ledger(Mutex<Book>);
 
 #[derive(Debug, Default)]
 struct Book {
-    sent: BTreeMap<(Place, Key), Amounts>,
+    /// By cluster and ClusterQueue.
+    places: BTreeMap<ClusterName, BTreeMap<String, Sent>>,
     ages: VecDeque<(Timestamp, Place, Key)>,
-    totals: BTreeMap<Place, Amounts>,
+}
+
+/// What was sent to one queue.
+#[derive(Debug, Default)]
+struct Sent {
+    each: BTreeMap<Key, Amounts>,
+    total: Amounts,
 }
 
 impl Ledger {
     /// A Workload was sent there.
     pub(crate) fn sent(&self, place: Place, workload: &Key, amounts: Amounts, now: Timestamp) {
-        let mut book = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut book = self.lock();
         book.forget_old(now);
-        let entry = (place.clone(), workload.clone());
-        if book.sent.contains_key(&entry) {
+        let (cluster, queue) = place.clone();
+        let sent = book.places.entry(cluster).or_default().entry(queue).or_default();
+        if sent.each.contains_key(workload) {
             return;
         }
-        add(book.totals.entry(place.clone()).or_default(), &amounts);
-        book.sent.insert(entry, amounts);
+        add(&mut sent.total, &amounts);
+        sent.each.insert(workload.clone(), amounts);
         book.ages.push_back((now, place, workload.clone()));
     }
 
     /// What was sent there lately, without `workload` itself.
-    pub(crate) fn coming(&self, place: &Place, workload: &Key, now: Timestamp) -> Amounts {
-        let mut book = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn coming(
+        &self,
+        (cluster, queue): (&ClusterName, &str),
+        workload: &Key,
+        now: Timestamp,
+    ) -> Amounts {
+        let mut book = self.lock();
         book.forget_old(now);
-        let mut total = book.totals.get(place).cloned().unwrap_or_default();
-        if let Some(own) = book.sent.get(&(place.clone(), workload.clone())) {
+        let Some(sent) = book.places.get(cluster).and_then(|queues| queues.get(queue)) else {
+            return Amounts::new();
+        };
+        let mut total = sent.total.clone();
+        if let Some(own) = sent.each.get(workload) {
             take(&mut total, own);
         }
         total
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Book> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -60,17 +80,22 @@ impl Book {
             if now.duration_since(*at) < LIFE && self.ages.len() <= MAX {
                 return;
             }
-            let Some((_, place, workload)) = self.ages.pop_front() else {
+            let Some((_, (cluster, queue), workload)) = self.ages.pop_front() else {
                 return;
             };
-            let Some(amounts) = self.sent.remove(&(place.clone(), workload)) else {
+            let Some(queues) = self.places.get_mut(&cluster) else {
                 continue;
             };
-            if let Some(total) = self.totals.get_mut(&place) {
-                take(total, &amounts);
-                if total.values().all(|amount| amount.get() == 0) {
-                    self.totals.remove(&place);
+            if let Some(sent) = queues.get_mut(&queue) {
+                if let Some(amounts) = sent.each.remove(&workload) {
+                    take(&mut sent.total, &amounts);
                 }
+                if sent.each.is_empty() {
+                    queues.remove(&queue);
+                }
+            }
+            if queues.is_empty() {
+                self.places.remove(&cluster);
             }
         }
     }
@@ -93,16 +118,18 @@ mod tests {
     #[test]
     fn what_was_sent_counts_once_for_others_and_for_a_while() {
         let at = |second| Timestamp::from_second(second).unwrap();
-        let (ledger, place) = (Ledger::default(), ("east".into(), "q".to_owned()));
+        let (ledger, east, west) = (Ledger::default(), "east".into(), "west".into());
+        let place = || ("east".into(), "q".to_owned());
         let key = |name: &str| Key::new("ns", name);
-        ledger.sent(place.clone(), &key("a"), cpu(2), at(0));
-        ledger.sent(place.clone(), &key("a"), cpu(2), at(1));
-        ledger.sent(place.clone(), &key("b"), cpu(3), at(1));
-        assert_eq!(ledger.coming(&place, &key("c"), at(2)), cpu(5));
-        assert_eq!(ledger.coming(&place, &key("a"), at(2)), cpu(3));
-        assert_eq!(ledger.coming(&place, &key("c"), at(3)), cpu(3));
-        assert_eq!(ledger.coming(&place, &key("c"), at(4)), Amounts::new());
-        let other = ("west".into(), "q".to_owned());
-        assert_eq!(ledger.coming(&other, &key("c"), at(2)), Amounts::new());
+        ledger.sent(place(), &key("a"), cpu(2), at(0));
+        ledger.sent(place(), &key("a"), cpu(2), at(1));
+        ledger.sent(place(), &key("b"), cpu(3), at(1));
+        assert_eq!(ledger.coming((&east, "q"), &key("c"), at(2)), cpu(5));
+        assert_eq!(ledger.coming((&east, "q"), &key("a"), at(2)), cpu(3));
+        assert_eq!(ledger.coming((&east, "q"), &key("c"), at(3)), cpu(3));
+        assert_eq!(ledger.coming((&east, "q"), &key("c"), at(4)), Amounts::new());
+        for other in [(&west, "q"), (&east, "r")] {
+            assert_eq!(ledger.coming(other, &key("c"), at(2)), Amounts::new());
+        }
     }
 }

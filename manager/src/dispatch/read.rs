@@ -206,7 +206,12 @@ pub(super) fn scene(
                 });
         }
     }
-    let dispatcher = sites::dispatcher(d, &clusters);
+    // Why: where it is only followed nothing is offered.
+    let dispatcher = if is_followed {
+        d.policy.dispatcher
+    } else {
+        sites::dispatcher(d, &clusters)
+    };
     let known = remotes.keys().cloned();
     Scene {
         sites: sites::sites(d, &workload, known, dispatcher, (d.clock)()),
@@ -350,6 +355,9 @@ fn owner(
 }
 
 fn copies(remote: &Remote, key: &Key, stored: Option<&ApiWorkload>, job_key: Option<&Key>) -> Copies {
+    if !remote.holds(key) {
+        return Copies::default();
+    }
     let workload = remote
         .workloads
         .get(key)
@@ -404,7 +412,7 @@ pub(super) fn find_job(
         return None;
     }
     // Only for a Workload that is gone here, whose job's name is no longer known.
-    remote.held.of(key).into_iter().find_map(|held| {
+    remote.held.jobs_of(key).into_iter().find_map(|held| {
         let jobs = &remote.jobs[held.kind];
         Some((jobs.kind, jobs.objects.get(&held.key)?))
     })
@@ -412,9 +420,7 @@ pub(super) fn find_job(
 
 /// Every Workload that has anything of ours on a worker.
 pub(crate) fn keys_on(remote: &Remote) -> BTreeSet<Key> {
-    let workloads = remote.workloads.all();
-    let keys = workloads.iter().map(|w| roadstead_kubeio::cache::key_of(&**w));
-    keys.chain(remote.held.workloads()).collect()
+    remote.held.all()
 }
 
 fn remote_workload(stored: Option<&ApiWorkload>, copy: &ApiWorkload) -> RemoteWorkload {

@@ -1,9 +1,12 @@
-//! Which jobs on a worker name a Workload: kept by what the caches tell, so that nobody has to look through all of them.
+//! What a worker holds of each Workload of ours: kept by what its caches tell, so that one look says that there is nothing.
+//!
+//! Why: nearly every worker holds nothing of nearly every Workload, and each decision asks all of them.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kube::core::DynamicObject;
+use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_core::name::Key;
 use roadstead_engine::caches::named;
 use roadstead_engine::jobs::JobRef;
@@ -11,39 +14,65 @@ use roadstead_kubeio::cache::Change;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Held(Mutex<HashMap<Key, BTreeSet<(usize, Key)>>>);
+pub(crate) struct Held(Mutex<HashMap<Key, Holding>>);
+
+/// What there is of one Workload; something.
+#[derive(Debug, Default)]
+struct Holding {
+    /// Its copy.
+    copy: bool,
+    /// The jobs that name it: kind and key.
+    jobs: BTreeSet<(usize, Key)>,
+}
 
 impl Held {
+    /// Takes in a change of the copies of Workloads.
+    pub(super) fn copy_changed(&self, change: &Change<'_, Workload>) {
+        match (change.old, change.new) {
+            (None, Some(_)) => self.change(change.key, |holding| holding.copy = true),
+            (Some(_), None) => self.change(change.key, |holding| holding.copy = false),
+            (Some(_), Some(_)) | (None, None) => {}
+        }
+    }
+
     /// Takes in a change of the jobs of a kind.
-    pub(super) fn changed(&self, kind: usize, change: &Change<'_, DynamicObject>) {
-        let of = |job: Option<&std::sync::Arc<DynamicObject>>| job.and_then(|job| named(job));
+    pub(super) fn job_changed(&self, kind: usize, change: &Change<'_, DynamicObject>) {
+        let of = |job: Option<&Arc<DynamicObject>>| job.and_then(|job| named(job));
         let (before, after) = (of(change.old), of(change.new));
         if before == after {
             return;
         }
-        let (mut held, job) = (self.lock(), (kind, change.key.clone()));
-        if let Some(workload) = before
-            && let Some(jobs) = held.get_mut(&workload)
-        {
-            jobs.remove(&job);
-            if jobs.is_empty() {
-                held.remove(&workload);
-            }
+        let job = (kind, change.key.clone());
+        if let Some(workload) = before {
+            self.change(&workload, |holding| {
+                holding.jobs.remove(&job);
+            });
         }
         if let Some(workload) = after {
-            held.entry(workload).or_default().insert(job);
+            self.change(&workload, |holding| {
+                holding.jobs.insert(job);
+            });
         }
     }
 
-    /// Whether a job names this Workload.
-    pub(crate) fn any(&self, workload: &Key) -> bool {
+    fn change(&self, workload: &Key, change: impl FnOnce(&mut Holding)) {
+        let mut held = self.lock();
+        let holding = held.entry(workload.clone()).or_default();
+        change(holding);
+        if !holding.copy && holding.jobs.is_empty() {
+            held.remove(workload);
+        }
+    }
+
+    /// Whether there is a copy of this Workload, or a job that names it.
+    pub(super) fn any(&self, workload: &Key) -> bool {
         self.lock().contains_key(workload)
     }
 
     /// The jobs that name this Workload.
-    pub(crate) fn of(&self, workload: &Key) -> Vec<JobRef> {
+    pub(crate) fn jobs_of(&self, workload: &Key) -> Vec<JobRef> {
         let held = self.lock();
-        let jobs = held.get(workload).into_iter().flatten();
+        let jobs = held.get(workload).into_iter().flat_map(|holding| &holding.jobs);
         jobs.map(|(kind, key)| JobRef {
             kind: *kind,
             key: key.clone(),
@@ -51,12 +80,12 @@ impl Held {
         .collect()
     }
 
-    /// All Workloads that jobs name.
-    pub(crate) fn workloads(&self) -> Vec<Key> {
+    /// All Workloads of which there is anything, in their order.
+    pub(crate) fn all(&self) -> BTreeSet<Key> {
         self.lock().keys().cloned().collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, BTreeSet<(usize, Key)>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Holding>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -66,6 +95,7 @@ mod tests {
     use std::sync::Arc;
 
     use kube::core::DynamicObject;
+    use roadstead_api::kueue::v1beta2::Workload;
     use roadstead_core::name::Key;
     use roadstead_kubeio::cache::Change;
     use serde_json::{from_value, json};
@@ -82,16 +112,36 @@ mod tests {
     fn it_follows_what_jobs_name() {
         let (held, key) = (Held::default(), Key::new("ns", "job"));
         let tell = |old: Option<&Arc<DynamicObject>>, new: Option<&Arc<DynamicObject>>| {
-            held.changed(2, &Change { key: &key, old, new });
+            held.job_changed(2, &Change { key: &key, old, new });
         };
         let (first, second) = (Key::new("ns", "first"), Key::new("ns", "second"));
         tell(None, Some(&naming("first")));
         assert!(held.any(&first) && !held.any(&second));
-        let found = held.of(&first);
+        let found = held.jobs_of(&first);
         assert_eq!((found.len(), found[0].kind, &found[0].key), (1, 2, &key));
         tell(Some(&naming("first")), Some(&naming("second")));
-        assert!(!held.any(&first) && held.workloads().contains(&second));
+        assert!(!held.any(&first) && held.all().contains(&second));
         tell(Some(&naming("second")), None);
-        assert!(!held.any(&second) && held.of(&second).is_empty());
+        assert!(!held.any(&second) && held.jobs_of(&second).is_empty());
+    }
+
+    #[test]
+    fn a_workload_is_held_while_there_is_its_copy_or_a_job_of_it() {
+        let (held, key) = (Held::default(), Key::new("ns", "w"));
+        let copy = Arc::new(Workload::default());
+        let tell = |old: Option<&Arc<Workload>>, new: Option<&Arc<Workload>>| {
+            held.copy_changed(&Change { key: &key, old, new });
+        };
+        tell(None, Some(&copy));
+        tell(Some(&copy), Some(&copy));
+        assert!(held.any(&key) && held.jobs_of(&key).is_empty());
+        let (job, runs) = (Key::new("ns", "job"), naming("w"));
+        let (old, new) = (None, Some(&runs));
+        held.job_changed(0, &Change { key: &job, old, new });
+        tell(Some(&copy), None);
+        assert!(held.any(&key), "its job is still there");
+        let (old, new) = (Some(&runs), None);
+        held.job_changed(0, &Change { key: &job, old, new });
+        assert!(!held.any(&key) && held.all().is_empty());
     }
 }

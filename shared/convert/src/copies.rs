@@ -201,23 +201,27 @@ pub fn remote_workload(local: &api::Workload, stamp: Stamp<'_>) -> api::Workload
 /// Unlike the anchor: `spec.active` is not compared, so a worker that deactivates a copy removes itself as a candidate
 /// instead of having the copy deleted and made anew for ever (`spec/multikueue.md 3.15`).
 pub fn spec_drift(local: &api::Workload, remote: &api::Workload) -> Drift {
-    let bare = |spec: &api::WorkloadSpec| api::WorkloadSpec {
-        active: None,
-        preemption_gates: Vec::new(),
-        priority: None,
-        priority_class_ref: None,
-        ..spec.clone()
-    };
-    if bare(&local.spec) != bare(&remote.spec) {
+    if compared(&local.spec) != compared(&remote.spec) {
         return Drift::Spec;
     }
-    let priority =
-        |spec: &api::WorkloadSpec| (spec.priority.unwrap_or_default(), spec.priority_class_ref.clone());
-    if priority(&local.spec) == priority(&remote.spec) {
-        Drift::None
-    } else {
-        Drift::Priority
-    }
+    let priority = |spec: &api::WorkloadSpec| spec.priority.unwrap_or_default();
+    let same = priority(&local.spec) == priority(&remote.spec)
+        && local.spec.priority_class_ref == remote.spec.priority_class_ref;
+    if same { Drift::None } else { Drift::Priority }
+}
+
+/// What must be the same in a copy. Why by all names: a field that is added to the spec must be decided about here.
+fn compared(spec: &api::WorkloadSpec) -> impl PartialEq + '_ {
+    let api::WorkloadSpec {
+        pod_sets,
+        queue_name,
+        maximum_execution_time_seconds,
+        priority: _,
+        priority_class_ref: _,
+        active: _,
+        preemption_gates: _,
+    } = spec;
+    (pod_sets, queue_name, maximum_execution_time_seconds)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //!
 //! *Source*: `spec/multikueue.md 4.3, 13.A5`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::amount::Amount;
 use crate::name::{FlavorName, ResourceName};
@@ -135,36 +135,33 @@ pub fn room(view: &QueueView, spare: &Usage, coming: &Amounts, asked: &Amounts) 
     if stopped {
         return Room::Closed(Closed::QueueStopped);
     }
-    let covered: BTreeSet<&ResourceName> = view
-        .queue
-        .groups
-        .iter()
-        .flat_map(|group| &group.covered)
-        .collect();
+    let is_covered = |resource| { view.queue.groups.iter() }.any(|group| group.covered.contains(resource));
     // Why the whole Workload in one flavor: it is the cheaper question, and pod sets rarely need different ones.
     let mut worst = BEST;
     for (resource, amount) in asked {
-        if !covered.contains(resource) && resource.as_str() != PODS && *amount > Amount::ZERO {
+        if *amount > Amount::ZERO && resource.as_str() != PODS && !is_covered(resource) {
             return Room::TooLarge;
         }
     }
     for group in &view.queue.groups {
-        let of_group: Vec<(&ResourceName, Amount)> = { group.covered.iter() }
-            .filter_map(|resource| Some((resource, *asked.get(resource)?)))
-            .filter(|(_, amount)| *amount > Amount::ZERO)
-            .collect();
-        if of_group.is_empty() {
+        // Why not collected: each decision asks for the room of all workers.
+        let of_group = || {
+            { group.covered.iter() }
+                .filter_map(|resource| Some((resource, *asked.get(resource)?)))
+                .filter(|(_, amount)| *amount > Amount::ZERO)
+        };
+        if of_group().next().is_none() {
             continue;
         }
         let best = { group.flavors.iter() }
             .map(|flavor| {
-                let each = of_group.iter().map(|(resource, amount)| {
-                    let quota = flavor.quotas.get(*resource).copied().unwrap_or_default();
-                    let coming = coming.get(*resource).copied().unwrap_or_default();
+                let each = of_group().map(|(resource, amount)| {
+                    let quota = flavor.quotas.get(resource).copied().unwrap_or_default();
+                    let coming = coming.get(resource).copied().unwrap_or_default();
                     let in_use = used(&view.used, &flavor.name, resource).plus(coming);
                     let lent = used(spare, &flavor.name, resource).max(Amount::ZERO);
                     let cohort = view.queue.cohort.as_ref().map(|_| lent);
-                    stand(quota, in_use, cohort, *amount)
+                    stand(quota, in_use, cohort, amount)
                 });
                 each.fold(BEST, Standing::worse)
             })

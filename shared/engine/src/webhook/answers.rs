@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kube::core::DynamicObject;
 use kube::core::admission::{AdmissionRequest, AdmissionResponse};
 use roadstead_jobs::problem::Problem;
-use roadstead_serve::webhook::{AdmissionHandler, Cause, allowed, failed, invalid, patched};
+use roadstead_serve::webhook::{AdmissionHandler, Cause, allowed, invalid};
 use serde_json::Value;
 
 /// A request for admission.
@@ -41,19 +41,4 @@ pub(super) fn value(object: Option<&DynamicObject>) -> Option<Value> {
 pub(super) fn is_leaving(request: &Request) -> bool {
     let object = request.object.as_ref();
     object.is_some_and(|object| object.metadata.deletion_timestamp.is_some())
-}
-
-/// Lets the request through with what `change` did to its object.
-pub(super) fn changed(request: &Request, change: impl FnOnce(&mut Value)) -> AdmissionResponse {
-    let Some(mut object) = value(request.object.as_ref()) else {
-        return allowed(request);
-    };
-    change(&mut object);
-    match serde_json::from_value::<DynamicObject>(object) {
-        Ok(after) => patched(request, &after),
-        Err(error) => failed(
-            request,
-            &format!("the defaulted object cannot be printed: {error}"),
-        ),
-    }
 }

@@ -10,10 +10,10 @@ use roadstead_api::constants::{controllers, names};
 use roadstead_core::name::Key;
 use roadstead_jobs::JobKind;
 use roadstead_jobs::webhook::{self as rules, DefaultFacts, Namespace, Owner, Presence};
-use roadstead_serve::webhook::{AdmissionHandler, allowed, failed};
+use roadstead_serve::webhook::{AdmissionHandler, allowed, failed, patched};
 
 use super::Filled;
-use super::answers::{Request, changed, is_leaving, unless, value};
+use super::answers::{Request, is_leaving, unless, value};
 use crate::caches::Caches;
 
 /// The mutating and the validating handler of a kind whose integration is on.
@@ -71,7 +71,7 @@ fn default(kind: &dyn JobKind, caches: &Caches, config: &Config, request: &Reque
         namespace: standing(caches, config, &namespace),
         uses_multikueue: &uses_multikueue,
     };
-    changed(request, |job| rules::default_job(kind, job, &facts))
+    patched(request, |job| rules::default_job(kind, job, &facts))
 }
 
 fn validate(

@@ -10,10 +10,10 @@ use roadstead_api::constants::groups::KUEUE;
 use roadstead_api::kueue::v1beta2::{ClusterQueue, Cohort, ResourceFlavor, Workload};
 use roadstead_convert::{default, validate};
 use roadstead_jobs::problem::Problem;
-use roadstead_serve::webhook::{AdmissionHandler, allowed, denied, mutate_path, validate_path};
+use roadstead_serve::webhook::{AdmissionHandler, allowed, denied, mutate_path, patched, validate_path};
 use serde::de::DeserializeOwned;
 
-use super::answers::{Request, changed, is_leaving, unless, value};
+use super::answers::{Request, is_leaving, unless, value};
 
 /// The version in which objects come, whatever version they were written in.
 pub(super) const VERSION: &str = "v1beta2";
@@ -22,10 +22,10 @@ const WRAPPERS: &str = "workload.codeflare.dev/appwrapper";
 
 /// The handlers of all our kinds that have webhooks, by path.
 pub(super) fn handlers(config: &Arc<Config>) -> Vec<(String, AdmissionHandler)> {
-    let in_use: AdmissionHandler = Arc::new(|request| changed(&request, default::in_use_finalizer));
+    let in_use: AdmissionHandler = Arc::new(|request| patched(&request, default::in_use_finalizer));
     let minimum = config.clone();
     let minimum: AdmissionHandler = Arc::new(move |request| {
-        changed(&request, |workload| {
+        patched(&request, |workload| {
             default::workload_min_counts(workload, &minimum.feature_gates);
         })
     });
@@ -106,7 +106,7 @@ pub(super) fn wraps(config: &Config) -> bool {
 /// The mutating and the validating handler of `AppWrappers`.
 pub(super) fn appwrapper() -> (AdmissionHandler, AdmissionHandler) {
     let submitter = |request: Request| {
-        changed(&request, |wrapper| {
+        patched(&request, |wrapper| {
             let text = |text: &Option<String>| text.clone().unwrap_or_default();
             let user = &request.user_info;
             default::appwrapper_submitter(wrapper, &text(&user.username), &text(&user.uid));

@@ -72,15 +72,19 @@ pub fn failed(request: &AdmissionRequest<DynamicObject>, message: &str) -> Admis
     failed_for(&request.uid, message)
 }
 
-/// Allows the request and changes the object to `changed`, as the smallest JSON patch from the request's own object.
-pub fn patched(request: &AdmissionRequest<DynamicObject>, changed: &DynamicObject) -> AdmissionResponse {
-    let before = request
-        .object
-        .as_ref()
-        .map_or(Ok(Value::Null), serde_json::to_value);
-    let (Ok(before), Ok(after)) = (before, serde_json::to_value(changed)) else {
+/// Allows the request with what `change` does to its object, as the smallest JSON patch. Without an object it is allowed as it is.
+pub fn patched(
+    request: &AdmissionRequest<DynamicObject>,
+    change: impl FnOnce(&mut Value),
+) -> AdmissionResponse {
+    let Some(object) = &request.object else {
+        return allowed(request);
+    };
+    let Ok(before) = serde_json::to_value(object) else {
         return failed(request, "the object cannot be printed as JSON");
     };
+    let mut after = before.clone();
+    change(&mut after);
     let patch = json_patch::diff(&before, &after);
     if patch.is_empty() {
         return allowed(request);

@@ -130,10 +130,10 @@ fn body(value: &Value) -> Vec<u8> {
 }
 
 fn suspend(request: &AdmissionRequest<DynamicObject>) -> AdmissionResponse {
-    let mut object = request.object.clone().unwrap();
-    object.data["spec"]["suspend"] = true.into();
-    object.metadata.labels = Some([("kueue.x-k8s.io/queue-name".to_owned(), "default".to_owned())].into());
-    patched(request, &object)
+    patched(request, |object| {
+        object["spec"]["suspend"] = true.into();
+        object["metadata"]["labels"] = json!({"kueue.x-k8s.io/queue-name": "default"});
+    })
 }
 
 fn webhooks() -> Webhooks {
