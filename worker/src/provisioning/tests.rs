@@ -1,13 +1,13 @@
 use std::time::Duration;
 
-use roadstead_api::kueue::v1beta2::{self as api, ProvisioningRequestConfigSpec};
+use http::{Method, Request, Response};
+use kube::client::Body;
+use roadstead_api::kueue::v1beta2::ProvisioningRequestConfigSpec;
 use roadstead_core::condition::Truth;
 use roadstead_core::status::CheckPhase;
 use roadstead_kubeio::events;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufStream};
-use tokio::net::TcpListener;
 
 use super::*;
 
@@ -24,7 +24,7 @@ fn owned_by(kind: &str, uid: &str) -> Value {
     json!([{ "apiVersion": "x/v1", "kind": kind, "name": "wl", "uid": uid, "controller": true }])
 }
 
-pub(super) fn workload(template: &Value) -> api::Workload {
+pub(super) fn workload(template: &Value) -> Workload {
     object(json!({
         "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload",
         "metadata": {
@@ -60,7 +60,7 @@ pub(super) fn request_object(name: &str, uid: &str, owner: &str, conditions: &Va
     }))
 }
 
-pub(super) fn template_object(name: &str, kind: &str, uid: &str) -> kube::core::DynamicObject {
+pub(super) fn template_object(name: &str, kind: &str, uid: &str) -> DynamicObject {
     object(json!({
         "apiVersion": "v1", "kind": "PodTemplate",
         "metadata": { "name": name, "namespace": "ns", "uid": name, "ownerReferences": owned_by(kind, uid) },
@@ -70,13 +70,12 @@ pub(super) fn template_object(name: &str, kind: &str, uid: &str) -> kube::core::
 
 /// A cluster with check `chk` of ours and check `other` of somebody else. Nothing answers at its address.
 pub(super) fn cluster(config: &ProvisioningRequestConfigSpec) -> Provisioning {
-    cluster_at("http://127.0.0.1:1", config)
+    let address = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+    cluster_of(Client::try_from(address).unwrap(), config)
 }
 
-fn cluster_at(address: &str, config: &ProvisioningRequestConfigSpec) -> Provisioning {
-    let address = kube::Config::new(address.parse().unwrap());
-    let client = kube::Client::try_from(address).unwrap();
-    let clock: roadstead_engine::clock::Clock = Arc::new(|| Timestamp::UNIX_EPOCH);
+fn cluster_of(client: Client, config: &ProvisioningRequestConfigSpec) -> Provisioning {
+    let clock: Clock = Arc::new(|| Timestamp::UNIX_EPOCH);
     let (recorder, _) = events::recorder(client.clone(), "test", clock.clone(), CancellationToken::new());
     let due = Arc::new(Queue::new());
     let p = Provisioning::new(
@@ -99,7 +98,7 @@ fn cluster_at(address: &str, config: &ProvisioningRequestConfigSpec) -> Provisio
         })));
     }
     p.configs
-        .observe(api::ProvisioningRequestConfig::new("cfg", config.clone()));
+        .observe(ProvisioningRequestConfig::new("cfg", config.clone()));
     p.served.set(Served::Yes);
     p
 }
@@ -111,43 +110,20 @@ pub(super) fn config() -> ProvisioningRequestConfigSpec {
     }
 }
 
-/// An API server that has one answer for each method, and its address.
-async fn answering(answers: [(&'static str, u16, Value); 3]) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = format!("http://{}", listener.local_addr().unwrap());
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            let mut stream = BufStream::new(stream);
-            let (mut asked, mut length) = (String::new(), 0);
-            stream.read_line(&mut asked).await.unwrap();
-            loop {
-                let mut line = String::new();
-                stream.read_line(&mut line).await.unwrap();
-                let line = line.trim().to_ascii_lowercase();
-                if line.is_empty() {
-                    break;
-                }
-                if let Some(value) = line.strip_prefix("content-length: ") {
-                    length = value.parse().unwrap();
-                }
-            }
-            stream.read_exact(&mut vec![0; length]).await.unwrap();
-            let answer = answers.iter().find(|(method, ..)| asked.starts_with(method));
-            let (_, code, body) = answer.unwrap();
-            let body = body.to_string();
-            let head = format!(
-                "HTTP/1.1 {code} Said\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
-                body.len()
-            );
-            stream.write_all((head + &body).as_bytes()).await.unwrap();
-            stream.flush().await.unwrap();
-        }
+/// An API server that has one answer for each method.
+fn answering(answers: [(Method, u16, Value); 3]) -> Client {
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let answer = answers.iter().find(|(method, ..)| method == request.method());
+        let (_, code, body) = answer.expect("an answer");
+        let body = Body::from(serde_json::to_vec(body).unwrap());
+        let answer = Response::builder().status(*code).body(body);
+        std::future::ready(Ok::<_, std::io::Error>(answer.unwrap()))
     });
-    address
+    Client::new(service, "ns")
 }
 
 /// What is planned for a Workload, and the status that comes of it.
-fn follow(p: &Provisioning, stored: &api::Workload) -> (Follow, Status) {
+fn follow(p: &Provisioning, stored: &Workload) -> (Follow, Status) {
     let workload = roadstead_convert::workload(stored);
     let pass = Pass {
         stored,
@@ -186,8 +162,7 @@ async fn a_check_is_active_while_its_config_exists_and_the_api_is_served() {
         (Truth::False, "BadParametersRef", missing.to_owned())
     );
     tokio::time::timeout(DEADLINE, p.touched.take()).await.unwrap();
-    p.configs
-        .observe(api::ProvisioningRequestConfig::new("cfg", config()));
+    p.configs.observe(ProvisioningRequestConfig::new("cfg", config()));
     tokio::time::timeout(DEADLINE, p.touched.take())
         .await
         .expect("a config that comes is reason enough to look again");
@@ -202,8 +177,7 @@ async fn another_retry_limit_counts_at_once() {
     p.caches.workloads.observe(stored.clone());
     let mut changed = config();
     changed.retry_strategy.backoff_limit_count = 0;
-    p.configs
-        .observe(api::ProvisioningRequestConfig::new("cfg", changed));
+    p.configs.observe(ProvisioningRequestConfig::new("cfg", changed));
     let due = tokio::time::timeout(DEADLINE, p.due.next()).await.unwrap();
     assert_eq!(due, Key::new("ns", "wl"));
     let failed = json!([{
@@ -231,11 +205,11 @@ async fn a_request_whose_name_is_still_taken_is_no_failure_and_waited_for() {
     let template = template_object("ppt-wl-chk-1-main", "Workload", "w1");
     let handed_over = template_object("ppt-wl-chk-1-main", "ProvisioningRequest", "r0");
     let answers = [
-        ("POST", 409, taken),
-        ("GET", 200, going),
-        ("PATCH", 200, json!(handed_over)),
+        (Method::POST, 409, taken),
+        (Method::GET, 200, going),
+        (Method::PATCH, 200, json!(handed_over)),
     ];
-    let p = cluster_at(&answering(answers).await, &config());
+    let p = cluster_of(answering(answers), &config());
     let stored = workload(&json!({}));
     p.caches.workloads.observe(stored.clone());
     p.templates.observe(template);

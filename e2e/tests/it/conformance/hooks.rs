@@ -185,10 +185,9 @@ fn mutate(request: &AdmissionRequest<DynamicObject>) -> AdmissionResponse {
         "name": request.name, "namespace": request.namespace, "dryRun": request.dry_run,
         "subResource": request.sub_resource,
     });
-    let mut changed = object.clone();
-    let notes = changed.metadata.annotations.get_or_insert_default();
-    notes.insert("asked".to_owned(), asked.to_string());
-    patched(request, &changed)
+    patched(request, |object| {
+        object["metadata"]["annotations"]["asked"] = asked.to_string().into();
+    })
 }
 
 /// `size` of v1 is `amount` of v2; an object may ask for a failure.
