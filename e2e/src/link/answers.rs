@@ -1,11 +1,13 @@
-//! A link that reads what it carries: some requests are answered with 500, or late; the others just go on to the server.
+//! A link that reads what it carries: some requests are refused, or answered late or never; the others just go on to the server.
 
+use std::error::Error;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use http::header::{CONTENT_TYPE, HeaderValue};
+use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{Either, Full};
 use hyper::body::{Bytes, Incoming};
@@ -13,6 +15,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use serde_json::json;
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
@@ -26,24 +29,34 @@ pub enum Failing {
     Writes,
     /// Those are done at once, and the answer comes so much later.
     LateWrites(Duration),
+    /// Each second of those is done, and its connection is closed instead of an answer.
+    LostAnswers,
+    /// All of those are put off for a second (429), as by a server that has no time.
+    Busy,
 }
 
 impl Failing {
-    fn refuses(self, method: &Method) -> bool {
+    /// What is answered in the server's place.
+    fn refusal(self, method: &Method) -> Option<Refusal> {
         match self {
-            Self::Reads => only_looks(method),
-            Self::Writes => !only_looks(method),
-            Self::LateWrites(_) => false,
+            Self::Reads if only_looks(method) => Some(refusal(StatusCode::INTERNAL_SERVER_ERROR)),
+            Self::Writes if !only_looks(method) => Some(refusal(StatusCode::INTERNAL_SERVER_ERROR)),
+            Self::Busy if !only_looks(method) => Some(refusal(StatusCode::TOO_MANY_REQUESTS)),
+            Self::Reads | Self::Writes | Self::Busy | Self::LateWrites(_) | Self::LostAnswers => None,
         }
     }
 
     fn delay(self, method: &Method) -> Duration {
         match self {
             Self::LateWrites(delay) if !only_looks(method) => delay,
-            Self::Reads | Self::Writes | Self::LateWrites(_) => Duration::ZERO,
+            Self::Reads | Self::Writes | Self::Busy | Self::LateWrites(_) | Self::LostAnswers => {
+                Duration::ZERO
+            }
         }
     }
 }
+
+type Refusal = Response<Either<Incoming, Full<Bytes>>>;
 
 fn only_looks(method: &Method) -> bool {
     [Method::GET, Method::HEAD].contains(method)
@@ -54,6 +67,8 @@ fn only_looks(method: &Method) -> bool {
 pub(super) struct Terminal {
     acceptor: TlsAcceptor,
     connector: TlsConnector,
+    /// How many answers to writes came by that might be lost.
+    losable: Arc<AtomicUsize>,
 }
 
 impl Terminal {
@@ -83,7 +98,14 @@ impl Terminal {
         Ok(Self {
             acceptor: TlsAcceptor::from(Arc::new(server)),
             connector: TlsConnector::from(Arc::new(client)),
+            losable: Arc::default(),
         })
+    }
+
+    fn is_lost(&self, failing: Failing, method: &Method) -> bool {
+        failing == Failing::LostAnswers
+            && !only_looks(method)
+            && self.losable.fetch_add(1, Ordering::Relaxed).is_multiple_of(2)
     }
 
     /// Serves one connection until an end closes it.
@@ -104,13 +126,17 @@ impl Terminal {
         // Why a lock that is never waited for: without HTTP/2 a connection carries one request after the other.
         let sender = &Mutex::new(sender);
         let service = service_fn(|request: Request<Incoming>| async move {
-            if failing.refuses(request.method()) {
-                return Ok(refusal());
+            if let Some(refusal) = failing.refusal(request.method()) {
+                return Ok(refusal);
             }
             let delay = failing.delay(request.method());
+            let is_lost = self.is_lost(failing, request.method());
             let answer = sender.lock().await.send_request(request).await?;
             tokio::time::sleep(delay).await;
-            Ok::<_, hyper::Error>(answer.map(Either::Left))
+            if is_lost {
+                return Err("lost on the way".into());
+            }
+            Ok::<_, Box<dyn Error + Send + Sync>>(answer.map(Either::Left))
         });
         let serving =
             hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(client), service);
@@ -123,12 +149,23 @@ impl Terminal {
     }
 }
 
-/// What an API server says whose storage fails.
-fn refusal() -> Response<Either<Incoming, Full<Bytes>>> {
-    let status = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError","code":500,"message":"planted on the way"}"#;
-    let mut answer = Response::new(Either::Right(Full::from(status)));
-    *answer.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
-    let json = HeaderValue::from_static("application/json");
-    answer.headers_mut().insert(CONTENT_TYPE, json);
+/// What an API server says that cannot do it.
+fn refusal(code: StatusCode) -> Refusal {
+    let reason = if code == StatusCode::TOO_MANY_REQUESTS {
+        "TooManyRequests"
+    } else {
+        "InternalError"
+    };
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code.as_u16(),
+        "message": "planted on the way",
+    });
+    let mut answer = Response::new(Either::Right(Full::from(status.to_string())));
+    *answer.status_mut() = code;
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if code == StatusCode::TOO_MANY_REQUESTS {
+        headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    }
     answer
 }

@@ -180,7 +180,7 @@ fn a_request_for_an_atomic_scale_up_waits_under_the_same_name_until_there_is_roo
     });
 }
 
-/// Spec: provisioning 13.3, 15.24, 15.27, 15.31, 15.38, 15.55, 15.56
+/// Spec: provisioning 13.3, 15.24, 15.27, 15.31, 15.38, 15.55, 15.56; safety F29
 #[test]
 fn queued_provisioning_is_retried_when_it_fails_and_stops_the_job_when_the_nodes_are_taken_away() {
     beside_others("queued-provisioning", EAST_ONLY, |room| async move {

@@ -74,6 +74,16 @@ impl Shared {
             stage.link(worker).unwrap().heal();
             stage.planes().worker(worker).unwrap().resume().unwrap();
         }
+        let planes = stage.planes();
+        for plane in planes.workers.iter().chain([&planes.manager]) {
+            let is_killed = !plane
+                .process_ids()
+                .iter()
+                .any(|(name, _)| *name == "kube-apiserver");
+            if is_killed {
+                plane.restart_apiserver().await.unwrap();
+            }
+        }
         for cluster in [MANAGER, EAST, WEST, SPARE] {
             if stage.memory(cluster).is_err() {
                 stage.restart(cluster).await.unwrap();

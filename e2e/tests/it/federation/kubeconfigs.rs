@@ -1,5 +1,7 @@
 //! What stands in the Secret of a worker, good and bad.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, Client};
@@ -192,6 +194,38 @@ fn a_bad_kubeconfig_is_named_and_forgotten_once_it_is_mended() {
                 .unwrap();
         }
         assert_eq!(standing_of_others(room).await, before);
+    });
+}
+
+/// For the client it is the same whether the server or the Secret has changed its authority.
+///
+/// Spec: safety F20
+#[test]
+fn a_server_of_another_authority_is_refused_until_the_secret_names_both() {
+    beside_others("other-authority", EVEN, |room| async move {
+        let (client, name) = (room.shared.client(MANAGER), "other-authority");
+        let planes = room.shared.stage.planes();
+        let (server, other) = (planes.worker(SPARE).unwrap(), planes.worker(EAST).unwrap());
+        let good = server.kubeconfig();
+        let trusting =
+            |authority: &str| good.replace(&STANDARD.encode(server.ca_pem()), &STANDARD.encode(authority));
+        let of_other = trusting(other.ca_pem());
+        assert_ne!(of_other, good);
+        put(&client, name, &of_other).await;
+        register(&client, name).await;
+        active(&client, name, |said| {
+            says(said, "False", "ClientConnectionFailed", "certificate")
+        })
+        .await;
+        put(
+            &client,
+            name,
+            &trusting(&format!("{}{}", other.ca_pem(), server.ca_pem())),
+        )
+        .await;
+        active(&client, name, |said| says(said, "True", "Active", "Connected")).await;
+        let clusters: Api<MultiKueueCluster> = Api::all(client.clone());
+        clusters.delete(name, &DeleteParams::default()).await.unwrap();
     });
 }
 

@@ -81,7 +81,7 @@ async fn guarded(room: Room, worker: &str) {
     .await;
 }
 
-/// Spec: safety 3.1 to 3.5, safety 1 I1, I6; multikueue 10.F9
+/// Spec: safety 3.1 to 3.5, safety 1 I1, I6, F7; multikueue 10.F9
 #[test]
 fn a_worker_cut_off_past_its_lease_stops_its_job_before_the_next_copy_starts() {
     alone("once-fence", EVEN, |room| async move {

@@ -86,7 +86,9 @@ pub enum Called {
     Otherwise,
 }
 
-/// One kind of trouble.
+/// One kind of trouble. Each may hit any process, link or cluster, and the auditors look on (`crate::audit`).
+///
+/// Spec: safety F1, F2, F3, F4, F7, F8, F9, F10, F11, F13, F14, F15, F17, F18, F19, F21, F22, F23, F24, F27
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// A process dies and is started again when the entry ends (F1, F2).
