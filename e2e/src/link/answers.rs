@@ -1,6 +1,5 @@
 //! A link that reads what it carries: some requests are refused, or answered late or never; the others just go on to the server.
 
-use std::error::Error;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -131,12 +130,13 @@ impl Terminal {
             }
             let delay = failing.delay(request.method());
             let is_lost = self.is_lost(failing, request.method());
-            let answer = sender.lock().await.send_request(request).await?;
+            let answer = sender.lock().await.send_request(request).await;
+            let answer = answer.map_err(std::io::Error::other)?;
             tokio::time::sleep(delay).await;
             if is_lost {
-                return Err("lost on the way".into());
+                return Err(std::io::Error::other("lost on the way"));
             }
-            Ok::<_, Box<dyn Error + Send + Sync>>(answer.map(Either::Left))
+            Ok(answer.map(Either::Left))
         });
         let serving =
             hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(client), service);
