@@ -28,7 +28,7 @@ pub enum Failing {
     Writes,
     /// Those are done at once, and the answer comes so much later.
     LateWrites(Duration),
-    /// Each second of those is done, and its connection is closed instead of an answer.
+    /// Those are done, and for about a third the connection is closed instead of an answer.
     LostAnswers,
     /// All of those are put off for a second (429), as by a server that has no time.
     Busy,
@@ -102,9 +102,16 @@ impl Terminal {
     }
 
     fn is_lost(&self, failing: Failing, method: &Method) -> bool {
-        failing == Failing::LostAnswers
-            && !only_looks(method)
-            && self.losable.fetch_add(1, Ordering::Relaxed).is_multiple_of(2)
+        if failing != Failing::LostAnswers || only_looks(method) {
+            return false;
+        }
+        // Why not each third: writes that come in turn would be lost for ever, and others never.
+        let scattered = self
+            .losable
+            .fetch_add(1, Ordering::Relaxed)
+            .wrapping_mul(0x9E37_79B9)
+            >> 7;
+        scattered.is_multiple_of(3)
     }
 
     /// Serves one connection until an end closes it.

@@ -178,6 +178,8 @@ fn a_webhook_that_cannot_be_asked_on_one_worker_is_named_and_the_job_runs_on_ano
         assert_eq!(room.started("either").await, WEST);
         room.job_is(MANAGER, "either", "Complete").await;
         room.submit(room.job("east-only", "6", 1)).await;
+        room.workload_where("east-only", |w| w.is_true("QuotaReserved"))
+            .await;
         eventually(|| async {
             let said = answer(room, "east-only").await;
             let clusters = said["clusters"].as_array()?;
