@@ -174,6 +174,20 @@ fn a_webhook_that_cannot_be_asked_on_one_worker_is_named_and_the_job_runs_on_ano
             .create(&PostParams::default(), &from_value(hook).unwrap())
             .await
             .unwrap();
+        // The API server needs a moment to learn of it.
+        let probe: Workload = from_value(json!({"metadata": {"name": "probe"}, "spec": {"podSets": [
+            {"name": "main", "count": 1, "template": {"spec": {"containers": [{"name": "main", "image": "none"}]}}},
+        ]}}))
+        .unwrap();
+        let dry = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        eventually(|| async {
+            let refused = room.workloads(EAST).create(&dry, &probe).await.err()?;
+            refused.to_string().contains("gone.example.com").then_some(())
+        })
+        .await;
         room.submit(room.job("either", "1", 1)).await;
         assert_eq!(room.started("either").await, WEST);
         room.job_is(MANAGER, "either", "Complete").await;
