@@ -18,6 +18,7 @@ use secrecy::SecretString;
 use tower::{BoxError, ServiceBuilder};
 
 use crate::bound::Bounded;
+use crate::permit::{Checked, Permit, Permitted};
 
 /// How long a TCP and TLS connection may take.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -94,8 +95,13 @@ pub struct Endpoint {
     pub credential: Credential,
 }
 
-/// A client for a worker cluster. No request is sent yet.
+/// A client for a worker cluster, under no permit. No request is sent yet.
 pub fn worker(endpoint: &Endpoint, user_agent: &str) -> Result<Client, Error> {
+    worker_under(endpoint, user_agent, &Permit::endless())
+}
+
+/// A client for a worker cluster that changes something there only as long as the permit allows it. No request is sent yet.
+pub fn worker_under(endpoint: &Endpoint, user_agent: &str, permit: &Permit) -> Result<Client, Error> {
     let url = endpoint
         .server
         .parse()
@@ -118,12 +124,22 @@ pub fn worker(endpoint: &Endpoint, user_agent: &str) -> Result<Client, Error> {
             )));
         }
     }
-    build(config, user_agent)
+    build(config, user_agent, permit)
 }
 
-/// A client for the cluster this process belongs to: `kubeconfig`, else `KUBECONFIG`, else the pod's service account.
+/// A client for the cluster this process belongs to: `kubeconfig`, else `KUBECONFIG`, else the pod's service account. It is
+/// under no permit.
 pub async fn local(kubeconfig: Option<&Path>, user_agent: &str) -> Result<Client, Error> {
-    build(local_config(kubeconfig).await?, user_agent)
+    local_under(kubeconfig, user_agent, &Permit::endless()).await
+}
+
+/// The same, and it changes something only as long as the permit allows it.
+pub async fn local_under(
+    kubeconfig: Option<&Path>,
+    user_agent: &str,
+    permit: &Permit,
+) -> Result<Client, Error> {
+    build(local_config(kubeconfig).await?, user_agent, permit)
 }
 
 async fn local_config(kubeconfig: Option<&Path>) -> Result<Config, Error> {
@@ -150,7 +166,7 @@ async fn local_config(kubeconfig: Option<&Path>) -> Result<Config, Error> {
 
 /// Why an own stack: kube's default retries 15 times with growing pauses, logs every 5xx as an error, and leaves
 /// Nagle's algorithm on, which costs up to 40 ms per request.
-fn build(mut config: Config, user_agent: &str) -> Result<Client, Error> {
+fn build(mut config: Config, user_agent: &str, permit: &Permit) -> Result<Client, Error> {
     config.default_retry = false;
     config.proxy_url = None;
     let agent = HeaderValue::from_str(user_agent).map_err(|_invalid| Error::UserAgent)?;
@@ -165,13 +181,17 @@ fn build(mut config: Config, user_agent: &str) -> Result<Client, Error> {
         .map_err(failed)?;
     let http = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
         .pool_idle_timeout(POOL_IDLE)
-        .build::<_, Body>(connector);
+        .build::<_, Checked<Body>>(connector);
+    let permit = permit.clone();
+    let permitted = |inner| Permitted { inner, permit: permit.clone() };
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer().map_err(failed)?)
         .layer(config.extra_headers_layer().map_err(failed)?)
         .map_err(BoxError::from)
         .timeout(ANSWER_TIMEOUT)
+        // Why innermost: it is looked at in the moment of sending, after all waiting.
+        .layer(tower::layer::layer_fn(permitted))
         .layer(tower::layer::layer_fn(Bounded))
         .service(http);
     Ok(Client::new(service, config.default_namespace))

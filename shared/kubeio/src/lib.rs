@@ -6,7 +6,7 @@
 //!
 //! Reading order: [`connect`] (a client), [`cache`] (what a cluster holds, read without asking it), [`queue`] and
 //! [`reconcile`] (which object is due, and who works on it), [`write`] (one request each), [`events`], [`rest`] (how long to pause
-//! after writes that nothing waits for), [`latest`] (a value to wait for);
+//! after writes that nothing waits for), [`latest`] (a value to wait for), [`permit`] (whether anything may be changed at all);
 //! `raw` (what comes over the wire, before it is decoded), `bound` (how much of it at most).
 
 pub mod cache;
@@ -14,6 +14,7 @@ pub mod connect;
 pub mod dirty;
 pub mod events;
 pub mod latest;
+pub mod permit;
 pub mod queue;
 pub mod reconcile;
 pub mod rest;
