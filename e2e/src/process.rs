@@ -42,6 +42,7 @@ exec "$@" 3<&- </dev/null
 pub(crate) enum Signal {
     Stop,
     Continue,
+    Terminate,
 }
 
 /// What to run and where.
@@ -118,6 +119,7 @@ impl Guarded {
         let word = match signal {
             Signal::Stop => "STOP",
             Signal::Continue => "CONT",
+            Signal::Terminate => "TERM",
         };
         let status = Command::new("sh")
             .args(["-c", r#"kill -"$1" "$2""#, "sh", word, &self.id().to_string()])

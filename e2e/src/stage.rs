@@ -36,6 +36,7 @@ pub use subject::Memory;
 pub(crate) use subject::parse_cpu;
 
 use crate::answerer::{Answerer, Policy};
+use crate::process::Signal;
 use crate::{ControlPlane, Federation, Link, Progress, plane};
 use subject::Subject;
 
@@ -279,6 +280,39 @@ impl Stage {
         })
     }
 
+    /// Starts one more replica of our process in a cluster, with `over` merged over its configuration, and waits until it is ready.
+    /// From now on `name` stands for it wherever a process is asked for; [`Stage::dismiss`] ends it.
+    pub async fn add_replica(&self, cluster: &str, name: &str, over: &Value) -> Result<(), Error> {
+        let part = self.with_subject(cluster, |subject| Ok(subject.part()))?;
+        self.start_replica(cluster, name, part, over)?;
+        self.wait_subject(name).await
+    }
+
+    /// Kills a process (SIGKILL) and forgets it.
+    pub fn dismiss(&self, name: &str) {
+        self.subjects().remove(name);
+    }
+
+    /// Stops our process in a cluster (SIGSTOP) until it is told to go on.
+    pub fn freeze(&self, cluster: &str) -> Result<(), Error> {
+        self.with_subject(cluster, |subject| subject.signal(Signal::Stop))
+    }
+
+    /// Lets our process in a cluster go on (SIGCONT).
+    pub fn thaw(&self, cluster: &str) -> Result<(), Error> {
+        self.with_subject(cluster, |subject| subject.signal(Signal::Continue))
+    }
+
+    /// Asks our process in a cluster to end (SIGTERM).
+    pub fn terminate(&self, cluster: &str) -> Result<(), Error> {
+        self.with_subject(cluster, |subject| subject.signal(Signal::Terminate))
+    }
+
+    /// How our process in a cluster has ended by itself, if it has; afterwards it counts as killed.
+    pub fn take_end(&self, cluster: &str) -> Result<Option<ExitStatus>, Error> {
+        self.with_subject(cluster, Subject::take_end)
+    }
+
     /// Lets the cluster play another part: kills our process there, starts the one of that part with `over` merged over its
     /// configuration, and waits until it is ready. [`Stage::furnish`] then makes what a queue needs in that part.
     pub async fn recast(&self, cluster: &str, part: Part, over: &Value) -> Result<(), Error> {
@@ -434,6 +468,10 @@ impl Stage {
     }
 
     fn start_subject(&self, cluster: &str, part: Part, over: &Value) -> Result<(), Error> {
+        self.start_replica(cluster, cluster, part, over)
+    }
+
+    fn start_replica(&self, cluster: &str, name: &str, part: Part, over: &Value) -> Result<(), Error> {
         let program = match part {
             Part::Manager => &self.programs.manager,
             Part::Worker => &self.programs.worker,
@@ -441,8 +479,8 @@ impl Stage {
         let kubeconfig = self.own_kubeconfig(cluster);
         let mut configuration = self.configuration.clone();
         subject::merge(&mut configuration, over);
-        let subject = Subject::start(cluster, program, self.dir.path(), &kubeconfig, &configuration)?;
-        self.subjects().insert(cluster.to_owned(), subject);
+        let subject = Subject::start(name, program, self.dir.path(), &kubeconfig, &configuration)?;
+        self.subjects().insert(name.to_owned(), subject);
         Ok(())
     }
 

@@ -18,6 +18,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use roadstead_core::dispatch::Cause;
 use roadstead_core::name::ClusterName;
+use roadstead_engine::leader::Leadership;
 
 /// Clusters that are told apart. *Limit*: a `MultiKueueConfig` lists 20.
 const CLUSTERS_MAX: usize = 100;
@@ -64,7 +65,7 @@ pub(crate) enum Ended {
 pub(crate) struct Metrics(Arc<Inner>);
 
 struct Inner {
-    role: &'static str,
+    leadership: Leadership,
     known: Mutex<BTreeSet<ClusterName>>,
     /// Which watches are told of, so that they can be forgotten.
     watched: Mutex<BTreeSet<(ClusterName, Labels)>>,
@@ -83,13 +84,13 @@ struct Inner {
 }
 
 impl Metrics {
-    /// Metrics of a process with this `replica_role`.
-    pub(crate) fn new(role: &'static str) -> Self {
+    /// Metrics of a replica.
+    pub(crate) fn new(leadership: Leadership) -> Self {
         // From 1 ms, and 10 ms, to about 8 s, and 6 h.
         let quick: fn() -> Histogram = || Histogram::new(exponential_buckets(0.001, 2.0, 14));
         let slow: fn() -> Histogram = || Histogram::new(exponential_buckets(0.01, 3.0, 14));
         Self(Arc::new(Inner {
-            role,
+            leadership,
             known: Mutex::default(),
             watched: Mutex::default(),
             dispatched: Family::default(),
@@ -287,7 +288,7 @@ impl Metrics {
     fn placed(&self, cluster_queue: &str, cluster: &ClusterName) -> Labels {
         let mut labels = vec![("cluster_queue", cluster_queue.to_owned())];
         labels.extend(self.of(cluster));
-        labels.push(("replica_role", self.0.role.to_owned()));
+        labels.push(("replica_role", self.0.leadership.role().to_owned()));
         labels
     }
 
@@ -317,9 +318,17 @@ mod tests {
     use jiff::Timestamp;
     use prometheus_client::encoding::text::encode;
     use prometheus_client::registry::Registry;
+    use roadstead_api::config::Config;
     use roadstead_core::dispatch::Cause;
+    use roadstead_engine::leader::Leadership;
 
     use super::{CLUSTERS_MAX, Ended, Hop, Metrics};
+
+    fn alone() -> Metrics {
+        let mut config = Config::without_file("own");
+        config.leader_election.leader_elect = false;
+        Metrics::new(Leadership::assumed(&config))
+    }
 
     fn shown(metrics: &Metrics) -> String {
         let (mut registry, mut text) = (Registry::default(), String::new());
@@ -331,7 +340,7 @@ mod tests {
     /// Spec: multikueue 8
     #[test]
     fn the_two_of_the_reference_have_its_names_and_labels_and_ours_name_the_cluster() {
-        let (metrics, east) = (Metrics::new("standalone"), "east".into());
+        let (metrics, east) = (alone(), "east".into());
         let at = |second| Timestamp::from_second(second).unwrap();
         metrics.dispatched("team", &east);
         metrics.admitted("team", &east);
@@ -372,7 +381,7 @@ mod tests {
 
     #[test]
     fn clusters_beyond_the_limit_share_a_label() {
-        let metrics = Metrics::new("standalone");
+        let metrics = alone();
         for index in 0..CLUSTERS_MAX + 5 {
             metrics.conflict(&format!("c{index}").into());
         }

@@ -31,6 +31,7 @@ use roadstead_kubeconfigs::check::address::judge_resolved;
 use roadstead_kubeconfigs::check::{Refusal, Rules};
 use roadstead_kubeio::cache::Cache;
 use roadstead_kubeio::connect::{self, Endpoint};
+use roadstead_kubeio::permit::Permit;
 use roadstead_kubeio::queue::Queue;
 use tokio::time::Instant;
 
@@ -42,11 +43,13 @@ use crate::capacity::Queues;
 pub type Dial = Arc<dyn Fn(Endpoint) -> BoxFuture<'static, Result<Client, Refusal>> + Send + Sync>;
 
 /// The way over the network: the name is resolved and judged, then a client is built. No request is sent.
-pub(crate) fn over_network(rules: Rules, user_agent: &'static str) -> Dial {
+/// What is changed there is under `permit`.
+pub(crate) fn over_network(rules: Rules, user_agent: String, permit: Permit) -> Dial {
     Arc::new(move |endpoint| {
+        let (user_agent, permit) = (user_agent.clone(), permit.clone());
         async move {
             judge_resolved(&endpoint, &rules).await?;
-            connect::worker(&endpoint, user_agent).map_err(|error| Refusal {
+            connect::worker_under(&endpoint, &user_agent, &permit).map_err(|error| Refusal {
                 reason: Reason::InsecureKubeConfig,
                 rule: "S3",
                 message: error.to_string(),

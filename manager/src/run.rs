@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use kube::{Api, Client};
 use prometheus_client::registry::Registry as Metrics;
 use roadstead_api::config::{Config, WorkerLostPolicy};
@@ -13,6 +15,7 @@ use roadstead_core::name::ClusterName;
 use roadstead_engine::checks::{Checks, NoChecks};
 use roadstead_engine::clock::{Clock, Uptime};
 use roadstead_engine::host::{Error, Host};
+use roadstead_engine::leader::Leadership;
 use roadstead_engine::process::{self, Engine, Parts, kinds};
 use roadstead_kubeconfigs::check::Rules;
 use roadstead_kubeio::cache::Cache;
@@ -43,7 +46,7 @@ pub const NAME: &str = "roadstead-manager";
 /// *Errors*: see [`Error`].
 pub async fn run(args: &Args) -> Result<(), Error> {
     let host = Host::prepare(args, NAME, CONTROLLERS).await?;
-    let dial = remote::over_network(rules(&host.config), NAME);
+    let dial = remote::over_network(rules(&host.config), host.user_agent.clone(), host.permit.clone());
     let parts = host.parts(NAME);
     let mut tasks = JoinSet::new();
     let metrics = assemble(parts, dial, &host.readiness, &mut tasks, &host.stop)
@@ -119,6 +122,7 @@ struct Site {
     dial: Dial,
     counts: FederationMetrics,
     policy: Policy,
+    leadership: Leadership,
 }
 
 impl Site {
@@ -133,18 +137,10 @@ impl Site {
             uptime: parts.uptime,
             collects: parts.controllers.contains("gc"),
             dial,
-            counts: FederationMetrics::new(role(config)),
+            counts: FederationMetrics::new(parts.leadership.clone()),
             policy: dispatch::policy(&config.multi_kueue, &config.feature_gates, lost),
+            leadership: parts.leadership.clone(),
         }
-    }
-}
-
-/// Label `replica_role`, as the engine has it.
-const fn role(config: &Config) -> &'static str {
-    if config.leader_election.leader_elect {
-        "leader"
-    } else {
-        "standalone"
     }
 }
 
@@ -186,6 +182,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
         dial,
         counts,
         policy,
+        leadership,
     } = site;
     let federation = Federation {
         checks: engine.caches.checks.clone(),
@@ -254,8 +251,11 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
     tasks.spawn(clusters.run(Api::all(client.clone()), None, stop.clone()));
     let own = Api::namespaced(client.clone(), &config.namespace);
     tasks.spawn(secrets.clone().run(own, None, stop.clone()));
-    tasks.spawn(fleet.run(stop.clone()));
-    tasks.spawn(federation.run(client.clone(), clock.clone(), stop.clone()));
+    // Why only then: what a replica knows of the workers, and its lease there, is of use to the one that works with them.
+    let leading = |work: BoxFuture<'static, ()>| leadership.clone().then(stop.clone(), work);
+    tasks.spawn(leading(fleet.run(stop.clone()).boxed()));
+    let conditions = federation.run(client.clone(), clock.clone(), stop.clone());
+    tasks.spawn(leading(conditions.boxed()));
     let lifetime = config.roadstead.multi_kueue.token_lifetime_seconds;
     let credentials = Credentials {
         client,
@@ -265,10 +265,11 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
         lifetime: Duration::from_secs(u64::try_from(lifetime).unwrap_or_default()),
         clock: wall,
     };
-    tasks.spawn(credentials.run(stop.clone()));
+    tasks.spawn(leading(credentials.run(stop.clone()).boxed()));
     if collects {
         let interval = Duration::try_from(config.multi_kueue.gc_interval).unwrap_or_default();
-        tasks.spawn(gc::run(dispatch.clone(), registry, interval, stop.clone()));
+        let collection = gc::run(dispatch.clone(), registry, interval, stop.clone());
+        tasks.spawn(leading(collection.boxed()));
     }
     tasks.spawn(follow_clusters(dispatch.clone(), changed, stop.clone()));
     dispatch

@@ -33,6 +33,7 @@ use roadstead_core::status::Status;
 use roadstead_engine::caches::Caches;
 use roadstead_engine::checks::{Checks, Elsewhere, Follow, Pass, Rest};
 use roadstead_engine::clock::Clock;
+use roadstead_engine::leader::Leadership;
 use roadstead_kubeio::cache::{Cache, key_of};
 use roadstead_kubeio::dirty::Dirty;
 use roadstead_kubeio::events::Recorder;
@@ -137,7 +138,7 @@ impl Provisioning {
     }
 
     /// Starts the watches and the loop that writes condition `Active`.
-    pub(crate) fn spawn(&self, tasks: &mut JoinSet<()>, stop: &CancellationToken) {
+    pub(crate) fn spawn(&self, leadership: &Leadership, tasks: &mut JoinSet<()>, stop: &CancellationToken) {
         let ours = Some(format!("{}={}", labels::MANAGED, labels::TRUE));
         let requests = Api::all(self.client.clone());
         tasks.spawn(self.requests.clone().run(requests, None, stop.clone()));
@@ -145,7 +146,8 @@ impl Provisioning {
         tasks.spawn(self.templates.clone().run(templates, ours, stop.clone()));
         let configs = Api::all(self.client.clone());
         tasks.spawn(self.configs.clone().run(configs, None, stop.clone()));
-        tasks.spawn(state::run(self.clone(), stop.clone()));
+        let conditions = state::run(self.clone(), stop.clone());
+        tasks.spawn(leadership.clone().then(stop.clone(), conditions));
     }
 
     /// The `AdmissionCheck` of this name, if it is ours.

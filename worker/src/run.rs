@@ -47,6 +47,7 @@ pub async fn assemble(
     let (client, config, clock) = (parts.client.clone(), parts.config.clone(), parts.clock.clone());
     let provisions = parts.controllers.contains("provisioning");
     let fences = parts.controllers.contains("fence");
+    let leadership = parts.leadership.clone();
     let engine = Engine::new(parts, stop);
     let checks: Arc<dyn Checks> = if provisions {
         let provisioning = Provisioning::new(
@@ -58,7 +59,7 @@ pub async fn assemble(
             &config.feature_gates,
         );
         provisioning.listen();
-        provisioning.spawn(tasks, stop);
+        provisioning.spawn(&leadership, tasks, stop);
         Arc::new(provisioning)
     } else {
         Arc::new(NoChecks)
@@ -72,7 +73,8 @@ pub async fn assemble(
             uptime,
             knowledge: Arc::default(),
         };
-        tasks.spawn(fence.clone().run(stop.clone()));
+        let watch = fence.clone().run(stop.clone());
+        tasks.spawn(leadership.then(stop.clone(), watch));
         Arc::new(Guarded { checks, fence })
     } else {
         checks

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -13,7 +14,7 @@ use tokio::time::timeout;
 
 use super::{Error, POLL, Part, SYSTEM_NAMESPACE, system};
 use crate::port;
-use crate::process::{self, Guarded, Spec};
+use crate::process::{self, Guarded, Signal, Spec};
 
 /// The program that makes a cluster the manager.
 const MANAGER: &str = "roadstead-manager";
@@ -42,7 +43,8 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    /// Writes its configuration and starts it; it is not ready yet.
+    /// Writes its configuration and starts it; it is not ready yet. `cluster` is its name, and that of its cluster unless it is a
+    /// replica of another.
     pub(super) fn start(
         cluster: &str,
         program: &Path,
@@ -69,6 +71,9 @@ impl Subject {
                     kubeconfig.display().to_string(),
                     "--config".to_owned(),
                     config.display().to_string(),
+                    // Why: one that is killed and started again must not wait for its own lease.
+                    "--identity".to_owned(),
+                    cluster.to_owned(),
                 ],
                 env: Vec::new(),
                 workdir: dir.to_owned(),
@@ -91,6 +96,24 @@ impl Subject {
 
     pub(super) fn kill(&mut self) {
         self.process = None;
+    }
+
+    pub(super) fn signal(&self, signal: Signal) -> Result<(), Error> {
+        let doing = format!("sending a signal to {} of {}", self.spec.name, self.cluster);
+        let none = || std::io::Error::new(ErrorKind::NotFound, "it does not run");
+        let sent = { self.process.as_ref().ok_or_else(none) }.and_then(|process| process.signal(signal));
+        sent.map_err(system(doing))
+    }
+
+    /// How the process has ended by itself, if it has; afterwards it counts as killed.
+    pub(super) fn take_end(&mut self) -> Result<Option<ExitStatus>, Error> {
+        let doing = format!("looking at {} of {}", self.spec.name, self.cluster);
+        let ended = self.process.as_mut().map(Guarded::ended).transpose();
+        let ended = ended.map_err(system(doing))?.flatten();
+        if ended.is_some() {
+            self.process = None;
+        }
+        Ok(ended)
     }
 
     /// What it makes of its cluster.

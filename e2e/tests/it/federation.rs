@@ -11,6 +11,7 @@ mod faults;
 mod fixture;
 mod kills;
 mod kubeconfigs;
+mod leader;
 mod leaving;
 mod limits;
 mod loss;

@@ -21,6 +21,8 @@ use crate::lease::Moment;
 
 /// Between the place of a replica and what tells its processes apart.
 const OF_PLACE: char = '#';
+/// Looks after a conflict that fit into one pause.
+const CONFLICT_PAUSES: u32 = 10;
 
 /// Who a replica is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -235,7 +237,8 @@ impl Election {
     /// Somebody else wrote it since it was looked at.
     pub fn conflicted(&mut self, now: Moment) {
         self.view = View::Unknown;
-        self.next_at = now;
+        // Why any pause: so that nothing that an API server answers makes a storm.
+        self.next_at = now.plus(self.terms.retry / CONFLICT_PAUSES);
     }
 
     /// A request failed, or nobody knows.

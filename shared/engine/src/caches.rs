@@ -249,6 +249,25 @@ impl Caches {
         all
     }
 
+    /// Has everything listed again now ([`Cache::refresh`]).
+    pub(crate) fn refresh(&self) {
+        self.cluster_queues.refresh();
+        self.cohorts.refresh();
+        self.local_queues.refresh();
+        self.flavors.refresh();
+        self.checks.refresh();
+        self.topologies.refresh();
+        self.workloads.refresh();
+        self.workload_classes.refresh();
+        self.pod_classes.refresh();
+        self.namespaces.refresh();
+        self.limit_ranges.refresh();
+        self.runtime_classes.refresh();
+        for jobs in self.jobs.iter() {
+            jobs.objects.refresh();
+        }
+    }
+
     /// The kind with this group and kind name, if its integration is enabled.
     pub fn kind(&self, group: &str, kind: &str) -> Option<&KindCache> {
         self.jobs

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use kube::Client;
 use prometheus_client::registry::Registry;
 use roadstead_api::config::Config;
+use roadstead_core::leader::Replica;
 use roadstead_kubeio::connect;
+use roadstead_kubeio::permit::Permit;
 use roadstead_serve::args::{self, Args};
 use roadstead_serve::exit::ExitKind;
 use roadstead_serve::health::Readiness;
@@ -22,10 +24,15 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::{self, Uptime};
+use crate::leader::Leadership;
+use crate::leader::candidate::{Candidate, Lost};
 use crate::process::Parts;
 
 /// Threads of a process at most: more are never busy.
 const THREADS_MAX: usize = 8;
+
+/// Where Linux says what this machine is called.
+const HOST_NAME: &str = "/proc/sys/kernel/hostname";
 
 /// Why a process could not start or did not end well.
 #[derive(Debug, thiserror::Error)]
@@ -54,6 +61,9 @@ pub enum Error {
     /// The engine could not be set up.
     #[error(transparent)]
     Engine(crate::process::Error),
+    /// Another replica may lead now.
+    #[error(transparent)]
+    Lost(Lost),
 }
 
 impl Error {
@@ -62,17 +72,24 @@ impl Error {
         match self {
             Self::Arguments(_) | Self::Config(_) => ExitKind::Usage,
             Self::Telemetry(error) => error.exit_kind(),
-            Self::Threads(_) | Self::Connect(_) | Self::Listen(_) | Self::Shutdown(_) | Self::Engine(_) => {
-                ExitKind::Failure
-            }
+            Self::Threads(_)
+            | Self::Connect(_)
+            | Self::Listen(_)
+            | Self::Shutdown(_)
+            | Self::Engine(_)
+            | Self::Lost(_) => ExitKind::Failure,
         }
     }
 }
 
 /// A process that is ready to be filled with tasks.
 pub struct Host {
-    /// Client of the process's own cluster.
+    /// Client of the process's own cluster; it is under [`Host::permit`].
     pub client: Client,
+    /// Under which all clients of the process change anything.
+    pub permit: Permit,
+    /// What clients of the process call themselves; it names the place of this replica.
+    pub user_agent: String,
     /// The configuration.
     pub config: Arc<Config>,
     /// Which controllers are switched on.
@@ -82,10 +99,14 @@ pub struct Host {
     /// What must be true before the process is ready.
     pub readiness: Readiness,
     name: &'static str,
+    leadership: Leadership,
+    /// `None` for a process that has no replicas.
+    candidate: Option<Candidate>,
 }
 
 impl Host {
-    /// Reads arguments and configuration, starts logging, makes the client. Must be called inside a runtime.
+    /// Reads arguments and configuration, starts logging, makes the client, and leads if nobody else does. Must be called inside a
+    /// runtime.
     ///
     /// *Errors*: see [`Error`].
     pub async fn prepare(args: &Args, name: &'static str, known: &[&'static str]) -> Result<Self, Error> {
@@ -96,18 +117,49 @@ impl Host {
         for warning in &config.warnings {
             tracing::warn!("configuration: {warning}");
         }
-        let client = connect::local(args.kubeconfig(), name)
+        let (permit, leadership) = if config.leader_election.leader_elect {
+            (Permit::waiting(), Leadership::waiting())
+        } else {
+            (Permit::endless(), Leadership::assumed(&config))
+        };
+        let user_agent = user_agent(name, args.identity());
+        let client = connect::local_under(args.kubeconfig(), &user_agent, &permit)
             .await
             .map_err(Error::Connect)?;
         let stop = shutdown::on_signals().map_err(Error::Shutdown)?;
-        Ok(Self {
+        let mut host = Self {
             client,
+            permit,
+            user_agent,
             config: Arc::new(config),
             controllers,
             stop,
             readiness: Readiness::new(),
             name,
-        })
+            leadership,
+            candidate: None,
+        };
+        if host.config.leader_election.leader_elect {
+            let mut candidate = host.candidate(args).await?;
+            candidate.try_at_once().await;
+            host.candidate = Some(candidate);
+        }
+        Ok(host)
+    }
+
+    async fn candidate(&self, args: &Args) -> Result<Candidate, Error> {
+        // Why a client of its own: its requests are what the permit of the others comes from.
+        let client = connect::local(args.kubeconfig(), &self.user_agent)
+            .await
+            .map_err(Error::Connect)?;
+        let clock = clock::system();
+        let parts = (
+            self.permit.clone(),
+            self.leadership.clone(),
+            self.readiness.condition("leaderElection"),
+        );
+        let replica = replica(args.identity(), &clock);
+        Ok(Candidate::new(client, &self.config, replica, clock, parts))
     }
 
     /// What its engine is put together from, as `name`.
@@ -121,13 +173,16 @@ impl Host {
             wall: clock::system(),
             uptime: Uptime::start(),
             lifetimes: Lifetimes::default(),
+            leadership: self.leadership.clone(),
         }
     }
 
-    /// Serves health and metrics and waits for the end of `tasks`, which all watch `stop`.
+    /// Serves health and metrics, takes part in the election, and waits for the end of `tasks`, which all watch `stop`. Who led
+    /// lets another lead at once after an end in good order.
     ///
-    /// *Errors*: a port cannot be had, or the end was not orderly.
-    pub async fn run(self, registry: Registry, mut tasks: JoinSet<()>) -> Result<(), Error> {
+    /// *Errors*: a port cannot be had, the end was not orderly, or this replica leads no more: then the process must end at once,
+    /// and nothing is waited for.
+    pub async fn run(mut self, registry: Registry, mut tasks: JoinSet<()>) -> Result<(), Error> {
         let mut all = Tasks::new();
         let health = Listener::bind("health", &self.config.health.bind)
             .await
@@ -162,8 +217,40 @@ impl Host {
             }
             Ok::<_, std::convert::Infallible>(())
         });
-        all.run(self.stop).await.map_err(Error::Shutdown)
+        let mut candidate = self.candidate.take();
+        let lost = async {
+            match &mut candidate {
+                Some(candidate) => candidate.run().await,
+                None => std::future::pending().await,
+            }
+        };
+        let ended = tokio::select! {
+            biased;
+            lost = lost => return Err(Error::Lost(lost)),
+            ended = all.run(self.stop) => ended.map_err(Error::Shutdown),
+        };
+        if let Some(mut candidate) = candidate {
+            candidate.release().await;
+        }
+        ended
     }
+}
+
+/// What API servers note about who has sent a request.
+fn user_agent(name: &str, place: Option<&str>) -> String {
+    let fits = |place: &&str| place.bytes().all(|byte| byte.is_ascii_graphic());
+    let place = place.filter(fits);
+    place.map_or_else(|| name.to_owned(), |place| format!("{name} ({place})"))
+}
+
+/// Who this process is in an election.
+fn replica(place: Option<&str>, clock: &clock::Clock) -> Replica {
+    let stamp = format!("{:x}-{:x}", std::process::id(), clock().as_nanosecond());
+    if let Some(place) = place {
+        return Replica::in_place(place, &stamp);
+    }
+    let host = std::fs::read_to_string(HOST_NAME).unwrap_or_default();
+    Replica::on_host(host.trim(), &stamp)
 }
 
 /// Runs a process to its end on half of the cores, at most [`THREADS_MAX`]; prints what went wrong, and gives the exit code.

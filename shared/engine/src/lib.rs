@@ -5,7 +5,8 @@
 //!
 //! Reading order: [`process`] (how it is put together), [`caches`], `feed` and `brain` (who gets quota), `workloads` (the
 //! only writer of a Workload's status), [`jobs`] (jobs and their Workloads), `control` (which belongs to which), [`checks`] (what a process plugs in),
-//! [`webhook`], `queue_status`, `queues` (finalizers), [`metrics`], `settings`, `visibility`.
+//! [`webhook`], `queue_status`, `queues` (finalizers), [`metrics`], `settings`, `visibility`;
+//! [`leader`] (which of several replicas does all that).
 
 pub mod active;
 pub mod caches;
@@ -13,6 +14,7 @@ pub mod checks;
 pub mod clock;
 pub mod host;
 pub mod jobs;
+pub mod leader;
 pub mod metrics;
 pub mod process;
 pub mod webhook;

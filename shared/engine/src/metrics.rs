@@ -35,6 +35,7 @@ use roadstead_kubeio::cache::Change as CacheChange;
 
 use crate::caches::Caches;
 use crate::clock::Clock;
+use crate::leader::Leadership;
 use crate::queue_status::Reports;
 use board::{Board, Labels, Value};
 use custom::Custom;
@@ -53,12 +54,12 @@ pub struct Metrics(Arc<Inner>);
 struct Inner {
     switches: Switches,
     custom: Custom,
-    role: &'static str,
     board: Board,
     standings: Standings,
     caches: Caches,
     reports: Arc<Reports>,
     clock: Clock,
+    leadership: Leadership,
 }
 
 /// What the configuration switches on.
@@ -117,7 +118,13 @@ impl Switches {
 
 impl Metrics {
     /// Metrics that read from these caches and reports, and follow the Workloads from now on.
-    pub(crate) fn new(config: &Config, caches: &Caches, reports: Arc<Reports>, clock: Clock) -> Self {
+    pub(crate) fn new(
+        config: &Config,
+        caches: &Caches,
+        reports: Arc<Reports>,
+        clock: Clock,
+        leadership: Leadership,
+    ) -> Self {
         let requests = if config.metrics.enable_cluster_queue_resources {
             Requests::Counted
         } else {
@@ -126,17 +133,12 @@ impl Metrics {
         let metrics = Self(Arc::new(Inner {
             switches: Switches::of(config),
             custom: Custom::of(config),
-            // Why: until replicas elect a leader, the one that runs is the one that leads.
-            role: if config.leader_election.leader_elect {
-                "leader"
-            } else {
-                "standalone"
-            },
             board: Board::default(),
             standings: Standings::new(requests),
             caches: caches.clone(),
             reports,
             clock,
+            leadership,
         }));
         metrics.listen();
         metrics
@@ -147,9 +149,9 @@ impl Metrics {
         registry.register_collector(Box::new(self.clone()));
     }
 
-    /// Counts something that no Workload's status shows.
+    /// Counts something that no Workload's status shows. What happens while another replica leads is counted there.
     pub fn record(&self, update: Update) {
-        if self.is_on(update.metric) {
+        if self.is_on(update.metric) && self.0.leadership.leads() {
             self.0.board.record(update);
         }
     }
@@ -337,7 +339,7 @@ impl Collector for Metrics {
             let mut family = encoder.encode_descriptor(name, definition.help, None, kind)?;
             for (values, value) in series {
                 let custom = self.0.custom.of_series(&definition, &values, &self.0.caches);
-                let mut labels = vec![("replica_role", self.0.role)];
+                let mut labels = vec![("replica_role", self.0.leadership.role())];
                 let pairs = definition.labels.iter().zip(&values);
                 labels.extend(pairs.map(|(label, value)| (*label, &**value)));
                 labels.extend(custom.iter().map(|(label, value)| (*label, value.as_str())));

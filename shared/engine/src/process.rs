@@ -29,6 +29,7 @@ use crate::checks::Checks;
 use crate::clock::{self, Clock, Uptime};
 use crate::feed;
 use crate::jobs::{JobRef, Jobs};
+use crate::leader::Leadership;
 use crate::metrics::Metrics;
 use crate::proposals::Proposals;
 use crate::queue_status::{self, Reports};
@@ -90,6 +91,8 @@ pub struct Parts {
     pub uptime: Uptime,
     /// How long webhook certificates last.
     pub lifetimes: Lifetimes,
+    /// Whether it does the work, or waits until it may.
+    pub leadership: Leadership,
 }
 
 impl Parts {
@@ -130,7 +133,8 @@ impl Engine {
         );
         let caches = Caches::new(&kinds).counting(Counting::of(&parts.config));
         let reports = Arc::<Reports>::default();
-        let metrics = Metrics::new(&parts.config, &caches, reports.clone(), parts.clock.clone());
+        let (clock, leadership) = (parts.clock.clone(), parts.leadership.clone());
+        let metrics = Metrics::new(&parts.config, &caches, reports.clone(), clock, leadership);
         Self {
             caches,
             metrics,
@@ -160,6 +164,7 @@ impl Engine {
             clock,
             wall,
             lifetimes,
+            leadership,
             uptime: _,
             name: _,
         } = self.parts;
@@ -228,7 +233,7 @@ impl Engine {
             let handlers = webhook::handlers(&client, &self.caches, &config)
                 .map_err(|source| Error::Webhooks { source })?;
             let visibility = Visibility::new(&client, &config, &self.caches, &slot, ask);
-            listen(visibility, handlers, tasks, stop).await?;
+            listen(visibility, &leadership, handlers, tasks, stop).await?;
             let certificates = Certificates {
                 client: client.clone(),
                 config: config.clone(),
@@ -238,6 +243,7 @@ impl Engine {
                 lifetimes,
                 clock: wall,
                 caches: self.caches.clone(),
+                leadership: leadership.clone(),
             };
             // Why at once: stored objects of an older version need the conversion webhook before they can be listed.
             tasks.spawn(certificates.run(stop.clone()));
@@ -249,26 +255,39 @@ impl Engine {
             core: on("core").then_some((workloads, finalizers.clone())),
             jobs: on("jobs").then_some(jobs),
             finalizers_due: finalizers.due,
+            leadership,
         };
         tasks.spawn(parts.run(self.caches, synced, stop.clone()));
         Ok(())
     }
 }
 
-/// The parts that run once everything has been listed; `None` for what is switched off.
+/// The parts that run once everything has been listed and this replica leads; `None` for what is switched off.
 struct Running {
     admission: Option<(Brain, queue_status::Writer)>,
     core: Option<(Workloads, Finalizers)>,
     jobs: Option<Jobs>,
     finalizers_due: Arc<Queue<queues::Object>>,
+    leadership: Leadership,
 }
 
 impl Running {
     async fn run(self, caches: Caches, synced: Condition, stop: CancellationToken) {
+        let followed = !self.leadership.leads();
         if !all_live(&caches, &stop).await {
             return;
         }
         synced.ready();
+        if followed {
+            if !self.leadership.won(&stop).await {
+                return;
+            }
+            // Why: what the leader before us has written last may not have come yet, and quota that it gave would be given twice.
+            caches.refresh();
+            if !all_live(&caches, &stop).await {
+                return;
+            }
+        }
         let mut running = JoinSet::new();
         if let Some((brain, statuses)) = self.admission {
             running.spawn(brain.run(stop.clone()));
@@ -301,6 +320,7 @@ impl Running {
 /// uses the certificate that the webhooks keep.
 async fn listen(
     visibility: Visibility,
+    leadership: &Leadership,
     handlers: Webhooks,
     tasks: &mut JoinSet<()>,
     stop: &CancellationToken,
@@ -314,7 +334,7 @@ async fn listen(
         tasks.spawn(listener.serve(handlers.router(), Some(tls), stop.clone()));
     }
     if config.feature_gates.enabled(FeatureGate::VisibilityOnDemand) {
-        visibility.start(tasks, stop).await?;
+        visibility.start(leadership, tasks, stop).await?;
     }
     Ok(())
 }

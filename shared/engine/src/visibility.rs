@@ -33,6 +33,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::caches::Caches;
+use crate::leader::Leadership;
 use crate::process::Error;
 use page::Page;
 use path::{Of, Target};
@@ -85,7 +86,12 @@ impl Visibility {
     /// Opens the port and serves until `stop`.
     ///
     /// *Errors*: the port cannot be had, or the TLS settings leave nothing to use.
-    pub(crate) async fn start(self, tasks: &mut JoinSet<()>, stop: &CancellationToken) -> Result<(), Error> {
+    pub(crate) async fn start(
+        self,
+        leadership: &Leadership,
+        tasks: &mut JoinSet<()>,
+        stop: &CancellationToken,
+    ) -> Result<(), Error> {
         let Self {
             client,
             config,
@@ -101,14 +107,18 @@ impl Visibility {
             return Ok(());
         };
         let guard = Guard::new(reviews::of(&client));
-        let answerer = Arc::new(Answerer { caches, asks });
+        let answerer = Arc::new(Answerer {
+            caches,
+            asks,
+            leadership: leadership.clone(),
+        });
         let pages = answering(move |asked| {
             let answerer = answerer.clone();
             Box::pin(async move { answerer.answer(asked).await })
         });
         let router = health().merge(guard.protect(pages, path::question));
         tasks.spawn(listener.serve(router, Some(tls), stop.clone()));
-        tasks.spawn(reviews::follow(client, config, guard, stop.clone()));
+        tasks.spawn(reviews::follow(client, config, guard, leadership.clone(), stop.clone()));
         Ok(())
     }
 }
@@ -120,11 +130,14 @@ enum Missing {
     Queue,
     /// The brain did not answer in time, or does not run.
     Answer,
+    /// This replica does not lead, and has no brain.
+    Leader,
 }
 
 struct Answerer {
     caches: Caches,
     asks: mpsc::Sender<Ask>,
+    leadership: Leadership,
 }
 
 impl Answerer {
@@ -178,6 +191,10 @@ impl Answerer {
                 let message = format!("{kind}.{GROUP} \"{name}\" not found");
                 Reply::failure(StatusCode::NOT_FOUND, "NotFound", &message)
             }
+            Err(Missing::Leader) => {
+                let message = "this replica does not lead, and only the leader knows the order; try again";
+                Reply::failure(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
+            }
             Err(Missing::Answer) => {
                 let message = "the queues are not ready to be looked at; try again in a moment";
                 Reply::failure(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
@@ -186,6 +203,9 @@ impl Answerer {
     }
 
     async fn ask(&self, queue: ClusterQueueName, limit: usize) -> Result<Vec<PendingEntry>, Missing> {
+        if !self.leadership.leads() {
+            return Err(Missing::Leader);
+        }
         let (answer, answered) = oneshot::channel();
         let ask = Ask {
             queue,

@@ -15,6 +15,7 @@ use kube::core::{Request, Status};
 use kube::{Api, Resource};
 use roadstead_core::name::Key;
 use serde::de::DeserializeOwned;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -79,6 +80,9 @@ pub struct Cache<K> {
     version: Mutex<Option<String>>,
     /// What is here may be newer than what is stored: the next list replaces it.
     rewound: AtomicBool,
+    /// Something may be stored of which the watch has not told yet: everything is to be listed again.
+    behind: AtomicBool,
+    refreshed: Notify,
     /// When the API server last said something: a list, an event, a bookmark.
     heard: Mutex<Option<Instant>>,
     /// What makes an object smaller before it is kept.
@@ -103,6 +107,8 @@ impl<K> Default for Cache<K> {
             told: AtomicU64::new(0),
             version: Mutex::new(None),
             rewound: AtomicBool::new(false),
+            behind: AtomicBool::new(false),
+            refreshed: Notify::new(),
             heard: Mutex::new(None),
             slim: None,
         }
@@ -180,6 +186,18 @@ impl<K: Resource> Cache<K> {
         self.rewound.store(true, Ordering::Relaxed);
         self.told.store(0, Ordering::Relaxed);
         *self.version.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Has everything listed again now, and not only when the watch ends: [`Health`] is `Starting` until what was stored at this
+    /// moment is cached. *Why*: a watch may be behind by any time, and who takes over from another process must know what that
+    /// one has written last.
+    pub fn refresh(&self) {
+        self.health.modify(|health| {
+            // Invariant: under the lock of the health, so that a watch which is just being opened does not say `Live` after it.
+            self.behind.store(true, Ordering::Relaxed);
+            set(health, Health::Starting)
+        });
+        self.refreshed.notify_one();
     }
 
     /// Puts in what the API server answered to a request of ours, unless a newer one is there or the watch has told meanwhile that
@@ -378,6 +396,7 @@ where
     }
 
     async fn list(&self, api: &Api<K>, labels: Option<&str>) -> Result<String, kube::Error> {
+        self.behind.store(false, Ordering::Relaxed);
         let mut params = selecting(labels).limit(PAGE);
         let (client, request) = (api.clone().into_client(), Request::new(api.resource_url()));
         let mut seen = BTreeSet::new();
@@ -518,10 +537,17 @@ where
             Err(kube::Error::Api(status)) if status.code == GONE || is_ahead(&status) => return Ok(None),
             Err(error) => return Err(error),
         };
-        self.health.modify(|health| set(health, Health::Live));
+        self.health
+            .modify(|health| !self.behind.load(Ordering::Relaxed) && set(health, Health::Live));
         self.hear();
         backoff.reset();
-        while let Ok(told) = tokio::time::timeout(SILENCE, watch.next()).await {
+        loop {
+            let told = tokio::select! {
+                biased;
+                () = self.refreshed.notified() => return Ok(None),
+                told = tokio::time::timeout(SILENCE, watch.next()) => told,
+            };
+            let Ok(told) = told else { break };
             let Some(told) = told? else { break };
             self.hear();
             if let Some(now) = told.version().and_then(|version| version.parse().ok()) {

@@ -44,6 +44,11 @@ pub struct Args {
     #[arg(long, value_name = "LEVEL", env = "ROADSTEAD_LOG_LEVEL")]
     pub log_level: Option<String>,
 
+    /// Name of the place of this replica, such as its pod: a process that starts takes over at once from one of the same name, so
+    /// no two that run may share it. Without it, it waits until the lease of one that was killed is over
+    #[arg(long, value_name = "NAME", env = "POD_NAME")]
+    identity: Option<String>,
+
     /// Log more: -v is debug, -vv is trace; --log-level wins
     #[arg(short, long, action = ArgAction::Count)]
     pub verbose: u8,
@@ -60,6 +65,11 @@ impl Args {
         self.kubeconfig
             .as_deref()
             .filter(|path| !path.as_os_str().is_empty())
+    }
+
+    /// Name of the place of this replica, if it has one; empty text counts as not given.
+    pub fn identity(&self) -> Option<&str> {
+        self.identity.as_deref().filter(|name| !name.is_empty())
     }
 
     /// Configuration file; empty text counts as not given.

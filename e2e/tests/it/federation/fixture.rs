@@ -150,7 +150,7 @@ async fn shared() -> &'static Shared {
         let mut manager = Options {
             scheduler: false,
             kwok: false,
-            ..Options::complete(MANAGER)
+            ..Options::complete(MANAGER).with_audit()
         };
         manager.controllers.retain(|name| name != TTL_CONTROLLER);
         let node = |name: &str| Node::new(name, "64", "256Gi");

@@ -102,9 +102,10 @@ fn a_leader_that_finds_another_has_lost_and_one_that_finds_itself_goes_on() {
     for holder in ["b_1", "", "a_2"] {
         let mut election = leading(at(0));
         election.conflicted(at(2_000));
-        assert_eq!(election.next(at(2_000)), Step::Look);
-        election.looked(at(2_010), Some(held_by(holder, 9)));
-        assert_eq!(election.next(at(2_010)), Step::Lost(Loss::Taken(holder.to_owned())));
+        assert_eq!(election.next(at(2_000)), Step::Pause(at(2_200)));
+        assert_eq!(election.next(at(2_200)), Step::Look);
+        election.looked(at(2_210), Some(held_by(holder, 9)));
+        assert_eq!(election.next(at(2_210)), Step::Lost(Loss::Taken(holder.to_owned())));
     }
     let mut election = leading(at(0));
     election.failed(at(3_000));

@@ -13,6 +13,7 @@ use super::table::{Buckets, Kind};
 use super::{Change, Metric, Metrics, Update};
 use crate::caches::Caches;
 use crate::clock::Clock;
+use crate::leader::Leadership;
 use crate::queue_status::Reports;
 
 /// The table of `spec/admission-engine.md 8`.
@@ -51,7 +52,7 @@ impl World {
         let caches = Caches::new(&[]);
         let reports = Arc::<Reports>::default();
         let clock: Clock = Arc::new(now);
-        let metrics = Metrics::new(config, &caches, reports.clone(), clock);
+        let metrics = Metrics::new(config, &caches, reports.clone(), clock, Leadership::assumed(config));
         let state = State::new(Settings {
             past_usage: Some(UsagePolicy {
                 half_life: std::time::Duration::from_mins(10),

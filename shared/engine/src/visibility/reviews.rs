@@ -20,6 +20,8 @@ use roadstead_serve::tls::CA_CERT_KEY;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
+use crate::leader::Leadership;
+
 /// How often what the cluster publishes, and our registration, are looked at.
 const LOOK: Duration = Duration::from_secs(15);
 /// Pause after a failure.
@@ -129,11 +131,17 @@ async fn ask_whether(client: Client, caller: Caller, question: Question) -> Resu
 }
 
 /// Keeps the guard's trust and our registration in order until `stop`.
-pub(super) async fn follow(client: Client, config: Arc<Config>, guard: Arc<Guard>, stop: CancellationToken) {
+pub(super) async fn follow(
+    client: Client,
+    config: Arc<Config>,
+    guard: Arc<Guard>,
+    leadership: Leadership,
+    stop: CancellationToken,
+) {
     let work = async {
         let mut last = String::new();
         loop {
-            let pause = match once(&client, &config, &guard).await {
+            let pause = match once(&client, &config, &guard, &leadership).await {
                 Ok(()) => {
                     last.clear();
                     LOOK
@@ -147,7 +155,7 @@ pub(super) async fn follow(client: Client, config: Arc<Config>, guard: Arc<Guard
                     RETRY
                 }
             };
-            tokio::time::sleep(pause).await;
+            leadership.rest(pause).await;
         }
     };
     tokio::select! {
@@ -157,7 +165,12 @@ pub(super) async fn follow(client: Client, config: Arc<Config>, guard: Arc<Guard
     }
 }
 
-async fn once(client: &Client, config: &Config, guard: &Guard) -> Result<(), String> {
+async fn once(
+    client: &Client,
+    config: &Config,
+    guard: &Guard,
+    leadership: &Leadership,
+) -> Result<(), String> {
     let (namespace, name) = PUBLISHED;
     let published = Api::<ConfigMap>::namespaced(client.clone(), namespace)
         .get_opt(name)
@@ -170,7 +183,7 @@ async fn once(client: &Client, config: &Config, guard: &Guard) -> Result<(), Str
         })?;
     let data = published.and_then(|map| map.data).unwrap_or_default();
     guard.trust(FrontProxy::from_config_map(&data).map_err(|error| error.to_string())?);
-    if config.roadstead.webhook.manage_configurations {
+    if config.roadstead.webhook.manage_configurations && leadership.leads() {
         register(client, config).await?;
     }
     Ok(())

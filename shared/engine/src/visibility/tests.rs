@@ -53,7 +53,11 @@ impl Site {
             limits
         });
         Self {
-            answerer: Answerer { caches, asks },
+            answerer: Answerer {
+                caches,
+                asks,
+                leadership: Leadership::assumed(&Config::without_file("own")),
+            },
             brain,
         }
     }
@@ -241,6 +245,7 @@ async fn a_brain_that_does_not_answer_is_unavailable_and_not_waited_for_long() {
     let answerer = Answerer {
         caches: Caches::new(&[]),
         asks,
+        leadership: Leadership::assumed(&Config::without_file("own")),
     };
     let silent = Site {
         answerer,

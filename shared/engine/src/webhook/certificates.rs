@@ -4,6 +4,8 @@
 //! Conversions are registered at once, because the caches cannot be filled while stored objects need them; admission when the
 //! caches are filled.
 //!
+//! Of several replicas the leader makes them and makes them known; the others read the Secret and serve with it.
+//!
 //! Invariant: the API server trusts a new authority before a certificate of it is served, because the bundle that is
 //! registered always holds both the new and the old one.
 
@@ -39,6 +41,7 @@ use super::kinds;
 use super::registration::{Reach, Registration, Wrappers};
 use crate::caches::{Caches, api_resource};
 use crate::clock::Clock;
+use crate::leader::Leadership;
 
 /// How often certificates and registrations are looked at.
 const LOOK: Duration = Duration::from_mins(1);
@@ -65,6 +68,7 @@ pub(crate) struct Certificates {
     pub(crate) lifetimes: Lifetimes,
     pub(crate) clock: Clock,
     pub(crate) caches: Caches,
+    pub(crate) leadership: Leadership,
 }
 
 /// What was done so far.
@@ -114,7 +118,7 @@ impl Certificates {
                 tokio::select! {
                     biased;
                     () = soon => {}
-                    () = tokio::time::sleep(pause) => {}
+                    () = self.leadership.rest(pause) => {}
                 }
             }
         };
@@ -138,7 +142,10 @@ impl Certificates {
                 Err(why) => return Err(why),
             },
             None => {
-                let bundle = self.bundle(&self.names()?).await?;
+                let Some(bundle) = self.bundle(&self.names()?).await? else {
+                    self.ready.not_ready("the replica that leads has made no webhook certificate yet");
+                    return Ok(RETRY);
+                };
                 let key = bundle.certified_key().map_err(|error| error.to_string())?;
                 (Authorities(Some(bundle.ca_bundle())), Some(key))
             }
@@ -154,8 +161,8 @@ impl Certificates {
                 return Ok(pause);
             }
         }
-        let manage = self.config.roadstead.webhook.manage_configurations;
-        if manage {
+        let leads = self.leadership.leads();
+        if leads && self.config.roadstead.webhook.manage_configurations {
             let ca_bundle = authorities.0.as_deref();
             if !progress
                 .definitions
@@ -174,7 +181,8 @@ impl Certificates {
         if !filled.is_true() {
             return Ok(pause);
         }
-        if progress.answered.as_ref() != Some(&authorities) {
+        // Why only then: any replica may answer, and the leader has seen it.
+        if leads && progress.answered.as_ref() != Some(&authorities) {
             self.see_it_answer().await?;
             progress.answered = Some(authorities);
         }
@@ -223,8 +231,9 @@ impl Certificates {
         }
     }
 
-    /// The bundle of the Secret, renewed when it is due; a new one when there is none or it is damaged.
-    async fn bundle(&self, names: &[String]) -> Result<Bundle, String> {
+    /// The bundle of the Secret, renewed when it is due; a new one when there is none or it is damaged. Who does not lead takes it as
+    /// it is, or has none yet.
+    async fn bundle(&self, names: &[String]) -> Result<Option<Bundle>, String> {
         let name = &self.config.cert_management.webhook_secret_name;
         let api: Api<Secret> = Api::namespaced(self.client.clone(), &self.config.namespace);
         let stored = api.get_opt(name).await.map_err(|error| write::describe(&error))?;
@@ -235,11 +244,14 @@ impl Certificates {
                 data.into_iter().map(|(key, value)| (key, value.0)).collect();
             Bundle::from_secret(&data).ok()
         });
+        if !self.leadership.leads() {
+            return Ok(old);
+        }
         let rotation = old
             .as_ref()
             .map_or(Rotation::RenewAll, |old| plan_rotation(now, old, names));
         let fresh = match &old {
-            Some(old) if rotation == Rotation::Keep => return Ok(old.clone()),
+            Some(old) if rotation == Rotation::Keep => return Ok(Some(old.clone())),
             Some(old) => renew(rotation, now, old, names, &self.lifetimes),
             None => issue(now, names, &self.lifetimes),
         };
@@ -267,7 +279,7 @@ impl Certificates {
         };
         // Why the failure counts: a certificate that only we know would be another one after a restart, and two replicas
         // would serve two authorities of which one is registered.
-        written.map(|_| fresh).map_err(|error| {
+        written.map(|_| Some(fresh)).map_err(|error| {
             format!(
                 "storing Secret {}/{name} failed: {}",
                 self.config.namespace,

@@ -283,3 +283,60 @@ async fn what_is_looked_up_counts_unless_the_watch_has_gone_past_it() {
         .unwrap();
     assert_eq!(version(&cache, "a").as_deref(), Some("6"));
 }
+
+/// What is stored, and how often it was listed. Watches stay silent.
+#[derive(Clone, Default)]
+struct Silent {
+    stored: Arc<Mutex<Vec<ConfigMap>>>,
+    lists: Arc<AtomicUsize>,
+}
+
+impl Silent {
+    fn api(&self) -> Api<ConfigMap> {
+        let this = self.clone();
+        let service = tower::service_fn(move |request: http::Request<Body>| {
+            let watches = request.uri().query().unwrap_or_default().contains("watch=true");
+            let body = if watches {
+                let silence = futures::stream::pending::<Result<http_body::Frame<bytes::Bytes>, std::io::Error>>();
+                let silence = http_body_util::StreamBody::new(silence);
+                http_body_util::BodyExt::boxed_unsync(silence)
+            } else {
+                let lists = this.lists.fetch_add(1, Ordering::Relaxed) + 1;
+                let list = serde_json::json!({
+                    "apiVersion": "v1", "kind": "ConfigMapList",
+                    "metadata": {"resourceVersion": (10 * lists).to_string()},
+                    "items": *this.stored.lock().unwrap(),
+                });
+                let list = http_body_util::Full::new(bytes::Bytes::from(list.to_string()));
+                http_body_util::BodyExt::boxed_unsync(http_body_util::BodyExt::map_err(list, std::io::Error::other))
+            };
+            std::future::ready(Ok::<_, std::io::Error>(http::Response::new(body)))
+        });
+        Api::namespaced(Client::new(service, "ns"), "ns")
+    }
+}
+
+/// Spec: safety F6
+#[tokio::test(start_paused = true)]
+async fn what_the_watch_has_not_told_yet_is_listed_when_it_is_asked_for() {
+    let server = Silent::default();
+    let cache: Arc<Cache<ConfigMap>> = Cache::new();
+    let run = tokio::spawn(cache.clone().run(server.api(), None, CancellationToken::new()));
+    let live = async || cache.health().wait_for(|health| *health == Health::Live).await;
+    live().await;
+    server.stored.lock().unwrap().push(object("a", "1", "15"));
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(version(&cache, "a"), None, "its watch is behind");
+    for lists in [2, 3] {
+        cache.refresh();
+        assert_eq!(cache.health().get(), Health::Starting);
+        live().await;
+        assert_eq!(version(&cache, "a").as_deref(), Some("15"));
+        assert_eq!(server.lists.load(Ordering::Relaxed), lists);
+    }
+    cache.refresh();
+    cache.refresh();
+    live().await;
+    assert!(server.lists.load(Ordering::Relaxed) >= 4);
+    run.abort();
+}

@@ -11,6 +11,7 @@ use roadstead_api::config::{
 };
 use roadstead_apiserver::{Authorization, Clock, Options, Server, Snapshot};
 use roadstead_core::dispatch::Bug;
+use roadstead_engine::leader::Leadership;
 use roadstead_engine::process::Parts;
 use roadstead_kubeconfigs::check::Refusal;
 use roadstead_manager::Dial;
@@ -288,6 +289,7 @@ impl Stage {
             wall,
             uptime,
             lifetimes: Lifetimes::default(),
+            leadership: Leadership::assumed(&config),
         };
         let readiness = Readiness::new();
         let started = if is_manager {

@@ -1,0 +1,218 @@
+//! Two replicas of one process: one leads, and the other takes over when it ends, or is stopped and does not know it.
+
+use std::fs;
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::{DeleteParams, PostParams};
+use kube::{Api, ResourceExt as _};
+use roadstead_api::constants::annotations::DISPATCH_EPOCH;
+use roadstead_e2e::audit;
+use roadstead_e2e::stage::{Part, SYSTEM_NAMESPACE};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::fixture::{EAST, EVEN, MANAGER, Room, alone};
+use crate::shared::eventually;
+
+/// The second replica.
+const OTHER: &str = "other";
+const LEASE: &str = "c1f6bfd2.kueue.x-k8s.io";
+const LEASE_SECS: u64 = 6;
+/// Less than the lease: the second has not just waited for its end.
+const HANDOVER_MAX: Duration = Duration::from_secs(4);
+/// Only east has room.
+const EAST_ONLY: &[(&str, &str)] = &[(MANAGER, "8"), (EAST, "8")];
+/// Until a request has certainly come to the log.
+const LOGGED: Duration = Duration::from_secs(1);
+
+fn short() -> Value {
+    json!({"leaderElection": {
+        "leaseDuration": format!("{LEASE_SECS}s"), "renewDeadline": "4s", "retryPeriod": "500ms",
+    }})
+}
+
+/// Runs a test for which the process of a cluster has a second replica. Afterwards it has none, also when the test failed.
+fn with_two<F: Future<Output = ()> + Send + 'static>(
+    name: &'static str,
+    quota: &'static [(&str, &str)],
+    (cluster, part): (&'static str, Part),
+    body: impl FnOnce(Room) -> F + Send + 'static,
+) {
+    alone(name, quota, move |room| async move {
+        let stage = &room.shared.stage;
+        let ended = tokio::spawn(async move {
+            stage.recast(cluster, part, &short()).await.unwrap();
+            stage.add_replica(cluster, OTHER, &short()).await.unwrap();
+            body(room).await;
+        })
+        .await;
+        if ended.is_err() {
+            room.tell().await;
+            let log = fs::read_to_string(stage.log(cluster).unwrap()).unwrap();
+            room.shared.say(&log);
+        }
+        stage.kill(cluster).unwrap();
+        stage.dismiss(OTHER);
+        // Why: else the next one would wait for its end.
+        let gone = leases(room, cluster).delete(LEASE, &DeleteParams::default()).await;
+        stage.recast(cluster, part, &json!({})).await.unwrap();
+        ended.unwrap();
+        gone.unwrap();
+    });
+}
+
+fn leases(room: Room, cluster: &str) -> Api<Lease> {
+    Api::namespaced(room.shared.client(cluster), SYSTEM_NAMESPACE)
+}
+
+/// The place of the replica that holds the Lease in a cluster.
+async fn holder(room: Room, cluster: &str) -> Option<String> {
+    let lease = leases(room, cluster).get(LEASE).await.ok()?;
+    let holder = lease.spec?.holder_identity?;
+    Some(holder.split_once('#')?.0.to_owned())
+}
+
+/// Waits until this replica leads; gives how long that took.
+async fn leads(room: Room, cluster: &str, replica: &str) -> Duration {
+    let began = Instant::now();
+    eventually(|| async { (holder(room, cluster).await.as_deref() == Some(replica)).then_some(()) }).await;
+    began.elapsed()
+}
+
+/// Values of label `replica_role` in the metrics of a process.
+async fn roles(room: Room, process: &str) -> Vec<String> {
+    let lines = room.shared.metrics(process, "kueue_").await;
+    let role = |line: &String| {
+        let (_, rest) = line.split_once("replica_role=\"")?;
+        Some(rest.split_once('"')?.0.to_owned())
+    };
+    let mut roles: Vec<String> = lines.iter().filter_map(role).collect();
+    roles.sort();
+    roles.dedup();
+    roles
+}
+
+/// Submits as often as it takes: until the next leader is known, the webhook of the last one is asked.
+async fn insist(room: Room, name: &str) {
+    let job = serde_json::from_value(room.job(name, "1", 1)).unwrap();
+    let made = || async {
+        match room.jobs(MANAGER).create(&PostParams::default(), &job).await {
+            Ok(_) => Some(()),
+            Err(kube::Error::Api(status)) if status.code == 409 => Some(()),
+            Err(_) => None,
+        }
+    };
+    eventually(made).await;
+}
+
+/// It ran once, and nobody took it from its worker.
+async fn ran_once(room: Room, name: &str) {
+    let job = room.job_is(MANAGER, name, "Complete").await;
+    assert_eq!(job.status.unwrap().succeeded, Some(1), "{name}");
+    let workload = room.workload(name).await.unwrap();
+    assert_eq!(workload.annotations().get(DISPATCH_EPOCH), None, "{name}");
+}
+
+/// How often a replica has changed something in the management cluster.
+fn changes_by(room: Room, replica: &str) -> usize {
+    let log = room.shared.stage.planes().manager.audit_log().unwrap();
+    let agent = format!("roadstead-manager ({replica})");
+    let changes = |request: &&audit::Request| {
+        let verb = request.verb.as_str();
+        request.user_agent == agent && ["create", "update", "patch", "delete"].contains(&verb)
+    };
+    audit::read(&log).unwrap().iter().filter(changes).count()
+}
+
+/// What it does while it is stopped is done by the other; what it would have done then, it does not do when it goes on.
+///
+/// Spec: safety F6, I1, I11
+#[test]
+fn a_leader_that_is_stopped_past_its_lease_has_lost_and_changes_nothing_when_it_goes_on() {
+    with_two("zombie-leader", EVEN, (MANAGER, Part::Manager), |room| async move {
+        let stage = &room.shared.stage;
+        assert_eq!(holder(room, MANAGER).await.as_deref(), Some(MANAGER));
+        assert_eq!(roles(room, MANAGER).await, ["leader"]);
+        assert_eq!(roles(room, OTHER).await, ["follower"]);
+        room.submit(room.job("before", "1", 12)).await;
+        room.started("before").await;
+        assert!(changes_by(room, MANAGER) > 0);
+        assert_eq!(changes_by(room, OTHER), 0, "it waits");
+
+        stage.freeze(MANAGER).unwrap();
+        let took = leads(room, MANAGER, OTHER).await;
+        room.shared.say(&format!("another leads {} ms after the leader was stopped", took.as_millis()));
+        insist(room, "during").await;
+        room.started("during").await;
+        assert_eq!(roles(room, OTHER).await, ["leader"]);
+
+        let changes = changes_by(room, MANAGER);
+        stage.thaw(MANAGER).unwrap();
+        let thawed = Instant::now();
+        let end = eventually(|| async { stage.take_end(MANAGER).unwrap() }).await;
+        assert_eq!(end.code(), Some(1), "{end}");
+        assert!(thawed.elapsed() < HANDOVER_MAX, "{:?}", thawed.elapsed());
+        let log = fs::read_to_string(stage.log(MANAGER).unwrap()).unwrap();
+        assert!(log.contains("this replica leads no more"), "{log}");
+        sleep(LOGGED).await;
+        assert_eq!(changes_by(room, MANAGER), changes);
+        // Its supervisor starts it again, and it follows.
+        stage.restart(MANAGER).await.unwrap();
+        assert_eq!(holder(room, MANAGER).await.as_deref(), Some(OTHER));
+        assert_eq!(roles(room, MANAGER).await, ["follower"]);
+        for job in ["before", "during"] {
+            ran_once(room, job).await;
+        }
+        room.is_swept().await;
+    });
+}
+
+/// Spec: safety F6, I2
+#[test]
+fn a_leader_that_is_asked_to_end_hands_over_at_once() {
+    with_two("hands-over", EVEN, (MANAGER, Part::Manager), |room| async move {
+        let stage = &room.shared.stage;
+        room.submit(room.job("before", "1", 4)).await;
+        room.started("before").await;
+        stage.terminate(MANAGER).unwrap();
+        let took = leads(room, MANAGER, OTHER).await;
+        room.shared.say(&format!("handed over in {} ms", took.as_millis()));
+        assert!(took < HANDOVER_MAX, "{took:?}");
+        let end = eventually(|| async { stage.take_end(MANAGER).unwrap() }).await;
+        assert_eq!(end.code(), Some(0), "{end}");
+        insist(room, "after").await;
+        for job in ["before", "after"] {
+            ran_once(room, job).await;
+        }
+        // One that is killed takes its own lease back at once.
+        let killed = Instant::now();
+        stage.restart(OTHER).await.unwrap();
+        assert_eq!(holder(room, MANAGER).await.as_deref(), Some(OTHER));
+        assert_eq!(roles(room, OTHER).await, ["leader"]);
+        assert!(killed.elapsed() < Duration::from_secs(LEASE_SECS), "{:?}", killed.elapsed());
+        room.is_swept().await;
+    });
+}
+
+/// Spec: safety F6
+#[test]
+fn a_worker_has_replicas_too() {
+    with_two("worker-replicas", EAST_ONLY, (EAST, Part::Worker), |room| async move {
+        let stage = &room.shared.stage;
+        assert_eq!(roles(room, OTHER).await, ["follower"]);
+        room.submit(room.job("before", "1", 8)).await;
+        room.started("before").await;
+        stage.freeze(EAST).unwrap();
+        leads(room, EAST, OTHER).await;
+        insist(room, "during").await;
+        room.started("during").await;
+        stage.thaw(EAST).unwrap();
+        let end = eventually(|| async { stage.take_end(EAST).unwrap() }).await;
+        assert_eq!(end.code(), Some(1), "{end}");
+        for job in ["before", "during"] {
+            ran_once(room, job).await;
+        }
+        room.is_swept().await;
+    });
+}
