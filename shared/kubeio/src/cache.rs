@@ -436,7 +436,11 @@ where
     ) -> Result<Option<String>, kube::Error> {
         let compared = match last {
             Last::Listed => Some(Missing::default()),
-            Last::Full => self.compare_version(api, labels, &version).await,
+            // Why although nothing was lost: what a watch has left out shows only so (F12). An error says nothing: the watch will
+            // meet it too.
+            Last::Full => {
+                { self.compare(api, labels, &version).await }.unwrap_or_else(|_| Some(Missing::default()))
+            }
             Last::Cut => self.compare(api, labels, &version).await?,
         };
         match compared {
@@ -448,24 +452,12 @@ where
         }
     }
 
-    /// Compares the version that the API server is now at with the one that it has shown before; `None` when it has gone back.
-    /// Asked with the smallest list that there is. An error says nothing: the watch will meet it too.
-    ///
-    /// Why at all: a watch from a version that is still to come shows nothing until then, and says no word of it.
-    async fn compare_version(&self, api: &Api<K>, labels: Option<&str>, shown: &str) -> Option<Missing> {
-        let params = selecting(labels).limit(1);
-        let number = |version: &str| version.parse::<u64>().ok();
-        let listed = api.list_metadata(&params).await.ok();
-        let now = listed.and_then(|page| number(&page.metadata.resource_version?));
-        let went_back = matches!((now, number(shown)), (Some(now), Some(shown)) if now < shown);
-        (!went_back).then(Missing::default)
-    }
-
     /// Compares what is cached with the names and versions of all that is stored now; `None` when they cannot be of one
     /// history.
     ///
     /// Why after every loss of the connection: a storage that is restored takes its server down, and its versions may have
-    /// caught up before we are back, so that the number alone shows nothing. *Source*: `spec/safety.md` F15.
+    /// caught up before we are back, so that the number alone shows nothing. And a watch from a version that is still to come
+    /// shows nothing until then, and says no word of it. *Source*: `spec/safety.md` F15.
     async fn compare(
         &self,
         api: &Api<K>,

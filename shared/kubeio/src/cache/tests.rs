@@ -283,3 +283,62 @@ async fn what_is_looked_up_counts_unless_the_watch_has_gone_past_it() {
         .unwrap();
     assert_eq!(version(&cache, "a").as_deref(), Some("6"));
 }
+
+/// A watch that is told of nothing but the time, each hundred seconds, until it ends. Without an end it says nothing at all.
+fn watched(ends: Option<Duration>) -> http::Response<Body> {
+    const BOOKMARK: &str = "{\"type\":\"BOOKMARK\",\"object\":{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\
+                            \"metadata\":{\"resourceVersion\":\"30\"}}}\n";
+    let pause = Duration::from_secs(100);
+    let frames = futures::stream::unfold(ends, move |left| async move {
+        let Some(left) = left else {
+            return std::future::pending().await;
+        };
+        tokio::time::sleep(pause.min(left)).await;
+        let left = left.checked_sub(pause).filter(|left| !left.is_zero())?;
+        let frame = http_body::Frame::data(bytes::Bytes::from_static(BOOKMARK.as_bytes()));
+        Some((Ok::<_, std::io::Error>(frame), Some(left)))
+    });
+    http::Response::new(Body::wrap_body(http_body_util::StreamBody::new(frames)))
+}
+
+/// How long it takes until a cache knows of a change that no watch tells, when the first watch ends so.
+async fn knows_after(first_ends: Option<Duration>) -> Duration {
+    let (lists, watches) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let server = move |request: http::Request<Body>| {
+        let is_first = |count: &AtomicUsize| count.fetch_add(1, Ordering::Relaxed) == 0;
+        let answer = if request.uri().query().is_some_and(|query| query.contains("watch")) {
+            watched(if is_first(&watches) { first_ends } else { None })
+        } else if is_first(&lists) {
+            page("20", &[object("a", "1", "20")])
+        } else {
+            page("40", &[object("a", "1", "25")])
+        };
+        std::future::ready(Ok::<_, std::io::Error>(answer))
+    };
+    let api = Api::all(Client::new(tower::service_fn(server), "ns"));
+    let cache: Arc<Cache<ConfigMap>> = Cache::new();
+    let (stop, began) = (CancellationToken::new(), tokio::time::Instant::now());
+    let run = tokio::spawn(cache.clone().run(api, None, stop.clone()));
+    while version(&cache, "a").as_deref() != Some("25") {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(began.elapsed() < Duration::from_mins(20), "it is never found out");
+    }
+    stop.cancel();
+    run.await.unwrap();
+    began.elapsed()
+}
+
+/// Spec: safety F11
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_stays_open_and_says_nothing_is_given_up_and_what_it_hid_is_listed() {
+    let took = knows_after(None).await;
+    assert!(took >= super::SILENCE && took < super::SILENCE * 2, "{took:?}");
+}
+
+/// Spec: safety F12
+#[tokio::test(start_paused = true)]
+async fn an_event_that_a_watch_has_left_out_is_found_when_the_watch_has_lived_its_time() {
+    let lives = Duration::from_secs(super::WATCH_SECS.into());
+    let took = knows_after(Some(lives)).await;
+    assert!(took >= lives && took < lives * 2, "{took:?}");
+}
