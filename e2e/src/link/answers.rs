@@ -1,8 +1,10 @@
-//! A link that reads what it carries: some requests are answered with 500, or late; the others just go on to the server.
+//! A link that reads what it carries: some requests are answered with 500, or late, or not at all; the others just go on to the
+//! server.
 
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use http::header::{CONTENT_TYPE, HeaderValue};
@@ -26,21 +28,43 @@ pub enum Failing {
     Writes,
     /// Those are done at once, and the answer comes so much later.
     LateWrites(Duration),
+    /// Those are done, and of every second one the connection is cut instead of the answer.
+    LostAnswers,
+    /// Every answer comes up to so much later.
+    Slow(Duration),
 }
+
+/// Multiples of it, as far as 32 bits hold them, are spread evenly.
+const GOLDEN: u32 = 0x9E37_79B9;
 
 impl Failing {
     fn refuses(self, method: &Method) -> bool {
         match self {
             Self::Reads => only_looks(method),
             Self::Writes => !only_looks(method),
-            Self::LateWrites(_) => false,
+            Self::LateWrites(_) | Self::LostAnswers | Self::Slow(_) => false,
         }
     }
 
-    fn delay(self, method: &Method) -> Duration {
+    /// Of the `number`-th request that goes wrong.
+    fn loses_answer(self, number: u32) -> bool {
+        self == Self::LostAnswers && number.is_multiple_of(2)
+    }
+
+    /// Whether this is one of the requests that go wrong.
+    fn concerns(self, method: &Method) -> bool {
+        match self {
+            Self::Reads => only_looks(method),
+            Self::Writes | Self::LateWrites(_) | Self::LostAnswers => !only_looks(method),
+            Self::Slow(_) => true,
+        }
+    }
+
+    fn delay(self, method: &Method, number: u32) -> Duration {
         match self {
             Self::LateWrites(delay) if !only_looks(method) => delay,
-            Self::Reads | Self::Writes | Self::LateWrites(_) => Duration::ZERO,
+            Self::Slow(most) => most.mul_f64(f64::from(number.wrapping_mul(GOLDEN)) / f64::from(u32::MAX)),
+            Self::Reads | Self::Writes | Self::LateWrites(_) | Self::LostAnswers => Duration::ZERO,
         }
     }
 }
@@ -54,6 +78,8 @@ fn only_looks(method: &Method) -> bool {
 pub(super) struct Terminal {
     acceptor: TlsAcceptor,
     connector: TlsConnector,
+    /// How many requests went wrong.
+    failed: Arc<AtomicU32>,
 }
 
 impl Terminal {
@@ -83,7 +109,13 @@ impl Terminal {
         Ok(Self {
             acceptor: TlsAcceptor::from(Arc::new(server)),
             connector: TlsConnector::from(Arc::new(client)),
+            failed: Arc::default(),
         })
+    }
+
+    /// How many requests went wrong until now.
+    pub(super) fn failed(&self) -> u32 {
+        self.failed.load(Ordering::Relaxed)
     }
 
     /// Serves one connection until an end closes it.
@@ -104,13 +136,24 @@ impl Terminal {
         // Why a lock that is never waited for: without HTTP/2 a connection carries one request after the other.
         let sender = &Mutex::new(sender);
         let service = service_fn(|request: Request<Incoming>| async move {
+            let number = if failing.concerns(request.method()) {
+                self.failed.fetch_add(1, Ordering::Relaxed)
+            } else {
+                0
+            };
             if failing.refuses(request.method()) {
                 return Ok(refusal());
             }
-            let delay = failing.delay(request.method());
-            let answer = sender.lock().await.send_request(request).await?;
+            let delay = failing.delay(request.method(), number);
+            let lost = failing.concerns(request.method()) && failing.loses_answer(number);
+            let answer = sender.lock().await.send_request(request).await;
+            let answer = answer.map_err(std::io::Error::other)?;
+            if lost {
+                // Why an error: the server in this proxy closes the connection for it, and answers nothing.
+                return Err(std::io::Error::other("the answer is lost"));
+            }
             tokio::time::sleep(delay).await;
-            Ok::<_, hyper::Error>(answer.map(Either::Left))
+            Ok::<_, std::io::Error>(answer.map(Either::Left))
         });
         let serving =
             hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(client), service);
