@@ -107,7 +107,9 @@ fn a_worker_that_answers_500_to_every_read_holds_up_nobody() {
     });
 }
 
-/// Spec: safety I12; multikueue 10.F13, 11.33
+/// So it looks to its manager when its etcd has no space left.
+///
+/// Spec: safety I12, F21; multikueue 10.F13, 11.33
 #[test]
 fn a_worker_that_answers_500_to_every_write_holds_up_nobody() {
     alone("no-writes", EAST_IS_LARGER, |room| {

@@ -41,6 +41,7 @@ fn a_worker_that_loses_a_kind_says_which_and_is_used_again_when_it_has_it() {
         room.job_is(MANAGER, "elsewhere", "Complete").await;
         definition.metadata.resource_version = None;
         definition.metadata.uid = None;
+        definition.metadata.managed_fields = None;
         definition.status = None;
         let params = PostParams::default();
         definitions.create(&params, &definition).await.unwrap();

@@ -1,6 +1,5 @@
 //! Somebody edits what the manager has put on a worker, and what it has itself, all the time.
 
-use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -79,7 +78,7 @@ fn jobs_that_are_edited_all_the_time_end_once_each_and_what_was_said_of_a_copy_i
             eventually(|| async { (edits.load(Ordering::Relaxed) >= 100).then_some(()) }).await;
         };
         tokio::select! {
-            () = pin!(meddle(room, &edits)) => {}
+            () = meddle(room, &edits) => {}
             () = work => {}
         }
         let workload = room.workload("stays").await.unwrap();
