@@ -51,8 +51,8 @@ const LISTING_MAX: Duration = Duration::from_secs(5);
 /// How often a worker that another manager of our origin uses is looked at again.
 const TAKEN_PAUSE: Duration = Duration::from_secs(10);
 
-/// What an API server says when it is asked for a kind that it does not serve.
-const NOT_SERVED: &str = "404 page not found";
+/// What API servers say when they are asked for a kind that they do not serve.
+const NOT_SERVED: [&str; 2] = ["404 page not found", "could not find the requested resource"];
 
 /// What is done with a new cluster, until the token is cancelled.
 pub(crate) type Greet = Box<dyn Fn(&Arc<Remote>, CancellationToken) + Send + Sync>;
@@ -456,7 +456,7 @@ async fn refuse_origin(fleet: &Arc<Fleet>, remote: &Arc<Remote>, sentence: Strin
 
 /// Why a kind cannot be watched. What an API server says of a kind that it does not serve names none.
 fn of_kind(kind: &str, why: String) -> String {
-    if why == NOT_SERVED {
+    if NOT_SERVED.iter().any(|words| why.contains(words)) {
         format!("{kind} is not served there ({why}): install its CustomResourceDefinition")
     } else {
         why

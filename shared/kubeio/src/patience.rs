@@ -161,7 +161,7 @@ mod tests {
         fn client(
             &self,
         ) -> Patient<
-            impl Service<Request<()>, Response = Response<()>, Error = Infallible, Future: Send> + Clone,
+            impl Service<Request<()>, Response = Response<()>, Error = Infallible, Future: Send> + Clone + use<>,
         > {
             let busy = self.clone();
             Patient::new(tower::service_fn(move |_: Request<()>| {
@@ -226,7 +226,7 @@ mod tests {
         tokio::time::sleep(PAUSE * 2).await;
         assert_eq!(busy.asked(), 2, "one of them after the first pause");
         others.await.unwrap();
-        assert!(began.elapsed() <= PAUSE_MAX, "{:?}", began.elapsed());
+        assert!(began.elapsed() < PAUSE_MAX + PAUSE, "{:?}", began.elapsed());
     }
 
     #[test]
