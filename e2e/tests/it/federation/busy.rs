@@ -48,9 +48,7 @@ async fn squeeze(room: Room) {
         .unwrap();
     eventually(|| async {
         let conditions = schemas.get(room.name).await.ok()?.status?.conditions?;
-        let dangling = conditions
-            .iter()
-            .find(|each| each.type_.as_deref() == Some("Dangling"))?;
+        let dangling = conditions.iter().find(|each| each.type_ == "Dangling")?;
         (dangling.status.as_deref() == Some("False")).then_some(())
     })
     .await;

@@ -2,6 +2,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bytes::Bytes;
+use http_body::Frame;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, StreamBody};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::ObjectMeta;
 use kube::client::Body;
@@ -285,7 +289,7 @@ async fn what_is_looked_up_counts_unless_the_watch_has_gone_past_it() {
 }
 
 /// A watch that is told of nothing but the time, each hundred seconds, until it ends. Without an end it says nothing at all.
-fn watched(ends: Option<Duration>) -> http::Response<Body> {
+fn watched(ends: Option<Duration>) -> UnsyncBoxBody<Bytes, std::io::Error> {
     const BOOKMARK: &str = "{\"type\":\"BOOKMARK\",\"object\":{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\
                             \"metadata\":{\"resourceVersion\":\"30\"}}}\n";
     let pause = Duration::from_secs(100);
@@ -295,10 +299,10 @@ fn watched(ends: Option<Duration>) -> http::Response<Body> {
         };
         tokio::time::sleep(pause.min(left)).await;
         let left = left.checked_sub(pause).filter(|left| !left.is_zero())?;
-        let frame = http_body::Frame::data(bytes::Bytes::from_static(BOOKMARK.as_bytes()));
+        let frame = Frame::data(Bytes::from_static(BOOKMARK.as_bytes()));
         Some((Ok::<_, std::io::Error>(frame), Some(left)))
     });
-    http::Response::new(Body::wrap_body(http_body_util::StreamBody::new(frames)))
+    StreamBody::new(frames).boxed_unsync()
 }
 
 /// How long it takes until a cache knows of a change that no watch tells, when the first watch ends so.
@@ -308,12 +312,16 @@ async fn knows_after(first_ends: Option<Duration>) -> Duration {
         let is_first = |count: &AtomicUsize| count.fetch_add(1, Ordering::Relaxed) == 0;
         let answer = if request.uri().query().is_some_and(|query| query.contains("watch")) {
             watched(if is_first(&watches) { first_ends } else { None })
-        } else if is_first(&lists) {
-            page("20", &[object("a", "1", "20")])
         } else {
-            page("40", &[object("a", "1", "25")])
+            let (at, version) = if is_first(&lists) {
+                ("20", "20")
+            } else {
+                ("40", "25")
+            };
+            let page = page(at, &[object("a", "1", version)]).into_body();
+            page.map_err(std::io::Error::other).boxed_unsync()
         };
-        std::future::ready(Ok::<_, std::io::Error>(answer))
+        std::future::ready(Ok::<_, std::io::Error>(http::Response::new(answer)))
     };
     let api = Api::all(Client::new(tower::service_fn(server), "ns"));
     let cache: Arc<Cache<ConfigMap>> = Cache::new();
