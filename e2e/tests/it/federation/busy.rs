@@ -48,7 +48,9 @@ async fn squeeze(room: Room) {
         .unwrap();
     eventually(|| async {
         let conditions = schemas.get(room.name).await.ok()?.status?.conditions?;
-        let dangling = conditions.iter().find(|each| each.type_ == "Dangling")?;
+        let dangling = conditions
+            .iter()
+            .find(|each| each.type_.as_deref() == Some("Dangling"))?;
         (dangling.status.as_deref() == Some("False")).then_some(())
     })
     .await;
