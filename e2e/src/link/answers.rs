@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use http::header::{CONTENT_TYPE, HeaderValue};
+use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{Either, Full};
 use hyper::body::{Bytes, Incoming};
@@ -28,8 +28,10 @@ pub enum Failing {
     Writes,
     /// Those are done at once, and the answer comes so much later.
     LateWrites(Duration),
-    /// Those are done, and of every second one the connection is cut instead of the answer.
+    /// Those are done, and of about every second one the connection is cut instead of the answer.
     LostAnswers,
+    /// Creations are answered with 429, and with the wish to be left alone for so many seconds.
+    Busy(u32),
     /// Every answer comes up to so much later.
     Slow(Duration),
 }
@@ -38,17 +40,23 @@ pub enum Failing {
 const GOLDEN: u32 = 0x9E37_79B9;
 
 impl Failing {
-    fn refuses(self, method: &Method) -> bool {
+    /// What is said instead of the server to what goes wrong.
+    fn refusal(self) -> Option<Response<Either<Incoming, Full<Bytes>>>> {
         match self {
-            Self::Reads => only_looks(method),
-            Self::Writes => !only_looks(method),
-            Self::LateWrites(_) | Self::LostAnswers | Self::Slow(_) => false,
+            Self::Reads | Self::Writes => Some(refusal(StatusCode::INTERNAL_SERVER_ERROR, "InternalError")),
+            Self::Busy(seconds) => {
+                let mut answer = refusal(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests");
+                answer.headers_mut().insert(RETRY_AFTER, seconds.into());
+                Some(answer)
+            }
+            Self::LateWrites(_) | Self::LostAnswers | Self::Slow(_) => None,
         }
     }
 
-    /// Of the `number`-th request that goes wrong.
+    /// Whether that of the `number`-th request that goes wrong is lost.
     fn loses_answer(self, number: u32) -> bool {
-        self == Self::LostAnswers && number.is_multiple_of(2)
+        // Why not each second one: who always does two things after another would always lose the same.
+        self == Self::LostAnswers && number.wrapping_mul(GOLDEN) < u32::MAX / 2
     }
 
     /// Whether this is one of the requests that go wrong.
@@ -56,6 +64,7 @@ impl Failing {
         match self {
             Self::Reads => only_looks(method),
             Self::Writes | Self::LateWrites(_) | Self::LostAnswers => !only_looks(method),
+            Self::Busy(_) => method == Method::POST,
             Self::Slow(_) => true,
         }
     }
@@ -64,7 +73,9 @@ impl Failing {
         match self {
             Self::LateWrites(delay) if !only_looks(method) => delay,
             Self::Slow(most) => most.mul_f64(f64::from(number.wrapping_mul(GOLDEN)) / f64::from(u32::MAX)),
-            Self::Reads | Self::Writes | Self::LateWrites(_) | Self::LostAnswers => Duration::ZERO,
+            Self::Reads | Self::Writes | Self::LateWrites(_) | Self::LostAnswers | Self::Busy(_) => {
+                Duration::ZERO
+            }
         }
     }
 }
@@ -136,16 +147,13 @@ impl Terminal {
         // Why a lock that is never waited for: without HTTP/2 a connection carries one request after the other.
         let sender = &Mutex::new(sender);
         let service = service_fn(|request: Request<Incoming>| async move {
-            let number = if failing.concerns(request.method()) {
-                self.failed.fetch_add(1, Ordering::Relaxed)
-            } else {
-                0
-            };
-            if failing.refuses(request.method()) {
-                return Ok(refusal());
+            let concerned = failing.concerns(request.method());
+            let number = self.failed.fetch_add(u32::from(concerned), Ordering::Relaxed);
+            if let Some(refusal) = failing.refusal().filter(|_| concerned) {
+                return Ok(refusal);
             }
             let delay = failing.delay(request.method(), number);
-            let lost = failing.concerns(request.method()) && failing.loses_answer(number);
+            let lost = concerned && failing.loses_answer(number);
             let answer = sender.lock().await.send_request(request).await;
             let answer = answer.map_err(std::io::Error::other)?;
             if lost {
@@ -166,11 +174,14 @@ impl Terminal {
     }
 }
 
-/// What an API server says whose storage fails.
-fn refusal() -> Response<Either<Incoming, Full<Bytes>>> {
-    let status = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError","code":500,"message":"planted on the way"}"#;
-    let mut answer = Response::new(Either::Right(Full::from(status)));
-    *answer.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+/// What an API server says that fails.
+fn refusal(code: StatusCode, reason: &str) -> Response<Either<Incoming, Full<Bytes>>> {
+    let status = serde_json::json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code.as_u16(),
+        "message": "planted on the way",
+    });
+    let mut answer = Response::new(Either::Right(Full::from(status.to_string())));
+    *answer.status_mut() = code;
     let json = HeaderValue::from_static("application/json");
     answer.headers_mut().insert(CONTENT_TYPE, json);
     answer
