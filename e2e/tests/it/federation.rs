@@ -3,18 +3,22 @@
 //! The tests share one federation (`fixture`); each has a namespace and a queue of its own. Those that cut, kill or mend
 //! something the others need run while nobody else does.
 
+mod busy;
 mod capacity;
 mod classes;
 mod dispatchers;
 mod explain;
 mod faults;
 mod fixture;
+mod hooked;
 mod kills;
+mod kinds;
 mod kubeconfigs;
 mod leaving;
 mod limits;
 mod loss;
 mod main_path;
+mod meddling;
 mod once;
 mod origin;
 mod pending;
@@ -27,6 +31,7 @@ mod rewound;
 mod second;
 mod stale;
 mod two_managers;
+mod unsure;
 mod vanished;
 mod watched;
 

@@ -51,6 +51,9 @@ const LISTING_MAX: Duration = Duration::from_secs(5);
 /// How often a worker that another manager of our origin uses is looked at again.
 const TAKEN_PAUSE: Duration = Duration::from_secs(10);
 
+/// What API servers say when they are asked for a kind that they do not serve.
+const NOT_SERVED: [&str; 2] = ["404 page not found", "could not find the requested resource"];
+
 /// What is done with a new cluster, until the token is cancelled.
 pub(crate) type Greet = Box<dyn Fn(&Arc<Remote>, CancellationToken) + Send + Sync>;
 
@@ -358,8 +361,9 @@ async fn serve(
     tasks.spawn(run.instrument(here));
     let (known, asks) = (remote.clone(), client.clone());
     tasks.spawn(async move { known.queues.recognise(&asks).await });
-    let mut healths = vec![remote.workloads.health()];
-    healths.extend(remote.jobs.iter().map(|jobs| jobs.objects.health()));
+    let mut healths = vec![("Workload".to_owned(), remote.workloads.health())];
+    let of_jobs = { remote.jobs.iter() }.map(|jobs| (jobs.resource.kind.clone(), jobs.objects.health()));
+    healths.extend(of_jobs);
     let opened = if bug!(fleet.policy, ConnectedTooEarly) {
         Ok(())
     } else {
@@ -450,12 +454,21 @@ async fn refuse_origin(fleet: &Arc<Fleet>, remote: &Arc<Remote>, sentence: Strin
     }
 }
 
-async fn all_live(healths: &mut [Follower<Health>], timeout: Duration) -> Result<(), String> {
+/// Why a kind cannot be watched. What an API server says of a kind that it does not serve names none.
+fn of_kind(kind: &str, why: String) -> String {
+    if NOT_SERVED.iter().any(|words| why.contains(words)) {
+        format!("{kind} is not served there ({why}): install its CustomResourceDefinition")
+    } else {
+        why
+    }
+}
+
+async fn all_live(healths: &mut [(String, Follower<Health>)], timeout: Duration) -> Result<(), String> {
     let all = async {
-        for health in healths.iter_mut() {
+        for (kind, health) in healths.iter_mut() {
             let tried = health.wait_for(|health| *health != Health::Starting);
             if let Health::Failing(why) = tried.await {
-                return Err(why);
+                return Err(of_kind(kind, why));
             }
         }
         Ok(())
@@ -470,11 +483,11 @@ async fn all_live(healths: &mut [Follower<Health>], timeout: Duration) -> Result
         })
 }
 
-async fn first_failure(healths: &mut [Follower<Health>]) -> String {
-    let waits = healths.iter_mut().map(|health| {
+async fn first_failure(healths: &mut [(String, Follower<Health>)]) -> String {
+    let waits = healths.iter_mut().map(|(kind, health)| {
         Box::pin(async move {
             match health.wait_for(|h| matches!(h, Health::Failing(_))).await {
-                Health::Failing(why) => why,
+                Health::Failing(why) => of_kind(kind, why),
                 Health::Live | Health::Starting => "stopped".to_owned(),
             }
         })

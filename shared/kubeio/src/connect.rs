@@ -18,6 +18,7 @@ use secrecy::SecretString;
 use tower::{BoxError, ServiceBuilder};
 
 use crate::bound::Bounded;
+use crate::patience::Patient;
 
 /// How long a TCP and TLS connection may take.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -171,6 +172,8 @@ fn build(mut config: Config, user_agent: &str) -> Result<Client, Error> {
         .option_layer(config.auth_layer().map_err(failed)?)
         .layer(config.extra_headers_layer().map_err(failed)?)
         .map_err(BoxError::from)
+        // Why outside of the deadline: who waits for its turn has not been asked yet.
+        .layer(tower::layer::layer_fn(Patient::new))
         .timeout(ANSWER_TIMEOUT)
         .layer(tower::layer::layer_fn(Bounded))
         .service(http);

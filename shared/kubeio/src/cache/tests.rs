@@ -2,6 +2,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bytes::Bytes;
+use http_body::Frame;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, StreamBody};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::ObjectMeta;
 use kube::client::Body;
@@ -282,4 +286,68 @@ async fn what_is_looked_up_counts_unless_the_watch_has_gone_past_it() {
         .await
         .unwrap();
     assert_eq!(version(&cache, "a").as_deref(), Some("6"));
+}
+
+/// A watch that is told of nothing but the time, each hundred seconds, until it ends. Without an end it says nothing at all.
+fn watched(ends: Option<Duration>) -> UnsyncBoxBody<Bytes, std::io::Error> {
+    const BOOKMARK: &str = "{\"type\":\"BOOKMARK\",\"object\":{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\
+                            \"metadata\":{\"resourceVersion\":\"30\"}}}\n";
+    let pause = Duration::from_secs(100);
+    let frames = futures::stream::unfold(ends, move |left| async move {
+        let Some(left) = left else {
+            return std::future::pending().await;
+        };
+        tokio::time::sleep(pause.min(left)).await;
+        let left = left.checked_sub(pause).filter(|left| !left.is_zero())?;
+        let frame = Frame::data(Bytes::from_static(BOOKMARK.as_bytes()));
+        Some((Ok::<_, std::io::Error>(frame), Some(left)))
+    });
+    StreamBody::new(frames).boxed_unsync()
+}
+
+/// How long it takes until a cache knows of a change that no watch tells, when watches end so.
+async fn knows_after(ends: Option<Duration>) -> Duration {
+    let lists = AtomicUsize::new(0);
+    let server = move |request: http::Request<Body>| {
+        let is_first = |count: &AtomicUsize| count.fetch_add(1, Ordering::Relaxed) == 0;
+        let answer = if request.uri().query().is_some_and(|query| query.contains("watch")) {
+            watched(ends)
+        } else {
+            let (at, version) = if is_first(&lists) {
+                ("20", "20")
+            } else {
+                ("40", "25")
+            };
+            let page = page(at, &[object("a", "1", version)]).into_body();
+            page.map_err(std::io::Error::other).boxed_unsync()
+        };
+        std::future::ready(Ok::<_, std::io::Error>(http::Response::new(answer)))
+    };
+    let api = Api::all(Client::new(tower::service_fn(server), "ns"));
+    let cache: Arc<Cache<ConfigMap>> = Cache::new();
+    let (stop, began) = (CancellationToken::new(), tokio::time::Instant::now());
+    let run = tokio::spawn(cache.clone().run(api, None, stop.clone()));
+    while version(&cache, "a").as_deref() != Some("25") {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(began.elapsed() < Duration::from_hours(2), "it is never found out");
+    }
+    stop.cancel();
+    run.await.unwrap();
+    began.elapsed()
+}
+
+/// Spec: safety F11
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_stays_open_and_says_nothing_is_given_up_and_what_it_hid_is_listed() {
+    let took = knows_after(None).await;
+    assert!(took >= super::SILENCE && took < super::SILENCE * 2, "{took:?}");
+}
+
+/// Spec: safety F12
+#[tokio::test(start_paused = true)]
+async fn an_event_that_a_watch_has_left_out_is_found_within_an_hour() {
+    let lives = Duration::from_secs(super::WATCH_SECS.into());
+    let took = knows_after(Some(lives)).await;
+    assert!(took <= super::CHECK_PERIOD + lives, "{took:?}");
+    assert!(took >= super::CHECK_PERIOD, "{took:?}");
 }

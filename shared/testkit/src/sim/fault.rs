@@ -97,6 +97,8 @@ pub enum Fault {
         process: usize,
     },
     /// A process dies at its n-th API call from now on, and is started again a second later (F1, F2, I13).
+    ///
+    /// Spec: safety F1
     CrashAtCall {
         /// Which.
         process: usize,
@@ -106,6 +108,8 @@ pub enum Fault {
         side: Side,
     },
     /// A network is cut (F7, F8).
+    ///
+    /// Spec: safety F8
     Cut {
         /// Which.
         link: Link,
@@ -113,6 +117,8 @@ pub enum Fault {
         way: Way,
     },
     /// Requests get lost (F10).
+    ///
+    /// Spec: safety F10
     LoseRequests {
         /// On which link.
         link: Link,
@@ -120,6 +126,8 @@ pub enum Fault {
         permille: u32,
     },
     /// What was carried out is not answered (F9).
+    ///
+    /// Spec: safety F9
     LoseAnswers {
         /// On which link.
         link: Link,
@@ -141,6 +149,8 @@ pub enum Fault {
         most_ms: u64,
     },
     /// The server has no time: 429, 500, 503, 504 (F21, F23).
+    ///
+    /// Spec: safety F21, F23
     Refuse {
         /// On which link.
         link: Link,
@@ -150,6 +160,8 @@ pub enum Fault {
         code: u16,
     },
     /// Watches stay open and say nothing (F11).
+    ///
+    /// Spec: safety F11
     Silence {
         /// On which link.
         link: Link,
