@@ -97,7 +97,7 @@ fn cases(authority: &str) -> Vec<Case> {
     ]
 }
 
-async fn put(client: &Client, name: &str, kubeconfig: &str) {
+pub(super) async fn put(client: &Client, name: &str, kubeconfig: &str) {
     let secret = json!({
         "apiVersion": "v1", "kind": "Secret",
         "metadata": {"name": name, "namespace": SYSTEM_NAMESPACE},
@@ -106,7 +106,7 @@ async fn put(client: &Client, name: &str, kubeconfig: &str) {
     apply(client, secret).await.unwrap();
 }
 
-async fn register(client: &Client, name: &str) {
+pub(super) async fn register(client: &Client, name: &str) {
     let cluster = json!({
         "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "MultiKueueCluster",
         "metadata": {"name": name},
@@ -116,7 +116,7 @@ async fn register(client: &Client, name: &str) {
 }
 
 /// Condition `Active` as JSON, once it is as wanted.
-async fn active(client: &Client, name: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+pub(super) async fn active(client: &Client, name: &str, wanted: impl Fn(&Value) -> bool) -> Value {
     let clusters: Api<MultiKueueCluster> = Api::all(client.clone());
     eventually(|| async {
         let status = clusters.get(name).await.ok()?.status?;
@@ -127,7 +127,7 @@ async fn active(client: &Client, name: &str, wanted: impl Fn(&Value) -> bool) ->
     .await
 }
 
-fn says(condition: &Value, status: &str, reason: &str, words: &str) -> bool {
+pub(super) fn says(condition: &Value, status: &str, reason: &str, words: &str) -> bool {
     let message = condition["message"].as_str().unwrap_or_default();
     condition["status"] == status && condition["reason"] == reason && message.contains(words)
 }

@@ -23,7 +23,7 @@ const BATCH: usize = 4;
 /// How long a point at which to kill is waited for; what has gone by already is as good.
 const POINT: Duration = Duration::from_secs(10);
 
-fn is_held_in_west(workload: &Workload) -> bool {
+pub(super) fn is_held_in_west(workload: &Workload) -> bool {
     let checks = &workload.status.as_ref().unwrap().admission_checks;
     cluster_name(workload).as_deref() == Some(WEST)
         && checks.iter().all(|check| check.state == CheckState::Ready)

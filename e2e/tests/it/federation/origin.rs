@@ -91,7 +91,7 @@ async fn the_second_is_refused(room: Room) {
 
 /// A second `roadstead-manager`, of another cluster, with the default origin that the first has too.
 ///
-/// Spec: safety 3.8, W10; multikueue 10.F36
+/// Spec: safety 3.8, W10, F17; multikueue 10.F36
 #[test]
 fn a_second_manager_of_the_same_origin_is_refused_and_touches_nothing_of_the_first() {
     with_second("origin", EAST_ONLY, json!({}), |room, _second| async move {
