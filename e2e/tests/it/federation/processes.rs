@@ -10,7 +10,7 @@ use roadstead_api::constants::annotations::{DISPATCH_EPOCH, FENCED};
 use roadstead_e2e::link::Cut;
 use tokio::time::{Instant, sleep};
 
-use super::fixture::{EAST, EVEN, MANAGER, Room, WEST, alone};
+use super::fixture::{EAST, EVEN, MANAGER, WEST, alone};
 use super::once::{annotation, copy, guarded, lost_policy, obedient, runs};
 use crate::shared::eventually;
 
