@@ -16,7 +16,7 @@ mod subject;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -36,6 +36,7 @@ pub use subject::Memory;
 pub(crate) use subject::parse_cpu;
 
 use crate::answerer::{Answerer, Policy};
+use crate::process::Signal;
 use crate::{ControlPlane, Federation, Link, Progress, plane};
 use subject::Subject;
 
@@ -277,6 +278,25 @@ impl Stage {
             subject.kill();
             subject.spawn()
         })
+    }
+
+    /// As [`Stage::restart`], with its log appended to another file from now on.
+    pub async fn restart_logging_to(&self, cluster: &str, log: &Path) -> Result<(), Error> {
+        self.with_subject(cluster, |subject| {
+            subject.log_to(log);
+            Ok(())
+        })?;
+        self.restart(cluster).await
+    }
+
+    /// Freezes our process in a cluster (SIGSTOP). Does nothing while it is killed.
+    pub fn pause(&self, cluster: &str) -> Result<(), Error> {
+        self.with_subject(cluster, |subject| subject.signal(Signal::Stop))
+    }
+
+    /// Thaws our process in a cluster (SIGCONT).
+    pub fn resume(&self, cluster: &str) -> Result<(), Error> {
+        self.with_subject(cluster, |subject| subject.signal(Signal::Continue))
     }
 
     /// Lets the cluster play another part: kills our process there, starts the one of that part with `over` merged over its

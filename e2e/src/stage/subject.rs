@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::{Error, POLL, Part, SYSTEM_NAMESPACE, system};
 use crate::port;
-use crate::process::{self, Guarded, Spec};
+use crate::process::{self, Guarded, Signal, Spec};
 
 /// The program that makes a cluster the manager.
 const MANAGER: &str = "roadstead-manager";
@@ -91,6 +91,21 @@ impl Subject {
 
     pub(super) fn kill(&mut self) {
         self.process = None;
+    }
+
+    /// Sends a signal; does nothing while it is killed.
+    pub(super) fn signal(&self, signal: Signal) -> Result<(), Error> {
+        let doing = format!("signalling {} of {}", self.spec.name, self.cluster);
+        let sent = self
+            .process
+            .as_ref()
+            .map_or(Ok(()), |process| process.signal(signal));
+        sent.map_err(system(doing))
+    }
+
+    /// Where it writes its log from its next start on.
+    pub(super) fn log_to(&mut self, log: &Path) {
+        log.clone_into(&mut self.spec.log);
     }
 
     /// What it makes of its cluster.

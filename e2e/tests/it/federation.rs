@@ -3,6 +3,7 @@
 //! The tests share one federation (`fixture`); each has a namespace and a queue of its own. Those that cut, kill or mend
 //! something the others need run while nobody else does.
 
+mod authority;
 mod busy;
 mod capacity;
 mod classes;
@@ -23,13 +24,16 @@ mod once;
 mod origin;
 mod pending;
 mod preempted;
+mod processes;
 mod provisioning;
 mod refusals;
 mod registration;
 mod reviews;
 mod rewound;
 mod second;
+mod servers;
 mod stale;
+mod strain;
 mod two_managers;
 mod unsure;
 mod vanished;

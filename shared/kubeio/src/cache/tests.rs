@@ -351,3 +351,69 @@ async fn an_event_that_a_watch_has_left_out_is_found_within_an_hour() {
     assert!(took <= super::CHECK_PERIOD + lives, "{took:?}");
     assert!(took >= super::CHECK_PERIOD, "{took:?}");
 }
+
+/// An answer with which an API server says that it no longer knows a version, or the rest of a list.
+fn gone(message: &str) -> http::Response<Body> {
+    let status = serde_json::json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Expired", "code": 410,
+        "message": message,
+    });
+    let mut answer = http::Response::new(Body::from(status.to_string().into_bytes()));
+    *answer.status_mut() = http::StatusCode::GONE;
+    answer
+}
+
+/// The version to go on from is forgotten, and so is, once, the list whose first page was read.
+///
+/// Spec: safety F14
+#[tokio::test(start_paused = true)]
+async fn what_is_gone_is_noticed_although_version_and_continue_token_have_expired() {
+    let cache: Arc<Cache<ConfigMap>> = Cache::new();
+    cache.observe(object("gone", "1", "20"));
+    cache.observe(object("kept", "2", "21"));
+    *cache.version.lock().unwrap() = Some("30".to_owned());
+    let expired = Arc::new(AtomicUsize::new(0));
+    let counter = expired.clone();
+    let server = tower::service_fn(move |request: http::Request<Body>| {
+        let expired = counter.clone();
+        async move {
+            let asked = request.uri().query().unwrap_or_default().to_owned();
+            if asked.contains("watch") && asked.contains("resourceVersion=30") {
+                return Ok(gone("too old resource version: 30 (40)"));
+            }
+            if asked.contains("watch") {
+                return std::future::pending().await;
+            }
+            if asked.contains("continue=rest") {
+                return Ok(match expired.fetch_add(1, Ordering::Relaxed) {
+                    0 => gone("The provided continue parameter is too old"),
+                    _ => page("41", &[object("new", "3", "39")]),
+                });
+            }
+            let list = serde_json::json!({
+                "apiVersion": "v1", "kind": "ConfigMapList",
+                "metadata": {"resourceVersion": "41", "continue": "rest"}, "items": [object("kept", "2", "21")],
+            });
+            Ok::<_, std::io::Error>(http::Response::new(Body::from(list.to_string().into_bytes())))
+        }
+    });
+    let stop = CancellationToken::new();
+    let run = tokio::spawn(
+        cache
+            .clone()
+            .run(Api::all(Client::new(server, "ns")), None, stop.clone()),
+    );
+    let mut health = cache.health();
+    while version(&cache, "new").is_none() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    health.wait_for(|health| *health == Health::Live).await;
+    assert_eq!(version(&cache, "gone"), None);
+    assert_eq!(version(&cache, "kept").as_deref(), Some("21"));
+    assert!(
+        expired.load(Ordering::Relaxed) >= 2,
+        "it was listed from the start again"
+    );
+    stop.cancel();
+    run.await.unwrap();
+}

@@ -92,6 +92,8 @@ pub enum Called {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// A process dies and is started again when the entry ends (F1, F2).
+    ///
+    /// Spec: safety F2
     Crash {
         /// Which.
         process: usize,
@@ -109,7 +111,7 @@ pub enum Fault {
     },
     /// A network is cut (F7, F8).
     ///
-    /// Spec: safety F8
+    /// Spec: safety F7, F8
     Cut {
         /// Which.
         link: Link,
@@ -142,6 +144,8 @@ pub enum Fault {
         permille: u32,
     },
     /// Everything takes up to so long each way, so answers overtake each other (F10, F22).
+    ///
+    /// Spec: safety F22
     Delay {
         /// On which link.
         link: Link,
@@ -167,16 +171,22 @@ pub enum Fault {
         link: Link,
     },
     /// Watches break off (F11, F24).
+    ///
+    /// Spec: safety F24
     DropWatches {
         /// On which link.
         link: Link,
     },
     /// The API server forgets the past: watches expire with 410 (F14).
+    ///
+    /// Spec: safety F14
     Compact {
         /// Of which cluster.
         cluster: usize,
     },
     /// The API server is away and keeps what it has (F3, F4).
+    ///
+    /// Spec: safety F3, F4
     ServerDown {
         /// Of which cluster.
         cluster: usize,
@@ -215,6 +225,8 @@ pub enum Fault {
         what: Forgery,
     },
     /// A second manager, of another cluster, begins to use the same workers, and stays (F17, W10).
+    ///
+    /// Spec: safety F17
     Rival {
         /// How it calls itself.
         called: Called,
