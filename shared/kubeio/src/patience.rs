@@ -205,7 +205,7 @@ mod tests {
             client.clone().oneshot(request(method, path)).await.unwrap();
         }
         assert_eq!(began.elapsed(), Duration::ZERO, "these do not wait");
-        tokio::time::sleep(PAUSE - Duration::from_millis(1)).await;
+        tokio::time::sleep(PAUSE.saturating_sub(Duration::from_millis(1))).await;
         assert_eq!(busy.asked(), 4, "nothing is changed during the pause");
         others.await.unwrap();
         assert_eq!(busy.asked(), 12);

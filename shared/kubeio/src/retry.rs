@@ -125,7 +125,7 @@ mod tests {
         let pause = |_| Backoff::new(Duration::from_secs(10), Duration::from_secs(10)).pause();
         let mut pauses: Vec<Duration> = (0..20).map(pause).collect();
         pauses.sort();
-        let spread = pauses[19] - pauses[0];
+        let spread = pauses[19].saturating_sub(pauses[0]);
         assert!(spread > Duration::from_secs(1), "{pauses:?}");
         assert!(pauses.is_sorted_by(|one, next| one < next), "{pauses:?}");
     }
