@@ -375,27 +375,25 @@ async fn what_is_gone_is_noticed_although_version_and_continue_token_have_expire
     let expired = Arc::new(AtomicUsize::new(0));
     let counter = expired.clone();
     let server = tower::service_fn(move |request: http::Request<Body>| {
-        let expired = counter.clone();
-        async move {
-            let asked = request.uri().query().unwrap_or_default().to_owned();
-            if asked.contains("watch") && asked.contains("resourceVersion=30") {
-                return Ok(gone("too old resource version: 30 (40)"));
+        let asked = request.uri().query().unwrap_or_default().to_owned();
+        let answer = if asked.contains("watch") && asked.contains("resourceVersion=30") {
+            gone("too old resource version: 30 (40)")
+        } else if asked.contains("watch") {
+            return std::future::ready(Ok::<_, std::io::Error>(http::Response::new(watched(None))));
+        } else if asked.contains("continue=rest") {
+            match counter.fetch_add(1, Ordering::Relaxed) {
+                0 => gone("The provided continue parameter is too old"),
+                _ => page("41", &[object("new", "3", "39")]),
             }
-            if asked.contains("watch") {
-                return std::future::pending().await;
-            }
-            if asked.contains("continue=rest") {
-                return Ok(match expired.fetch_add(1, Ordering::Relaxed) {
-                    0 => gone("The provided continue parameter is too old"),
-                    _ => page("41", &[object("new", "3", "39")]),
-                });
-            }
+        } else {
             let list = serde_json::json!({
                 "apiVersion": "v1", "kind": "ConfigMapList",
                 "metadata": {"resourceVersion": "41", "continue": "rest"}, "items": [object("kept", "2", "21")],
             });
-            Ok::<_, std::io::Error>(http::Response::new(Body::from(list.to_string().into_bytes())))
-        }
+            http::Response::new(Body::from(list.to_string().into_bytes()))
+        };
+        let answer = answer.map(|body| body.map_err(std::io::Error::other).boxed_unsync());
+        std::future::ready(Ok(answer))
     });
     let stop = CancellationToken::new();
     let run = tokio::spawn(
