@@ -17,7 +17,7 @@ const BOTH: &str = "both-authorities";
 /// Waits until this manager is connected to the cluster, or is not.
 async fn is_connected(room: Room, cluster: &str, wanted: bool) {
     let start = format!("roadstead_cluster_connected{{cluster=\"{cluster}\"}}");
-    let line = format!("{start} {}", u8::from(wanted));
+    let line = format!("{start} {:.1}", f64::from(u8::from(wanted)));
     eventually(|| async { (room.shared.metrics(MANAGER, &start).await == [line.clone()]).then_some(()) })
         .await;
 }
