@@ -58,3 +58,30 @@ async fn a_worker_is_open_only_when_every_kind_is_watched() {
     kinds[2].set(Health::Failing("gone".to_owned()));
     assert_eq!(first_failure(&mut healths).await, "gone");
 }
+
+/// Its open watches speak on, so only asking shows it.
+///
+/// Spec: safety F19
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_does_not_know_our_credential_does_not_count_as_alive() {
+    let refused = |code: u16| {
+        let status = kube::core::Status {
+            code,
+            ..kube::core::Status::default()
+        };
+        Err::<(), _>(kube::Error::Api(Box::new(status)))
+    };
+    assert_eq!(Sign::of(Ok(&refused(401))), Sign::Unauthorized);
+    assert_eq!(Sign::of(Ok(&refused(403))), Sign::Lives);
+    assert_eq!(Sign::of(Ok(&refused(500))), Sign::Lives);
+    assert_eq!(Sign::of(Ok(&Ok(()))), Sign::Lives);
+    let elapsed = tokio::time::timeout(Duration::from_secs(1), std::future::pending::<()>()).await;
+    assert_eq!(Sign::of::<()>(Err(&elapsed.unwrap_err())), Sign::Silent);
+
+    let mut healths = [(
+        "Job".to_owned(),
+        Latest::new(Health::Failing(UNAUTHORIZED.to_owned())).follow(),
+    )];
+    let why = all_live(&mut healths, Duration::from_secs(1)).await.unwrap_err();
+    assert!(why.contains("roadstead cluster join"), "{why}");
+}
