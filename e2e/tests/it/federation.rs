@@ -3,6 +3,7 @@
 //! The tests share one federation (`fixture`); each has a namespace and a queue of its own. Those that cut, kill or mend
 //! something the others need run while nobody else does.
 
+mod accounts;
 mod authority;
 mod busy;
 mod capacity;
@@ -20,9 +21,11 @@ mod limits;
 mod loss;
 mod main_path;
 mod meddling;
+mod namespaces;
 mod once;
 mod origin;
 mod pending;
+mod poison;
 mod preempted;
 mod processes;
 mod provisioning;
