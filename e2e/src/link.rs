@@ -32,6 +32,8 @@ pub enum Cut {
     /// Open connections fall silent, new ones are accepted and stay silent: a network that swallows packets. What was sent
     /// meanwhile arrives after [`Link::heal`], as with TCP.
     Swallow,
+    /// As [`Cut::Swallow`], on the way back only: requests on open connections arrive and are carried out.
+    Answers,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +41,23 @@ enum State {
     Whole,
     Cut(Cut),
     Failing(Failing),
+}
+
+impl State {
+    /// What is sent to the server gets there.
+    fn carries_requests(self) -> bool {
+        matches!(self, Self::Whole | Self::Cut(Cut::Answers))
+    }
+
+    /// What the server sends gets back.
+    fn carries_answers(self) -> bool {
+        self == Self::Whole
+    }
+
+    /// Connections stay open, whether or not anything gets through.
+    fn keeps_open(self) -> bool {
+        matches!(self, Self::Whole | Self::Cut(Cut::Swallow | Cut::Answers))
+    }
 }
 
 /// What a link leads to.
@@ -63,6 +82,7 @@ pub struct Certificates<'a> {
 pub struct Link {
     address: SocketAddr,
     state: watch::Sender<State>,
+    server: Arc<Server>,
     _carrier: AbortOnDropHandle<()>,
 }
 
@@ -104,10 +124,11 @@ impl Link {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
         let (state, watched) = watch::channel(State::Whole);
-        let carrier = AbortOnDropHandle::new(tokio::spawn(carry_all(listener, server, watched)));
+        let carrier = AbortOnDropHandle::new(tokio::spawn(carry_all(listener, server.clone(), watched)));
         Ok(Self {
             address,
             state,
+            server,
             _carrier: carrier,
         })
     }
@@ -131,6 +152,11 @@ impl Link {
     /// Everything is refused by a link that does not know the server's certificate.
     pub fn fail(&self, failing: Failing) {
         self.state.send_replace(State::Failing(failing));
+    }
+
+    /// How many requests went wrong since the link was made, by [`Link::fail`].
+    pub fn failed(&self) -> u32 {
+        self.server.terminal.as_ref().map_or(0, Terminal::failed)
     }
 
     /// Makes the link whole again.
@@ -168,10 +194,10 @@ async fn carry(mut client: TcpStream, server: &Server, mut state: watch::Receive
     };
     let mut watched = state.clone();
     let reset = match begun {
-        State::Cut(_) => true,
-        State::Whole => tokio::select! {
+        State::Cut(Cut::Refuse | Cut::Swallow) => true,
+        State::Whole | State::Cut(Cut::Answers) => tokio::select! {
             biased;
-            changed = watched.wait_for(|state| ![State::Whole, quiet].contains(state)) => changed.is_ok(),
+            changed = watched.wait_for(|state| !state.keeps_open()) => changed.is_ok(),
             () = carry_both_ways(&mut client, server.address, state) => false,
         },
         State::Failing(failing) => tokio::select! {
@@ -194,7 +220,7 @@ async fn answer(client: &mut TcpStream, server: &Server, failing: Failing) {
 }
 
 async fn carry_both_ways(client: &mut TcpStream, server: SocketAddr, mut state: watch::Receiver<State>) {
-    if state.wait_for(|state| *state == State::Whole).await.is_err() {
+    if state.wait_for(|state| state.carries_requests()).await.is_err() {
         return;
     }
     let Ok(mut server) = TcpStream::connect(server).await else {
@@ -206,21 +232,22 @@ async fn carry_both_ways(client: &mut TcpStream, server: SocketAddr, mut state: 
     let (client_read, client_write) = client.split();
     let (server_read, server_write) = server.split();
     tokio::join!(
-        pump(client_read, server_write, state.clone()),
-        pump(server_read, client_write, state.clone()),
+        pump(client_read, server_write, state.clone(), State::carries_requests),
+        pump(server_read, client_write, state.clone(), State::carries_answers),
     );
 }
 
-/// Carries one direction; stands still while the link swallows.
+/// Carries one direction; stands still while the link swallows what goes that way.
 async fn pump(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
     mut state: watch::Receiver<State>,
+    carries: fn(State) -> bool,
 ) {
     let mut chunk = vec![0; CHUNK];
     while let Ok(length @ 1..) = from.read(&mut chunk).await {
-        let whole = state.wait_for(|state| *state == State::Whole).await.is_ok();
-        if !whole || to.write_all(&chunk[..length]).await.is_err() {
+        let goes_on = state.wait_for(|state| carries(*state)).await.is_ok();
+        if !goes_on || to.write_all(&chunk[..length]).await.is_err() {
             break;
         }
     }

@@ -72,6 +72,11 @@ impl Authority {
         Ok(Self { issuer })
     }
 
+    /// What a kube-apiserver shows.
+    pub(crate) fn apiserver(&self) -> Result<Identity, Error> {
+        self.server("kube-apiserver")
+    }
+
     /// The authority's own certificate, PEM.
     pub(crate) fn pem(&self) -> String {
         self.issuer.pem()
@@ -91,7 +96,7 @@ impl Authority {
     }
 
     /// A server on loopback.
-    pub(crate) fn server(&self, name: &str) -> Result<Identity, Error> {
+    fn server(&self, name: &str) -> Result<Identity, Error> {
         self.sign(name, || {
             let mut params = named(name, None)?;
             params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
@@ -160,10 +165,8 @@ pub(crate) struct Files {
 /// The name under which the API server passes requests on.
 pub(crate) const FRONT_PROXY: &str = "front-proxy-client";
 
-/// Makes the server's certificate and the service accounts' key pair and writes them below `dir`, which only this user may
-/// enter.
-pub(crate) fn write(authority: &Authority, dir: &Path) -> Result<Files, Error> {
-    let server = authority.server("kube-apiserver")?;
+/// Makes the service accounts' key pair and writes it and the server's certificate below `dir`, which only this user may enter.
+pub(crate) fn write(authority: &Authority, server: &Identity, dir: &Path) -> Result<Files, Error> {
     let proxies = Authority::new("front-proxy")?;
     let proxy = proxies.client(FRONT_PROXY, None)?;
     let token = KeyPair::generate().map_err(|source| Error::Make {

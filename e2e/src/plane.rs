@@ -173,6 +173,15 @@ pub enum Error {
     },
 }
 
+/// Which of a plane's two authorities has signed the certificate of its API server. The plane's kubeconfigs trust both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Authority {
+    /// The one of the start.
+    First,
+    /// The one that is to follow it.
+    Next,
+}
+
 /// A running control plane.
 #[derive(Debug)]
 pub struct ControlPlane(Backend);
@@ -210,7 +219,7 @@ impl ControlPlane {
         self.access().server_url()
     }
 
-    /// The certificate of the plane's authority, PEM.
+    /// The certificates of the plane's authorities, PEM.
     pub fn ca_pem(&self) -> &str {
         self.access().ca_pem()
     }
@@ -320,6 +329,28 @@ impl ControlPlane {
     /// Starts the API server again, on the same port and data, and waits until it is ready. Kills it first if it runs.
     pub async fn restart_apiserver(&self) -> Result<(), Error> {
         self.real("start its API server again")?.restart_apiserver().await
+    }
+
+    /// Kills etcd (SIGKILL); the API server and the others stay, and so does what is stored. Does nothing if it is already killed.
+    pub fn kill_storage(&self) -> Result<(), Error> {
+        self.real("kill its storage")?.kill_storage();
+        Ok(())
+    }
+
+    /// Starts etcd and the API server again, on the same port and data, if they were killed, and waits until they are ready.
+    pub async fn revive(&self) -> Result<(), Error> {
+        self.real("start what was killed")?.revive().await
+    }
+
+    /// An administrator's kubeconfig that trusts one authority only.
+    pub fn kubeconfig_trusting(&self, authority: Authority) -> Result<String, Error> {
+        let real = self.real("have several authorities")?;
+        Ok(real.kubeconfig_trusting(&self.server_url(), authority))
+    }
+
+    /// Starts the API server again with a certificate of this authority; does nothing if it has one.
+    pub async fn certify(&self, authority: Authority) -> Result<(), Error> {
+        self.real("show another certificate")?.certify(authority).await
     }
 
     /// Keeps a copy of what is stored now, for [`ControlPlane::restore_storage`].

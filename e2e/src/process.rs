@@ -167,7 +167,8 @@ pub(crate) fn tail(path: &Path) -> String {
         let length = file.metadata()?.len();
         file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES)))?;
         let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes)?;
+        // Why a limit here too: a log may be a device without an end.
+        file.take(TAIL_BYTES).read_to_end(&mut bytes)?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     };
     match read() {

@@ -16,7 +16,7 @@ mod subject;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -293,16 +293,6 @@ impl Stage {
         self.subjects().remove(name);
     }
 
-    /// Stops our process in a cluster (SIGSTOP) until it is told to go on.
-    pub fn freeze(&self, cluster: &str) -> Result<(), Error> {
-        self.with_subject(cluster, |subject| subject.signal(Signal::Stop))
-    }
-
-    /// Lets our process in a cluster go on (SIGCONT).
-    pub fn thaw(&self, cluster: &str) -> Result<(), Error> {
-        self.with_subject(cluster, |subject| subject.signal(Signal::Continue))
-    }
-
     /// Asks our process in a cluster to end (SIGTERM).
     pub fn terminate(&self, cluster: &str) -> Result<(), Error> {
         self.with_subject(cluster, |subject| subject.signal(Signal::Terminate))
@@ -311,6 +301,25 @@ impl Stage {
     /// How our process in a cluster has ended by itself, if it has; afterwards it counts as killed.
     pub fn take_end(&self, cluster: &str) -> Result<Option<ExitStatus>, Error> {
         self.with_subject(cluster, Subject::take_end)
+    }
+
+    /// As [`Stage::restart`], with its log appended to another file from now on.
+    pub async fn restart_logging_to(&self, cluster: &str, log: &Path) -> Result<(), Error> {
+        self.with_subject(cluster, |subject| {
+            subject.log_to(log);
+            Ok(())
+        })?;
+        self.restart(cluster).await
+    }
+
+    /// Freezes our process in a cluster (SIGSTOP). Does nothing while it is killed.
+    pub fn pause(&self, cluster: &str) -> Result<(), Error> {
+        self.with_subject(cluster, |subject| subject.signal(Signal::Stop))
+    }
+
+    /// Thaws our process in a cluster (SIGCONT).
+    pub fn resume(&self, cluster: &str) -> Result<(), Error> {
+        self.with_subject(cluster, |subject| subject.signal(Signal::Continue))
     }
 
     /// Lets the cluster play another part: kills our process there, starts the one of that part with `over` merged over its

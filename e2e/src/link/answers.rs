@@ -1,9 +1,10 @@
-//! A link that reads what it carries: some requests are refused, or answered late or never; the others just go on to the server.
+//! A link that reads what it carries: some requests are answered with 500, or late, or not at all; the others just go on to the
+//! server.
 
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
@@ -14,7 +15,6 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use serde_json::json;
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
@@ -28,34 +28,57 @@ pub enum Failing {
     Writes,
     /// Those are done at once, and the answer comes so much later.
     LateWrites(Duration),
-    /// Those are done, and for about a third the connection is closed instead of an answer.
+    /// Those are done, and of about every second one the connection is cut instead of the answer.
     LostAnswers,
-    /// All of those are put off for a second (429), as by a server that has no time.
-    Busy,
+    /// Creations are answered with 429, and with the wish to be left alone for so many seconds.
+    Busy(u32),
+    /// Every answer comes up to so much later.
+    Slow(Duration),
 }
 
+/// Multiples of it, as far as 32 bits hold them, are spread evenly.
+const GOLDEN: u32 = 0x9E37_79B9;
+
 impl Failing {
-    /// What is answered in the server's place.
-    fn refusal(self, method: &Method) -> Option<Refusal> {
+    /// What is said instead of the server to what goes wrong.
+    fn refusal(self) -> Option<Response<Either<Incoming, Full<Bytes>>>> {
         match self {
-            Self::Reads if only_looks(method) => Some(refusal(StatusCode::INTERNAL_SERVER_ERROR)),
-            Self::Writes if !only_looks(method) => Some(refusal(StatusCode::INTERNAL_SERVER_ERROR)),
-            Self::Busy if !only_looks(method) => Some(refusal(StatusCode::TOO_MANY_REQUESTS)),
-            Self::Reads | Self::Writes | Self::Busy | Self::LateWrites(_) | Self::LostAnswers => None,
+            Self::Reads | Self::Writes => Some(refusal(StatusCode::INTERNAL_SERVER_ERROR, "InternalError")),
+            Self::Busy(seconds) => {
+                let mut answer = refusal(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests");
+                answer.headers_mut().insert(RETRY_AFTER, seconds.into());
+                Some(answer)
+            }
+            Self::LateWrites(_) | Self::LostAnswers | Self::Slow(_) => None,
         }
     }
 
-    fn delay(self, method: &Method) -> Duration {
+    /// Whether that of the `number`-th request that goes wrong is lost.
+    fn loses_answer(self, number: u32) -> bool {
+        // Why not each second one: who always does two things after another would always lose the same.
+        self == Self::LostAnswers && number.wrapping_mul(GOLDEN) < u32::MAX / 2
+    }
+
+    /// Whether this is one of the requests that go wrong.
+    fn concerns(self, method: &Method) -> bool {
+        match self {
+            Self::Reads => only_looks(method),
+            Self::Writes | Self::LateWrites(_) | Self::LostAnswers => !only_looks(method),
+            Self::Busy(_) => method == Method::POST,
+            Self::Slow(_) => true,
+        }
+    }
+
+    fn delay(self, method: &Method, number: u32) -> Duration {
         match self {
             Self::LateWrites(delay) if !only_looks(method) => delay,
-            Self::Reads | Self::Writes | Self::Busy | Self::LateWrites(_) | Self::LostAnswers => {
+            Self::Slow(most) => most.mul_f64(f64::from(number.wrapping_mul(GOLDEN)) / f64::from(u32::MAX)),
+            Self::Reads | Self::Writes | Self::LateWrites(_) | Self::LostAnswers | Self::Busy(_) => {
                 Duration::ZERO
             }
         }
     }
 }
-
-type Refusal = Response<Either<Incoming, Full<Bytes>>>;
 
 fn only_looks(method: &Method) -> bool {
     [Method::GET, Method::HEAD].contains(method)
@@ -66,8 +89,8 @@ fn only_looks(method: &Method) -> bool {
 pub(super) struct Terminal {
     acceptor: TlsAcceptor,
     connector: TlsConnector,
-    /// How many answers to writes came by that might be lost.
-    losable: Arc<AtomicUsize>,
+    /// How many requests went wrong.
+    failed: Arc<AtomicU32>,
 }
 
 impl Terminal {
@@ -97,21 +120,13 @@ impl Terminal {
         Ok(Self {
             acceptor: TlsAcceptor::from(Arc::new(server)),
             connector: TlsConnector::from(Arc::new(client)),
-            losable: Arc::default(),
+            failed: Arc::default(),
         })
     }
 
-    fn is_lost(&self, failing: Failing, method: &Method) -> bool {
-        if failing != Failing::LostAnswers || only_looks(method) {
-            return false;
-        }
-        // Why not each third: writes that come in turn would be lost for ever, and others never.
-        let scattered = self
-            .losable
-            .fetch_add(1, Ordering::Relaxed)
-            .wrapping_mul(0x9E37_79B9)
-            >> 7;
-        scattered.is_multiple_of(3)
+    /// How many requests went wrong until now.
+    pub(super) fn failed(&self) -> u32 {
+        self.failed.load(Ordering::Relaxed)
     }
 
     /// Serves one connection until an end closes it.
@@ -132,18 +147,21 @@ impl Terminal {
         // Why a lock that is never waited for: without HTTP/2 a connection carries one request after the other.
         let sender = &Mutex::new(sender);
         let service = service_fn(|request: Request<Incoming>| async move {
-            if let Some(refusal) = failing.refusal(request.method()) {
+            let concerned = failing.concerns(request.method());
+            let number = self.failed.fetch_add(u32::from(concerned), Ordering::Relaxed);
+            if let Some(refusal) = failing.refusal().filter(|_| concerned) {
                 return Ok(refusal);
             }
-            let delay = failing.delay(request.method());
-            let is_lost = self.is_lost(failing, request.method());
+            let delay = failing.delay(request.method(), number);
+            let lost = concerned && failing.loses_answer(number);
             let answer = sender.lock().await.send_request(request).await;
             let answer = answer.map_err(std::io::Error::other)?;
-            tokio::time::sleep(delay).await;
-            if is_lost {
-                return Err(std::io::Error::other("lost on the way"));
+            if lost {
+                // Why an error: the server in this proxy closes the connection for it, and answers nothing.
+                return Err(std::io::Error::other("the answer is lost"));
             }
-            Ok(answer.map(Either::Left))
+            tokio::time::sleep(delay).await;
+            Ok::<_, std::io::Error>(answer.map(Either::Left))
         });
         let serving =
             hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(client), service);
@@ -156,23 +174,15 @@ impl Terminal {
     }
 }
 
-/// What an API server says that cannot do it.
-fn refusal(code: StatusCode) -> Refusal {
-    let reason = if code == StatusCode::TOO_MANY_REQUESTS {
-        "TooManyRequests"
-    } else {
-        "InternalError"
-    };
-    let status = json!({
+/// What an API server says that fails.
+fn refusal(code: StatusCode, reason: &str) -> Response<Either<Incoming, Full<Bytes>>> {
+    let status = serde_json::json!({
         "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code.as_u16(),
         "message": "planted on the way",
     });
     let mut answer = Response::new(Either::Right(Full::from(status.to_string())));
     *answer.status_mut() = code;
-    let headers = answer.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    if code == StatusCode::TOO_MANY_REQUESTS {
-        headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
-    }
+    let json = HeaderValue::from_static("application/json");
+    answer.headers_mut().insert(CONTENT_TYPE, json);
     answer
 }

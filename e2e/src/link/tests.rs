@@ -73,6 +73,21 @@ async fn a_swallowing_link_delivers_after_it_heals() {
 }
 
 #[tokio::test]
+async fn a_link_that_swallows_answers_carries_requests_and_delivers_the_answers_after_it_heals() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let link = Link::start(listener.local_addr().unwrap()).await.unwrap();
+    let mut client = TcpStream::connect(link.address()).await.unwrap();
+    let (mut server, _) = timeout(DEADLINE, listener.accept()).await.unwrap().unwrap();
+    link.cut(Cut::Answers);
+    client.write_all(&[3]).await.unwrap();
+    assert_eq!(timeout(DEADLINE, server.read_u8()).await.unwrap().unwrap(), 3);
+    server.write_all(&[4]).await.unwrap();
+    assert!(timeout(SILENCE, client.read_u8()).await.is_err());
+    link.heal();
+    assert_eq!(timeout(DEADLINE, client.read_u8()).await.unwrap().unwrap(), 4);
+}
+
+#[tokio::test]
 async fn dropping_a_link_closes_its_connections() {
     let (server, _echo) = echo().await;
     let link = Link::start(server).await.unwrap();

@@ -7,6 +7,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::header::{HeaderValue, USER_AGENT};
 use kube::config::AuthInfo;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 use serde_json::json;
 
 use super::{CONNECT_TIMEOUT, Error, HARNESS_USER_AGENT};
@@ -31,6 +33,7 @@ impl Admin {
 pub(super) struct Access {
     pub(super) name: String,
     pub(super) port: u16,
+    /// The certificates of all authorities that are to be trusted, one after the other.
     pub(super) ca_pem: String,
     pub(super) admin: Admin,
 }
@@ -63,7 +66,11 @@ impl Access {
     }
 
     pub(super) fn kubeconfig_via(&self, server_url: &str) -> String {
-        kubeconfig::render(&self.name, server_url, &self.ca_pem, &self.admin.credential())
+        self.kubeconfig_trusting(server_url, &self.ca_pem)
+    }
+
+    pub(super) fn kubeconfig_trusting(&self, server_url: &str, ca_pem: &str) -> String {
+        kubeconfig::render(&self.name, server_url, ca_pem, &self.admin.credential())
     }
 
     pub(super) fn kubeconfig_for_token_via(&self, server_url: &str, token: &str) -> String {
@@ -79,8 +86,10 @@ impl Access {
             .parse()
             .map_err(|source: http::uri::InvalidUri| failed(source.into()))?;
         let mut config = kube::Config::new(url);
-        let der = der(&self.ca_pem).map_err(|source| failed(source.into()))?;
-        config.root_cert = Some(vec![der]);
+        let authorities: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(self.ca_pem.as_bytes())
+            .map(|der| der.map(|der| der.to_vec()))
+            .collect();
+        config.root_cert = Some(authorities.map_err(|source| failed(source.into()))?);
         config.connect_timeout = Some(CONNECT_TIMEOUT);
         config.read_timeout = None;
         config.default_retry = false;
@@ -96,10 +105,4 @@ impl Access {
             serde_json::from_value::<AuthInfo>(info).map_err(|source| failed(source.into()))?;
         kube::Client::try_from(config).map_err(|source| failed(source.into()))
     }
-}
-
-/// The bytes inside a PEM text with one block.
-fn der(pem: &str) -> Result<Vec<u8>, base64::DecodeError> {
-    let inside: String = pem.lines().filter(|line| !line.starts_with("-----")).collect();
-    STANDARD.decode(inside.trim())
 }

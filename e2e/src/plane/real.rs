@@ -10,12 +10,18 @@ use tempfile::TempDir;
 
 use super::access::Access;
 use super::commands::{STORAGE, STORAGE_SAVED};
-use super::{APISERVER, ETCD, Error, POLL, commands, start};
+use super::{APISERVER, Authority, ETCD, Error, POLL, commands, start};
 use crate::binaries::Binaries;
 use crate::link::{Certificates, Link};
 use crate::options::Audit;
-use crate::pki::Files;
+use crate::pki::{Files, Identity};
 use crate::process::{Guarded, Signal, Spec};
+
+/// What the API server shows, and who has signed it.
+pub(super) struct Certified {
+    pub(super) authority: String,
+    pub(super) server: Identity,
+}
 
 /// A running control plane of processes.
 pub(super) struct Real {
@@ -24,7 +30,9 @@ pub(super) struct Real {
     pub(super) binaries: Binaries,
     pub(super) audit: Audit,
     pub(super) files: Files,
-    /// For [`Real::restart_storage`].
+    /// By the order of [`Authority`].
+    pub(super) certified: [Certified; 2],
+    /// For [`Real::restore_storage`] and [`Real::revive`].
     pub(super) etcd: Spec,
     pub(super) processes: Mutex<Vec<Guarded>>,
     /// What `kill_apiserver` leaves for `restart_apiserver`.
@@ -126,6 +134,57 @@ impl Real {
                 result => return result,
             }
         }
+    }
+
+    pub(super) fn kill_storage(&self) {
+        self.kill(ETCD);
+    }
+
+    pub(super) async fn revive(&self) -> Result<(), Error> {
+        let deadline = Instant::now() + self.start_timeout;
+        if !self.runs(ETCD) {
+            self.spawn(self.etcd.clone())?;
+            self.wait_storage(deadline).await?;
+        }
+        if self.runs(APISERVER) {
+            self.wait_served(deadline).await
+        } else {
+            self.restart_apiserver().await
+        }
+    }
+
+    pub(super) fn kubeconfig_trusting(&self, server_url: &str, authority: Authority) -> String {
+        let ca_pem = &self.certified(authority).authority;
+        self.access.kubeconfig_trusting(server_url, ca_pem)
+    }
+
+    pub(super) async fn certify(&self, authority: Authority) -> Result<(), Error> {
+        let Identity { cert, key } = &self.certified(authority).server;
+        let Files {
+            server_cert,
+            server_key,
+            ..
+        } = &self.files;
+        if fs::read_to_string(server_cert).is_ok_and(|shown| shown == *cert) {
+            return Ok(());
+        }
+        // Why first: it would read the files again by itself while only one of them is new.
+        self.kill_apiserver();
+        commands::write_private(server_cert, cert)?;
+        commands::write_private(server_key, key)?;
+        self.restart_apiserver().await
+    }
+
+    fn certified(&self, authority: Authority) -> &Certified {
+        let [first, next] = &self.certified;
+        match authority {
+            Authority::First => first,
+            Authority::Next => next,
+        }
+    }
+
+    fn runs(&self, name: &str) -> bool {
+        self.processes().iter().any(|process| process.name() == name)
     }
 
     pub(super) fn save_storage(&self) -> Result<(), Error> {

@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use super::access::{Access, Admin};
 use super::commands::{self, Layout};
-use super::real::Real;
+use super::real::{Certified, Real};
 use super::{APISERVER, CONTROLLER_MANAGER, ETCD, Error, KWOK, POLL, SCHEDULER};
 use crate::binaries::{self, Binaries, Program};
 use crate::kubeconfig::{self, Credential};
@@ -46,7 +46,15 @@ pub(super) async fn start(options: Options) -> Result<Real, Error> {
         source,
     };
     let authority = Authority::new(&name).map_err(certificates)?;
-    let files = pki::write(&authority, dir.path()).map_err(certificates)?;
+    let next = Authority::new(&format!("{name}-next")).map_err(certificates)?;
+    let certify = |authority: &Authority| {
+        Ok::<_, Error>(Certified {
+            authority: authority.pem(),
+            server: authority.apiserver().map_err(certificates)?,
+        })
+    };
+    let certified = [certify(&authority)?, certify(&next)?];
+    let files = pki::write(&authority, &certified[0].server, dir.path()).map_err(certificates)?;
     let admin = authority.admin("roadstead-harness").map_err(certificates)?;
     let layout = Layout {
         options: &options,
@@ -61,13 +69,14 @@ pub(super) async fn start(options: Options) -> Result<Real, Error> {
         access: Access {
             name: name.clone(),
             port: 0,
-            ca_pem: authority.pem(),
+            ca_pem: certified.each_ref().map(|one| one.authority.as_str()).concat(),
             admin: Admin::Certificate(admin),
         },
         start_timeout: options.start_timeout,
         binaries: binaries.clone(),
         audit: options.audit,
         files: layout.files.clone(),
+        certified,
         etcd: layout.etcd(),
         processes: Mutex::new(Vec::new()),
         apiserver: layout.apiserver(0),

@@ -98,13 +98,6 @@ impl Subject {
         self.process = None;
     }
 
-    pub(super) fn signal(&self, signal: Signal) -> Result<(), Error> {
-        let doing = format!("sending a signal to {} of {}", self.spec.name, self.cluster);
-        let none = || std::io::Error::new(ErrorKind::NotFound, "it does not run");
-        let sent = { self.process.as_ref().ok_or_else(none) }.and_then(|process| process.signal(signal));
-        sent.map_err(system(doing))
-    }
-
     /// How the process has ended by itself, if it has; afterwards it counts as killed.
     pub(super) fn take_end(&mut self) -> Result<Option<ExitStatus>, Error> {
         let doing = format!("looking at {} of {}", self.spec.name, self.cluster);
@@ -114,6 +107,21 @@ impl Subject {
             self.process = None;
         }
         Ok(ended)
+    }
+
+    /// Sends a signal; does nothing while it is killed.
+    pub(super) fn signal(&self, signal: Signal) -> Result<(), Error> {
+        let doing = format!("signalling {} of {}", self.spec.name, self.cluster);
+        let sent = self
+            .process
+            .as_ref()
+            .map_or(Ok(()), |process| process.signal(signal));
+        sent.map_err(system(doing))
+    }
+
+    /// Where it writes its log from its next start on.
+    pub(super) fn log_to(&mut self, log: &Path) {
+        log.clone_into(&mut self.spec.log);
     }
 
     /// What it makes of its cluster.

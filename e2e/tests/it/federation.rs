@@ -3,31 +3,43 @@
 //! The tests share one federation (`fixture`); each has a namespace and a queue of its own. Those that cut, kill or mend
 //! something the others need run while nobody else does.
 
+mod accounts;
+mod authority;
+mod busy;
 mod capacity;
 mod classes;
 mod dispatchers;
 mod explain;
 mod faults;
 mod fixture;
+mod hooked;
 mod kills;
+mod kinds;
 mod kubeconfigs;
 mod leader;
 mod leaving;
 mod limits;
 mod loss;
 mod main_path;
+mod meddling;
+mod namespaces;
 mod once;
 mod origin;
 mod pending;
+mod poison;
 mod preempted;
+mod processes;
 mod provisioning;
 mod refusals;
 mod registration;
 mod reviews;
 mod rewound;
 mod second;
+mod servers;
 mod stale;
+mod strain;
 mod two_managers;
+mod unsure;
 mod vanished;
 mod watched;
 

@@ -149,6 +149,10 @@ impl Site<'_> {
                 self.exclude(refusal(&why), why);
                 Ok(())
             }
+            Written::Unclear(why) if write::lacked_webhook(&why) => {
+                self.exclude(Cause::WebhookFailed, why);
+                Ok(())
+            }
             Written::Unclear(why) => self.offer_elsewhere(Miss::Failed, &why),
         }
     }
@@ -351,6 +355,11 @@ impl Site<'_> {
                 self.exclude(refusal(&why), why);
                 Ok(())
             }
+            // Why not again and again: it may be down for days, and the others may take the job.
+            Written::Unclear(why) if write::lacked_webhook(&why) => {
+                self.exclude(Cause::WebhookFailed, why);
+                Ok(())
+            }
             Written::Unclear(why) => Err(format!("creating the job was not answered: {why}")),
         }
     }
@@ -500,6 +509,8 @@ fn vanishing(mut job: serde_json::Value, is_planted: bool) -> serde_json::Value 
 fn refusal(why: &str) -> Cause {
     if why.starts_with("namespaces ") && why.ends_with("not found") {
         Cause::NamespaceMissing
+    } else if why.starts_with("admission webhook") {
+        Cause::WebhookFailed
     } else {
         Cause::CreateRefused
     }

@@ -27,6 +27,7 @@ use roadstead_kubeio::write::{self, Written};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+use tokio::time::error::Elapsed;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
@@ -50,6 +51,16 @@ const LISTING_PAUSE: Duration = Duration::from_millis(20);
 const LISTING_MAX: Duration = Duration::from_secs(5);
 /// How often a worker that another manager of our origin uses is looked at again.
 const TAKEN_PAUSE: Duration = Duration::from_secs(10);
+
+/// What API servers say when they are asked for a kind that they do not serve.
+const NOT_SERVED: [&str; 2] = ["404 page not found", "could not find the requested resource"];
+
+/// What API servers say to a credential that they do not know, or no longer.
+const UNAUTHORIZED: &str = "Unauthorized";
+/// The same for people.
+const NOT_ACCEPTED: &str = "the API server does not accept the credential (401 Unauthorized): it has expired, or its account \
+                            was deleted; run \"roadstead cluster join\" for this cluster again, or put a valid kubeconfig \
+                            into its Secret";
 
 /// What is done with a new cluster, until the token is cancelled.
 pub(crate) type Greet = Box<dyn Fn(&Arc<Remote>, CancellationToken) + Send + Sync>;
@@ -358,8 +369,9 @@ async fn serve(
     tasks.spawn(run.instrument(here));
     let (known, asks) = (remote.clone(), client.clone());
     tasks.spawn(async move { known.queues.recognise(&asks).await });
-    let mut healths = vec![remote.workloads.health()];
-    healths.extend(remote.jobs.iter().map(|jobs| jobs.objects.health()));
+    let mut healths = vec![("Workload".to_owned(), remote.workloads.health())];
+    let of_jobs = { remote.jobs.iter() }.map(|jobs| (jobs.resource.kind.clone(), jobs.objects.health()));
+    healths.extend(of_jobs);
     let opened = if bug!(fleet.policy, ConnectedTooEarly) {
         Ok(())
     } else {
@@ -450,12 +462,24 @@ async fn refuse_origin(fleet: &Arc<Fleet>, remote: &Arc<Remote>, sentence: Strin
     }
 }
 
-async fn all_live(healths: &mut [Follower<Health>], timeout: Duration) -> Result<(), String> {
+/// Why a kind cannot be watched. What an API server says of a kind that it does not serve names none, and what it says of a
+/// credential that has expired or was withdrawn is one word.
+fn of_kind(kind: &str, why: String) -> String {
+    if NOT_SERVED.iter().any(|words| why.contains(words)) {
+        format!("{kind} is not served there ({why}): install its CustomResourceDefinition")
+    } else if why == UNAUTHORIZED {
+        NOT_ACCEPTED.to_owned()
+    } else {
+        why
+    }
+}
+
+async fn all_live(healths: &mut [(String, Follower<Health>)], timeout: Duration) -> Result<(), String> {
     let all = async {
-        for health in healths.iter_mut() {
+        for (kind, health) in healths.iter_mut() {
             let tried = health.wait_for(|health| *health != Health::Starting);
             if let Health::Failing(why) = tried.await {
-                return Err(why);
+                return Err(of_kind(kind, why));
             }
         }
         Ok(())
@@ -470,11 +494,11 @@ async fn all_live(healths: &mut [Follower<Health>], timeout: Duration) -> Result
         })
 }
 
-async fn first_failure(healths: &mut [Follower<Health>]) -> String {
-    let waits = healths.iter_mut().map(|health| {
+async fn first_failure(healths: &mut [(String, Follower<Health>)]) -> String {
+    let waits = healths.iter_mut().map(|(kind, health)| {
         Box::pin(async move {
             match health.wait_for(|h| matches!(h, Health::Failing(_))).await {
-                Health::Failing(why) => why,
+                Health::Failing(why) => of_kind(kind, why),
                 Health::Live | Health::Starting => "stopped".to_owned(),
             }
         })
@@ -488,7 +512,15 @@ async fn silence(fleet: &Fleet, remote: &Remote, client: &Client) -> String {
     fleet.metrics.contact(&remote.name, (fleet.clock)());
     loop {
         tokio::time::sleep(renewal_counts_for(remote).unwrap_or(HEARTBEAT.0)).await;
-        if renewal_counts_for(remote).is_some() || asks(fleet, remote, client).await {
+        let sign = match renewal_counts_for(remote) {
+            Some(_) => Sign::Lives,
+            None => asks(fleet, remote, client).await,
+        };
+        // Why at once: open watches go on speaking for minutes, while nothing else is done for us there.
+        if sign == Sign::Unauthorized {
+            return NOT_ACCEPTED.to_owned();
+        }
+        if sign == Sign::Lives {
             missed = 0;
             if remote.answered() {
                 fleet.changed.mark(remote.name.clone());
@@ -514,14 +546,39 @@ fn renewal_counts_for(remote: &Remote) -> Option<Duration> {
     left.filter(|left| !left.is_zero())
 }
 
-/// Asks for a sign of life; any answer is one.
-async fn asks(fleet: &Fleet, remote: &Remote, client: &Client) -> bool {
+/// What a worker shows of itself when it is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sign {
+    /// It answers, with whatever.
+    Lives,
+    /// It does not know our credential (any more).
+    Unauthorized,
+    /// Nothing.
+    Silent,
+}
+
+impl Sign {
+    fn of<T>(answer: Result<&Result<T, kube::Error>, &Elapsed>) -> Self {
+        match answer {
+            Ok(Err(kube::Error::Api(status))) if status.code == 401 => Self::Unauthorized,
+            Ok(Ok(_) | Err(kube::Error::Api(_))) => Self::Lives,
+            Ok(Err(_)) | Err(_) => Self::Silent,
+        }
+    }
+}
+
+/// Asks for a sign of life.
+async fn asks(fleet: &Fleet, remote: &Remote, client: &Client) -> Sign {
     let started = Instant::now();
     let answer = tokio::time::timeout(HEARTBEAT.1, client.apiserver_version()).await;
-    let lives = matches!(answer, Ok(Ok(_) | Err(kube::Error::Api(_))));
-    let ended = if lives { Ended::Answered } else { Ended::Failed };
+    let sign = Sign::of(answer.as_ref());
+    let ended = if sign == Sign::Silent {
+        Ended::Failed
+    } else {
+        Ended::Answered
+    };
     fleet.metrics.request(&remote.name, started.elapsed(), ended);
-    lives
+    sign
 }
 
 /// Ends when the credentials are others, or are gone and not needed for what runs there.

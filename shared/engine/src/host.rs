@@ -1,6 +1,7 @@
 //! What both processes do around the engine: arguments, configuration, logs, client, health, metrics, an orderly end.
 
 use std::collections::BTreeSet;
+use std::io::Write as _;
 use std::num::NonZero;
 use std::path::Path;
 use std::process::ExitCode;
@@ -282,12 +283,8 @@ fn finish(name: &str, result: Result<(), Error>) -> ExitCode {
         text.push_str(&inner.to_string());
         cause = inner.source();
     }
-    #[expect(
-        clippy::print_stderr,
-        reason = "the last word of a process, also when logging could not be set up"
-    )]
-    {
-        eprintln!("{text}");
-    }
+    // Why not through the log: it may be what could not be set up. Why without a macro: one that cannot write panics, and the exit
+    // code would be lost.
+    let _ = writeln!(std::io::stderr(), "{text}");
     ExitCode::from(error.exit_kind().code())
 }

@@ -19,17 +19,23 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use self::ends::{Ended, Last};
 use self::past::{Missing, Past};
 use crate::latest::{Follower, Latest};
 use crate::raw::{self, Raw, Told, Watch};
 use crate::retry::Backoff;
 
+mod ends;
 mod past;
 
 /// How long one watch request lives.
 const WATCH_SECS: u32 = 290;
 /// A watch that is silent for longer is taken for dead; the API server sends a bookmark about every minute.
 const SILENCE: Duration = Duration::from_secs(150);
+/// How often at least everything that is known is compared with names and versions of everything that is stored.
+///
+/// Why so seldom: an API server that leaves an event out of a watch is rare, and the comparison grows with what is stored.
+const CHECK_PERIOD: Duration = Duration::from_hours(1);
 /// Objects per page of a list.
 const PAGE: u32 = 500;
 /// HTTP status of a resource version that the API server no longer knows.
@@ -357,7 +363,14 @@ where
             let mut backoff = Backoff::new(RETRY.0, RETRY.1);
             // How the last watch ended: a list needs no comparison, and one that lived its time was not cut off.
             let mut last = Last::Cut;
+            let mut checked = Instant::now();
             loop {
+                if matches!(last, Last::Full) && checked.elapsed() >= CHECK_PERIOD {
+                    last = Last::Unchecked;
+                }
+                if !matches!(last, Last::Full) {
+                    checked = Instant::now();
+                }
                 // Why asked again: a watch that was under way meanwhile has put its version back.
                 let version = { self.version.lock() }
                     .unwrap_or_else(PoisonError::into_inner)
@@ -371,7 +384,11 @@ where
                         self.resume(&api, labels.as_deref(), version, last, &mut backoff)
                             .await
                     }
-                    .map(|version| (version, Last::of_watch(opened.elapsed()))),
+                    .map(|ended| match ended {
+                        Ended::At(version) => (Some(version), Last::of_watch(opened.elapsed())),
+                        Ended::Silent(version) => (Some(version), Last::Silent),
+                        Ended::Lost => (None, Last::Cut),
+                    }),
                 };
                 let error = match result {
                     Ok((version, ended)) => {
@@ -443,8 +460,7 @@ where
         }
     }
 
-    /// Goes on watching from where the last watch or list ended. Ends with the version to go on from; `None` means that
-    /// everything must be listed again.
+    /// Goes on watching from where the last watch or list ended.
     async fn resume(
         &self,
         api: &Api<K>,
@@ -452,17 +468,23 @@ where
         version: String,
         last: Last,
         backoff: &mut Backoff,
-    ) -> Result<Option<String>, kube::Error> {
+    ) -> Result<Ended, kube::Error> {
         let compared = match last {
             Last::Listed => Some(Missing::default()),
+            Last::Silent => match self.compare(api, labels, &version).await? {
+                // Why no watch: what lets no word of one through may not let the next one speak either.
+                Some(_) => return Ok(Ended::Lost),
+                None => None,
+            },
             Last::Full => self.compare_version(api, labels, &version).await,
-            Last::Cut => self.compare(api, labels, &version).await?,
+            // Why although nothing was lost: what a watch has left out shows only so (F12).
+            Last::Unchecked | Last::Cut => self.compare(api, labels, &version).await?,
         };
         match compared {
             Some(missing) => self.watch(api, labels, version, missing, backoff).await,
             None => {
                 self.distrust();
-                Ok(None)
+                Ok(Ended::Lost)
             }
         }
     }
@@ -518,7 +540,7 @@ where
         }
     }
 
-    /// One watch request. Ends with the version to go on from; `None` means that everything must be listed again.
+    /// One watch request.
     async fn watch(
         &self,
         api: &Api<K>,
@@ -526,7 +548,7 @@ where
         mut version: String,
         mut missing: Missing,
         backoff: &mut Backoff,
-    ) -> Result<Option<String>, kube::Error> {
+    ) -> Result<Ended, kube::Error> {
         let params = WatchParams {
             label_selector: labels.map(Into::into),
             ..WatchParams::default()
@@ -534,7 +556,9 @@ where
         let request = Request::new(api.resource_url()).watch(&params.timeout(WATCH_SECS), &version);
         let mut watch = match Watch::open(&api.clone().into_client(), request).await {
             Ok(watch) => watch,
-            Err(kube::Error::Api(status)) if status.code == GONE || is_ahead(&status) => return Ok(None),
+            Err(kube::Error::Api(status)) if status.code == GONE || is_ahead(&status) => {
+                return Ok(Ended::Lost);
+            }
             Err(error) => return Err(error),
         };
         self.health
@@ -544,11 +568,15 @@ where
         loop {
             let told = tokio::select! {
                 biased;
-                () = self.refreshed.notified() => return Ok(None),
+                () = self.refreshed.notified() => return Ok(Ended::Lost),
                 told = tokio::time::timeout(SILENCE, watch.next()) => told,
             };
-            let Ok(told) = told else { break };
-            let Some(told) = told? else { break };
+            let Ok(told) = told else {
+                return Ok(Ended::Silent(version));
+            };
+            let Some(told) = told? else {
+                return Ok(Ended::At(version));
+            };
             self.hear();
             if let Some(now) = told.version().and_then(|version| version.parse().ok()) {
                 self.told.fetch_max(now, Ordering::Relaxed);
@@ -561,7 +589,7 @@ where
                 }
                 Told::Deleted(object) => self.forget(&object.key(), object.uid()),
                 Told::Bookmark(_) => {}
-                Told::Failed(status) if status.code == GONE || is_ahead(status) => return Ok(None),
+                Told::Failed(status) if status.code == GONE || is_ahead(status) => return Ok(Ended::Lost),
                 Told::Failed(status) => return Err(kube::Error::Api(status.clone())),
             }
             if let Some(now) = told.version() {
@@ -572,30 +600,8 @@ where
                 self.get(key).and_then(|object| version_of(object.as_ref()))
             }) {
                 self.distrust();
-                return Ok(None);
+                return Ok(Ended::Lost);
             }
-        }
-        Ok(Some(version))
-    }
-}
-
-/// What came before a watch.
-#[derive(Clone, Copy, Debug)]
-enum Last {
-    /// A list.
-    Listed,
-    /// A watch that ended when its time was over.
-    Full,
-    /// A watch that ended early, an error, or another run.
-    Cut,
-}
-
-impl Last {
-    fn of_watch(lived: Duration) -> Self {
-        if lived < Duration::from_secs(WATCH_SECS.into()) {
-            Self::Cut
-        } else {
-            Self::Full
         }
     }
 }

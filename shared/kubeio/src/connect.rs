@@ -18,6 +18,7 @@ use secrecy::SecretString;
 use tower::{BoxError, ServiceBuilder};
 
 use crate::bound::Bounded;
+use crate::patience::Patient;
 use crate::permit::{Checked, Permit, Permitted};
 
 /// How long a TCP and TLS connection may take.
@@ -189,6 +190,8 @@ fn build(mut config: Config, user_agent: &str, permit: &Permit) -> Result<Client
         .option_layer(config.auth_layer().map_err(failed)?)
         .layer(config.extra_headers_layer().map_err(failed)?)
         .map_err(BoxError::from)
+        // Why outside of the deadline: who waits for its turn has not been asked yet.
+        .layer(tower::layer::layer_fn(Patient::new))
         .timeout(ANSWER_TIMEOUT)
         // Why innermost: it is looked at in the moment of sending, after all waiting.
         .layer(tower::layer::layer_fn(permitted))

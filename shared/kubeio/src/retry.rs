@@ -119,6 +119,17 @@ mod tests {
         assert!(backoff.pause() < Duration::from_millis(121));
     }
 
+    /// Spec: safety F31
+    #[test]
+    fn those_that_fail_at_the_same_moment_do_not_come_back_at_the_same_moment() {
+        let pause = |_| Backoff::new(Duration::from_secs(10), Duration::from_secs(10)).pause();
+        let mut pauses: Vec<Duration> = (0..20).map(pause).collect();
+        pauses.sort();
+        let spread = pauses[19].saturating_sub(pauses[0]);
+        assert!(spread > Duration::from_secs(1), "{pauses:?}");
+        assert!(pauses.is_sorted_by(|one, next| one < next), "{pauses:?}");
+    }
+
     #[test]
     fn each_key_has_its_own_pauses() {
         let failures = Failures::new(Duration::from_millis(10), Duration::from_secs(1));

@@ -170,6 +170,12 @@ fn is_webhook_refusal(status: &Status) -> bool {
     status.message.starts_with("admission webhook") && status.message.contains("denied the request")
 }
 
+/// Whether a write was left undone because a webhook there could not be asked. Nothing is stored then; whether another attempt
+/// fares better is for who answers for the webhook.
+pub fn lacked_webhook(why: &str) -> bool {
+    why.contains("failed calling webhook")
+}
+
 /// The text without the objects that an API server quotes in `Invalid value: …`: a pod template among them may hold
 /// secrets in its environment (`spec/safety.md S8`). Plain words in quotes stay.
 fn without_values(message: &str) -> String {

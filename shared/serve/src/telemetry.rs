@@ -1,6 +1,9 @@
 //! Log lines: to standard error, as text or JSON, filtered by level.
 //!
 //! Nothing here prints secrets; types that hold one hide it in their `Debug`.
+//!
+//! Invariant: a line that cannot be written, as to a full disk, is lost and stops nobody. So the library must not say on
+//! standard error that it could not write there: that would be a panic of whoever logs (`spec/safety.md` F33).
 
 use tracing::Subscriber;
 use tracing_subscriber::fmt::MakeWriter;
@@ -81,6 +84,7 @@ where
         .with_env_filter(filter)
         .with_ansi(false)
         .with_writer(writer)
+        .log_internal_errors(false)
         .finish()
 }
 
@@ -93,6 +97,7 @@ where
         .flatten_event(true)
         .with_env_filter(filter)
         .with_writer(writer)
+        .log_internal_errors(false)
         .finish()
 }
 

@@ -10,16 +10,18 @@ use roadstead_api::constants::annotations::{
     CONSUME_PROVISIONING_REQUEST, PROVISIONING_CLASS_NAME, PROVISIONING_PARAMETER_PREFIX,
 };
 use roadstead_api::constants::conditions::provisioning_request::{
-    ACCEPTED, CAPACITY_REVOKED, FAILED, PROVISIONED,
+    ACCEPTED, BOOKING_EXPIRED, CAPACITY_REVOKED, FAILED, PROVISIONED,
 };
 use roadstead_api::constants::controllers::{
     CLASS_ATOMIC_SCALE_UP, CLASS_QUEUED_PROVISIONING, PROVISIONING_REQUEST,
 };
+use roadstead_api::constants::labels::MULTIKUEUE_ORIGIN;
 use roadstead_api::kueue::v1beta2::{CheckState, ClusterQueue, Workload};
 use roadstead_e2e::stage::apply;
 use serde_json::{Value, json};
 
 use super::fixture::{EAST, MANAGER, Room, beside_others, condition};
+use super::watched::Watched;
 use crate::shared::eventually;
 
 const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
@@ -240,5 +242,44 @@ fn queued_provisioning_is_retried_when_it_fails_and_stops_the_job_when_the_nodes
         room.jobs(MANAGER).delete("long", &params).await.unwrap();
         no_request_is_left(room).await;
         room.is_swept().await;
+    });
+}
+
+/// Spec: provisioning 4.3, 15.36, 15.37; safety F29
+#[test]
+fn a_booking_that_ends_too_early_is_made_again_and_one_that_ends_while_the_job_runs_changes_nothing() {
+    beside_others("bookings", EAST_ONLY, |room| async move {
+        let config = json!({
+            "provisioningClassName": CLASS_ATOMIC_SCALE_UP,
+            "retryStrategy": {"backoffLimitCount": 1, "backoffBaseSeconds": 1, "backoffMaxSeconds": 1},
+        });
+        asks(room, config).await;
+        let seen = Watched::start(&room.jobs(EAST), MULTIKUEUE_ORIGIN).await;
+        room.submit(room.job("booked", "1", 4)).await;
+        let first = asked(room, "-1").await;
+        let sent = copy(room, "booked").await.unwrap();
+        let here = [(ACCEPTED, "True", "yes"), (PROVISIONED, "True", "here they are")];
+        let over = (BOOKING_EXPIRED, "True", "nobody came");
+        answer(room, &first, &[here[0], here[1], over], json!({})).await;
+        let second = asked(room, "-2").await;
+        assert!(room.jobs(EAST).get_opt("booked").await.unwrap().is_none());
+        let kept = copy(room, "booked").await.unwrap();
+        assert_eq!(kept.uid(), sent.uid(), "it is between east and its autoscaler");
+
+        // An answer that is taken back before anybody has followed it.
+        let waits = [here[0], (PROVISIONED, "False", "not yet")];
+        answer(room, &second, &waits, json!({})).await;
+        check_says(room, "booked", CheckState::Pending, "not yet").await;
+        answer(room, &second, &here, json!({})).await;
+        assert_eq!(room.started("booked").await, EAST);
+        answer(room, &second, &[here[0], here[1], over], json!({})).await;
+        let ended = room.job_is(MANAGER, "booked", "Complete").await;
+        assert_eq!(ended.status.unwrap().succeeded, Some(1));
+        let workload = room.workload("booked").await.unwrap();
+        let evictions = &json!(workload.status)["schedulingStats"]["evictions"];
+        assert!(evictions.is_null(), "{evictions}");
+        assert_eq!(seen.created().await, ["booked"]);
+        room.is_swept().await;
+        no_request_is_left(room).await;
     });
 }

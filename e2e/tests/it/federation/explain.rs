@@ -1,20 +1,17 @@
 //! `roadstead explain` says for every job one reason and one next step.
 
-use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::events::v1::Event;
-use kube::api::{DeleteParams, ListParams, PostParams};
-use kube::{Api, ResourceExt as _};
+use kube::ResourceExt as _;
+use kube::api::ListParams;
 use roadstead_api::constants::annotations::EXPLANATION;
 use roadstead_api::kueue::v1beta2::Workload;
-use serde_json::{Value, from_value, json};
+use serde_json::{Value, json};
 
-use super::fixture::{EAST, MANAGER, Room, WEST, alone, beside_others, condition};
+use super::fixture::{EAST, MANAGER, Room, WEST, beside_others, condition};
 use crate::shared::{chain, eventually};
 
 /// A job of 6 CPU fits into the manager's quota and into no worker.
 const NARROW: &[(&str, &str)] = &[(MANAGER, "16"), (EAST, "4"), (WEST, "4")];
-/// A job of 6 CPU fits into east only.
-const EAST_IS_LARGER: &[(&str, &str)] = &[(MANAGER, "16"), (EAST, "8"), (WEST, "4")];
 
 async fn explain(room: Room, name: &str, format: &str) -> String {
     let manager = room.shared.stage.kubeconfig(MANAGER).display().to_string();
@@ -152,61 +149,5 @@ fn jobs_that_wait_for_quota_run_or_have_ended_are_explained_too() {
             "{}",
             chain(&error)
         );
-    });
-}
-
-/// Nothing listens there, and the API server refuses what it cannot ask about.
-///
-/// Spec: safety F25; experience 5
-#[test]
-fn a_webhook_that_cannot_be_asked_on_one_worker_is_named_and_the_job_runs_on_another() {
-    alone("explained-webhook", EAST_IS_LARGER, |room| async move {
-        let hooks: Api<ValidatingWebhookConfiguration> = Api::all(room.shared.client(EAST));
-        let hook = json!({
-            "name": "gone.example.com", "clientConfig": {"url": "https://127.0.0.1:1/"}, "sideEffects": "None",
-            "admissionReviewVersions": ["v1"], "failurePolicy": "Fail", "timeoutSeconds": 2,
-            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": room.name}},
-            "rules": [{"apiGroups": ["kueue.x-k8s.io"], "apiVersions": ["*"], "operations": ["CREATE"],
-                "resources": ["workloads"]}],
-        });
-        let hook = json!({"metadata": {"name": room.name}, "webhooks": [hook]});
-        hooks
-            .create(&PostParams::default(), &from_value(hook).unwrap())
-            .await
-            .unwrap();
-        // The API server needs a moment to learn of it.
-        let probe: Workload = from_value(json!({"metadata": {"name": "probe"}, "spec": {"podSets": [
-            {"name": "main", "count": 1, "template": {"spec": {"containers": [{"name": "main", "image": "none"}]}}},
-        ]}}))
-        .unwrap();
-        let dry = PostParams {
-            dry_run: true,
-            ..PostParams::default()
-        };
-        eventually(|| async {
-            let refused = room.workloads(EAST).create(&dry, &probe).await.err()?;
-            refused.to_string().contains("gone.example.com").then_some(())
-        })
-        .await;
-        room.submit(room.job("either", "1", 1)).await;
-        assert_eq!(room.started("either").await, WEST);
-        room.job_is(MANAGER, "either", "Complete").await;
-        room.submit(room.job("east-only", "6", 1)).await;
-        room.workload_where("east-only", |w| w.is_true("QuotaReserved"))
-            .await;
-        eventually(|| async {
-            let said = answer(room, "east-only").await;
-            let clusters = said["clusters"].as_array()?;
-            let of_east = clusters.iter().find(|cluster| cluster["cluster"] == EAST)?;
-            of_east["detail"]
-                .as_str()?
-                .contains("gone.example.com")
-                .then_some(())
-        })
-        .await;
-        hooks.delete(room.name, &DeleteParams::default()).await.unwrap();
-        assert_eq!(room.started("east-only").await, EAST);
-        room.job_is(MANAGER, "east-only", "Complete").await;
-        room.is_swept().await;
     });
 }

@@ -13,6 +13,7 @@ use roadstead_api::constants::labels::{MULTIKUEUE_ORIGIN, QUEUE_NAME};
 use roadstead_api::kueue::v1beta2::{ClusterQueue, LocalQueue, MultiKueueCluster, Workload};
 use roadstead_e2e::observer::{Cluster, Observer};
 use roadstead_e2e::options::{RUN_SECONDS, TTL_CONTROLLER};
+use roadstead_e2e::plane::Authority;
 use roadstead_e2e::stage::{Queue, Spec, Stage, Worker};
 use roadstead_e2e::{Node, Options, Progress};
 use serde_json::{Value, from_value, json};
@@ -76,15 +77,11 @@ impl Shared {
         }
         let planes = stage.planes();
         for plane in planes.workers.iter().chain([&planes.manager]) {
-            let is_killed = !plane
-                .process_ids()
-                .iter()
-                .any(|(name, _)| *name == "kube-apiserver");
-            if is_killed {
-                plane.restart_apiserver().await.unwrap();
-            }
+            plane.revive().await.unwrap();
+            plane.certify(Authority::First).await.unwrap();
         }
         for cluster in [MANAGER, EAST, WEST, SPARE] {
+            stage.resume(cluster).unwrap();
             if stage.memory(cluster).is_err() {
                 stage.restart(cluster).await.unwrap();
             }
@@ -155,7 +152,12 @@ async fn shared() -> &'static Shared {
         manager.controllers.retain(|name| name != TTL_CONTROLLER);
         let node = |name: &str| Node::new(name, "64", "256Gi");
         let workers = vec![
-            Worker::new(Options::complete(EAST).with_node(node("east-1"))),
+            // Why the flag: whoever speaks HTTP/2 there, which our clients do not, is told to connect again now and then.
+            Worker::new(
+                Options::complete(EAST)
+                    .with_node(node("east-1"))
+                    .with_apiserver_flag("--goaway-chance=0.02"),
+            ),
             Worker::new(Options::complete(WEST).with_node(node("west-1").with_resource(GPU, "8"))),
             Worker::new(Options::bare(SPARE)).unregistered(),
         ];

@@ -1,7 +1,5 @@
 //! What stands in the Secret of a worker, good and bad.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, Client};
@@ -99,7 +97,7 @@ fn cases(authority: &str) -> Vec<Case> {
     ]
 }
 
-async fn put(client: &Client, name: &str, kubeconfig: &str) {
+pub(super) async fn put(client: &Client, name: &str, kubeconfig: &str) {
     let secret = json!({
         "apiVersion": "v1", "kind": "Secret",
         "metadata": {"name": name, "namespace": SYSTEM_NAMESPACE},
@@ -108,7 +106,7 @@ async fn put(client: &Client, name: &str, kubeconfig: &str) {
     apply(client, secret).await.unwrap();
 }
 
-async fn register(client: &Client, name: &str) {
+pub(super) async fn register(client: &Client, name: &str) {
     let cluster = json!({
         "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "MultiKueueCluster",
         "metadata": {"name": name},
@@ -118,7 +116,7 @@ async fn register(client: &Client, name: &str) {
 }
 
 /// Condition `Active` as JSON, once it is as wanted.
-async fn active(client: &Client, name: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+pub(super) async fn active(client: &Client, name: &str, wanted: impl Fn(&Value) -> bool) -> Value {
     let clusters: Api<MultiKueueCluster> = Api::all(client.clone());
     eventually(|| async {
         let status = clusters.get(name).await.ok()?.status?;
@@ -129,7 +127,7 @@ async fn active(client: &Client, name: &str, wanted: impl Fn(&Value) -> bool) ->
     .await
 }
 
-fn says(condition: &Value, status: &str, reason: &str, words: &str) -> bool {
+pub(super) fn says(condition: &Value, status: &str, reason: &str, words: &str) -> bool {
     let message = condition["message"].as_str().unwrap_or_default();
     condition["status"] == status && condition["reason"] == reason && message.contains(words)
 }
@@ -194,38 +192,6 @@ fn a_bad_kubeconfig_is_named_and_forgotten_once_it_is_mended() {
                 .unwrap();
         }
         assert_eq!(standing_of_others(room).await, before);
-    });
-}
-
-/// For the client it is the same whether the server or the Secret has changed its authority.
-///
-/// Spec: safety F20
-#[test]
-fn a_server_of_another_authority_is_refused_until_the_secret_names_both() {
-    beside_others("other-authority", EVEN, |room| async move {
-        let (client, name) = (room.shared.client(MANAGER), "other-authority");
-        let planes = room.shared.stage.planes();
-        let (server, other) = (planes.worker(SPARE).unwrap(), planes.worker(EAST).unwrap());
-        let good = server.kubeconfig();
-        let trusting =
-            |authority: &str| good.replace(&STANDARD.encode(server.ca_pem()), &STANDARD.encode(authority));
-        let of_other = trusting(other.ca_pem());
-        assert_ne!(of_other, good);
-        put(&client, name, &of_other).await;
-        register(&client, name).await;
-        active(&client, name, |said| {
-            says(said, "False", "ClientConnectionFailed", "certificate")
-        })
-        .await;
-        put(
-            &client,
-            name,
-            &trusting(&format!("{}{}", other.ca_pem(), server.ca_pem())),
-        )
-        .await;
-        active(&client, name, |said| says(said, "True", "Active", "Connected")).await;
-        let clusters: Api<MultiKueueCluster> = Api::all(client.clone());
-        clusters.delete(name, &DeleteParams::default()).await.unwrap();
     });
 }
 

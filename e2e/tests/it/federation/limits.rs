@@ -98,7 +98,7 @@ fn a_job_whose_time_is_up_on_its_worker_long_before_is_not_started_again() {
     });
 }
 
-/// Spec: multikueue 10.F19, 11.61, 11.107, 13.B1
+/// Spec: multikueue 10.F19, 11.61, 11.107, 13.B1; safety F16
 #[test]
 fn a_job_that_is_edited_on_its_worker_runs_elsewhere_and_its_workload_goes_on() {
     beside_others("edited", EVEN, |room| async move {

@@ -5,7 +5,6 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::api::PostParams;
 use kube::{Api, ResourceExt as _};
-use roadstead_api::constants::annotations::DISPATCH_EPOCH;
 use roadstead_api::kueue::v1beta2::{CheckState, Workload};
 use roadstead_e2e::link::Cut;
 use serde_json::json;
@@ -24,19 +23,11 @@ const BATCH: usize = 4;
 /// How long a point at which to kill is waited for; what has gone by already is as good.
 const POINT: Duration = Duration::from_secs(10);
 
-fn is_held_in_west(workload: &Workload) -> bool {
+pub(super) fn is_held_in_west(workload: &Workload) -> bool {
     let checks = &workload.status.as_ref().unwrap().admission_checks;
     cluster_name(workload).as_deref() == Some(WEST)
         && checks.iter().all(|check| check.state == CheckState::Ready)
         && condition(workload, "Evicted").is_none()
-}
-
-/// The Workload, and the number under which it was last sent.
-fn sent_as(workload: &Workload) -> (Option<String>, Option<String>) {
-    (
-        workload.uid(),
-        workload.annotations().get(DISPATCH_EPOCH).cloned(),
-    )
 }
 
 async fn job_ends_in_the_dark(room: Room, cut: Cut) {
@@ -77,55 +68,6 @@ fn a_job_that_ends_behind_a_cut_cable_is_known_to_have_ended_once_it_is_mended()
 fn a_worker_that_falls_silent_keeps_its_job_and_holds_up_nobody() {
     alone("cable-swallows", WEST_IS_LARGER, |room| {
         job_ends_in_the_dark(room, Cut::Swallow)
-    });
-}
-
-/// It is killed, not told to end, and its watchers come back to another process.
-///
-/// Spec: safety F3, I1, I12
-#[test]
-fn a_worker_whose_api_server_dies_keeps_its_job_and_holds_up_nobody() {
-    alone("server-dies", WEST_IS_LARGER, |room| async move {
-        room.submit(room.job("survivor", "6", 6)).await;
-        assert_eq!(room.started("survivor").await, WEST);
-        let placed = room.workload_where("survivor", is_held_in_west).await;
-        let west = room.shared.stage.planes().worker(WEST).unwrap();
-        west.kill_apiserver().unwrap();
-        room.submit(room.job("meanwhile", "1", 1)).await;
-        assert_eq!(room.started("meanwhile").await, EAST);
-        room.job_is(MANAGER, "meanwhile", "Complete").await;
-        let now = room.workload("survivor").await.unwrap();
-        assert!(is_held_in_west(&now), "{:?}", now.status);
-        west.restart_apiserver().await.unwrap();
-        room.job_is(MANAGER, "survivor", "Complete").await;
-        let after = room.workload("survivor").await.unwrap();
-        assert_eq!(sent_as(&after), sent_as(&placed), "it was sent once");
-        room.is_swept().await;
-    });
-}
-
-/// Nothing can be granted meanwhile; what runs ends, and waits for its outcome to be written down.
-///
-/// Spec: safety F4, I1, I5
-#[test]
-fn a_job_that_ends_while_the_managers_api_server_is_dead_has_ended_once_it_is_back() {
-    alone("manager-dies", WEST_IS_LARGER, |room| async move {
-        room.submit(room.job("survivor", "6", 3)).await;
-        assert_eq!(room.started("survivor").await, WEST);
-        let placed = room.workload_where("survivor", is_held_in_west).await;
-        let manager = &room.shared.stage.planes().manager;
-        manager.kill_apiserver().unwrap();
-        room.job_is(WEST, "survivor", "Complete").await;
-        sleep(DARK).await;
-        assert!(
-            !room.ours_in(WEST).await.is_empty(),
-            "nobody has noted how it ended"
-        );
-        manager.restart_apiserver().await.unwrap();
-        room.job_is(MANAGER, "survivor", "Complete").await;
-        let after = room.workload("survivor").await.unwrap();
-        assert_eq!(sent_as(&after), sent_as(&placed), "it was sent once");
-        room.is_swept().await;
     });
 }
 
@@ -298,7 +240,7 @@ fn a_manager_killed_at_any_moment_loses_nothing_and_runs_nothing_twice() {
     });
 }
 
-/// Spec: safety I1, I2, I5, I13, F2
+/// Spec: safety I1, I2, I5, I13
 #[test]
 fn workers_killed_at_any_moment_lose_nothing_and_run_nothing_twice() {
     alone("workers-killed", EVEN, |room| async move {

@@ -39,19 +39,49 @@ fn a_cluster_is_not_looked_at_again_for_a_status() {
 
 /// Until all are, it counts as lost, and nothing that its caches hold is looked at.
 ///
-/// Spec: multikueue 10.F6, 11.24
+/// Spec: multikueue 10.F6, 11.24; safety F26
 #[tokio::test(start_paused = true)]
 async fn a_worker_is_open_only_when_every_kind_is_watched() {
     let timeout = Duration::from_mins(1);
     let kinds = [Health::Live, Health::Starting, Health::Live].map(Latest::new);
-    let mut healths = kinds.each_ref().map(Latest::follow);
+    let mut healths = { kinds.each_ref() }.map(|kind| ("Thing".to_owned(), kind.follow()));
     let why = all_live(&mut healths, timeout).await.unwrap_err();
     assert_eq!(why, "the API server did not open all watches within 60 s");
     kinds[1].set(Health::Failing("jobs.batch is forbidden".to_owned()));
     let why = all_live(&mut healths, timeout).await.unwrap_err();
     assert_eq!(why, "jobs.batch is forbidden");
+    kinds[1].set(Health::Failing("404 page not found".to_owned()));
+    let why = all_live(&mut healths, timeout).await.unwrap_err();
+    assert!(why.starts_with("Thing is not served there"), "{why}");
     kinds[1].set(Health::Live);
     assert_eq!(all_live(&mut healths, timeout).await, Ok(()));
     kinds[2].set(Health::Failing("gone".to_owned()));
     assert_eq!(first_failure(&mut healths).await, "gone");
+}
+
+/// Its open watches speak on, so only asking shows it.
+///
+/// Spec: safety F19
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_does_not_know_our_credential_does_not_count_as_alive() {
+    let refused = |code: u16| {
+        let status = kube::core::Status {
+            code,
+            ..kube::core::Status::default()
+        };
+        Err::<(), _>(kube::Error::Api(Box::new(status)))
+    };
+    assert_eq!(Sign::of(Ok(&refused(401))), Sign::Unauthorized);
+    assert_eq!(Sign::of(Ok(&refused(403))), Sign::Lives);
+    assert_eq!(Sign::of(Ok(&refused(500))), Sign::Lives);
+    assert_eq!(Sign::of(Ok(&Ok(()))), Sign::Lives);
+    let elapsed = tokio::time::timeout(Duration::from_secs(1), std::future::pending::<()>()).await;
+    assert_eq!(Sign::of::<()>(Err(&elapsed.unwrap_err())), Sign::Silent);
+
+    let mut healths = [(
+        "Job".to_owned(),
+        Latest::new(Health::Failing(UNAUTHORIZED.to_owned())).follow(),
+    )];
+    let why = all_live(&mut healths, Duration::from_secs(1)).await.unwrap_err();
+    assert!(why.contains("roadstead cluster join"), "{why}");
 }

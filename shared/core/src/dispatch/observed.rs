@@ -382,6 +382,8 @@ pub enum Cause {
     NameConflict,
     /// The worker refused to create the Workload or the job.
     CreateRefused,
+    /// A webhook there refused the Workload or the job, or could not be asked.
+    WebhookFailed,
     /// The namespace does not exist there.
     NamespaceMissing,
     /// The worker left the creation of the Workload unanswered, or failed it, so that nobody knows whether it is there.
@@ -410,6 +412,7 @@ impl Cause {
         match self {
             Self::NameConflict => "NameConflictOnCluster",
             Self::CreateRefused => "CreateRefusedByCluster",
+            Self::WebhookFailed => "RemoteRejectedByWebhook",
             Self::NamespaceMissing => "NamespaceMissingOnCluster",
             Self::NoAnswer => "NoAnswerFromCluster",
             Self::SpecDrift => "SpecChangedOnCluster",

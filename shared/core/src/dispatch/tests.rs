@@ -6,6 +6,7 @@ use crate::status::CheckState;
 use crate::workload::Workload;
 
 mod epochs;
+mod failures;
 mod leftovers;
 mod offers;
 mod records;

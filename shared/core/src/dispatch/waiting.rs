@@ -149,6 +149,9 @@ impl Waiting {
                 Cause::CreateRefused => {
                     format!("read the error, and check the account used on cluster \"{cluster}\"")
                 }
+                Cause::WebhookFailed => {
+                    format!("read the error, and look at the named webhook on cluster \"{cluster}\"")
+                }
                 Cause::NamespaceMissing => format!("create the namespace on cluster \"{cluster}\""),
                 Cause::NoAnswer => format!("look at the API server of cluster \"{cluster}\""),
                 Cause::SpecDrift => {
@@ -223,6 +226,7 @@ impl fmt::Display for Waiting {
                 let what = match cause {
                     Cause::NameConflict => "has an object of the same name that is not ours",
                     Cause::CreateRefused => "refused to create it",
+                    Cause::WebhookFailed => "has a webhook that stood in its way",
                     Cause::NamespaceMissing => "has no such namespace",
                     Cause::NoAnswer => "did not answer",
                     Cause::SpecDrift => "changed its specification",

@@ -2,6 +2,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bytes::Bytes;
+use http_body::Frame;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, StreamBody};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::ObjectMeta;
 use kube::client::Body;
@@ -284,59 +288,167 @@ async fn what_is_looked_up_counts_unless_the_watch_has_gone_past_it() {
     assert_eq!(version(&cache, "a").as_deref(), Some("6"));
 }
 
-/// What is stored, and how often it was listed. Watches stay silent.
-#[derive(Clone, Default)]
-struct Silent {
-    stored: Arc<Mutex<Vec<ConfigMap>>>,
-    lists: Arc<AtomicUsize>,
+/// A watch that is told of nothing but the time, each hundred seconds, until it ends. Without an end it says nothing at all.
+fn watched(ends: Option<Duration>) -> UnsyncBoxBody<Bytes, std::io::Error> {
+    const BOOKMARK: &str = "{\"type\":\"BOOKMARK\",\"object\":{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\
+                            \"metadata\":{\"resourceVersion\":\"30\"}}}\n";
+    let pause = Duration::from_secs(100);
+    let frames = futures::stream::unfold(ends, move |left| async move {
+        let Some(left) = left else {
+            return std::future::pending().await;
+        };
+        tokio::time::sleep(pause.min(left)).await;
+        let left = left.checked_sub(pause).filter(|left| !left.is_zero())?;
+        let frame = Frame::data(Bytes::from_static(BOOKMARK.as_bytes()));
+        Some((Ok::<_, std::io::Error>(frame), Some(left)))
+    });
+    StreamBody::new(frames).boxed_unsync()
 }
 
-impl Silent {
-    fn api(&self) -> Api<ConfigMap> {
-        let this = self.clone();
-        let service = tower::service_fn(move |request: http::Request<Body>| {
-            let watches = request.uri().query().unwrap_or_default().contains("watch=true");
-            let body = if watches {
-                let silence = futures::stream::pending::<Result<http_body::Frame<bytes::Bytes>, std::io::Error>>();
-                let silence = http_body_util::StreamBody::new(silence);
-                http_body_util::BodyExt::boxed_unsync(silence)
+/// How long it takes until a cache knows of a change that no watch tells, when watches end so.
+async fn knows_after(ends: Option<Duration>) -> Duration {
+    let lists = AtomicUsize::new(0);
+    let server = move |request: http::Request<Body>| {
+        let is_first = |count: &AtomicUsize| count.fetch_add(1, Ordering::Relaxed) == 0;
+        let answer = if request.uri().query().is_some_and(|query| query.contains("watch")) {
+            watched(ends)
+        } else {
+            let (at, version) = if is_first(&lists) {
+                ("20", "20")
             } else {
-                let lists = this.lists.fetch_add(1, Ordering::Relaxed) + 1;
-                let list = serde_json::json!({
-                    "apiVersion": "v1", "kind": "ConfigMapList",
-                    "metadata": {"resourceVersion": (10 * lists).to_string()},
-                    "items": *this.stored.lock().unwrap(),
-                });
-                let list = http_body_util::Full::new(bytes::Bytes::from(list.to_string()));
-                http_body_util::BodyExt::boxed_unsync(http_body_util::BodyExt::map_err(list, std::io::Error::other))
+                ("40", "25")
             };
-            std::future::ready(Ok::<_, std::io::Error>(http::Response::new(body)))
-        });
-        Api::namespaced(Client::new(service, "ns"), "ns")
+            let page = page(at, &[object("a", "1", version)]).into_body();
+            page.map_err(std::io::Error::other).boxed_unsync()
+        };
+        std::future::ready(Ok::<_, std::io::Error>(http::Response::new(answer)))
+    };
+    let api = Api::all(Client::new(tower::service_fn(server), "ns"));
+    let cache: Arc<Cache<ConfigMap>> = Cache::new();
+    let (stop, began) = (CancellationToken::new(), tokio::time::Instant::now());
+    let run = tokio::spawn(cache.clone().run(api, None, stop.clone()));
+    while version(&cache, "a").as_deref() != Some("25") {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(began.elapsed() < Duration::from_hours(2), "it is never found out");
     }
+    stop.cancel();
+    run.await.unwrap();
+    began.elapsed()
+}
+
+/// Spec: safety F11
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_stays_open_and_says_nothing_is_given_up_and_what_it_hid_is_listed() {
+    let took = knows_after(None).await;
+    assert!(took >= super::SILENCE && took < super::SILENCE * 2, "{took:?}");
+}
+
+/// Spec: safety F12
+#[tokio::test(start_paused = true)]
+async fn an_event_that_a_watch_has_left_out_is_found_within_an_hour() {
+    let lives = Duration::from_secs(super::WATCH_SECS.into());
+    let took = knows_after(Some(lives)).await;
+    assert!(took <= super::CHECK_PERIOD + lives, "{took:?}");
+    assert!(took >= super::CHECK_PERIOD, "{took:?}");
+}
+
+/// An answer with which an API server says that it no longer knows a version, or the rest of a list.
+fn gone(message: &str) -> http::Response<Body> {
+    let status = serde_json::json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Expired", "code": 410,
+        "message": message,
+    });
+    let mut answer = http::Response::new(Body::from(status.to_string().into_bytes()));
+    *answer.status_mut() = http::StatusCode::GONE;
+    answer
+}
+
+/// The version to go on from is forgotten, and so is, once, the list whose first page was read.
+///
+/// Spec: safety F14
+#[tokio::test(start_paused = true)]
+async fn what_is_gone_is_noticed_although_version_and_continue_token_have_expired() {
+    let cache: Arc<Cache<ConfigMap>> = Cache::new();
+    cache.observe(object("gone", "1", "20"));
+    cache.observe(object("kept", "2", "21"));
+    *cache.version.lock().unwrap() = Some("30".to_owned());
+    let expired = Arc::new(AtomicUsize::new(0));
+    let counter = expired.clone();
+    let server = tower::service_fn(move |request: http::Request<Body>| {
+        let asked = request.uri().query().unwrap_or_default().to_owned();
+        let answer = if asked.contains("watch") && asked.contains("resourceVersion=30") {
+            gone("too old resource version: 30 (40)")
+        } else if asked.contains("watch") {
+            return std::future::ready(Ok::<_, std::io::Error>(http::Response::new(watched(None))));
+        } else if asked.contains("continue=rest") {
+            match counter.fetch_add(1, Ordering::Relaxed) {
+                0 => gone("The provided continue parameter is too old"),
+                _ => page("41", &[object("new", "3", "39")]),
+            }
+        } else {
+            let list = serde_json::json!({
+                "apiVersion": "v1", "kind": "ConfigMapList",
+                "metadata": {"resourceVersion": "41", "continue": "rest"}, "items": [object("kept", "2", "21")],
+            });
+            http::Response::new(Body::from(list.to_string().into_bytes()))
+        };
+        let answer = answer.map(|body| body.map_err(std::io::Error::other).boxed_unsync());
+        std::future::ready(Ok(answer))
+    });
+    let stop = CancellationToken::new();
+    let run = tokio::spawn(
+        cache
+            .clone()
+            .run(Api::all(Client::new(server, "ns")), None, stop.clone()),
+    );
+    let mut health = cache.health();
+    while version(&cache, "new").is_none() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    health.wait_for(|health| *health == Health::Live).await;
+    assert_eq!(version(&cache, "gone"), None);
+    assert_eq!(version(&cache, "kept").as_deref(), Some("21"));
+    assert!(
+        expired.load(Ordering::Relaxed) >= 2,
+        "it was listed from the start again"
+    );
+    stop.cancel();
+    run.await.unwrap();
 }
 
 /// Spec: safety F6
 #[tokio::test(start_paused = true)]
 async fn what_the_watch_has_not_told_yet_is_listed_when_it_is_asked_for() {
-    let server = Silent::default();
+    let stored: Arc<Mutex<Vec<ConfigMap>>> = Arc::default();
+    let lists = Arc::new(AtomicUsize::new(0));
+    let (shown, counter) = (stored.clone(), lists.clone());
+    let server = tower::service_fn(move |request: http::Request<Body>| {
+        let answer = if request.uri().query().is_some_and(|query| query.contains("watch")) {
+            watched(None)
+        } else {
+            let at = 10 * (counter.fetch_add(1, Ordering::Relaxed) + 1);
+            let page = page(&at.to_string(), &shown.lock().unwrap()).into_body();
+            page.map_err(std::io::Error::other).boxed_unsync()
+        };
+        std::future::ready(Ok::<_, std::io::Error>(http::Response::new(answer)))
+    });
     let cache: Arc<Cache<ConfigMap>> = Cache::new();
-    let run = tokio::spawn(cache.clone().run(server.api(), None, CancellationToken::new()));
-    let live = async || cache.health().wait_for(|health| *health == Health::Live).await;
+    let (api, stop) = (Api::all(Client::new(server, "ns")), CancellationToken::new());
+    let run = tokio::spawn(cache.clone().run(api, None, stop.clone()));
+    let live = async || {
+        cache.health().wait_for(|health| *health == Health::Live).await;
+    };
     live().await;
-    server.stored.lock().unwrap().push(object("a", "1", "15"));
+    stored.lock().unwrap().push(object("a", "1", "15"));
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert_eq!(version(&cache, "a"), None, "its watch is behind");
-    for lists in [2, 3] {
+    for times in [2, 3] {
         cache.refresh();
         assert_eq!(cache.health().get(), Health::Starting);
         live().await;
         assert_eq!(version(&cache, "a").as_deref(), Some("15"));
-        assert_eq!(server.lists.load(Ordering::Relaxed), lists);
+        assert_eq!(lists.load(Ordering::Relaxed), times);
     }
-    cache.refresh();
-    cache.refresh();
-    live().await;
-    assert!(server.lists.load(Ordering::Relaxed) >= 4);
-    run.abort();
+    stop.cancel();
+    run.await.unwrap();
 }

@@ -92,11 +92,15 @@ pub enum Called {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// A process dies and is started again when the entry ends (F1, F2).
+    ///
+    /// Spec: safety F2
     Crash {
         /// Which.
         process: usize,
     },
     /// A process dies at its n-th API call from now on, and is started again a second later (F1, F2, I13).
+    ///
+    /// Spec: safety F1
     CrashAtCall {
         /// Which.
         process: usize,
@@ -106,6 +110,8 @@ pub enum Fault {
         side: Side,
     },
     /// A network is cut (F7, F8).
+    ///
+    /// Spec: safety F7, F8
     Cut {
         /// Which.
         link: Link,
@@ -113,6 +119,8 @@ pub enum Fault {
         way: Way,
     },
     /// Requests get lost (F10).
+    ///
+    /// Spec: safety F10
     LoseRequests {
         /// On which link.
         link: Link,
@@ -120,6 +128,8 @@ pub enum Fault {
         permille: u32,
     },
     /// What was carried out is not answered (F9).
+    ///
+    /// Spec: safety F9
     LoseAnswers {
         /// On which link.
         link: Link,
@@ -134,6 +144,8 @@ pub enum Fault {
         permille: u32,
     },
     /// Everything takes up to so long each way, so answers overtake each other (F10, F22).
+    ///
+    /// Spec: safety F22
     Delay {
         /// On which link.
         link: Link,
@@ -141,6 +153,8 @@ pub enum Fault {
         most_ms: u64,
     },
     /// The server has no time: 429, 500, 503, 504 (F21, F23).
+    ///
+    /// Spec: safety F21, F23
     Refuse {
         /// On which link.
         link: Link,
@@ -150,21 +164,29 @@ pub enum Fault {
         code: u16,
     },
     /// Watches stay open and say nothing (F11).
+    ///
+    /// Spec: safety F11
     Silence {
         /// On which link.
         link: Link,
     },
     /// Watches break off (F11, F24).
+    ///
+    /// Spec: safety F24
     DropWatches {
         /// On which link.
         link: Link,
     },
     /// The API server forgets the past: watches expire with 410 (F14).
+    ///
+    /// Spec: safety F14
     Compact {
         /// Of which cluster.
         cluster: usize,
     },
     /// The API server is away and keeps what it has (F3, F4).
+    ///
+    /// Spec: safety F3, F4
     ServerDown {
         /// Of which cluster.
         cluster: usize,
@@ -203,6 +225,8 @@ pub enum Fault {
         what: Forgery,
     },
     /// A second manager, of another cluster, begins to use the same workers, and stays (F17, W10).
+    ///
+    /// Spec: safety F17
     Rival {
         /// How it calls itself.
         called: Called,

@@ -334,30 +334,6 @@ fn before_the_choice_a_failure_removes_one_candidate() {
     }
 }
 
-/// Spec: multikueue 13.B5, B6
-#[test]
-fn a_failed_cluster_is_no_candidate_until_its_time() {
-    let mut case = Case::new();
-    let failure = Failure {
-        until: at(110),
-        cause: Cause::CreateRefused,
-        detail: "quota exceeded".to_owned(),
-    };
-    case.failures.insert("a".into(), failure);
-    let plan = case.plan();
-    assert_eq!(plan.status.nominated, names(&["b"]));
-    assert_eq!(plan.wake_at, Some(at(110)));
-    case.remotes.insert("b".into(), away(1));
-    let waiting = case.plan().waiting.unwrap();
-    assert_eq!(waiting.reason(), "CreateRefusedByCluster");
-    assert_eq!(
-        waiting.to_string(),
-        "cluster \"a\" refused to create it: quota exceeded (next try 1970-01-01T01:50:00Z)"
-    );
-    case.now = 110;
-    assert_eq!(case.plan().status.nominated, names(&["a"]));
-}
-
 /// Spec: safety 1 I7, multikueue 10.F21, 11.64, 11.65
 #[test]
 fn what_is_foreign_is_never_touched_and_never_chosen() {

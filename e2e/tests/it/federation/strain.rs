@@ -1,0 +1,103 @@
+//! A worker that is nearly too slow to be used, and connections that do not last: only latency grows.
+
+use std::time::Duration;
+
+use kube::ResourceExt as _;
+use rand::{RngExt as _, SeedableRng as _};
+use rand_chacha::ChaCha8Rng;
+use roadstead_api::constants::annotations::DISPATCH_EPOCH;
+use roadstead_e2e::link::Cut;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use super::fixture::{EAST, EVEN, MANAGER, Room, WEST, alone, condition};
+
+/// Only east has room.
+const EAST_ONLY: &[(&str, &str)] = &[(MANAGER, "8"), (EAST, "8")];
+/// An API server gets a tenth of the time: so long it stands still, and so long it may run.
+const STARVED: (Duration, Duration) = (Duration::from_millis(450), Duration::from_millis(50));
+/// Connections live for less than this.
+const LIFE_MILLIS: u64 = 2_500;
+/// For so long each time nobody can connect.
+const CUT: Duration = Duration::from_millis(50);
+/// Where the dice begin; another number plays other moments.
+const SEED: u64 = 24;
+/// So that there are new ones all the time.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Jobs that come one after the other; each of them is sent once, to where it ends well.
+async fn jobs_end_once(room: Room, count: usize) {
+    let names: Vec<String> = (0..count).map(|index| format!("job-{index}")).collect();
+    for name in &names {
+        room.submit(room.job(name, "1", 1)).await;
+        sleep(PAUSE).await;
+    }
+    for name in &names {
+        let job = room.job_is(MANAGER, name, "Complete").await;
+        assert_eq!(job.status.unwrap().succeeded, Some(1), "{name}");
+        let workload = room.workload(name).await.unwrap();
+        assert_eq!(
+            workload.annotations().get(DISPATCH_EPOCH),
+            None,
+            "{name} was sent again"
+        );
+        assert_eq!(condition(&workload, "Evicted"), None, "{name}");
+    }
+}
+
+/// Stops the API server of east most of the time, for ever.
+async fn starve(room: Room) {
+    let east = room.shared.stage.planes().worker(EAST).unwrap();
+    loop {
+        east.pause().unwrap();
+        sleep(STARVED.0).await;
+        east.resume().unwrap();
+        sleep(STARVED.1).await;
+    }
+}
+
+/// Spec: safety F22
+#[test]
+fn jobs_on_a_worker_whose_api_server_gets_a_tenth_of_the_time_end_once() {
+    alone("starved", EAST_ONLY, |room| async move {
+        let mut throttle = JoinSet::new();
+        throttle.spawn(starve(room));
+        jobs_end_once(room, 3).await;
+        assert!(throttle.try_join_next().is_none(), "it was slow all the time");
+        throttle.shutdown().await;
+        room.shared.stage.planes().worker(EAST).unwrap().resume().unwrap();
+        room.is_swept().await;
+    });
+}
+
+/// Breaks every connection to a worker again and again, for ever.
+async fn cut_often(room: Room, worker: &str, seed: u64) {
+    let mut dice = ChaCha8Rng::seed_from_u64(seed);
+    let link = room.shared.stage.link(worker).unwrap();
+    loop {
+        sleep(Duration::from_millis(dice.random_range(0..LIFE_MILLIS))).await;
+        link.cut(Cut::Refuse);
+        sleep(CUT).await;
+        link.heal();
+    }
+}
+
+/// Every watch is opened again and again, and now and then a request is lost or its answer.
+///
+/// Spec: safety F24
+#[test]
+fn jobs_end_once_over_connections_that_last_two_seconds_at_most() {
+    alone("churn", EVEN, |room| async move {
+        let mut churn = JoinSet::new();
+        for (seed, worker) in (SEED..).zip([EAST, WEST]) {
+            churn.spawn(cut_often(room, worker, seed));
+        }
+        jobs_end_once(room, 12).await;
+        assert!(churn.try_join_next().is_none(), "they were cut all the time");
+        churn.shutdown().await;
+        for worker in [EAST, WEST] {
+            room.shared.stage.link(worker).unwrap().heal();
+        }
+        room.is_swept().await;
+    });
+}

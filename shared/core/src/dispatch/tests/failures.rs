@@ -1,0 +1,49 @@
+//! What a cluster that has failed a Workload means for it.
+
+use super::RemoteAction::CreateJob;
+use super::*;
+
+/// Spec: multikueue 13.B5, B6
+#[test]
+fn a_failed_cluster_is_no_candidate_until_its_time() {
+    let mut case = Case::new();
+    let failure = Failure {
+        until: at(110),
+        cause: Cause::CreateRefused,
+        detail: "quota exceeded".to_owned(),
+    };
+    case.failures.insert("a".into(), failure);
+    let plan = case.plan();
+    assert_eq!(plan.status.nominated, ["b".into()]);
+    assert_eq!(plan.wake_at, Some(at(110)));
+    case.remotes.insert("b".into(), away(1));
+    let waiting = case.plan().waiting.unwrap();
+    assert_eq!(waiting.reason(), "CreateRefusedByCluster");
+    assert_eq!(
+        waiting.to_string(),
+        "cluster \"a\" refused to create it: quota exceeded (next try 1970-01-01T01:50:00Z)"
+    );
+    case.now = 110;
+    assert_eq!(case.plan().status.nominated, ["a".into()]);
+}
+
+/// What the API server said of it, its name included, is the reason.
+///
+/// Spec: safety F25
+#[test]
+fn a_winner_whose_webhook_stands_in_the_way_of_the_job_is_left_for_another() {
+    let mut case = Case::won().remote("a", reachable(Some(admitted(1)), None));
+    let detail = "failed calling webhook \"jobs.example.com\": connection refused".to_owned();
+    let (until, cause) = (at(110), Cause::WebhookFailed);
+    let failure = Failure {
+        until,
+        cause,
+        detail: detail.clone(),
+    };
+    case.failures.insert("a".into(), failure);
+    let plan = case.plan();
+    assert!(!plan.on("a").contains(&CreateJob));
+    let (phase, message) = plan.check();
+    assert_eq!(phase, CheckPhase::Retry);
+    assert!(message.contains(&detail), "{message}");
+}

@@ -1,0 +1,41 @@
+//! How watches end, and what is done then depends on.
+
+use std::time::Duration;
+
+use super::WATCH_SECS;
+
+/// How a watch ended.
+#[derive(Debug)]
+pub(super) enum Ended {
+    /// It may go on from this version.
+    At(String),
+    /// It stayed open and said nothing after this version, for longer than an API server does.
+    Silent(String),
+    /// Everything must be listed again.
+    Lost,
+}
+
+/// What came before a watch.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Last {
+    /// A list.
+    Listed,
+    /// A watch that ended when its time was over.
+    Full,
+    /// As [`Last::Full`], and for [`CHECK_PERIOD`](super::CHECK_PERIOD) nobody has looked whether the watches left anything out.
+    Unchecked,
+    /// A watch that said nothing for too long.
+    Silent,
+    /// A watch that ended early, an error, or another run.
+    Cut,
+}
+
+impl Last {
+    pub(super) fn of_watch(lived: Duration) -> Self {
+        if lived < Duration::from_secs(WATCH_SECS.into()) {
+            Self::Cut
+        } else {
+            Self::Full
+        }
+    }
+}
