@@ -8,7 +8,10 @@
 //! at any moment ([`Election::acts_until`]), whatever is lost or delayed and whoever is stopped for however long. It rests on
 //! three things. A leader counts from the moment it *sent* the last renewal that it knows to be stored, and one that waits from
 //! the moment it *saw* the last one: never from a time that stands in the Lease. Each write carries the version that was
-//! looked at. And who has lost never comes back: its process ends.
+//! looked at. And who finds that another has held the Lease never comes back: its process ends.
+//!
+//! A leader whose time is over stops acting and goes on trying to renew. If the Lease is still its own, nobody has led meanwhile,
+//! and it acts again: an outage of the API server ends no process, unlike in the reference.
 //!
 //! *Limits*: somebody who deletes the Lease while a replica starts that has never seen it makes two leaders for as long as a
 //! renewal takes to notice; and a machine that is suspended as a whole must tell its clock so.
@@ -115,8 +118,8 @@ pub enum Step {
 /// Why a leader leads no more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// It could not renew in time.
-    Late,
+    /// The Lease was deleted when its time was over: others may have held one since.
+    Deleted,
     /// Another holds the Lease; empty when nobody does although it was not given back.
     Taken(String),
 }
@@ -171,24 +174,20 @@ impl Election {
 
     /// What to do at `now`.
     pub fn next(&self, now: Moment) -> Step {
-        if let Some(until) = self.acts_until {
-            if until <= now {
-                return Step::Lost(Loss::Late);
-            }
-            if let View::Present(stored) = &self.view
-                && stored.holder != self.me.name
-            {
+        let step = match (&self.view, self.acts_until) {
+            (View::Present(stored), Some(_)) if stored.holder != self.me.name => {
                 return Step::Lost(Loss::Taken(stored.holder.clone()));
             }
-        }
-        if now < self.next_at {
-            return Step::Pause(self.acts_until.map_or(self.next_at, |until| until.min(self.next_at)));
-        }
-        match (&self.view, self.acts_until) {
+            (View::Absent, Some(until)) if until <= now => return Step::Lost(Loss::Deleted),
             (View::Unknown, _) => Step::Look,
             (View::Absent, _) => Step::Create,
             (View::Present(_), None) => Step::Claim,
             (View::Present(_), Some(_)) => Step::Renew,
+        };
+        if now < self.next_at {
+            Step::Pause(self.next_at)
+        } else {
+            step
         }
     }
 

@@ -37,8 +37,8 @@ pub enum Denied {
     /// Another replica leads, or none yet.
     #[error("not sent: this replica does not lead")]
     Waiting,
-    /// It led, and may lead no more.
-    #[error("not sent: this replica leads no more")]
+    /// It led, and another may lead now.
+    #[error("not sent: the lease by which this replica leads is over")]
     Over,
 }
 

@@ -140,7 +140,7 @@ fn a_leader_that_is_stopped_past_its_lease_has_lost_and_changes_nothing_when_it_
         assert!(changes_by(room, MANAGER) > 0);
         assert_eq!(changes_by(room, OTHER), 0, "it waits");
 
-        stage.freeze(MANAGER).unwrap();
+        stage.pause(MANAGER).unwrap();
         let took = leads(room, MANAGER, OTHER).await;
         room.shared.say(&format!("another leads {} ms after the leader was stopped", took.as_millis()));
         insist(room, "during").await;
@@ -148,7 +148,7 @@ fn a_leader_that_is_stopped_past_its_lease_has_lost_and_changes_nothing_when_it_
         assert_eq!(roles(room, OTHER).await, ["leader"]);
 
         let changes = changes_by(room, MANAGER);
-        stage.thaw(MANAGER).unwrap();
+        stage.resume(MANAGER).unwrap();
         let thawed = Instant::now();
         let end = eventually(|| async { stage.take_end(MANAGER).unwrap() }).await;
         assert_eq!(end.code(), Some(1), "{end}");
@@ -203,11 +203,11 @@ fn a_worker_has_replicas_too() {
         assert_eq!(roles(room, OTHER).await, ["follower"]);
         room.submit(room.job("before", "1", 8)).await;
         room.started("before").await;
-        stage.freeze(EAST).unwrap();
+        stage.pause(EAST).unwrap();
         leads(room, EAST, OTHER).await;
         insist(room, "during").await;
         room.started("during").await;
-        stage.thaw(EAST).unwrap();
+        stage.resume(EAST).unwrap();
         let end = eventually(|| async { stage.take_end(EAST).unwrap() }).await;
         assert_eq!(end.code(), Some(1), "{end}");
         for job in ["before", "during"] {

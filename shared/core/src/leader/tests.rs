@@ -85,15 +85,19 @@ fn only_a_predecessor_in_the_same_place_is_followed_at_once() {
 
 /// Spec: safety F6
 #[test]
-fn a_leader_that_cannot_renew_acts_until_the_deadline_and_no_longer() {
+fn a_leader_that_cannot_renew_stops_acting_and_goes_on_if_nobody_has_led_meanwhile() {
     let mut election = leading(at(0));
-    election.failed(at(2_500));
-    assert_eq!(election.next(at(2_500)), Step::Pause(at(4_500)));
-    assert_eq!(election.next(at(4_500)), Step::Look);
     election.failed(at(9_000));
-    assert_eq!(election.next(at(9_000)), Step::Pause(at(10_000)), "not the retry at 11 s");
-    assert_eq!(election.next(at(10_000)), Step::Lost(Loss::Late));
-    assert_eq!(leading(at(0)).next(at(60_000)), Step::Lost(Loss::Late), "also after a long stop");
+    assert_eq!(election.acts_until(), Some(at(10_000)), "whatever it tries");
+    election.failed(at(60_000));
+    assert_eq!(election.next(at(62_000)), Step::Look);
+    election.looked(at(62_000), Some(held_by("a_1", 9)));
+    assert_eq!(election.next(at(62_000)), Step::Renew);
+    assert_eq!(election.acts_until(), Some(at(10_000)), "a look is no renewal");
+    election.kept(at(62_000), held_by("a_1", 10));
+    assert_eq!(election.acts_until(), Some(at(72_000)));
+    // One that was stopped does not know better: the version that it carries does.
+    assert_eq!(leading(at(0)).next(at(60_000)), Step::Renew);
 }
 
 /// Spec: safety F6
@@ -120,6 +124,7 @@ fn a_lease_that_somebody_deletes_is_made_anew_by_its_holder_first() {
     leader.conflicted(at(2_000));
     leader.looked(at(2_000), None);
     assert_eq!(leader.next(at(2_000)), Step::Create);
+    assert_eq!(leader.next(at(10_000)), Step::Lost(Loss::Deleted), "others may have had one since");
     let mut waits = anywhere("b");
     waits.looked(at(0), Some(held_by("a_1", 1)));
     waits.looked(at(2_000), None);

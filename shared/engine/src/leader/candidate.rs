@@ -30,22 +30,9 @@ const RELEASE_TRIES: u32 = 2;
 /// Length of a Lease that was given back, in seconds: the least that the API takes. *Source*: as the reference's.
 const RELEASED_SECS: u64 = 1;
 
-/// Why this process must end: another may lead now.
+/// Why this process must end.
 #[derive(Debug, thiserror::Error)]
 pub enum Lost {
-    /// It could not renew its Lease in time.
-    #[error(
-        "this replica leads no more: its Lease {lease} could not be renewed for {} s; it ends, and is to be started again{}",
-        deadline.as_secs_f64(), because(why)
-    )]
-    Late {
-        /// Namespace and name.
-        lease: String,
-        /// For how long.
-        deadline: Duration,
-        /// What was last answered; empty when all was well.
-        why: String,
-    },
     /// Another holds the Lease.
     #[error("this replica leads no more: Lease {lease} is held by \"{holder}\"; it ends, and is to be started again")]
     Taken {
@@ -54,14 +41,14 @@ pub enum Lost {
         /// Who; empty for nobody.
         holder: String,
     },
-}
-
-fn because(why: &str) -> String {
-    if why.is_empty() {
-        String::new()
-    } else {
-        format!(": {why}")
-    }
+    /// Nobody knows who held it meanwhile.
+    #[error(
+        "this replica leads no more: Lease {lease} was deleted when its time was over; it ends, and is to be started again"
+    )]
+    Deleted {
+        /// Namespace and name.
+        lease: String,
+    },
 }
 
 /// See the module.
@@ -157,11 +144,7 @@ impl Candidate {
     fn lost(&self, loss: Loss) -> Lost {
         let lease = self.lease.clone();
         match loss {
-            Loss::Late => Lost::Late {
-                lease,
-                deadline: self.election.terms().renew_deadline,
-                why: self.trouble.clone(),
-            },
+            Loss::Deleted => Lost::Deleted { lease },
             Loss::Taken(holder) => Lost::Taken { lease, holder },
         }
     }
@@ -206,19 +189,12 @@ impl Candidate {
         self.started + moment.since(Moment::default())
     }
 
-    /// How long the next request may take.
-    fn patience(&self) -> Duration {
-        let most = self.election.terms().request_max();
-        let left = self.election.acts_until().map(|until| until.since(self.now()));
-        left.map_or(most, |left| left.min(most))
-    }
-
     async fn take(&mut self, step: &Step) {
         if *step == Step::Look {
             return self.look().await;
         }
         let sent = self.now();
-        let patience = self.patience();
+        let patience = self.election.terms().request_max();
         let answer = match &self.stored {
             Some(stored) if *step != Step::Create => {
                 let stored = stored.clone();
@@ -243,7 +219,7 @@ impl Candidate {
     }
 
     async fn look(&mut self) {
-        match timeout(self.patience(), self.api.get_opt(&self.name)).await {
+        match timeout(self.election.terms().request_max(), self.api.get_opt(&self.name)).await {
             Ok(Ok(found)) => {
                 self.election.looked(self.now(), found.as_ref().map(stored));
                 self.stored = found;
@@ -257,7 +233,10 @@ impl Candidate {
     }
 
     fn lead(&mut self) {
-        self.trouble.clear();
+        if !self.trouble.is_empty() {
+            tracing::info!(lease = self.lease, "the Lease could be had again");
+            self.trouble.clear();
+        }
         if let Some(until) = self.election.acts_until() {
             self.permit.extend(self.at(until));
         }
@@ -281,8 +260,9 @@ impl Candidate {
         if why != self.trouble {
             tracing::warn!(
                 lease = self.lease,
-                "the Lease by which replicas elect their leader cannot be had: {why}; check that its namespace exists and that \
-                 this process may get, create and patch Leases there, or set leaderElection.leaderElect to false"
+                "the Lease by which replicas elect their leader cannot be had, and nothing is changed without it: {why}; check \
+                 that its namespace exists and that this process may get, create and patch Leases there, or set \
+                 leaderElection.leaderElect to false and run one replica"
             );
         }
         if !self.known {
