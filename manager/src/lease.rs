@@ -4,6 +4,10 @@
 //! It says two things. To the worker: your manager is there, go on. To another manager of the same origin: these objects are
 //! not yours. What follows from it is decided in [`roadstead_core::lease`].
 //!
+//! All replicas of a manager have one identity here. That is safe because only the leader renews, under the permit of its process, and
+//! quick because the next leader need not wait: it reads the lease, takes what it finds as sent in that moment, and goes on from its
+//! number and version, with which nothing of its predecessor's that is still under way can be stored after it.
+//!
 //! Invariant: each renewal carries the version of the one before it and a number one higher, and is noted as sent before it is
 //! sent. An account that may not keep a lease gets none: its worker is treated like one of another make.
 //!

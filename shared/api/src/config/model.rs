@@ -157,7 +157,7 @@ pub struct LeaderElection {
     pub resource_lock: String,
     /// How long a lease counts without renewal.
     pub lease_duration: SignedDuration,
-    /// How long the leader tries to renew before it gives up.
+    /// How long the leader acts after the last renewal.
     pub renew_deadline: SignedDuration,
     /// Pause between tries.
     pub retry_period: SignedDuration,

@@ -75,7 +75,6 @@ const KEYS: &[(&str, &str)] = &[
         "internalCertManagement.enable",
         "the process always makes its own certificates yet",
     ),
-    ("leaderElection", "leaders are not elected yet; run one replica"),
     (
         "multiKueue.clusterProfile",
         "workers are registered by Secrets only",
@@ -182,8 +181,7 @@ mod tests {
     fn a_key_is_warned_about_only_where_it_is_written() {
         let text = format!("{HEADER}leaderElection: {{leaderElect: false}}\nclientConnection: {{qps: 50}}\n");
         let found = parse("f", &text, &[], "ns").unwrap().warnings;
-        assert_eq!(found.len(), 2, "{found:?}");
+        assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].starts_with("clientConnection has no effect: "));
-        assert!(found[1].starts_with("leaderElection has no effect: "));
     }
 }
