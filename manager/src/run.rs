@@ -256,13 +256,12 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
     tasks.spawn(leading(fleet.run(stop.clone()).boxed()));
     let conditions = federation.run(client.clone(), clock.clone(), stop.clone());
     tasks.spawn(leading(conditions.boxed()));
-    let lifetime = config.roadstead.multi_kueue.token_lifetime_seconds;
     let credentials = Credentials {
         client,
         secrets,
         registry: registry.clone(),
         rules,
-        lifetime: Duration::from_secs(u64::try_from(lifetime).unwrap_or_default()),
+        lifetime: token_lifetime(&config),
         clock: wall,
     };
     tasks.spawn(leading(credentials.run(stop.clone()).boxed()));
@@ -273,6 +272,11 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
     }
     tasks.spawn(follow_clusters(dispatch.clone(), changed, stop.clone()));
     dispatch
+}
+
+fn token_lifetime(config: &Config) -> Duration {
+    let secs = config.roadstead.multi_kueue.token_lifetime_seconds;
+    Duration::from_secs(u64::try_from(secs).unwrap_or_default())
 }
 
 /// Why: a cordon changes what every Workload may do, and comes as an annotation.

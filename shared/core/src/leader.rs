@@ -59,7 +59,9 @@ impl Replica {
 
     fn succeeds(&self, holder: &str) -> bool {
         let of = holder.rsplit_once(OF_PLACE);
-        self.place.as_deref().is_some_and(|place| of.is_some_and(|(of, _)| of == place))
+        self.place
+            .as_deref()
+            .is_some_and(|place| of.is_some_and(|(of, _)| of == place))
     }
 }
 

@@ -25,8 +25,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::{self, Uptime};
-use crate::leader::Leadership;
-use crate::leader::candidate::{Candidate, Lost};
+use crate::leader::candidate::Candidate;
+use crate::leader::{Leadership, Lost};
 use crate::process::Parts;
 
 /// Threads of a process at most: more are never busy.

@@ -17,6 +17,8 @@ use std::time::Duration;
 use roadstead_api::config::Config;
 use tokio_util::sync::CancellationToken;
 
+pub use candidate::Lost;
+
 /// Whether this replica leads; clones share it.
 #[derive(Clone, Debug)]
 pub struct Leadership {

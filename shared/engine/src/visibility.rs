@@ -118,7 +118,13 @@ impl Visibility {
         });
         let router = health().merge(guard.protect(pages, path::question));
         tasks.spawn(listener.serve(router, Some(tls), stop.clone()));
-        tasks.spawn(reviews::follow(client, config, guard, leadership.clone(), stop.clone()));
+        tasks.spawn(reviews::follow(
+            client,
+            config,
+            guard,
+            leadership.clone(),
+            stop.clone(),
+        ));
         Ok(())
     }
 }

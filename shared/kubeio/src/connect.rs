@@ -19,7 +19,7 @@ use tower::{BoxError, ServiceBuilder};
 
 use crate::bound::Bounded;
 use crate::patience::Patient;
-use crate::permit::{Checked, Permit, Permitted};
+use crate::permit::{Checked, Permit};
 
 /// How long a TCP and TLS connection may take.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -183,8 +183,6 @@ fn build(mut config: Config, user_agent: &str, permit: &Permit) -> Result<Client
     let http = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
         .pool_idle_timeout(POOL_IDLE)
         .build::<_, Checked<Body>>(connector);
-    let permit = permit.clone();
-    let permitted = |inner| Permitted { inner, permit: permit.clone() };
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer().map_err(failed)?)
@@ -194,7 +192,7 @@ fn build(mut config: Config, user_agent: &str, permit: &Permit) -> Result<Client
         .layer(tower::layer::layer_fn(Patient::new))
         .timeout(ANSWER_TIMEOUT)
         // Why innermost: it is looked at in the moment of sending, after all waiting.
-        .layer(tower::layer::layer_fn(permitted))
+        .layer(permit.clone())
         .layer(tower::layer::layer_fn(Bounded))
         .service(http);
     Ok(Client::new(service, config.default_namespace))

@@ -8,7 +8,7 @@
 //!
 //! *Source*: `spec/safety.md F6`.
 
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
@@ -17,7 +17,7 @@ use futures::{FutureExt as _, TryFutureExt as _};
 use http::{Method, Request, Uri};
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::Instant;
-use tower::{BoxError, Service};
+use tower::{BoxError, Layer, Service};
 
 /// The right to change something; clones share it.
 #[derive(Clone, Debug)]
@@ -93,9 +93,20 @@ fn changes_nothing(method: &Method, uri: &Uri) -> bool {
 
 /// Sends changes only as long as the permit allows it.
 #[derive(Clone, Debug)]
-pub(crate) struct Permitted<S> {
-    pub(crate) inner: S,
-    pub(crate) permit: Permit,
+pub struct Permitted<S> {
+    inner: S,
+    permit: Permit,
+}
+
+impl<S> Layer<S> for Permit {
+    type Service = Permitted<S>;
+
+    fn layer(&self, inner: S) -> Permitted<S> {
+        Permitted {
+            inner,
+            permit: self.clone(),
+        }
+    }
 }
 
 impl<S, B> Service<Request<B>> for Permitted<S>
@@ -125,7 +136,7 @@ where
 
 /// A body that breaks off when the permit has ended before it was sent: the API server then drops the request.
 #[derive(Debug)]
-pub(crate) struct Checked<B> {
+pub struct Checked<B> {
     body: B,
     permit: Option<Permit>,
 }
@@ -145,7 +156,7 @@ where
         if let Some(Err(denied)) = self.permit.as_ref().map(Permit::check) {
             return Poll::Ready(Some(Err(denied.into())));
         }
-        pin!(&mut self.body).poll_frame(context).map_err(Into::into)
+        Pin::new(&mut self.body).poll_frame(context).map_err(Into::into)
     }
 
     fn is_end_stream(&self) -> bool {
@@ -190,11 +201,7 @@ mod tests {
                 Ok::<_, BoxError>(Response::new(()))
             }
         });
-        let client = Permitted {
-            inner: server,
-            permit: permit.clone(),
-        };
-        let answer = client.oneshot(request(method, path)).await;
+        let answer = permit.layer(server).oneshot(request(method, path)).await;
         (
             answer.map(drop).map_err(|error| error.to_string()),
             got.load(Ordering::Relaxed),
@@ -243,7 +250,10 @@ mod tests {
             ("GET", JOBS),
             ("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews"),
             ("POST", "/apis/authentication.k8s.io/v1/tokenreviews"),
-            ("POST", "/apis/batch/v1/namespaces/team/jobs?fieldValidation=Strict&dryRun=All"),
+            (
+                "POST",
+                "/apis/batch/v1/namespaces/team/jobs?fieldValidation=Strict&dryRun=All",
+            ),
         ] {
             let answer = send(&permit, Duration::ZERO, method, path).await;
             assert_eq!(answer, (Ok(()), 1), "{method} {path}");

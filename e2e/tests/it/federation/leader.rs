@@ -55,7 +55,9 @@ fn with_two<F: Future<Output = ()> + Send + 'static>(
         stage.kill(cluster).unwrap();
         stage.dismiss(OTHER);
         // Why: else the next one would wait for its end.
-        let gone = leases(room, cluster).delete(LEASE, &DeleteParams::default()).await;
+        let gone = leases(room, cluster)
+            .delete(LEASE, &DeleteParams::default())
+            .await;
         stage.recast(cluster, part, &json!({})).await.unwrap();
         ended.unwrap();
         gone.unwrap();
@@ -130,42 +132,50 @@ fn changes_by(room: Room, replica: &str) -> usize {
 /// Spec: safety F6, I1, I11
 #[test]
 fn a_leader_that_is_stopped_past_its_lease_has_lost_and_changes_nothing_when_it_goes_on() {
-    with_two("zombie-leader", EVEN, (MANAGER, Part::Manager), |room| async move {
-        let stage = &room.shared.stage;
-        assert_eq!(holder(room, MANAGER).await.as_deref(), Some(MANAGER));
-        assert_eq!(roles(room, MANAGER).await, ["leader"]);
-        assert_eq!(roles(room, OTHER).await, ["follower"]);
-        room.submit(room.job("before", "1", 12)).await;
-        room.started("before").await;
-        assert!(changes_by(room, MANAGER) > 0);
-        assert_eq!(changes_by(room, OTHER), 0, "it waits");
+    with_two(
+        "zombie-leader",
+        EVEN,
+        (MANAGER, Part::Manager),
+        |room| async move {
+            let stage = &room.shared.stage;
+            assert_eq!(holder(room, MANAGER).await.as_deref(), Some(MANAGER));
+            assert_eq!(roles(room, MANAGER).await, ["leader"]);
+            assert_eq!(roles(room, OTHER).await, ["follower"]);
+            room.submit(room.job("before", "1", 12)).await;
+            room.started("before").await;
+            assert!(changes_by(room, MANAGER) > 0);
+            assert_eq!(changes_by(room, OTHER), 0, "it waits");
 
-        stage.pause(MANAGER).unwrap();
-        let took = leads(room, MANAGER, OTHER).await;
-        room.shared.say(&format!("another leads {} ms after the leader was stopped", took.as_millis()));
-        insist(room, "during").await;
-        room.started("during").await;
-        assert_eq!(roles(room, OTHER).await, ["leader"]);
+            stage.pause(MANAGER).unwrap();
+            let took = leads(room, MANAGER, OTHER).await;
+            room.shared.say(&format!(
+                "another leads {} ms after the leader was stopped",
+                took.as_millis()
+            ));
+            insist(room, "during").await;
+            room.started("during").await;
+            assert_eq!(roles(room, OTHER).await, ["leader"]);
 
-        let changes = changes_by(room, MANAGER);
-        stage.resume(MANAGER).unwrap();
-        let thawed = Instant::now();
-        let end = eventually(|| async { stage.take_end(MANAGER).unwrap() }).await;
-        assert_eq!(end.code(), Some(1), "{end}");
-        assert!(thawed.elapsed() < HANDOVER_MAX, "{:?}", thawed.elapsed());
-        let log = fs::read_to_string(stage.log(MANAGER).unwrap()).unwrap();
-        assert!(log.contains("this replica leads no more"), "{log}");
-        sleep(LOGGED).await;
-        assert_eq!(changes_by(room, MANAGER), changes);
-        // Its supervisor starts it again, and it follows.
-        stage.restart(MANAGER).await.unwrap();
-        assert_eq!(holder(room, MANAGER).await.as_deref(), Some(OTHER));
-        assert_eq!(roles(room, MANAGER).await, ["follower"]);
-        for job in ["before", "during"] {
-            ran_once(room, job).await;
-        }
-        room.is_swept().await;
-    });
+            let changes = changes_by(room, MANAGER);
+            stage.resume(MANAGER).unwrap();
+            let thawed = Instant::now();
+            let end = eventually(|| async { stage.take_end(MANAGER).unwrap() }).await;
+            assert_eq!(end.code(), Some(1), "{end}");
+            assert!(thawed.elapsed() < HANDOVER_MAX, "{:?}", thawed.elapsed());
+            let log = fs::read_to_string(stage.log(MANAGER).unwrap()).unwrap();
+            assert!(log.contains("this replica leads no more"), "{log}");
+            sleep(LOGGED).await;
+            assert_eq!(changes_by(room, MANAGER), changes);
+            // Its supervisor starts it again, and it follows.
+            stage.restart(MANAGER).await.unwrap();
+            assert_eq!(holder(room, MANAGER).await.as_deref(), Some(OTHER));
+            assert_eq!(roles(room, MANAGER).await, ["follower"]);
+            for job in ["before", "during"] {
+                ran_once(room, job).await;
+            }
+            room.is_swept().await;
+        },
+    );
 }
 
 /// Spec: safety F6, I2
@@ -177,7 +187,8 @@ fn a_leader_that_is_asked_to_end_hands_over_at_once() {
         room.started("before").await;
         stage.terminate(MANAGER).unwrap();
         let took = leads(room, MANAGER, OTHER).await;
-        room.shared.say(&format!("handed over in {} ms", took.as_millis()));
+        room.shared
+            .say(&format!("handed over in {} ms", took.as_millis()));
         assert!(took < HANDOVER_MAX, "{took:?}");
         let end = eventually(|| async { stage.take_end(MANAGER).unwrap() }).await;
         assert_eq!(end.code(), Some(0), "{end}");
@@ -190,7 +201,11 @@ fn a_leader_that_is_asked_to_end_hands_over_at_once() {
         stage.restart(OTHER).await.unwrap();
         assert_eq!(holder(room, MANAGER).await.as_deref(), Some(OTHER));
         assert_eq!(roles(room, OTHER).await, ["leader"]);
-        assert!(killed.elapsed() < Duration::from_secs(LEASE_SECS), "{:?}", killed.elapsed());
+        assert!(
+            killed.elapsed() < Duration::from_secs(LEASE_SECS),
+            "{:?}",
+            killed.elapsed()
+        );
         room.is_swept().await;
     });
 }
@@ -198,21 +213,26 @@ fn a_leader_that_is_asked_to_end_hands_over_at_once() {
 /// Spec: safety F6
 #[test]
 fn a_worker_has_replicas_too() {
-    with_two("worker-replicas", EAST_ONLY, (EAST, Part::Worker), |room| async move {
-        let stage = &room.shared.stage;
-        assert_eq!(roles(room, OTHER).await, ["follower"]);
-        room.submit(room.job("before", "1", 8)).await;
-        room.started("before").await;
-        stage.pause(EAST).unwrap();
-        leads(room, EAST, OTHER).await;
-        insist(room, "during").await;
-        room.started("during").await;
-        stage.resume(EAST).unwrap();
-        let end = eventually(|| async { stage.take_end(EAST).unwrap() }).await;
-        assert_eq!(end.code(), Some(1), "{end}");
-        for job in ["before", "during"] {
-            ran_once(room, job).await;
-        }
-        room.is_swept().await;
-    });
+    with_two(
+        "worker-replicas",
+        EAST_ONLY,
+        (EAST, Part::Worker),
+        |room| async move {
+            let stage = &room.shared.stage;
+            assert_eq!(roles(room, OTHER).await, ["follower"]);
+            room.submit(room.job("before", "1", 8)).await;
+            room.started("before").await;
+            stage.pause(EAST).unwrap();
+            leads(room, EAST, OTHER).await;
+            insist(room, "during").await;
+            room.started("during").await;
+            stage.resume(EAST).unwrap();
+            let end = eventually(|| async { stage.take_end(EAST).unwrap() }).await;
+            assert_eq!(end.code(), Some(1), "{end}");
+            for job in ["before", "during"] {
+                ran_once(room, job).await;
+            }
+            room.is_swept().await;
+        },
+    );
 }

@@ -78,9 +78,15 @@ fn only_a_predecessor_in_the_same_place_is_followed_at_once() {
     assert_eq!(after(in_place("2"), in_place("1").name()), Step::Claim);
     assert!(matches!(after(in_place("2"), "pod-1#1"), Step::Pause(_)));
     let on_host = |stamp| Replica::on_host("pod-0", stamp);
-    assert!(matches!(after(in_place("2"), on_host("1").name()), Step::Pause(_)));
+    assert!(matches!(
+        after(in_place("2"), on_host("1").name()),
+        Step::Pause(_)
+    ));
     assert!(matches!(after(on_host("2"), on_host("1").name()), Step::Pause(_)));
-    assert!(matches!(after(on_host("2"), in_place("1").name()), Step::Pause(_)));
+    assert!(matches!(
+        after(on_host("2"), in_place("1").name()),
+        Step::Pause(_)
+    ));
 }
 
 /// Spec: safety F6
@@ -109,7 +115,10 @@ fn a_leader_that_finds_another_has_lost_and_one_that_finds_itself_goes_on() {
         assert_eq!(election.next(at(2_000)), Step::Pause(at(2_200)));
         assert_eq!(election.next(at(2_200)), Step::Look);
         election.looked(at(2_210), Some(held_by(holder, 9)));
-        assert_eq!(election.next(at(2_210)), Step::Lost(Loss::Taken(holder.to_owned())));
+        assert_eq!(
+            election.next(at(2_210)),
+            Step::Lost(Loss::Taken(holder.to_owned()))
+        );
     }
     let mut election = leading(at(0));
     election.failed(at(3_000));
@@ -124,7 +133,11 @@ fn a_lease_that_somebody_deletes_is_made_anew_by_its_holder_first() {
     leader.conflicted(at(2_000));
     leader.looked(at(2_000), None);
     assert_eq!(leader.next(at(2_000)), Step::Create);
-    assert_eq!(leader.next(at(10_000)), Step::Lost(Loss::Deleted), "others may have had one since");
+    assert_eq!(
+        leader.next(at(10_000)),
+        Step::Lost(Loss::Deleted),
+        "others may have had one since"
+    );
     let mut waits = anywhere("b");
     waits.looked(at(0), Some(held_by("a_1", 1)));
     waits.looked(at(2_000), None);
@@ -256,7 +269,10 @@ impl World {
                 self.restart(index);
                 if let Some((stored, _)) = self.stored.clone().filter(|(stored, _)| stored.holder == name) {
                     self.written += 1;
-                    let free = Stored { holder: String::new(), ..stored };
+                    let free = Stored {
+                        holder: String::new(),
+                        ..stored
+                    };
                     self.stored = Some((free, self.written));
                 }
             }

@@ -34,7 +34,9 @@ const RELEASED_SECS: u64 = 1;
 #[derive(Debug, thiserror::Error)]
 pub enum Lost {
     /// Another holds the Lease.
-    #[error("this replica leads no more: Lease {lease} is held by \"{holder}\"; it ends, and is to be started again")]
+    #[error(
+        "this replica leads no more: Lease {lease} is held by \"{holder}\"; it ends, and is to be started again"
+    )]
     Taken {
         /// Namespace and name.
         lease: String,
@@ -197,8 +199,8 @@ impl Candidate {
         let patience = self.election.terms().request_max();
         let answer = match &self.stored {
             Some(stored) if *step != Step::Create => {
-                let stored = stored.clone();
-                timeout(patience, self.patch(&stored, self.spec(Some(&stored)))).await
+                let spec = self.spec(Some(stored));
+                timeout(patience, self.patch(stored, spec)).await
             }
             Some(_) | None => timeout(patience, self.create()).await,
         };
@@ -306,7 +308,8 @@ impl Candidate {
 
 fn holder(lease: &Lease) -> &str {
     let spec = lease.spec.as_ref();
-    spec.and_then(|spec| spec.holder_identity.as_deref()).unwrap_or_default()
+    spec.and_then(|spec| spec.holder_identity.as_deref())
+        .unwrap_or_default()
 }
 
 fn stored(lease: &Lease) -> Stored {

@@ -52,7 +52,13 @@ impl World {
         let caches = Caches::new(&[]);
         let reports = Arc::<Reports>::default();
         let clock: Clock = Arc::new(now);
-        let metrics = Metrics::new(config, &caches, reports.clone(), clock, Leadership::assumed(config));
+        let metrics = Metrics::new(
+            config,
+            &caches,
+            reports.clone(),
+            clock,
+            Leadership::assumed(config),
+        );
         let state = State::new(Settings {
             past_usage: Some(UsagePolicy {
                 half_life: std::time::Duration::from_mins(10),

@@ -143,7 +143,8 @@ impl Certificates {
             },
             None => {
                 let Some(bundle) = self.bundle(&self.names()?).await? else {
-                    self.ready.not_ready("the replica that leads has made no webhook certificate yet");
+                    self.ready
+                        .not_ready("the replica that leads has made no webhook certificate yet");
                     return Ok(RETRY);
                 };
                 let key = bundle.certified_key().map_err(|error| error.to_string())?;

@@ -29,7 +29,11 @@ impl Server {
 
     fn spec(&self, field: &str) -> Value {
         let inner = self.inner();
-        inner.stored.as_ref().map(|lease| lease["spec"][field].clone()).unwrap_or_default()
+        inner
+            .stored
+            .as_ref()
+            .map(|lease| lease["spec"][field].clone())
+            .unwrap_or_default()
     }
 
     fn answer(&self, method: &Method, body: &Value) -> (u16, Value) {
@@ -90,7 +94,11 @@ struct One {
 fn replica(server: &Server, place: &str) -> One {
     let (permit, leadership) = (Permit::waiting(), Leadership::waiting());
     let readiness = Readiness::new();
-    let parts = (permit.clone(), leadership.clone(), readiness.condition("leaderElection"));
+    let parts = (
+        permit.clone(),
+        leadership.clone(),
+        readiness.condition("leaderElection"),
+    );
     // The machine's clock goes on while time is paused, which must not matter.
     let config = Config::without_file("own");
     let me = Replica::in_place(place, "1");
