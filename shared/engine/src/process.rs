@@ -173,7 +173,6 @@ impl Engine {
         let (post, mail) = mpsc::channel(MAIL_MAX);
         let (ask, asks) = mpsc::channel(ASKS_MAX);
         let (proposals, requests): (Arc<Proposals>, Arc<Requests>) = Default::default();
-        let reports = self.reports;
         let brain = Brain {
             state: settings::state(&config, &clock),
             dirty: feed::connect(&self.caches),
@@ -181,7 +180,7 @@ impl Engine {
             mail,
             asks,
             proposals: proposals.clone(),
-            reports: reports.clone(),
+            reports: self.reports.clone(),
             due: self.workloads_due.clone(),
             metrics: self.metrics,
             recorder: self.recorder.clone(),
@@ -213,13 +212,13 @@ impl Engine {
         let finalizers = Finalizers {
             client: client.clone(),
             caches: self.caches.clone(),
-            reports: reports.clone(),
+            reports: self.reports.clone(),
             due: Arc::new(Queue::new()),
         };
         let statuses = queue_status::Writer {
             client: client.clone(),
             caches: self.caches.clone(),
-            reports,
+            reports: self.reports,
             shares: settings::shares(&config),
             clock: clock.clone(),
         };
