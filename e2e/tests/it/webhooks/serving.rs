@@ -219,6 +219,11 @@ async fn address_and_authority_are_kept_true_through_every_change() {
     let name = "multikueueclusters.kueue.x-k8s.io";
     let mut gone = definitions.get(name).await.unwrap();
     definitions.delete(name, &DeleteParams::default()).await.unwrap();
+    // Why waited for: the API server first deletes the objects, and says of a definition that goes that it is still there.
+    within(eventually(|| async {
+        definitions.get_opt(name).await.unwrap().is_none().then_some(())
+    }))
+    .await;
     let secrets: Api<Secret> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
     secrets.delete(SECRET, &DeleteParams::default()).await.unwrap();
     solo.restart().await.unwrap();
