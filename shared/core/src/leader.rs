@@ -219,11 +219,8 @@ impl Election {
         match stored {
             None => {}
             Some(stored) if stored.holder.is_empty() || stored.holder == self.me.name => self.held = None,
-            Some(stored) => {
-                if self.held.as_ref().is_none_or(|(held, _)| held != stored) {
-                    self.held = Some((stored.clone(), now));
-                }
-            }
+            Some(stored) if self.held.as_ref().is_some_and(|(held, _)| held == stored) => {}
+            Some(stored) => self.held = Some((stored.clone(), now)),
         }
     }
 

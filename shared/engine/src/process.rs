@@ -35,7 +35,7 @@ use crate::proposals::Proposals;
 use crate::queue_status::{self, Reports};
 use crate::queues::{self, Finalizers};
 use crate::settings;
-use crate::visibility::{ASKS_MAX, Visibility};
+use crate::visibility::{ASKS_MAX, Ask, Visibility};
 use crate::webhook::{self, Certificates};
 use crate::workloads::{self, Requests, Workloads};
 
@@ -165,10 +165,8 @@ impl Engine {
             wall,
             lifetimes,
             leadership,
-            uptime: _,
-            name: _,
+            ..
         } = self.parts;
-        let on = |name: &str| controllers.contains(name);
         tasks.spawn(self.events);
         let (post, mail) = mpsc::channel(MAIL_MAX);
         let (ask, asks) = mpsc::channel(ASKS_MAX);
@@ -227,32 +225,30 @@ impl Engine {
         finalizers.listen();
         statuses.listen();
         self.caches.spawn(&client, tasks, stop);
-        if on("webhooks") {
-            let slot = CertSlot::empty();
+        if controllers.contains("webhooks") {
             let handlers = webhook::handlers(&client, &self.caches, &config)
                 .map_err(|source| Error::Webhooks { source })?;
-            let visibility = Visibility::new(&client, &config, &self.caches, &slot, ask);
-            listen(visibility, &leadership, handlers, tasks, stop).await?;
             let certificates = Certificates {
                 client: client.clone(),
                 config: config.clone(),
                 kinds: self.caches.jobs.iter().map(|jobs| jobs.kind).collect(),
-                slot,
+                slot: CertSlot::empty(),
                 ready: webhooks,
                 lifetimes,
                 clock: wall,
                 caches: self.caches.clone(),
                 leadership: leadership.clone(),
             };
-            // Why at once: stored objects of an older version need the conversion webhook before they can be listed.
-            tasks.spawn(certificates.run(stop.clone()));
+            serve(handlers, certificates, ask, tasks, stop).await?;
         } else {
             webhooks.ready();
         }
         let parts = Running {
-            admission: on("admission").then_some((brain, statuses)),
-            core: on("core").then_some((workloads, finalizers.clone())),
-            jobs: on("jobs").then_some(jobs),
+            admission: controllers.contains("admission").then_some((brain, statuses)),
+            core: controllers
+                .contains("core")
+                .then_some((workloads, finalizers.clone())),
+            jobs: controllers.contains("jobs").then_some(jobs),
             finalizers_due: finalizers.due,
             leadership,
         };
@@ -315,17 +311,18 @@ impl Running {
     }
 }
 
-/// Starts the webhook server, unless the configuration gives it no address, and beside it the visibility server, which
-/// uses the certificate that the webhooks keep.
-async fn listen(
-    visibility: Visibility,
-    leadership: &Leadership,
+/// Starts the webhook server, unless the configuration gives it no address, beside it the visibility server, which uses the same
+/// certificate, and what keeps that certificate.
+async fn serve(
     handlers: Webhooks,
+    certificates: Certificates,
+    ask: mpsc::Sender<Ask>,
     tasks: &mut JoinSet<()>,
     stop: &CancellationToken,
 ) -> Result<(), Error> {
-    let config = visibility.config.clone();
-    let tls = server_config(&config.tls, visibility.slot.clone()).map_err(|source| Error::Tls { source })?;
+    let (config, slot) = (&certificates.config, &certificates.slot);
+    let visibility = Visibility::new(&certificates.client, config, &certificates.caches, slot, ask);
+    let tls = server_config(&config.tls, slot.clone()).map_err(|source| Error::Tls { source })?;
     let listener = Listener::bind("webhook", &config.webhook.bind())
         .await
         .map_err(|source| Error::Listen { source })?;
@@ -333,8 +330,10 @@ async fn listen(
         tasks.spawn(listener.serve(handlers.router(), Some(tls), stop.clone()));
     }
     if config.feature_gates.enabled(FeatureGate::VisibilityOnDemand) {
-        visibility.start(leadership, tasks, stop).await?;
+        visibility.start(&certificates.leadership, tasks, stop).await?;
     }
+    // Why at once: stored objects of an older version need the conversion webhook before they can be listed.
+    tasks.spawn(certificates.run(stop.clone()));
     Ok(())
 }
 

@@ -72,7 +72,8 @@ impl Permit {
     /// # Errors
     /// Why not.
     pub fn check(&self) -> Result<(), Denied> {
-        match *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+        let term = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match term {
             Term::Waiting => Err(Denied::Waiting),
             Term::Over => Err(Denied::Over),
             Term::Until(until) if until <= Instant::now() => Err(Denied::Over),

@@ -289,7 +289,7 @@ impl Stage {
             wall,
             uptime,
             lifetimes: Lifetimes::default(),
-            leadership: Leadership::assumed(&config),
+            leadership: Leadership::assumed(config),
         };
         let readiness = Readiness::new();
         let started = if is_manager {
