@@ -153,7 +153,7 @@ async fn the_first_leads_at_once_the_second_waits_and_follows_when_the_lease_is_
     assert!(first.permit.check().is_err());
     assert_eq!(server.spec("holderIdentity"), "");
     assert_eq!(server.spec("leaseDurationSeconds"), 1);
-    tokio::time::sleep(secs(2)).await;
+    tokio::time::sleep(secs(3)).await;
     assert!(second.leadership.leads() && second.permit.check().is_ok());
     assert_eq!(server.spec("holderIdentity"), "b#1");
     assert_eq!(server.spec("leaseTransitions"), 1);
