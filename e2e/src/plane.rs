@@ -9,6 +9,7 @@ mod access;
 mod commands;
 mod embedded;
 mod real;
+mod space;
 mod start;
 
 pub(crate) use start::locate;
@@ -362,6 +363,16 @@ impl ControlPlane {
     /// Revisions go back too, as after a restore from a backup.
     pub async fn restore_storage(&self) -> Result<(), Error> {
         self.real("restore its storage")?.restore_storage().await
+    }
+
+    /// Takes the space from etcd: reads are answered, writes are refused.
+    pub async fn fill_storage(&self) -> Result<(), Error> {
+        self.real("fill its storage")?.fill_storage().await
+    }
+
+    /// Gives back what [`ControlPlane::fill_storage`] took. Does nothing if that was not called.
+    pub async fn free_storage(&self) -> Result<(), Error> {
+        self.real("free its storage")?.free_storage().await
     }
 
     /// Ends everything and removes all files, as dropping does.

@@ -2,6 +2,7 @@
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use std::{fmt, fs};
@@ -34,6 +35,8 @@ pub(super) struct Real {
     pub(super) certified: [Certified; 2],
     /// For [`Real::restore_storage`] and [`Real::revive`].
     pub(super) etcd: Spec,
+    /// Whether it was told to have no space.
+    pub(super) full: AtomicBool,
     pub(super) processes: Mutex<Vec<Guarded>>,
     /// What `kill_apiserver` leaves for `restart_apiserver`.
     pub(super) apiserver: Spec,

@@ -3,6 +3,7 @@
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::{Namespace, Node, ServiceAccount};
@@ -78,6 +79,7 @@ pub(super) async fn start(options: Options) -> Result<Real, Error> {
         files: layout.files.clone(),
         certified,
         etcd: layout.etcd(),
+        full: AtomicBool::new(false),
         processes: Mutex::new(Vec::new()),
         apiserver: layout.apiserver(0),
         dir,
@@ -300,7 +302,7 @@ impl Real {
     }
 
     /// Asks `probe` until it answers.
-    async fn until<T, F>(
+    pub(super) async fn until<T, F>(
         &self,
         deadline: Instant,
         what: &str,

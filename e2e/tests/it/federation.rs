@@ -1,7 +1,7 @@
 //! Several planes at once, and what the whole federation does on them.
 //!
-//! The tests share one federation (`fixture`); each has a namespace and a queue of its own. Those that cut, kill or mend
-//! something the others need run while nobody else does.
+//! The tests share two federations (`fixture`); each has a namespace and a queue of its own in one of them. Those that cut, kill or
+//! mend something the others need have one for themselves.
 
 mod accounts;
 mod authority;
@@ -36,6 +36,7 @@ mod reviews;
 mod rewound;
 mod second;
 mod servers;
+mod space;
 mod stale;
 mod strain;
 mod two_managers;

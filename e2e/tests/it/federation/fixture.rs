@@ -1,4 +1,4 @@
-//! The federation that the tests share, and a room of one's own in it.
+//! The federations that the tests share, and a room of one's own in one of them.
 
 use std::panic::resume_unwind;
 use std::sync::{Arc, LazyLock};
@@ -20,7 +20,7 @@ use serde_json::{Value, from_value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
-use tokio::sync::{OnceCell, RwLock};
+use tokio::sync::{OnceCell, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::time::timeout;
 
 use crate::shared::{chain, eventually};
@@ -47,11 +47,61 @@ pub(super) const EVEN: &[(&str, &str)] = &[(MANAGER, "16"), (EAST, "8"), (WEST, 
 
 // Why one for all: what the federation does in the background must outlive the test that started it.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
-static SHARED: OnceCell<Shared> = OnceCell::const_new();
-/// Held for writing by who disturbs.
-static PEACE: RwLock<()> = RwLock::const_new(());
+/// Why two: whoever has one for itself mostly waits, for timeouts and for servers that start, and all others would wait with it. The
+/// second is started when it is first needed.
+static GROUNDS: [Ground; 2] = [const { Ground::new() }; 2];
 
-/// What all tests look at. Nobody drops it: it ends with this process.
+/// One federation, and who may do what in it.
+struct Ground {
+    shared: OnceCell<Shared>,
+    /// Held for writing by who disturbs.
+    peace: RwLock<()>,
+}
+
+impl Ground {
+    const fn new() -> Self {
+        Self {
+            shared: OnceCell::const_new(),
+            peace: RwLock::const_new(()),
+        }
+    }
+
+    /// One in which nobody disturbs, as long as the guard lives.
+    async fn peaceful() -> (&'static Self, RwLockReadGuard<'static, ()>) {
+        let free = |ground: &'static Self| Some((ground, ground.peace.try_read().ok()?));
+        if let Some(found) = GROUNDS.iter().find_map(free) {
+            return found;
+        }
+        let [first, second] = &GROUNDS;
+        tokio::select! {
+            biased;
+            guard = first.peace.read() => (first, guard),
+            guard = second.peace.read() => (second, guard),
+        }
+    }
+
+    /// One in which nobody else is, as long as the guard lives.
+    async fn empty() -> (&'static Self, RwLockWriteGuard<'static, ()>) {
+        let free = |ground: &'static Self| Some((ground, ground.peace.try_write().ok()?));
+        if let Some(found) = GROUNDS.iter().find_map(free) {
+            return found;
+        }
+        let [first, second] = &GROUNDS;
+        tokio::select! {
+            biased;
+            guard = first.peace.write() => (first, guard),
+            guard = second.peace.write() => (second, guard),
+        }
+    }
+
+    async fn shared(&'static self) -> &'static Shared {
+        // Why boxed: starting is a large future, and each test holds one.
+        let started = Box::pin(timeout(START_DEADLINE, self.shared.get_or_init(Shared::start)));
+        started.await.expect("the start must end")
+    }
+}
+
+/// What the tests in one federation look at. Nobody drops it: it ends with this process.
 pub(super) struct Shared {
     pub(super) stage: Stage,
     observer: Observer,
@@ -60,6 +110,47 @@ pub(super) struct Shared {
 }
 
 impl Shared {
+    async fn start() -> Self {
+        // Why no scheduler there: a job of the manager must not run on it. Why finished jobs are not removed there: a test that
+        // asks for it on the workers must still see how its job has ended.
+        let mut manager = Options {
+            scheduler: false,
+            kwok: false,
+            ..Options::complete(MANAGER).with_audit()
+        };
+        manager.controllers.retain(|name| name != TTL_CONTROLLER);
+        let node = |name: &str| Node::new(name, "64", "256Gi");
+        let workers = vec![
+            // Why the flag: whoever speaks HTTP/2 there, which our clients do not, is told to connect again now and then.
+            Worker::new(
+                Options::complete(EAST)
+                    .with_node(node("east-1"))
+                    .with_apiserver_flag("--goaway-chance=0.02"),
+            ),
+            Worker::new(Options::complete(WEST).with_node(node("west-1").with_resource(GPU, "8"))),
+            Worker::new(Options::bare(SPARE)).unregistered(),
+        ];
+        let mut spec = Spec::new(manager, workers);
+        spec.configuration =
+            json!({"multiKueue": {"gcInterval": "3s", "workerLostTimeout": WORKER_LOST_TIMEOUT}});
+        let progress = Progress::stderr();
+        let stage = Stage::start(spec, progress.clone())
+            .await
+            .unwrap_or_else(|error| panic!("{}", chain(&error)));
+        let clients = [MANAGER, EAST, WEST, SPARE].map(|name| (name, stage.client(name).unwrap()));
+        let seen = |name: &str| Cluster {
+            name: name.to_owned(),
+            client: stage.client(name).unwrap(),
+        };
+        let (observer, _) = Observer::start(seen(MANAGER), vec![seen(EAST), seen(WEST)]);
+        Self {
+            stage,
+            observer,
+            progress,
+            clients,
+        }
+    }
+
     /// An administrator's client of a cluster.
     pub(super) fn client(&self, cluster: &str) -> Client {
         let found = self.clients.iter().find(|(name, _)| *name == cluster);
@@ -78,6 +169,7 @@ impl Shared {
         let planes = stage.planes();
         for plane in planes.workers.iter().chain([&planes.manager]) {
             plane.revive().await.unwrap();
+            plane.free_storage().await.unwrap();
             plane.certify(Authority::First).await.unwrap();
         }
         for cluster in [MANAGER, EAST, WEST, SPARE] {
@@ -140,52 +232,6 @@ impl Shared {
     }
 }
 
-async fn shared() -> &'static Shared {
-    let start = async {
-        // Why no scheduler there: a job of the manager must not run on it. Why finished jobs are not removed there: a test that
-        // asks for it on the workers must still see how its job has ended.
-        let mut manager = Options {
-            scheduler: false,
-            kwok: false,
-            ..Options::complete(MANAGER).with_audit()
-        };
-        manager.controllers.retain(|name| name != TTL_CONTROLLER);
-        let node = |name: &str| Node::new(name, "64", "256Gi");
-        let workers = vec![
-            // Why the flag: whoever speaks HTTP/2 there, which our clients do not, is told to connect again now and then.
-            Worker::new(
-                Options::complete(EAST)
-                    .with_node(node("east-1"))
-                    .with_apiserver_flag("--goaway-chance=0.02"),
-            ),
-            Worker::new(Options::complete(WEST).with_node(node("west-1").with_resource(GPU, "8"))),
-            Worker::new(Options::bare(SPARE)).unregistered(),
-        ];
-        let mut spec = Spec::new(manager, workers);
-        spec.configuration =
-            json!({"multiKueue": {"gcInterval": "3s", "workerLostTimeout": WORKER_LOST_TIMEOUT}});
-        let progress = Progress::stderr();
-        let stage = Stage::start(spec, progress.clone())
-            .await
-            .unwrap_or_else(|error| panic!("{}", chain(&error)));
-        let clients = [MANAGER, EAST, WEST, SPARE].map(|name| (name, stage.client(name).unwrap()));
-        let seen = |name: &str| Cluster {
-            name: name.to_owned(),
-            client: stage.client(name).unwrap(),
-        };
-        let (observer, _) = Observer::start(seen(MANAGER), vec![seen(EAST), seen(WEST)]);
-        Shared {
-            stage,
-            observer,
-            progress,
-            clients,
-        }
-    };
-    // Why boxed: starting is a large future, and each test holds one.
-    let started = Box::pin(timeout(START_DEADLINE, SHARED.get_or_init(|| start)));
-    started.await.expect("the start must end")
-}
-
 /// Runs a test while others run too.
 pub(super) fn beside_others<F: Future<Output = ()>>(
     name: &'static str,
@@ -193,8 +239,8 @@ pub(super) fn beside_others<F: Future<Output = ()>>(
     body: impl FnOnce(Room) -> F,
 ) {
     RUNTIME.block_on(async {
-        let shared = shared().await;
-        let _peace = PEACE.read().await;
+        let (ground, _peace) = Ground::peaceful().await;
+        let shared = ground.shared().await;
         let room = Room::open(shared, name, cpu_queue(name, quota)).await;
         let ended = timeout(DEADLINE, body(room)).await;
         ended.expect("the test must end within its deadline");
@@ -209,8 +255,8 @@ pub(super) fn alone<F: Future<Output = ()> + Send + 'static>(
     body: impl FnOnce(Room) -> F + Send + 'static,
 ) {
     RUNTIME.block_on(async {
-        let shared = shared().await;
-        let _alone = PEACE.write().await;
+        let (ground, _alone) = Ground::empty().await;
+        let shared = ground.shared().await;
         let room = Room::open(shared, name, cpu_queue(name, quota)).await;
         let ended = RUNTIME
             .spawn(async move { timeout(DEADLINE_ALONE, body(room)).await })

@@ -1,0 +1,64 @@
+//! A worker whose etcd has no space left: it answers reads and refuses every write.
+
+use kube::ResourceExt as _;
+use roadstead_api::constants::annotations::DISPATCH_EPOCH;
+use serde_json::json;
+use tokio::time::{Duration, sleep};
+
+use super::fixture::{EAST, MANAGER, Room, WEST, alone, condition};
+
+/// East has the most room, so that everything is sent there as long as it is well. What is wide fits nowhere else.
+const EAST_IS_LARGER: &[(&str, &str)] = &[(MANAGER, "32"), (EAST, "16"), (WEST, "4")];
+/// In the words of etcd.
+const NO_SPACE: &str = "database space exceeded";
+/// For so long it is counted how often east is asked in vain.
+const LOOKED_AT: Duration = Duration::from_secs(10);
+/// How often at most: a creation or two of the one job that waits for east, and the renewals of a lease of ten seconds.
+const REFUSED_MAX: u64 = 45;
+
+/// Requests to east that failed, from the manager's counters.
+async fn refused(room: Room) -> u64 {
+    let start = format!("roadstead_cluster_request_errors_total{{cluster=\"{EAST}\"");
+    let lines = room.shared.metrics(MANAGER, &start).await;
+    let count = |line: &String| line.rsplit(' ').next()?.parse::<u64>().ok();
+    lines.iter().filter_map(count).sum()
+}
+
+/// Spec: safety F21, I1, I12
+#[test]
+fn a_worker_whose_etcd_is_full_keeps_its_job_holds_up_nobody_and_is_used_again_when_it_has_space() {
+    alone("space", EAST_IS_LARGER, |room| async move {
+        let east = room.shared.stage.planes().worker(EAST).unwrap();
+        room.submit(room.job("kept", "1", 5)).await;
+        assert_eq!(room.started("kept").await, EAST);
+        east.fill_storage().await.unwrap();
+
+        room.submit(room.job("wide", "8", 1)).await;
+        room.submit(room.job("narrow", "1", 1)).await;
+        assert_eq!(room.started("narrow").await, WEST);
+        room.job_is(MANAGER, "narrow", "Complete").await;
+        room.workload_where("wide", |w| {
+            json!([w.status, w.metadata.annotations])
+                .to_string()
+                .contains(NO_SPACE)
+        })
+        .await;
+        let before = refused(room).await;
+        sleep(LOOKED_AT).await;
+        let asked = refused(room).await - before;
+        room.shared
+            .say(&format!("{asked} requests to a full worker in {LOOKED_AT:?}"));
+        assert!(asked <= REFUSED_MAX, "{asked} requests in {LOOKED_AT:?}");
+
+        east.free_storage().await.unwrap();
+        for name in ["kept", "wide"] {
+            assert_eq!(room.started(name).await, EAST);
+            let ended = room.job_is(MANAGER, name, "Complete").await;
+            assert_eq!(ended.status.unwrap().succeeded, Some(1), "{name}");
+        }
+        let kept = room.workload("kept").await.unwrap();
+        assert_eq!(condition(&kept, "Evicted"), None);
+        assert_eq!(kept.annotations().get(DISPATCH_EPOCH), None, "it was sent again");
+        room.is_swept().await;
+    });
+}
