@@ -119,9 +119,14 @@ fn cluster_queue(queue: &Queue, cluster: &str, part: Part) -> Value {
     object
 }
 
+/// The namespace of the processes.
+pub(super) async fn make_own_namespace(cluster: &str, client: &Client) -> Result<(), Error> {
+    apply_named(cluster, client, namespace(SYSTEM_NAMESPACE)).await
+}
+
 /// Our namespace and the definitions of all kinds, and waits until they are served.
 pub(super) async fn install_definitions(cluster: &str, client: &Client) -> Result<(), Error> {
-    apply_named(cluster, client, namespace(SYSTEM_NAMESPACE)).await?;
+    make_own_namespace(cluster, client).await?;
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     let params = PatchParams::apply(FIELD_MANAGER).force();
     let wanted = roadstead_api::crd::all();

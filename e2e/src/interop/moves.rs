@@ -1,0 +1,50 @@
+//! Jobs that a worker takes off again.
+
+use anyhow::{Context as _, ensure};
+use k8s_openapi::api::batch::v1::Job;
+use roadstead_api::constants::labels::PRIORITY_CLASS;
+use serde_json::json;
+
+use super::report::Report;
+use super::room::{Room, TARGET_ONLY, cluster_name};
+use super::scene::{MANAGER, Scene};
+
+pub(super) async fn play(scene: &Scene, report: &mut Report) {
+    report.play(scene, "preempted", TARGET_ONLY, preempted).await;
+}
+
+/// Spec: multikueue 3.7, 10.F22; safety I1
+async fn preempted(room: &Room<'_>) -> anyhow::Result<String> {
+    let (target, other) = (room.scene.target, room.scene.other);
+    let lower = json!({"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}});
+    room.merge_queue(target, lower).await?;
+    room.submit(room.job("victim", 6, 20)).await?;
+    room.runs_in(target, "victim").await?;
+    room.set_quota(other, 8).await?;
+    let mut urgent = room.job("urgent", 6, 600);
+    urgent["metadata"]["labels"][PRIORITY_CLASS] = json!("high");
+    room.submit_to(target, urgent).await?;
+    let moved = room
+        .workload_where("victim", "goes to the other worker", |workload| {
+            cluster_name(workload) == Some(other)
+        })
+        .await?;
+    room.runs_in(other, "victim").await?;
+    room.is_swept_in(target).await?;
+    let urgent: Job = room.api::<Job>(target)?.get("urgent").await?;
+    ensure!(
+        json!(urgent)["spec"]["suspend"] == false,
+        "the worker's own job does not run"
+    );
+    room.ends_as("victim", "Complete").await?;
+    room.is_swept().await?;
+    let starts = room.starts("victim");
+    ensure!(starts == [target, other], "started in {starts:?}");
+    room.delete_from(target, "urgent").await?;
+    room.delete_from(MANAGER, "victim").await?;
+    let requeued = moved.status.context("no status")?.requeue_state;
+    Ok(format!(
+        "preempted in {target} by a job of its own, ran again in {other} to its end (requeueState {})",
+        json!(requeued)
+    ))
+}
