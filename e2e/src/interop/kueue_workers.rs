@@ -128,7 +128,7 @@ async fn explained(room: &Room<'_>) -> anyhow::Result<String> {
         .eventually("the explanation quotes Kueue", || async {
             let said: Value = serde_json::from_str(&room.scene.stage.command(&args).await?)?;
             let clusters = said[0]["clusters"].as_array().cloned().unwrap_or_default();
-            let theirs = clusters.into_iter().find(|cluster| cluster["name"] == TARGET);
+            let theirs = clusters.into_iter().find(|cluster| cluster["cluster"] == TARGET);
             Ok(theirs.filter(|theirs| theirs["answer"] == "NoRoom"))
         })
         .await?;
@@ -136,7 +136,7 @@ async fn explained(room: &Room<'_>) -> anyhow::Result<String> {
     room.is_swept().await?;
     Ok(format!(
         "explain: {} {} {}",
-        theirs["name"], theirs["answer"], theirs["detail"]
+        theirs["cluster"], theirs["answer"], theirs["detail"]
     ))
 }
 
@@ -170,7 +170,7 @@ async fn cut_shortly(room: &Room<'_>) -> anyhow::Result<String> {
 async fn lost(room: &Room<'_>) -> anyhow::Result<String> {
     let fence = json!({"metadata": {"annotations": {"roadstead.dev/worker-lost-policy": "Fence"}}});
     room.merge_queue(MANAGER, fence).await?;
-    room.submit(room.job("lost", 4, 45)).await?;
+    room.submit(room.job("lost", 4, 60)).await?;
     room.runs_in(TARGET, "lost").await?;
     room.set_quota(OTHER, 8).await?;
     room.may_run_twice();
@@ -201,12 +201,18 @@ async fn moved_on(room: &Room<'_>) -> anyhow::Result<String> {
             .and_then(|regarding| regarding.name.as_deref());
         regarding == Some(&workload.name_any()) && event.type_.as_deref() == Some("Warning")
     };
-    let Some(warning) = events.into_iter().find(of_it) else {
-        bail!("no Warning says that it may run twice");
+    let warnings: Vec<String> = { events.into_iter().filter(of_it) }
+        .map(|event| {
+            format!(
+                "{}: {}",
+                event.reason.unwrap_or_default(),
+                event.note.unwrap_or_default()
+            )
+        })
+        .collect();
+    let warning = warnings.iter().find(|warning| warning.contains("twice"));
+    let Some(warning) = warning else {
+        bail!("no Warning says that it may run twice: {warnings:?}");
     };
-    Ok(format!(
-        "{}: {}",
-        warning.reason.unwrap_or_default(),
-        warning.note.unwrap_or_default()
-    ))
+    Ok(warning.clone())
 }

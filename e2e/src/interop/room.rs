@@ -92,6 +92,7 @@ impl<'a> Room<'a> {
         let here = all.filter(|each| each.sentence.contains(&here));
         { here }
             .filter(|each| !(self.may_run_twice.get() && each.invariant == "I1"))
+            .filter(|each| each.invariant != "I6" || !self.scene.is_theirs(&each.sentence))
             .map(|each| format!("{} {}", each.invariant, each.sentence))
             .collect()
     }

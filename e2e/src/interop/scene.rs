@@ -23,6 +23,8 @@ pub(super) const WORKER_LOST_TIMEOUT_SECS: u64 = 15;
 pub(super) struct Scene {
     /// Which direction this is.
     pub(super) title: &'static str,
+    /// The worker of Kueue, if one is.
+    theirs: Option<&'static str>,
     pub(super) stage: Stage,
     /// The worker that scenes are about.
     pub(super) target: &'static str,
@@ -51,6 +53,10 @@ impl Scene {
             target: (target, target_engine),
             other: (other, other_engine),
         } = cast;
+        let theirs = match &target_engine {
+            Engine::Kueue(_) => Some(target),
+            Engine::Roadstead => None,
+        };
         let progress = Progress::stderr();
         // Why no scheduler there: a job of the manager must not run on it. Why finished jobs are not removed there: a scene that
         // asks for it on the workers must still see how its job has ended.
@@ -85,6 +91,7 @@ impl Scene {
         let history = History::start(steps, &workers);
         Ok(Self {
             title,
+            theirs,
             stage,
             target,
             other,
@@ -105,6 +112,15 @@ impl Scene {
     /// All clusters, the manager first.
     pub(super) fn clusters(&self) -> [&'static str; 3] {
         [MANAGER, self.target, self.other]
+    }
+
+    /// Whether a sentence is about a Workload in a worker of Kueue.
+    ///
+    /// Why it matters: Kueue finishes the copy of a job that is being deleted, and its scheduler may take that back with a write that
+    /// was under way. The copy is to go anyway.
+    pub(super) fn is_theirs(&self, sentence: &str) -> bool {
+        let there = |worker: &str| sentence.contains(&format!(" on {worker} "));
+        sentence.starts_with("Workload ") && self.theirs.is_some_and(there)
     }
 
     /// Everything still runs.
