@@ -5,11 +5,12 @@
 //!
 //! Reading order: this file, `scene` (who is on the stage), `room` (one namespace and queue, and what can be asked in it),
 //! `report` (how a scene ends), `kueue_workers` and `kueue_manager` (the two directions), then the scenes: `ends`, `stops`,
-//! `waits`, `moves`.
+//! `waits`, `moves`, `kills`.
 
 mod account;
 mod ends;
 mod history;
+mod kills;
 mod kueue_manager;
 mod kueue_workers;
 mod moves;
@@ -42,9 +43,9 @@ pub struct Args {
     /// Who manages whom; both, one after the other, if it is not given
     #[arg(long, value_enum)]
     pub direction: Option<Direction>,
-    /// Only the scenes whose name contains this
-    #[arg(long, default_value = "", value_name = "TEXT")]
-    pub only: String,
+    /// Only the scenes whose names contain one of these
+    #[arg(long, value_delimiter = ',', value_name = "TEXT")]
+    pub only: Vec<String>,
     /// Where the logs of all processes are kept
     #[arg(long, value_name = "DIR")]
     pub logs: Option<PathBuf>,

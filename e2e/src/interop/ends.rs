@@ -2,8 +2,11 @@
 
 use anyhow::{Context as _, ensure};
 use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
+use kube::api::ListParams;
 use roadstead_api::constants::controllers::MULTIKUEUE;
+use roadstead_api::constants::labels::{MAX_EXEC_TIME_SECONDS, MULTIKUEUE_WORKER_WORKLOAD_POD};
 use roadstead_api::kueue::v1beta2::CheckState;
 use serde_json::json;
 use tokio::time::{Duration, sleep};
@@ -21,6 +24,9 @@ pub(super) async fn play(scene: &Scene, report: &mut Report) {
     report.play(scene, "failure", TARGET_ONLY, failure).await;
     report.play(scene, "ttl-zero", TARGET_ONLY, ttl_zero).await;
     report.play(scene, "one-of-two", BOTH, one_of_two).await;
+    report.play(scene, "burst", BOTH, burst).await;
+    report.play(scene, "parallel", TARGET_ONLY, parallel).await;
+    report.play(scene, "rich", TARGET_ONLY, rich).await;
 }
 
 /// Spec: multikueue 1.8, 3.3 R6, 3.6
@@ -34,6 +40,13 @@ async fn success(room: &Room<'_>) -> anyhow::Result<String> {
         made["spec"]["managedBy"]
     );
     room.runs_in(target, "train").await?;
+    let marked = ListParams::default().labels(&format!("{MULTIKUEUE_WORKER_WORKLOAD_POD}=true"));
+    let pods = room.api::<Pod>(target)?.list(&marked).await?;
+    ensure!(
+        pods.items.len() == 1,
+        "{} pods are marked as those of a manager",
+        pods.items.len()
+    );
     let placed = room
         .workload_where("train", "names the worker", |workload| {
             cluster_name(workload) == Some(target)
@@ -79,10 +92,20 @@ async fn ttl_zero(room: &Room<'_>) -> anyhow::Result<String> {
 
 /// Spec: multikueue 3.3 R6b; safety I1
 async fn one_of_two(room: &Room<'_>) -> anyhow::Result<String> {
-    const JOBS: usize = 4;
-    let names: Vec<String> = (0..JOBS).map(|index| format!("job-{index}")).collect();
+    many(room, 4, 3).await
+}
+
+/// More than fit at once.
+///
+/// Spec: multikueue 3.3 R6b; safety I1
+async fn burst(room: &Room<'_>) -> anyhow::Result<String> {
+    many(room, 24, 2).await
+}
+
+async fn many(room: &Room<'_>, jobs: usize, cpu: u8) -> anyhow::Result<String> {
+    let names: Vec<String> = (0..jobs).map(|index| format!("job-{index}")).collect();
     for name in &names {
-        room.submit(room.job(name, 3, 3)).await?;
+        room.submit(room.job(name, cpu, 3)).await?;
     }
     let mut placed = Vec::new();
     for name in &names {
@@ -95,10 +118,57 @@ async fn one_of_two(room: &Room<'_>) -> anyhow::Result<String> {
     let there = |worker: &str| placed.iter().filter(|each| *each == worker).count();
     let (target, other) = (room.scene.target, room.scene.other);
     Ok(format!(
-        "{JOBS} jobs ran once each: {} in {target}, {} in {other}; nothing left",
+        "{jobs} jobs ran once each: {} in {target}, {} in {other}; nothing left",
         there(target),
         there(other)
     ))
+}
+
+/// Spec: multikueue 5.1
+async fn parallel(room: &Room<'_>) -> anyhow::Result<String> {
+    let mut job = room.job("wave", 2, 2);
+    job["spec"]["parallelism"] = json!(3);
+    job["spec"]["completions"] = json!(5);
+    job["spec"]["completionMode"] = json!("Indexed");
+    room.submit(job).await?;
+    let done = room.ends_as("wave", "Complete").await?;
+    ensure!(
+        done["status"]["succeeded"] == 5 && done["status"]["completedIndexes"] == "0-4",
+        "the manager shows {}",
+        done["status"]
+    );
+    ended_alike(room, "wave", "Succeeded").await
+}
+
+/// What one side fills in must not look like a change to the other.
+///
+/// Spec: multikueue 3.3 R5
+async fn rich(room: &Room<'_>) -> anyhow::Result<String> {
+    let mut job = room.job("rich", 1, 4);
+    job["metadata"]["labels"][MAX_EXEC_TIME_SECONDS] = json!("600");
+    job["metadata"]["annotations"] = json!({"example.org/note": "kept"});
+    let pod = &mut job["spec"]["template"]["spec"];
+    pod["containers"][0]["ports"] = json!([{"containerPort": 80}]);
+    pod["containers"][0]["env"] =
+        json!([{"name": "WHERE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]);
+    pod["containers"][0]["resources"]["limits"] = json!({"memory": "1Gi", "cpu": "1500m"});
+    pod["containers"][0]["resources"]["requests"] = json!({"cpu": "1000m"});
+    pod["containers"][0]["volumeMounts"] = json!([{"name": "scratch", "mountPath": "/scratch"}]);
+    pod["volumes"] = json!([{"name": "scratch", "emptyDir": {"sizeLimit": "1024Mi"}}]);
+    pod["initContainers"] =
+        json!([{"name": "first", "image": "none", "resources": {"requests": {"cpu": "2"}}}]);
+    pod["tolerations"] = json!([{"key": "example.org/any", "operator": "Exists"}]);
+    pod["securityContext"] = json!({"runAsNonRoot": true, "runAsUser": 1000});
+    room.set_quota_of_all(&[("cpu", "8"), ("memory", "8Gi")]).await?;
+    room.submit(job).await?;
+    room.runs_in(room.scene.target, "rich").await?;
+    let copy = room.copy(room.scene.target, "rich").await?.context("no copy")?;
+    room.ends_as("rich", "Complete").await?;
+    let name = copy.name_any();
+    let seen = ended_alike(room, "rich", "Succeeded").await?;
+    let made = room.scene.history.copies(room.scene.target, room.name, &name);
+    ensure!(made == 1, "the copy was made {made} times");
+    Ok(format!("{seen}; its copy was made once"))
 }
 
 /// The Workload ended on the manager as its copy did in the worker, once, and nothing is left.

@@ -11,7 +11,7 @@ use tokio::time::{Duration, sleep};
 use super::report::Report;
 use super::room::{Room, TARGET_ONLY, cluster_name};
 use super::scene::{Cast, MANAGER, Scene, WORKER_LOST_TIMEOUT_SECS, condition, kueue};
-use super::{account, ends, moves, stops, waits};
+use super::{account, ends, kills, moves, stops, waits};
 use crate::link::Cut;
 use crate::stage::{Engine, Kueue};
 
@@ -40,6 +40,7 @@ pub(super) async fn play(scene: &Scene, report: &mut Report) {
     stops::play(scene, report).await;
     waits::play(scene, report).await;
     moves::play(scene, report).await;
+    kills::play(scene, report).await;
     report
         .play(scene, "cut-for-long", TARGET_ONLY, cut_for_long)
         .await;

@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail, ensure};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt as _};
+use roadstead_api::constants::annotations::EXPLANATION;
 use roadstead_api::kueue::v1beta2::{MultiKueueCluster, Workload};
 use serde_json::{Value, json};
 use tokio::time::{Duration, sleep};
@@ -13,7 +16,7 @@ use tokio::time::{Duration, sleep};
 use super::report::Report;
 use super::room::{BOTH, Quota, Room, TARGET_ONLY, cluster_name};
 use super::scene::{Cast, MANAGER, Scene, WORKER_LOST_TIMEOUT_SECS, condition, kueue};
-use super::{ends, moves, stops, waits};
+use super::{ends, kills, moves, stops, waits};
 use crate::link::Cut;
 use crate::stage::{Engine, Kueue};
 
@@ -48,9 +51,12 @@ pub(super) async fn play(scene: &Scene, report: &mut Report) {
     waits::play(scene, report).await;
     report.play(scene, "explained", NO_ROOM, explained).await;
     moves::play(scene, report).await;
+    kills::play(scene, report).await;
     report.play(scene, "all-at-once", NO_ROOM, all_at_once).await;
+    report.play(scene, "foreign", BOTH, foreign).await;
     report.play(scene, "cut-shortly", BOTH, cut_shortly).await;
     report.play(scene, "lost", TARGET_ONLY, lost).await;
+    report.play(scene, "left", TARGET_ONLY, left).await;
 }
 
 /// A job of 6 CPUs fits into the quota of the manager only.
@@ -140,6 +146,38 @@ async fn explained(room: &Room<'_>) -> anyhow::Result<String> {
     ))
 }
 
+/// A job of somebody else stands in the way.
+///
+/// Spec: multikueue 6; safety I7
+async fn foreign(room: &Room<'_>) -> anyhow::Result<String> {
+    let mut theirs = room.job("taken", 1, 1);
+    theirs["metadata"]["labels"] = json!({});
+    theirs["spec"]["suspend"] = json!(true);
+    let theirs = room.submit_to(TARGET, theirs).await?;
+    room.set_quota(OTHER, 0).await?;
+    room.submit(room.job("taken", 1, 3)).await?;
+    let reason = room
+        .eventually("the copy is withdrawn from the worker", || async {
+            let workload = room.workload("taken").await?.context("the Workload is gone")?;
+            let said = workload.annotations().get(EXPLANATION).cloned();
+            Ok(said.filter(|said| said.contains(TARGET)))
+        })
+        .await?;
+    room.set_quota(OTHER, 8).await?;
+    room.ends_as("taken", "Complete").await?;
+    let starts = room.starts("taken");
+    ensure!(starts == [OTHER], "started in {starts:?}");
+    let kept = room.api::<Job>(TARGET)?.get("taken").await?;
+    ensure!(kept.uid() == theirs.uid(), "the job of somebody else is gone");
+    ensure!(kept.spec == theirs.spec, "the job of somebody else was changed");
+    room.is_swept().await?;
+    let said: Value = serde_json::from_str(&reason)?;
+    Ok(format!(
+        "left alone; the manager said {}: {}; ran in {OTHER}",
+        said["reason"], said["clusters"]
+    ))
+}
+
 /// Spec: multikueue 3.10
 async fn cut_shortly(room: &Room<'_>) -> anyhow::Result<String> {
     room.set_quota(OTHER, 0).await?;
@@ -215,4 +253,39 @@ async fn moved_on(room: &Room<'_>) -> anyhow::Result<String> {
         bail!("no Warning says that it may run twice: {warnings:?}");
     };
     Ok(warning.clone())
+}
+
+/// The last scene: the worker of Kueue is gone afterwards.
+///
+/// Spec: multikueue 4.5
+async fn left(room: &Room<'_>) -> anyhow::Result<String> {
+    room.submit(room.job("moving", 4, 20)).await?;
+    room.runs_in(TARGET, "moving").await?;
+    room.set_quota(OTHER, 8).await?;
+    let kubeconfig = |cluster: &str| room.scene.stage.kubeconfig(cluster).display().to_string();
+    let (of_worker, of_manager) = (kubeconfig(TARGET), kubeconfig(MANAGER));
+    let manager = ["--manager-kubeconfig", &of_manager];
+    let drain = [&["cluster", "drain", TARGET, "--evict", "--yes"], &manager[..]].concat();
+    room.scene.stage.command(&drain).await?;
+    room.is_swept_in(TARGET).await?;
+    room.ends_as("moving", "Complete").await?;
+    let starts = room.starts("moving");
+    ensure!(starts == [TARGET, OTHER], "started in {starts:?}");
+    let leave = ["cluster", "leave", TARGET, "--yes", "--kubeconfig", &of_worker];
+    room.scene.stage.command(&[&leave, &manager[..]].concat()).await?;
+    let clusters: Api<MultiKueueCluster> = Api::all(room.scene.client(MANAGER)?);
+    ensure!(
+        clusters.get_opt(TARGET).await?.is_none(),
+        "the MultiKueueCluster is still there"
+    );
+    let accounts: Api<ServiceAccount> = Api::namespaced(room.scene.client(TARGET)?, "roadstead-system");
+    let accounts = accounts.list(&ListParams::default()).await?;
+    let ours: Vec<String> = { accounts.iter() }
+        .map(ServiceAccount::name_any)
+        .filter(|name| name != "default")
+        .collect();
+    ensure!(ours.is_empty(), "accounts are left: {ours:?}");
+    Ok(format!(
+        "drained: its job ran again in {OTHER} to its end; left: no account of ours is in {TARGET}"
+    ))
 }

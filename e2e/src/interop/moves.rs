@@ -2,7 +2,9 @@
 
 use anyhow::{Context as _, ensure};
 use k8s_openapi::api::batch::v1::Job;
+use kube::ResourceExt as _;
 use roadstead_api::constants::labels::PRIORITY_CLASS;
+use roadstead_api::kueue::v1beta2::Workload;
 use serde_json::json;
 
 use super::report::Report;
@@ -11,6 +13,12 @@ use super::scene::{MANAGER, Scene};
 
 pub(super) async fn play(scene: &Scene, report: &mut Report) {
     report.play(scene, "preempted", TARGET_ONLY, preempted).await;
+    report
+        .play(scene, "off-there", TARGET_ONLY, switched_off_there)
+        .await;
+    report
+        .play(scene, "deleted-there", TARGET_ONLY, deleted_there)
+        .await;
 }
 
 /// Spec: multikueue 3.7, 10.F22; safety I1
@@ -46,5 +54,45 @@ async fn preempted(room: &Room<'_>) -> anyhow::Result<String> {
     Ok(format!(
         "preempted in {target} by a job of its own, ran again in {other} to its end (requeueState {})",
         json!(requeued)
+    ))
+}
+
+/// Somebody switches the copy off in the worker.
+///
+/// Spec: multikueue 3.7
+async fn switched_off_there(room: &Room<'_>) -> anyhow::Result<String> {
+    let target = room.scene.target;
+    room.submit(room.job("refused", 1, 10)).await?;
+    room.runs_in(target, "refused").await?;
+    room.set_quota(room.scene.other, 8).await?;
+    let copy = room.copy(target, "refused").await?.context("no copy")?.name_any();
+    room.merge::<Workload>(target, &copy, json!({"spec": {"active": false}}))
+        .await?;
+    runs_again(room, "refused").await
+}
+
+/// Somebody deletes the job in the worker.
+///
+/// Spec: multikueue 3.3 R3
+async fn deleted_there(room: &Room<'_>) -> anyhow::Result<String> {
+    let target = room.scene.target;
+    room.submit(room.job("removed", 1, 10)).await?;
+    room.runs_in(target, "removed").await?;
+    room.set_quota(room.scene.other, 8).await?;
+    room.delete_from(target, "removed").await?;
+    runs_again(room, "removed").await
+}
+
+/// It goes on wherever there is room, to its end.
+async fn runs_again(room: &Room<'_>, job: &str) -> anyhow::Result<String> {
+    room.ends_as(job, "Complete").await?;
+    room.workload_where(job, "is Finished", |workload| workload.is_true("Finished"))
+        .await?;
+    room.is_swept().await?;
+    let starts = room.starts(job);
+    ensure!(starts.len() == 2, "started in {starts:?}");
+    Ok(format!(
+        "started in {}, ended once, nothing left",
+        starts.join(", then in ")
     ))
 }

@@ -17,14 +17,14 @@ const DEADLINE: Duration = Duration::from_mins(5);
 /// How the scenes went.
 #[derive(Debug)]
 pub(super) struct Report {
-    /// Only scenes whose name contains this are played.
-    only: String,
+    /// Only scenes whose name contains one of these are played; all if there are none.
+    only: Vec<String>,
     passed: usize,
     failed: usize,
 }
 
 impl Report {
-    pub(super) const fn new(only: String) -> Self {
+    pub(super) const fn new(only: Vec<String>) -> Self {
         Self {
             only,
             passed: 0,
@@ -41,7 +41,8 @@ impl Report {
         act: impl AsyncFn(&Room<'_>) -> anyhow::Result<String>,
     ) {
         let full_name = format!("{}/{name}", scene.title);
-        if !full_name.contains(&self.only) {
+        let named = |only: &String| full_name.contains(only);
+        if !self.only.is_empty() && !self.only.iter().any(named) {
             return;
         }
         scene.progress.step(&format!("playing {full_name}"));

@@ -10,7 +10,7 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Resource, ResourceExt as _};
-use roadstead_api::constants::labels::{MULTIKUEUE_ORIGIN, QUEUE_NAME};
+use roadstead_api::constants::labels::{MULTIKUEUE_ORIGIN, MULTIKUEUE_WORKER_WORKLOAD_POD, QUEUE_NAME};
 use roadstead_api::kueue::v1beta2::{ClusterQueue, LocalQueue, Workload};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -263,7 +263,7 @@ impl<'a> Room<'a> {
         let ours = ListParams::default().labels(MULTIKUEUE_ORIGIN);
         let jobs = self.api::<Job>(worker)?.list(&ours).await?;
         let workloads = self.api::<Workload>(worker)?.list(&ours).await?;
-        let of_manager = ListParams::default().labels("kueue.x-k8s.io/multikueue-worker-workload-pod");
+        let of_manager = ListParams::default().labels(MULTIKUEUE_WORKER_WORKLOAD_POD);
         let pods = self.api::<Pod>(worker)?.list(&of_manager).await?;
         let jobs = jobs.iter().map(|job| format!("job {}", job.name_any()));
         let workloads = workloads
@@ -296,11 +296,26 @@ impl<'a> Room<'a> {
             .with_context(|| format!("changing the queue in {cluster}"))
     }
 
-    /// Sets the CPUs of the room's queue.
+    /// Sets the CPUs of the room's queue in a cluster.
     pub(super) async fn set_quota(&self, cluster: &str, cpu: u8) -> anyhow::Result<()> {
-        let resources = json!([{"name": "cpu", "nominalQuota": cpu.to_string()}]);
+        self.set_amounts(cluster, &[("cpu", &cpu.to_string())]).await
+    }
+
+    /// Sets what the room's queue has in the manager and in the worker that the scene is about.
+    pub(super) async fn set_quota_of_all(&self, amounts: &[(&str, &str)]) -> anyhow::Result<()> {
+        for cluster in [MANAGER, self.scene.target] {
+            self.set_amounts(cluster, amounts).await?;
+        }
+        Ok(())
+    }
+
+    async fn set_amounts(&self, cluster: &str, amounts: &[(&str, &str)]) -> anyhow::Result<()> {
+        let covered: Vec<&str> = amounts.iter().map(|(name, _)| *name).collect();
+        let resources: Vec<Value> = { amounts.iter() }
+            .map(|(name, amount)| json!({"name": name, "nominalQuota": amount}))
+            .collect();
         let flavors = json!([{"name": "default", "resources": resources}]);
-        let groups = json!([{"coveredResources": ["cpu"], "flavors": flavors}]);
+        let groups = json!([{"coveredResources": covered, "flavors": flavors}]);
         self.merge_queue(cluster, json!({"spec": {"resourceGroups": groups}}))
             .await
     }

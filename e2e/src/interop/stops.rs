@@ -1,6 +1,7 @@
 //! Jobs that somebody stops on the manager.
 
 use anyhow::ensure;
+use kube::ResourceExt as _;
 use serde_json::json;
 
 use super::report::Report;
@@ -67,7 +68,12 @@ async fn is_stopped(room: &Room<'_>, job: &str) -> anyhow::Result<String> {
                 && cluster_name(workload).is_none()
         })
         .await?;
-    Ok(says(&stopped, "Evicted"))
+    let there = room.scene.history.eviction(room.name, &stopped.name_any());
+    let there = there.map_or_else(
+        || "its copy was removed without an eviction".to_owned(),
+        |reason| format!("its copy was evicted as {reason}"),
+    );
+    Ok(format!("{}, {there}", says(&stopped, "Evicted")))
 }
 
 async fn runs_again(room: &Room<'_>, job: &str) -> anyhow::Result<()> {

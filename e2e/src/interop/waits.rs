@@ -1,6 +1,8 @@
 //! Jobs that have to wait.
 
 use anyhow::ensure;
+use k8s_openapi::api::batch::v1::Job;
+use roadstead_api::constants::annotations::JOB_MIN_PARALLELISM;
 use roadstead_api::constants::labels::PRIORITY_CLASS;
 use serde_json::json;
 use tokio::time::{Duration, sleep};
@@ -21,6 +23,7 @@ const TARGET_TOO_SMALL: Quota = Quota {
 pub(super) async fn play(scene: &Scene, report: &mut Report) {
     report.play(scene, "no-quota", TARGET_TOO_SMALL, no_quota).await;
     report.play(scene, "priority", TARGET_TOO_SMALL, priority).await;
+    report.play(scene, "partial", TARGET_TOO_SMALL, partial).await;
 }
 
 /// Spec: multikueue 3.5
@@ -70,8 +73,7 @@ async fn priority(room: &Room<'_>) -> anyhow::Result<String> {
     };
     let before = has("low", 10).await?;
     let labels = json!({"metadata": {"labels": {PRIORITY_CLASS: "high"}}});
-    room.merge::<k8s_openapi::api::batch::v1::Job>(MANAGER, "rising", labels)
-        .await?;
+    room.merge::<Job>(MANAGER, "rising", labels).await?;
     let after = has("high", 1000).await?;
     ensure!(
         before.metadata.uid == after.metadata.uid,
@@ -81,5 +83,32 @@ async fn priority(room: &Room<'_>) -> anyhow::Result<String> {
     room.is_swept().await?;
     Ok(format!(
         "low (10) became high (1000) on the copy in {target}, which stayed the same object"
+    ))
+}
+
+/// Spec: jobs 5.3
+async fn partial(room: &Room<'_>) -> anyhow::Result<String> {
+    let target = room.scene.target;
+    let mut job = room.job("shrinking", 2, 3);
+    job["spec"]["parallelism"] = json!(4);
+    job["metadata"]["annotations"] = json!({JOB_MIN_PARALLELISM: "1"});
+    room.submit(job).await?;
+    let jobs = room.api::<Job>(target)?;
+    let started = room
+        .eventually("the job is started in the worker", || async {
+            let job = json!(jobs.get("shrinking").await?);
+            Ok((job["spec"]["suspend"] == false).then_some(job))
+        })
+        .await?;
+    room.ends_as("shrinking", "Complete").await?;
+    room.is_swept().await?;
+    let starts = room.starts("shrinking");
+    ensure!(starts == [target], "started in {starts:?}");
+    let there = &started["spec"]["parallelism"];
+    ensure!(there == 2, "it was started with parallelism {there}");
+    let here = json!(room.api::<Job>(MANAGER)?.get("shrinking").await?);
+    Ok(format!(
+        "asked for 4 pods, at least 1; ran once in {target} with {there}, the manager shows parallelism {}",
+        here["spec"]["parallelism"]
     ))
 }
