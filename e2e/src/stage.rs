@@ -466,8 +466,9 @@ impl Stage {
     async fn install_definitions(&self, plane: &ControlPlane) -> Result<(), Error> {
         let client = client_of(plane)?;
         if self.foreign.contains_key(plane.name()) {
-            // Why no more: what is defined there depends on where its process listens.
-            return objects::make_own_namespace(plane.name(), &client).await;
+            // Why no more of ours: what is defined there depends on where its process listens.
+            objects::make_own_namespace(plane.name(), &client).await?;
+            return objects::install_provisioning(plane.name(), &client).await;
         }
         objects::install_definitions(plane.name(), &client).await
     }

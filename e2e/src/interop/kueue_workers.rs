@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::time::{Duration, sleep};
 
 use super::report::Report;
-use super::room::{BOTH, Quota, Room, TARGET_ONLY, cluster_name};
+use super::room::{BOTH, Checks, Quota, Room, TARGET_ONLY, cluster_name};
 use super::scene::{Cast, MANAGER, Scene, WORKER_LOST_TIMEOUT_SECS, condition, kueue};
 use super::{ends, kills, moves, stops, waits};
 use crate::link::Cut;
@@ -64,6 +64,7 @@ const NO_ROOM: Quota = Quota {
     manager: 16,
     target: 4,
     other: 4,
+    checks: Checks::None,
 };
 
 /// Spec: multikueue 2.2; safety 3

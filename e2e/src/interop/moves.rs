@@ -13,6 +13,7 @@ use super::scene::{MANAGER, Scene};
 
 pub(super) async fn play(scene: &Scene, report: &mut Report) {
     report.play(scene, "preempted", TARGET_ONLY, preempted).await;
+    report.play(scene, "preempting", TARGET_ONLY, preempting).await;
     report
         .play(scene, "off-there", TARGET_ONLY, switched_off_there)
         .await;
@@ -54,6 +55,41 @@ async fn preempted(room: &Room<'_>) -> anyhow::Result<String> {
     Ok(format!(
         "preempted in {target} by a job of its own, ran again in {other} to its end (requeueState {})",
         json!(requeued)
+    ))
+}
+
+/// The manager's job takes the place of one of the worker's own.
+///
+/// Spec: multikueue 3.5
+async fn preempting(room: &Room<'_>) -> anyhow::Result<String> {
+    let target = room.scene.target;
+    let lower = json!({"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}});
+    room.merge_queue(target, lower).await?;
+    let mut own = room.job("own", 6, 600);
+    own["metadata"]["labels"][PRIORITY_CLASS] = json!("low");
+    room.submit_to(target, own).await?;
+    let jobs = room.api::<Job>(target)?;
+    let is_held = async |held: bool| {
+        let what = format!("the worker's own job is held: {held}");
+        room.eventually(&what, || async {
+            let own = json!(jobs.get("own").await?);
+            Ok((own["spec"]["suspend"] == held).then_some(()))
+        })
+        .await
+    };
+    is_held(false).await?;
+    let mut urgent = room.job("urgent", 6, 6);
+    urgent["metadata"]["labels"][PRIORITY_CLASS] = json!("high");
+    room.submit(urgent).await?;
+    is_held(true).await?;
+    room.ends_as("urgent", "Complete").await?;
+    room.is_swept().await?;
+    is_held(false).await?;
+    let starts = room.starts("urgent");
+    ensure!(starts == [target], "started in {starts:?}");
+    room.delete_from(target, "own").await?;
+    Ok(format!(
+        "took the place of a job of {target}, ran once to its end; the other one went on"
     ))
 }
 

@@ -25,12 +25,22 @@ use crate::stage::Queue;
 const PATIENCE: Duration = Duration::from_secs(90);
 const POLL: Duration = Duration::from_millis(100);
 
-/// CPUs of a room's queue.
+/// CPUs of a room's queue, and what is checked before its jobs start.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Quota {
     pub(super) manager: u8,
     pub(super) target: u8,
     pub(super) other: u8,
+    pub(super) checks: Checks,
+}
+
+/// What a worker checks before a job starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Checks {
+    /// Nothing.
+    None,
+    /// That an autoscaler has capacity for it.
+    Capacity,
 }
 
 /// Only the worker that the scene is about has room.
@@ -38,12 +48,14 @@ pub(super) const TARGET_ONLY: Quota = Quota {
     manager: 16,
     target: 8,
     other: 0,
+    checks: Checks::None,
 };
 /// Both workers have room.
 pub(super) const BOTH: Quota = Quota {
     manager: 16,
     target: 8,
     other: 8,
+    checks: Checks::None,
 };
 
 /// One scene's room.
@@ -62,12 +74,17 @@ impl<'a> Room<'a> {
             manager,
             target,
             other,
+            checks,
         } = quota;
         let cpu = |queue: Queue, cluster: &str, amount: u8| {
             queue.with_quota(cluster, &[("cpu", amount.to_string().as_str())])
         };
         let queue = cpu(Queue::new(name), MANAGER, manager);
         let queue = cpu(cpu(queue, scene.target, target), scene.other, other);
+        let queue = match checks {
+            Checks::None => queue,
+            Checks::Capacity => queue.asking_capacity(),
+        };
         scene.stage.furnish(name, queue).await?;
         let room = Self {
             scene,

@@ -1,14 +1,16 @@
 //! Jobs that have to wait.
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use k8s_openapi::api::batch::v1::Job;
+use kube::api::ListParams;
+use roadstead_api::autoscaling::v1::ProvisioningRequest;
 use roadstead_api::constants::annotations::JOB_MIN_PARALLELISM;
 use roadstead_api::constants::labels::PRIORITY_CLASS;
 use serde_json::json;
 use tokio::time::{Duration, sleep};
 
 use super::report::Report;
-use super::room::{Quota, Room, says};
+use super::room::{Checks, Quota, Room, TARGET_ONLY, says};
 use super::scene::{MANAGER, Scene};
 
 /// How long it is looked whether what must wait does.
@@ -18,12 +20,19 @@ const TARGET_TOO_SMALL: Quota = Quota {
     manager: 16,
     target: 4,
     other: 0,
+    checks: Checks::None,
+};
+/// An autoscaler is asked first.
+const ASKED_FIRST: Quota = Quota {
+    checks: Checks::Capacity,
+    ..TARGET_ONLY
 };
 
 pub(super) async fn play(scene: &Scene, report: &mut Report) {
     report.play(scene, "no-quota", TARGET_TOO_SMALL, no_quota).await;
     report.play(scene, "priority", TARGET_TOO_SMALL, priority).await;
     report.play(scene, "partial", TARGET_TOO_SMALL, partial).await;
+    report.play(scene, "provisioned", ASKED_FIRST, provisioned).await;
 }
 
 /// Spec: multikueue 3.5
@@ -110,5 +119,39 @@ async fn partial(room: &Room<'_>) -> anyhow::Result<String> {
     Ok(format!(
         "asked for 4 pods, at least 1; ran once in {target} with {there}, the manager shows parallelism {}",
         here["spec"]["parallelism"]
+    ))
+}
+
+/// The worker is named only when its checks are passed too.
+///
+/// Spec: multikueue 3.15
+async fn provisioned(room: &Room<'_>) -> anyhow::Result<String> {
+    let target = room.scene.target;
+    room.submit(room.job("booked", 2, 4)).await?;
+    room.runs_in(target, "booked").await?;
+    let copy = room.copy(target, "booked").await?.context("no copy")?;
+    let checks = copy
+        .status
+        .map(|status| status.admission_checks)
+        .unwrap_or_default();
+    let check = checks.first().context("no check in the worker")?;
+    let requests = room.api::<ProvisioningRequest>(target)?;
+    let asked = requests.list(&ListParams::default()).await?.items.len();
+    room.ends_as("booked", "Complete").await?;
+    room.is_swept().await?;
+    room.eventually("the request is gone from the worker", || async {
+        Ok(requests
+            .list(&ListParams::default())
+            .await?
+            .items
+            .is_empty()
+            .then_some(()))
+    })
+    .await?;
+    let starts = room.starts("booked");
+    ensure!(starts == [target], "started in {starts:?}");
+    Ok(format!(
+        "{asked} ProvisioningRequest in {target}; its check said {:?} \"{}\"; ran once, the request is gone",
+        check.state, check.message
     ))
 }
