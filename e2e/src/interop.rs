@@ -29,6 +29,7 @@ use clap::{Parser, ValueEnum};
 
 use crate::stage::Kueue;
 use report::Report;
+use scene::Gates;
 
 /// Plays Roadstead and Kueue together, each once as the manager of the other's workers
 #[derive(Debug, Clone, Parser)]
@@ -46,9 +47,18 @@ pub struct Args {
     /// Only the scenes whose names contain one of these
     #[arg(long, value_delimiter = ',', value_name = "TEXT")]
     pub only: Vec<String>,
+    /// Gates for the configuration of all processes, as NAME=true or NAME=false
+    #[arg(long, value_delimiter = ',', value_name = "GATES", value_parser = parse_gate)]
+    pub feature_gates: Vec<(String, bool)>,
     /// Where the logs of all processes are kept
     #[arg(long, value_name = "DIR")]
     pub logs: Option<PathBuf>,
+}
+
+fn parse_gate(text: &str) -> Result<(String, bool), String> {
+    let (name, value) = text.split_once('=').ok_or("no `=` in it")?;
+    let value = value.parse().map_err(|error| format!("{value}: {error}"))?;
+    Ok((name.to_owned(), value))
 }
 
 /// Who manages whom.
@@ -74,15 +84,16 @@ pub async fn main(args: Args) -> ExitCode {
 
 async fn play(args: &Args) -> anyhow::Result<Report> {
     let kueue = Arc::new(Kueue::read(&args.kueue, &args.manifests)?);
+    let gates: Gates = args.feature_gates.iter().cloned().collect();
     let mut report = Report::new(args.only.clone());
     let plays = |direction| args.direction.is_none_or(|only| only == direction);
     if plays(Direction::KueueWorkers) {
-        let scene = kueue_workers::set_up(&kueue).await?;
+        let scene = kueue_workers::set_up(&kueue, &gates).await?;
         kueue_workers::play(&scene, &mut report).await;
         scene.keep_logs(args.logs.as_deref())?;
     }
     if plays(Direction::KueueManager) {
-        let scene = kueue_manager::set_up(&kueue).await?;
+        let scene = kueue_manager::set_up(&kueue, &gates).await?;
         kueue_manager::play(&scene, &mut report).await;
         scene.keep_logs(args.logs.as_deref())?;
     }

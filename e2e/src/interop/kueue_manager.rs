@@ -10,7 +10,7 @@ use tokio::time::{Duration, sleep};
 
 use super::report::Report;
 use super::room::{Room, TARGET_ONLY, cluster_name};
-use super::scene::{Cast, MANAGER, Scene, WORKER_LOST_TIMEOUT_SECS, condition, kueue};
+use super::scene::{Cast, Gates, MANAGER, Scene, WORKER_LOST_TIMEOUT_SECS, condition, kueue};
 use super::{account, ends, kills, moves, stops, waits};
 use crate::link::Cut;
 use crate::stage::{Engine, Kueue};
@@ -19,12 +19,13 @@ const TARGET: &str = "east";
 const OTHER: &str = "west";
 
 /// Brings everything up and registers both workers.
-pub(super) async fn set_up(theirs: &Arc<Kueue>) -> anyhow::Result<Scene> {
+pub(super) async fn set_up(theirs: &Arc<Kueue>, gates: &Gates) -> anyhow::Result<Scene> {
     let scene = Scene::set_up(Cast {
         title: "kueue-manager",
         manager: kueue(theirs),
         target: (TARGET, Engine::Roadstead),
         other: (OTHER, Engine::Roadstead),
+        gates,
     })
     .await?;
     account::register(&scene).await?;

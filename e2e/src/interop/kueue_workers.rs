@@ -15,7 +15,7 @@ use tokio::time::{Duration, sleep};
 
 use super::report::Report;
 use super::room::{BOTH, Checks, Quota, Room, TARGET_ONLY, cluster_name};
-use super::scene::{Cast, MANAGER, Scene, WORKER_LOST_TIMEOUT_SECS, condition, kueue};
+use super::scene::{Cast, Gates, MANAGER, Scene, WORKER_LOST_TIMEOUT_SECS, condition, kueue};
 use super::{ends, kills, moves, stops, waits};
 use crate::link::Cut;
 use crate::stage::{Engine, Kueue};
@@ -28,12 +28,13 @@ const OTHER: &str = "roadstead";
 const AFTERWARDS: Duration = Duration::from_secs(5);
 
 /// Brings everything up and registers both workers through the command.
-pub(super) async fn set_up(theirs: &Arc<Kueue>) -> anyhow::Result<Scene> {
+pub(super) async fn set_up(theirs: &Arc<Kueue>, gates: &Gates) -> anyhow::Result<Scene> {
     let scene = Scene::set_up(Cast {
         title: "kueue-workers",
         manager: Engine::Roadstead,
         target: (TARGET, kueue(theirs)),
         other: (OTHER, Engine::Roadstead),
+        gates,
     })
     .await?;
     scene.stage.join(TARGET).await?;

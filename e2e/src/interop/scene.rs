@@ -1,5 +1,6 @@
 //! Who is on the stage: a manager, the worker that a scene is about, and another one.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -36,22 +37,28 @@ pub(super) struct Scene {
     clients: [(&'static str, Client); 3],
 }
 
+/// Feature gates by name.
+pub(super) type Gates = BTreeMap<String, bool>;
+
 /// Who plays what.
-pub(super) struct Cast {
+pub(super) struct Cast<'a> {
     pub(super) title: &'static str,
     pub(super) manager: Engine,
     pub(super) target: (&'static str, Engine),
     pub(super) other: (&'static str, Engine),
+    /// Of all processes.
+    pub(super) gates: &'a Gates,
 }
 
 impl Scene {
     /// Brings everything up; no worker is registered.
-    pub(super) async fn set_up(cast: Cast) -> anyhow::Result<Self> {
+    pub(super) async fn set_up(cast: Cast<'_>) -> anyhow::Result<Self> {
         let Cast {
             title,
             manager: manager_engine,
             target: (target, target_engine),
             other: (other, other_engine),
+            gates,
         } = cast;
         let theirs = match &target_engine {
             Engine::Kueue(_) => Some(target),
@@ -76,7 +83,7 @@ impl Scene {
             .with_priority("low", 10)
             .with_priority("high", 1000);
         spec.manager_engine = manager_engine;
-        spec.configuration = json!({"multiKueue": {
+        spec.configuration = json!({"featureGates": gates, "multiKueue": {
             "gcInterval": "5s", "workerLostTimeout": format!("{WORKER_LOST_TIMEOUT_SECS}s"),
         }});
         let stage = Stage::start(spec, progress.clone()).await?;
