@@ -56,7 +56,7 @@ async fn worker_killed(room: &Room<'_>) -> anyhow::Result<String> {
     room.scene.stage.restart(target).await?;
     ends_once(room, "unattended").await?;
     Ok(format!(
-        "ended in {target} while the engine there was dead; ran once, nothing left when it was back"
+        "its pod ended in {target} while the engine there was dead; ran once, nothing left when it was back"
     ))
 }
 
