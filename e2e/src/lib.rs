@@ -29,6 +29,7 @@ pub mod binaries;
 pub mod conformance;
 pub mod demo;
 pub mod federation;
+pub mod interop;
 mod kubeconfig;
 pub mod link;
 pub mod observer;

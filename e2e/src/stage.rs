@@ -4,10 +4,12 @@
 //! join` and its cluster is Active. What the manager knows of a worker goes through a [`Link`], so that a test can cut it
 //! while it still looks at the worker itself. Everything ends when the stage is dropped or this process dies.
 //!
-//! Reading order: [`spec`], this file, [`programs`] (where our binaries come from), `subject` (one process of ours),
-//! `account` (as whom it runs), `objects` (what is applied to the clusters), `solo` (one cluster with a worker alone).
+//! Reading order: [`spec`], this file, [`programs`] (where our binaries come from), `subject` (one process),
+//! `account` (as whom it runs), `objects` (what is applied to the clusters), `kueue` (a cluster with the reference in our
+//! place), `solo` (one cluster with a worker alone).
 
 mod account;
+mod kueue;
 mod objects;
 pub mod programs;
 mod solo;
@@ -18,7 +20,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures::future::try_join_all;
@@ -28,10 +30,11 @@ use tempfile::TempDir;
 use tokio::process::Command;
 use tokio::time::timeout;
 
+pub use kueue::Kueue;
 pub use objects::apply;
 pub use programs::Programs;
 pub use solo::Solo;
-pub use spec::{Queue, Spec, Worker};
+pub use spec::{Engine, Queue, Spec, Worker};
 pub use subject::Memory;
 pub(crate) use subject::parse_cpu;
 
@@ -130,9 +133,9 @@ fn quote(detail: &str) -> String {
 /// What a cluster is in a federation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// It offers jobs: `roadstead-manager` runs there.
+    /// It offers jobs: `roadstead-manager` runs there, or Kueue.
     Manager,
-    /// It runs jobs: `roadstead-worker` runs there.
+    /// It runs jobs: `roadstead-worker` runs there, or Kueue.
     Worker,
 }
 
@@ -144,6 +147,8 @@ pub struct Stage {
     links: BTreeMap<String, Link>,
     /// They answer as long as they are held.
     answerers: Vec<Answerer>,
+    /// By cluster name: where Kueue runs instead of us.
+    foreign: BTreeMap<String, Arc<Kueue>>,
     programs: Programs,
     /// Merged over the `Configuration` of each process.
     configuration: Value,
@@ -164,6 +169,7 @@ impl Stage {
             .map_err(Error::Programs)?;
         let Spec {
             manager,
+            manager_engine,
             workers,
             namespaces,
             queues,
@@ -171,6 +177,14 @@ impl Stage {
             configuration,
         } = spec;
         progress.step(&format!("starting {} control planes", workers.len() + 1));
+        let engines = { workers.iter() }.map(|worker| (&worker.options.name, &worker.engine));
+        let foreign = engines
+            .chain([(&manager.name, &manager_engine)])
+            .filter_map(|(name, engine)| match engine {
+                Engine::Roadstead => None,
+                Engine::Kueue(kueue) => Some((name.clone(), Arc::clone(kueue))),
+            })
+            .collect();
         let quiet = |options: crate::Options| options.with_progress(progress.clone());
         let options = workers
             .iter()
@@ -187,6 +201,7 @@ impl Stage {
             subjects: Mutex::default(),
             links: BTreeMap::new(),
             answerers: Vec::new(),
+            foreign,
             programs,
             configuration,
             progress,
@@ -195,9 +210,7 @@ impl Stage {
         };
         stage.connect(&workers).await?;
         stage.progress.step("installing the definitions");
-        let install =
-            async |plane: &ControlPlane| objects::install_definitions(plane.name(), &client_of(plane)?).await;
-        try_join_all(stage.all_planes().map(install)).await?;
+        try_join_all(stage.all_planes().map(|plane| stage.install_definitions(plane))).await?;
         try_join_all(stage.all_planes().map(|plane| stage.give_account(plane))).await?;
         stage.progress.step("starting the manager and the workers");
         stage.start_subjects().await?;
@@ -450,6 +463,16 @@ impl Stage {
         Ok(())
     }
 
+    async fn install_definitions(&self, plane: &ControlPlane) -> Result<(), Error> {
+        let client = client_of(plane)?;
+        if self.foreign.contains_key(plane.name()) {
+            // Why no more of ours: what is defined there depends on where its process listens.
+            objects::make_own_namespace(plane.name(), &client).await?;
+            return objects::install_provisioning(plane.name(), &client).await;
+        }
+        objects::install_definitions(plane.name(), &client).await
+    }
+
     async fn give_account(&self, plane: &ControlPlane) -> Result<(), Error> {
         let token = account::token(plane.name(), &client_of(plane)?).await?;
         let path = self.own_kubeconfig(plane.name());
@@ -468,12 +491,35 @@ impl Stage {
         for name in &names {
             let is_manager = *name == self.planes.manager.name();
             let part = if is_manager { Part::Manager } else { Part::Worker };
-            self.start_subject(name, part, &json!({}))?;
+            match self.foreign.get(name) {
+                None => self.start_subject(name, part, &json!({}))?,
+                Some(kueue) => self.start_kueue(name, part, kueue).await?,
+            }
         }
         for name in &names {
             self.wait_subject(name).await?;
         }
         Ok(())
+    }
+
+    async fn start_kueue(&self, cluster: &str, part: Part, kueue: &Kueue) -> Result<(), Error> {
+        let client = self.client(cluster)?;
+        let place = kueue::Place {
+            config: self.dir.path().join(format!("{cluster}.config.yaml")),
+            certificates: self.dir.path().join(format!("{cluster}.certificates")),
+            ports: subject::free_ports()?,
+        };
+        let [_health, _metrics, webhook] = place.ports;
+        kueue.install(cluster, &client, webhook).await?;
+        let kubeconfig = self.own_kubeconfig(cluster);
+        let files = subject::Files {
+            dir: self.dir.path(),
+            kubeconfig: &kubeconfig,
+            configuration: &self.configuration,
+        };
+        let subject = Subject::start_kueue(cluster, part, kueue, &place, files)?;
+        self.subjects().insert(cluster.to_owned(), subject);
+        kueue::mount(cluster, &client, &place.certificates).await
     }
 
     fn start_subject(&self, cluster: &str, part: Part, over: &Value) -> Result<(), Error> {

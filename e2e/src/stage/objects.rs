@@ -119,13 +119,30 @@ fn cluster_queue(queue: &Queue, cluster: &str, part: Part) -> Value {
     object
 }
 
+/// The namespace of the processes.
+pub(super) async fn make_own_namespace(cluster: &str, client: &Client) -> Result<(), Error> {
+    apply_named(cluster, client, namespace(SYSTEM_NAMESPACE)).await
+}
+
 /// Our namespace and the definitions of all kinds, and waits until they are served.
 pub(super) async fn install_definitions(cluster: &str, client: &Client) -> Result<(), Error> {
-    apply_named(cluster, client, namespace(SYSTEM_NAMESPACE)).await?;
+    make_own_namespace(cluster, client).await?;
+    define(cluster, client, &roadstead_api::crd::all()).await
+}
+
+/// The definition of the kind by which an autoscaler is asked, and waits until it is served.
+pub(super) async fn install_provisioning(cluster: &str, client: &Client) -> Result<(), Error> {
+    let all = roadstead_api::crd::all().into_iter();
+    let asked: Vec<_> = { all }
+        .filter(|definition| definition.spec.names.kind == "ProvisioningRequest")
+        .collect();
+    define(cluster, client, &asked).await
+}
+
+async fn define(cluster: &str, client: &Client, wanted: &[CustomResourceDefinition]) -> Result<(), Error> {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     let params = PatchParams::apply(FIELD_MANAGER).force();
-    let wanted = roadstead_api::crd::all();
-    for definition in &wanted {
+    for definition in wanted {
         let name = definition.name_any();
         api.patch(&name, &params, &Patch::Apply(definition))
             .await

@@ -1,16 +1,30 @@
 //! What a stage is made of.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::Kueue;
 use crate::Options;
+
+/// Whose engine runs in a cluster.
+#[derive(Debug, Clone, Default)]
+pub enum Engine {
+    /// Ours.
+    #[default]
+    Roadstead,
+    /// The reference's, which the user has brought.
+    Kueue(Arc<Kueue>),
+}
 
 /// What a stage is made of.
 #[derive(Debug, Clone)]
 pub struct Spec {
     /// The management cluster. Needs no nodes.
     pub manager: Options,
+    /// Whose engine runs there.
+    pub manager_engine: Engine,
     /// The workers.
     pub workers: Vec<Worker>,
     /// Namespaces made in every cluster, each with a LocalQueue for every queue.
@@ -19,7 +33,7 @@ pub struct Spec {
     pub queues: Vec<Queue>,
     /// WorkloadPriorityClasses made in every cluster: name and value.
     pub priorities: Vec<(String, i32)>,
-    /// Merged over the `Configuration` of each process of ours.
+    /// Merged over the `Configuration` of each process.
     pub configuration: Value,
 }
 
@@ -28,6 +42,7 @@ impl Spec {
     pub fn new(manager: Options, workers: Vec<Worker>) -> Self {
         Self {
             manager,
+            manager_engine: Engine::Roadstead,
             workers,
             namespaces: Vec::new(),
             queues: Vec::new(),
@@ -63,6 +78,8 @@ impl Spec {
 pub struct Worker {
     /// Its control plane and nodes.
     pub options: Options,
+    /// Whose engine runs there.
+    pub engine: Engine,
     /// Whether an [`crate::answerer::Answerer`] answers its ProvisioningRequests.
     pub answers_capacity: bool,
     /// Whether it is registered at the start; [`crate::stage::Stage::join`] does it later.
@@ -74,9 +91,17 @@ impl Worker {
     pub fn new(options: Options) -> Self {
         Self {
             options,
+            engine: Engine::Roadstead,
             answers_capacity: true,
             registered: true,
         }
+    }
+
+    /// A worker with another engine.
+    #[must_use]
+    pub fn run_by(mut self, engine: Engine) -> Self {
+        self.engine = engine;
+        self
     }
 
     /// A worker that is not registered at the start.

@@ -1,4 +1,4 @@
-//! One process of ours: `roadstead-manager` or `roadstead-worker`.
+//! One process: `roadstead-manager`, `roadstead-worker` or, where the user has brought it, Kueue.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -12,6 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use super::kueue::{self, Kueue, Place};
 use super::{Error, POLL, Part, SYSTEM_NAMESPACE, system};
 use crate::port;
 use crate::process::{self, Guarded, Signal, Spec};
@@ -32,10 +33,11 @@ pub struct Memory {
     pub peak_kb: u64,
 }
 
-/// One process of ours, running or killed.
+/// One process, running or killed.
 #[derive(Debug)]
 pub(super) struct Subject {
     cluster: String,
+    part: Part,
     spec: Spec,
     health: SocketAddr,
     metrics: SocketAddr,
@@ -52,34 +54,67 @@ impl Subject {
         kubeconfig: &Path,
         configuration: &Value,
     ) -> Result<Self, Error> {
-        let [health, metrics, webhook] = [free_port()?, free_port()?, free_port()?];
+        let ports = free_ports()?;
         let config = dir.join(format!("{cluster}.config.yaml"));
-        let text = render_config([health, metrics, webhook], configuration);
-        fs::write(&config, text).map_err(system(format!("writing {}", config.display())))?;
-        let name = if program.file_name().is_some_and(|name| name == MANAGER) {
-            MANAGER
+        let (name, part) = if program.file_name().is_some_and(|name| name == MANAGER) {
+            (MANAGER, Part::Manager)
         } else {
-            "roadstead-worker"
+            ("roadstead-worker", Part::Worker)
         };
+        let mut args = with_files(kubeconfig, &config);
+        // Why: one that is killed and started again must not wait for its own lease.
+        args.extend(["--identity".to_owned(), cluster.to_owned()]);
+        write_config(&config, &render_config(ports, configuration))?;
+        let spec = Spec {
+            name,
+            program: program.to_owned(),
+            args,
+            env: Vec::new(),
+            workdir: dir.to_owned(),
+            doomed: dir.to_owned(),
+            log: dir.join(format!("{cluster}.log")),
+        };
+        Self::launch(cluster, part, spec, ports)
+    }
+
+    /// The same with Kueue, whose webhooks lead to the port of this place already.
+    pub(super) fn start_kueue(
+        cluster: &str,
+        part: Part,
+        kueue: &Kueue,
+        place: &Place,
+        files: Files<'_>,
+    ) -> Result<Self, Error> {
+        let Files {
+            dir,
+            kubeconfig,
+            configuration,
+        } = files;
+        write_config(&place.config, &kueue::render_config(place, configuration))?;
+        let mut args = with_files(kubeconfig, &place.config);
+        args.push("--zap-log-level=3".to_owned());
+        let spec = Spec {
+            name: "kueue",
+            program: kueue.controller().to_owned(),
+            args,
+            env: vec![("POD_NAMESPACE", SYSTEM_NAMESPACE.to_owned())],
+            workdir: dir.to_owned(),
+            doomed: dir.to_owned(),
+            log: dir.join(format!("{cluster}.log")),
+        };
+        Self::launch(cluster, part, spec, place.ports)
+    }
+
+    fn launch(
+        cluster: &str,
+        part: Part,
+        spec: Spec,
+        [health, metrics, _webhook]: [u16; 3],
+    ) -> Result<Self, Error> {
         let mut subject = Self {
             cluster: cluster.to_owned(),
-            spec: Spec {
-                name,
-                program: program.to_owned(),
-                args: vec![
-                    "--kubeconfig".to_owned(),
-                    kubeconfig.display().to_string(),
-                    "--config".to_owned(),
-                    config.display().to_string(),
-                    // Why: one that is killed and started again must not wait for its own lease.
-                    "--identity".to_owned(),
-                    cluster.to_owned(),
-                ],
-                env: Vec::new(),
-                workdir: dir.to_owned(),
-                doomed: dir.to_owned(),
-                log: dir.join(format!("{cluster}.log")),
-            },
+            part,
+            spec,
             health: (Ipv4Addr::LOCALHOST, health).into(),
             metrics: (Ipv4Addr::LOCALHOST, metrics).into(),
             process: None,
@@ -125,12 +160,8 @@ impl Subject {
     }
 
     /// What it makes of its cluster.
-    pub(super) fn part(&self) -> Part {
-        if self.spec.name == MANAGER {
-            Part::Manager
-        } else {
-            Part::Worker
-        }
+    pub(super) const fn part(&self) -> Part {
+        self.part
     }
 
     pub(super) fn health(&self) -> SocketAddr {
@@ -227,6 +258,33 @@ pub(super) async fn is_ready(address: SocketAddr) -> bool {
     };
     let answer = timeout(POLL * PROBE_POLLS, ask).await;
     answer.is_ok_and(|answer| answer.is_ok_and(|bytes| bytes.get(8..13) == Some(b" 200 ")))
+}
+
+/// What a process of Kueue reads, and where it works.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Files<'a> {
+    pub(super) dir: &'a Path,
+    pub(super) kubeconfig: &'a Path,
+    /// Merged over its `Configuration`.
+    pub(super) configuration: &'a Value,
+}
+
+fn with_files(kubeconfig: &Path, config: &Path) -> Vec<String> {
+    vec![
+        "--kubeconfig".to_owned(),
+        kubeconfig.display().to_string(),
+        "--config".to_owned(),
+        config.display().to_string(),
+    ]
+}
+
+fn write_config(path: &Path, text: &str) -> Result<(), Error> {
+    fs::write(path, text).map_err(system(format!("writing {}", path.display())))
+}
+
+/// Ports for health, metrics and webhooks.
+pub(super) fn free_ports() -> Result<[u16; 3], Error> {
+    Ok([free_port()?, free_port()?, free_port()?])
 }
 
 fn free_port() -> Result<u16, Error> {

@@ -234,8 +234,12 @@ impl JobKind for BatchJob {
         // Unlike the anchor: always held back at first, even when the local job has been let go already; the worker starts
         // it. And it never removes itself before its end was seen here (later versions of the reference do that too).
         self.suspend(&mut copy);
-        json::remove(&mut copy, &["spec", "ttlSecondsAfterFinished"]);
+        self.outlast_its_end(&mut copy);
         copy
+    }
+
+    fn outlast_its_end(&self, job: &mut Value) {
+        json::remove(job, &["spec", "ttlSecondsAfterFinished"]);
     }
 
     fn forget_details(&self, copy: &mut Value) {

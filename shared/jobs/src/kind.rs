@@ -181,6 +181,9 @@ pub trait JobKind: Send + Sync {
     /// The job to create on a worker. `original` are the pod sets of the Workload: what was injected here stays here.
     fn remote_object(&self, local: &Value, identity: &RemoteIdentity<'_>, original: &[JobPodSet]) -> Value;
 
+    /// Takes out that it is removed by itself some time after its end: a manager must see that first, or it runs again.
+    fn outlast_its_end(&self, job: &mut Value);
+
     /// Takes out of a copy on a worker what nobody asks of it: all that is asked is how it is doing, and its pod templates are
     /// most of what it weighs in memory.
     fn forget_details(&self, copy: &mut Value);

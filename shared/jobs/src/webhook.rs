@@ -64,9 +64,10 @@ pub enum Namespace {
     InsideAll,
 }
 
-/// Fills in what a new job leaves open: queue, priority class, suspension, managed-by; in this order.
+/// Fills in what a new job leaves open: queue, priority class, suspension, managed-by; in this order. What a manager has sent
+/// stays until that removes it.
 ///
-/// *Source*: `spec/jobs.md 7.2`.
+/// *Source*: `spec/jobs.md 7.2`, `spec/multikueue.md 5.1`.
 pub fn default_job(kind: &dyn JobKind, job: &mut Value, facts: &DefaultFacts<'_>) {
     let free = facts.owner == Owner::Unmanaged;
     let inside = facts.namespace != Namespace::Outside;
@@ -75,6 +76,11 @@ pub fn default_job(kind: &dyn JobKind, job: &mut Value, facts: &DefaultFacts<'_>
     }
     if free && facts.default_priority_class == Presence::Present {
         default_label(job, labels::PRIORITY_CLASS, names::DEFAULT_PRIORITY_CLASS);
+    }
+    // Unlike the anchor: its managers send the job as it is, and take one that has removed itself for lost; so a job that does so at
+    // once ran again and again (seen with the real one).
+    if label(job, labels::MULTIKUEUE_ORIGIN).is_some() {
+        kind.outlast_its_end(job);
     }
     let deleting = json::at(job, &["metadata", "deletionTimestamp"]).is_some();
     let held = queue(job).is_some() || facts.namespace == Namespace::InsideAll;

@@ -105,6 +105,20 @@ fn jobs_of_a_federated_queue_are_marked_for_it() {
     assert_eq!(manager("other", None), Value::Null);
 }
 
+/// Spec: multikueue 5.1
+#[test]
+fn what_a_manager_has_sent_does_not_remove_itself_before_that_has_seen_its_end() {
+    let no = |_: &str| false;
+    let ttl = |labels: Value| {
+        let mut job = job(labels, json!({}), true);
+        job["spec"]["ttlSecondsAfterFinished"] = json!(0);
+        defaulted(job, &facts(&no))["spec"]["ttlSecondsAfterFinished"].clone()
+    };
+    let origin = "kueue.x-k8s.io/multikueue-origin";
+    assert_eq!(ttl(json!({QUEUE: "q", origin: "multikueue"})), Value::Null);
+    assert_eq!(ttl(json!({QUEUE: "q"})), json!(0));
+}
+
 /// Spec: jobs 7.3, 15.39.
 #[test]
 fn a_new_job_is_checked() {

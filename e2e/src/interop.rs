@@ -1,0 +1,101 @@
+//! Roadstead and Kueue together on real control planes: each manages the other's workers.
+//!
+//! Kueue is brought by the user: its controller's binary and the manifest of its release. `interop` plays the same scenes in both
+//! directions and prints a line for each with what was seen. Nothing of Kueue is built, fetched or kept by this project.
+//!
+//! Reading order: this file, `scene` (who is on the stage), `room` (one namespace and queue, and what can be asked in it),
+//! `report` (how a scene ends), `kueue_workers` and `kueue_manager` (the two directions), then the scenes: `ends`, `stops`,
+//! `waits`, `moves`, `kills`.
+
+mod account;
+mod ends;
+mod history;
+mod kills;
+mod kueue_manager;
+mod kueue_workers;
+mod moves;
+mod report;
+mod room;
+mod scene;
+mod stops;
+mod waits;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::{Parser, ValueEnum};
+
+use crate::stage::Kueue;
+use report::Report;
+use scene::Gates;
+
+/// Plays Roadstead and Kueue together, each once as the manager of the other's workers
+#[derive(Debug, Clone, Parser)]
+#[command(name = "interop")]
+pub struct Args {
+    /// Kueue's controller, as built from its source or taken out of its image
+    #[arg(long, value_name = "FILE")]
+    pub kueue: PathBuf,
+    /// The manifest of the same release (`manifests.yaml`); only kinds and webhook configurations are taken from it
+    #[arg(long, value_name = "FILE")]
+    pub manifests: PathBuf,
+    /// Who manages whom; both, one after the other, if it is not given
+    #[arg(long, value_enum)]
+    pub direction: Option<Direction>,
+    /// Only the scenes whose names contain one of these
+    #[arg(long, value_delimiter = ',', value_name = "TEXT")]
+    pub only: Vec<String>,
+    /// Gates for the configuration of all processes, as NAME=true or NAME=false
+    #[arg(long, value_delimiter = ',', value_name = "GATES", value_parser = parse_gate)]
+    pub feature_gates: Vec<(String, bool)>,
+    /// Where the logs of all processes are kept
+    #[arg(long, value_name = "DIR")]
+    pub logs: Option<PathBuf>,
+}
+
+fn parse_gate(text: &str) -> Result<(String, bool), String> {
+    let (name, value) = text.split_once('=').ok_or("no `=` in it")?;
+    let value = value.parse().map_err(|error| format!("{value}: {error}"))?;
+    Ok((name.to_owned(), value))
+}
+
+/// Who manages whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Direction {
+    /// Roadstead manages a worker of Kueue and one of its own
+    KueueWorkers,
+    /// Kueue manages two workers of Roadstead
+    KueueManager,
+}
+
+/// Plays and prints; fails if something did not go as it should.
+pub async fn main(args: Args) -> ExitCode {
+    match play(&args).await {
+        Ok(report) => report.close(),
+        Err(error) => {
+            // Why: a closed standard error must not hide the exit code.
+            let _ = writeln!(std::io::stderr().lock(), "interop: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn play(args: &Args) -> anyhow::Result<Report> {
+    let kueue = Arc::new(Kueue::read(&args.kueue, &args.manifests)?);
+    let gates: Gates = args.feature_gates.iter().cloned().collect();
+    let mut report = Report::new(args.only.clone());
+    let plays = |direction| args.direction.is_none_or(|only| only == direction);
+    if plays(Direction::KueueWorkers) {
+        let scene = kueue_workers::set_up(&kueue, &gates).await?;
+        kueue_workers::play(&scene, &mut report).await;
+        scene.keep_logs(args.logs.as_deref())?;
+    }
+    if plays(Direction::KueueManager) {
+        let scene = kueue_manager::set_up(&kueue, &gates).await?;
+        kueue_manager::play(&scene, &mut report).await;
+        scene.keep_logs(args.logs.as_deref())?;
+    }
+    Ok(report)
+}

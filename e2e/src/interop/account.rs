@@ -1,0 +1,100 @@
+//! Registration as Kueue's users do it: an account on the worker, its kubeconfig in a Secret, three objects on the manager.
+
+use anyhow::Context as _;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use k8s_openapi::api::authentication::v1::TokenRequest;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::{Value, from_value, json};
+
+use super::scene::{MANAGER, Scene};
+use crate::stage::{FEDERATION, SYSTEM_NAMESPACE, apply};
+
+/// Name of the account, and the beginning of those of its role and binding.
+const NAME: &str = "multikueue-sa";
+/// How long its token lasts: longer than any scene.
+const TOKEN_SECS: u32 = 24 * 60 * 60;
+const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// Makes the workers known to the manager.
+///
+/// Spec: multikueue 9.
+pub(super) async fn register(scene: &Scene) -> anyhow::Result<()> {
+    let workers = [scene.target, scene.other];
+    let manager = scene.client(MANAGER)?;
+    for worker in workers {
+        let kubeconfig = kubeconfig(scene, worker).await?;
+        let source = json!({"kubeConfig": {"location": worker, "locationType": "Secret"}});
+        for object in [
+            json!({
+                "apiVersion": "v1", "kind": "Secret", "metadata": {"name": worker, "namespace": SYSTEM_NAMESPACE},
+                "data": {"kubeconfig": STANDARD.encode(kubeconfig)},
+            }),
+            json!({
+                "apiVersion": KUEUE, "kind": "MultiKueueCluster", "metadata": {"name": worker},
+                "spec": {"clusterSource": source},
+            }),
+        ] {
+            apply(&manager, object).await.context("registering a worker")?;
+        }
+    }
+    let config = json!({
+        "apiVersion": KUEUE, "kind": "MultiKueueConfig", "metadata": {"name": FEDERATION},
+        "spec": {"clusters": workers},
+    });
+    apply(&manager, config).await.context("naming the workers")?;
+    Ok(())
+}
+
+/// The account with the rights of the reference's sample, and a kubeconfig of it through the link.
+async fn kubeconfig(scene: &Scene, worker: &str) -> anyhow::Result<String> {
+    let client = scene.client(worker)?;
+    for object in [
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": NAME, "namespace": SYSTEM_NAMESPACE}}),
+        json!({
+            "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole", "metadata": {"name": format!("{NAME}-role")},
+            "rules": rules(),
+        }),
+        json!({
+            "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": format!("{NAME}-crb")},
+            "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": format!("{NAME}-role")},
+            "subjects": [{"kind": "ServiceAccount", "name": NAME, "namespace": SYSTEM_NAMESPACE}],
+        }),
+    ] {
+        apply(&client, object)
+            .await
+            .with_context(|| format!("making the account in {worker}"))?;
+    }
+    let request: TokenRequest =
+        from_value(json!({"spec": {"audiences": [], "expirationSeconds": TOKEN_SECS}}))?;
+    let accounts: Api<ServiceAccount> = Api::namespaced(client, SYSTEM_NAMESPACE);
+    let made = accounts
+        .create_token_request(NAME, &PostParams::default(), &request)
+        .await?;
+    let token = made
+        .status
+        .and_then(|status| status.token)
+        .context("no token was given")?;
+    let plane = scene.stage.planes().worker(worker).context("no such worker")?;
+    let url = scene.stage.link(worker)?.server_url();
+    Ok(plane.kubeconfig_for_token_via(&url, &token))
+}
+
+/// What of the sample is needed here, and no more: no right to Leases, none to change jobs.
+fn rules() -> Value {
+    let on_jobs = ["create", "delete", "get", "list", "watch"];
+    json!([
+        {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": on_jobs},
+        {"apiGroups": ["batch"], "resources": ["jobs/status"], "verbs": ["get"]},
+        {"apiGroups": [""], "resources": ["pods"], "verbs": on_jobs},
+        {"apiGroups": [""], "resources": ["pods/status"], "verbs": ["get"]},
+        {
+            "apiGroups": ["kueue.x-k8s.io"], "resources": ["workloads"],
+            "verbs": ["create", "delete", "get", "list", "watch", "update", "patch"],
+        },
+        {"apiGroups": ["kueue.x-k8s.io"], "resources": ["workloads/status"], "verbs": ["get", "patch", "update"]},
+    ])
+}

@@ -1,0 +1,195 @@
+//! Kueue in a cluster of the stage: its controller as a process, its definitions and webhooks out of its own manifest.
+//!
+//! Both are brought by the user. In a pod, Kueue makes its certificate itself and puts it into a Secret, the kubelet lays that into
+//! the pod, and Kueue writes its authority into the webhook configurations. Here the harness plays the kubelet ([`mount`]), and the
+//! Service of the webhooks is a name for this machine: so the API server asks for the certificate that Kueue has made.
+//!
+//! Invariant: nothing of it listens on anything but loopback.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::objects::apply_named;
+use super::{Error, PATIENCE, POLL, SYSTEM_NAMESPACE, subject, system};
+
+/// The Service that its webhook configurations name.
+const WEBHOOK_SERVICE: &str = "kueue-webhook-service";
+/// Where it keeps its certificate.
+const CERTIFICATE: &str = "kueue-webhook-server-cert";
+/// The kinds of a manifest that are installed; its Deployment, accounts and roles are not.
+const INSTALLED: [&str; 3] = [
+    "CustomResourceDefinition",
+    "MutatingWebhookConfiguration",
+    "ValidatingWebhookConfiguration",
+];
+/// Requests per second that its client may send: those of its release, not those of its code.
+const CLIENT_QPS: u32 = 300;
+/// How many more than that at once.
+const CLIENT_BURST: u32 = 500;
+
+/// What the user has brought of Kueue.
+#[derive(Debug)]
+pub struct Kueue {
+    controller: PathBuf,
+    objects: Vec<Value>,
+}
+
+/// Where one of its processes lives.
+#[derive(Debug)]
+pub(super) struct Place {
+    /// Its configuration file.
+    pub(super) config: PathBuf,
+    /// Where it reads its certificate.
+    pub(super) certificates: PathBuf,
+    /// Ports of health, metrics and webhooks.
+    pub(super) ports: [u16; 3],
+}
+
+impl Kueue {
+    /// Reads the manifest of a release (`manifests.yaml`); `controller` is its program.
+    ///
+    /// *Errors*: a file cannot be read, or holds nothing that can be installed.
+    pub fn read(controller: &Path, manifests: &Path) -> Result<Self, Error> {
+        let doing = || format!("reading {}", manifests.display());
+        let text = fs::read_to_string(manifests).map_err(system(doing()))?;
+        let wrong = |why: String| system(doing())(std::io::Error::new(std::io::ErrorKind::InvalidData, why));
+        // Why no budget: it guards against strangers' files, and the definitions of pods alone exceed it.
+        let options = serde_saphyr::options! { with_snippet: false, budget: None };
+        let all: Vec<Value> = serde_saphyr::from_multiple_with_options(&text, options)
+            .map_err(|error| wrong(error.to_string()))?;
+        let installed = |object: &Value| INSTALLED.iter().any(|kind| object["kind"] == *kind);
+        let objects: Vec<Value> = all.into_iter().filter(installed).collect();
+        if objects.is_empty() {
+            return Err(wrong("it defines no kinds".to_owned()));
+        }
+        let controller =
+            fs::canonicalize(controller).map_err(system(format!("looking for {}", controller.display())))?;
+        Ok(Self { controller, objects })
+    }
+
+    /// The program.
+    pub(super) fn controller(&self) -> &Path {
+        &self.controller
+    }
+
+    /// Definitions, webhook configurations and what they lead to, for a process that will listen on this port.
+    pub(super) async fn install(
+        &self,
+        cluster: &str,
+        client: &Client,
+        webhook_port: u16,
+    ) -> Result<(), Error> {
+        let around = [
+            json!({
+                "apiVersion": "v1", "kind": "Secret", "metadata": {"name": CERTIFICATE, "namespace": SYSTEM_NAMESPACE},
+            }),
+            json!({
+                "apiVersion": "v1", "kind": "Service", "metadata": {"name": WEBHOOK_SERVICE, "namespace": SYSTEM_NAMESPACE},
+                "spec": {"type": "ExternalName", "externalName": "localhost"},
+            }),
+        ];
+        let theirs = self.objects.iter().map(|object| {
+            let mut object = object.clone();
+            lead_to(&mut object, webhook_port);
+            object
+        });
+        for object in around.into_iter().chain(theirs) {
+            apply_named(cluster, client, object).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Sets the port of every reference to the webhook Service in an object.
+fn lead_to(object: &mut Value, port: u16) {
+    match object {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                if name == "service" && value["name"] == WEBHOOK_SERVICE {
+                    value["port"] = port.into();
+                } else {
+                    lead_to(value, port);
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| lead_to(item, port)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// Its `Configuration`: that of a release, for jobs and pods, on loopback. JSON is YAML.
+pub(super) fn render_config(place: &Place, over: &Value) -> String {
+    let [health, metrics, webhook] = place.ports;
+    let mut configuration = json!({
+        "apiVersion": "config.kueue.x-k8s.io/v1beta2",
+        "kind": "Configuration",
+        "namespace": SYSTEM_NAMESPACE,
+        "health": {"healthProbeBindAddress": format!("127.0.0.1:{health}")},
+        "metrics": {"bindAddress": format!("127.0.0.1:{metrics}")},
+        "webhook": {"host": "127.0.0.1", "port": webhook, "certDir": place.certificates},
+        "leaderElection": {"leaderElect": false},
+        "internalCertManagement": {
+            "enable": true, "webhookServiceName": WEBHOOK_SERVICE, "webhookSecretName": CERTIFICATE,
+        },
+        "clientConnection": {"qps": CLIENT_QPS, "burst": CLIENT_BURST},
+        "integrations": {"frameworks": ["batch/job", "pod"]},
+        "multiKueue": {"gcInterval": "10s", "workerLostTimeout": "15m"},
+        // Why off: it keeps its certificate at the root of the file system.
+        "featureGates": {"VisibilityOnDemand": false},
+    });
+    subject::merge(&mut configuration, over);
+    format!("{configuration:#}\n")
+}
+
+/// Waits until a starting Kueue has made its certificate, and lays it where it reads it.
+pub(super) async fn mount(cluster: &str, client: &Client, into: &Path) -> Result<(), Error> {
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
+    let started = Instant::now();
+    loop {
+        let found = secrets.get_opt(CERTIFICATE).await;
+        let data = found.ok().flatten().and_then(|secret| secret.data);
+        if let Some(data) = data.filter(|data| data.contains_key("tls.crt")) {
+            fs::create_dir_all(into).map_err(system(format!("creating {}", into.display())))?;
+            for (name, bytes) in data {
+                let path = into.join(name);
+                fs::write(&path, bytes.0).map_err(system(format!("writing {}", path.display())))?;
+            }
+            return Ok(());
+        }
+        if started.elapsed() > PATIENCE {
+            return Err(Error::NotReady {
+                what: format!("Kueue of {cluster} has made no certificate"),
+                waited: PATIENCE,
+                detail: String::new(),
+            });
+        }
+        sleep(POLL).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_webhook_of_the_manifest_leads_to_the_port() {
+        let service = || json!({"service": {"name": WEBHOOK_SERVICE, "namespace": SYSTEM_NAMESPACE, "path": "/convert"}});
+        let mut object = json!({
+            "webhooks": [{"clientConfig": service()}],
+            "spec": {"conversion": {"webhook": {"clientConfig": service()}}, "service": {"name": "another"}},
+        });
+        lead_to(&mut object, 7);
+        assert_eq!(object["webhooks"][0]["clientConfig"]["service"]["port"], 7);
+        assert_eq!(
+            object["spec"]["conversion"]["webhook"]["clientConfig"]["service"]["port"],
+            7
+        );
+        assert_eq!(object["spec"]["service"], json!({"name": "another"}));
+    }
+}
