@@ -67,6 +67,24 @@ pub struct Sizes {
     /// Jobs dispatched and not ended when memory is read; at least the burst
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u16).range(1..=10000))]
     pub held: u16,
+    /// Also kill the manager and start it again while they run; what that costs is then in the figures per job too
+    #[arg(long)]
+    pub restart: bool,
+}
+
+/// What a restart of the manager costs while jobs run.
+#[derive(Debug, Clone, Serialize)]
+pub struct Restart {
+    /// From its death until it is ready, milliseconds.
+    pub ready_ms: f64,
+    /// From its death until a job that was submitted as soon as it was ready may run on a worker, milliseconds.
+    pub dispatch_ms: f64,
+    /// Writes of our processes to all API servers since its death until they are still; those for that one job are among them.
+    pub writes: usize,
+    /// Reads likewise, the lists of a start included.
+    pub reads: usize,
+    /// Resident memory of the manager at its highest until then.
+    pub rss_mb: f64,
 }
 
 /// What was found.
@@ -124,6 +142,8 @@ pub struct Report {
     pub worker_rss_mb_1000: f64,
     /// How many those were.
     pub jobs_held: u16,
+    /// What a restart cost meanwhile, if it was asked for.
+    pub restart: Option<Restart>,
     /// Size of the burst.
     pub jobs_burst: u16,
     /// Requests in flight at once, of the submitter and of the bare client.

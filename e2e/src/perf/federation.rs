@@ -1,5 +1,6 @@
 //! The run: idle samples, a burst, memory, requests, then the bare client.
 
+use std::mem;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
@@ -19,7 +20,7 @@ use tokio::time::sleep;
 use super::bare::{Bare, Content, ended_status};
 use super::eyes::{Eyes, Mark};
 use super::requests::{self, Counted, per_one};
-use super::{Report, Sizes, millis, rounded};
+use super::{Report, Restart, Sizes, millis, rounded};
 use crate::plane::HARNESS_USER_AGENT;
 use crate::stage::{Queue, Spec, Stage, Worker};
 use crate::{ControlPlane, Options, Progress};
@@ -38,6 +39,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 const WARM_UP: u16 = 5;
 /// After the start, and after the last job, until the processes are as still as they get.
 const REST: Duration = Duration::from_secs(2);
+/// After a restart, until everything that it causes has been done.
+const SETTLED: Duration = Duration::from_secs(20);
 /// How long one sample may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How long a burst may take, and the sweeping after it: in any case, and more for each job.
@@ -81,7 +84,7 @@ pub(super) async fn measure(sizes: &Sizes, workers: u16) -> anyhow::Result<Repor
     bench.progress.step(&format!("{burst} jobs at once"));
     bench.swept(0).await?;
     let marks = bench.marks()?;
-    let cpu = bench.stage.cpu(MANAGER)?;
+    let mut cpu = bench.stage.cpu(MANAGER)?;
     let took = bench.burst("burst", burst).await?;
     let jobs_per_s = f64::from(burst) / took.as_secs_f64();
     bench.progress.step(&format!(
@@ -98,11 +101,19 @@ pub(super) async fn measure(sizes: &Sizes, workers: u16) -> anyhow::Result<Repor
         .map(|worker| Ok(bench.stage.memory(worker)?.resident_kb));
     let worker_full = { worker_full }.collect::<anyhow::Result<Vec<u64>>>()?;
 
+    let (mut restart, mut earlier) = (None, Duration::ZERO);
+    if sizes.restart {
+        bench.progress.step("the manager is killed and started again");
+        // Why: a process that starts has spent nothing yet.
+        earlier = bench.stage.cpu(MANAGER)?.saturating_sub(mem::take(&mut cpu));
+        restart = Some(bench.restart().await?);
+    }
+
     bench.progress.step("ending all of them");
     bench.end_all(burst, held).await?;
     bench.swept(held).await?;
     let counted = bench.counted(marks)?;
-    let cpu = bench.stage.cpu(MANAGER)?.saturating_sub(cpu);
+    let cpu = earlier + bench.stage.cpu(MANAGER)?.saturating_sub(cpu);
     let sent = bench
         .eyes
         .between(Mark::Placed, Mark::Sent, &names("burst", 0..burst));
@@ -145,6 +156,7 @@ pub(super) async fn measure(sizes: &Sizes, workers: u16) -> anyhow::Result<Repor
         manager_rss_mb_1000: megabytes(full.resident_kb),
         worker_rss_mb_1000: worker_full.into_iter().map(megabytes).fold(0.0, f64::max),
         jobs_held: held,
+        restart,
         jobs_burst: burst,
         concurrency: CONCURRENCY,
         jobs_counted: held,
@@ -267,6 +279,29 @@ impl Bench {
             .see_all(Mark::Started, &names, patience(names.len()))
             .await?;
         Ok(last.duration_since(begun))
+    }
+
+    /// Kills the manager and starts it again; until it has placed one more job, which is ended again.
+    async fn restart(&mut self) -> anyhow::Result<Restart> {
+        const NAME: &str = "after-restart";
+        let (marks, begun) = (self.marks()?, Instant::now());
+        self.stage.restart(MANAGER).await?;
+        let ready = begun.elapsed();
+        self.create(NAME).await?;
+        let (at, worker) = self.eyes.see(Mark::Started, NAME, PATIENCE).await?;
+        let dispatched = at.duration_since(begun);
+        sleep(SETTLED).await;
+        let counted = self.counted(marks)?;
+        let rss_mb = megabytes(self.stage.memory(MANAGER)?.peak_kb);
+        self.end(NAME, worker).await?;
+        self.eyes.see(Mark::Finished, NAME, PATIENCE).await?;
+        Ok(Restart {
+            ready_ms: millis(&[ready], 50),
+            dispatch_ms: millis(&[dispatched], 50),
+            writes: counted.iter().map(|each| each.writes).sum(),
+            reads: counted.iter().map(|each| each.reads).sum(),
+            rss_mb,
+        })
     }
 
     /// Plays the Job controller for all jobs of the bursts, and waits until the manager shows every end.

@@ -34,6 +34,7 @@ mod refusals;
 mod registration;
 mod reviews;
 mod rewound;
+mod rights;
 mod second;
 mod servers;
 mod space;

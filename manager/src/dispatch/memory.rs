@@ -1,5 +1,5 @@
-//! Which worker failed for which Workload, so that it is not tried again at once, when the round under way began, and which
-//! jobs were asked to go.
+//! Which worker failed for which Workload, so that it is not tried again at once, when the round under way began, which jobs
+//! were asked to go, and where that was refused.
 //!
 //! Invariant: a failure removes one candidate for a while, never the Workload. The memory is lost at a restart, which
 //! costs one more try. At most [`MAX`] Workloads are remembered.
@@ -23,6 +23,8 @@ pub(crate) struct Memory {
     failures: Mutex<BTreeMap<Key, Failures>>,
     /// When the round under way began; one entry per Workload that is being offered.
     rounds: Mutex<BTreeMap<Key, Timestamp>>,
+    /// What clusters said that refused to delete something.
+    refusals: Mutex<BTreeMap<Key, BTreeMap<ClusterName, String>>>,
     /// UIDs of the jobs that we have asked to go after their pods.
     going: Mutex<BTreeMap<Key, BTreeSet<String>>>,
 }
@@ -73,6 +75,33 @@ impl Memory {
         };
     }
 
+    /// Notes in what words a cluster refused to delete something; tells whether they are new.
+    pub(crate) fn refused(&self, key: &Key, cluster: &ClusterName, words: &str) -> bool {
+        let mut all = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= MAX && !all.contains_key(key) {
+            all.pop_first();
+        }
+        let before = { all.entry(key.clone()).or_default() }.insert(cluster.clone(), words.to_owned());
+        before.as_deref() != Some(words)
+    }
+
+    /// Notes that a cluster refuses no deletion, or no longer.
+    pub(crate) fn granted(&self, key: &Key, cluster: &ClusterName) {
+        let mut all = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(by_cluster) = all.get_mut(key) {
+            by_cluster.remove(cluster);
+            if by_cluster.is_empty() {
+                all.remove(key);
+            }
+        }
+    }
+
+    /// In what words clusters refused to delete something of a Workload, and have not done it since.
+    pub(crate) fn refusals(&self, key: &Key) -> BTreeMap<ClusterName, String> {
+        let all = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(key).cloned().unwrap_or_default()
+    }
+
     /// Notes that a job was asked to go after its pods.
     pub(crate) fn asked_to_go(&self, key: &Key, job: &str) {
         let mut going = self.going.lock().unwrap_or_else(PoisonError::into_inner);
@@ -106,6 +135,9 @@ impl Memory {
         all.remove(key);
         drop(all);
         self.remember_round(key, None);
+        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        refusals.remove(key);
+        drop(refusals);
         let mut going = self.going.lock().unwrap_or_else(PoisonError::into_inner);
         going.remove(key);
     }
@@ -143,6 +175,23 @@ mod tests {
             "{told}"
         );
         assert!(told.contains("restored from a backup"), "{told}");
+    }
+
+    #[test]
+    fn a_refusal_is_told_until_the_deletion_is_granted_or_the_workload_is_gone() {
+        let (memory, key, east) = (Memory::default(), Key::new("ns", "w"), ClusterName::from("east"));
+        assert!(memory.refused(&key, &east, "no"));
+        assert!(
+            !memory.refused(&key, &east, "no"),
+            "the same words again are nothing new"
+        );
+        assert!(memory.refused(&key, &east, "never"));
+        assert_eq!(memory.refusals(&key)[&east], "never");
+        memory.granted(&key, &east);
+        assert!(memory.refusals(&key).is_empty());
+        memory.refused(&key, &east, "no");
+        memory.forget(&key);
+        assert!(memory.refusals(&key).is_empty());
     }
 
     /// Spec: multikueue 11.51

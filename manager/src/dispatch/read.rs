@@ -40,6 +40,7 @@ pub(super) struct Scene {
     clusters: Vec<ClusterName>,
     remotes: BTreeMap<ClusterName, dispatch::Remote>,
     failures: BTreeMap<ClusterName, Failure>,
+    refusals: BTreeMap<ClusterName, String>,
     round: Option<Timestamp>,
     sites: BTreeMap<ClusterName, Site>,
     job: LocalJob,
@@ -63,6 +64,7 @@ impl Scene {
             clusters: &self.clusters,
             remotes: &self.remotes,
             failures: &self.failures,
+            refusals: &self.refusals,
             round: self.round,
             sites: &self.sites,
             job: self.job,
@@ -221,6 +223,7 @@ pub(super) fn scene(
         clusters,
         remotes,
         failures: d.memory.of(key),
+        refusals: d.memory.refusals(key),
         round: d.memory.round(key),
         job,
         // Why 0 for nonsense: it is below everything that was ever sent, so the next number is above it.

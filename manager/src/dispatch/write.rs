@@ -241,12 +241,22 @@ impl Site<'_> {
                 .remote
                 .workloads
                 .forget(self.key, copy.metadata.uid.as_deref()),
-            Written::Conflict | Written::AlreadyExists => {}
-            Written::Refused(why) | Written::Unclear(why) => {
+            Written::Conflict | Written::AlreadyExists => return Ok(()),
+            Written::Refused(why) => {
+                self.tell_refusal(&why);
                 return Err(format!("deleting the workload: {why}"));
             }
+            Written::Unclear(why) => return Err(format!("deleting the workload: {why}")),
         }
+        self.d.memory.granted(self.key, &self.remote.name);
         Ok(())
+    }
+
+    /// Whoever waits for what is to go is told why it does not.
+    fn tell_refusal(&self, words: &str) {
+        if self.d.memory.refused(self.key, &self.remote.name, words) {
+            self.d.due.add(self.key.clone(), Lane::Placed);
+        }
     }
 
     async fn strip_finalizer(&self) -> Result<(), String> {
@@ -414,6 +424,7 @@ impl Site<'_> {
         };
         match answer {
             Written::Done(object) => {
+                self.d.memory.granted(self.key, &self.remote.name);
                 jobs.objects.observe(DynamicObject::clone(&object));
                 self.d.memory.asked_to_go(self.key, uid.unwrap_or_default());
                 if !ended && kind.finished(&object.data).is_some() {
@@ -428,11 +439,16 @@ impl Site<'_> {
                 }
             }
             Written::Gone => {
+                self.d.memory.granted(self.key, &self.remote.name);
                 jobs.objects.forget(&roadstead_kubeio::cache::key_of(&*job), uid);
                 Ok(())
             }
             Written::Conflict | Written::AlreadyExists => Ok(()),
-            Written::Refused(why) | Written::Unclear(why) => Err(format!("deleting the job: {why}")),
+            Written::Refused(why) => {
+                self.tell_refusal(&why);
+                Err(format!("deleting the job: {why}"))
+            }
+            Written::Unclear(why) => Err(format!("deleting the job: {why}")),
         }
     }
 

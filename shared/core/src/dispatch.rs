@@ -236,9 +236,8 @@ impl<'a> Pass<'a> {
             .clone()
             .or_else(|| newest().map(|(cluster, _)| cluster.clone()));
         if let Some(cluster) = last {
-            self.plan
-                .waiting
-                .get_or_insert(Waiting::StoppingOnWorker { cluster });
+            let waiting = self.stopping(&cluster);
+            self.plan.waiting.get_or_insert(waiting);
         }
     }
 
@@ -494,6 +493,18 @@ impl<'a> Pass<'a> {
             let message = format!("{problem}, Previously: \"{}\"", phase.as_str());
             self.set_check(check, CheckPhase::Rejected, message);
         }
+    }
+
+    fn stopping(&self, cluster: &ClusterName) -> Waiting {
+        Waiting::StoppingOnWorker {
+            cluster: cluster.clone(),
+            refusal: self.refusal(cluster).to_owned(),
+        }
+    }
+
+    /// What a cluster said that refused a deletion; empty if it did not.
+    fn refusal(&self, cluster: &ClusterName) -> &str {
+        self.o.refusals.get(cluster).map_or("", String::as_str)
     }
 
     fn site(&self, cluster: &ClusterName) -> Site {

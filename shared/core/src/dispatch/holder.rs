@@ -4,9 +4,7 @@
 
 use jiff::Timestamp;
 
-use super::{
-    Cause, Copies, Cordon, Fence, LostPolicy, Owner, Pass, Remote, RemoteWorkload, Said, Waiting, false_end,
-};
+use super::{Cause, Copies, Cordon, Fence, LostPolicy, Owner, Pass, Remote, RemoteWorkload, Said, false_end};
 use crate::lifecycle::{DEACTIVATION_TARGET, TIME_IS_UP, time_is_up};
 use crate::moment::later;
 use crate::name::{CheckName, ClusterName};
@@ -112,9 +110,7 @@ impl<'a> Pass<'a> {
             Holder::Answers(copies) if copies.is_settled() && !self.is_unseen(copies) => {
                 return self.end_dispatch();
             }
-            Holder::Answers(_) => Waiting::StoppingOnWorker {
-                cluster: cluster.clone(),
-            },
+            Holder::Answers(_) => self.stopping(&cluster),
             Holder::Silent { since, until } => self.lost(&cluster, since, until),
         };
         self.plan.waiting = Some(waiting);

@@ -30,6 +30,8 @@ pub struct Observed<'a> {
     pub remotes: &'a BTreeMap<ClusterName, Remote>,
     /// Clusters that failed this Workload lately. Expired entries are ignored.
     pub failures: &'a BTreeMap<ClusterName, Failure>,
+    /// What clusters said that refused to delete something of this Workload, and have not done it since.
+    pub refusals: &'a BTreeMap<ClusterName, String>,
     /// When the present round of the dispatcher began, if that is remembered.
     pub round: Option<Timestamp>,
     /// What else is known of each cluster; one without an entry is open and its room unknown.

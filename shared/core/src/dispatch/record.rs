@@ -195,7 +195,7 @@ impl Pass<'_> {
             return said(Reply::Failed, &with_cause(cause.as_str(), detail));
         }
         if copies.our_job().is_some() && self.plan.status.cluster.as_ref() != Some(cluster) {
-            return said(Reply::Stopping, "");
+            return said(Reply::Stopping, self.refusal(cluster));
         }
         let asked = self.plan.status.nominated.contains(cluster);
         reply_of(copies, asked, self.may_yet_answer()).map_or_else(

@@ -229,9 +229,7 @@ impl<'a> Pass<'a> {
     fn top_reason(&self, listed: &[(&'a ClusterName, Standing<'a>)], offered: &[ClusterName]) -> Waiting {
         let running = self.reachable().find(|(_, copies)| copies.has_unended_job());
         if let Some((cluster, _)) = running {
-            return Waiting::StoppingOnWorker {
-                cluster: cluster.clone(),
-            };
+            return self.stopping(cluster);
         }
         let (mut reserved, mut queued, mut cordoned) = (Vec::new(), Vec::new(), Vec::new());
         let (mut clearing, mut failed, mut unasked) = (None, None, None);
@@ -250,7 +248,7 @@ impl<'a> Pass<'a> {
                 Standing::Open(_) => queued.push(cluster),
                 Standing::Cordoned => cordoned.push(cluster),
                 Standing::Clearing => {
-                    clearing.get_or_insert(Waiting::StoppingOnWorker { cluster });
+                    clearing.get_or_insert_with(|| self.stopping(&cluster));
                 }
                 Standing::Failed { cause, detail, until } => {
                     failed.get_or_insert_with(|| Waiting::ClusterFailed {

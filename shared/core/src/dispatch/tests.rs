@@ -106,6 +106,7 @@ struct Case {
     clusters: Vec<ClusterName>,
     remotes: BTreeMap<ClusterName, Remote>,
     failures: BTreeMap<ClusterName, Failure>,
+    refusals: BTreeMap<ClusterName, String>,
     max_execution_secs: Option<u32>,
     job: LocalJob,
     epoch: u64,
@@ -132,6 +133,7 @@ impl Case {
             clusters: vec!["b".into(), "a".into()],
             remotes: BTreeMap::from([("a".into(), empty()), ("b".into(), empty())]),
             failures: BTreeMap::new(),
+            refusals: BTreeMap::new(),
             max_execution_secs: None,
             job: LocalJob {
                 present: true,
@@ -228,6 +230,7 @@ impl Case {
                 clusters: &self.clusters,
                 remotes,
                 failures: &self.failures,
+                refusals: &self.refusals,
                 round: self.round.map(at),
                 sites,
                 job: self.job,

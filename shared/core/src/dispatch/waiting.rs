@@ -57,6 +57,8 @@ pub enum Waiting {
     StoppingOnWorker {
         /// Where.
         cluster: ClusterName,
+        /// What it said when it refused to delete that; empty if it did not.
+        refusal: String,
     },
     /// It is offered; no worker has admitted it yet.
     WaitingForWorkers {
@@ -89,7 +91,13 @@ impl Waiting {
             Self::Cordoned { .. } => "ClusterCordoned",
             Self::NoClusterConnected { .. } => "NoClusterConnected",
             Self::ClusterFailed { cause, .. } => cause.as_str(),
-            Self::StoppingOnWorker { .. } => "StoppingOnWorker",
+            Self::StoppingOnWorker { refusal, .. } => {
+                if refusal.is_empty() {
+                    "StoppingOnWorker"
+                } else {
+                    "DeletionRefusedByCluster"
+                }
+            }
             Self::WaitingForWorkers { .. } => "WaitingForWorkers",
             Self::WorkerLost { .. } => "WorkerLost",
         }
@@ -104,12 +112,15 @@ impl Waiting {
             | Self::NoLocalJob
             | Self::NotNominated
             | Self::Cordoned { .. }
-            | Self::StoppingOnWorker { .. }
             | Self::WaitingForWorkers { .. } => Note::normal(self.reason(), message),
+            Self::StoppingOnWorker { refusal, .. } if refusal.is_empty() => {
+                Note::normal(self.reason(), message)
+            }
             Self::NoClusterListed
             | Self::QueueClosed { .. }
             | Self::NoClusterConnected { .. }
             | Self::ClusterFailed { .. }
+            | Self::StoppingOnWorker { .. }
             | Self::WorkerLost { .. } => Note::warning(self.reason(), message),
         }
     }
@@ -177,10 +188,15 @@ impl Waiting {
                      namespace again if it is gone (roadstead cluster join does both)"
                 ),
             },
-            Self::StoppingOnWorker { .. } => {
-                "nothing: it goes on when the old run is gone; if it stays, look for what holds its pods there, and in the manager's \
-                 log for a deletion that is refused"
-                    .to_owned()
+            Self::StoppingOnWorker { cluster, refusal } => {
+                if refusal.is_empty() {
+                    "nothing: it goes on when the old run is gone; if it stays, look for what holds its pods there".to_owned()
+                } else {
+                    format!(
+                        "read the error, and let the account used on cluster \"{cluster}\" delete it (roadstead cluster join gives it \
+                         the rights it needs), or delete it there yourself"
+                    )
+                }
             }
             Self::WaitingForWorkers { .. } => {
                 "look at the queue and the quota on the named clusters".to_owned()
@@ -249,8 +265,15 @@ impl fmt::Display for Waiting {
                     None => Ok(()),
                 }
             }
-            Self::StoppingOnWorker { cluster } => {
-                write!(f, "an earlier run is still stopping on cluster \"{cluster}\"")
+            Self::StoppingOnWorker { cluster, refusal } => {
+                if refusal.is_empty() {
+                    write!(f, "an earlier run is still stopping on cluster \"{cluster}\"")
+                } else {
+                    write!(
+                        f,
+                        "cluster \"{cluster}\" refuses to delete an earlier run: {refusal}"
+                    )
+                }
             }
             Self::WaitingForWorkers { reserved, queued } => {
                 let mut parts = Vec::new();

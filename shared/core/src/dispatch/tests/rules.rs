@@ -1,6 +1,7 @@
 use super::RemoteAction::{
     CreateJob, CreateWorkload, DeleteJob, DeleteWorkload, SetPriority, StripFinalizer,
 };
+use super::record::Reply;
 use super::*;
 
 const GONE: [RemoteAction; 2] = [StripFinalizer, DeleteWorkload];
@@ -547,6 +548,30 @@ fn no_winner_is_chosen_while_an_earlier_run_is_alive() {
     assert_eq!(
         (plan.cluster(), plan.waits_for()),
         (None, Some("StoppingOnWorker"))
+    );
+    case.refusals
+        .insert("a".into(), "jobs \"j\" is forbidden".to_owned());
+    let plan = case.plan();
+    assert_eq!(plan.waits_for(), Some("DeletionRefusedByCluster"));
+    let said = plan.waiting.as_ref().unwrap();
+    assert!(
+        said.to_string()
+            .ends_with("an earlier run: jobs \"j\" is forbidden"),
+        "{said}"
+    );
+    assert!(
+        said.next_step().contains("account used on cluster \"a\""),
+        "{}",
+        said.next_step()
+    );
+    let of_a = plan
+        .seen
+        .iter()
+        .find(|seen| seen.cluster.as_str() == "a")
+        .unwrap();
+    assert_eq!(
+        (of_a.reply, of_a.detail.as_str()),
+        (Reply::Stopping, "jobs \"j\" is forbidden")
     );
     let ended = RemoteJob {
         finished: true,

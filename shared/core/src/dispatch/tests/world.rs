@@ -174,6 +174,7 @@ impl World {
             clusters: self.listed.clone(),
             remotes: remotes.collect(),
             failures: self.failures.clone(),
+            refusals: BTreeMap::new(),
             max_execution_secs: None,
             job: self.job,
             epoch: self.epoch,
