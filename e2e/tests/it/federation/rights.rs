@@ -1,13 +1,13 @@
 //! A worker that no longer lets the manager take its jobs back.
 
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
-use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
-use roadstead_api::constants::annotations::EXPLANATION;
+use kube::{Api, ResourceExt as _};
+use roadstead_api::constants::annotations::{DISPATCH_EPOCH, EXPLANATION};
 use roadstead_api::kueue::v1beta2::Workload;
 use serde_json::json;
 
-use super::fixture::{EVEN, MANAGER, Room, alone, condition};
+use super::fixture::{EVEN, MANAGER, Room, alone, cluster_name, condition};
 use crate::shared::chain;
 
 const ROLE: &str = "roadstead-multikueue";
@@ -31,7 +31,7 @@ fn explains(workload: &Workload) -> bool {
 ///
 /// Spec: multikueue 4.4; safety 3, I1
 #[test]
-fn a_worker_that_refuses_to_delete_a_job_is_named_with_its_words_and_holds_it_until_it_may_go() {
+fn a_worker_that_refuses_to_delete_a_job_is_named_with_its_words_until_it_does() {
     alone("no-deletion", EVEN, |room| async move {
         room.submit(room.job("stays", "1", 600)).await;
         let worker = room.started("stays").await;
@@ -48,12 +48,14 @@ fn a_worker_that_refuses_to_delete_a_job_is_named_with_its_words_and_holds_it_un
 
         let name = room.workload("stays").await.unwrap().metadata.name.unwrap();
         let active = |active: bool| json!({"spec": {"active": active}});
+        let holds_quota =
+            |w: &Workload, status: &str| condition(w, "QuotaReserved").is_some_and(|c| c.0 == status);
         room.merge::<Workload>(MANAGER, &name, active(false)).await;
-        let held = room.workload_where("stays", explains).await;
-        assert!(
-            condition(&held, "QuotaReserved").is_some_and(|reserved| reserved.0 == "True"),
-            "it may run there still"
-        );
+        // The worker stops it, as it was asked to, and what is left of it cannot be removed.
+        room.workload_where("stays", |w| holds_quota(w, "False")).await;
+        room.merge::<Workload>(MANAGER, &name, active(true)).await;
+        room.workload_where("stays", |w| explains(w) && holds_quota(w, "True"))
+            .await;
         let manager = room.shared.stage.kubeconfig(MANAGER).display().to_string();
         let explain = ["explain", "stays", "-n", room.name, "--kubeconfig", &manager];
         let said = room.shared.stage.command(&explain).await;
@@ -61,10 +63,10 @@ fn a_worker_that_refuses_to_delete_a_job_is_named_with_its_words_and_holds_it_un
         assert!(said.contains(WORDS), "{said}");
 
         give(room, &worker, &before).await;
-        room.is_swept().await;
-        let free = |w: &Workload| condition(w, "QuotaReserved").is_some_and(|reserved| reserved.0 == "False");
-        room.workload_where("stays", free).await;
+        let again = room.workload_where("stays", |w| cluster_name(w).is_some()).await;
+        assert_eq!(again.annotations()[DISPATCH_EPOCH], "2");
         let background = DeleteParams::background();
         room.jobs(MANAGER).delete("stays", &background).await.unwrap();
+        room.is_swept().await;
     });
 }
