@@ -75,14 +75,15 @@ impl Memory {
         };
     }
 
-    /// Notes in what words a cluster refused to delete something; tells whether they are new.
+    /// Notes in what words a cluster refused to delete something; tells whether it is the first time. Not whether the words are
+    /// new: whoever refuses in other words each time would have the Workload looked at without end.
     pub(crate) fn refused(&self, key: &Key, cluster: &ClusterName, words: &str) -> bool {
         let mut all = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= MAX && !all.contains_key(key) {
             all.pop_first();
         }
-        let before = { all.entry(key.clone()).or_default() }.insert(cluster.clone(), words.to_owned());
-        before.as_deref() != Some(words)
+        let by_cluster = all.entry(key.clone()).or_default();
+        by_cluster.insert(cluster.clone(), words.to_owned()).is_none()
     }
 
     /// Notes that a cluster refuses no deletion, or no longer.
@@ -181,11 +182,7 @@ mod tests {
     fn a_refusal_is_told_until_the_deletion_is_granted_or_the_workload_is_gone() {
         let (memory, key, east) = (Memory::default(), Key::new("ns", "w"), ClusterName::from("east"));
         assert!(memory.refused(&key, &east, "no"));
-        assert!(
-            !memory.refused(&key, &east, "no"),
-            "the same words again are nothing new"
-        );
-        assert!(memory.refused(&key, &east, "never"));
+        assert!(!memory.refused(&key, &east, "never"), "that it refuses is known");
         assert_eq!(memory.refusals(&key)[&east], "never");
         memory.granted(&key, &east);
         assert!(memory.refusals(&key).is_empty());
