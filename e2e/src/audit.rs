@@ -48,6 +48,8 @@ pub struct Request {
     pub subresource: String,
     /// The HTTP status, 0 if none was sent.
     pub code: u16,
+    /// The second in which it came, `2026-01-31T23:59:59`.
+    pub second: String,
 }
 
 /// All finished requests, in the order in which they ended. Read again for more; a last line that is still being written
@@ -88,6 +90,8 @@ struct Event {
     uri: String,
     object_ref: Option<ObjectRef>,
     response_status: Option<ResponseStatus>,
+    #[serde(default, rename = "requestReceivedTimestamp")]
+    received: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -113,6 +117,7 @@ impl Event {
             uri,
             object_ref,
             response_status,
+            received,
         } = self;
         let code = response_status.map_or(0, |status| status.code);
         let path = || uri.split('?').next().unwrap_or_default().to_owned();
@@ -126,6 +131,7 @@ impl Event {
             resource,
             subresource,
             code,
+            second: received.split('.').next().unwrap_or_default().to_owned(),
         })
     }
 }

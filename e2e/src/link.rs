@@ -7,11 +7,11 @@ mod answers;
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_util::task::AbortOnDropHandle;
@@ -60,11 +60,24 @@ impl State {
     }
 }
 
+/// Where a server listens.
+#[derive(Clone)]
+enum Place {
+    Port(SocketAddr),
+    Socket(PathBuf),
+}
+
 /// What a link leads to.
 struct Server {
-    address: SocketAddr,
+    place: Mutex<Place>,
     /// What it takes to answer in its place.
     terminal: Option<Terminal>,
+}
+
+impl Server {
+    fn place(&self) -> Place {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 /// PEM files of a server: what a link needs to answer in its place.
@@ -100,7 +113,14 @@ impl Link {
     ///
     /// *Errors*: no port could be bound.
     pub async fn start(server: SocketAddr) -> std::io::Result<Self> {
-        Self::lead_to(server, None).await
+        Self::lead_to(Place::Port(server), None).await
+    }
+
+    /// As [`Link::start`], to a server that listens on a Unix socket.
+    ///
+    /// *Errors*: as there.
+    pub async fn start_to_socket(server: &Path) -> std::io::Result<Self> {
+        Self::lead_to(Place::Socket(server.to_owned()), None).await
     }
 
     /// As [`Link::start`], and it can answer in the server's place.
@@ -113,12 +133,12 @@ impl Link {
             authority,
         } = files;
         let terminal = Terminal::read(certificate, key, authority)?;
-        Self::lead_to(server, Some(terminal)).await
+        Self::lead_to(Place::Port(server), Some(terminal)).await
     }
 
-    async fn lead_to(server: SocketAddr, terminal: Option<Terminal>) -> std::io::Result<Self> {
+    async fn lead_to(server: Place, terminal: Option<Terminal>) -> std::io::Result<Self> {
         let server = Arc::new(Server {
-            address: server,
+            place: Mutex::new(server),
             terminal,
         });
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
@@ -141,6 +161,12 @@ impl Link {
     /// The server's URL at this end of the link.
     pub fn server_url(&self) -> String {
         format!("https://{}", self.address)
+    }
+
+    /// Leads new connections to another server from now on, one with the same certificate. Open ones stay where they are until they
+    /// are cut.
+    pub fn reroute(&self, server: SocketAddr) {
+        *self.server.place.lock().unwrap_or_else(PoisonError::into_inner) = Place::Port(server);
     }
 
     /// Cuts the link; another cut replaces this one.
@@ -198,7 +224,7 @@ async fn carry(mut client: TcpStream, server: &Server, mut state: watch::Receive
         State::Whole | State::Cut(Cut::Answers) => tokio::select! {
             biased;
             changed = watched.wait_for(|state| !state.keeps_open()) => changed.is_ok(),
-            () = carry_both_ways(&mut client, server.address, state) => false,
+            () = carry_on(&mut client, server.place(), state) => false,
         },
         State::Failing(failing) => tokio::select! {
             biased;
@@ -213,24 +239,41 @@ async fn carry(mut client: TcpStream, server: &Server, mut state: watch::Receive
 }
 
 async fn answer(client: &mut TcpStream, server: &Server, failing: Failing) {
-    if let Some(terminal) = &server.terminal {
+    if let (Some(terminal), Place::Port(address)) = (&server.terminal, server.place()) {
         // Why silent: how a connection ends is the business of its ends.
-        let _ = terminal.serve(client, server.address, failing).await;
+        let _ = terminal.serve(client, address, failing).await;
     }
 }
 
-async fn carry_both_ways(client: &mut TcpStream, server: SocketAddr, mut state: watch::Receiver<State>) {
+async fn carry_on(client: &mut TcpStream, server: Place, mut state: watch::Receiver<State>) {
     if state.wait_for(|state| state.carries_requests()).await.is_err() {
         return;
     }
-    let Ok(mut server) = TcpStream::connect(server).await else {
-        return;
-    };
     // Why the results are dropped: without it the link is only slower.
     let _ = client.set_nodelay(true);
-    let _ = server.set_nodelay(true);
+    match server {
+        Place::Port(address) => {
+            let Ok(server) = TcpStream::connect(address).await else {
+                return;
+            };
+            let _ = server.set_nodelay(true);
+            carry_both_ways(client, server, state).await;
+        }
+        Place::Socket(path) => {
+            if let Ok(server) = UnixStream::connect(path).await {
+                carry_both_ways(client, server, state).await;
+            }
+        }
+    }
+}
+
+async fn carry_both_ways(
+    client: &mut TcpStream,
+    server: impl AsyncRead + AsyncWrite,
+    state: watch::Receiver<State>,
+) {
     let (client_read, client_write) = client.split();
-    let (server_read, server_write) = server.split();
+    let (server_read, server_write) = split(server);
     tokio::join!(
         pump(client_read, server_write, state.clone(), State::carries_requests),
         pump(server_read, client_write, state.clone(), State::carries_answers),

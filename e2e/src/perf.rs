@@ -7,15 +7,16 @@
 //! *Limits*: the bare client runs after our processes were stopped and their webhooks removed, so that nobody reacts to
 //! its objects; what webhooks and watches cost counts against us.
 //!
-//! `perf worker`: one worker under many bare Workloads. `perf engine`: the decisions alone, without Kubernetes.
+//! `perf herd`: everything restarts at once while many jobs wait. `perf worker`: one worker under many bare Workloads. `perf engine`: the decisions alone, without Kubernetes.
 //!
 //! Reading order: this file (what is reported), `federation` (the run), `bare` (the bare client), `eyes` (when things
-//! were seen), `requests` (what was asked of the API servers), `worker`, `engine`.
+//! were seen), `requests` (what was asked of the API servers), `herd`, `worker`, `engine`.
 
 mod bare;
 pub mod engine;
 mod eyes;
 mod federation;
+pub mod herd;
 mod requests;
 pub mod worker;
 
@@ -43,6 +44,8 @@ pub struct Args {
 pub enum What {
     /// Dispatch latency, mirroring, throughput, requests and memory of one manager and its workers
     Federation(Sizes),
+    /// Time, requests and memory when every server and process dies at once while many jobs wait
+    Herd(herd::Sizes),
     /// Time, requests, CPU and memory of one worker under many bare Workloads
     Worker(worker::Sizes),
     /// Time, CPU and memory of the decisions alone, without Kubernetes
@@ -85,6 +88,8 @@ pub struct Restart {
     pub reads: usize,
     /// Resident memory of the manager at its highest until then.
     pub rss_mb: f64,
+    /// Those requests by cluster, user agent, verb and resource.
+    pub requests: Vec<Tally>,
 }
 
 /// What was found.
@@ -187,6 +192,10 @@ pub async fn main(args: Args) -> ExitCode {
                         .iter()
                         .try_for_each(|report| print(report, &report.requests, false)),
                 }
+            }
+            What::Herd(sizes) => {
+                let report = herd::measure(&sizes).await?;
+                print(&report, &report.requests, sizes.json)
             }
             What::Worker(sizes) => {
                 let report = worker::measure(&sizes).await?;

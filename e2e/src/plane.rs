@@ -9,9 +9,11 @@ mod access;
 mod commands;
 mod embedded;
 mod real;
+mod second;
 mod space;
 mod start;
 
+pub use second::SecondServer;
 pub(crate) use start::locate;
 
 use std::net::SocketAddr;
@@ -330,6 +332,16 @@ impl ControlPlane {
     /// Starts the API server again, on the same port and data, and waits until it is ready. Kills it first if it runs.
     pub async fn restart_apiserver(&self) -> Result<(), Error> {
         self.real("start its API server again")?.restart_apiserver().await
+    }
+
+    /// Starts the API server again with these flags beside its own, which it keeps at each further start; does nothing if it has them.
+    pub async fn serve_with(&self, flags: &'static [&'static str]) -> Result<(), Error> {
+        self.real("serve with other flags")?.serve_with(flags).await
+    }
+
+    /// Starts a second API server on the same etcd, and waits until it is ready.
+    pub async fn second_server(&self) -> Result<SecondServer, Error> {
+        self.real("have a second API server")?.second_server().await
     }
 
     /// Kills etcd (SIGKILL); the API server and the others stay, and so does what is stored. Does nothing if it is already killed.

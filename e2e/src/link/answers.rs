@@ -28,6 +28,8 @@ pub enum Failing {
     Writes,
     /// Those are done at once, and the answer comes so much later.
     LateWrites(Duration),
+    /// The answer to each request that only looks comes so much later.
+    LateReads(Duration),
     /// Those are done, and of about every second one the connection is cut instead of the answer.
     LostAnswers,
     /// Creations are answered with 429, and with the wish to be left alone for so many seconds.
@@ -49,7 +51,7 @@ impl Failing {
                 answer.headers_mut().insert(RETRY_AFTER, seconds.into());
                 Some(answer)
             }
-            Self::LateWrites(_) | Self::LostAnswers | Self::Slow(_) => None,
+            Self::LateWrites(_) | Self::LateReads(_) | Self::LostAnswers | Self::Slow(_) => None,
         }
     }
 
@@ -62,7 +64,7 @@ impl Failing {
     /// Whether this is one of the requests that go wrong.
     fn concerns(self, method: &Method) -> bool {
         match self {
-            Self::Reads => only_looks(method),
+            Self::Reads | Self::LateReads(_) => only_looks(method),
             Self::Writes | Self::LateWrites(_) | Self::LostAnswers => !only_looks(method),
             Self::Busy(_) => method == Method::POST,
             Self::Slow(_) => true,
@@ -72,10 +74,14 @@ impl Failing {
     fn delay(self, method: &Method, number: u32) -> Duration {
         match self {
             Self::LateWrites(delay) if !only_looks(method) => delay,
+            Self::LateReads(delay) if only_looks(method) => delay,
             Self::Slow(most) => most.mul_f64(f64::from(number.wrapping_mul(GOLDEN)) / f64::from(u32::MAX)),
-            Self::Reads | Self::Writes | Self::LateWrites(_) | Self::LostAnswers | Self::Busy(_) => {
-                Duration::ZERO
-            }
+            Self::Reads
+            | Self::Writes
+            | Self::LateWrites(_)
+            | Self::LateReads(_)
+            | Self::LostAnswers
+            | Self::Busy(_) => Duration::ZERO,
         }
     }
 }

@@ -19,17 +19,17 @@ use tokio::time::sleep;
 
 use super::bare::{Bare, Content, ended_status};
 use super::eyes::{Eyes, Mark};
-use super::requests::{self, Counted, per_one};
+use super::requests::{self, Counted, Tally, per_one};
 use super::{Report, Restart, Sizes, millis, rounded};
 use crate::plane::HARNESS_USER_AGENT;
 use crate::stage::{Queue, Spec, Stage, Worker};
 use crate::{ControlPlane, Options, Progress};
 
-const MANAGER: &str = "manager";
-const NAMESPACE: &str = "perf";
+pub(super) const MANAGER: &str = "manager";
+pub(super) const NAMESPACE: &str = "perf";
 const QUEUE: &str = "main";
-/// Room for everything: what is measured is the way, not the waiting.
-const QUOTA: [(&str, &str); 2] = [("cpu", "100k"), ("memory", "100Ti")];
+/// CPUs of each cluster: room for everything, because what is measured is the way, not the waiting.
+const ROOMY: &str = "100k";
 
 /// Requests in flight at once.
 const CONCURRENCY: usize = 32;
@@ -53,21 +53,21 @@ fn patience(jobs: usize) -> Duration {
 }
 
 /// Everything that the phases share.
-struct Bench {
-    stage: Stage,
-    manager: Client,
+pub(super) struct Bench {
+    pub(super) stage: Stage,
+    pub(super) manager: Client,
     /// Their names, in the order of `workers`.
-    names: Vec<String>,
-    workers: Vec<Client>,
+    pub(super) names: Vec<String>,
+    pub(super) workers: Vec<Client>,
     eyes: Eyes,
-    progress: Progress,
+    pub(super) progress: Progress,
 }
 
 pub(super) async fn measure(sizes: &Sizes, workers: u16) -> anyhow::Result<Report> {
     let (samples, burst) = (sizes.samples, sizes.burst);
     let held = sizes.held.max(burst);
     let started = Instant::now();
-    let mut bench = Bench::set_up(workers).await?;
+    let mut bench = Bench::set_up(workers, ROOMY, ROOMY).await?;
     sleep(REST).await;
     let idle = bench.stage.memory(MANAGER)?;
 
@@ -117,7 +117,7 @@ pub(super) async fn measure(sizes: &Sizes, workers: u16) -> anyhow::Result<Repor
     let sent = bench
         .eyes
         .between(Mark::Placed, Mark::Sent, &names("burst", 0..burst));
-    let clusters: Vec<String> = bench.clusters().map(str::to_owned).collect();
+    let requests = bench.tallies(&counted, held.into());
 
     bench.progress.step("the bare client");
     let bare = bench.bare(content, samples, burst).await?;
@@ -160,10 +160,7 @@ pub(super) async fn measure(sizes: &Sizes, workers: u16) -> anyhow::Result<Repor
         jobs_burst: burst,
         concurrency: CONCURRENCY,
         jobs_counted: held,
-        requests: { clusters.iter() }
-            .zip(&counted)
-            .flat_map(|(name, counted)| counted.tallies(name, held.into()))
-            .collect(),
+        requests,
         seconds: rounded(seconds),
     })
 }
@@ -188,18 +185,21 @@ struct BareFigures {
 }
 
 impl Bench {
-    async fn set_up(workers: u16) -> anyhow::Result<Self> {
+    /// A manager and so many workers; the quota of the manager and of each worker, in CPUs.
+    pub(super) async fn set_up(workers: u16, of_manager: &str, of_each: &str) -> anyhow::Result<Self> {
         let progress = Progress::stderr();
         let bare = |name: &str| Options::bare(name).with_audit();
         let worker = |name: &str| Worker {
             answers_capacity: false,
             ..Worker::new(bare(name))
         };
-        let quota = |queue: Queue, cluster: &str| queue.with_quota(cluster, &QUOTA);
+        let quota = |queue: Queue, cluster: &str, cpus: &str| {
+            queue.with_quota(cluster, &[("cpu", cpus), ("memory", "100Ti")])
+        };
         let names: Vec<String> = (1..=workers).map(|number| format!("worker-{number}")).collect();
-        let queue = std::iter::once(MANAGER)
-            .chain(names.iter().map(String::as_str))
-            .fold(Queue::new(QUEUE), quota);
+        let queue = { names.iter() }.fold(quota(Queue::new(QUEUE), MANAGER, of_manager), |queue, worker| {
+            quota(queue, worker, of_each)
+        });
         let spec = Spec::new(bare(MANAGER), names.iter().map(|name| worker(name)).collect())
             .with_namespace(NAMESPACE)
             .with_queue(queue);
@@ -220,11 +220,11 @@ impl Bench {
         })
     }
 
-    fn clusters(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn clusters(&self) -> impl Iterator<Item = &str> {
         std::iter::once(MANAGER).chain(self.names.iter().map(String::as_str))
     }
 
-    fn planes(&self) -> impl Iterator<Item = &ControlPlane> {
+    pub(super) fn planes(&self) -> impl Iterator<Item = &ControlPlane> {
         let planes = self.stage.planes();
         std::iter::once(&planes.manager).chain(&planes.workers)
     }
@@ -267,13 +267,10 @@ impl Bench {
     }
 
     /// Submits so many jobs at once; until the last one may run.
-    async fn burst(&mut self, prefix: &str, count: u16) -> anyhow::Result<Duration> {
+    pub(super) async fn burst(&mut self, prefix: &str, count: u16) -> anyhow::Result<Duration> {
         let names = names(prefix, 0..count);
         let begun = Instant::now();
-        let submit = stream::iter(&names)
-            .map(|name| self.create(name))
-            .buffer_unordered(CONCURRENCY);
-        submit.try_collect::<()>().await?;
+        self.submit(&names).await?;
         let last = self
             .eyes
             .see_all(Mark::Started, &names, patience(names.len()))
@@ -301,6 +298,7 @@ impl Bench {
             writes: counted.iter().map(|each| each.writes).sum(),
             reads: counted.iter().map(|each| each.reads).sum(),
             rss_mb,
+            requests: self.tallies(&counted, 1),
         })
     }
 
@@ -343,17 +341,23 @@ impl Bench {
         }
     }
 
-    fn marks(&self) -> anyhow::Result<Vec<requests::Mark>> {
+    pub(super) fn marks(&self) -> anyhow::Result<Vec<requests::Mark>> {
         self.planes()
             .map(|plane| Ok(requests::mark(&log(plane)?)?))
             .collect()
     }
 
-    fn counted(&self, marks: Vec<requests::Mark>) -> anyhow::Result<Vec<Counted>> {
+    pub(super) fn counted(&self, marks: Vec<requests::Mark>) -> anyhow::Result<Vec<Counted>> {
         self.planes()
             .zip(marks)
             .map(|(plane, mark)| Ok(Counted::since(&log(plane)?, mark, HARNESS_USER_AGENT)?))
             .collect()
+    }
+
+    /// All of them, as so much for each of so many jobs.
+    pub(super) fn tallies(&self, counted: &[Counted], jobs: u32) -> Vec<Tally> {
+        let tallies = |(name, counted): (&str, &Counted)| counted.tallies(name, jobs);
+        self.clusters().zip(counted).flat_map(tallies).collect()
     }
 
     /// Stops our processes and lets the bare client do the same work.
@@ -393,6 +397,14 @@ impl Bench {
         })
     }
 
+    /// Submits so many jobs at once.
+    pub(super) async fn submit(&self, names: &[String]) -> anyhow::Result<()> {
+        let submit = stream::iter(names)
+            .map(|name| self.create(name))
+            .buffer_unordered(CONCURRENCY);
+        submit.try_collect().await
+    }
+
     async fn create(&self, name: &str) -> anyhow::Result<()> {
         let mut object = job();
         object["metadata"]["name"] = json!(name);
@@ -403,7 +415,7 @@ impl Bench {
     }
 
     /// Plays the Job controller: the job's one pod has succeeded.
-    async fn end(&self, name: &str, worker: usize) -> anyhow::Result<()> {
+    pub(super) async fn end(&self, name: &str, worker: usize) -> anyhow::Result<()> {
         let api: Api<Job> = Api::namespaced(self.workers[worker].clone(), NAMESPACE);
         let patch = Patch::Merge(json!({"status": ended_status()}));
         let done = api.patch_status(name, &PatchParams::default(), &patch).await;
@@ -411,7 +423,7 @@ impl Bench {
     }
 }
 
-fn names(prefix: &str, numbers: Range<u16>) -> Vec<String> {
+pub(super) fn names(prefix: &str, numbers: Range<u16>) -> Vec<String> {
     { numbers }.map(|number| format!("{prefix}-{number}")).collect()
 }
 
@@ -454,6 +466,6 @@ fn log(plane: &ControlPlane) -> anyhow::Result<std::path::PathBuf> {
         .with_context(|| format!("{} keeps no audit log", plane.name()))
 }
 
-fn megabytes(kilobytes: u64) -> f64 {
+pub(super) fn megabytes(kilobytes: u64) -> f64 {
     rounded(u32::try_from(kilobytes).map_or(f64::MAX, f64::from) / 1024.0)
 }

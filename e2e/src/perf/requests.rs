@@ -44,6 +44,7 @@ pub(super) struct Counted {
     pub(super) reads: usize,
     pub(super) failed: usize,
     by_kind: BTreeMap<(String, String, String), usize>,
+    by_second: BTreeMap<String, usize>,
 }
 
 impl Counted {
@@ -62,11 +63,13 @@ impl Counted {
             resource,
             subresource,
             code,
+            second,
         } = request;
         let agent = user_agent.split(['/', ' ']).next().unwrap_or_default().to_owned();
         if !agent.starts_with(OURS) || agent == harness || verb == "watch" {
             return;
         }
+        *self.by_second.entry(second).or_default() += 1;
         let reads = matches!(verb.as_str(), "get" | "list");
         if reads {
             self.reads += 1;
@@ -82,6 +85,11 @@ impl Counted {
             format!("{resource}/{subresource}")
         };
         *self.by_kind.entry((agent, verb, resource)).or_default() += 1;
+    }
+
+    /// Most in one second.
+    pub(super) fn busiest_second(&self) -> usize {
+        self.by_second.values().copied().max().unwrap_or_default()
     }
 
     pub(super) fn tallies(&self, cluster: &str, jobs: u32) -> Vec<Tally> {
@@ -110,7 +118,9 @@ mod tests {
 
     #[test]
     fn only_our_processes_count_and_watches_do_not() {
-        let request = |agent: &str, verb: &str, code| Request {
+        let mut seconds = ["57", "58", "58", "58", "58", "59", "59"].into_iter();
+        let mut request = |agent: &str, verb: &str, code| Request {
+            second: seconds.next().unwrap_or_default().to_owned(),
             user_agent: agent.to_owned(),
             verb: verb.to_owned(),
             resource: "jobs".to_owned(),
@@ -130,6 +140,7 @@ mod tests {
             counted.add(each, "roadstead-harness");
         }
         assert_eq!((counted.writes, counted.reads, counted.failed), (2, 2, 1));
+        assert_eq!(counted.busiest_second(), 3);
         let tallies = counted.tallies("east", 2);
         assert_eq!((tallies[0].count, tallies[0].per_job), (2, 1.0));
         assert_eq!(tallies[0].resource, "jobs/status");

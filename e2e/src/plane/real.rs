@@ -40,6 +40,8 @@ pub(super) struct Real {
     pub(super) processes: Mutex<Vec<Guarded>>,
     /// What `kill_apiserver` leaves for `restart_apiserver`.
     pub(super) apiserver: Spec,
+    /// Flags that it is started with beside those.
+    pub(super) more: Mutex<&'static [&'static str]>,
     // Invariant: after `processes`, so that they are gone before their files.
     pub(super) dir: TempDir,
 }
@@ -125,7 +127,11 @@ impl Real {
         self.kill_apiserver();
         let deadline = Instant::now() + self.start_timeout;
         loop {
-            self.spawn(self.apiserver.clone())?;
+            let mut apiserver = self.apiserver.clone();
+            apiserver
+                .args
+                .extend(self.flags().iter().map(ToString::to_string));
+            self.spawn(apiserver)?;
             match self.wait_served(deadline).await {
                 // Why: a client's outgoing connection may sit on the port for a moment.
                 Err(Error::Died { tail, .. })
@@ -137,6 +143,18 @@ impl Real {
                 result => return result,
             }
         }
+    }
+
+    pub(super) async fn serve_with(&self, flags: &'static [&'static str]) -> Result<(), Error> {
+        if self.flags() == flags {
+            return Ok(());
+        }
+        *self.more.lock().unwrap_or_else(PoisonError::into_inner) = flags;
+        self.restart_apiserver().await
+    }
+
+    fn flags(&self) -> &'static [&'static str] {
+        *self.more.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn kill_storage(&self) {

@@ -82,6 +82,7 @@ pub(super) async fn start(options: Options) -> Result<Real, Error> {
         full: AtomicBool::new(false),
         processes: Mutex::new(Vec::new()),
         apiserver: layout.apiserver(0),
+        more: Mutex::new(&[]),
         dir,
     };
     plane.spawn(layout.etcd())?;

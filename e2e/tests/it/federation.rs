@@ -25,6 +25,7 @@ mod meddling;
 mod namespaces;
 mod once;
 mod origin;
+mod past;
 mod pending;
 mod poison;
 mod preempted;

@@ -163,13 +163,19 @@ impl Shared {
     async fn mend(&self) {
         let stage = &self.stage;
         for worker in [EAST, WEST, SPARE] {
-            stage.link(worker).unwrap().heal();
-            stage.planes().worker(worker).unwrap().resume().unwrap();
+            let (link, plane) = (
+                stage.link(worker).unwrap(),
+                stage.planes().worker(worker).unwrap(),
+            );
+            link.reroute(plane.address());
+            link.heal();
+            plane.resume().unwrap();
         }
         let planes = stage.planes();
         for plane in planes.workers.iter().chain([&planes.manager]) {
             plane.revive().await.unwrap();
             plane.free_storage().await.unwrap();
+            plane.serve_with(&[]).await.unwrap();
             plane.certify(Authority::First).await.unwrap();
         }
         for cluster in [MANAGER, EAST, WEST, SPARE] {

@@ -24,9 +24,9 @@ const BATCH: usize = 4;
 const POINT: Duration = Duration::from_secs(10);
 
 pub(super) fn is_held_in_west(workload: &Workload) -> bool {
-    let checks = &workload.status.as_ref().unwrap().admission_checks;
+    let checks = workload.status.iter().flat_map(|status| &status.admission_checks);
     cluster_name(workload).as_deref() == Some(WEST)
-        && checks.iter().all(|check| check.state == CheckState::Ready)
+        && { checks }.all(|check| check.state == CheckState::Ready)
         && condition(workload, "Evicted").is_none()
 }
 

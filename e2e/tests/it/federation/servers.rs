@@ -3,16 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use futures::StreamExt as _;
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt as _;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, WatchParams};
-use kube::core::WatchEvent;
+use kube::api::ListParams;
 use roadstead_api::constants::annotations::DISPATCH_EPOCH;
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_e2e::ControlPlane;
-use roadstead_e2e::link::Cut;
-use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use super::fixture::{EAST, MANAGER, Room, WEST, alone, condition, has};
@@ -24,12 +20,8 @@ const WEST_IS_LARGER: &[(&str, &str)] = &[(MANAGER, "16"), (EAST, "4"), (WEST, "
 /// Four jobs of 1 CPU at once, wherever they are.
 const NARROW: &[(&str, &str)] = &[(MANAGER, "4"), (EAST, "4"), (WEST, "4")];
 const AT_ONCE: usize = 4;
-/// One place in each worker.
-const TIGHT: &[(&str, &str)] = &[(MANAGER, "16"), (EAST, "1"), (WEST, "1")];
 /// How long a manager that can store nothing is watched when everything has ended.
 const DARK: Duration = Duration::from_secs(3);
-/// HTTP status of a version that the API server no longer knows.
-const GONE: u16 = 410;
 
 /// Which processes of a control plane are killed.
 #[derive(Clone, Copy)]
@@ -171,71 +163,5 @@ fn a_manager_without_api_server_and_etcd_grants_nothing_and_goes_on_when_they_ar
 fn a_manager_without_etcd_grants_nothing_and_goes_on_when_it_is_back() {
     alone("manager-etcd-dies", NARROW, |room| {
         manager_loses(room, Victims::Etcd)
-    });
-}
-
-/// The copy in east of a job that waits.
-async fn copy_in_east(room: Room, job: &str) -> Option<Workload> {
-    let name = room.workload(job).await?.name_any();
-    room.workloads(EAST).get_opt(&name).await.unwrap()
-}
-
-/// Whether a watch from this version is answered with 410.
-async fn is_forgotten(room: Room, version: &str) -> bool {
-    let watch = room
-        .workloads(EAST)
-        .watch(&WatchParams::default().timeout(5), version)
-        .await;
-    let mut events = match watch {
-        Ok(events) => Box::pin(events),
-        Err(kube::Error::Api(status)) => return status.code == GONE,
-        Err(error) => panic!("{error}"),
-    };
-    matches!(events.next().await, Some(Ok(WatchEvent::Error(status))) if status.code == GONE)
-}
-
-/// A copy is deleted there while the manager is cut off, and the API server, started anew, has forgotten when.
-///
-/// Spec: safety F14
-#[test]
-fn what_was_deleted_before_the_oldest_version_that_a_worker_knows_is_noticed() {
-    alone("forgotten", TIGHT, |room| async move {
-        for job in ["fills-0", "fills-1"] {
-            room.submit(room.job(job, "1", 600)).await;
-        }
-        for job in ["fills-0", "fills-1"] {
-            room.started(job).await;
-        }
-        room.submit(room.job("waits", "1", 1)).await;
-        let first = eventually(|| copy_in_east(room, "waits")).await;
-        let (stage, copies) = (&room.shared.stage, room.workloads(EAST));
-        stage.link(EAST).unwrap().cut(Cut::Refuse);
-        let known = copies.list(&ListParams::default()).await.unwrap();
-        let known = known.metadata.resource_version.unwrap();
-        let name = first.name_any();
-        copies.delete(&name, &DeleteParams::background()).await.unwrap();
-        let bare = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-        // Why whatever the answer: its engine may have let it go by now.
-        let _ = copies.patch(&name, &PatchParams::default(), &bare).await;
-        let gone = || async { copies.get_opt(&name).await.ok()?.is_none().then_some(()) };
-        eventually(gone).await;
-        let east = stage.planes().worker(EAST).unwrap();
-        east.restart_apiserver().await.unwrap();
-        // Not at once: first it says that it is not ready for watches.
-        eventually(|| async { is_forgotten(room, &known).await.then_some(()) }).await;
-
-        stage.link(EAST).unwrap().heal();
-        let second = eventually(|| async {
-            let copy = copy_in_east(room, "waits").await?;
-            (copy.metadata.deletion_timestamp.is_none()).then_some(copy)
-        })
-        .await;
-        assert_ne!(second.uid(), first.uid());
-        for job in ["fills-0", "fills-1"] {
-            let params = DeleteParams::background();
-            room.jobs(MANAGER).delete(job, &params).await.unwrap();
-        }
-        room.job_is(MANAGER, "waits", "Complete").await;
-        room.is_swept().await;
     });
 }

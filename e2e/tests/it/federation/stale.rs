@@ -25,10 +25,10 @@ fn epoch(object: &impl kube::ResourceExt) -> Option<&str> {
 }
 
 /// What the manager's Workload of a job is when nothing has happened to it.
-fn is_held_in_east(workload: &Workload) -> bool {
-    let checks = &workload.status.as_ref().unwrap().admission_checks;
+pub(super) fn is_held_in_east(workload: &Workload) -> bool {
+    let checks = workload.status.iter().flat_map(|status| &status.admission_checks);
     cluster_name(workload).as_deref() == Some(EAST)
-        && checks.iter().all(|check| check.state == CheckState::Ready)
+        && { checks }.all(|check| check.state == CheckState::Ready)
         && condition(workload, "Finished").is_none()
         && !workload.is_true("Evicted")
 }

@@ -1,0 +1,112 @@
+//! A second API server on the etcd of a plane, which can be kept from hearing what is stored: from then on it shows the past.
+//!
+//! Its way to etcd goes through a [`Link`]. While that is cut, it answers what it may answer from its own memory (lists of any
+//! version, watches) and nothing that etcd must be asked for.
+
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Instant;
+
+use tokio::time::{sleep, timeout};
+
+use super::real::Real;
+use super::{APISERVER, Error, POLL, commands};
+use crate::link::{Cut, Link};
+use crate::port;
+use crate::process::Guarded;
+
+/// How long one question to it may take while it starts.
+const PROBE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(2);
+
+/// A running second API server; it ends when this is dropped.
+pub struct SecondServer {
+    address: SocketAddr,
+    client: kube::Client,
+    storage: Link,
+    _process: Guarded,
+}
+
+impl fmt::Debug for SecondServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SecondServer")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
+impl SecondServer {
+    /// Where it listens. It shows the certificate of the plane's first server.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// An administrator's client of it.
+    pub fn client(&self) -> kube::Client {
+        self.client.clone()
+    }
+
+    /// From here on it hears nothing new.
+    pub fn fall_behind(&self) {
+        self.storage.cut(Cut::Swallow);
+    }
+}
+
+impl Real {
+    pub(super) async fn second_server(&self) -> Result<SecondServer, Error> {
+        let plane = || self.access.name.clone();
+        let port = port::free().ok_or_else(|| Error::NoPort { plane: plane() })?;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let failed = |source| Error::Process {
+            plane: plane(),
+            doing: "starting a second",
+            process: APISERVER,
+            source,
+        };
+        let storage = Link::start_to_socket(&self.dir.path().join(commands::ETCD_SOCKET)).await;
+        let storage = storage.map_err(failed)?;
+        let mut spec = self.apiserver.clone();
+        // Why without an audit log: two processes would write into one file.
+        let replaced = ["--etcd-servers=", "--secure-port=", "--audit-"];
+        spec.args
+            .retain(|arg| !replaced.iter().any(|start| arg.starts_with(start)));
+        spec.args.extend([
+            format!("--etcd-servers=http://{}", storage.address()),
+            format!("--secure-port={port}"),
+        ]);
+        spec.log.set_file_name("second-apiserver.log");
+        let mut process = Guarded::spawn(spec).map_err(failed)?;
+        let client = self.access.client_via(&format!("https://{address}"))?;
+        let deadline = Instant::now() + self.start_timeout;
+        loop {
+            let asked = http::Request::get("/readyz").body(Vec::new());
+            let asked = asked.map_err(|error| failed(std::io::Error::other(error)))?;
+            if let Ok(Ok(_)) = timeout(PROBE_TIMEOUT, client.request_text(asked)).await {
+                break;
+            }
+            if let Some(status) = process.ended().map_err(failed)? {
+                return Err(Error::Died {
+                    plane: plane(),
+                    process: APISERVER,
+                    status,
+                    tail: process.log_tail(),
+                });
+            }
+            if Instant::now() >= deadline {
+                return Err(Error::NotReady {
+                    plane: plane(),
+                    what: "/readyz of the second API server".to_owned(),
+                    waited: self.start_timeout,
+                    process: APISERVER,
+                    tail: process.log_tail(),
+                });
+            }
+            sleep(POLL).await;
+        }
+        Ok(SecondServer {
+            address,
+            client,
+            storage,
+            _process: process,
+        })
+    }
+}
