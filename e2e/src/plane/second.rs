@@ -1,7 +1,7 @@
-//! A second API server on the etcd of a plane, which can be kept from hearing what is stored: from then on it shows the past.
+//! A second API server on the etcd of a plane, which can be kept from hearing of Jobs: from then on it shows their past.
 //!
-//! Its way to etcd goes through a [`Link`]. While that is cut, it answers what it may answer from its own memory (lists of any
-//! version, watches) and nothing that etcd must be asked for.
+//! For Jobs its way to etcd goes through a [`Link`]. While that is cut, it answers of them what it may answer from its own memory
+//! (lists of any version, watches) and nothing that etcd must be asked for. All else it serves as ever.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -45,7 +45,7 @@ impl SecondServer {
         self.client.clone()
     }
 
-    /// From here on it hears nothing new.
+    /// From here on it hears nothing new of Jobs.
     pub fn fall_behind(&self) {
         self.storage.cut(Cut::Swallow);
     }
@@ -66,11 +66,11 @@ impl Real {
         let storage = storage.map_err(failed)?;
         let mut spec = self.apiserver.clone();
         // Why without an audit log: two processes would write into one file.
-        let replaced = ["--etcd-servers=", "--secure-port=", "--audit-"];
+        let replaced = ["--secure-port=", "--audit-"];
         spec.args
             .retain(|arg| !replaced.iter().any(|start| arg.starts_with(start)));
         spec.args.extend([
-            format!("--etcd-servers=http://{}", storage.address()),
+            format!("--etcd-servers-overrides=batch/jobs#http://{}", storage.address()),
             format!("--secure-port={port}"),
         ]);
         spec.log.set_file_name("second-apiserver.log");
