@@ -153,7 +153,9 @@ mod tests {
             ),
             (COMPLETE, r#""responseStatus":{"code":200}}"#),
         ] {
-            let head = r#""verb":"patch","userAgent":"subject","requestURI":"/readyz?verbose""#;
+            let head = r#""verb":"patch","userAgent":"subject","requestURI":"/readyz?verbose",
+                "requestReceivedTimestamp":"2026-01-31T23:59:59.123456Z""#
+                .replace('\n', "");
             writeln!(file, r#"{{"stage":"{stage}",{head},{tail}"#).unwrap();
         }
         write!(file, r#"{{"stage":"Resp"#).unwrap();
@@ -163,6 +165,7 @@ mod tests {
             resource: resource.to_owned(),
             subresource: subresource.to_owned(),
             code,
+            second: "2026-01-31T23:59:59".to_owned(),
         };
         assert_eq!(
             read(file.path()).unwrap(),

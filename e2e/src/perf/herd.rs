@@ -18,6 +18,7 @@ use tokio::time::sleep;
 use super::federation::{Bench, MANAGER, NAMESPACE, megabytes, names};
 use super::requests::{Counted, Tally};
 use super::rounded;
+use crate::ControlPlane;
 
 /// Jobs that run in each worker. Ten of them are a CPU.
 const RUNNING_EACH: u16 = 10;
@@ -108,7 +109,7 @@ pub(super) async fn measure(sizes: &Sizes) -> anyhow::Result<Report> {
         plane.kill_apiserver()?;
         plane.kill_storage()?;
     }
-    try_join_all(bench.planes().map(|plane| plane.revive())).await?;
+    try_join_all(bench.planes().map(ControlPlane::revive)).await?;
     let servers_ready = dead.elapsed();
     bench.progress.step("starting the manager and the workers");
     let (marks, started) = (bench.marks()?, Instant::now());

@@ -86,7 +86,7 @@ fn an_api_server_that_lags_behind_its_etcd_moves_no_job() {
 
         restart_against(room, second.address()).await;
         let past = seen.list(&at_any_version).await.unwrap();
-        let names: Vec<_> = past.iter().map(|job| job.name_any()).collect();
+        let names: Vec<_> = past.iter().map(ResourceExt::name_any).collect();
         assert_eq!(names, ["ended"], "it shows the past");
         assert!(!has(&past.items[0], "Complete"), "it shows the past");
         room.submit(room.job("meanwhile", "1", 1)).await;
