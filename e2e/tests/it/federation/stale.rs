@@ -25,7 +25,7 @@ fn epoch(object: &impl kube::ResourceExt) -> Option<&str> {
 }
 
 /// What the manager's Workload of a job is when nothing has happened to it.
-fn is_held_in_east(workload: &Workload) -> bool {
+pub(super) fn is_held_in_east(workload: &Workload) -> bool {
     let checks = &workload.status.as_ref().unwrap().admission_checks;
     cluster_name(workload).as_deref() == Some(EAST)
         && checks.iter().all(|check| check.state == CheckState::Ready)
