@@ -187,14 +187,6 @@ fn what_ends_while_watches_say_nothing_is_known_after_one_limit_and_holds_up_nob
     });
 }
 
-/// From now on watches leave out all that is about this job. Gives how often something went wrong before.
-fn leave_out(room: Room, job: &'static str) -> u32 {
-    let link = room.shared.stage.link(EAST).unwrap();
-    let before = link.failed();
-    link.fail(Failing::LostEvents(job));
-    before
-}
-
 /// Another job comes and goes in east, and the manager hears of it: watches have gone past all that was before, which nothing that
 /// they tell later will bring.
 async fn goes_on(room: Room, job: &str) {
@@ -203,12 +195,22 @@ async fn goes_on(room: Room, job: &str) {
     room.job_is(MANAGER, job, "Complete").await;
 }
 
+/// From now on watches leave out all that is about this job. Gives how often something went wrong before.
+async fn leave_out(room: Room, job: &'static str) -> u32 {
+    let link = room.shared.stage.link(EAST).unwrap();
+    let before = link.failed();
+    link.fail(Failing::LostEvents(job));
+    // Why: the connection was lost for that, and what happens before the watches are open again is found by comparing.
+    goes_on(room, "before-it").await;
+    before
+}
+
 /// Spec: safety F12, I2, I11
 #[test]
 fn an_end_that_watches_have_left_out_is_found_once_a_connection_was_lost() {
     alone("missed-end", EAST_ONLY, |room| async move {
         runs_in_east(room, "hidden", "1").await;
-        let before = leave_out(room, "hidden");
+        let before = leave_out(room, "hidden").await;
         end_in_east(room, "hidden").await;
         goes_on(room, "next").await;
         let link = room.shared.stage.link(EAST).unwrap();
@@ -249,7 +251,7 @@ fn a_copy_whose_deletion_watches_have_left_out_is_missed_once_a_connection_was_l
         runs_in_east(room, "vanished", "1").await;
         let name = room.workload("vanished").await.unwrap().name_any();
         let first = room.jobs(EAST).get("vanished").await.unwrap().uid();
-        let before = leave_out(room, "vanished");
+        let before = leave_out(room, "vanished").await;
         take_away(room.jobs(EAST), "vanished").await;
         take_away(room.workloads(EAST), &name).await;
         goes_on(room, "next").await;
