@@ -4,6 +4,7 @@
 //! link that reads requests ([`Failing`]) ends TLS on both sides for as long as it does.
 
 mod answers;
+mod events;
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -180,7 +181,7 @@ impl Link {
         self.state.send_replace(State::Failing(failing));
     }
 
-    /// How many requests went wrong since the link was made, by [`Link::fail`].
+    /// How many requests went wrong since the link was made, by [`Link::fail`], or events of watches.
     pub fn failed(&self) -> u32 {
         self.server.terminal.as_ref().map_or(0, Terminal::failed)
     }

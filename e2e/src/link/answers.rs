@@ -1,5 +1,5 @@
-//! A link that reads what it carries: some requests are answered with 500, or late, or not at all; the others just go on to the
-//! server.
+//! A link that reads what it carries: some requests are answered with 500, or late, or not at all, or what follows their answer is
+//! missing; the others just go on to the server.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{Method, Request, Response, StatusCode};
-use http_body_util::{Either, Full};
-use hyper::body::{Bytes, Incoming};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::pem::PemObject as _;
@@ -18,6 +18,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+use super::events::{self, Carried};
 
 /// What goes wrong with which requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +38,10 @@ pub enum Failing {
     Busy(u32),
     /// Every answer comes up to so much later.
     Slow(Duration),
+    /// Watches are opened, and say nothing: no event, no bookmark, no end.
+    SilentWatches,
+    /// Of what watches tell, the events are left out whose line mentions this.
+    LostEvents(&'static str),
 }
 
 /// Multiples of it, as far as 32 bits hold them, are spread evenly.
@@ -43,7 +49,7 @@ const GOLDEN: u32 = 0x9E37_79B9;
 
 impl Failing {
     /// What is said instead of the server to what goes wrong.
-    fn refusal(self) -> Option<Response<Either<Incoming, Full<Bytes>>>> {
+    fn refusal(self) -> Option<Response<Carried>> {
         match self {
             Self::Reads | Self::Writes => Some(refusal(StatusCode::INTERNAL_SERVER_ERROR, "InternalError")),
             Self::Busy(seconds) => {
@@ -51,7 +57,12 @@ impl Failing {
                 answer.headers_mut().insert(RETRY_AFTER, seconds.into());
                 Some(answer)
             }
-            Self::LateWrites(_) | Self::LateReads(_) | Self::LostAnswers | Self::Slow(_) => None,
+            Self::LateWrites(_)
+            | Self::LateReads(_)
+            | Self::LostAnswers
+            | Self::Slow(_)
+            | Self::SilentWatches
+            | Self::LostEvents(_) => None,
         }
     }
 
@@ -62,12 +73,36 @@ impl Failing {
     }
 
     /// Whether this is one of the requests that go wrong.
-    fn concerns(self, method: &Method) -> bool {
+    fn concerns<B>(self, request: &Request<B>) -> bool {
+        let method = request.method();
         match self {
             Self::Reads | Self::LateReads(_) => only_looks(method),
             Self::Writes | Self::LateWrites(_) | Self::LostAnswers => !only_looks(method),
             Self::Busy(_) => method == Method::POST,
             Self::Slow(_) => true,
+            Self::SilentWatches => events::is_asked_for(request),
+            // Why none: each event that is left out counts.
+            Self::LostEvents(_) => false,
+        }
+    }
+
+    /// What follows the answer to a watch.
+    fn events(self, events: Incoming, failed: &Arc<AtomicU32>) -> Carried {
+        match self {
+            Self::SilentWatches => events::none(events),
+            Self::LostEvents(text) => {
+                let failed = failed.clone();
+                let left_out = move || {
+                    failed.fetch_add(1, Ordering::Relaxed);
+                };
+                events::without(events, text, left_out)
+            }
+            Self::Reads
+            | Self::Writes
+            | Self::LateWrites(_)
+            | Self::LostAnswers
+            | Self::Busy(_)
+            | Self::Slow(_) => events.boxed_unsync(),
         }
     }
 
@@ -81,7 +116,9 @@ impl Failing {
             | Self::LateWrites(_)
             | Self::LateReads(_)
             | Self::LostAnswers
-            | Self::Busy(_) => Duration::ZERO,
+            | Self::Busy(_)
+            | Self::SilentWatches
+            | Self::LostEvents(_) => Duration::ZERO,
         }
     }
 }
@@ -95,7 +132,7 @@ fn only_looks(method: &Method) -> bool {
 pub(super) struct Terminal {
     acceptor: TlsAcceptor,
     connector: TlsConnector,
-    /// How many requests went wrong.
+    /// How many requests went wrong, or events.
     failed: Arc<AtomicU32>,
 }
 
@@ -130,7 +167,7 @@ impl Terminal {
         })
     }
 
-    /// How many requests went wrong until now.
+    /// How many requests went wrong until now, or events.
     pub(super) fn failed(&self) -> u32 {
         self.failed.load(Ordering::Relaxed)
     }
@@ -153,7 +190,8 @@ impl Terminal {
         // Why a lock that is never waited for: without HTTP/2 a connection carries one request after the other.
         let sender = &Mutex::new(sender);
         let service = service_fn(|request: Request<Incoming>| async move {
-            let concerned = failing.concerns(request.method());
+            let concerned = failing.concerns(&request);
+            let watches = events::is_asked_for(&request);
             let number = self.failed.fetch_add(u32::from(concerned), Ordering::Relaxed);
             if let Some(refusal) = failing.refusal().filter(|_| concerned) {
                 return Ok(refusal);
@@ -167,7 +205,14 @@ impl Terminal {
                 return Err(std::io::Error::other("the answer is lost"));
             }
             tokio::time::sleep(delay).await;
-            Ok::<_, std::io::Error>(answer.map(Either::Left))
+            let tells = watches && events::follow(&answer);
+            Ok::<_, std::io::Error>(answer.map(|body| {
+                if tells {
+                    failing.events(body, &self.failed)
+                } else {
+                    body.boxed_unsync()
+                }
+            }))
         });
         let serving =
             hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(client), service);
@@ -181,12 +226,13 @@ impl Terminal {
 }
 
 /// What an API server says that fails.
-fn refusal(code: StatusCode, reason: &str) -> Response<Either<Incoming, Full<Bytes>>> {
+fn refusal(code: StatusCode, reason: &str) -> Response<Carried> {
     let status = serde_json::json!({
         "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code.as_u16(),
         "message": "planted on the way",
     });
-    let mut answer = Response::new(Either::Right(Full::from(status.to_string())));
+    let body = Full::from(status.to_string()).map_err(|never| match never {});
+    let mut answer = Response::new(body.boxed_unsync());
     *answer.status_mut() = code;
     let json = HeaderValue::from_static("application/json");
     answer.headers_mut().insert(CONTENT_TYPE, json);

@@ -1,5 +1,10 @@
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use futures::{StreamExt as _, stream};
+use http::Request;
+use http_body_util::{BodyExt as _, StreamBody};
+use hyper::body::{Bytes, Frame};
 use tokio::time::timeout;
 
 use super::*;
@@ -95,4 +100,53 @@ async fn dropping_a_link_closes_its_connections() {
     timeout(DEADLINE, ask(&mut open, 1)).await.unwrap().unwrap();
     drop(link);
     assert!(timeout(DEADLINE, open.read_u8()).await.unwrap().is_err());
+}
+
+#[test]
+fn a_watch_is_known_by_its_query() {
+    let asks = |path: &str| events::is_asked_for(&Request::get(path).body(()).unwrap());
+    assert!(asks("/api/v1/pods?watch=true") && asks("/api/v1/pods?limit=1&watch=1"));
+    assert!(!asks("/api/v1/pods") && !asks("/api/v1/pods?watch=false&labelSelector=watch%3Dtrue"));
+}
+
+#[tokio::test]
+async fn events_that_mention_a_text_are_left_out_however_they_are_cut() {
+    let told =
+        "{\"a\":\"first\"}\n{\"a\":\"hidden-1\"}\n{\"a\":\"hid\"}\n{\"a\":\"1-hidden\"}\n{\"a\":\"last\"}\n";
+    let passed = "{\"a\":\"first\"}\n{\"a\":\"hid\"}\n{\"a\":\"last\"}\n";
+    for size in [1, 2, 7, 20, told.len()] {
+        let frames = told.as_bytes().chunks(size);
+        let frames = frames.map(|part| Ok::<_, hyper::Error>(Frame::data(Bytes::copy_from_slice(part))));
+        let count = Arc::new(AtomicU32::new(0));
+        let counter = count.clone();
+        let left_out = move || {
+            counter.fetch_add(1, Ordering::Relaxed);
+        };
+        let body = StreamBody::new(stream::iter(frames.collect::<Vec<_>>()));
+        let carried = events::without(body, "hidden", left_out).collect().await.unwrap();
+        assert_eq!(carried.to_bytes(), passed, "in parts of {size}");
+        assert_eq!(count.load(Ordering::Relaxed), 2, "in parts of {size}");
+    }
+}
+
+/// The end of a line may never come.
+#[tokio::test]
+async fn an_event_is_passed_on_when_its_line_has_ended() {
+    let line = Ok::<_, hyper::Error>(Frame::data(Bytes::from_static(b"{}\n{")));
+    let body = StreamBody::new(stream::iter([line]).chain(stream::pending()));
+    let mut carried = events::without(body, "hidden", || {});
+    let first = timeout(DEADLINE, carried.frame())
+        .await
+        .unwrap()
+        .unwrap()
+        .unwrap();
+    assert_eq!(first.into_data().unwrap(), "{}\n");
+    assert!(timeout(SILENCE, carried.frame()).await.is_err());
+}
+
+#[tokio::test]
+async fn a_silent_watch_neither_speaks_nor_ends() {
+    let line = Ok::<_, hyper::Error>(Frame::data(Bytes::from_static(b"{}\n")));
+    let mut carried = events::none(StreamBody::new(stream::iter([line])));
+    assert!(timeout(SILENCE, carried.frame()).await.is_err());
 }

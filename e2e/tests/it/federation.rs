@@ -42,6 +42,7 @@ mod space;
 mod stale;
 mod strain;
 mod two_managers;
+mod unheard;
 mod unsure;
 mod vanished;
 mod watched;

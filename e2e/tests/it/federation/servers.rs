@@ -42,7 +42,7 @@ impl Victims {
 }
 
 /// It was sent once and never taken back.
-fn was_sent_once(workload: &Workload) -> bool {
+pub(super) fn was_sent_once(workload: &Workload) -> bool {
     !workload.annotations().contains_key(DISPATCH_EPOCH) && condition(workload, "Evicted").is_none()
 }
 

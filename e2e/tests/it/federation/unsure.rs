@@ -40,7 +40,7 @@ async fn quota_is_free(room: Room) {
 }
 
 /// Condition `Active` of east: its status, and since when.
-async fn active(room: Room) -> Option<(String, Value)> {
+pub(super) async fn active(room: Room) -> Option<(String, Value)> {
     let clusters: Api<MultiKueueCluster> = Api::all(room.shared.client(MANAGER));
     let conditions = clusters.get(EAST).await.ok()?.status?.conditions;
     let active = conditions.into_iter().find(|each| each.type_ == "Active")?;
