@@ -100,6 +100,7 @@ impl Failing {
             Self::Reads
             | Self::Writes
             | Self::LateWrites(_)
+            | Self::LateReads(_)
             | Self::LostAnswers
             | Self::Busy(_)
             | Self::Slow(_) => events.boxed_unsync(),

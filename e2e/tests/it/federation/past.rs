@@ -7,7 +7,7 @@ use futures::{StreamExt as _, stream};
 use k8s_openapi::api::batch::v1::Job;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchParams};
 use kube::core::WatchEvent;
-use kube::{Api, ResourceExt as _};
+use kube::{Api, ResourceExt};
 use roadstead_api::constants::annotations::DISPATCH_EPOCH;
 use roadstead_api::constants::labels::{MULTIKUEUE_ORIGIN, PREBUILT_WORKLOAD_NAME};
 use roadstead_api::kueue::v1beta2::Workload;

@@ -39,9 +39,9 @@ const KINDS: u32 = 4;
 /// What an operator would take for a sign of silence, in seconds: API servers say something about every minute.
 const LAG_SEEN: f64 = 120.0;
 /// No job may wait longer for its place beside a worker that is not heard.
-const WAIT_MAX: Duration = Duration::from_secs(4);
+const WAIT_MAX: Duration = Duration::from_secs(8);
 /// Nor longer than this when it is offered to that worker first: after ten seconds others are asked too.
-const ASKED_MAX: Duration = Duration::from_secs(14);
+const ASKED_MAX: Duration = Duration::from_secs(20);
 /// How often it is looked at what the manager believes.
 const LOOK: Duration = Duration::from_millis(500);
 
