@@ -5,10 +5,11 @@
 //! while it still looks at the worker itself. Everything ends when the stage is dropped or this process dies.
 //!
 //! Reading order: [`spec`], this file, [`programs`] (where our binaries come from), `subject` (one process),
-//! `account` (as whom it runs), `objects` (what is applied to the clusters), `kueue` (a cluster with the reference in our
+//! `account` (as whom it runs), `clock` (what time it believes it is), `objects` (what is applied to the clusters), `kueue` (a cluster with the reference in our
 //! place), `solo` (one cluster with a worker alone).
 
 mod account;
+mod clock;
 mod kueue;
 mod objects;
 pub mod programs;
@@ -28,6 +29,7 @@ use kube::Client;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::process::Command;
+use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
 pub use kueue::Kueue;
@@ -120,6 +122,16 @@ pub enum Error {
         /// What it said.
         output: String,
     },
+    /// The library that sets clocks could not be made.
+    #[error("{compiler} could not make the clock ({status}):\n{output}")]
+    Clock {
+        /// The C compiler.
+        compiler: String,
+        /// How it ended.
+        status: ExitStatus,
+        /// What it said.
+        output: String,
+    },
 }
 
 fn quote(detail: &str) -> String {
@@ -153,6 +165,8 @@ pub struct Stage {
     /// Merged over the `Configuration` of each process.
     configuration: Value,
     progress: Progress,
+    /// The library that sets clocks, once one was set.
+    clock: OnceCell<PathBuf>,
     // Invariant: after the processes that use them.
     planes: Federation,
     dir: TempDir,
@@ -205,6 +219,7 @@ impl Stage {
             programs,
             configuration,
             progress,
+            clock: OnceCell::new(),
             planes,
             dir,
         };

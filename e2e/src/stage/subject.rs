@@ -7,11 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::Duration;
 
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use super::clock;
 use super::kueue::{self, Kueue, Place};
 use super::{Error, POLL, Part, SYSTEM_NAMESPACE, system};
 use crate::port;
@@ -157,6 +159,28 @@ impl Subject {
     /// Where it writes its log from its next start on.
     pub(super) fn log_to(&mut self, log: &Path) {
         log.clone_into(&mut self.spec.log);
+    }
+
+    /// Sets how far its time of day is off; it has such a clock from its next start on.
+    pub(super) fn set_clock(&mut self, library: &Path, off: SignedDuration) -> Result<(), Error> {
+        let file = self.spec.workdir.join(format!("{}.clock", self.cluster));
+        clock::set(&file, off)?;
+        if !self.has_own_clock() {
+            self.spec.env.extend(clock::environment(library, &file));
+        }
+        Ok(())
+    }
+
+    /// Back to the machine's clock. Kills it if it had another.
+    pub(super) fn drop_clock(&mut self) {
+        if self.has_own_clock() {
+            self.spec.env.retain(|(name, _)| !clock::is_ours(name));
+            self.kill();
+        }
+    }
+
+    fn has_own_clock(&self) -> bool {
+        self.spec.env.iter().any(|(name, _)| clock::is_ours(name))
     }
 
     /// What it makes of its cluster.

@@ -8,6 +8,7 @@ mod authority;
 mod busy;
 mod capacity;
 mod classes;
+mod clocks;
 mod dispatchers;
 mod explain;
 mod faults;

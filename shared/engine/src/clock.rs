@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use roadstead_core::lease::Moment;
 use roadstead_core::moment::later;
+use roadstead_kubeio::date::ServerTime;
 use tokio::time::Instant;
 
 /// Tells the time; handed in, so that a simulation can hand in its own.
@@ -60,6 +61,24 @@ pub fn system() -> Clock {
     Arc::new(Timestamp::now)
 }
 
+/// The clock of an API server, by its answers; of the machine as long as there were none (`spec/safety.md F18`).
+pub fn of_server(time: ServerTime) -> Clock {
+    Arc::new(move || time.now().unwrap_or_else(Timestamp::now))
+}
+
+/// Says so when the clock of the machine is another one than that of the API server.
+pub fn compare(time: &ServerTime) {
+    let Some(served) = time.now() else { return };
+    let off = Timestamp::now().duration_since(served);
+    if off.abs() > WRONG {
+        tracing::warn!(
+            "the clock of this machine is off by {} s from that of the API server; the API server's is used, only log lines are \
+             dated by the machine's",
+            off.as_secs()
+        );
+    }
+}
+
 /// The time of `wall` without its jumps: pauses, back-offs and time limits are then as long as they were meant to be
 /// (`spec/safety.md F18`). After a jump it goes by up to a tenth faster or slower until both agree again.
 pub fn steady(wall: Clock, uptime: Uptime) -> Clock {
@@ -108,12 +127,12 @@ impl Steady {
     fn tell(&self, gap: SignedDuration) {
         if self.warned {
             tracing::warn!(
-                "the clock of this machine has jumped by {} s; time limits are kept as they were, and the times that this process \
-                 shows follow slowly (restart it to make them follow at once)",
+                "the time of day has jumped by {} s; time limits are kept as they were, and the times that this process shows \
+                 follow slowly (restart it to make them follow at once)",
                 gap.as_secs()
             );
         } else {
-            tracing::info!("the times that this process shows agree with the clock of this machine again");
+            tracing::info!("the times that this process shows agree with the time of day again");
         }
     }
 }

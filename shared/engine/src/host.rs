@@ -6,12 +6,14 @@ use std::num::NonZero;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use kube::Client;
 use prometheus_client::registry::Registry;
 use roadstead_api::config::Config;
 use roadstead_core::leader::Replica;
 use roadstead_kubeio::connect;
+use roadstead_kubeio::date::ServerTime;
 use roadstead_kubeio::permit::Permit;
 use roadstead_serve::args::{self, Args};
 use roadstead_serve::exit::ExitKind;
@@ -31,6 +33,9 @@ use crate::process::Parts;
 
 /// Threads of a process at most: more are never busy.
 const THREADS_MAX: usize = 8;
+
+/// How long a process that starts waits for the time of day.
+const TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Where Linux says what this machine is called.
 const HOST_NAME: &str = "/proc/sys/kernel/hostname";
@@ -100,6 +105,8 @@ pub struct Host {
     /// What must be true before the process is ready.
     pub readiness: Readiness,
     name: &'static str,
+    /// By its own API server.
+    time: ServerTime,
     leadership: Leadership,
     /// `None` for a process that has no replicas.
     candidate: Option<Candidate>,
@@ -124,7 +131,8 @@ impl Host {
             (Permit::endless(), Leadership::assumed(&config))
         };
         let user_agent = user_agent(name, args.identity());
-        let client = connect::local_under(args.kubeconfig(), &user_agent, &permit)
+        let time = ServerTime::default();
+        let client = connect::local_under(args.kubeconfig(), &user_agent, &permit, &time)
             .await
             .map_err(Error::Connect)?;
         let stop = shutdown::on_signals().map_err(Error::Shutdown)?;
@@ -137,9 +145,13 @@ impl Host {
             stop,
             readiness: Readiness::new(),
             name,
+            time,
             leadership,
             candidate: None,
         };
+        // Why first: what is decided and dated must not begin with another time of day than it goes on with.
+        host.time.learn(&host.client, TIME_MAX).await;
+        clock::compare(&host.time);
         if host.config.leader_election.leader_elect {
             let mut candidate = host.candidate(args).await?;
             candidate.try_at_once().await;
@@ -153,6 +165,7 @@ impl Host {
         let client = connect::local(args.kubeconfig(), &self.user_agent)
             .await
             .map_err(Error::Connect)?;
+        // Why the machine's: the times in that Lease are for people, and show what the clock of a replica is.
         let clock = clock::system();
         let parts = (
             self.permit.clone(),
@@ -170,8 +183,8 @@ impl Host {
             config: self.config.clone(),
             controllers: self.controllers.clone(),
             name,
-            clock: clock::system(),
-            wall: clock::system(),
+            clock: clock::of_server(self.time.clone()),
+            wall: clock::of_server(self.time.clone()),
             uptime: Uptime::start(),
             lifetimes: Lifetimes::default(),
             leadership: self.leadership.clone(),

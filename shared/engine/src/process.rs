@@ -85,7 +85,7 @@ pub struct Parts {
     pub name: &'static str,
     /// The time, by which everything is decided and dated; [`Parts::with_steady_clock`] takes the jumps out.
     pub clock: Clock,
-    /// The machine's time of day: for certificates and tokens, which others date too.
+    /// The same with its jumps: for certificates and tokens, which others date too.
     pub wall: Clock,
     /// How long it has been up, by a clock that never jumps: for leases.
     pub uptime: Uptime,

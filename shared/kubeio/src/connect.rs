@@ -18,6 +18,7 @@ use secrecy::SecretString;
 use tower::{BoxError, ServiceBuilder};
 
 use crate::bound::Bounded;
+use crate::date::ServerTime;
 use crate::patience::Patient;
 use crate::permit::{Checked, Permit};
 
@@ -125,22 +126,23 @@ pub fn worker_under(endpoint: &Endpoint, user_agent: &str, permit: &Permit) -> R
             )));
         }
     }
-    build(config, user_agent, permit)
+    build(config, user_agent, permit, &ServerTime::default())
 }
 
 /// A client for the cluster this process belongs to: `kubeconfig`, else `KUBECONFIG`, else the pod's service account. It is
 /// under no permit.
 pub async fn local(kubeconfig: Option<&Path>, user_agent: &str) -> Result<Client, Error> {
-    local_under(kubeconfig, user_agent, &Permit::endless()).await
+    local_under(kubeconfig, user_agent, &Permit::endless(), &ServerTime::default()).await
 }
 
-/// The same, and it changes something only as long as the permit allows it.
+/// The same, and it changes something only as long as the permit allows it. Its answers say what time it is.
 pub async fn local_under(
     kubeconfig: Option<&Path>,
     user_agent: &str,
     permit: &Permit,
+    time: &ServerTime,
 ) -> Result<Client, Error> {
-    build(local_config(kubeconfig).await?, user_agent, permit)
+    build(local_config(kubeconfig).await?, user_agent, permit, time)
 }
 
 async fn local_config(kubeconfig: Option<&Path>) -> Result<Config, Error> {
@@ -167,7 +169,7 @@ async fn local_config(kubeconfig: Option<&Path>) -> Result<Config, Error> {
 
 /// Why an own stack: kube's default retries 15 times with growing pauses, logs every 5xx as an error, and leaves
 /// Nagle's algorithm on, which costs up to 40 ms per request.
-fn build(mut config: Config, user_agent: &str, permit: &Permit) -> Result<Client, Error> {
+fn build(mut config: Config, user_agent: &str, permit: &Permit, time: &ServerTime) -> Result<Client, Error> {
     config.default_retry = false;
     config.proxy_url = None;
     let agent = HeaderValue::from_str(user_agent).map_err(|_invalid| Error::UserAgent)?;
@@ -191,8 +193,9 @@ fn build(mut config: Config, user_agent: &str, permit: &Permit) -> Result<Client
         // Why outside of the deadline: who waits for its turn has not been asked yet.
         .layer(tower::layer::layer_fn(Patient::new))
         .timeout(ANSWER_TIMEOUT)
-        // Why innermost: it is looked at in the moment of sending, after all waiting.
+        // Why inside: it is looked at in the moment of sending, after all waiting.
         .layer(permit.clone())
+        .layer(time.clone())
         .layer(tower::layer::layer_fn(Bounded))
         .service(http);
     Ok(Client::new(service, config.default_namespace))

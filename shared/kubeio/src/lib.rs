@@ -6,11 +6,13 @@
 //!
 //! Reading order: [`connect`] (a client), [`cache`] (what a cluster holds, read without asking it), [`queue`] and
 //! [`reconcile`] (which object is due, and who works on it), [`write`] (one request each), [`events`], [`rest`] (how long to pause
-//! after writes that nothing waits for), [`latest`] (a value to wait for), [`permit`] (whether anything may be changed at all);
+//! after writes that nothing waits for), [`latest`] (a value to wait for), [`permit`] (whether anything may be changed at all), [`date`]
+//! (what time it is there);
 //! `raw` (what comes over the wire, before it is decoded), `bound` (how much of it at most), `patience` (the pauses that it asks for).
 
 pub mod cache;
 pub mod connect;
+pub mod date;
 pub mod dirty;
 pub mod events;
 pub mod latest;

@@ -180,6 +180,7 @@ impl Shared {
         }
         for cluster in [MANAGER, EAST, WEST, SPARE] {
             stage.resume(cluster).unwrap();
+            stage.drop_clock(cluster).unwrap();
             if stage.memory(cluster).is_err() {
                 stage.restart(cluster).await.unwrap();
             }

@@ -1,0 +1,181 @@
+//! The time of day of one process: as far off as a test wants it, also while the process runs.
+//!
+//! A small library is loaded into the process before all others. It is in C and not in Rust because what it replaces is called
+//! with bare pointers, and this workspace forbids unsafe code. Clocks that do not tell the time of day stay as they are.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use jiff::SignedDuration;
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use super::{Error, PATIENCE, Stage, system};
+
+const SOURCE: &str = include_str!("clock.c");
+/// Every machine with Rust has one: it is what links our programs.
+const COMPILER: &str = "cc";
+/// How the loader is told of the library.
+const LIBRARY: &str = "LD_PRELOAD";
+/// How the library is told of the file.
+const FILE: &str = "STAGE_CLOCK";
+
+impl Stage {
+    /// Lets the time of day of our process in a cluster be off by so much, also while it runs; its other clocks stay as they are. A
+    /// process that has the machine's clock gets one of its own with its next start.
+    ///
+    /// *Errors*: there is no C compiler, or it says no.
+    pub async fn set_clock(&self, cluster: &str, off: SignedDuration) -> Result<(), Error> {
+        let library = self.clock.get_or_try_init(|| build(self.dir.path())).await?;
+        self.with_subject(cluster, |subject| subject.set_clock(library, off))
+    }
+
+    /// Takes a process its own clock again, and kills it if it had one.
+    pub fn drop_clock(&self, cluster: &str) -> Result<(), Error> {
+        self.with_subject(cluster, |subject| {
+            subject.drop_clock();
+            Ok(())
+        })
+    }
+}
+
+/// Makes the library in this directory.
+///
+/// *Errors*: there is no C compiler, or it says no.
+async fn build(dir: &Path) -> Result<PathBuf, Error> {
+    build_with(COMPILER, dir).await
+}
+
+async fn build_with(compiler: &str, dir: &Path) -> Result<PathBuf, Error> {
+    let (source, library) = (dir.join("clock.c"), dir.join("clock.so"));
+    fs::write(&source, SOURCE).map_err(system("writing the source of the clock"))?;
+    let mut command = Command::new(compiler);
+    command
+        .args(["-shared", "-fPIC", "-O2", "-o"].map(OsStr::new))
+        .args([&library, &source])
+        .kill_on_drop(true);
+    let output = timeout(PATIENCE, command.output())
+        .await
+        .map_err(|_elapsed| Error::NotReady {
+            what: format!("{compiler} still makes the clock"),
+            waited: PATIENCE,
+            detail: String::new(),
+        })?
+        .map_err(system(format!(
+            "running {compiler}, the C compiler that makes the clock"
+        )))?;
+    if output.status.success() {
+        return Ok(library);
+    }
+    Err(Error::Clock {
+        compiler: compiler.to_owned(),
+        status: output.status,
+        output: String::from_utf8_lossy(&output.stderr).into_owned(),
+    })
+}
+
+/// Sets how far the clock is off that reads this file.
+pub(super) fn set(file: &Path, off: SignedDuration) -> Result<(), Error> {
+    let nanos = i64::try_from(off.as_nanos()).unwrap_or(i64::MAX);
+    let doing = || format!("setting the clock of {}", file.display());
+    let write = || {
+        // Why neither truncated nor replaced: who reads it has it mapped.
+        let open = fs::OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(file)?;
+        std::os::unix::fs::FileExt::write_all_at(&open, &nanos.to_ne_bytes(), 0)
+    };
+    write().map_err(system(doing()))
+}
+
+/// What a process must find in its environment to have this clock.
+pub(super) fn environment(library: &Path, file: &Path) -> [(&'static str, String); 2] {
+    [(LIBRARY, library), (FILE, file)].map(|(name, path)| (name, path.display().to_string()))
+}
+
+/// Whether this belongs to an environment with such a clock.
+pub(super) fn is_ours(name: &str) -> bool {
+    [LIBRARY, FILE].contains(&name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Stdio;
+
+    use jiff::Timestamp;
+    use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+
+    use super::*;
+
+    /// Prints the time of day in seconds, once for each line that it reads; the shell asks by itself and starts nobody for it.
+    const TELL: &str = r#"while read -r _; do echo "$EPOCHREALTIME"; done"#;
+    /// What the answer of a shell may take on a busy machine.
+    const SLOW: SignedDuration = SignedDuration::from_secs(20);
+
+    /// Spec: safety F18
+    #[tokio::test]
+    async fn the_time_of_day_of_a_process_jumps_while_it_runs_and_by_parts_of_a_second_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let library = build(dir.path()).await.unwrap();
+        let file = dir.path().join("clock");
+        set(&file, SignedDuration::ZERO).unwrap();
+        let mut shell = Command::new("bash")
+            .args(["-c", TELL])
+            .envs(environment(&library, &file))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let mut asks = shell.stdin.take().unwrap();
+        let mut tells = BufReader::new(shell.stdout.take().unwrap()).lines();
+        for millis in [0, 3_600_250, -7_200_750, 900, -900, 0] {
+            let off = SignedDuration::from_millis(millis);
+            set(&file, off).unwrap();
+            let before = Timestamp::now();
+            asks.write_all(b"\n").await.unwrap();
+            let told = tells.next_line().await.unwrap().unwrap();
+            let told: f64 = told.parse().unwrap();
+            let told = Timestamp::UNIX_EPOCH + SignedDuration::from_secs_f64(told);
+            let late = told.duration_since(before + off);
+            // Why not quite zero: the shell tells microseconds.
+            let none = SignedDuration::from_millis(-1);
+            assert!(none <= late && late < SLOW, "{off}: {told} is late by {late}");
+        }
+    }
+
+    /// Spec: safety F18
+    #[tokio::test]
+    async fn a_process_whose_clock_cannot_be_found_does_not_go_on_with_the_right_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let library = build(dir.path()).await.unwrap();
+        let nowhere = environment(&library, &dir.path().join("nowhere"));
+        let ended = Command::new("bash")
+            .args(["-c", ":"])
+            .envs(nowhere)
+            .output()
+            .await
+            .unwrap();
+        assert_eq!(ended.status.code(), Some(127));
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(said.contains("STAGE_CLOCK"), "{said}");
+    }
+
+    #[tokio::test]
+    async fn a_compiler_that_fails_or_is_missing_is_named_with_what_it_says() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = build_with("false", dir.path()).await.unwrap_err();
+        assert!(
+            error.to_string().starts_with("false could not make the clock"),
+            "{error}"
+        );
+        let error = build_with("no-such-compiler", dir.path()).await.unwrap_err();
+        assert!(
+            error.to_string().starts_with("running no-such-compiler"),
+            "{error}"
+        );
+    }
+}
