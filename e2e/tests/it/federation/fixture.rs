@@ -4,6 +4,7 @@ use std::panic::resume_unwind;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
+use futures::future::select_all;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -47,9 +48,9 @@ pub(super) const EVEN: &[(&str, &str)] = &[(MANAGER, "16"), (EAST, "8"), (WEST, 
 
 // Why one for all: what the federation does in the background must outlive the test that started it.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
-/// Why two: whoever has one for itself mostly waits, for timeouts and for servers that start, and all others would wait with it. The
-/// second is started when it is first needed.
-static GROUNDS: [Ground; 2] = [const { Ground::new() }; 2];
+/// Why several: whoever has one for itself mostly waits, for timeouts and for servers that start, and all others would wait with it.
+/// Each is started when it is first needed.
+static GROUNDS: [Ground; 3] = [const { Ground::new() }; 3];
 
 /// One federation, and who may do what in it.
 struct Ground {
@@ -69,28 +70,18 @@ impl Ground {
     /// One in which nobody disturbs, as long as the guard lives.
     async fn peaceful() -> (&'static Self, RwLockReadGuard<'static, ()>) {
         let free = |ground: &'static Self| Some((ground, ground.peace.try_read().ok()?));
-        if let Some(found) = GROUNDS.iter().find_map(free) {
-            return found;
-        }
-        let [first, second] = &GROUNDS;
-        tokio::select! {
-            biased;
-            guard = first.peace.read() => (first, guard),
-            guard = second.peace.read() => (second, guard),
+        match GROUNDS.iter().find_map(free) {
+            Some(found) => found,
+            None => first(|ground| ground.peace.read()).await,
         }
     }
 
     /// One in which nobody else is, as long as the guard lives.
     async fn empty() -> (&'static Self, RwLockWriteGuard<'static, ()>) {
         let free = |ground: &'static Self| Some((ground, ground.peace.try_write().ok()?));
-        if let Some(found) = GROUNDS.iter().find_map(free) {
-            return found;
-        }
-        let [first, second] = &GROUNDS;
-        tokio::select! {
-            biased;
-            guard = first.peace.write() => (first, guard),
-            guard = second.peace.write() => (second, guard),
+        match GROUNDS.iter().find_map(free) {
+            Some(found) => found,
+            None => first(|ground| ground.peace.write()).await,
         }
     }
 
@@ -99,6 +90,18 @@ impl Ground {
         let started = Box::pin(timeout(START_DEADLINE, self.shared.get_or_init(Shared::start)));
         started.await.expect("the start must end")
     }
+}
+
+/// The ground whose guard is there first.
+async fn first<G, F>(guard: impl Fn(&'static Ground) -> F) -> (&'static Ground, G)
+where
+    F: Future<Output = G>,
+{
+    let waits = GROUNDS.iter().map(|ground| {
+        let guard = guard(ground);
+        Box::pin(async move { (ground, guard.await) })
+    });
+    select_all(waits).await.0
 }
 
 /// What the tests in one federation look at. Nobody drops it: it ends with this process.
