@@ -162,16 +162,15 @@ fn what_ends_while_watches_say_nothing_is_known_after_one_limit_and_holds_up_nob
 
         let lag = learns_of_its_end(room, "survivor", silent).await;
         let known = silent.elapsed();
-        let opened = link.failed() - before;
         room.shared.say(&format!(
             "jobs were placed beside silent watches in {elsewhere:?} and {asked:?}; an end was known after {known:?}, the longest lag \
-             shown was {lag} s, {opened} watches were opened"
+             shown was {lag} s"
         ));
         assert!(known + OPENED > SILENCE, "a watch has told it after {known:?}");
         assert!(lag > LAG_SEEN, "{lag} s");
-        // All of them are silent still, but for what was listed.
+        // What was listed is a sign of life; the watches that are opened then are silent as well.
         eventually(|| async { (watch_lag(room).await < LAG_SEEN / 2.0).then_some(()) }).await;
-        assert!(opened > KINDS, "{opened}");
+        eventually(|| async { (link.failed() >= before + 2 * KINDS).then_some(()) }).await;
 
         link.heal();
         end(room, WEST, "elsewhere").await;
