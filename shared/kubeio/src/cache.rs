@@ -434,8 +434,9 @@ where
                     objects = api.resource_url(),
                     version,
                     newest,
-                    "the storage of this cluster's API server went back in time, as after a restore from a backup: what it \
-                     lists now replaces what was known; if nobody restored it, look at its etcd"
+                    "what this cluster's API server stores is not what it has told: its storage was restored from a backup, or a \
+                     watch has left something out; what it lists now replaces what was known; if nobody restored it, look at its \
+                     etcd"
                 );
                 self.newest
                     .store(listed.version.unwrap_or_default(), Ordering::Relaxed);
