@@ -11,6 +11,7 @@ use k8s_openapi::api::authentication::v1::{SelfSubjectReview, TokenRequest, Toke
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::api::PostParams;
 use kube::{Api, Client, ResourceExt as _};
+use roadstead_core::moment::later;
 use roadstead_kubeio::connect::{self, Credential, Endpoint};
 use roadstead_kubeio::write::{self, Written};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -117,7 +118,7 @@ pub struct Terms {
     pub rules: Rules,
     /// Life to ask for.
     pub lifetime: Duration,
-    /// The present, in case the API server does not say when it issued the token.
+    /// The present.
     pub now: Timestamp,
 }
 
@@ -133,6 +134,16 @@ pub fn plan_renewal(now: Timestamp, life: Lifetime, jitter: f64) -> Timestamp {
         .and_then(|wait| life.issued.checked_add(wait).ok())
         .unwrap_or(now)
         .max(now)
+}
+
+/// A life as long as that one, which begins now. The worker dates tokens by its clock, and we renew them by ours.
+///
+/// Spec: safety F18
+fn by_our_clock(life: Lifetime, now: Timestamp) -> Lifetime {
+    Lifetime {
+        issued: now,
+        expires: later(now, life.expires.duration_since(life.issued)),
+    }
 }
 
 /// Whether more than half of its life is still to come.
@@ -237,6 +248,7 @@ pub async fn renew_secret(
         return Err(Error::NotRenewable { found: username });
     };
     let minted = mint(worker, home, account, terms.lifetime, terms.now).await?;
+    let life = by_our_clock(minted.lifetime, terms.now);
     let endpoint = Endpoint {
         credential: Credential::Token(minted.token),
         ..current
@@ -248,8 +260,8 @@ pub async fn renew_secret(
         "metadata": {
             "resourceVersion": secret.metadata.resource_version,
             "annotations": {
-                secret::ISSUED_AT: minted.lifetime.issued.to_string(),
-                secret::EXPIRES_AT: minted.lifetime.expires.to_string(),
+                secret::ISSUED_AT: life.issued.to_string(),
+                secret::EXPIRES_AT: life.expires.to_string(),
             },
         },
         "data": {
@@ -281,7 +293,7 @@ mod tests {
     use jiff::Timestamp;
     use proptest::prelude::{Strategy as _, prop_assert, proptest};
 
-    use super::{Minted, is_fresh, plan_renewal};
+    use super::{Minted, by_our_clock, is_fresh, plan_renewal};
     use crate::secret::Lifetime;
 
     fn at(second: i64) -> Timestamp {
@@ -325,6 +337,19 @@ mod tests {
             let when = plan_renewal(at(now), lifetime, jitter);
             prop_assert!(when >= at(now));
             prop_assert!(when == at(now) || when.as_second() - at(0).as_second() <= life * 7 / 10 + 1);
+        }
+    }
+
+    /// Spec: safety F18
+    #[test]
+    fn a_token_of_a_worker_whose_clock_is_off_is_renewed_when_half_of_its_life_is_over_here() {
+        for hours in [-2, 0, 2] {
+            let there = Lifetime {
+                issued: at(hours * 3600),
+                expires: at((hours + 1) * 3600),
+            };
+            let life = by_our_clock(there, at(5));
+            assert_eq!(plan_renewal(at(5), life, 0.0), at(1805), "{hours} h");
         }
     }
 
