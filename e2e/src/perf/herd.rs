@@ -3,6 +3,7 @@
 //! Dead are all etcds, all API servers and all our processes. The servers are started first, so that what our processes do is not
 //! hidden behind them. *Source*: `spec/safety.md` F31.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use anyhow::{bail, ensure};
@@ -75,7 +76,9 @@ pub struct Report {
     pub manager_rss_mb_before: f64,
     /// Resident memory of the manager at its highest since its start, megabytes.
     pub manager_rss_mb_peak: f64,
-    /// Workloads that were sent again because of the restart.
+    /// Workloads that had been sent more than once before.
+    pub sent_again_before: usize,
+    /// Workloads that were sent again since.
     pub sent_again: usize,
     /// Requests by cluster, user agent, verb and resource.
     pub requests: Vec<Tally>,
@@ -98,6 +101,7 @@ pub(super) async fn measure(sizes: &Sizes) -> anyhow::Result<Report> {
     let submitted = submitting.elapsed();
     sleep(SETTLED).await;
     let before = bench.stage.memory(MANAGER)?;
+    let again_before = sent_again(&bench).await?;
 
     bench.progress.step("everything dies");
     let dead = Instant::now();
@@ -119,7 +123,7 @@ pub(super) async fn measure(sizes: &Sizes) -> anyhow::Result<Report> {
     sleep(SETTLED).await;
     let counted = bench.counted(marks)?;
     let peak = bench.stage.memory(MANAGER)?.peak_kb;
-    let sent_again = sent_again(&bench).await?;
+    let again = sent_again(&bench).await?;
 
     let (manager, others) = counted.split_at(1);
     let busiest = |counted: &[Counted]| counted.iter().map(Counted::busiest_second).max();
@@ -138,7 +142,8 @@ pub(super) async fn measure(sizes: &Sizes) -> anyhow::Result<Report> {
         worker_requests_in_a_second: busiest(others).unwrap_or_default(),
         manager_rss_mb_before: megabytes(before.resident_kb),
         manager_rss_mb_peak: megabytes(peak),
-        sent_again,
+        sent_again_before: again_before.len(),
+        sent_again: again.difference(&again_before).count(),
         requests: bench.tallies(&counted, 1),
         seconds: rounded(begun.elapsed().as_secs_f64()),
     })
@@ -188,11 +193,13 @@ async fn next_started(bench: &Bench) -> anyhow::Result<Duration> {
     bail!("no job runs anywhere")
 }
 
-async fn sent_again(bench: &Bench) -> anyhow::Result<usize> {
+/// Names of the Workloads that were sent more than once, and the number of their last run.
+async fn sent_again(bench: &Bench) -> anyhow::Result<BTreeSet<(String, String)>> {
     let api: Api<Workload> = Api::namespaced(bench.manager.clone(), NAMESPACE);
     let all = api.list_metadata(&ListParams::default()).await?;
-    let again = |workload: &&kube::core::PartialObjectMeta<Workload>| {
-        workload.annotations().contains_key(DISPATCH_EPOCH)
+    let again = |workload: &kube::core::PartialObjectMeta<Workload>| {
+        let number = workload.annotations().get(DISPATCH_EPOCH)?;
+        Some((workload.name_any(), number.clone()))
     };
-    Ok(all.items.iter().filter(again).count())
+    Ok(all.items.iter().filter_map(again).collect())
 }

@@ -3,7 +3,7 @@
 //! Invariant: a key that was added is handed out at least once after the last `add`; the same key is never handed to two
 //! workers at once. Work on what is already placed goes before new work (`design.md` 7: order matters as much as rate).
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -29,8 +29,11 @@ pub struct Queue<K> {
 
 #[derive(Debug)]
 struct State<K> {
-    lanes: [VecDeque<K>; 2],
-    waiting: BTreeSet<K>,
+    /// By turn: who came first has the lowest.
+    lanes: [BTreeMap<u64, K>; 2],
+    /// In which lane, and its turn there.
+    waiting: BTreeMap<K, (Lane, u64)>,
+    turns: u64,
     busy: BTreeSet<K>,
     again: BTreeMap<K, Lane>,
     later: BTreeMap<K, Instant>,
@@ -40,8 +43,9 @@ struct State<K> {
 impl<K: Ord + Clone + Debug> Default for Queue<K> {
     fn default() -> Self {
         let state = State {
-            lanes: [VecDeque::new(), VecDeque::new()],
-            waiting: BTreeSet::new(),
+            lanes: [BTreeMap::new(), BTreeMap::new()],
+            waiting: BTreeMap::new(),
+            turns: 0,
             busy: BTreeSet::new(),
             again: BTreeMap::new(),
             later: BTreeMap::new(),
@@ -60,7 +64,7 @@ impl<K: Ord + Clone + Debug> Queue<K> {
         Self::default()
     }
 
-    /// The key is due now.
+    /// The key is due now. One that waits already changes to the more urgent lane, and is the last there.
     pub fn add(&self, key: K, lane: Lane) {
         self.lock().add(key, lane);
         self.bell.notify_one();
@@ -142,9 +146,14 @@ impl<K: Ord + Clone> State<K> {
             *wanted = lane.min(*wanted);
             return;
         }
-        if self.waiting.insert(key.clone()) {
-            self.lanes[lane as usize].push_back(key);
+        match self.waiting.get(&key) {
+            Some((waits, _)) if *waits <= lane => return,
+            Some((waits, turn)) => drop(self.lanes[*waits as usize].remove(turn)),
+            None => {}
         }
+        self.turns += 1;
+        self.lanes[lane as usize].insert(self.turns, key.clone());
+        self.waiting.insert(key, (lane, self.turns));
     }
 
     fn ripen(&mut self, now: Instant) {
@@ -159,7 +168,7 @@ impl<K: Ord + Clone> State<K> {
     }
 
     fn pop(&mut self) -> Option<K> {
-        let key = self.lanes.iter_mut().find_map(VecDeque::pop_front)?;
+        let (_, key) = self.lanes.iter_mut().find_map(BTreeMap::pop_first)?;
         self.waiting.remove(&key);
         if let Some(due) = self.later.remove(&key) {
             self.clock.remove(&(due, key.clone()));
@@ -187,6 +196,22 @@ mod tests {
         assert!(queue.is_empty(), "a busy key waits for its worker");
         queue.done(&"new");
         assert_eq!(queue.next().await, "new");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn new_work_that_is_placed_while_it_waits_does_not_wait_for_other_new_work() {
+        let queue = Queue::new();
+        for key in ["first", "second", "third"] {
+            queue.add(key, Lane::New);
+        }
+        queue.add("third", Lane::Placed);
+        queue.add("third", Lane::New);
+        assert_eq!(queue.len(), 3);
+        for key in ["third", "first", "second"] {
+            assert_eq!(queue.next().await, key);
+            queue.done(&key);
+        }
+        assert!(queue.is_empty(), "each of them was handed out once");
     }
 
     #[tokio::test(start_paused = true)]
