@@ -402,6 +402,18 @@ impl Room {
         eventually(move || async move { Some(self.shared.observer.started(self.name, job)?.1) })
     }
 
+    /// Waits until the job's one pod is seen to run in the cluster.
+    ///
+    /// Why before a server of it is killed: what plays its kubelet does not repeat a write that was refused.
+    #[track_caller]
+    pub(super) fn runs_in(self, cluster: &str, job: &str) -> impl Future<Output = ()> {
+        let jobs = self.jobs(cluster);
+        eventually(move || {
+            let jobs = jobs.clone();
+            async move { (jobs.get(job).await.ok()?.status?.ready == Some(1)).then_some(()) }
+        })
+    }
+
     /// Waits until the job has this condition in the cluster.
     #[track_caller]
     pub(super) fn job_is(self, cluster: &str, job: &str, condition: &str) -> impl Future<Output = Job> {

@@ -47,8 +47,9 @@ pub(super) fn was_sent_once(workload: &Workload) -> bool {
 }
 
 async fn worker_loses(room: Room, victims: Victims) {
-    room.submit(room.job("survivor", "6", 10)).await;
+    room.submit(room.job("survivor", "6", 15)).await;
     assert_eq!(room.started("survivor").await, WEST);
+    room.runs_in(WEST, "survivor").await;
     let placed = room.workload_where("survivor", is_held_in_west).await;
     let west = room.shared.stage.planes().worker(WEST).unwrap();
     victims.of(west);

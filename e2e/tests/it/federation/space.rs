@@ -7,7 +7,6 @@ use serde_json::json;
 use tokio::time::{Duration, sleep};
 
 use super::fixture::{EAST, MANAGER, Room, WEST, alone, condition};
-use crate::shared::eventually;
 
 /// East has the most room, so that everything is sent there as long as it is well. What is wide fits nowhere else.
 const EAST_IS_LARGER: &[(&str, &str)] = &[(MANAGER, "32"), (EAST, "16"), (WEST, "4")];
@@ -41,8 +40,7 @@ fn a_worker_whose_etcd_is_full_keeps_its_job_holds_up_nobody_and_is_used_again_w
         let east = room.shared.stage.planes().worker(EAST).unwrap();
         room.submit(room.job("kept", "1", LONG_SECS)).await;
         assert_eq!(room.started("kept").await, EAST);
-        // Why: what plays its kubelet does not repeat a write that was refused.
-        eventually(|| async { (ready(room, EAST).await == Some(1)).then_some(()) }).await;
+        room.runs_in(EAST, "kept").await;
         east.fill_storage().await.unwrap();
 
         room.submit(room.job("wide", "8", 1)).await;

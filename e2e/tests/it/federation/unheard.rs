@@ -45,15 +45,9 @@ const ASKED_MAX: Duration = Duration::from_secs(20);
 /// How often it is looked at what the manager believes.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Waits until a job is seen to run in a cluster.
-async fn runs(room: Room, cluster: &str, job: &str) {
-    let ready = async || room.jobs(cluster).get(job).await.ok()?.status?.ready;
-    eventually(|| async { (ready().await == Some(1)).then_some(()) }).await;
-}
-
 /// Lets the pod of a job end well, so that nothing depends on how long something takes.
 async fn end(room: Room, cluster: &str, job: &str) {
-    runs(room, cluster, job).await;
+    room.runs_in(cluster, job).await;
     let pods: Api<Pod> = room.api(cluster);
     let of_job = ListParams::default().labels(&format!("job-name={job}"));
     let pod = pods.list(&of_job).await.unwrap().items.remove(0).name_any();
@@ -76,7 +70,7 @@ async fn runs_in_east(room: Room, job: &str, cpu: &str) {
     room.submit(room.job(job, cpu, LONG_SECS)).await;
     assert_eq!(room.started(job).await, EAST);
     room.workload_where(job, is_held_in_east).await;
-    runs(room, MANAGER, job).await;
+    room.runs_in(MANAGER, job).await;
 }
 
 /// For the manager it runs in east, as before and for the first time.
