@@ -88,23 +88,17 @@ impl Failing {
 
     /// What follows the answer to a watch.
     fn events(self, events: Incoming, failed: &Arc<AtomicU32>) -> Carried {
-        match self {
-            Self::SilentWatches => events::none(events),
-            Self::LostEvents(text) => {
-                let failed = failed.clone();
-                let left_out = move || {
-                    failed.fetch_add(1, Ordering::Relaxed);
-                };
-                events::without(events, text, left_out)
-            }
-            Self::Reads
-            | Self::Writes
-            | Self::LateWrites(_)
-            | Self::LateReads(_)
-            | Self::LostAnswers
-            | Self::Busy(_)
-            | Self::Slow(_) => events.boxed_unsync(),
+        if self == Self::SilentWatches {
+            return events::none(events);
         }
+        let Self::LostEvents(text) = self else {
+            return events.boxed_unsync();
+        };
+        let failed = failed.clone();
+        let left_out = move || {
+            failed.fetch_add(1, Ordering::Relaxed);
+        };
+        events::without(events, text, left_out)
     }
 
     fn delay(self, method: &Method, number: u32) -> Duration {

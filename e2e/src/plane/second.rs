@@ -10,13 +10,11 @@ use std::time::Instant;
 use tokio::time::{sleep, timeout};
 
 use super::real::Real;
+use super::start::PROBE_TIMEOUT;
 use super::{APISERVER, Error, POLL, commands};
 use crate::link::{Cut, Link};
 use crate::port;
 use crate::process::Guarded;
-
-/// How long one question to it may take while it starts.
-const PROBE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// A running second API server; it ends when this is dropped.
 pub struct SecondServer {

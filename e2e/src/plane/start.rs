@@ -31,7 +31,7 @@ const SHM_FREE_BYTES_MIN: u64 = 2 << 30;
 /// How often another port is tried when ours was taken between choosing and binding.
 const PORT_ATTEMPTS: usize = 5;
 /// How long one question to a starting server may take.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
+pub(super) const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Longest name of a plane: it is part of a Unix socket's path, which ends at 107 bytes.
 const NAME_MAX: usize = 40;
 /// The controller without which no pod can be created.

@@ -72,8 +72,8 @@ pub fn compare(time: &ServerTime) {
     let off = Timestamp::now().duration_since(served);
     if off.abs() > WRONG {
         tracing::warn!(
-            "the clock of this machine is off by {} s from that of the API server; the API server's is used, only log lines are \
-             dated by the machine's",
+            "the clock of this machine is off by {} s from that of the API server, which is used for all but the dates of log lines; \
+             set the one of them right that is wrong",
             off.as_secs()
         );
     }

@@ -126,13 +126,18 @@ pub fn worker_under(endpoint: &Endpoint, user_agent: &str, permit: &Permit) -> R
             )));
         }
     }
-    build(config, user_agent, permit, &ServerTime::default())
+    build(config, user_agent, permit, None)
 }
 
 /// A client for the cluster this process belongs to: `kubeconfig`, else `KUBECONFIG`, else the pod's service account. It is
 /// under no permit.
 pub async fn local(kubeconfig: Option<&Path>, user_agent: &str) -> Result<Client, Error> {
-    local_under(kubeconfig, user_agent, &Permit::endless(), &ServerTime::default()).await
+    build(
+        local_config(kubeconfig).await?,
+        user_agent,
+        &Permit::endless(),
+        None,
+    )
 }
 
 /// The same, and it changes something only as long as the permit allows it. Its answers say what time it is.
@@ -142,7 +147,7 @@ pub async fn local_under(
     permit: &Permit,
     time: &ServerTime,
 ) -> Result<Client, Error> {
-    build(local_config(kubeconfig).await?, user_agent, permit, time)
+    build(local_config(kubeconfig).await?, user_agent, permit, Some(time))
 }
 
 async fn local_config(kubeconfig: Option<&Path>) -> Result<Config, Error> {
@@ -169,7 +174,13 @@ async fn local_config(kubeconfig: Option<&Path>) -> Result<Config, Error> {
 
 /// Why an own stack: kube's default retries 15 times with growing pauses, logs every 5xx as an error, and leaves
 /// Nagle's algorithm on, which costs up to 40 ms per request.
-fn build(mut config: Config, user_agent: &str, permit: &Permit, time: &ServerTime) -> Result<Client, Error> {
+fn build(
+    mut config: Config,
+    user_agent: &str,
+    permit: &Permit,
+    time: Option<&ServerTime>,
+) -> Result<Client, Error> {
+    let time = time.cloned();
     config.default_retry = false;
     config.proxy_url = None;
     let agent = HeaderValue::from_str(user_agent).map_err(|_invalid| Error::UserAgent)?;
@@ -195,7 +206,12 @@ fn build(mut config: Config, user_agent: &str, permit: &Permit, time: &ServerTim
         .timeout(ANSWER_TIMEOUT)
         // Why inside: it is looked at in the moment of sending, after all waiting.
         .layer(permit.clone())
-        .layer(time.clone())
+        .map_response(move |answer: http::Response<_>| {
+            if let Some(time) = &time {
+                time.read(answer.headers());
+            }
+            answer
+        })
         .layer(tower::layer::layer_fn(Bounded))
         .service(http);
     Ok(Client::new(service, config.default_namespace))

@@ -4,18 +4,14 @@
 //! has dated, the next one counts from (`spec/safety.md` F18).
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures::future::BoxFuture;
-use futures::{FutureExt as _, TryFutureExt as _};
+use http::HeaderMap;
 use http::header::DATE;
-use http::{HeaderMap, Request, Response};
 use jiff::fmt::rfc2822::DateTimeParser;
 use jiff::{SignedDuration, Timestamp};
 use roadstead_core::moment::later;
 use tokio::time::Instant;
-use tower::{Layer, Service};
 
 /// By how much an answer may be behind what was told before: it names whole seconds, and may have been under way for a while.
 const LATE: SignedDuration = SignedDuration::from_secs(5);
@@ -52,7 +48,8 @@ impl ServerTime {
         }
     }
 
-    fn read(&self, headers: &HeaderMap) {
+    /// Looks at the date of an answer.
+    pub(crate) fn read(&self, headers: &HeaderMap) {
         let date = headers.get(DATE).and_then(|date| date.to_str().ok());
         let date = date.and_then(|date| DateTimeParser::new().parse_timestamp(date).ok());
         if let Some(date) = date {
@@ -69,50 +66,8 @@ impl ServerTime {
     }
 }
 
-impl<S> Layer<S> for ServerTime {
-    type Service = Dated<S>;
-
-    fn layer(&self, inner: S) -> Dated<S> {
-        Dated {
-            inner,
-            time: self.clone(),
-        }
-    }
-}
-
-/// Reads the date of each answer.
-#[derive(Clone, Debug)]
-pub struct Dated<S> {
-    inner: S,
-    time: ServerTime,
-}
-
-impl<S, Q, B> Service<Request<Q>> for Dated<S>
-where
-    S: Service<Request<Q>, Response = Response<B>>,
-    S::Future: Send + 'static,
-{
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = BoxFuture<'static, Result<S::Response, S::Error>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, request: Request<Q>) -> Self::Future {
-        let time = self.time.clone();
-        let read = move |answer: &Response<B>| time.read(answer.headers());
-        self.inner.call(request).inspect_ok(read).boxed()
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
-
-    use tower::ServiceExt as _;
-
     use super::*;
 
     fn at(secs: i64) -> Timestamp {
@@ -124,26 +79,21 @@ mod tests {
     async fn the_time_is_the_servers_and_goes_on_between_its_answers() {
         let time = ServerTime::default();
         assert_eq!(time.now(), None);
-        let server = tower::service_fn(|request: Request<()>| {
-            let mut answer = Response::new(());
-            answer.headers_mut().extend(request.headers().clone());
-            std::future::ready(Ok::<_, Infallible>(answer))
-        });
-        let ask = async |date: &str| {
-            let request = Request::builder().header(DATE, date).body(()).unwrap();
-            let Ok(_) = time.layer(server).oneshot(request).await;
+        let hear = |date: &'static str| {
+            let date = http::HeaderValue::from_static(date);
+            time.read(&HeaderMap::from_iter([(DATE, date)]));
         };
-        ask("Sun, 06 Nov 1994 08:49:37 GMT").await;
+        hear("Sun, 06 Nov 1994 08:49:37 GMT");
         let first: Timestamp = "1994-11-06T08:49:37Z".parse().unwrap();
         assert_eq!(time.now(), Some(first));
         tokio::time::advance(Duration::from_millis(61_900)).await;
         let went_on = first + SignedDuration::from_millis(61_900);
         assert_eq!(time.now(), Some(went_on));
         for date in ["", "tomorrow", "Sun, 06 Nov 1994 08:50:38 GMT"] {
-            ask(date).await;
+            hear(date);
             assert_eq!(time.now(), Some(went_on), "{date:?} says nothing new");
         }
-        ask("Sun, 06 Nov 1994 08:50:39 GMT").await;
+        hear("Sun, 06 Nov 1994 08:50:39 GMT");
         assert_eq!(time.now(), Some(first + SignedDuration::from_secs(62)));
     }
 

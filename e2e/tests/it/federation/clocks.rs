@@ -13,7 +13,6 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
-use roadstead_api::constants::annotations::DISPATCH_EPOCH;
 use roadstead_api::constants::labels::{MAX_EXEC_TIME_SECONDS, MULTIKUEUE_ORIGIN};
 use roadstead_api::kueue::v1beta2::{MultiKueueCluster, Workload};
 use roadstead_e2e::link::Cut;
@@ -22,7 +21,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::fixture::{EAST, EVEN, GPU, MANAGER, Room, WEST, alone, cluster_name, condition};
-use super::once::{guarded, lost_policy, obedient, runs};
+use super::once::{guarded, lost_policy, obedient, starts_again, stops};
 use super::watched::Watched;
 use crate::shared::eventually;
 
@@ -129,19 +128,6 @@ fn is_dated_right(workload: &Workload, begun: Timestamp) {
     }
 }
 
-/// It has ended well after one run that nobody touched.
-async fn ran_once(room: Room, job: &str) {
-    let ended = room.job_is(MANAGER, job, "Complete").await;
-    assert_eq!(ended.status.unwrap().succeeded, Some(1), "{job}");
-    let workload = room.workload(job).await.unwrap();
-    assert_eq!(
-        workload.annotations().get(DISPATCH_EPOCH),
-        None,
-        "{job} was sent once"
-    );
-    assert_eq!(condition(&workload, "Evicted"), None, "{job}");
-}
-
 fn limited(mut job: Value, seconds: u32) -> Value {
     job["metadata"]["labels"][MAX_EXEC_TIME_SECONDS] = json!(seconds.to_string());
     job
@@ -157,18 +143,53 @@ async fn time_is_up(room: Room, job: &str) -> Duration {
     room.shared.started(room.name, job).unwrap().0.elapsed()
 }
 
-/// Both workers run one job of which each is almost full; gives the watches that see every job that is started.
-async fn fill(room: Room) -> [(&'static str, Watched<Job>); 2] {
-    let in_east = Watched::start(&room.jobs(EAST), MULTIKUEUE_ORIGIN).await;
-    let in_west = Watched::start(&room.jobs(WEST), MULTIKUEUE_ORIGIN).await;
-    let mut places = Vec::new();
-    for name in ["wide-0", "wide-1"] {
-        room.submit(obedient(room.job(name, "6", LONG))).await;
-        places.push(room.started(name).await);
+/// A federation in which all is well, and what must not change in it.
+struct Calm {
+    standing: Vec<(String, String, String, Value)>,
+    credentials: BTreeMap<String, Secret>,
+    /// They see every job that is started.
+    sent: [Watched<Job>; 2],
+}
+
+impl Calm {
+    /// Both workers look at their leases, and run one job of which each is almost full.
+    async fn begin(room: Room) -> Self {
+        for worker in [EAST, WEST] {
+            guarded(room, worker).await;
+        }
+        room.submit(room.job("first", "1", 1)).await;
+        room.ran_once("first").await;
+        let (standing, credentials) = (standing(room).await, credentials(room).await);
+        let in_east = Watched::start(&room.jobs(EAST), MULTIKUEUE_ORIGIN).await;
+        let in_west = Watched::start(&room.jobs(WEST), MULTIKUEUE_ORIGIN).await;
+        let mut places = Vec::new();
+        for name in ["wide-0", "wide-1"] {
+            room.submit(obedient(room.job(name, "6", LONG))).await;
+            places.push(room.started(name).await);
+        }
+        places.sort();
+        assert_eq!(places, [EAST, WEST]);
+        Self {
+            standing,
+            credentials,
+            sent: [in_east, in_west],
+        }
     }
-    places.sort();
-    assert_eq!(places, [EAST, WEST]);
-    [(EAST, in_east), (WEST, in_west)]
+
+    /// Those two and these jobs were sent once each, and nobody has thought a worker lost or a credential due.
+    async fn was_kept(self, room: Room, jobs: &[&str]) {
+        room.is_swept().await;
+        let mut sent = Vec::new();
+        for jobs in self.sent {
+            sent.extend(jobs.created().await);
+        }
+        sent.sort();
+        let mut wanted = [jobs, &["wide-0", "wide-1"]].concat();
+        wanted.sort_unstable();
+        assert_eq!(sent, wanted);
+        assert_eq!(standing(room).await, self.standing, "no worker was thought lost");
+        none_was_due(room, &self.credentials).await;
+    }
 }
 
 /// Spec: safety F18, I1, I3, I11; multikueue 10.F41
@@ -186,13 +207,7 @@ fn with_clocks_an_hour_off_jobs_run_once_on_either_worker_and_limits_count_as_th
         }
         restart(room, OFF).await;
         let begun = Timestamp::now();
-        for worker in [EAST, WEST] {
-            guarded(room, worker).await;
-        }
-        room.submit(room.job("first", "1", 1)).await;
-        ran_once(room, "first").await;
-        let (before, tokens) = (standing(room).await, credentials(room).await);
-        let seen = fill(room).await;
+        let calm = Calm::begin(room).await;
         room.submit(limited(room.job("within", "1", 3), 60)).await;
         room.submit(limited(room.job("overruns", "1", 600), 6)).await;
         let mut fleeting = room.job("fleeting", "1", 1);
@@ -203,20 +218,12 @@ fn with_clocks_an_hour_off_jobs_run_once_on_either_worker_and_limits_count_as_th
             .say(&format!("clocks-off: a limit of 6 s ended a job after {took:?}"));
         assert!((4..20).contains(&took.as_secs()), "{took:?}");
         for job in ["within", "fleeting", "wide-0", "wide-1"] {
-            ran_once(room, job).await;
+            room.ran_once(job).await;
         }
         for job in ["overruns", "within", "fleeting", "wide-0", "wide-1"] {
             is_dated_right(&room.workload(job).await.unwrap(), begun);
         }
-        room.is_swept().await;
-        let mut started = Vec::new();
-        for (_, jobs) in seen {
-            started.extend(jobs.created().await);
-        }
-        started.sort();
-        assert_eq!(started, ["fleeting", "overruns", "wide-0", "wide-1", "within"]);
-        assert_eq!(standing(room).await, before, "no worker was thought lost");
-        none_was_due(room, &tokens).await;
+        calm.was_kept(room, &["fleeting", "overruns", "within"]).await;
     });
 }
 
@@ -239,7 +246,7 @@ fn with_clocks_an_hour_off_the_worker_whose_nodes_have_room_gets_the_job() {
         room.submit(job).await;
         // East is asked first and has the quota, but no GPU in any node.
         assert_eq!(room.started("needs-gpu").await, WEST);
-        ran_once(room, "needs-gpu").await;
+        room.ran_once("needs-gpu").await;
         is_dated_right(&room.workload("needs-gpu").await.unwrap(), begun);
         room.is_swept().await;
         room.stays_clean();
@@ -255,14 +262,8 @@ fn clocks_that_jump_while_jobs_run_change_nothing() {
         let right = [MANAGER, EAST, WEST].map(|cluster| (cluster, RIGHT));
         restart(room, right).await;
         let begun = Timestamp::now();
-        for worker in [EAST, WEST] {
-            guarded(room, worker).await;
-        }
-        room.submit(room.job("first", "1", 1)).await;
-        ran_once(room, "first").await;
-        let (before, tokens) = (standing(room).await, credentials(room).await);
-        let seen = fill(room).await;
-        let mut names = vec!["wide-0".to_owned(), "wide-1".to_owned()];
+        let calm = Calm::begin(room).await;
+        let mut names = Vec::new();
         let jumps = [
             [(MANAGER, -HOURS), (EAST, HOURS), (WEST, BEHIND)],
             right,
@@ -277,24 +278,16 @@ fn clocks_that_jump_while_jobs_run_change_nothing() {
             room.submit(limited(room.job(&late, "1", 1), 60)).await;
             are_off(room, clocks).await;
             for job in [early, late] {
-                ran_once(room, &job).await;
+                room.ran_once(&job).await;
                 names.push(job);
             }
         }
-        names.sort();
-        for job in &names {
-            ran_once(room, job).await;
+        for job in names.iter().map(String::as_str).chain(["wide-0", "wide-1"]) {
+            room.ran_once(job).await;
             is_dated_right(&room.workload(job).await.unwrap(), begun);
         }
-        room.is_swept().await;
-        let mut started = Vec::new();
-        for (_, jobs) in seen {
-            started.extend(jobs.created().await);
-        }
-        started.sort();
-        assert_eq!(started, names);
-        assert_eq!(standing(room).await, before, "no worker was thought lost");
-        none_was_due(room, &tokens).await;
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        calm.was_kept(room, &names).await;
     });
 }
 
@@ -317,24 +310,10 @@ fn with_clocks_off_and_jumping_a_worker_cut_off_past_its_lease_stops_its_job_bef
             [(MANAGER, AHEAD * 2), (EAST, AHEAD * 2), (WEST, BEHIND * 2)],
         )
         .await;
-        let stopped = eventually(|| async {
-            let job = room.jobs(&first).get("moves").await.unwrap();
-            let next = room.jobs(second).get_opt("moves").await.unwrap();
-            assert!(
-                next.is_none() || !runs(&job),
-                "it runs in {second} and still in {first}"
-            );
-            (!runs(&job)).then(Instant::now)
-        })
-        .await;
-        let next = eventually(|| async {
-            let next = room.jobs(second).get_opt("moves").await.unwrap()?;
-            let old = room.jobs(&first).get("moves").await.unwrap();
-            assert!(!runs(&old), "it runs in {second} and again in {first}");
-            runs(&next).then(Instant::now)
-        })
-        .await;
-        let (stopped, next) = (stopped - cut, next - cut);
+        stops(room, "moves", &first, second).await;
+        let stopped = cut.elapsed();
+        starts_again(room, "moves", &first, second).await;
+        let next = cut.elapsed();
         room.shared.say(&format!(
             "clocks-fence: it stopped after {stopped:?} and ran elsewhere after {next:?}"
         ));
@@ -374,7 +353,7 @@ fn processes_that_come_back_with_another_clock_end_no_job_early_and_none_late() 
         }
         restart(room, [(MANAGER, AHEAD), (EAST, AHEAD), (WEST, AHEAD)]).await;
         for name in ["within-0", "within-1"] {
-            ran_once(room, name).await;
+            room.ran_once(name).await;
         }
         room.is_swept().await;
     });
@@ -405,7 +384,7 @@ fn a_credential_is_renewed_when_it_is_due_by_the_servers_clock_and_only_then() {
             sleep(Duration::from_millis(250)).await;
         }
         room.submit(room.job("afterwards", "1", 1)).await;
-        ran_once(room, "afterwards").await;
+        room.ran_once("afterwards").await;
         room.is_swept().await;
     });
 }

@@ -10,6 +10,7 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource, ResourceExt};
+use roadstead_api::constants::annotations::DISPATCH_EPOCH;
 use roadstead_api::constants::labels::{MULTIKUEUE_ORIGIN, QUEUE_NAME};
 use roadstead_api::kueue::v1beta2::{ClusterQueue, LocalQueue, MultiKueueCluster, Workload};
 use roadstead_e2e::observer::{Cluster, Observer};
@@ -424,6 +425,14 @@ impl Room {
         })
     }
 
+    /// Waits until the job has ended well, after one run that nobody touched.
+    pub(super) async fn ran_once(self, job: &str) {
+        let ended = self.job_is(MANAGER, job, "Complete").await;
+        assert_eq!(ended.status.unwrap().succeeded, Some(1), "{job}");
+        let workload = self.workload(job).await.unwrap();
+        assert!(was_sent_once(&workload), "{job}: {:?}", workload.status);
+    }
+
     /// Waits until nothing that a manager put there is left in the workers.
     pub(super) async fn is_swept(self) {
         for worker in [EAST, WEST] {
@@ -504,6 +513,11 @@ impl Room {
             .await;
         merged.unwrap()
     }
+}
+
+/// It was sent once and never taken back.
+pub(super) fn was_sent_once(workload: &Workload) -> bool {
+    !workload.annotations().contains_key(DISPATCH_EPOCH) && condition(workload, "Evicted").is_none()
 }
 
 /// Whether a job has this condition.

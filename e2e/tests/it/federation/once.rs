@@ -69,6 +69,31 @@ pub(super) fn runs(job: &Job) -> bool {
     job.spec.as_ref().is_some_and(|spec| spec.suspend != Some(true)) || active > 0
 }
 
+/// Waits until a job was stopped in the first worker; until then it runs in no other.
+pub(super) async fn stops(room: Room, job: &str, first: &str, second: &str) -> Job {
+    eventually(|| async {
+        let old = room.jobs(first).get(job).await.unwrap();
+        let next = room.jobs(second).get_opt(job).await.unwrap();
+        assert!(
+            next.is_none() || !runs(&old),
+            "it runs in {second} and still in {first}"
+        );
+        (!runs(&old)).then_some(old)
+    })
+    .await
+}
+
+/// Waits until a job runs in the second worker; until then it stays as it is in the first.
+pub(super) async fn starts_again(room: Room, job: &str, first: &str, second: &str) {
+    eventually(|| async {
+        let next = room.jobs(second).get_opt(job).await.unwrap()?;
+        let old = room.jobs(first).get(job).await.unwrap();
+        assert!(!runs(&old), "it runs in {second} and again in {first}");
+        runs(&next).then_some(())
+    })
+    .await;
+}
+
 /// Waits until the worker was seen to look at the lease, and the lease to be renewed.
 pub(super) async fn guarded(room: Room, worker: &str) {
     let first = eventually(|| async { leases(room, worker).get_opt(LEASE).await.ok()? }).await;
@@ -112,25 +137,10 @@ fn a_worker_cut_off_past_its_lease_stops_its_job_before_the_next_copy_starts() {
         assert!(fenced.message.contains("for 10 s"), "{}", fenced.message);
 
         room.shared.stage.link(&first).unwrap().cut(Cut::Refuse);
-        let stopped = eventually(|| async {
-            let job = room.jobs(&first).get("moves").await.unwrap();
-            let next = room.jobs(second).get_opt("moves").await.unwrap();
-            assert!(
-                next.is_none() || !runs(&job),
-                "it runs in {second} and still in {first}"
-            );
-            (!runs(&job)).then_some(job)
-        })
-        .await;
+        let stopped = stops(room, "moves", &first, second).await;
         let fenced = copy(room, &first, "moves").await.unwrap();
         assert_eq!(annotation(&fenced, FENCED).as_deref(), Some("1"));
-        eventually(|| async {
-            let next = room.jobs(second).get_opt("moves").await.unwrap()?;
-            let old = room.jobs(&first).get("moves").await.unwrap();
-            assert!(!runs(&old), "it runs in {second} and again in {first}");
-            runs(&next).then_some(())
-        })
-        .await;
+        starts_again(room, "moves", &first, second).await;
         let moved = room
             .workload_where("moves", |w| cluster_name(w).as_deref() == Some(second))
             .await;

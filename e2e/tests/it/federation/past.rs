@@ -8,14 +8,13 @@ use k8s_openapi::api::batch::v1::Job;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchParams};
 use kube::core::WatchEvent;
 use kube::{Api, ResourceExt};
-use roadstead_api::constants::annotations::DISPATCH_EPOCH;
 use roadstead_api::constants::labels::{MULTIKUEUE_ORIGIN, PREBUILT_WORKLOAD_NAME};
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_e2e::link::{Cut, Failing};
 use serde_json::{from_value, json};
 use tokio::time::{Instant, sleep};
 
-use super::fixture::{EAST, MANAGER, Room, WEST, alone, condition, has};
+use super::fixture::{EAST, MANAGER, Room, WEST, alone, has, was_sent_once};
 use super::kubeconfigs::active;
 use super::stale::is_held_in_east;
 use crate::shared::eventually;
@@ -49,9 +48,7 @@ const LATE: Duration = Duration::from_secs(4);
 /// Whether the workload is still in its first run, in east.
 async fn is_kept(room: Room, job: &str) -> bool {
     let workload = room.workload(job).await.unwrap();
-    is_held_in_east(&workload)
-        && !workload.annotations().contains_key(DISPATCH_EPOCH)
-        && condition(&workload, "Evicted").is_none()
+    is_held_in_east(&workload) && was_sent_once(&workload)
 }
 
 /// Leads the manager to another API server of east, and starts it again so that it knows nothing itself.

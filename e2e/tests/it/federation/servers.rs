@@ -6,12 +6,10 @@ use std::time::Duration;
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt as _;
 use kube::api::ListParams;
-use roadstead_api::constants::annotations::DISPATCH_EPOCH;
-use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_e2e::ControlPlane;
 use tokio::time::{Instant, sleep};
 
-use super::fixture::{EAST, MANAGER, Room, WEST, alone, condition, has};
+use super::fixture::{EAST, MANAGER, Room, WEST, alone, has, was_sent_once};
 use super::loss::is_held_in_west;
 use crate::shared::eventually;
 
@@ -39,11 +37,6 @@ impl Victims {
             Self::EtcdAndApiServer => plane.kill_apiserver().unwrap(),
         }
     }
-}
-
-/// It was sent once and never taken back.
-pub(super) fn was_sent_once(workload: &Workload) -> bool {
-    !workload.annotations().contains_key(DISPATCH_EPOCH) && condition(workload, "Evicted").is_none()
 }
 
 async fn worker_loses(room: Room, victims: Victims) {

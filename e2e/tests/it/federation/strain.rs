@@ -2,15 +2,13 @@
 
 use std::time::Duration;
 
-use kube::ResourceExt as _;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
-use roadstead_api::constants::annotations::DISPATCH_EPOCH;
 use roadstead_e2e::link::Cut;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::fixture::{EAST, EVEN, MANAGER, Room, WEST, alone, condition};
+use super::fixture::{EAST, EVEN, MANAGER, Room, WEST, alone};
 
 /// Only east has room.
 const EAST_ONLY: &[(&str, &str)] = &[(MANAGER, "8"), (EAST, "8")];
@@ -33,15 +31,7 @@ async fn jobs_end_once(room: Room, count: usize) {
         sleep(PAUSE).await;
     }
     for name in &names {
-        let job = room.job_is(MANAGER, name, "Complete").await;
-        assert_eq!(job.status.unwrap().succeeded, Some(1), "{name}");
-        let workload = room.workload(name).await.unwrap();
-        assert_eq!(
-            workload.annotations().get(DISPATCH_EPOCH),
-            None,
-            "{name} was sent again"
-        );
-        assert_eq!(condition(&workload, "Evicted"), None, "{name}");
+        room.ran_once(name).await;
     }
 }
 

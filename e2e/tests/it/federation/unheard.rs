@@ -14,8 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use super::fixture::{EAST, MANAGER, Room, WEST, alone, cluster_name, has};
-use super::servers::was_sent_once;
+use super::fixture::{EAST, MANAGER, Room, WEST, alone, cluster_name, has, was_sent_once};
 use super::stale::is_held_in_east;
 use super::unsure::active;
 use super::watched::Watched;
