@@ -5,8 +5,8 @@
 //! while it still looks at the worker itself. Everything ends when the stage is dropped or this process dies.
 //!
 //! Reading order: [`spec`], this file, [`programs`] (where our binaries come from), `subject` (one process),
-//! `account` (as whom it runs), `clock` (what time it believes it is), `objects` (what is applied to the clusters), `kueue` (a cluster with the reference in our
-//! place), `solo` (one cluster with a worker alone).
+//! `account` (as whom it runs), `clock` (what time it believes it is), `objects` (what is applied to the clusters), `kueue` (a
+//! cluster with the reference in our place), `solo` (one cluster with a worker alone).
 
 mod account;
 mod clock;
