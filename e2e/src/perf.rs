@@ -139,6 +139,8 @@ pub struct Report {
     pub requests_per_job: f64,
     /// Requests that were refused or failed (status 400 and above), per job.
     pub failed_requests_per_job: f64,
+    /// Jobs that were taken back from a worker and sent again, though nothing failed.
+    pub jobs_sent_again: usize,
     /// Resident memory of the manager with its workers registered and no job.
     pub manager_rss_mb_idle: f64,
     /// Resident memory of the manager while `jobs_held` jobs are dispatched.

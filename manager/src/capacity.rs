@@ -18,7 +18,8 @@ use roadstead_api::kueue::v1beta2::{ClusterQueue, LocalQueue};
 use roadstead_core::dispatch::capacity::{self, Amounts, Closed, QueueView, Room};
 use roadstead_core::name::{ClusterName, Key};
 use roadstead_core::queue::StopPolicy;
-use roadstead_kubeio::cache::Cache;
+use roadstead_kubeio::cache::{Cache, Health};
+use roadstead_kubeio::latest::Follower;
 
 pub(crate) use ledger::Ledger;
 
@@ -27,6 +28,8 @@ const SAMPLE: u32 = 20;
 /// When a worker that shows nothing yet is looked at again, twice as late each time up to the second; while it has no queue,
 /// that costs no request.
 const LOOK_AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+/// How long queues may be unreadable before it is told: longer than a list takes that is tried again.
+const UNREAD_MAX: Duration = Duration::from_secs(10);
 /// How our processes begin to call themselves in `managedFields`.
 const OURS: &str = "roadstead-";
 
@@ -108,6 +111,14 @@ impl Queues {
         }
     }
 
+    /// Tells the log when a kind of queue has not been readable for a while, and when it is again. Never ends.
+    pub(crate) async fn tell(&self) {
+        tokio::join!(
+            tell("ClusterQueue", self.clusters.health()),
+            tell("LocalQueue", self.locals.health())
+        );
+    }
+
     /// What the queue behind a LocalQueue could take. `coming` says what was sent to a ClusterQueue lately.
     pub(crate) fn room(&self, local: &Key, asked: &Amounts, coming: impl FnOnce(&str) -> Amounts) -> Room {
         if !self.clusters.is_live() || !self.locals.is_live() {
@@ -140,6 +151,27 @@ impl Queues {
         self.locals
             .get(local)
             .map(|queue| queue.spec.cluster_queue.clone())
+    }
+}
+
+async fn tell(kind: &str, mut health: Follower<Health>) {
+    loop {
+        health
+            .wait_for(|health| matches!(health, Health::Failing(_)))
+            .await;
+        let recovers = health.wait_for(|health| *health == Health::Live);
+        if tokio::time::timeout(UNREAD_MAX, recovers).await.is_ok() {
+            continue;
+        }
+        if let Health::Failing(why) = health.get() {
+            tracing::warn!(
+                kind,
+                "its queues cannot be read, so its room is not known, and jobs are offered to it as to a worker of another \
+                 make; see that this manager's account there may list and watch them: {why}"
+            );
+        }
+        health.wait_for(|health| *health == Health::Live).await;
+        tracing::info!(kind, "its queues can be read again");
     }
 }
 

@@ -94,6 +94,10 @@ impl Checks for Dispatch {
                 ..Follow::default()
             };
         }
+        // Why here: whoever removed it, its going makes the Workload due.
+        self.memory.forget_refusals(&pass.workload.key, |cluster| {
+            self.is_rid(cluster, &pass.workload.key)
+        });
         let mut composed = pass.workload.clone();
         composed.status = status.clone();
         let known = (composed, roadstead_convert::workload_status(pass.stored));
@@ -197,6 +201,12 @@ impl Dispatch {
         self.federation.is_known()
             && caches.workloads.is_live()
             && caches.jobs.iter().all(|jobs| jobs.objects.is_live())
+    }
+
+    /// Whether a cluster that answers has nothing of a Workload any more.
+    fn is_rid(&self, cluster: &ClusterName, key: &Key) -> bool {
+        let remote = self.registry.get(cluster);
+        remote.is_some_and(|remote| remote.lost_since().is_none() && !remote.holds(key))
     }
 
     /// The plan for a Workload from what is stored now.

@@ -1,5 +1,6 @@
 //! The run: idle samples, a burst, memory, requests, then the bare client.
 
+use std::collections::BTreeSet;
 use std::mem;
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -11,7 +12,9 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use k8s_openapi::api::batch::v1::Job;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use kube::{Api, Client};
+use kube::core::PartialObjectMeta;
+use kube::{Api, Client, ResourceExt as _};
+use roadstead_api::constants::annotations::DISPATCH_EPOCH;
 use roadstead_api::constants::labels::{MULTIKUEUE_ORIGIN, QUEUE_NAME};
 use roadstead_api::kueue::v1beta2::Workload;
 use serde_json::{Value, json};
@@ -109,6 +112,7 @@ pub(super) async fn measure(sizes: &Sizes, workers: u16) -> anyhow::Result<Repor
         restart = Some(bench.restart().await?);
     }
 
+    let sent_again = bench.sent_again().await?.len();
     bench.progress.step("ending all of them");
     bench.end_all(burst, held).await?;
     bench.swept(held).await?;
@@ -150,6 +154,7 @@ pub(super) async fn measure(sizes: &Sizes, workers: u16) -> anyhow::Result<Repor
         worker_reads_per_job: per_one(reads(others), held.into()),
         requests_per_job: per_one(writes(&counted) + reads(&counted), held.into()),
         failed_requests_per_job: per_one(failed, held.into()),
+        jobs_sent_again: sent_again,
         placed_to_job_ms_p99: millis(&sent, 99),
         manager_cpu_ms_per_job: rounded(cpu.as_secs_f64() * 1000.0 / f64::from(held)),
         manager_rss_mb_idle: megabytes(idle.resident_kb),
@@ -300,6 +305,17 @@ impl Bench {
             rss_mb,
             requests: self.tallies(&counted, 1),
         })
+    }
+
+    /// Names of the Workloads that were sent more than once, and the number of their last run.
+    pub(super) async fn sent_again(&self) -> anyhow::Result<BTreeSet<(String, String)>> {
+        let api: Api<Workload> = Api::namespaced(self.manager.clone(), NAMESPACE);
+        let all = api.list_metadata(&ListParams::default()).await?;
+        let again = |workload: &PartialObjectMeta<Workload>| {
+            let number = workload.annotations().get(DISPATCH_EPOCH)?;
+            Some((workload.name_any(), number.clone()))
+        };
+        Ok(all.items.iter().filter_map(again).collect())
     }
 
     /// Plays the Job controller for all jobs of the bursts, and waits until the manager shows every end.

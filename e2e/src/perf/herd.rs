@@ -3,7 +3,6 @@
 //! Dead are all etcds, all API servers and all our processes. The servers are started first, so that what our processes do is not
 //! hidden behind them. *Source*: `spec/safety.md` F31.
 
-use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use anyhow::{bail, ensure};
@@ -11,7 +10,6 @@ use futures::future::try_join_all;
 use k8s_openapi::api::batch::v1::Job;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt as _};
-use roadstead_api::constants::annotations::DISPATCH_EPOCH;
 use roadstead_api::kueue::v1beta2::Workload;
 use serde::Serialize;
 use tokio::time::sleep;
@@ -101,7 +99,7 @@ pub(super) async fn measure(sizes: &Sizes) -> anyhow::Result<Report> {
     let submitted = submitting.elapsed();
     sleep(SETTLED).await;
     let before = bench.stage.memory(MANAGER)?;
-    let again_before = sent_again(&bench).await?;
+    let again_before = bench.sent_again().await?;
 
     bench.progress.step("everything dies");
     let dead = Instant::now();
@@ -123,7 +121,7 @@ pub(super) async fn measure(sizes: &Sizes) -> anyhow::Result<Report> {
     sleep(SETTLED).await;
     let counted = bench.counted(marks)?;
     let peak = bench.stage.memory(MANAGER)?.peak_kb;
-    let again = sent_again(&bench).await?;
+    let again = bench.sent_again().await?;
 
     let (manager, others) = counted.split_at(1);
     let busiest = |counted: &[Counted]| counted.iter().map(Counted::busiest_second).max();
@@ -191,15 +189,4 @@ async fn next_started(bench: &Bench) -> anyhow::Result<Duration> {
         }
     }
     bail!("no job runs anywhere")
-}
-
-/// Names of the Workloads that were sent more than once, and the number of their last run.
-async fn sent_again(bench: &Bench) -> anyhow::Result<BTreeSet<(String, String)>> {
-    let api: Api<Workload> = Api::namespaced(bench.manager.clone(), NAMESPACE);
-    let all = api.list_metadata(&ListParams::default()).await?;
-    let again = |workload: &kube::core::PartialObjectMeta<Workload>| {
-        let number = workload.annotations().get(DISPATCH_EPOCH)?;
-        Some((workload.name_any(), number.clone()))
-    };
-    Ok(all.items.iter().filter_map(again).collect())
 }

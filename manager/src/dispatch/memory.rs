@@ -1,4 +1,4 @@
-//! Which worker failed for which Workload, so that it is not tried again at once, when the round under way began, which jobs
+//! Which worker failed for which Workload, so that it is not tried again at once, when the round under way began, which copies
 //! were asked to go, and where that was refused.
 //!
 //! Invariant: a failure removes one candidate for a while, never the Workload. The memory is lost at a restart, which
@@ -25,7 +25,7 @@ pub(crate) struct Memory {
     rounds: Mutex<BTreeMap<Key, Timestamp>>,
     /// What clusters said that refused to delete something.
     refusals: Mutex<BTreeMap<Key, BTreeMap<ClusterName, String>>>,
-    /// UIDs of the jobs that we have asked to go after their pods.
+    /// UIDs of what we have asked to go: jobs after their pods, and Workloads.
     going: Mutex<BTreeMap<Key, BTreeSet<String>>>,
 }
 
@@ -88,9 +88,14 @@ impl Memory {
 
     /// Notes that a cluster refuses no deletion, or no longer.
     pub(crate) fn granted(&self, key: &Key, cluster: &ClusterName) {
+        self.forget_refusals(key, |one| one == cluster);
+    }
+
+    /// Forgets the refusals of clusters of which this is true.
+    pub(crate) fn forget_refusals(&self, key: &Key, is_over: impl Fn(&ClusterName) -> bool) {
         let mut all = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(by_cluster) = all.get_mut(key) {
-            by_cluster.remove(cluster);
+            by_cluster.retain(|cluster, _| !is_over(cluster));
             if by_cluster.is_empty() {
                 all.remove(key);
             }
@@ -103,19 +108,19 @@ impl Memory {
         all.get(key).cloned().unwrap_or_default()
     }
 
-    /// Notes that a job was asked to go after its pods.
-    pub(crate) fn asked_to_go(&self, key: &Key, job: &str) {
+    /// Notes that an object of a Workload was asked to go; a job, after its pods.
+    pub(crate) fn asked_to_go(&self, key: &Key, uid: &str) {
         let mut going = self.going.lock().unwrap_or_else(PoisonError::into_inner);
         if going.len() >= MAX && !going.contains_key(key) {
             going.pop_first();
         }
-        going.entry(key.clone()).or_default().insert(job.to_owned());
+        going.entry(key.clone()).or_default().insert(uid.to_owned());
     }
 
-    /// Whether a job was asked to go after its pods.
-    pub(crate) fn was_asked_to_go(&self, key: &Key, job: &str) -> bool {
+    /// Whether an object of a Workload was asked to go.
+    pub(crate) fn was_asked_to_go(&self, key: &Key, uid: &str) -> bool {
         let going = self.going.lock().unwrap_or_else(PoisonError::into_inner);
-        going.get(key).is_some_and(|jobs| jobs.contains(job))
+        going.get(key).is_some_and(|uids| uids.contains(uid))
     }
 
     /// The failures of a Workload.
@@ -185,6 +190,11 @@ mod tests {
         assert!(!memory.refused(&key, &east, "never"), "that it refuses is known");
         assert_eq!(memory.refusals(&key)[&east], "never");
         memory.granted(&key, &east);
+        assert!(memory.refusals(&key).is_empty());
+        memory.refused(&key, &east, "no");
+        memory.forget_refusals(&key, |cluster| *cluster != east);
+        assert_eq!(memory.refusals(&key)[&east], "no");
+        memory.forget_refusals(&key, |cluster| *cluster == east);
         assert!(memory.refusals(&key).is_empty());
         memory.refused(&key, &east, "no");
         memory.forget(&key);

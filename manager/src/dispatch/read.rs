@@ -190,7 +190,7 @@ pub(super) fn scene(
                 fence: fence(d, remote, key, stored),
             },
             None if listed || remote.holds(key) => {
-                dispatch::Remote::Reachable(copies(remote, key, stored, job_ref.as_ref().map(|j| &j.1)))
+                dispatch::Remote::Reachable(copies(d, remote, (key, stored), job_ref.as_ref().map(|j| &j.1)))
             }
             Some(_) | None => return None,
         };
@@ -357,14 +357,19 @@ fn owner(
     }
 }
 
-fn copies(remote: &Remote, key: &Key, stored: Option<&ApiWorkload>, job_key: Option<&Key>) -> Copies {
+fn copies(
+    d: &Dispatch,
+    remote: &Remote,
+    (key, stored): (&Key, Option<&ApiWorkload>),
+    job_key: Option<&Key>,
+) -> Copies {
     if !remote.holds(key) {
         return Copies::default();
     }
-    let workload = remote
-        .workloads
-        .get(key)
-        .map(|copy| remote_workload(stored, &copy));
+    let workload = remote.workloads.get(key).map(|copy| {
+        let uid = copy.metadata.uid.as_deref().unwrap_or_default();
+        remote_workload(stored, &copy, d.memory.was_asked_to_go(key, uid))
+    });
     let epoch = |object: &ObjectMeta| epoch_of(stored, object);
     let job = find_job(remote, key, job_key).map(|(kind, job)| RemoteJob {
         origin: Origin::Ours,
@@ -426,7 +431,7 @@ pub(crate) fn keys_on(remote: &Remote) -> BTreeSet<Key> {
     remote.held.all()
 }
 
-fn remote_workload(stored: Option<&ApiWorkload>, copy: &ApiWorkload) -> RemoteWorkload {
+fn remote_workload(stored: Option<&ApiWorkload>, copy: &ApiWorkload, withdrawn: bool) -> RemoteWorkload {
     let said = |kind: &str| {
         let condition = copy.condition(kind).filter(|c| c.status == "True")?;
         Some(Said {
@@ -439,6 +444,7 @@ fn remote_workload(stored: Option<&ApiWorkload>, copy: &ApiWorkload) -> RemoteWo
     RemoteWorkload {
         origin: Origin::Ours,
         life: life(copy.metadata.deletion_timestamp.is_some()),
+        withdrawn,
         has_finalizer: copy.finalizers().iter().any(|f| f == finalizers::RESOURCE_IN_USE),
         drift: stored.map_or(dispatch::Drift::None, |local| {
             roadstead_convert::spec_drift(local, copy)

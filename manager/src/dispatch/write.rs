@@ -235,12 +235,12 @@ impl Site<'_> {
         let Some(copy) = self.remote.workloads.get(self.key) else {
             return Ok(());
         };
-        match write::delete(&self.workloads(), &self.key.name, copy.metadata.uid.as_deref()).await {
+        let uid = copy.metadata.uid.as_deref();
+        // Why before: from now on it may vanish, also after it was chosen.
+        self.d.memory.asked_to_go(self.key, uid.unwrap_or_default());
+        match write::delete(&self.workloads(), &self.key.name, uid).await {
             Written::Done(object) => self.remote.workloads.observe(*object),
-            Written::Gone => self
-                .remote
-                .workloads
-                .forget(self.key, copy.metadata.uid.as_deref()),
+            Written::Gone => self.remote.workloads.forget(self.key, uid),
             Written::Conflict | Written::AlreadyExists => return Ok(()),
             Written::Refused(why) => {
                 self.tell_refusal(&why);

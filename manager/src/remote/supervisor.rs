@@ -366,7 +366,9 @@ async fn serve(
     tasks.spawn(run.instrument(here.clone()));
     let queues = Api::all(client.clone());
     let run = { remote.queues.locals.clone() }.run(queues, None, watching.child_token());
-    tasks.spawn(run.instrument(here));
+    tasks.spawn(run.instrument(here.clone()));
+    let known = remote.clone();
+    tasks.spawn(async move { known.queues.tell().await }.instrument(here));
     let (known, asks) = (remote.clone(), client.clone());
     tasks.spawn(async move { known.queues.recognise(&asks).await });
     let mut healths = vec![("Workload".to_owned(), remote.workloads.health())];

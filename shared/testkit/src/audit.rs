@@ -11,6 +11,7 @@
 mod backward;
 mod book;
 mod bulkhead;
+mod choice;
 mod contain;
 pub mod ending;
 mod guard;
@@ -231,6 +232,7 @@ impl Auditor {
         let mut findings = Findings::default();
         self.secrets.saw(&seen, &mut findings);
         hands::saw(&self.book, &seen, &mut findings);
+        choice::saw(&self.book, &seen, &mut findings);
         self.backward.saw(&self.book, &seen, &mut findings);
         self.lost.saw(&seen, &mut findings);
         self.quota.saw(&seen, &mut findings);

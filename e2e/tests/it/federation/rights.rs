@@ -1,14 +1,17 @@
-//! A worker that no longer lets the manager take its jobs back.
+//! A worker that takes rights away from the manager: to take its jobs back, to read its queues.
+
+use std::fs;
 
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use roadstead_api::constants::annotations::{DISPATCH_EPOCH, EXPLANATION};
 use roadstead_api::kueue::v1beta2::Workload;
+use roadstead_e2e::Cut;
 use serde_json::json;
 
-use super::fixture::{EVEN, MANAGER, Room, alone, cluster_name, condition};
-use crate::shared::chain;
+use super::fixture::{EAST, EVEN, MANAGER, Room, WEST, alone, cluster_name, condition};
+use crate::shared::{chain, eventually};
 
 const ROLE: &str = "roadstead-multikueue";
 /// What the API server says.
@@ -69,4 +72,47 @@ fn a_worker_that_refuses_to_delete_a_job_is_named_with_its_words_until_it_does()
         room.jobs(MANAGER).delete("stays", &background).await.unwrap();
         room.is_swept().await;
     });
+}
+
+/// Jobs go there all the same, and the log says what is missing.
+///
+/// Spec: multikueue 4.3
+#[test]
+fn a_worker_whose_queues_may_not_be_read_gets_jobs_and_is_named_in_the_log() {
+    alone(
+        "no-queues",
+        &[(MANAGER, "16"), (EAST, "8"), (WEST, "1")],
+        |room| async move {
+            let roles: Api<ClusterRole> = Api::all(room.shared.client(EAST));
+            let before = roles.get(ROLE).await.unwrap().rules.unwrap();
+            let reads_queues =
+                |rule: &PolicyRule| rule.resources.iter().flatten().any(|one| one == "clusterqueues");
+            let without: Vec<PolicyRule> = { before.iter() }
+                .filter(|rule| !reads_queues(rule))
+                .cloned()
+                .collect();
+            assert_ne!(without, before, "the right is there at first");
+            let log = room.shared.stage.log(MANAGER).unwrap();
+            let told = |words: &'static str| {
+                let log = log.clone();
+                move || {
+                    let text = fs::read_to_string(&log).unwrap();
+                    let said = { text.lines() }.any(|line| line.contains(words) && line.contains(EAST));
+                    async move { said.then_some(()) }
+                }
+            };
+            give(room, EAST, &without).await;
+            // What is being watched goes on; a new connection needs the right.
+            let link = room.shared.stage.link(EAST).unwrap();
+            link.cut(Cut::Refuse);
+            link.heal();
+            eventually(told("its queues cannot be read")).await;
+            room.submit(room.job("asked", "2", 1)).await;
+            assert_eq!(room.started("asked").await, EAST);
+            room.job_is(MANAGER, "asked", "Complete").await;
+            give(room, EAST, &before).await;
+            eventually(told("its queues can be read again")).await;
+            room.is_swept().await;
+        },
+    );
 }

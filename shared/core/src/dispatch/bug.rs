@@ -1,4 +1,4 @@
-//! Bugs that others had, planted on purpose: whoever tests this must find every one of them (`spec/safety.md 7`).
+//! Bugs that others had, and one of ours, planted on purpose: whoever tests this must find every one of them (`spec/safety.md 7`).
 //!
 //! Compiled with feature `bugbank` only, which no program of ours enables; and even then nothing is planted unless
 //! [`Policy::bug`](super::Policy::bug) says so. Each is told in our own words, from its description alone.
@@ -36,10 +36,13 @@ pub enum Bug {
     WinnerNotSticky,
     /// W4: a copy that ended ends the Workload, on whichever worker.
     AnyEndCounts,
+    /// The copies that did not win go before the choice is stored. Ours; shown by a burst and by no single seed, so it is not in the
+    /// bank.
+    LosersGoEarly,
 }
 
 impl Bug {
-    /// All of them.
+    /// Those of the bank.
     pub const ALL: [Self; 15] = [
         Self::ForeignJobDeleted,
         Self::TtlRerun,
@@ -58,7 +61,8 @@ impl Bug {
         Self::AnyEndCounts,
     ];
 
-    /// Where it was: the number of the report, or of the weak spot in `spec/safety.md 2`.
+    /// Where it was: the number of the report, of the weak spot in `spec/safety.md 2`, or of the invariant by which it
+    /// was found.
     pub const fn source(self) -> &'static str {
         match self {
             Self::ForeignJobDeleted => "#11849",
@@ -76,6 +80,7 @@ impl Bug {
             Self::EarlyEventLost => "#12824",
             Self::WinnerNotSticky => "W1",
             Self::AnyEndCounts => "W4",
+            Self::LosersGoEarly => "I15",
         }
     }
 }

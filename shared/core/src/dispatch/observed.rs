@@ -194,6 +194,8 @@ pub struct RemoteWorkload {
     pub origin: Origin,
     /// Whether it is being deleted.
     pub life: Life,
+    /// Whether we have asked for its deletion, and it does not show it yet.
+    pub withdrawn: bool,
     /// Whether it still has the finalizer `kueue.x-k8s.io/resource-in-use`.
     pub has_finalizer: bool,
     /// How its spec differs from the local one.

@@ -117,8 +117,11 @@ impl<'a> Pass<'a> {
         }
         // Why first: what is left of an earlier round says nothing about this one. Why the job: it exists only after a decision,
         // so without one it is left from an earlier round. Why fenced: nobody but us can take that back.
+        // Why withdrawn: it may go at any moment, also after it was chosen.
         if copies.our_job().is_some()
-            || workload.is_some_and(|w| w.life == Life::Deleting || w.epoch != self.o.epoch || w.fenced)
+            || workload.is_some_and(|w| {
+                w.life == Life::Deleting || w.withdrawn || w.epoch != self.o.epoch || w.fenced
+            })
         {
             return Standing::Clearing;
         }
@@ -169,7 +172,10 @@ impl<'a> Pass<'a> {
         admitted.map(|(cluster, _)| (*cluster).clone())
     }
 
-    /// Names the winner. Its job is created only when this is written.
+    /// Names the winner. Its job is created, and the other copies go, only when this is written.
+    ///
+    /// Why not now: each worker's queue plans for itself, and one that has not seen the winner's admission yet would take it for
+    /// a loser, and delete its copy just before it is chosen.
     pub(super) fn choose(&mut self, check: &CheckName, winner: &ClusterName) {
         let message = admitted_on(winner);
         self.note(Severity::Routine, message.clone());
@@ -177,7 +183,9 @@ impl<'a> Pass<'a> {
         self.plan.status.cluster = Some(winner.clone());
         self.plan.status.nominated.clear();
         self.plan.wake_at = None;
-        self.remove_elsewhere(winner);
+        if bug!(self.o.policy, LosersGoEarly) {
+            self.remove_elsewhere(winner);
+        }
     }
 
     /// Puts copies where they are offered and removes those that are not. With an obstacle good copies stay as they are.

@@ -46,6 +46,7 @@ fn remote() -> RemoteWorkload {
     RemoteWorkload {
         origin: Origin::Ours,
         life: Life::Present,
+        withdrawn: false,
         has_finalizer: true,
         drift: Drift::None,
         active: true,

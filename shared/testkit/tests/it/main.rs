@@ -1,5 +1,6 @@
-//! The product's arithmetic against slow and obvious models.
+//! The product against slow and obvious models, and in runs that no seed makes.
 
 #![expect(clippy::unwrap_used, reason = "a test ends where it goes wrong")]
 
+mod burst;
 mod quota;

@@ -97,9 +97,12 @@ fn a_cluster_that_is_new_in_the_config_is_offered_what_waits() {
     assert_eq!((plan.on("a"), plan.on("b")), (&[][..], &[CreateWorkload][..]));
 }
 
+/// Each worker's queue plans for itself, and may have seen another admission than the pass that chooses: it would delete the copy
+/// that is about to be chosen.
+///
 /// Spec: multikueue 11.31; safety 3 (the decision comes before the job); provisioning 15.53
 #[test]
-fn the_first_admitted_worker_wins_and_gets_no_job_before_that_is_written() {
+fn the_first_admitted_worker_wins_and_nothing_is_done_before_that_is_written() {
     let case = Case::new().nominated(&["a", "b"]);
     let case = case.remote("a", reachable(Some(admitted(1)), None));
     let mut case = case.remote("b", reachable(Some(remote()), None));
@@ -110,7 +113,11 @@ fn the_first_admitted_worker_wins_and_gets_no_job_before_that_is_written() {
     );
     assert_eq!(plan.cluster(), Some("a"));
     assert!(plan.status.nominated.is_empty());
-    assert_eq!((plan.on("a"), plan.on("b")), (&[][..], &GONE[..]));
+    assert!(
+        plan.remote.is_empty(),
+        "and \"b\" loses nothing: {:?}",
+        plan.remote
+    );
     let note = &plan.notes[0];
     assert_eq!(
         (note.severity, note.reason.as_ref()),
@@ -119,9 +126,9 @@ fn the_first_admitted_worker_wins_and_gets_no_job_before_that_is_written() {
     // The write was lost: the same decision again, still no job.
     assert_eq!(case.plan(), plan);
     case.status = plan.status;
-    case.remotes.insert("b".into(), reachable(None, None));
-    assert_eq!(case.plan().on("a"), [CreateJob]);
-    assert!(case.plan().notes.is_empty());
+    let next = case.plan();
+    assert_eq!((next.on("a"), next.on("b")), (&[CreateJob][..], &GONE[..]));
+    assert!(next.notes.is_empty());
 }
 
 /// Spec: safety 2 W2, multikueue 10.F15, 11.32
@@ -132,7 +139,7 @@ fn clocks_of_workers_are_not_compared() {
         let case = case.remote("a", reachable(Some(admitted(1)), None));
         let plan = case.remote("b", reachable(Some(admitted(minute)), None)).plan();
         assert_eq!(plan.cluster(), Some("b"), "first in config order");
-        assert_eq!((plan.on("a"), plan.on("b")), (&GONE[..], &[][..]), "no job yet");
+        assert!(plan.remote.is_empty(), "no job yet: {:?}", plan.remote);
     }
 }
 
@@ -187,6 +194,24 @@ fn the_check_says_why_it_waits_once_every_worker_has_answered() {
         (CheckPhase::Pending, "waiting for quota on \"b\", \"a\"")
     );
     assert!(plan.remote.is_empty() && plan.cluster().is_none());
+}
+
+/// The answer to its deletion is under way, and what was wrong with the cluster is over.
+///
+/// Spec: multikueue 3.3 R6
+#[test]
+fn a_copy_that_was_asked_to_go_is_not_chosen_and_is_asked_again() {
+    let leaving = RemoteWorkload {
+        withdrawn: true,
+        ..admitted(1)
+    };
+    let mut case = Case::new()
+        .nominated(&["a", "b"])
+        .remote("b", reachable(Some(leaving), None));
+    let plan = case.plan();
+    assert_eq!((plan.cluster(), plan.on("b")), (None, &GONE[..]));
+    case = case.remote("a", reachable(Some(admitted(2)), None));
+    assert_eq!(case.plan().cluster(), Some("a"));
 }
 
 /// Spec: safety 2 W1, W4, W5

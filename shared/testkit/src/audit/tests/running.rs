@@ -23,7 +23,7 @@ impl Scene {
     }
 }
 
-/// Spec: safety 1 I1 to I13.
+/// Spec: safety 1 I1 to I13, I15.
 #[test]
 fn a_job_that_lives_as_it_should_breaks_nothing() {
     let mut scene = Scene::new();
@@ -44,6 +44,27 @@ fn a_job_that_lives_as_it_should_breaks_nothing() {
         9,
         "two offers and a job for each of three"
     );
+}
+
+/// Spec: safety 1 I15.
+#[test]
+fn a_chosen_copy_that_the_manager_deletes_is_seen_unless_the_status_says_so_first() {
+    let mut scene = Scene::new();
+    for job in ["a", "b"] {
+        scene.submit(job);
+        scene.offer(job, "east");
+        scene.admit(job, "east");
+        scene.choose(job, "east");
+    }
+    let taken_back = json!({"admissionChecks": [{"name": "mk", "state": "Retry", "message": "gone"}]});
+    scene.status("manager", MANAGER, "b", taken_back);
+    scene.remove("east", MANAGER, WORKLOADS, &wl("b"));
+    scene.is_fine();
+    // The number of the first dispatch is written on the copy only.
+    let first = json!({"metadata": {"annotations": {"roadstead.dev/dispatch-epoch": "1"}}});
+    scene.edit("east", MANAGER, WORKLOADS, &wl("a"), first);
+    scene.remove("east", MANAGER, WORKLOADS, &wl("a"));
+    assert_eq!(scene.broken(), ["I15"]);
 }
 
 /// Spec: safety 1 I1.

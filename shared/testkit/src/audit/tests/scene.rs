@@ -281,11 +281,11 @@ impl Scene {
         );
     }
 
-    /// The manager removes what is on the worker.
+    /// The manager removes the job on the worker, and what it owns goes with it.
     pub(super) fn clean(&mut self, name: &str, cluster: &str) {
         self.remove(cluster, MANAGER, JOBS, name);
         self.remove(cluster, SYSTEM, PODS, &format!("{name}-0"));
-        self.remove(cluster, MANAGER, WORKLOADS, &wl(name));
+        self.remove(cluster, SYSTEM, WORKLOADS, &wl(name));
     }
 
     /// A whole life.

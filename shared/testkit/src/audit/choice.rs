@@ -1,0 +1,37 @@
+//! I15: the manager takes no copy away that the stored status names.
+
+use super::Findings;
+use super::book::{Actor, Book, Seen};
+use super::object::{epoch, holds_quota, is_deleting, is_true, text, uid, winner};
+
+/// On a copy: the Workload of the manager that it is of.
+const WORKLOAD_UID: &str = "roadstead.dev/workload-uid";
+
+/// Judges one change.
+pub(super) fn saw(book: &Book, seen: &Seen<'_>, findings: &mut Findings) {
+    if seen.on_manager || seen.by != Actor::Manager || !seen.is_workload() {
+        return;
+    }
+    let Some(copy) = seen.before().filter(|copy| !is_deleting(copy)) else {
+        return;
+    };
+    if seen.after().is_some_and(|now| !is_deleting(now)) {
+        return;
+    }
+    let Some((case, local)) = seen.case().and_then(|case| Some((case, book.local(case)?))) else {
+        return;
+    };
+    let of = text(copy, &["metadata", "annotations", WORKLOAD_UID]);
+    // Why one without a number is the first: the manager writes it when there is a second.
+    let number = |workload| epoch(workload).unwrap_or(1);
+    let is_present = (of.is_empty() || of == uid(local)) && number(copy) == number(local);
+    let ready = { book.dispatch_check(local) }.is_some_and(|check| check["state"] == "Ready");
+    let runs = holds_quota(local) && !is_true(local, "Evicted") && !is_deleting(local);
+    if is_present && ready && runs && winner(local) == &*seen.place.cluster {
+        let what = format!(
+            "{} names this cluster, and its copy there was asked to go",
+            seen.place.name
+        );
+        findings.of("I15", &seen.place, Some(case), what);
+    }
+}
