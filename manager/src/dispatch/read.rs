@@ -443,8 +443,11 @@ fn remote_workload(stored: Option<&ApiWorkload>, copy: &ApiWorkload, withdrawn: 
     let asked = copy.is_true("DeactivationTarget");
     RemoteWorkload {
         origin: Origin::Ours,
-        life: life(copy.metadata.deletion_timestamp.is_some()),
-        withdrawn,
+        life: if withdrawn && copy.metadata.deletion_timestamp.is_none() {
+            Life::Withdrawn
+        } else {
+            life(copy.metadata.deletion_timestamp.is_some())
+        },
         has_finalizer: copy.finalizers().iter().any(|f| f == finalizers::RESOURCE_IN_USE),
         drift: stored.map_or(dispatch::Drift::None, |local| {
             roadstead_convert::spec_drift(local, copy)

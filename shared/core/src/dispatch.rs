@@ -461,7 +461,7 @@ impl<'a> Pass<'a> {
                 self.remove_job(cluster, *job);
             }
             match copies.our_workload() {
-                Some(w) if w.finished.is_none() && w.life == Life::Present && copies.runs() => {
+                Some(w) if w.finished.is_none() && w.life != Life::Deleting && copies.runs() => {
                     if w.active && w.evicted.is_none() && w.stop == Stop::NotRequested {
                         let message = message.clone();
                         self.act(cluster, RemoteAction::RequestStop { message });
@@ -598,13 +598,13 @@ impl<'a> Pass<'a> {
         if workload.has_finalizer {
             self.act(cluster, RemoteAction::StripFinalizer);
         }
-        if workload.life == Life::Present {
+        if workload.life != Life::Deleting {
             self.act(cluster, RemoteAction::DeleteWorkload);
         }
     }
 
     fn remove_job(&mut self, cluster: &ClusterName, job: RemoteJob) {
-        if job.life == Life::Present || job.kept {
+        if job.life != Life::Deleting || job.kept {
             self.act(cluster, RemoteAction::DeleteJob);
         }
     }

@@ -7,7 +7,7 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use roadstead_api::constants::annotations::{DISPATCH_EPOCH, EXPLANATION};
 use roadstead_api::kueue::v1beta2::Workload;
-use roadstead_e2e::Cut;
+use roadstead_e2e::link::Cut;
 use serde_json::json;
 
 use super::fixture::{EAST, EVEN, MANAGER, Room, WEST, alone, cluster_name, condition};

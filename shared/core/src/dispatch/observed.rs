@@ -163,6 +163,8 @@ pub enum Origin {
 pub enum Life {
     /// It has no deletion timestamp.
     Present,
+    /// It has none that is seen, but we have asked for its deletion: it may go at any moment.
+    Withdrawn,
     /// It has one.
     Deleting,
 }
@@ -194,8 +196,6 @@ pub struct RemoteWorkload {
     pub origin: Origin,
     /// Whether it is being deleted.
     pub life: Life,
-    /// Whether we have asked for its deletion, and it does not show it yet.
-    pub withdrawn: bool,
     /// Whether it still has the finalizer `kueue.x-k8s.io/resource-in-use`.
     pub has_finalizer: bool,
     /// How its spec differs from the local one.
@@ -260,7 +260,7 @@ pub struct RemoteJob {
 impl RemoteJob {
     /// Whether it is ours and may have live pods. One that is being deleted may have some until it is gone, whatever it says.
     pub(super) fn runs(self) -> bool {
-        let held = self.suspended && self.life == Life::Present;
+        let held = self.suspended && self.life != Life::Deleting;
         self.origin == Origin::Ours && !held && !self.finished
     }
 }

@@ -46,7 +46,6 @@ fn remote() -> RemoteWorkload {
     RemoteWorkload {
         origin: Origin::Ours,
         life: Life::Present,
-        withdrawn: false,
         has_finalizer: true,
         drift: Drift::None,
         active: true,

@@ -202,7 +202,7 @@ fn the_check_says_why_it_waits_once_every_worker_has_answered() {
 #[test]
 fn a_copy_that_was_asked_to_go_is_not_chosen_and_is_asked_again() {
     let leaving = RemoteWorkload {
-        withdrawn: true,
+        life: Life::Withdrawn,
         ..admitted(1)
     };
     let mut case = Case::new()
