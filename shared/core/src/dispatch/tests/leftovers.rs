@@ -115,3 +115,21 @@ fn without_its_config_what_runs_goes_on_and_what_waits_is_offered_nowhere() {
     let back = waiting.remote("a", reachable(None, None)).plan();
     assert_eq!(back.on("a"), [CreateWorkload]);
 }
+
+/// The answer to its deletion is under way, and what was wrong with the cluster is over.
+///
+/// Spec: multikueue 3.3 R6
+#[test]
+fn a_copy_that_was_asked_to_go_is_not_chosen_and_is_asked_again() {
+    let leaving = RemoteWorkload {
+        life: Life::Withdrawn,
+        ..admitted(1)
+    };
+    let mut case = Case::new()
+        .nominated(&["a", "b"])
+        .remote("b", reachable(Some(leaving), None));
+    let plan = case.plan();
+    assert_eq!((plan.cluster(), plan.on("b")), (None, &GONE[..]));
+    case = case.remote("a", reachable(Some(admitted(2)), None));
+    assert_eq!(case.plan().cluster(), Some("a"));
+}

@@ -196,24 +196,6 @@ fn the_check_says_why_it_waits_once_every_worker_has_answered() {
     assert!(plan.remote.is_empty() && plan.cluster().is_none());
 }
 
-/// The answer to its deletion is under way, and what was wrong with the cluster is over.
-///
-/// Spec: multikueue 3.3 R6
-#[test]
-fn a_copy_that_was_asked_to_go_is_not_chosen_and_is_asked_again() {
-    let leaving = RemoteWorkload {
-        life: Life::Withdrawn,
-        ..admitted(1)
-    };
-    let mut case = Case::new()
-        .nominated(&["a", "b"])
-        .remote("b", reachable(Some(leaving), None));
-    let plan = case.plan();
-    assert_eq!((plan.cluster(), plan.on("b")), (None, &GONE[..]));
-    case = case.remote("a", reachable(Some(admitted(2)), None));
-    assert_eq!(case.plan().cluster(), Some("a"));
-}
-
 /// Spec: safety 2 W1, W4, W5
 #[test]
 fn only_the_winner_is_heard() {
