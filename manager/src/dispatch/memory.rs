@@ -25,7 +25,7 @@ pub(crate) struct Memory {
     rounds: Mutex<BTreeMap<Key, Timestamp>>,
     /// What clusters said that refused to delete something.
     refusals: Mutex<BTreeMap<Key, BTreeMap<ClusterName, String>>>,
-    /// UIDs of what we have asked to go: jobs after their pods, and Workloads.
+    /// UIDs of what we have asked to go: jobs after their pods, and Workloads until that is answered.
     going: Mutex<BTreeMap<Key, BTreeSet<String>>>,
 }
 
@@ -117,6 +117,17 @@ impl Memory {
         going.entry(key.clone()).or_default().insert(uid.to_owned());
     }
 
+    /// Notes that an object that was asked to go has gone, or shows that it goes.
+    pub(crate) fn goes(&self, key: &Key, uid: &str) {
+        let mut going = self.going.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(uids) = going.get_mut(key) {
+            uids.remove(uid);
+            if uids.is_empty() {
+                going.remove(key);
+            }
+        }
+    }
+
     /// Whether an object of a Workload was asked to go.
     pub(crate) fn was_asked_to_go(&self, key: &Key, uid: &str) -> bool {
         let going = self.going.lock().unwrap_or_else(PoisonError::into_inner);
@@ -199,6 +210,18 @@ mod tests {
         memory.refused(&key, &east, "no");
         memory.forget(&key);
         assert!(memory.refusals(&key).is_empty());
+    }
+
+    #[test]
+    fn what_was_asked_to_go_is_remembered_until_it_goes() {
+        let (memory, key) = (Memory::default(), Key::new("ns", "w"));
+        for uid in ["copy", "job"] {
+            memory.asked_to_go(&key, uid);
+        }
+        memory.goes(&key, "copy");
+        assert!(!memory.was_asked_to_go(&key, "copy") && memory.was_asked_to_go(&key, "job"));
+        memory.goes(&key, "job");
+        assert!(!memory.was_asked_to_go(&key, "job"));
     }
 
     /// Spec: multikueue 11.51

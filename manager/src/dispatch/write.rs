@@ -235,9 +235,9 @@ impl Site<'_> {
         let Some(copy) = self.remote.workloads.get(self.key) else {
             return Ok(());
         };
-        let uid = copy.metadata.uid.as_deref();
+        let (uid, memory) = (copy.metadata.uid.as_deref(), &self.d.memory);
         // Why before: from now on it may vanish, also after it was chosen.
-        self.d.memory.asked_to_go(self.key, uid.unwrap_or_default());
+        memory.asked_to_go(self.key, uid.unwrap_or_default());
         match write::delete(&self.workloads(), &self.key.name, uid).await {
             Written::Done(object) => self.remote.workloads.observe(*object),
             Written::Gone => self.remote.workloads.forget(self.key, uid),
@@ -248,7 +248,8 @@ impl Site<'_> {
             }
             Written::Unclear(why) => return Err(format!("deleting the workload: {why}")),
         }
-        self.d.memory.granted(self.key, &self.remote.name);
+        memory.goes(self.key, uid.unwrap_or_default());
+        memory.granted(self.key, &self.remote.name);
         Ok(())
     }
 
