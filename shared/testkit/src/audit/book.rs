@@ -9,10 +9,10 @@ use roadstead_apiserver::Change;
 use serde_json::Value;
 
 use super::Rules;
-use super::object::{PODS, WORKLOADS, controller, list, origin, prebuilt, queue, text, uid, winner, words};
+use super::object::{
+    PODS, WORKLOADS, controller, copy_of, list, origin, prebuilt, queue, text, uid, winner, words,
+};
 
-/// On copies: the Workload of the manager that they are of.
-const WORKLOAD_UID: &str = "roadstead.dev/workload-uid";
 /// Where the manager says which workers it has.
 pub(super) const CLUSTERS: &str = "multikueueclusters.kueue.x-k8s.io";
 const CONFIGS: &str = "multikueueconfigs.kueue.x-k8s.io";
@@ -246,7 +246,7 @@ impl Book {
         }
         let mut run = self.present(case(prebuilt(object)));
         // Why not the present one: an answer to an older dispatch may have been under way.
-        let of = text(object, &["metadata", "annotations", WORKLOAD_UID]);
+        let of = copy_of(object);
         if !of.is_empty() {
             run.uid = of.into();
         }

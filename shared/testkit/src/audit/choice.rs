@@ -2,10 +2,7 @@
 
 use super::Findings;
 use super::book::{Actor, Book, Seen};
-use super::object::{epoch, holds_quota, is_deleting, is_true, text, uid, winner};
-
-/// On a copy: the Workload of the manager that it is of.
-const WORKLOAD_UID: &str = "roadstead.dev/workload-uid";
+use super::object::{copy_of, epoch, holds_quota, is_deleting, is_true, uid, winner};
 
 /// Judges one change.
 pub(super) fn saw(book: &Book, seen: &Seen<'_>, findings: &mut Findings) {
@@ -21,7 +18,7 @@ pub(super) fn saw(book: &Book, seen: &Seen<'_>, findings: &mut Findings) {
     let Some((case, local)) = seen.case().and_then(|case| Some((case, book.local(case)?))) else {
         return;
     };
-    let of = text(copy, &["metadata", "annotations", WORKLOAD_UID]);
+    let of = copy_of(copy);
     // Why one without a number is the first: the manager writes it when there is a second.
     let number = |workload| epoch(workload).unwrap_or(1);
     let is_present = (of.is_empty() || of == uid(local)) && number(copy) == number(local);

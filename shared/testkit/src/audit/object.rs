@@ -17,6 +17,8 @@ const PREBUILT: &str = "kueue.x-k8s.io/prebuilt-workload-name";
 const QUEUE: &str = "kueue.x-k8s.io/queue-name";
 /// Counts the dispatches of a Workload.
 const EPOCH: &str = "roadstead.dev/dispatch-epoch";
+/// On copies: the Workload of the manager that they are of, by UID.
+const WORKLOAD_UID: &str = "roadstead.dev/workload-uid";
 /// What stands between a field and its end in [`at`].
 const NULL: &Value = &Value::Null;
 
@@ -70,6 +72,11 @@ pub(super) fn prebuilt(object: &Value) -> &str {
 /// The number of the dispatch; `None` where dispatches are not counted.
 pub(super) fn epoch(object: &Value) -> Option<u64> {
     text(object, &["metadata", "annotations", EPOCH]).parse().ok()
+}
+
+/// The UID of the manager's Workload that a copy is of; empty when it does not say.
+pub(super) fn copy_of(object: &Value) -> &str {
+    text(object, &["metadata", "annotations", WORKLOAD_UID])
 }
 
 /// The UID of what controls it; empty when nothing does.

@@ -129,7 +129,8 @@ fn a_copy_that_was_asked_to_go_is_not_chosen_and_is_asked_again() {
         .nominated(&["a", "b"])
         .remote("b", reachable(Some(leaving), None));
     let plan = case.plan();
-    assert_eq!((plan.cluster(), plan.on("b")), (None, &GONE[..]));
+    let asked_again = [StripFinalizer, DeleteWorkload];
+    assert_eq!((plan.cluster(), plan.on("b")), (None, &asked_again[..]));
     case = case.remote("a", reachable(Some(admitted(2)), None));
     assert_eq!(case.plan().cluster(), Some("a"));
 }
