@@ -139,7 +139,7 @@ pub struct Report {
     pub requests_per_job: f64,
     /// Requests that were refused or failed (status 400 and above), per job.
     pub failed_requests_per_job: f64,
-    /// Jobs that were taken back from a worker and sent again, though nothing failed.
+    /// Jobs that were taken back from a worker and sent again.
     pub jobs_sent_again: usize,
     /// Resident memory of the manager with its workers registered and no job.
     pub manager_rss_mb_idle: f64,
