@@ -4,7 +4,9 @@
 //! link that reads requests ([`Failing`]) ends TLS on both sides for as long as it does.
 
 mod answers;
+mod dates;
 mod events;
+mod fuse;
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -19,6 +21,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 pub use answers::Failing;
 use answers::Terminal;
+pub use fuse::{Fuse, Side};
 
 /// Connections that a link carries at once; more wait in the kernel's queue.
 const CONNECTIONS_MAX: usize = 1024;
@@ -179,6 +182,15 @@ impl Link {
     /// Everything is refused by a link that does not know the server's certificate.
     pub fn fail(&self, failing: Failing) {
         self.state.send_replace(State::Failing(failing));
+    }
+
+    /// Counts all requests by this fuse from now on, which may be in several links. When it replaces another, connections stay
+    /// open; when it is the first, they are reset, as by [`Link::fail`].
+    pub fn put_in(&self, fuse: Arc<Fuse>) {
+        if let Some(terminal) = &self.server.terminal {
+            terminal.put_in(fuse);
+        }
+        self.fail(Failing::Counted);
     }
 
     /// How many requests went wrong since the link was made, by [`Link::fail`], or events of watches.

@@ -261,9 +261,14 @@ impl ControlPlane {
         commands::write_private(path, &self.kubeconfig())
     }
 
-    /// Writes [`ControlPlane::kubeconfig_for_token`] to a file that only this user may read.
-    pub fn write_kubeconfig_for_token(&self, path: &Path, token: &str) -> Result<(), Error> {
-        commands::write_private(path, &self.kubeconfig_for_token(token))
+    /// Writes [`ControlPlane::kubeconfig_for_token_via`] to a file that only this user may read.
+    pub fn write_kubeconfig_for_token_via(
+        &self,
+        path: &Path,
+        server_url: &str,
+        token: &str,
+    ) -> Result<(), Error> {
+        commands::write_private(path, &self.kubeconfig_for_token_via(server_url, token))
     }
 
     /// An administrator's client; no retries, no read timeout. Against a real server it has the user agent
@@ -342,6 +347,16 @@ impl ControlPlane {
     /// Starts a second API server on the same etcd, and waits until it is ready.
     pub async fn second_server(&self) -> Result<SecondServer, Error> {
         self.real("have a second API server")?.second_server().await
+    }
+
+    /// Freezes etcd (SIGSTOP): the API server waits for it. Does nothing while it is killed.
+    pub fn pause_storage(&self) -> Result<(), Error> {
+        self.real("freeze its storage")?.pause_storage()
+    }
+
+    /// Thaws etcd (SIGCONT).
+    pub fn resume_storage(&self) -> Result<(), Error> {
+        self.real("thaw its storage")?.resume_storage()
     }
 
     /// Kills etcd (SIGKILL); the API server and the others stay, and so does what is stored. Does nothing if it is already killed.

@@ -5,11 +5,12 @@
 //! while it still looks at the worker itself. Everything ends when the stage is dropped or this process dies.
 //!
 //! Reading order: [`spec`], this file, [`programs`] (where our binaries come from), `subject` (one process),
-//! `account` (as whom it runs), `clock` (what time it believes it is), `objects` (what is applied to the clusters), `kueue` (a
-//! cluster with the reference in our place), `solo` (one cluster with a worker alone).
+//! `account` (as whom it runs), `clock` (what time it believes it is), `detour` (how it reaches its API server), `objects` (what is
+//! applied to the clusters), `kueue` (a cluster with the reference in our place), `solo` (one cluster with a worker alone).
 
 mod account;
 mod clock;
+mod detour;
 mod kueue;
 mod objects;
 pub mod programs;
@@ -167,6 +168,8 @@ pub struct Stage {
     progress: Progress,
     /// The library that sets clocks, once one was set.
     clock: OnceCell<PathBuf>,
+    /// By cluster name: the way of our process there to its own API server, where it is not straight.
+    detours: Mutex<BTreeMap<String, Arc<Link>>>,
     // Invariant: after the processes that use them.
     planes: Federation,
     dir: TempDir,
@@ -220,13 +223,19 @@ impl Stage {
             configuration,
             progress,
             clock: OnceCell::new(),
+            detours: Mutex::default(),
             planes,
             dir,
         };
         stage.connect(&workers).await?;
         stage.progress.step("installing the definitions");
         try_join_all(stage.all_planes().map(|plane| stage.install_definitions(plane))).await?;
-        try_join_all(stage.all_planes().map(|plane| stage.give_account(plane))).await?;
+        try_join_all(
+            stage
+                .all_planes()
+                .map(async |plane| stage.give_account(plane, &plane.server_url()).await),
+        )
+        .await?;
         stage.progress.step("starting the manager and the workers");
         stage.start_subjects().await?;
         stage.progress.step("creating namespaces and queues");
@@ -486,14 +495,6 @@ impl Stage {
             return objects::install_provisioning(plane.name(), &client).await;
         }
         objects::install_definitions(plane.name(), &client).await
-    }
-
-    async fn give_account(&self, plane: &ControlPlane) -> Result<(), Error> {
-        let token = account::token(plane.name(), &client_of(plane)?).await?;
-        let path = self.own_kubeconfig(plane.name());
-        plane
-            .write_kubeconfig_for_token(&path, &token)
-            .map_err(Error::Plane)
     }
 
     /// The kubeconfig of our process in a cluster.

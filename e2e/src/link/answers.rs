@@ -3,8 +3,8 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
@@ -19,7 +19,9 @@ use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
+use super::dates;
 use super::events::{self, Carried};
+use super::fuse::{Fuse, Side};
 
 /// What goes wrong with which requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +44,10 @@ pub enum Failing {
     SilentWatches,
     /// Of what watches tell, the events are left out whose line mentions this.
     LostEvents(&'static str),
+    /// Every time in every answer is off by so many seconds.
+    Misdated(i64),
+    /// Nothing, until the fuse burns that was put in.
+    Counted,
 }
 
 /// Multiples of it, as far as 32 bits hold them, are spread evenly.
@@ -62,7 +68,9 @@ impl Failing {
             | Self::LostAnswers
             | Self::Slow(_)
             | Self::SilentWatches
-            | Self::LostEvents(_) => None,
+            | Self::LostEvents(_)
+            | Self::Misdated(_)
+            | Self::Counted => None,
         }
     }
 
@@ -79,10 +87,10 @@ impl Failing {
             Self::Reads | Self::LateReads(_) => only_looks(method),
             Self::Writes | Self::LateWrites(_) | Self::LostAnswers => !only_looks(method),
             Self::Busy(_) => method == Method::POST,
-            Self::Slow(_) => true,
+            Self::Slow(_) | Self::Misdated(_) => true,
             Self::SilentWatches => events::is_asked_for(request),
-            // Why none: each event that is left out counts.
-            Self::LostEvents(_) => false,
+            // Why none: each event that is left out counts; the fuse counts for itself.
+            Self::LostEvents(_) | Self::Counted => false,
         }
     }
 
@@ -113,7 +121,9 @@ impl Failing {
             | Self::LostAnswers
             | Self::Busy(_)
             | Self::SilentWatches
-            | Self::LostEvents(_) => Duration::ZERO,
+            | Self::LostEvents(_)
+            | Self::Misdated(_)
+            | Self::Counted => Duration::ZERO,
         }
     }
 }
@@ -129,6 +139,7 @@ pub(super) struct Terminal {
     connector: TlsConnector,
     /// How many requests went wrong, or events.
     failed: Arc<AtomicU32>,
+    fuse: Arc<std::sync::Mutex<Arc<Fuse>>>,
 }
 
 impl Terminal {
@@ -159,12 +170,21 @@ impl Terminal {
             acceptor: TlsAcceptor::from(Arc::new(server)),
             connector: TlsConnector::from(Arc::new(client)),
             failed: Arc::default(),
+            fuse: Arc::new(std::sync::Mutex::new(Fuse::unlit())),
         })
     }
 
     /// How many requests went wrong until now, or events.
     pub(super) fn failed(&self) -> u32 {
         self.failed.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn put_in(&self, fuse: Arc<Fuse>) {
+        *self.fuse.lock().unwrap_or_else(PoisonError::into_inner) = fuse;
+    }
+
+    fn fuse(&self) -> Arc<Fuse> {
+        self.fuse.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Serves one connection until an end closes it.
@@ -191,18 +211,26 @@ impl Terminal {
             if let Some(refusal) = failing.refusal().filter(|_| concerned) {
                 return Ok(refusal);
             }
+            let fuse = self.fuse();
+            let chosen = (failing == Failing::Counted)
+                .then(|| fuse.count(&request))
+                .flatten();
+            if fuse.burns(chosen.as_deref(), Side::Before) {
+                return Err(lost("the request"));
+            }
             let delay = failing.delay(request.method(), number);
-            let lost = concerned && failing.loses_answer(number);
+            let is_lost = concerned && failing.loses_answer(number);
             let answer = sender.lock().await.send_request(request).await;
             let answer = answer.map_err(std::io::Error::other)?;
-            if lost {
-                // Why an error: the server in this proxy closes the connection for it, and answers nothing.
-                return Err(std::io::Error::other("the answer is lost"));
+            if fuse.burns(chosen.as_deref(), Side::After) || is_lost {
+                return Err(lost("the answer"));
             }
             tokio::time::sleep(delay).await;
             let tells = watches && events::follow(&answer);
             Ok::<_, std::io::Error>(answer.map(|body| {
-                if tells {
+                if let Failing::Misdated(seconds) = failing {
+                    dates::moved(body, seconds)
+                } else if tells {
                     failing.events(body, &self.failed)
                 } else {
                     body.boxed_unsync()
@@ -218,6 +246,11 @@ impl Terminal {
         }
         .map_err(std::io::Error::other)
     }
+}
+
+/// Why an error: the server in this proxy closes the connection for it, and answers nothing.
+fn lost(what: &str) -> std::io::Error {
+    std::io::Error::other(format!("{what} is lost"))
 }
 
 /// What an API server says that fails.

@@ -119,6 +119,14 @@ impl Real {
         self.signal(APISERVER, Signal::Continue)
     }
 
+    pub(super) fn pause_storage(&self) -> Result<(), Error> {
+        self.signal(ETCD, Signal::Stop)
+    }
+
+    pub(super) fn resume_storage(&self) -> Result<(), Error> {
+        self.signal(ETCD, Signal::Continue)
+    }
+
     pub(super) fn kill_apiserver(&self) {
         self.kill(APISERVER);
     }

@@ -14,14 +14,14 @@ use super::start::PROBE_TIMEOUT;
 use super::{APISERVER, Error, POLL, commands};
 use crate::link::{Cut, Link};
 use crate::port;
-use crate::process::Guarded;
+use crate::process::{Guarded, Signal};
 
 /// A running second API server; it ends when this is dropped.
 pub struct SecondServer {
     address: SocketAddr,
     client: kube::Client,
     storage: Link,
-    _process: Guarded,
+    process: Guarded,
 }
 
 impl fmt::Debug for SecondServer {
@@ -46,6 +46,20 @@ impl SecondServer {
     /// From here on it hears nothing new of Jobs.
     pub fn fall_behind(&self) {
         self.storage.cut(Cut::Swallow);
+    }
+
+    /// Freezes it (SIGSTOP).
+    ///
+    /// *Errors*: it cannot be signalled.
+    pub fn pause(&self) -> std::io::Result<()> {
+        self.process.signal(Signal::Stop)
+    }
+
+    /// Thaws it (SIGCONT): it goes on where it was.
+    ///
+    /// *Errors*: as there.
+    pub fn resume(&self) -> std::io::Result<()> {
+        self.process.signal(Signal::Continue)
     }
 }
 
@@ -104,7 +118,7 @@ impl Real {
             address,
             client,
             storage,
-            _process: process,
+            process,
         })
     }
 }

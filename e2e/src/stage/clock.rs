@@ -1,7 +1,8 @@
-//! The time of day of one process: as far off as a test wants it, also while the process runs.
+//! The clocks of one process: the time of day as far off as a test wants it, also while the process runs, and time that passes too
+//! fast or too slowly.
 //!
 //! A small library is loaded into the process before all others. It is in C and not in Rust because what it replaces is called
-//! with bare pointers, and this workspace forbids unsafe code. Clocks that do not tell the time of day stay as they are.
+//! with bare pointers, and this workspace forbids unsafe code.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -23,15 +24,29 @@ const FILE: &str = "STAGE_CLOCK";
 
 impl Stage {
     /// Lets the time of day of our process in a cluster be off by so much, also while it runs; its other clocks stay as they are. A
-    /// process that has the machine's clock gets one of its own with its next start.
+    /// process that has the machine's clocks gets some of its own with its next start.
     ///
     /// *Errors*: there is no C compiler, or it says no.
     pub async fn set_clock(&self, cluster: &str, off: SignedDuration) -> Result<(), Error> {
         let library = self.clock.get_or_try_init(|| build(self.dir.path())).await?;
-        self.with_subject(cluster, |subject| subject.set_clock(library, off))
+        self.with_subject(cluster, |subject| {
+            subject.give_clock(library)?;
+            subject.with_clock(|file| set(file, off))
+        })
     }
 
-    /// Takes a process its own clock again, and kills it if it had one.
+    /// Lets all clocks of our process in a cluster gain so many millionths of the time that passes, from its next start on.
+    ///
+    /// *Errors*: as [`Stage::set_clock`].
+    pub async fn set_drift(&self, cluster: &str, ppm: i32) -> Result<(), Error> {
+        let library = self.clock.get_or_try_init(|| build(self.dir.path())).await?;
+        self.with_subject(cluster, |subject| {
+            subject.give_clock(library)?;
+            subject.with_clock(|file| set_drift(file, ppm))
+        })
+    }
+
+    /// Takes a process its own clocks again, and kills it if it had some.
     pub fn drop_clock(&self, cluster: &str) -> Result<(), Error> {
         self.with_subject(cluster, |subject| {
             subject.drop_clock();
@@ -75,18 +90,30 @@ async fn build_with(compiler: &str, dir: &Path) -> Result<PathBuf, Error> {
     })
 }
 
-/// Sets how far the clock is off that reads this file.
+/// Bytes of a number for the library.
+const NUMBER: usize = size_of::<i64>();
+
+/// Makes the file of clocks that are right.
+pub(super) fn make(file: &Path) -> Result<(), Error> {
+    fs::write(file, [0; 2 * NUMBER]).map_err(system(format!("making the clock {}", file.display())))
+}
+
+/// Sets how far the time of day is off by the clock that reads this file.
 pub(super) fn set(file: &Path, off: SignedDuration) -> Result<(), Error> {
-    let nanos = i64::try_from(off.as_nanos()).unwrap_or(i64::MAX);
+    write(file, 0, i64::try_from(off.as_nanos()).unwrap_or(i64::MAX))
+}
+
+/// Sets by how many millionths the clocks are too fast that read this file.
+pub(super) fn set_drift(file: &Path, ppm: i32) -> Result<(), Error> {
+    write(file, NUMBER, ppm.into())
+}
+
+fn write(file: &Path, at: usize, number: i64) -> Result<(), Error> {
     let doing = || format!("setting the clock of {}", file.display());
     let write = || {
         // Why neither truncated nor replaced: who reads it has it mapped.
-        let open = fs::OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(file)?;
-        std::os::unix::fs::FileExt::write_all_at(&open, &nanos.to_ne_bytes(), 0)
+        let open = fs::OpenOptions::new().write(true).open(file)?;
+        std::os::unix::fs::FileExt::write_all_at(&open, &number.to_ne_bytes(), at as u64)
     };
     write().map_err(system(doing()))
 }
@@ -121,7 +148,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let library = build(dir.path()).await.unwrap();
         let file = dir.path().join("clock");
-        set(&file, SignedDuration::ZERO).unwrap();
+        make(&file).unwrap();
         let mut shell = Command::new("bash")
             .args(["-c", TELL])
             .envs(environment(&library, &file))
@@ -145,6 +172,55 @@ mod tests {
             let none = SignedDuration::from_millis(-1);
             assert!(none <= late && late < SLOW, "{off}: {told} is late by {late}");
         }
+    }
+
+    /// Waits for nothing for a second, as whoever waits for events does, and prints how many thousandths it has waited.
+    const WAITS: &str = r#"
+        #include <stdio.h>
+        #include <sys/epoll.h>
+        #include <time.h>
+        int main(void) {
+            struct timespec first, last;
+            struct epoll_event none;
+            clock_gettime(CLOCK_MONOTONIC, &first);
+            epoll_wait(epoll_create1(0), &none, 1, 1000);
+            clock_gettime(CLOCK_MONOTONIC, &last);
+            printf("%ld", (last.tv_sec - first.tv_sec) * 1000 + (last.tv_nsec - first.tv_nsec) / 1000000);
+            return 0;
+        }"#;
+
+    /// Spec: safety F18
+    #[tokio::test]
+    async fn for_a_process_whose_clocks_are_fast_or_slow_a_second_is_shorter_or_longer() {
+        let dir = tempfile::tempdir().unwrap();
+        let library = build(dir.path()).await.unwrap();
+        let (file, source, program) = (
+            dir.path().join("clock"),
+            dir.path().join("waits.c"),
+            dir.path().join("waits"),
+        );
+        fs::write(&source, WAITS).unwrap();
+        let made = Command::new(COMPILER)
+            .arg("-o")
+            .args([&program, &source])
+            .status();
+        assert!(made.await.unwrap().success());
+        make(&file).unwrap();
+        let mut took = Vec::new();
+        for ppm in [0, 500_000, -500_000] {
+            set_drift(&file, ppm).unwrap();
+            let begun = std::time::Instant::now();
+            let mut waits = Command::new(&program);
+            let told = waits.envs(environment(&library, &file)).output().await.unwrap();
+            took.push(begun.elapsed());
+            let told: u32 = String::from_utf8_lossy(&told.stdout).parse().unwrap();
+            // For the process it is a second each time, or somewhat more on a busy machine.
+            assert!((1_000..3_000).contains(&told), "{ppm}: {told}");
+        }
+        // By the machine's clock the fast one is over after two thirds of a second, the slow one after two.
+        assert!(took[1] < took[2], "{took:?}");
+        assert!(took[0] >= std::time::Duration::from_secs(1), "{took:?}");
+        assert!(took[2] >= std::time::Duration::from_secs(2), "{took:?}");
     }
 
     /// Spec: safety F18

@@ -43,7 +43,7 @@ impl Solo {
         objects::install_definitions(plane.name(), &client).await?;
         let token = account::token(plane.name(), &client).await?;
         plane
-            .write_kubeconfig_for_token(&dir.path().join("kubeconfig"), &token)
+            .write_kubeconfig_for_token_via(&dir.path().join("kubeconfig"), &plane.server_url(), &token)
             .map_err(Error::Plane)?;
         progress.step("starting the worker");
         let subject = Self::spawn(&plane, &programs, &dir, configuration)?;

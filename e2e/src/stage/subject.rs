@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use jiff::SignedDuration;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -161,17 +160,27 @@ impl Subject {
         log.clone_into(&mut self.spec.log);
     }
 
-    /// Sets how far its time of day is off; it has such a clock from its next start on.
-    pub(super) fn set_clock(&mut self, library: &Path, off: SignedDuration) -> Result<(), Error> {
-        let file = self.spec.workdir.join(format!("{}.clock", self.cluster));
-        clock::set(&file, off)?;
-        if !self.has_own_clock() {
-            self.spec.env.extend(clock::environment(library, &file));
+    /// It has clocks of its own from its next start on, which are right until they are set.
+    pub(super) fn give_clock(&mut self, library: &Path) -> Result<(), Error> {
+        if self.has_own_clock() {
+            return Ok(());
         }
+        let file = self.clock();
+        clock::make(&file)?;
+        self.spec.env.extend(clock::environment(library, &file));
         Ok(())
     }
 
-    /// Back to the machine's clock. Kills it if it had another.
+    /// Sets its clocks through their file.
+    pub(super) fn with_clock(&self, set: impl FnOnce(&Path) -> Result<(), Error>) -> Result<(), Error> {
+        set(&self.clock())
+    }
+
+    fn clock(&self) -> PathBuf {
+        self.spec.workdir.join(format!("{}.clock", self.cluster))
+    }
+
+    /// Back to the machine's clocks. Kills it if it had others.
     pub(super) fn drop_clock(&mut self) {
         if self.has_own_clock() {
             self.spec.env.retain(|(name, _)| !clock::is_ours(name));

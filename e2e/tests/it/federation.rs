@@ -6,6 +6,7 @@
 mod accounts;
 mod authority;
 mod busy;
+mod calls;
 mod capacity;
 mod classes;
 mod clocks;

@@ -15,7 +15,7 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use roadstead_api::constants::labels::{MAX_EXEC_TIME_SECONDS, MULTIKUEUE_ORIGIN};
 use roadstead_api::kueue::v1beta2::{MultiKueueCluster, Workload};
-use roadstead_e2e::link::Cut;
+use roadstead_e2e::link::{Cut, Failing};
 use roadstead_e2e::stage::{Queue, SYSTEM_NAMESPACE};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -36,6 +36,8 @@ const BEHIND: SignedDuration = SignedDuration::from_hours(-1);
 const RIGHT: SignedDuration = SignedDuration::ZERO;
 /// All are off, and no two that talk about a job agree.
 const OFF: Clocks = [(MANAGER, AHEAD), (EAST, BEHIND), (WEST, AHEAD)];
+/// By how many millionths clocks run fast or slowly: together almost a tenth, which a lease allows for.
+const DRIFT_PPM: i32 = 45_000;
 /// What a date may be off by: dates are whole seconds, and what is dated is seen later.
 const EXACT: SignedDuration = SignedDuration::from_secs(20);
 /// Longer than a lease of ten seconds, and than the manager waits for a fence.
@@ -327,6 +329,84 @@ fn with_clocks_off_and_jumping_a_worker_cut_off_past_its_lease_stops_its_job_bef
         let params = DeleteParams::background();
         room.jobs(MANAGER).delete("moves", &params).await.unwrap();
         room.is_swept().await;
+    });
+}
+
+/// The manager's clocks run fast and those of the workers slowly, so that it believes too early that a fence has fallen.
+///
+/// Spec: safety F18, 3.2 to 3.5, I1
+#[test]
+fn with_clocks_that_drift_apart_a_lost_job_stops_before_its_next_copy_starts_and_the_others_stay() {
+    alone("clocks-drift", EVEN, |room| async move {
+        let stage = &room.shared.stage;
+        lost_policy(room, "Fence").await;
+        for (cluster, ppm) in [(MANAGER, DRIFT_PPM), (EAST, -DRIFT_PPM), (WEST, -DRIFT_PPM)] {
+            stage.set_drift(cluster, ppm).await.unwrap();
+            stage.restart(cluster).await.unwrap();
+        }
+        let begun = Timestamp::now();
+        let calm = Calm::begin(room).await;
+        calm.was_kept(room, &[]).await;
+        for job in ["wide-0", "wide-1"] {
+            room.ran_once(job).await;
+            is_dated_right(&room.workload(job).await.unwrap(), begun);
+        }
+        room.submit(obedient(room.job("moves", "1", 600))).await;
+        let first = room.started("moves").await;
+        let second = if first == EAST { WEST } else { EAST };
+        stage.link(&first).unwrap().cut(Cut::Swallow);
+        let cut = Instant::now();
+        stops(room, "moves", &first, second).await;
+        let stopped = cut.elapsed();
+        starts_again(room, "moves", &first, second).await;
+        let next = cut.elapsed();
+        room.shared.say(&format!(
+            "clocks-drift: it stopped after {stopped:?} and ran elsewhere after {next:?}"
+        ));
+        assert!(stopped < next, "{stopped:?}, {next:?}");
+        room.workload_where("moves", |w| cluster_name(w).as_deref() == Some(second))
+            .await;
+        stage.link(&first).unwrap().heal();
+        room.is_swept_in(&first).await;
+        let params = DeleteParams::background();
+        room.jobs(MANAGER).delete("moves", &params).await.unwrap();
+        room.is_swept().await;
+    });
+}
+
+/// All that the manager reads of its workers is dated wrongly, by an hour and in opposite directions.
+///
+/// Spec: safety F18, W1, I1, I3, I11
+#[test]
+fn workers_that_date_everything_wrongly_get_and_keep_their_jobs_as_others_do() {
+    alone("clocks-misdated", EVEN, |room| async move {
+        let stage = &room.shared.stage;
+        lost_policy(room, "Fence").await;
+        let begun = Timestamp::now();
+        let calm = Calm::begin(room).await;
+        for (worker, off) in [(EAST, AHEAD), (WEST, BEHIND)] {
+            stage.link(worker).unwrap().fail(Failing::Misdated(off.as_secs()));
+        }
+        room.submit(limited(room.job("within", "1", 3), 60)).await;
+        room.submit(limited(room.job("overruns", "1", 600), 6)).await;
+        let took = time_is_up(room, "overruns").await;
+        room.shared.say(&format!(
+            "clocks-misdated: a limit of 6 s ended a job after {took:?}"
+        ));
+        assert!((4..20).contains(&took.as_secs()), "{took:?}");
+        room.ran_once("within").await;
+        let mut ends = Vec::new();
+        for job in ["wide-0", "wide-1"] {
+            let job = room.job_is(MANAGER, job, "Complete").await;
+            ends.push(job.status.unwrap().completion_time.unwrap().0);
+        }
+        // Of an end that is dated before its start the manager says that it was then.
+        let is_off = |end: &Timestamp| end.duration_since(Timestamp::now()) > AHEAD / 2;
+        assert!(ends.iter().any(is_off), "{ends:?}: nothing was dated wrongly");
+        calm.was_kept(room, &["overruns", "within"]).await;
+        for job in ["overruns", "within", "wide-0", "wide-1"] {
+            is_dated_right(&room.workload(job).await.unwrap(), begun);
+        }
     });
 }
 

@@ -177,6 +177,7 @@ impl Shared {
         }
         let planes = stage.planes();
         for plane in planes.workers.iter().chain([&planes.manager]) {
+            plane.resume_storage().unwrap();
             plane.revive().await.unwrap();
             plane.free_storage().await.unwrap();
             plane.serve_with(&[]).await.unwrap();
@@ -185,6 +186,7 @@ impl Shared {
         for cluster in [MANAGER, EAST, WEST, SPARE] {
             stage.resume(cluster).unwrap();
             stage.drop_clock(cluster).unwrap();
+            stage.straighten(cluster).await.unwrap();
             if stage.memory(cluster).is_err() {
                 stage.restart(cluster).await.unwrap();
             }

@@ -1,6 +1,7 @@
 //! What API servers show of the past: one that has fallen behind its etcd, one that forgets it at once.
 
 use std::future::ready;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures::{StreamExt as _, stream};
@@ -51,13 +52,18 @@ async fn is_kept(room: Room, job: &str) -> bool {
     is_held_in_east(&workload) && was_sent_once(&workload)
 }
 
-/// Leads the manager to another API server of east, and starts it again so that it knows nothing itself.
-async fn restart_against(room: Room, server: std::net::SocketAddr) {
+/// Leads the manager to another API server of east.
+fn lead(room: Room, server: SocketAddr) {
     let link = room.shared.stage.link(EAST).unwrap();
-    room.shared.stage.kill(MANAGER).unwrap();
     link.reroute(server);
     link.cut(Cut::Refuse);
     link.heal();
+}
+
+/// The same, and starts it again so that it knows nothing itself.
+async fn restart_against(room: Room, server: SocketAddr) {
+    room.shared.stage.kill(MANAGER).unwrap();
+    lead(room, server);
     room.shared.stage.restart(MANAGER).await.unwrap();
 }
 
@@ -98,10 +104,7 @@ fn an_api_server_that_lags_behind_its_etcd_moves_no_job() {
             sleep(Duration::from_millis(250)).await;
         }
 
-        let link = room.shared.stage.link(EAST).unwrap();
-        link.reroute(east.address());
-        link.cut(Cut::Refuse);
-        link.heal();
+        lead(room, east.address());
         room.submit(room.job("afterwards", "6", 1)).await;
         assert_eq!(room.started("afterwards").await, EAST);
         room.job_is(MANAGER, "afterwards", "Complete").await;
@@ -112,6 +115,48 @@ fn an_api_server_that_lags_behind_its_etcd_moves_no_job() {
         let params = DeleteParams::background();
         room.jobs(MANAGER).delete("kept", &params).await.unwrap();
         room.is_swept().await;
+    });
+}
+
+/// An API server stands still for a while, and goes on with what it knew then: one job did not exist yet, and another still ran.
+///
+/// Spec: safety F13, F5, I1, I6, I12
+#[test]
+fn an_api_server_that_stood_still_and_goes_on_moves_no_job() {
+    alone("stood-still", EAST_IS_LARGER, |room| async move {
+        let east = room.shared.stage.planes().worker(EAST).unwrap();
+        let second = east.second_server().await.unwrap();
+        restart_against(room, second.address()).await;
+        room.submit(room.job("ended", "6", 6)).await;
+        assert_eq!(room.started("ended").await, EAST);
+        room.runs_in(MANAGER, "ended").await;
+        second.pause().unwrap();
+        lead(room, east.address());
+        room.job_is(MANAGER, "ended", "Complete").await;
+        room.submit(room.job("kept", "6", LONG_SECS)).await;
+        assert_eq!(room.started("kept").await, EAST);
+        room.workload_where("kept", is_held_in_east).await;
+        let kept = room.jobs(EAST).get("kept").await.unwrap().uid();
+
+        lead(room, second.address());
+        second.resume().unwrap();
+        room.shared.stage.restart(MANAGER).await.unwrap();
+        let until = Instant::now() + LOOKED_AT;
+        while Instant::now() < until {
+            assert!(is_kept(room, "kept").await, "{:?}", room.workload("kept").await);
+            assert!(room.jobs(WEST).get_opt("kept").await.unwrap().is_none());
+            let ended = room.jobs(MANAGER).get("ended").await.unwrap();
+            assert!(has(&ended, "Complete"), "{:?}", ended.status);
+            sleep(Duration::from_millis(250)).await;
+        }
+        room.submit(room.job("afterwards", "6", 1)).await;
+        assert_eq!(room.started("afterwards").await, EAST);
+        room.ran_once("afterwards").await;
+        assert_eq!(room.jobs(EAST).get("kept").await.unwrap().uid(), kept);
+        let params = DeleteParams::background();
+        room.jobs(MANAGER).delete("kept", &params).await.unwrap();
+        room.is_swept().await;
+        lead(room, east.address());
     });
 }
 

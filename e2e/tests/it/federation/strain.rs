@@ -12,7 +12,7 @@ use super::fixture::{EAST, EVEN, MANAGER, Room, WEST, alone};
 
 /// Only east has room.
 const EAST_ONLY: &[(&str, &str)] = &[(MANAGER, "8"), (EAST, "8")];
-/// An API server gets a tenth of the time: so long it stands still, and so long it may run.
+/// An API server or its storage gets a tenth of the time: so long it stands still, and so long it may run.
 const STARVED: (Duration, Duration) = (Duration::from_millis(450), Duration::from_millis(50));
 /// Connections live for less than this.
 const LIFE_MILLIS: u64 = 2_500;
@@ -35,13 +35,12 @@ async fn jobs_end_once(room: Room, count: usize) {
     }
 }
 
-/// Stops the API server of east most of the time, for ever.
-async fn starve(room: Room) {
-    let east = room.shared.stage.planes().worker(EAST).unwrap();
+/// Lets something stand still most of the time, for ever.
+async fn starve(pause: impl Fn(), resume: impl Fn()) {
     loop {
-        east.pause().unwrap();
+        pause();
         sleep(STARVED.0).await;
-        east.resume().unwrap();
+        resume();
         sleep(STARVED.1).await;
     }
 }
@@ -50,12 +49,33 @@ async fn starve(room: Room) {
 #[test]
 fn jobs_on_a_worker_whose_api_server_gets_a_tenth_of_the_time_end_once() {
     alone("starved", EAST_ONLY, |room| async move {
+        let east = room.shared.stage.planes().worker(EAST).unwrap();
         let mut throttle = JoinSet::new();
-        throttle.spawn(starve(room));
+        throttle.spawn(starve(|| east.pause().unwrap(), || east.resume().unwrap()));
         jobs_end_once(room, 3).await;
         assert!(throttle.try_join_next().is_none(), "it was slow all the time");
         throttle.shutdown().await;
-        room.shared.stage.planes().worker(EAST).unwrap().resume().unwrap();
+        east.resume().unwrap();
+        room.is_swept().await;
+    });
+}
+
+/// What an API server sees of a slow disk: each thing that etcd stores or reads comes almost half a second late.
+///
+/// Spec: safety F22
+#[test]
+fn jobs_on_a_worker_whose_storage_gets_a_tenth_of_the_time_end_once() {
+    alone("slow-storage", EAST_ONLY, |room| async move {
+        let east = room.shared.stage.planes().worker(EAST).unwrap();
+        let mut throttle = JoinSet::new();
+        throttle.spawn(starve(
+            || east.pause_storage().unwrap(),
+            || east.resume_storage().unwrap(),
+        ));
+        jobs_end_once(room, 3).await;
+        assert!(throttle.try_join_next().is_none(), "it was slow all the time");
+        throttle.shutdown().await;
+        east.resume_storage().unwrap();
         room.is_swept().await;
     });
 }
