@@ -27,6 +27,8 @@ enum State {
 pub struct Fuse {
     call: u32,
     side: Side,
+    /// Whether a request of this path counts.
+    counts: fn(&str) -> bool,
     counted: AtomicU32,
     state: Mutex<State>,
     act: Box<dyn Fn() + Send + Sync>,
@@ -43,20 +45,27 @@ impl fmt::Debug for Fuse {
 }
 
 impl Fuse {
-    /// Does this before or after the `call`-th request from now on, counted from 1. It must be quick: the link waits for it.
-    pub fn new(call: u32, side: Side, act: impl Fn() + Send + Sync + 'static) -> Arc<Self> {
+    /// Does this before or after the `call`-th request from now on, counted from 1 among those whose path counts. It must be quick:
+    /// the link waits for it.
+    pub fn new(
+        call: u32,
+        side: Side,
+        counts: fn(&str) -> bool,
+        act: impl Fn() + Send + Sync + 'static,
+    ) -> Arc<Self> {
         Arc::new(Self {
             call,
             side,
+            counts,
             counted: AtomicU32::new(0),
             state: Mutex::new(State::Lit),
             act: Box::new(act),
         })
     }
 
-    /// One that only counts.
+    /// One that never burns.
     pub fn unlit() -> Arc<Self> {
-        Self::new(0, Side::Before, || {})
+        Self::new(0, Side::Before, |_| false, || {})
     }
 
     /// Method and path of the request by which it burnt.
@@ -81,6 +90,9 @@ impl Fuse {
 
     /// Counts a request; gives what it is if it is the chosen one.
     pub(super) fn count<B>(&self, request: &Request<B>) -> Option<String> {
+        if !(self.counts)(request.uri().path()) {
+            return None;
+        }
         let number = self.counted.fetch_add(1, Ordering::Relaxed) + 1;
         (number == self.call).then(|| format!("{} {}", request.method(), request.uri().path()))
     }

@@ -60,10 +60,10 @@ impl Cables {
         }
     }
 
-    /// The manager dies on that side of its `call`-th call from now on.
-    fn kill_at(&self, call: u32, side: Side) -> Arc<Fuse> {
+    /// The manager dies on that side of its `call`-th call from now on, of those that count.
+    fn kill_at(&self, call: u32, side: Side, counts: fn(&str) -> bool) -> Arc<Fuse> {
         let stage = &self.room.shared.stage;
-        let fuse = Fuse::new(call, side, || stage.kill(MANAGER).unwrap());
+        let fuse = Fuse::new(call, side, counts, || stage.kill(MANAGER).unwrap());
         self.count(&fuse);
         fuse
     }
@@ -107,7 +107,8 @@ async fn insist(room: Room, name: &str) {
 async fn one_job(cables: &Cables, call: u32, side: Side) -> Option<String> {
     let room = cables.room;
     let name = format!("job-{call}-{side:?}").to_lowercase();
-    let fuse = cables.kill_at(call, side);
+    // Why not all: the slower the machine is, the more renewals come in the life of a job.
+    let fuse = cables.kill_at(call, side, |path| !renews(path));
     let is_over = || async {
         let job = room.jobs(MANAGER).get_opt(&name).await.unwrap();
         let is_swept = room.ours_in(EAST).await.is_empty() && room.ours_in(WEST).await.is_empty();
@@ -186,7 +187,7 @@ fn a_manager_that_dies_at_any_call_of_its_start_moves_no_job_and_forgets_none() 
             // Why in turn: what only looks leaves the same behind on either side.
             let side = if call % 2 == 0 { Side::Before } else { Side::After };
             stage.kill(MANAGER).unwrap();
-            let fuse = cables.kill_at(call, side);
+            let fuse = cables.kill_at(call, side, |_| true);
             stage.replace(MANAGER).unwrap();
             assert!(dies_before(&fuse, || async { false }).await);
             let at = fuse.burnt_by().unwrap();
