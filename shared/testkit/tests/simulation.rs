@@ -38,7 +38,7 @@ const SHOWN_BY: [(&str, u64); 15] = [
     ("StaleClusterName", 6),
     ("NoLookAfterBreak", 25),
     ("ConnectedTooEarly", 41),
-    ("HungBlocksAll", 65),
+    ("HungBlocksAll", 328),
     ("EarlyEventLost", 2),
     ("WinnerNotSticky", 0),
     ("AnyEndCounts", 6),
