@@ -5,13 +5,18 @@
 use std::fmt;
 use std::time::Duration;
 
-use rand::RngExt as _;
+use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
 /// When the trouble may begin, and when all of it is over, after the start of the run.
 pub const TROUBLE: (Duration, Duration) = (Duration::from_secs(8), Duration::from_secs(200));
-/// Entries of one run at most.
+/// Entries of one run at most, but for lost events.
 const ENTRIES_MAX: usize = 9;
+/// One run in so many loses events.
+const LOSES_EVENTS: u32 = 6;
+/// Which of the many streams that come from one seed says so. Why another: with the same dice, every seed that is written down
+/// somewhere would mean something else from now on.
+const LOSES_EVENTS_STREAM: u64 = 12;
 
 /// Which side of an API call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +93,7 @@ pub enum Called {
 
 /// One kind of trouble. Each may hit any process, link or cluster, and the auditors look on (`crate::audit`).
 ///
-/// Spec: safety F1, F2, F3, F4, F7, F8, F9, F10, F11, F13, F14, F15, F17, F18, F19, F21, F22, F23, F24, F27
+/// Spec: safety F1, F2, F3, F4, F7, F8, F9, F10, F11, F12, F13, F14, F15, F17, F18, F19, F21, F22, F23, F24, F27
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// A process dies and is started again when the entry ends (F1, F2).
@@ -176,6 +181,16 @@ pub enum Fault {
     DropWatches {
         /// On which link.
         link: Link,
+    },
+    /// Watches leave out each k-th event, and go on as if nothing had been there (F12). It shows when everything that is known is
+    /// compared with what is stored.
+    ///
+    /// Spec: safety F12
+    LoseEvents {
+        /// On which link.
+        link: Link,
+        /// One in so many, counted over all watches of the link from when this began; bookmarks are not counted.
+        every: u64,
     },
     /// The API server forgets the past: watches expire with 410 (F14).
     ///
@@ -274,6 +289,7 @@ impl Fault {
             | Self::Refuse { link, .. }
             | Self::Silence { link }
             | Self::DropWatches { link }
+            | Self::LoseEvents { link, .. }
             | Self::Stale { link, .. }
             | Self::Deny { link, .. } => (link.from == 0).then_some(link.to),
             Self::Compact { cluster }
@@ -287,6 +303,12 @@ impl Fault {
 }
 
 impl Fault {
+    /// Whether what it did may show long after it has ended: what was left out of a watch is not known until everything is
+    /// compared, and that is later than any trouble ends.
+    pub fn lingers(&self) -> bool {
+        matches!(self, Self::LoseEvents { .. })
+    }
+
     /// The cluster whose engine cannot reach its own API server because of it; a dead engine is told by its life.
     pub fn blinds(&self) -> Option<usize> {
         match *self {
@@ -306,7 +328,9 @@ impl Fault {
                 which: Space::Leases,
             }
             | Self::ServerDown { cluster } => Some(cluster),
+            // Why not lost events: an engine asks for the lease that it fences by, and no watch has a part in it.
             Self::NoNamespace { .. }
+            | Self::LoseEvents { .. }
             | Self::Rewind { .. }
             | Self::Forge { .. }
             | Self::Rival { .. }
@@ -348,7 +372,25 @@ pub(super) fn roll(dice: &mut ChaCha8Rng, workers: usize) -> Vec<Entry> {
     entries
 }
 
-fn entry(dice: &mut ChaCha8Rng, workers: usize) -> Entry {
+/// Lost events, in a share of the runs whatever else goes wrong in them.
+pub(super) fn roll_lost_events(seed: u64, workers: usize) -> Option<Entry> {
+    let mut dice = ChaCha8Rng::seed_from_u64(seed);
+    dice.set_stream(LOSES_EVENTS_STREAM);
+    if !dice.random_ratio(1, LOSES_EVENTS) {
+        return None;
+    }
+    let (at, lasts) = time(&mut dice);
+    let link = link(&mut dice, workers);
+    let every = [1, 2, 5, 20][dice.random_range(0..4)];
+    Some(Entry {
+        at,
+        lasts,
+        fault: Fault::LoseEvents { link, every },
+    })
+}
+
+/// When something begins, and how long it lasts.
+fn time(dice: &mut ChaCha8Rng) -> (Duration, Duration) {
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let (first, last) = (millis(TROUBLE.0), millis(TROUBLE.1));
     // Why the square: most of what can go wrong goes wrong while jobs are placed, which is early.
@@ -367,10 +409,17 @@ fn entry(dice: &mut ChaCha8Rng, workers: usize) -> Entry {
         _ => 150_000,
     };
     let lasts = dice.random_range(200..=most).min(last - at);
+    (Duration::from_millis(at), Duration::from_millis(lasts))
+}
+
+fn entry(dice: &mut ChaCha8Rng, workers: usize) -> Entry {
+    let (at, lasts) = time(dice);
     let fault = fault(dice, workers);
     // What may come at any time, and what stays, is over when all is.
     let lasts = match fault {
-        Fault::CrashAtCall { .. } | Fault::ClockJump { .. } | Fault::Rival { .. } => last - at,
+        Fault::CrashAtCall { .. } | Fault::ClockJump { .. } | Fault::Rival { .. } => {
+            TROUBLE.1.saturating_sub(at)
+        }
         Fault::Crash { .. }
         | Fault::Cut { .. }
         | Fault::LoseRequests { .. }
@@ -380,6 +429,7 @@ fn entry(dice: &mut ChaCha8Rng, workers: usize) -> Entry {
         | Fault::Refuse { .. }
         | Fault::Silence { .. }
         | Fault::DropWatches { .. }
+        | Fault::LoseEvents { .. }
         | Fault::Compact { .. }
         | Fault::Stale { .. }
         | Fault::Deny { .. }
@@ -388,17 +438,12 @@ fn entry(dice: &mut ChaCha8Rng, workers: usize) -> Entry {
         | Fault::Forge { .. }
         | Fault::ServerDown { .. } => lasts,
     };
-    Entry {
-        at: Duration::from_millis(at),
-        lasts: Duration::from_millis(lasts),
-        fault,
-    }
+    Entry { at, lasts, fault }
 }
 
-fn fault(dice: &mut ChaCha8Rng, workers: usize) -> Fault {
-    let process = dice.random_range(0..=workers);
-    // Half of the trouble is between the manager and a worker: that is what a federation is about.
-    let link = match dice.random_range(0..4) {
+/// Half of the trouble is between the manager and a worker: that is what a federation is about.
+fn link(dice: &mut ChaCha8Rng, workers: usize) -> Link {
+    match dice.random_range(0..4) {
         0 => Link { from: 0, to: 0 },
         1 => {
             let worker = dice.random_range(1..=workers);
@@ -411,7 +456,12 @@ fn fault(dice: &mut ChaCha8Rng, workers: usize) -> Fault {
             from: 0,
             to: dice.random_range(1..=workers),
         },
-    };
+    }
+}
+
+fn fault(dice: &mut ChaCha8Rng, workers: usize) -> Fault {
+    let process = dice.random_range(0..=workers);
+    let link = link(dice, workers);
     let permille = [20, 100, 400, 900][dice.random_range(0..4)];
     let way = [Way::Both, Way::Requests, Way::Answers][dice.random_range(0..3)];
     let on_worker = dice.random_range(1..=workers);

@@ -345,16 +345,15 @@ async fn play_along(stage: &Arc<Stage>, script: &Script, auditor: &Arc<Mutex<Aud
             }
         }
     }
-    let mut troubled: BTreeMap<String, usize> = BTreeMap::new();
+    let mut troubled = Troubled::default();
     for ((at, _), moment) in moments {
         stage.time.sleep_until(at).await;
         match moment {
             Moment::Forge(worker, what) => stage.forge(worker, what).await,
-            Moment::Act(act) => perform(stage, &act, auditor).await,
+            Moment::Act(act) => perform(stage, &act, auditor, &mut troubled).await,
             Moment::Begin(number, fault) => {
                 for name in clusters_of(script, fault) {
-                    *troubled.entry(name.clone()).or_default() += 1;
-                    lock(auditor).troubled(&name);
+                    troubled.more(&mut lock(auditor), name);
                 }
                 if let Some(cluster) = fault.blinds() {
                     lock(auditor).blinded(&cluster_name(cluster), stage.now());
@@ -366,15 +365,33 @@ async fn play_along(stage: &Arc<Stage>, script: &Script, auditor: &Arc<Mutex<Aud
                 if let Some(cluster) = fault.blinds() {
                     lock(auditor).sees_again(&cluster_name(cluster), stage.now());
                 }
-                for name in clusters_of(script, fault) {
-                    let left = troubled.entry(name.clone()).or_default();
-                    *left = left.saturating_sub(1);
-                    if *left == 0 {
-                        lock(auditor).calm(&name, stage.now());
-                    }
+                for name in { clusters_of(script, fault).into_iter() }.filter(|_| !fault.lingers()) {
+                    troubled.less(&mut lock(auditor), name, stage.now());
                 }
             }
         }
+    }
+}
+
+/// How many reasons each cluster has not to be held to its time. Why counted: one that ends says nothing about the others.
+#[derive(Default)]
+struct Troubled(BTreeMap<String, usize>);
+
+impl Troubled {
+    fn more(&mut self, auditor: &mut Auditor, cluster: String) {
+        auditor.troubled(&cluster);
+        *self.0.entry(cluster).or_default() += 1;
+    }
+
+    fn less(&mut self, auditor: &mut Auditor, cluster: String, now: jiff::Timestamp) {
+        let left = self
+            .0
+            .get(&cluster)
+            .map_or(0, |reasons| reasons.saturating_sub(1));
+        if left == 0 {
+            auditor.calm(&cluster, now);
+        }
+        self.0.insert(cluster, left);
     }
 }
 
@@ -391,7 +408,7 @@ fn clusters_of(script: &Script, fault: Fault) -> Vec<String> {
 }
 
 /// Does what a user does. Users are never cut off: whatever the product makes of it, they asked.
-async fn perform(stage: &Arc<Stage>, act: &Act, auditor: &Arc<Mutex<Auditor>>) {
+async fn perform(stage: &Arc<Stage>, act: &Act, auditor: &Arc<Mutex<Auditor>>, troubled: &mut Troubled) {
     let manager = &stage.servers[0];
     stage.note(format_args!("user {act:?}"));
     match act {
@@ -415,12 +432,12 @@ async fn perform(stage: &Arc<Stage>, act: &Act, auditor: &Arc<Mutex<Auditor>>) {
         Act::Vacate(worker, name) => vacate(&stage.servers[*worker], name).await,
         Act::Lie(worker, name) => lie(stage, *worker, name).await,
         Act::Spoil(worker) => {
-            lock(auditor).troubled(&cluster_name(*worker));
+            troubled.more(&mut lock(auditor), cluster_name(*worker));
             write_secret(manager, *worker, objects::Trust::Nobody).await;
         }
         Act::Mend(worker) => {
             write_secret(manager, *worker, objects::Trust::Worker).await;
-            lock(auditor).calm(&cluster_name(*worker), stage.now());
+            troubled.less(&mut lock(auditor), cluster_name(*worker), stage.now());
         }
     }
 }

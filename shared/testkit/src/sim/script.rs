@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 
 use roadstead_core::dispatch::Bug;
 
-use super::fault::{Called, Entry, Fault, roll};
+use super::fault::{Called, Entry, Fault, roll, roll_lost_events};
 
 /// When the first user comes; until then everything starts undisturbed.
 const OPENING: Duration = Duration::from_secs(6);
@@ -16,6 +16,9 @@ const OPENING: Duration = Duration::from_secs(6);
 const SETTLE: Duration = Duration::from_secs(150);
 /// How long the incremental dispatcher waits before it offers to more workers. *Source*: `spec/multikueue.md 7`.
 const ROUND: Duration = Duration::from_mins(5);
+/// How long it takes at most until an event is known that a watch has left out: the period in which everything is compared, and
+/// the life of the watch at whose end that is done. *Source*: `spec/safety.md` F12.
+const RESYNC: Duration = Duration::from_mins(60 + 5);
 /// How long users keep coming.
 const RUSH: Duration = Duration::from_mins(1);
 
@@ -124,6 +127,8 @@ pub struct Script {
     pub acts: Vec<(Duration, Act)>,
     /// What goes wrong, with the entry's number.
     pub faults: Vec<(usize, Entry)>,
+    /// How long what a watch has left out may stay unknown.
+    pub resync: Duration,
     /// Whether its end is compared with that of the same script without faults (I13).
     pub compares: bool,
     /// The bug that is planted in the manager, to see whether it is found.
@@ -166,7 +171,9 @@ impl Script {
         let processes = skews(&mut dice);
         let servers = skews(&mut dice);
         let mut acts = acts(&mut dice);
-        let faults = roll(&mut dice, number).into_iter().enumerate().collect();
+        // Why lost events last: the numbers of the others stay as they are.
+        let faults = { roll(&mut dice, number).into_iter() }.chain(roll_lost_events(seed, number));
+        let faults = faults.enumerate().collect();
         strangers(&mut dice, number, &mut acts);
         Self {
             seed,
@@ -179,6 +186,7 @@ impl Script {
             servers,
             acts,
             faults,
+            resync: RESYNC,
             compares: dice.random_ratio(1, 4),
             bug: None,
         }
@@ -256,7 +264,8 @@ impl Script {
         hopeless.map(|job| job.name.as_str()).collect()
     }
 
-    /// How long after the troubles something may still be due that nobody sees coming: offers to further workers.
+    /// How long after the troubles something may still be due that nobody sees coming: offers to further workers, and what watches
+    /// have left out.
     pub fn settles_after(&self) -> Duration {
         let rounds = match self.spread {
             Spread::AllAtOnce => 0,
@@ -267,7 +276,9 @@ impl Script {
         };
         // Why twice where endings are compared: who is evicted late is offered anew, from the first ones on (seed 440).
         let times = if self.compares { 2 } else { 1 };
-        SETTLE + times * ROUND * u32::try_from(rounds).unwrap_or(0)
+        let settles = SETTLE + times * ROUND * u32::try_from(rounds).unwrap_or(0);
+        let lingers = self.faults.iter().any(|(_, entry)| entry.fault.lingers());
+        if lingers { self.resync + settles } else { settles }
     }
 
     /// The same with only these faults.

@@ -362,6 +362,7 @@ impl Stage {
             | Fault::Delay { link, .. }
             | Fault::Refuse { link, .. }
             | Fault::Silence { link }
+            | Fault::LoseEvents { link, .. }
             | Fault::DropWatches { link } => {
                 if let Some(wire) = self.wire(link) {
                     wire.begin(number, fault);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use futures::stream;
+use futures::{StreamExt as _, stream};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, StreamBody};
@@ -20,6 +20,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use roadstead_apiserver::{Server, User};
 use roadstead_kubeio::connect::ANSWER_TIMEOUT;
+use serde_json::Value;
 use tokio::sync::Notify;
 use tower::{BoxError, Service, ServiceBuilder};
 
@@ -60,6 +61,8 @@ struct State {
     troubles: BTreeMap<usize, Fault>,
     /// What answers reads that may be old, by trouble.
     paused: BTreeMap<usize, Server>,
+    /// Events that came since some of them began to get lost.
+    events: u64,
 }
 
 /// What shall happen to one request.
@@ -110,6 +113,27 @@ impl State {
             }
         });
         lags.max()
+    }
+
+    /// One in how many events is left out.
+    fn loses_events(&self) -> Option<u64> {
+        let losses = self.troubles.values().filter_map(|fault| {
+            if let Fault::LoseEvents { every, .. } = fault {
+                Some(*every)
+            } else {
+                None
+            }
+        });
+        losses.min()
+    }
+
+    /// Counts an event; true when it is one of those that are left out.
+    fn loses_next(&mut self) -> bool {
+        let Some(every) = self.loses_events() else {
+            return false;
+        };
+        self.events += 1;
+        self.events.is_multiple_of(every.max(1))
     }
 
     /// What a request is told that its account has no right to.
@@ -194,6 +218,7 @@ impl Wire {
                 breaks: 0,
                 troubles: BTreeMap::new(),
                 paused: BTreeMap::new(),
+                events: 0,
             }),
             changed: Notify::new(),
         })
@@ -221,6 +246,9 @@ impl Wire {
         }
         if matches!(fault, Fault::DropWatches { .. } | Fault::ServerDown { .. }) {
             state.breaks += 1;
+        }
+        if matches!(fault, Fault::LoseEvents { .. }) {
+            state.events = 0;
         }
         drop(state);
         self.changed.notify_waiters();
@@ -382,14 +410,56 @@ impl Wire {
                 }
                 let intact = !broken(&wire.lock());
                 match came.filter(|_| intact) {
-                    Some(Some(frame)) => Some((frame.map_err(|never| match never {}), Some(body))),
+                    Some(Some(frame)) => {
+                        let frame = frame.map_err(|never| match never {});
+                        let frame = frame.map(|frame| frame.map_data(|data| wire.leave_out(data)));
+                        Some((frame, Some(body)))
+                    }
                     Some(None) => None,
                     None => Some((Err(Lost::Reset), None)),
                 }
             }
         });
+        // Why: a frame of which everything was left out never came.
+        let frames = frames.filter(|frame| {
+            let data = frame.as_ref().ok().and_then(|frame| frame.data_ref());
+            std::future::ready(data.is_none_or(|data| !data.is_empty()))
+        });
         StreamBody::new(frames).boxed_unsync()
     }
+
+    /// What is left of some events when it is the turn of some of them to get lost.
+    ///
+    /// Limit: a frame holds whole lines, as the server in memory writes them.
+    fn leave_out(&self, data: Bytes) -> Bytes {
+        if self.lock().loses_events().is_none() {
+            return data;
+        }
+        let mut left = Vec::with_capacity(data.len());
+        for line in data.split_inclusive(|byte| *byte == b'\n') {
+            match told(line) {
+                Some(what) if self.lock().loses_next() => {
+                    self.note(format_args!("event left out: {what}"));
+                }
+                Some(_) | None => left.extend_from_slice(line),
+            }
+        }
+        left.into()
+    }
+}
+
+/// What an event tells of an object; nothing if it is a bookmark or an error, which no watch leaves out.
+fn told(line: &[u8]) -> Option<String> {
+    let event: Value = serde_json::from_slice(line).ok()?;
+    let kind = event["type"].as_str()?;
+    if !["ADDED", "MODIFIED", "DELETED"].contains(&kind) {
+        return None;
+    }
+    let (object, meta) = (&event["object"], &event["object"]["metadata"]);
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let name = [&meta["namespace"], &meta["name"]].map(text).join("/");
+    let (of, version) = (text(&object["kind"]), text(&meta["resourceVersion"]));
+    Some(format!("{kind} {of} {name} at {version}"))
 }
 
 async fn lost(manner: Manner) -> Result<Answer, Lost> {

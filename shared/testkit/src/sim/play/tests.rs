@@ -1,7 +1,7 @@
 //! Runs that are told step by step, because the dice seldom do.
 
 use super::super::fault::Link;
-use super::super::script::Lost;
+use super::super::script::{JobPlan, Lost};
 use super::*;
 
 /// A run in which nothing happens but this.
@@ -42,4 +42,58 @@ fn a_worker_that_is_used_again_is_said_to_be_although_the_first_write_failed() -
     };
     let acts = vec![(20, Act::Spoil(1)), (60, Act::Mend(1))];
     is_fine(&told(acts, vec![(59, 10, refuse)]))
+}
+
+/// A job that ends while nothing of that gets through to the manager: every event of every worker is left out meanwhile.
+fn end_is_missed() -> Script {
+    let job = JobPlan {
+        name: "missed".to_owned(),
+        pods: 1,
+        cpus: 1,
+        secs: 45,
+        fails: false,
+        vanishes: false,
+        urgent: false,
+    };
+    let workers = Script::from_seed(1).workers.len();
+    let lost = (1..=workers).map(|to| {
+        let link = Link { from: 0, to };
+        (35, 60, Fault::LoseEvents { link, every: 1 })
+    });
+    told(vec![(10, Act::Submit(job))], lost.collect())
+}
+
+/// Everything else goes on, so nothing but the comparison of what is known with what is stored can find it.
+///
+/// Spec: safety F12
+#[test]
+fn an_end_that_watches_have_left_out_is_found_within_one_period() -> Result<(), String> {
+    let outcome = Player::new()?.play(&end_is_missed(), Keep::Lines)?;
+    let is_lost = |line: &String| line.contains("event left out: MODIFIED Job team/missed");
+    if !outcome.trace.iter().any(is_lost) {
+        return Err("nothing was left out".to_owned());
+    }
+    // Why: a run in which all is done earlier ends earlier.
+    if outcome.took < Duration::from_hours(1) {
+        return Err(format!("it was known before: {:?}", outcome.took));
+    }
+    if outcome.violations.is_empty() {
+        Ok(())
+    } else {
+        Err(outcome.violations.join("\n"))
+    }
+}
+
+/// The same run, judged before anything was compared.
+///
+/// Spec: safety F12
+#[test]
+fn an_end_that_nobody_looks_for_is_held_against_the_product() -> Result<(), String> {
+    let mut script = end_is_missed();
+    script.resync = Duration::ZERO;
+    match is_fine(&script) {
+        Ok(()) => Err("nobody missed it".to_owned()),
+        Err(broken) if broken.contains("I3 broken") && broken.contains("team/missed") => Ok(()),
+        Err(other) => Err(other),
+    }
 }

@@ -164,3 +164,65 @@ async fn a_server_that_starts_anew_ends_every_watch() {
     let ended = tokio::time::timeout(Duration::from_secs(5), watch.count()).await;
     assert!(ended.is_ok());
 }
+
+/// Spec: safety F12
+#[tokio::test(start_paused = true)]
+async fn one_in_so_many_events_is_left_out_and_what_follows_and_the_bookmarks_arrive() {
+    let (wire, client) = wire();
+    let maps = maps(client);
+    let version = create(&maps, "before").await.unwrap().metadata.resource_version;
+    let watch = maps
+        .watch(&WatchParams::default(), &version.unwrap())
+        .await
+        .unwrap();
+    let mut watch = std::pin::pin!(watch);
+    let (link, every) = (LINK, 3);
+    wire.begin(1, Fault::LoseEvents { link, every });
+    // Why all at once: several events come in one frame.
+    for name in ["a", "b", "c", "d", "e"] {
+        create(&maps, name).await.unwrap();
+    }
+    maps.delete("a", &kube::api::DeleteParams::default())
+        .await
+        .unwrap();
+    let last = create(&maps, "f").await.unwrap().metadata.resource_version;
+    let mut came = Vec::new();
+    let bookmark = loop {
+        match watch.next().await.unwrap().unwrap() {
+            WatchEvent::Added(map) => came.push(map.metadata.name.unwrap()),
+            WatchEvent::Bookmark(bookmark) => break bookmark.metadata.resource_version,
+            other @ (WatchEvent::Deleted(_) | WatchEvent::Modified(_) | WatchEvent::Error(_)) => {
+                panic!("{other:?}")
+            }
+        }
+    };
+    assert_eq!(
+        came,
+        ["a", "b", "d", "e", "f"],
+        "the third is an addition, the sixth a deletion"
+    );
+    assert_eq!(Some(bookmark), last, "the watch has gone past what it left out");
+    wire.end(1);
+    for name in ["g", "h", "i"] {
+        create(&maps, name).await.unwrap();
+        let event = watch.next().await.unwrap().unwrap();
+        assert!(matches!(event, WatchEvent::Added(map) if map.metadata.name.as_deref() == Some(name)));
+    }
+}
+
+/// Spec: safety F12
+#[tokio::test(start_paused = true)]
+async fn bookmarks_and_errors_are_no_events_that_get_lost() {
+    let (wire, _) = wire();
+    let (link, every) = (LINK, 1);
+    wire.begin(1, Fault::LoseEvents { link, every });
+    let told =
+        |kind: &str| format!("{{\"type\":\"{kind}\",\"object\":{{\"metadata\":{{\"name\":\"a\"}}}}}}\n");
+    let all = ["ADDED", "BOOKMARK", "MODIFIED", "ERROR", "DELETED"]
+        .map(told)
+        .concat();
+    let left = ["BOOKMARK", "ERROR"].map(told).concat();
+    assert_eq!(wire.leave_out(all.clone().into()), left);
+    wire.end(1);
+    assert_eq!(wire.leave_out(all.clone().into()), all);
+}
