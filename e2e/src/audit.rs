@@ -4,7 +4,10 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
+use roadstead_apiserver::Asked;
 use serde::Deserialize;
+use serde_json::json;
 
 /// The stage at which a request is over; each request reaches it once, a watch when it ends.
 const COMPLETE: &str = "ResponseComplete";
@@ -76,6 +79,29 @@ pub fn read(path: &Path) -> Result<Vec<Request>, Error> {
         requests.extend(event.request());
     }
     Ok(requests)
+}
+
+/// The line of a request that an embedded server has answered.
+pub(crate) fn line(asked: &Asked, now: Timestamp) -> String {
+    let Asked {
+        user_agent,
+        verb,
+        resource,
+        subresource,
+        code,
+    } = asked;
+    let mut event = json!({
+        "stage": COMPLETE,
+        "verb": verb,
+        "userAgent": user_agent,
+        "requestURI": resource,
+        "responseStatus": {"code": code},
+        "requestReceivedTimestamp": now.to_string(),
+    });
+    if !resource.starts_with('/') {
+        event["objectRef"] = json!({"resource": resource, "subresource": subresource});
+    }
+    format!("{event}\n")
 }
 
 // Wire: https://kubernetes.io/docs/reference/config-api/apiserver-audit.v1, the fields that we count by.
@@ -170,6 +196,35 @@ mod tests {
         assert_eq!(
             read(file.path()).unwrap(),
             [request("jobs", "status", 409), request("/readyz", "", 200)]
+        );
+    }
+
+    #[test]
+    fn what_an_embedded_server_writes_down_is_read_again() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let now: Timestamp = "2026-01-31T23:59:59.5Z".parse().unwrap();
+        for (resource, subresource) in [("jobs", "status"), ("/version", "")] {
+            let asked = Asked {
+                user_agent: "subject/1".to_owned(),
+                verb: "get".to_owned(),
+                resource: resource.to_owned(),
+                subresource: subresource.to_owned(),
+                code: 404,
+            };
+            file.write_all(line(&asked, now).as_bytes()).unwrap();
+        }
+        let found = read(file.path()).unwrap();
+        let [job, version] = &found[..] else {
+            panic!("{found:?}")
+        };
+        assert_eq!(
+            (job.resource.as_str(), job.subresource.as_str()),
+            ("jobs", "status")
+        );
+        assert_eq!((job.user_agent.as_str(), job.code), ("subject/1", 404));
+        assert_eq!(
+            (version.resource.as_str(), version.second.as_str()),
+            ("/version", "2026-01-31T23:59:59")
         );
     }
 }

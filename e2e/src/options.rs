@@ -33,7 +33,7 @@ pub enum Kind {
     /// Processes: etcd, kube-apiserver and what else is asked for.
     Real,
     /// The project's own API server in this process, and beside it a [`roadstead_world`] that plays the controllers, the
-    /// scheduler and kwok as far as they are asked for. No audit log, no flags.
+    /// scheduler and kwok as far as they are asked for. No flags.
     Embedded,
 }
 

@@ -7,12 +7,13 @@
 //! *Limits*: the bare client runs after our processes were stopped and their webhooks removed, so that nobody reacts to
 //! its objects; what webhooks and watches cost counts against us.
 //!
-//! `perf herd`: everything restarts at once while many jobs wait. `perf worker`: one worker under many bare Workloads. `perf engine`: the decisions alone, without Kubernetes.
+//! `perf crowd`: hundreds of workers, whose API servers are embedded. `perf herd`: everything restarts at once while many jobs wait. `perf worker`: one worker under many bare Workloads. `perf engine`: the decisions alone, without Kubernetes.
 //!
 //! Reading order: this file (what is reported), `federation` (the run), `bare` (the bare client), `eyes` (when things
-//! were seen), `requests` (what was asked of the API servers), `herd`, `worker`, `engine`.
+//! were seen), `requests` (what was asked of the API servers), `crowd`, `herd`, `worker`, `engine`.
 
 mod bare;
+pub mod crowd;
 pub mod engine;
 mod eyes;
 mod federation;
@@ -44,6 +45,8 @@ pub struct Args {
 pub enum What {
     /// Dispatch latency, mirroring, throughput, requests and memory of one manager and its workers
     Federation(Sizes),
+    /// Memory, CPU and requests of one manager with hundreds of workers, whose API servers are embedded
+    Crowd(crowd::Sizes),
     /// Time, requests and memory when every server and process dies at once while many jobs wait
     Herd(herd::Sizes),
     /// Time, requests, CPU and memory of one worker under many bare Workloads
@@ -194,6 +197,22 @@ pub async fn main(args: Args) -> ExitCode {
                         .iter()
                         .try_for_each(|report| print(report, &report.requests, false)),
                 }
+            }
+            What::Crowd(sizes) => {
+                let mut reports = Vec::new();
+                for workers in &sizes.workers {
+                    reports.push(crowd::measure(&sizes, *workers).await?);
+                }
+                let found = crowd::Found::of(reports);
+                if sizes.json {
+                    return print(&found, &[], true);
+                }
+                { found.by_workers.values() }
+                    .try_for_each(|report| print(report, &report.requests, false))?;
+                found
+                    .each_worker
+                    .iter()
+                    .try_for_each(|slope| print(slope, &[], false))
             }
             What::Herd(sizes) => {
                 let report = herd::measure(&sizes).await?;

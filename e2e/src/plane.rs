@@ -298,7 +298,7 @@ impl ControlPlane {
     pub fn audit_log(&self) -> Option<PathBuf> {
         match &self.0 {
             Backend::Real(real) => real.audit_log(),
-            Backend::Embedded(_) => None,
+            Backend::Embedded(embedded) => embedded.audit_log(),
         }
     }
 

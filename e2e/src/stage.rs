@@ -38,8 +38,8 @@ pub use objects::apply;
 pub use programs::Programs;
 pub use solo::Solo;
 pub use spec::{Engine, Queue, Spec, Worker};
-pub use subject::Memory;
 pub(crate) use subject::parse_cpu;
+pub use subject::{Handles, Memory};
 
 use crate::answerer::{Answerer, Policy};
 use crate::process::Signal;
@@ -55,6 +55,8 @@ pub const SYSTEM_NAMESPACE: &str = "kueue-system";
 
 /// How long one command, or one wait for something to become ready, may take.
 const PATIENCE: Duration = Duration::from_mins(1);
+/// Processes that are started at once. More of them would wait for each other longer than any may take.
+const STARTED_AT_ONCE: usize = 24;
 /// How often a wait looks.
 const POLL: Duration = Duration::from_millis(50);
 
@@ -241,6 +243,7 @@ impl Stage {
         stage.progress.step("creating namespaces and queues");
         stage
             .apply_clusters(&objects::Clusters {
+                config: FEDERATION.to_owned(),
                 namespaces,
                 queues,
                 priorities,
@@ -254,12 +257,25 @@ impl Stage {
 
     /// Makes one more namespace and one more queue in every cluster, and a LocalQueue for the queue in the namespace.
     pub async fn furnish(&self, namespace: &str, queue: Queue) -> Result<(), Error> {
-        self.apply_clusters(&objects::Clusters {
-            namespaces: vec![namespace.to_owned()],
-            queues: vec![queue],
-            priorities: Vec::new(),
-        })
-        .await
+        self.apply_clusters(&objects::Clusters::one(FEDERATION, namespace, queue))
+            .await
+    }
+
+    /// The same in the manager's cluster and in one worker only, for a queue whose jobs go to the workers of this config.
+    /// [`Stage::join_within`] makes the worker one of them.
+    pub async fn furnish_within(
+        &self,
+        config: &str,
+        worker: &str,
+        namespace: &str,
+        queue: Queue,
+    ) -> Result<(), Error> {
+        let clusters = objects::Clusters::one(config, namespace, queue);
+        for plane in [&self.planes.manager, self.plane(worker)?] {
+            let part = self.with_subject(plane.name(), |subject| Ok(subject.part()))?;
+            clusters.apply_to(plane.name(), part, &client_of(plane)?).await?;
+        }
+        Ok(())
     }
 
     /// The planes.
@@ -282,6 +298,11 @@ impl Stage {
     /// What our process in a cluster holds of memory; fails if it does not run.
     pub fn memory(&self, cluster: &str) -> Result<Memory, Error> {
         self.with_subject(cluster, Subject::memory)
+    }
+
+    /// What our process in a cluster has open; fails if it does not run.
+    pub fn handles(&self, cluster: &str) -> Result<Handles, Error> {
+        self.with_subject(cluster, Subject::handles)
     }
 
     /// CPU time that our process in a cluster has used since it was started; fails if it does not run.
@@ -411,6 +432,16 @@ impl Stage {
 
     /// Registers a worker with this manager, with more arguments for the command.
     pub async fn join_to(&self, manager: &str, worker: &str, more: &[&str]) -> Result<(), Error> {
+        self.register(manager, worker, FEDERATION, more).await
+    }
+
+    /// As [`Stage::join`], as one of the clusters of this MultiKueueConfig, which is made if there is none.
+    pub async fn join_within(&self, config: &str, worker: &str) -> Result<(), Error> {
+        self.register(self.planes.manager.name(), worker, config, &[])
+            .await
+    }
+
+    async fn register(&self, manager: &str, worker: &str, config: &str, more: &[&str]) -> Result<(), Error> {
         self.progress
             .step(&format!("registering {worker}: roadstead cluster join {worker}"));
         let kubeconfig = |cluster: &str| self.kubeconfig(cluster).display().to_string();
@@ -427,7 +458,7 @@ impl Stage {
             "--server",
             &server,
             "--config-name",
-            FEDERATION,
+            config,
             "--yes",
         ];
         self.command(&[&join, more].concat()).await?;
@@ -504,16 +535,18 @@ impl Stage {
 
     async fn start_subjects(&self) -> Result<(), Error> {
         let names: Vec<String> = self.all_planes().map(|plane| plane.name().to_owned()).collect();
-        for name in &names {
-            let is_manager = *name == self.planes.manager.name();
-            let part = if is_manager { Part::Manager } else { Part::Worker };
-            match self.foreign.get(name) {
-                None => self.start_subject(name, part, &json!({}))?,
-                Some(kueue) => self.start_kueue(name, part, kueue).await?,
+        for some in names.chunks(STARTED_AT_ONCE) {
+            for name in some {
+                let is_manager = *name == self.planes.manager.name();
+                let part = if is_manager { Part::Manager } else { Part::Worker };
+                match self.foreign.get(name) {
+                    None => self.start_subject(name, part, &json!({}))?,
+                    Some(kueue) => self.start_kueue(name, part, kueue).await?,
+                }
             }
-        }
-        for name in &names {
-            self.wait_subject(name).await?;
+            for name in some {
+                self.wait_subject(name).await?;
+            }
         }
         Ok(())
     }

@@ -32,7 +32,7 @@ pub(super) const MANAGER: &str = "manager";
 pub(super) const NAMESPACE: &str = "perf";
 const QUEUE: &str = "main";
 /// CPUs of each cluster: room for everything, because what is measured is the way, not the waiting.
-const ROOMY: &str = "100k";
+pub(super) const ROOMY: &str = "100k";
 
 /// Requests in flight at once.
 const CONCURRENCY: usize = 32;
@@ -62,6 +62,8 @@ pub(super) struct Bench {
     /// Their names, in the order of `workers`.
     pub(super) names: Vec<String>,
     pub(super) workers: Vec<Client>,
+    /// LocalQueues that jobs are submitted to in turn, by the number at the end of their names.
+    queues: Vec<String>,
     eyes: Eyes,
     pub(super) progress: Progress,
 }
@@ -209,6 +211,16 @@ impl Bench {
             .with_namespace(NAMESPACE)
             .with_queue(queue);
         let stage = Stage::start(spec, progress.clone()).await?;
+        Self::on(stage, names, vec![QUEUE.to_owned()], progress)
+    }
+
+    /// On a stage with these workers; jobs go to these queues in turn.
+    pub(super) fn on(
+        stage: Stage,
+        names: Vec<String>,
+        queues: Vec<String>,
+        progress: Progress,
+    ) -> anyhow::Result<Self> {
         let manager = stage.client(MANAGER)?;
         let workers = names
             .iter()
@@ -220,6 +232,7 @@ impl Bench {
             manager,
             names,
             workers,
+            queues,
             eyes,
             progress,
         })
@@ -284,7 +297,7 @@ impl Bench {
     }
 
     /// Kills the manager and starts it again; until it has placed one more job, which is ended again.
-    async fn restart(&mut self) -> anyhow::Result<Restart> {
+    pub(super) async fn restart(&mut self) -> anyhow::Result<Restart> {
         const NAME: &str = "after-restart";
         let (marks, begun) = (self.marks()?, Instant::now());
         self.stage.restart(MANAGER).await?;
@@ -424,6 +437,7 @@ impl Bench {
     async fn create(&self, name: &str) -> anyhow::Result<()> {
         let mut object = job();
         object["metadata"]["name"] = json!(name);
+        object["metadata"]["labels"][QUEUE_NAME] = json!(queue_of(name, &self.queues));
         let api: Api<Job> = Api::namespaced(self.manager.clone(), NAMESPACE);
         let job = serde_json::from_value(object)?;
         let made = api.create(&PostParams::default(), &job).await;
@@ -441,6 +455,12 @@ impl Bench {
 
 pub(super) fn names(prefix: &str, numbers: Range<u16>) -> Vec<String> {
     { numbers }.map(|number| format!("{prefix}-{number}")).collect()
+}
+
+/// The queue of a job: by the number at the end of its name, the first without one.
+fn queue_of<'a>(job: &str, queues: &'a [String]) -> Option<&'a String> {
+    let number = job.rsplit('-').next().and_then(|end| end.parse::<usize>().ok());
+    queues.get(number.unwrap_or_default() % queues.len().max(1))
 }
 
 /// The job that is submitted again and again; without a name.

@@ -1,5 +1,9 @@
 //! A control plane in this process: the embedded API server over HTTPS on loopback, and a world that plays the rest.
 
+use std::fs::File;
+use std::io::Write as _;
+use std::os::fd::AsRawFd as _;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -16,7 +20,8 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::access::{Access, Admin};
 use super::{Error, POLL, start};
-use crate::options::Options;
+use crate::audit;
+use crate::options::{Audit, Options};
 
 /// Names of kube-controller-manager's controllers that are played.
 const JOBS: &str = "job-controller";
@@ -30,6 +35,8 @@ const NODES_PATIENCE: Duration = Duration::from_secs(10);
 pub(super) struct Embedded {
     access: Access,
     server: Server,
+    /// Where requests are written down; it has no name, so nothing is left of it.
+    log: Option<Arc<File>>,
     _world: AbortOnDropHandle<()>,
     _listening: Listening,
 }
@@ -42,6 +49,12 @@ impl Embedded {
     /// An administrator's client without a network.
     pub(super) fn client(&self) -> Client {
         client(&self.server)
+    }
+
+    /// Where the audit log is, for this process.
+    pub(super) fn audit_log(&self) -> Option<PathBuf> {
+        let log = self.log.as_ref()?;
+        Some(format!("/proc/self/fd/{}", log.as_raw_fd()).into())
     }
 }
 
@@ -57,7 +70,7 @@ pub(super) async fn start(options: Options) -> Result<Embedded, Error> {
         scheduler,
         kwok,
         nodes,
-        audit: _,
+        audit,
         apiserver_flags: _,
         start_timeout: _,
         progress: _,
@@ -69,6 +82,10 @@ pub(super) async fn start(options: Options) -> Result<Embedded, Error> {
         caller: Arc::new(HttpsCaller::default()),
         ..roadstead_apiserver::Options::new(Clock::new(Timestamp::now), seed)
     });
+    let log = match audit {
+        Audit::Off => None,
+        Audit::Metadata => Some(write_down(&server)?),
+    };
     let listening = server.listen(0).await.map_err(|source| Error::Listen {
         plane: name.clone(),
         source,
@@ -98,6 +115,7 @@ pub(super) async fn start(options: Options) -> Result<Embedded, Error> {
     let embedded = Embedded {
         access,
         server,
+        log,
         _world: AbortOnDropHandle::new(tokio::spawn(run)),
         _listening: listening,
     };
@@ -105,6 +123,23 @@ pub(super) async fn start(options: Options) -> Result<Embedded, Error> {
         wait_for_nodes(&name, &client, nodes.len()).await?;
     }
     Ok(embedded)
+}
+
+/// Writes down every request that comes over the network, as a real server would.
+fn write_down(server: &Server) -> Result<Arc<File>, Error> {
+    let log = tempfile::tempfile().map_err(|source| Error::File {
+        doing: "making an audit log in",
+        path: std::env::temp_dir(),
+        source,
+    })?;
+    let log = Arc::new(log);
+    let book = Arc::clone(&log);
+    server.observe_requests(move |asked| {
+        let line = audit::line(asked, Timestamp::now());
+        // Why in one piece: several requests end at a time. Why dropped: counts that are too low show in what is measured.
+        let _ = (&*book).write_all(line.as_bytes());
+    });
+    Ok(log)
 }
 
 /// Collects only when something was written since the last time.

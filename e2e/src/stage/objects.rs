@@ -11,7 +11,7 @@ use roadstead_api::constants::controllers::{CLASS_CHECK_CAPACITY, MULTIKUEUE, PR
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::{CAPACITY, Error, FEDERATION, PATIENCE, POLL, Part, Queue, SYSTEM_NAMESPACE};
+use super::{CAPACITY, Error, PATIENCE, POLL, Part, Queue, SYSTEM_NAMESPACE};
 
 /// Field manager of everything that the harness applies.
 const FIELD_MANAGER: &str = "roadstead-harness";
@@ -22,12 +22,24 @@ const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
 /// What all clusters of a stage have in common.
 #[derive(Debug)]
 pub(super) struct Clusters {
+    /// The MultiKueueConfig to whose clusters the manager's queues lead, and the check that says so.
+    pub(super) config: String,
     pub(super) namespaces: Vec<String>,
     pub(super) queues: Vec<Queue>,
     pub(super) priorities: Vec<(String, i32)>,
 }
 
 impl Clusters {
+    /// One namespace and one queue.
+    pub(super) fn one(config: &str, namespace: &str, queue: Queue) -> Self {
+        Self {
+            config: config.to_owned(),
+            namespaces: vec![namespace.to_owned()],
+            queues: vec![queue],
+            priorities: Vec::new(),
+        }
+    }
+
     /// Namespaces, flavor, checks, queues, priorities.
     pub(super) async fn apply_to(&self, cluster: &str, part: Part, client: &Client) -> Result<(), Error> {
         let mut objects =
@@ -38,7 +50,9 @@ impl Clusters {
             json!({"apiVersion": KUEUE, "kind": "WorkloadPriorityClass", "metadata": {"name": name}, "value": value})
         }));
         match part {
-            Part::Manager => objects.push(check(FEDERATION, MULTIKUEUE, "MultiKueueConfig", FEDERATION)),
+            Part::Manager => {
+                objects.push(check(&self.config, MULTIKUEUE, "MultiKueueConfig", &self.config));
+            }
             Part::Worker if self.queues.iter().any(|queue| queue.asks_capacity) => objects.extend([
                 json!({
                     "apiVersion": KUEUE,
@@ -56,7 +70,7 @@ impl Clusters {
             Part::Worker => {}
         }
         for queue in &self.queues {
-            objects.push(cluster_queue(queue, cluster, part));
+            objects.push(cluster_queue(queue, cluster, part, &self.config));
             objects.extend(self.namespaces.iter().map(|namespace| {
                 json!({
                     "apiVersion": KUEUE,
@@ -89,7 +103,7 @@ fn check(name: &str, controller: &str, kind: &str, parameters: &str) -> Value {
     })
 }
 
-fn cluster_queue(queue: &Queue, cluster: &str, part: Part) -> Value {
+fn cluster_queue(queue: &Queue, cluster: &str, part: Part, config: &str) -> Value {
     let covered: BTreeSet<&String> = queue.quota.values().flat_map(|quota| quota.keys()).collect();
     let here = queue.quota.get(cluster);
     let amount = |resource: &str| {
@@ -110,7 +124,7 @@ fn cluster_queue(queue: &Queue, cluster: &str, part: Part) -> Value {
         },
     });
     let check = match part {
-        Part::Manager => Some(FEDERATION),
+        Part::Manager => Some(config),
         Part::Worker => queue.asks_capacity.then_some(CAPACITY),
     };
     if let Some(check) = check {

@@ -34,6 +34,15 @@ pub struct Memory {
     pub peak_kb: u64,
 }
 
+/// What a process holds of the system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Handles {
+    /// Open files, connections among them.
+    pub files: usize,
+    /// Threads.
+    pub threads: usize,
+}
+
 /// One process, running or killed.
 #[derive(Debug)]
 pub(super) struct Subject {
@@ -238,6 +247,19 @@ impl Subject {
         let read = || {
             let id = self.process.as_ref().map(Guarded::id).ok_or_else(none)?;
             parse_cpu(&fs::read_to_string(format!("/proc/{id}/stat"))?).ok_or_else(none)
+        };
+        read().map_err(system(doing))
+    }
+
+    pub(super) fn handles(&mut self) -> Result<Handles, Error> {
+        let doing = format!("counting what {} of {} has open", self.spec.name, self.cluster);
+        let none = || std::io::Error::new(ErrorKind::NotFound, "it does not run");
+        let read = || {
+            let id = self.process.as_ref().map(Guarded::id).ok_or_else(none)?;
+            Ok(Handles {
+                files: fs::read_dir(format!("/proc/{id}/fd"))?.count(),
+                threads: fs::read_dir(format!("/proc/{id}/task"))?.count(),
+            })
         };
         read().map_err(system(doing))
     }

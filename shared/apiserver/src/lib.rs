@@ -60,7 +60,7 @@ pub use collect::{COLLECTOR, Collected};
 pub use https::HttpsCaller;
 pub use listen::{Error as ListenError, Listening};
 pub use request::User;
-pub use server::{Authorization, Body, Options, RESTORER, Server, Snapshot};
+pub use server::{Asked, Authorization, Body, Options, RESTORER, Server, Snapshot};
 pub use service::{ApiService, Error as ServiceError, Fate, FaultLayer, Faults, Faulty, WholeBody};
 pub use store::Change;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header};
@@ -24,9 +24,11 @@ use crate::request::{Call, Path, User};
 use crate::store::{Change, Key, Store};
 use crate::tokens::Tokens;
 
+mod asked;
 mod fork;
 mod snapshot;
 
+pub use asked::Asked;
 pub use snapshot::{RESTORER, Snapshot};
 
 /// The body of an answer.
@@ -87,6 +89,8 @@ struct Inner {
     /// Rung when something of a resource changed. Why not one for all: an idle watch costs nothing. Why no `watch`: tokio
     /// wakes its waiters in a random order, and runs shall repeat.
     bells: Mutex<BTreeMap<Arc<str>, Arc<Notify>>>,
+    /// Who is told of every request.
+    asked: OnceLock<asked::Observer>,
     options: Options,
 }
 
@@ -169,6 +173,7 @@ impl Server {
         let server = Self(Arc::new(Inner {
             state: Mutex::new(state),
             bells: Mutex::default(),
+            asked: OnceLock::new(),
             options,
         }));
         crate::bootstrap::fill(&server);
@@ -260,7 +265,9 @@ impl Server {
         let mut warnings = Vec::new();
         let answer = self.route(&request, user, &mut warnings).await;
         self.publish();
-        render(answer, &warnings)
+        let response = render(answer, &warnings);
+        self.tell(&request, response.status());
+        response
     }
 
     async fn route(

@@ -1,6 +1,6 @@
 //! A server that begins where another one stands.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha8Rng;
@@ -44,6 +44,7 @@ impl Server {
         Self(Arc::new(Inner {
             state: Mutex::new(state),
             bells: Mutex::default(),
+            asked: OnceLock::new(),
             options,
         }))
     }

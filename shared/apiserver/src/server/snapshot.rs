@@ -1,7 +1,7 @@
 //! What a server holds at one moment: to go back to it, and to be read from while the server goes on.
 
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use super::{Inner, Server};
 
@@ -33,6 +33,7 @@ impl Server {
         Snapshot(Self(Arc::new(Inner {
             state: Mutex::new(state),
             bells: Mutex::default(),
+            asked: OnceLock::new(),
             options,
         })))
     }
