@@ -307,25 +307,30 @@ impl Dispatch {
         if bug!(self.policy, NoLookAfterBreak) {
             return;
         }
+        let remote = self.registry.get(name);
         for workload in self.caches.workloads.all() {
-            let has_check = workload
-                .status
-                .as_ref()
-                .is_some_and(|s| !s.admission_checks.is_empty());
-            if has_check {
-                self.due
-                    .add(roadstead_kubeio::cache::key_of(&*workload), Lane::New);
+            let key = roadstead_kubeio::cache::key_of(&*workload);
+            // Why not all: those that have ended may be many, and matter only where something is left of them.
+            let is_left = || remote.as_ref().is_some_and(|remote| remote.holds(&key));
+            if has_check(&workload) && (!workload.is_true("Finished") || is_left()) {
+                self.due.add(key, Lane::New);
             }
         }
         if bug!(self.policy, OrphanOnUnreachable) {
             return;
         }
-        if let Some(remote) = self.registry.get(name) {
+        if let Some(remote) = remote {
             for key in keys_on(&remote) {
                 remote.due.add(key, Lane::New);
             }
         }
     }
+}
+
+/// Whether anything but quota is asked for.
+fn has_check(workload: &Workload) -> bool {
+    let checks = workload.status.as_ref().map(|status| &status.admission_checks);
+    checks.is_some_and(|checks| !checks.is_empty())
 }
 
 /// The cluster that a pass has chosen, for the counters: with the ClusterQueue, and since when quota was held. `None` when the

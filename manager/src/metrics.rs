@@ -20,8 +20,8 @@ use roadstead_core::dispatch::Cause;
 use roadstead_core::name::ClusterName;
 use roadstead_engine::leader::Leadership;
 
-/// Clusters that are told apart. *Limit*: a `MultiKueueConfig` lists 20.
-const CLUSTERS_MAX: usize = 100;
+/// Clusters that are told apart: those of fifty `MultiKueueConfig`s, which list 20 each.
+const CLUSTERS_MAX: usize = 1_000;
 /// Label of the clusters beyond.
 const OTHER: &str = "other";
 

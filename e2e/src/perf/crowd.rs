@@ -215,7 +215,12 @@ pub(super) async fn measure(sizes: &Sizes, workers: u16) -> anyhow::Result<Repor
         rss_mb_held: megabytes(rss_held),
         rss_kb_per_job: rounded((megabytes(rss_held) - megabytes(rss_idle)) * 1024.0 / all_jobs),
         restart,
-        requests: own.into_iter().chain(theirs).collect(),
+        requests: { own.into_iter().chain(theirs) }
+            .map(|tally| Tally {
+                per_job: per_one(tally.count, jobs.into()),
+                ..tally
+            })
+            .collect(),
         seconds: rounded(begun.elapsed().as_secs_f64()),
     })
 }
@@ -343,7 +348,7 @@ fn split(tallies: Vec<Tally>) -> (Vec<Tally>, Vec<Tally>) {
             (&mut theirs, "workers")
         };
         let key = (tally.verb.clone(), tally.resource.clone());
-        let sum: &mut Tally = of.entry(key).or_insert(Tally {
+        let sum: &mut Tally = of.entry(key).or_insert_with(|| Tally {
             cluster: cluster.to_owned(),
             count: 0,
             ..tally
