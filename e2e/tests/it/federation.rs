@@ -1,6 +1,6 @@
 //! Several planes at once, and what the whole federation does on them.
 //!
-//! The tests share two federations (`fixture`); each has a namespace and a queue of its own in one of them. Those that cut, kill or
+//! The tests share a few federations (`fixture`); each has a namespace and a queue of its own in one of them. Those that cut, kill or
 //! mend something the others need have one for themselves.
 
 mod accounts;

@@ -136,9 +136,8 @@ fn kind_of(call: &str) -> String {
     let (method, path) = call.split_once(' ').unwrap();
     let parts: Vec<&str> = path.split('/').collect();
     let at = parts.iter().position(|part| *part == "namespaces");
-    let resource = at
-        .and_then(|at| parts.get(at + 2..))
-        .unwrap_or_else(|| &parts[4..]);
+    let within = at.and_then(|at| parts.get(at + 2..));
+    let resource = within.or_else(|| parts.get(4..)).unwrap_or_default();
     match resource {
         [resource, _name, part] => format!("{method} {resource}/{part}"),
         [resource, ..] => format!("{method} {resource}"),
