@@ -8,13 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::ResourceExt as _;
-use kube::api::{DeleteParams, PostParams};
+use kube::api::DeleteParams;
 use roadstead_e2e::Link;
 use roadstead_e2e::link::{Fuse, Side};
 use tokio::time::sleep;
 
 use super::fixture::{EAST, EVEN, MANAGER, Room, WEST, alone, has, was_sent_once};
-use crate::shared::eventually;
 
 /// More calls than any sweep needs: whoever counts as far turns in circles.
 const CALLS_MAX: u32 = 400;
@@ -89,19 +88,6 @@ async fn dies_before<F: Future<Output = bool>>(fuse: &Fuse, over: impl Fn() -> F
     }
 }
 
-/// Submits as often as it takes: a manager that is dead refuses every job.
-async fn insist(room: Room, name: &str) {
-    let job = serde_json::from_value(room.job(name, "100m", 0)).unwrap();
-    let made = || async {
-        match room.jobs(MANAGER).create(&PostParams::default(), &job).await {
-            Ok(_) => Some(()),
-            Err(kube::Error::Api(status)) if status.code == 409 => Some(()),
-            Err(_) => None,
-        }
-    };
-    eventually(made).await;
-}
-
 /// One job that is submitted to a manager which dies at one of its calls: it ends once, and nothing of it stays in the workers.
 /// Gives that call, if it came to it.
 async fn one_job(cables: &Cables, call: u32, side: Side) -> Option<String> {
@@ -119,7 +105,7 @@ async fn one_job(cables: &Cables, call: u32, side: Side) -> Option<String> {
             cables.start_anew().await;
         }
     };
-    tokio::join!(insist(room, &name), dies);
+    tokio::join!(room.insist(room.job(&name, "100m", 0)), dies);
     let job = room.job_is(MANAGER, &name, "Complete").await;
     assert_eq!(job.status.unwrap().succeeded, Some(1), "{name}");
     room.is_swept().await;

@@ -374,6 +374,22 @@ impl Room {
         made.unwrap()
     }
 
+    /// Submits to the manager as often as it takes: while nobody answers for its webhook every job is refused.
+    #[track_caller]
+    pub(super) fn insist(self, job: Value) -> impl Future<Output = ()> {
+        let (job, jobs): (Job, _) = (from_value(job).unwrap(), self.jobs(self.manager));
+        eventually(move || {
+            let (job, jobs) = (job.clone(), jobs.clone());
+            async move {
+                match jobs.create(&PostParams::default(), &job).await {
+                    Ok(_) => Some(()),
+                    Err(kube::Error::Api(status)) if status.code == 409 => Some(()),
+                    Err(_) => None,
+                }
+            }
+        })
+    }
+
     /// The manager's Workload of a job.
     pub(super) async fn workload(&self, job: &str) -> Option<Workload> {
         let all = self

@@ -2,14 +2,12 @@
 
 use std::time::Duration;
 
-use kube::api::PostParams;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use roadstead_e2e::link::Cut;
 use tokio::time::{Instant, sleep};
 
-use super::fixture::{EAST, MANAGER, Room, WEST, alone, cluster_name, condition};
-use crate::shared::eventually;
+use super::fixture::{EAST, MANAGER, WEST, alone, cluster_name, condition};
 
 const ROOMY: &[(&str, &str)] = &[(MANAGER, "32"), (EAST, "16"), (WEST, "16")];
 /// One place in each worker.
@@ -25,19 +23,6 @@ const SEED: u64 = 7;
 /// How long a manager without workers is watched.
 const DARK: Duration = Duration::from_secs(3);
 
-/// Submits as often as it takes: while the manager is dead its webhook refuses every job.
-async fn insist(room: Room, name: &str) {
-    let job = serde_json::from_value(room.job(name, "100m", 2)).unwrap();
-    let made = || async {
-        match room.jobs(MANAGER).create(&PostParams::default(), &job).await {
-            Ok(_) => Some(()),
-            Err(kube::Error::Api(status)) if status.code == 409 => Some(()),
-            Err(_) => None,
-        }
-    };
-    eventually(made).await;
-}
-
 /// Spec: safety I1, I2, I5, I11, I13, F1; multikueue 10.F11
 #[test]
 fn fifty_jobs_end_once_each_while_their_manager_is_killed_at_fifty_random_moments() {
@@ -45,7 +30,7 @@ fn fifty_jobs_end_once_each_while_their_manager_is_killed_at_fifty_random_moment
         let names: Vec<String> = (0..JOBS).map(|index| format!("job-{index}")).collect();
         let submits = async {
             for name in &names {
-                insist(room, name).await;
+                room.insist(room.job(name, "100m", 2)).await;
                 sleep(PAUSE).await;
             }
         };

@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::api::{DeleteParams, PostParams};
+use kube::api::DeleteParams;
 use kube::{Api, ResourceExt as _};
 use roadstead_api::constants::annotations::DISPATCH_EPOCH;
 use roadstead_e2e::audit;
@@ -97,19 +97,6 @@ async fn roles(room: Room, process: &str) -> Vec<String> {
     roles
 }
 
-/// Submits as often as it takes: until the next leader is known, the webhook of the last one is asked.
-async fn insist(room: Room, name: &str) {
-    let job = serde_json::from_value(room.job(name, "1", 1)).unwrap();
-    let made = || async {
-        match room.jobs(MANAGER).create(&PostParams::default(), &job).await {
-            Ok(_) => Some(()),
-            Err(kube::Error::Api(status)) if status.code == 409 => Some(()),
-            Err(_) => None,
-        }
-    };
-    eventually(made).await;
-}
-
 /// It ran once, and nobody took it from its worker.
 async fn ran_once(room: Room, name: &str) {
     let job = room.job_is(MANAGER, name, "Complete").await;
@@ -162,7 +149,7 @@ fn a_leader_that_is_stopped_past_its_lease_has_lost_and_changes_nothing_when_it_
                 "another leads {} ms after the leader was stopped",
                 took.as_millis()
             ));
-            insist(room, "during").await;
+            room.insist(room.job("during", "1", 1)).await;
             room.started("during").await;
             assert_eq!(roles(room, HEIR).await, ["leader"]);
 
@@ -206,7 +193,7 @@ fn a_leader_that_is_asked_to_end_hands_over_at_once() {
             assert!(took < HANDOVER_MAX, "{took:?}");
             let end = eventually(|| async { stage.take_end(MANAGER).unwrap() }).await;
             assert_eq!(end.code(), Some(0), "{end}");
-            insist(room, "after").await;
+            room.insist(room.job("after", "1", 1)).await;
             for job in ["before", "after"] {
                 ran_once(room, job).await;
             }
@@ -239,7 +226,7 @@ fn a_worker_has_replicas_too() {
             room.started("before").await;
             stage.pause(EAST).unwrap();
             leads(room, EAST, SECOND).await;
-            insist(room, "during").await;
+            room.insist(room.job("during", "1", 1)).await;
             room.started("during").await;
             stage.resume(EAST).unwrap();
             let end = eventually(|| async { stage.take_end(EAST).unwrap() }).await;
