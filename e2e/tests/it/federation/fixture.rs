@@ -51,7 +51,7 @@ pub(super) const EVEN: &[(&str, &str)] = &[(MANAGER, "16"), (EAST, "8"), (WEST, 
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
 /// Why several: whoever has one for itself mostly waits, for timeouts and for servers that start, and all others would wait with it.
 /// Each is started when it is first needed.
-static GROUNDS: [Ground; 4] = [const { Ground::new() }; 4];
+static GROUNDS: [Ground; 3] = [const { Ground::new() }; 3];
 
 /// One federation, and who may do what in it.
 struct Ground {
