@@ -22,6 +22,8 @@ use crate::shared::eventually;
 
 /// East has the most room, so that everything is sent there as long as it is well. What is wide fits nowhere else.
 const EAST_IS_LARGER: &[(&str, &str)] = &[(MANAGER, "32"), (EAST, "16"), (WEST, "4")];
+/// For so long nobody can connect when the manager is led elsewhere.
+const CUT: Duration = Duration::from_millis(100);
 /// One place in each worker.
 const TIGHT: &[(&str, &str)] = &[(MANAGER, "16"), (EAST, "1"), (WEST, "1")];
 /// Longer than a test.
@@ -65,17 +67,19 @@ async fn nothing_moves(room: Room) {
 }
 
 /// Leads the manager to another API server of east.
-fn lead(room: Room, server: SocketAddr) {
+async fn lead(room: Room, server: SocketAddr) {
     let link = room.shared.stage.link(EAST).unwrap();
     link.reroute(server);
     link.cut(Cut::Refuse);
+    // Why: connections that have not seen the cut yet when it is mended stay where they are.
+    sleep(CUT).await;
     link.heal();
 }
 
 /// The same, and starts it again so that it knows nothing itself.
 async fn restart_against(room: Room, server: SocketAddr) {
     room.shared.stage.kill(MANAGER).unwrap();
-    lead(room, server);
+    lead(room, server).await;
     room.shared.stage.restart(MANAGER).await.unwrap();
 }
 
@@ -109,7 +113,7 @@ fn an_api_server_that_lags_behind_its_etcd_moves_no_job() {
         room.job_is(MANAGER, "meanwhile", "Complete").await;
         nothing_moves(room).await;
 
-        lead(room, east.address());
+        lead(room, east.address()).await;
         room.submit(room.job("afterwards", "6", 1)).await;
         assert_eq!(room.started("afterwards").await, EAST);
         room.job_is(MANAGER, "afterwards", "Complete").await;
@@ -136,14 +140,14 @@ fn an_api_server_that_stood_still_and_goes_on_moves_no_job() {
         assert_eq!(room.started("ended").await, EAST);
         room.runs_in(MANAGER, "ended").await;
         second.pause().unwrap();
-        lead(room, east.address());
+        lead(room, east.address()).await;
         room.job_is(MANAGER, "ended", "Complete").await;
         room.submit(room.job("kept", "6", LONG_SECS)).await;
         assert_eq!(room.started("kept").await, EAST);
         room.workload_where("kept", is_held_in_east).await;
         let kept = room.jobs(EAST).get("kept").await.unwrap().uid();
 
-        lead(room, second.address());
+        lead(room, second.address()).await;
         second.resume().unwrap();
         room.shared.stage.restart(MANAGER).await.unwrap();
         nothing_moves(room).await;
@@ -154,7 +158,7 @@ fn an_api_server_that_stood_still_and_goes_on_moves_no_job() {
         let params = DeleteParams::background();
         room.jobs(MANAGER).delete("kept", &params).await.unwrap();
         room.is_swept().await;
-        lead(room, east.address());
+        lead(room, east.address()).await;
     });
 }
 
