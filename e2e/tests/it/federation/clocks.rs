@@ -293,6 +293,27 @@ fn clocks_that_jump_while_jobs_run_change_nothing() {
     });
 }
 
+/// A job whose worker is cut off since then stops there before it starts elsewhere; gives how long each took.
+async fn stops_and_moves(room: Room, first: &str, cut: Instant) -> (Duration, Duration) {
+    let second = if first == EAST { WEST } else { EAST };
+    stops(room, "moves", first, second).await;
+    let stopped = cut.elapsed();
+    starts_again(room, "moves", first, second).await;
+    let next = cut.elapsed();
+    room.shared.say(&format!(
+        "{}: it stopped after {stopped:?} and ran elsewhere after {next:?}",
+        room.name
+    ));
+    room.workload_where("moves", |w| cluster_name(w).as_deref() == Some(second))
+        .await;
+    room.shared.stage.link(first).unwrap().heal();
+    room.is_swept_in(first).await;
+    let params = DeleteParams::background();
+    room.jobs(MANAGER).delete("moves", &params).await.unwrap();
+    room.is_swept().await;
+    (stopped, next)
+}
+
 /// Spec: safety F18, 3.2 to 3.5, I1
 #[test]
 fn with_clocks_off_and_jumping_a_worker_cut_off_past_its_lease_stops_its_job_before_the_next_copy_starts() {
@@ -302,7 +323,6 @@ fn with_clocks_off_and_jumping_a_worker_cut_off_past_its_lease_stops_its_job_bef
         restart(room, OFF).await;
         room.submit(obedient(room.job("moves", "1", 600))).await;
         let first = room.started("moves").await;
-        let second = if first == EAST { WEST } else { EAST };
         guarded(room, &first).await;
         stage.link(&first).unwrap().cut(Cut::Swallow);
         let cut = Instant::now();
@@ -312,23 +332,10 @@ fn with_clocks_off_and_jumping_a_worker_cut_off_past_its_lease_stops_its_job_bef
             [(MANAGER, AHEAD * 2), (EAST, AHEAD * 2), (WEST, BEHIND * 2)],
         )
         .await;
-        stops(room, "moves", &first, second).await;
-        let stopped = cut.elapsed();
-        starts_again(room, "moves", &first, second).await;
-        let next = cut.elapsed();
-        room.shared.say(&format!(
-            "clocks-fence: it stopped after {stopped:?} and ran elsewhere after {next:?}"
-        ));
+        let (stopped, next) = stops_and_moves(room, &first, cut).await;
         // A lease of ten seconds; at most one renewal was under way.
         assert!((8..25).contains(&stopped.as_secs()), "{stopped:?}");
         assert!(stopped < next && next < Duration::from_mins(1), "{next:?}");
-        room.workload_where("moves", |w| cluster_name(w).as_deref() == Some(second))
-            .await;
-        stage.link(&first).unwrap().heal();
-        room.is_swept_in(&first).await;
-        let params = DeleteParams::background();
-        room.jobs(MANAGER).delete("moves", &params).await.unwrap();
-        room.is_swept().await;
     });
 }
 
@@ -353,24 +360,10 @@ fn with_clocks_that_drift_apart_a_lost_job_stops_before_its_next_copy_starts_and
         }
         room.submit(obedient(room.job("moves", "1", 600))).await;
         let first = room.started("moves").await;
-        let second = if first == EAST { WEST } else { EAST };
         stage.link(&first).unwrap().cut(Cut::Swallow);
         let cut = Instant::now();
-        stops(room, "moves", &first, second).await;
-        let stopped = cut.elapsed();
-        starts_again(room, "moves", &first, second).await;
-        let next = cut.elapsed();
-        room.shared.say(&format!(
-            "clocks-drift: it stopped after {stopped:?} and ran elsewhere after {next:?}"
-        ));
+        let (stopped, next) = stops_and_moves(room, &first, cut).await;
         assert!(stopped < next, "{stopped:?}, {next:?}");
-        room.workload_where("moves", |w| cluster_name(w).as_deref() == Some(second))
-            .await;
-        stage.link(&first).unwrap().heal();
-        room.is_swept_in(&first).await;
-        let params = DeleteParams::background();
-        room.jobs(MANAGER).delete("moves", &params).await.unwrap();
-        room.is_swept().await;
     });
 }
 
