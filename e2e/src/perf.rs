@@ -7,10 +7,12 @@
 //! *Limits*: the bare client runs after our processes were stopped and their webhooks removed, so that nobody reacts to
 //! its objects; what webhooks and watches cost counts against us.
 //!
-//! `perf crowd`: hundreds of workers, whose API servers are embedded. `perf herd`: everything restarts at once while many jobs wait. `perf worker`: one worker under many bare Workloads. `perf engine`: the decisions alone, without Kubernetes.
+//! `perf crowd`: hundreds of workers, whose API servers are embedded. `perf herd`: everything restarts at once while many jobs wait.
+//! `perf sick`: beside a worker that fails. `perf worker`: one worker under many bare Workloads. `perf engine`: the decisions alone,
+//! without Kubernetes.
 //!
 //! Reading order: this file (what is reported), `federation` (the run), `bare` (the bare client), `eyes` (when things
-//! were seen), `requests` (what was asked of the API servers), `crowd`, `herd`, `worker`, `engine`.
+//! were seen), `requests` (what was asked of the API servers), `crowd`, `herd`, `sick`, `worker`, `engine`.
 
 mod bare;
 pub mod crowd;
@@ -19,6 +21,7 @@ mod eyes;
 mod federation;
 pub mod herd;
 mod requests;
+pub mod sick;
 pub mod worker;
 
 use std::collections::BTreeMap;
@@ -49,6 +52,8 @@ pub enum What {
     Crowd(crowd::Sizes),
     /// Time, requests and memory when every server and process dies at once while many jobs wait
     Herd(herd::Sizes),
+    /// How quickly jobs are placed beside one worker that fails, to a calm day
+    Sick(sick::Sizes),
     /// Time, requests, CPU and memory of one worker under many bare Workloads
     Worker(worker::Sizes),
     /// Time, CPU and memory of the decisions alone, without Kubernetes
@@ -218,6 +223,7 @@ pub async fn main(args: Args) -> ExitCode {
                 let report = herd::measure(&sizes).await?;
                 print(&report, &report.requests, sizes.json)
             }
+            What::Sick(sizes) => print(&sick::measure(&sizes).await?, &[], sizes.json),
             What::Worker(sizes) => {
                 let report = worker::measure(&sizes).await?;
                 print(&report, &report.requests, sizes.json)

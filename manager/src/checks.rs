@@ -76,6 +76,16 @@ impl Federation {
             .unwrap_or_default()
     }
 
+    /// Names of the checks of ours whose config lists this cluster.
+    pub(crate) fn checks_with(&self, cluster: &ClusterName) -> BTreeSet<String> {
+        let checks = self.checks.all();
+        { checks.iter() }
+            .filter(|check| check.spec.controller_name == controllers::MULTIKUEUE)
+            .filter(|check| { self.clusters_of(check) }.is_ok_and(|clusters| clusters.contains(cluster)))
+            .filter_map(|check| check.metadata.name.clone())
+            .collect()
+    }
+
     /// Rings for each cluster that a config has taken in or let go. Why: that decides where Workloads may go,
     /// also those that wait already, and nothing else tells of it (`spec/multikueue.md 3.16`).
     pub(crate) fn ring_on_configs(&self, bell: Arc<Dirty<ClusterName>>) {

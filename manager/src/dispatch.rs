@@ -307,12 +307,33 @@ impl Dispatch {
         if bug!(self.policy, NoLookAfterBreak) {
             return;
         }
+        let checks = self.federation.checks_with(name);
+        self.look_again(name, |workload| {
+            let status = workload.status.as_ref();
+            let mut asked = status.into_iter().flat_map(|status| &status.admission_checks);
+            let nominated = status
+                .into_iter()
+                .flat_map(|status| &status.nominated_cluster_names);
+            let mut named = nominated.map(String::as_str).chain(workload.cluster_name());
+            asked.any(|check| checks.contains(check.name.as_str())) || named.any(|one| one == name.as_str())
+        });
+    }
+
+    /// A config has taken a worker in or has let it go: whoever may be one of its Workloads is looked at again.
+    ///
+    /// Why not as above: once a config has let it go, nothing says any more which Workloads it was there for.
+    pub(crate) fn membership_changed(&self, name: &ClusterName) {
+        self.look_again(name, has_check);
+    }
+
+    /// Makes due what is on a worker, and those of the manager's Workloads which may be `concerned` and have not ended. Why not
+    /// all: those that have ended may be many, and matter only where something is left of them.
+    fn look_again(&self, name: &ClusterName, concerned: impl Fn(&Workload) -> bool) {
         let remote = self.registry.get(name);
         for workload in self.caches.workloads.all() {
             let key = roadstead_kubeio::cache::key_of(&*workload);
-            // Why not all: those that have ended may be many, and matter only where something is left of them.
             let is_left = || remote.as_ref().is_some_and(|remote| remote.holds(&key));
-            if has_check(&workload) && (!workload.is_true("Finished") || is_left()) {
+            if (concerned(&workload) && !workload.is_true("Finished")) || is_left() {
                 self.due.add(key, Lane::New);
             }
         }

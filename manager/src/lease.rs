@@ -261,6 +261,7 @@ impl Lessor {
                     self.terms.beat()
                 }
                 Renewed::Forbidden(why) => {
+                    remote.renews_no_more();
                     tracing::warn!(
                         cluster = %remote.name,
                         "cannot keep a lease on this worker: if it had one it stops jobs of policy Fence, if not it cannot fence \

@@ -3,6 +3,7 @@
 //! Invariant: each worker has a client, caches, a queue and a supervisor of its own. Nothing that happens to one of them
 //! waits for another (`spec/safety.md I12`).
 
+mod doubt;
 mod held;
 mod leaving;
 mod pace;
@@ -10,8 +11,8 @@ pub(crate) mod registry;
 pub(crate) mod supervisor;
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt as _;
@@ -33,8 +34,11 @@ use roadstead_kubeio::cache::Cache;
 use roadstead_kubeio::connect::{self, Endpoint};
 use roadstead_kubeio::permit::Permit;
 use roadstead_kubeio::queue::Queue;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use self::doubt::Doubt;
+pub(crate) use self::doubt::{Miss, Proof};
 use self::held::Held;
 use self::pace::Pace;
 use crate::capacity::Queues;
@@ -59,15 +63,6 @@ pub(crate) fn over_network(rules: Rules, user_agent: String, permit: Permit) -> 
     })
 }
 
-/// How a worker failed to answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Miss {
-    /// At once: the connection broke, or the answer was an error of the server.
-    Failed,
-    /// It said nothing for as long as it was waited for.
-    Silent,
-}
-
 /// One worker cluster.
 pub(crate) struct Remote {
     /// Its name.
@@ -88,18 +83,14 @@ pub(crate) struct Remote {
     pub(crate) grant: Mutex<Grant>,
     /// Kinds of jobs that our account may change there, by group and plural.
     changeable: Mutex<BTreeSet<(String, String)>>,
-    /// Requests in a row that it left unanswered, or failed.
-    unanswered: AtomicU32,
+    doubt: Mutex<Doubt>,
+    relief: Notify,
     /// When our lease was last renewed there.
     renewed: Mutex<Option<Instant>>,
     /// The number of the last renewal of our lease that is known to be stored there; 0 before the first.
     renewal: AtomicU64,
     link: Mutex<Link>,
 }
-
-/// Requests in a row without an answer after which a worker is not asked for anything new until it answers. *Why* not one: a
-/// single answer may be lost on the way, and asking again finds what was done.
-const UNANSWERED_MAX: u32 = 2;
 
 struct Link {
     connection: Connection,
@@ -145,7 +136,8 @@ impl Remote {
             pace: Pace::default(),
             grant: Mutex::new(grant),
             changeable: Mutex::default(),
-            unanswered: AtomicU32::new(0),
+            doubt: Mutex::default(),
+            relief: Notify::new(),
             renewed: Mutex::new(None),
             renewal: AtomicU64::new(0),
             link: Mutex::new(Link {
@@ -234,34 +226,47 @@ impl Remote {
         }
     }
 
-    /// Whether it has left several requests in a row unanswered.
+    /// Whether it does not do what it is asked.
     pub(crate) fn is_doubtful(&self) -> bool {
-        self.unanswered.load(Ordering::Relaxed) >= UNANSWERED_MAX
+        self.doubt().is_in_doubt()
     }
 
-    /// It answered; tells whether that was in doubt.
-    pub(crate) fn answered(&self) -> bool {
-        self.unanswered.swap(0, Ordering::Relaxed) >= UNANSWERED_MAX
+    /// Something speaks for it.
+    pub(crate) fn proves_well(&self, proof: Proof) {
+        let renews = self.last_renewed().is_some();
+        if self.doubt().prove(proof, renews) {
+            self.relief.notify_one();
+        }
+    }
+
+    /// Ends when a doubt about it has ended.
+    pub(crate) async fn relieved(&self) {
+        self.relief.notified().await;
     }
 
     /// It failed a request, or left it unanswered for long; tells whether it is in doubt now.
     pub(crate) fn missed(&self, miss: Miss) -> bool {
-        let more = match miss {
-            Miss::Failed => 1,
-            Miss::Silent => UNANSWERED_MAX,
-        };
-        let before = self.unanswered.fetch_add(more, Ordering::Relaxed);
-        before.saturating_add(more) >= UNANSWERED_MAX
+        self.doubt().miss(miss)
+    }
+
+    fn doubt(&self) -> MutexGuard<'_, Doubt> {
+        self.doubt.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Our lease was renewed there just now.
     pub(crate) fn renewed(&self) {
         *self.renewed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        self.proves_well(Proof::Wrote);
     }
 
-    /// When our lease was last renewed there: then it lived.
+    /// When our lease was last renewed there: then it lived. `None` where we keep none.
     pub(crate) fn last_renewed(&self) -> Option<Instant> {
         *self.renewed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// We may keep no lease there (any more).
+    pub(crate) fn renews_no_more(&self) {
+        *self.renewed.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// Our lease was seen there with this number of its last renewal, 0 when it is not there. One that has gone back shows
@@ -305,37 +310,3 @@ impl Remote {
 
 /// The Secrets of our own namespace, where kubeconfigs are.
 pub(crate) type Secrets = Arc<Cache<Secret>>;
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-    use std::time::Duration;
-
-    use jiff::Timestamp;
-    use roadstead_core::lease::{Grant, Moment, Terms};
-
-    use super::{Miss, Remote};
-
-    fn remote() -> Remote {
-        let start = Moment::after_start(Duration::ZERO);
-        let grant = Grant::new(start, Terms::of(Duration::from_mins(10)));
-        Remote::new(
-            "east".into(),
-            (&[], &Arc::default()),
-            Timestamp::UNIX_EPOCH,
-            grant,
-        )
-    }
-
-    /// Spec: multikueue 4.3; safety I12
-    #[test]
-    fn one_lost_answer_is_no_reason_for_doubt_two_or_a_long_silence_are_and_an_answer_ends_it() {
-        let remote = remote();
-        assert!(!remote.missed(Miss::Failed) && !remote.is_doubtful());
-        assert!(!remote.answered(), "there was no doubt");
-        assert!(!remote.missed(Miss::Failed));
-        assert!(remote.missed(Miss::Failed) && remote.is_doubtful());
-        assert!(remote.answered() && !remote.is_doubtful());
-        assert!(remote.missed(Miss::Silent) && remote.is_doubtful());
-    }
-}

@@ -245,7 +245,8 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
         policy,
     });
     ring_on_cordons(&federation, changed.clone());
-    federation.ring_on_configs(changed.clone());
+    let members = Arc::new(Dirty::new());
+    federation.ring_on_configs(members.clone());
     let (configs, clusters) = (federation.configs.clone(), federation.clusters.clone());
     tasks.spawn(configs.run(Api::all(client.clone()), None, stop.clone()));
     tasks.spawn(clusters.run(Api::all(client.clone()), None, stop.clone()));
@@ -270,7 +271,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
         let collection = gc::run(dispatch.clone(), registry, interval, stop.clone());
         tasks.spawn(leading(collection.boxed()));
     }
-    tasks.spawn(follow_clusters(dispatch.clone(), changed, stop.clone()));
+    tasks.spawn(follow_clusters(dispatch.clone(), changed, members, stop.clone()));
     dispatch
 }
 
@@ -289,17 +290,19 @@ fn ring_on_cordons(federation: &Federation, bell: Arc<Dirty<ClusterName>>) {
     });
 }
 
-/// Looks again at everything that concerns a worker that came or went.
-async fn follow_clusters(dispatch: Dispatch, changed: Arc<Dirty<ClusterName>>, stop: CancellationToken) {
+/// Looks again at everything that concerns a worker that came or went, or that a config has taken in or let go.
+async fn follow_clusters(
+    dispatch: Dispatch,
+    changed: Arc<Dirty<ClusterName>>,
+    members: Arc<Dirty<ClusterName>>,
+    stop: CancellationToken,
+) {
     loop {
         tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            names = changed.take() => {
-                for name in names {
-                    dispatch.cluster_changed(&name);
-                }
-            }
+            names = members.take() => names.iter().for_each(|name| dispatch.membership_changed(name)),
+            names = changed.take() => names.iter().for_each(|name| dispatch.cluster_changed(name)),
         }
     }
 }

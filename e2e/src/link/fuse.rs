@@ -27,8 +27,8 @@ enum State {
 pub struct Fuse {
     call: u32,
     side: Side,
-    /// Whether a request of this path counts.
-    counts: fn(&str) -> bool,
+    /// Whether this request counts, by method and path.
+    counts: Box<dyn Fn(&str) -> bool + Send + Sync>,
     counted: AtomicU32,
     state: Mutex<State>,
     act: Box<dyn Fn() + Send + Sync>,
@@ -45,18 +45,18 @@ impl fmt::Debug for Fuse {
 }
 
 impl Fuse {
-    /// Does this before or after the `call`-th request from now on, counted from 1 among those whose path counts. It must be quick:
-    /// the link waits for it.
+    /// Does this before or after the `call`-th request from now on, counted from 1 among those that count by their method and
+    /// path (`PATCH /apis/…`). It must be quick: the link waits for it.
     pub fn new(
         call: u32,
         side: Side,
-        counts: fn(&str) -> bool,
+        counts: impl Fn(&str) -> bool + Send + Sync + 'static,
         act: impl Fn() + Send + Sync + 'static,
     ) -> Arc<Self> {
         Arc::new(Self {
             call,
             side,
-            counts,
+            counts: Box::new(counts),
             counted: AtomicU32::new(0),
             state: Mutex::new(State::Lit),
             act: Box::new(act),
@@ -90,11 +90,12 @@ impl Fuse {
 
     /// Counts a request; gives what it is if it is the chosen one.
     pub(super) fn count<B>(&self, request: &Request<B>) -> Option<String> {
-        if !(self.counts)(request.uri().path()) {
+        let request = format!("{} {}", request.method(), request.uri().path());
+        if !(self.counts)(&request) {
             return None;
         }
         let number = self.counted.fetch_add(1, Ordering::Relaxed) + 1;
-        (number == self.call).then(|| format!("{} {}", request.method(), request.uri().path()))
+        (number == self.call).then_some(request)
     }
 
     /// The chosen request has come to this side; gives whether that was all.

@@ -64,7 +64,7 @@ pub(super) struct Bench {
     pub(super) workers: Vec<Client>,
     /// LocalQueues that jobs are submitted to in turn, by the number at the end of their names.
     queues: Vec<String>,
-    eyes: Eyes,
+    pub(super) eyes: Eyes,
     pub(super) progress: Progress,
 }
 
@@ -434,7 +434,7 @@ impl Bench {
         submit.try_collect().await
     }
 
-    async fn create(&self, name: &str) -> anyhow::Result<()> {
+    pub(super) async fn create(&self, name: &str) -> anyhow::Result<()> {
         let mut object = job();
         object["metadata"]["name"] = json!(name);
         object["metadata"]["labels"][QUEUE_NAME] = json!(queue_of(name, &self.queues));

@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Dispatch, read};
 use crate::metrics::{Ended, Hop};
-use crate::remote::{Miss, Remote};
+use crate::remote::{Miss, Proof, Remote};
 
 /// Requests under way to one worker at the same time.
 const WORKERS: usize = 12;
@@ -136,9 +136,7 @@ impl Site<'_> {
         };
         match answer {
             Written::Done(object) => {
-                if self.remote.answered() {
-                    self.d.cluster_changed(&self.remote.name);
-                }
+                self.remote.proves_well(Proof::Wrote);
                 self.remote.workloads.observe(*object);
                 self.count_copy(&local);
                 Ok(())

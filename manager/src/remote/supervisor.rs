@@ -33,7 +33,7 @@ use tracing::Instrument as _;
 
 use super::leaving;
 use super::registry::Registry;
-use super::{Dial, Miss, Remote, Secrets};
+use super::{Dial, Miss, Proof, Remote, Secrets};
 use crate::lease::{self, Lessor, Renewed, report};
 use crate::metrics::{Ended, Metrics};
 
@@ -513,7 +513,14 @@ async fn silence(fleet: &Fleet, remote: &Remote, client: &Client) -> String {
     let mut missed = 0;
     fleet.metrics.contact(&remote.name, (fleet.clock)());
     loop {
-        tokio::time::sleep(renewal_counts_for(remote).unwrap_or(HEARTBEAT.0)).await;
+        tokio::select! {
+            biased;
+            () = remote.relieved() => {
+                fleet.changed.mark(remote.name.clone());
+                continue;
+            }
+            () = tokio::time::sleep(renewal_counts_for(remote).unwrap_or(HEARTBEAT.0)) => {}
+        }
         let sign = match renewal_counts_for(remote) {
             Some(_) => Sign::Lives,
             None => asks(fleet, remote, client).await,
@@ -524,9 +531,7 @@ async fn silence(fleet: &Fleet, remote: &Remote, client: &Client) -> String {
         }
         if sign == Sign::Lives {
             missed = 0;
-            if remote.answered() {
-                fleet.changed.mark(remote.name.clone());
-            }
+            remote.proves_well(Proof::Answered);
             fleet.metrics.contact(&remote.name, (fleet.clock)());
         } else {
             missed += 1;

@@ -227,7 +227,12 @@ impl fmt::Display for Waiting {
                     write!(f, "cluster \"{cluster}\" has no such queue in this namespace")
                 }
                 Closed::QueueStopped => write!(f, "the queue on cluster \"{cluster}\" is stopped"),
-                Closed::NotAnswering => write!(f, "cluster \"{cluster}\" does not answer"),
+                Closed::NotAnswering => {
+                    write!(
+                        f,
+                        "cluster \"{cluster}\" leaves requests unanswered, or fails them"
+                    )
+                }
             },
             Self::Cordoned { clusters } => write!(f, "cordoned: {}", list(clusters)),
             Self::NoClusterConnected { clusters } => {

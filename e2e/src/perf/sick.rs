@@ -1,0 +1,257 @@
+//! Beside one worker that fails: are jobs placed on the others as quickly as on a calm day?
+//!
+//! The sick worker has the most quota, so every job is for it first as long as it seems well. Its API server answers 500 to reads,
+//! then to writes, then its etcd has no space left, and then it is stopped; before, between and after these the federation is calm. Jobs are submitted one after
+//! the other, each when the last one has ended. *Source*: `spec/safety.md` I12.
+//!
+//! *Limits*: a calm phase is the measure for the sick ones beside it, so what else the machine does must last less or much longer
+//! than three phases.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+use serde::Serialize;
+use tokio::time::sleep;
+
+use super::eyes::Mark;
+use super::federation::{Bench, MANAGER, NAMESPACE, ROOMY};
+use super::{millis, rounded};
+use crate::link::Failing;
+use crate::stage::{Queue, Spec, Stage, Worker};
+use crate::{ControlPlane, Link, Options, Progress};
+
+/// The one that falls ill.
+const SICK: &str = "worker-1";
+/// The quota there and in the others, in CPUs.
+const QUOTA: (&str, &str) = ("1000", "8");
+/// Between two jobs, so that one does not hear the other.
+const PAUSE: Duration = Duration::from_millis(150);
+/// Jobs at the start that are not counted.
+const WARM_UP: u16 = 5;
+/// How long one job may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How many jobs it may take until a worker that is well is used again.
+const TRIES: u16 = 200;
+
+/// How much of it.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Sizes {
+    /// Print one JSON object on standard output; progress goes to standard error
+    #[arg(long)]
+    pub json: bool,
+    /// How many workers, the sick one among them
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(2..=50))]
+    pub workers: u16,
+    /// Jobs in each phase
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(2..=2000))]
+    pub jobs: u16,
+}
+
+/// How one worker fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Illness {
+    Reads,
+    Writes,
+    Full,
+    Stopped,
+}
+
+const ILLNESSES: [Illness; 4] = [Illness::Reads, Illness::Writes, Illness::Full, Illness::Stopped];
+
+/// What was found.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// Number of workers.
+    pub workers: u16,
+    /// Jobs in each phase.
+    pub jobs: u16,
+    /// Beside a worker that answers 500 to every read.
+    pub reads_fail: Beside,
+    /// Beside one that answers 500 to every write.
+    pub writes_fail: Beside,
+    /// Beside one whose etcd has no space left: unlike above its connections stay open.
+    pub full: Beside,
+    /// Beside one whose API server is stopped.
+    pub stopped: Beside,
+    /// The whole run.
+    pub seconds: f64,
+}
+
+/// Times from the creation of a job until it may run on its worker, milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Beside {
+    /// The median beside the sick worker, to that of the calm phases before and after.
+    pub ratio_p50: f64,
+    /// The mean likewise.
+    pub ratio_mean: f64,
+    /// In the calm phases before and after.
+    pub calm_ms_p50: f64,
+    /// Likewise.
+    pub calm_ms_p90: f64,
+    /// Likewise.
+    pub calm_ms_max: f64,
+    /// Beside the sick worker.
+    pub sick_ms_p50: f64,
+    /// Likewise.
+    pub sick_ms_p90: f64,
+    /// Likewise.
+    pub sick_ms_max: f64,
+    /// How long it was sick, seconds.
+    pub sick_for_s: f64,
+    /// From its recovery until it was given a job again, seconds.
+    pub used_again_s: f64,
+}
+
+impl Beside {
+    fn of(calm: &[Duration], sick: &[Duration], (lasted, used_again): (Duration, Duration)) -> Self {
+        Self {
+            ratio_p50: rounded(millis(sick, 50) / millis(calm, 50)),
+            ratio_mean: rounded(mean(sick).div_duration_f64(mean(calm))),
+            calm_ms_p50: millis(calm, 50),
+            calm_ms_p90: millis(calm, 90),
+            calm_ms_max: millis(calm, 100),
+            sick_ms_p50: millis(sick, 50),
+            sick_ms_p90: millis(sick, 90),
+            sick_ms_max: millis(sick, 100),
+            sick_for_s: rounded(lasted.as_secs_f64()),
+            used_again_s: rounded(used_again.as_secs_f64()),
+        }
+    }
+}
+
+fn mean(of: &[Duration]) -> Duration {
+    let count = u32::try_from(of.len().max(1)).unwrap_or(u32::MAX);
+    of.iter().sum::<Duration>() / count
+}
+
+pub(super) async fn measure(sizes: &Sizes) -> anyhow::Result<Report> {
+    let (jobs, begun) = (sizes.jobs, Instant::now());
+    let mut bench = set_up(sizes.workers).await?;
+    bench.one_by_one("warm", WARM_UP).await?;
+    bench.progress.step(&format!("{jobs} jobs on a calm day"));
+    let mut before = bench.calm("calm", jobs).await?;
+    let mut found = Vec::new();
+    for illness in ILLNESSES {
+        bench
+            .progress
+            .step(&format!("{jobs} jobs beside a worker: {illness:?}"));
+        let prefix = format!("{illness:?}").to_lowercase();
+        let falls_ill = Instant::now();
+        bench.falls_ill(illness).await?;
+        let sick = bench.one_by_one(&prefix, jobs).await?;
+        let lasted = falls_ill.elapsed();
+        ensure!(
+            sick.iter().all(|(_, worker)| *worker != 0),
+            "a job ran on the sick worker"
+        );
+        bench.recovers(illness).await?;
+        let used_again = bench.is_used_again(&prefix).await?;
+        bench.progress.step(&format!("{jobs} jobs on a calm day again"));
+        let after = bench.calm(&format!("after-{prefix}"), jobs).await?;
+        let sick: Vec<Duration> = sick.into_iter().map(|(took, _)| took).collect();
+        let calm = [before, after.clone()].concat();
+        found.push(Beside::of(&calm, &sick, (lasted, used_again)));
+        before = after;
+    }
+    let [reads_fail, writes_fail, full, stopped] = *found else {
+        bail!("{} illnesses instead of {}", found.len(), ILLNESSES.len());
+    };
+    Ok(Report {
+        workers: sizes.workers,
+        jobs,
+        reads_fail,
+        writes_fail,
+        full,
+        stopped,
+        seconds: rounded(begun.elapsed().as_secs_f64()),
+    })
+}
+
+async fn set_up(workers: u16) -> anyhow::Result<Bench> {
+    let progress = Progress::stderr();
+    let names: Vec<String> = (1..=workers).map(|number| format!("worker-{number}")).collect();
+    let queue = Queue::new("main").with_quota(MANAGER, &[("cpu", ROOMY), ("memory", "100Ti")]);
+    let queue = { names.iter() }.fold(queue, |queue, name| {
+        let cpus = if name == SICK { QUOTA.0 } else { QUOTA.1 };
+        queue.with_quota(name, &[("cpu", cpus), ("memory", "100Ti")])
+    });
+    let there = |name: &String| Worker {
+        answers_capacity: false,
+        ..Worker::new(Options::bare(name))
+    };
+    let spec = Spec::new(Options::bare(MANAGER), names.iter().map(there).collect())
+        .with_namespace(NAMESPACE)
+        .with_queue(queue);
+    let stage = Stage::start(spec, progress.clone()).await?;
+    Bench::on(stage, names, vec!["main".to_owned()], progress)
+}
+
+impl Bench {
+    /// How long each of so many jobs took until it might run, and the index of its worker.
+    async fn one_by_one(&mut self, prefix: &str, count: u16) -> anyhow::Result<Vec<(Duration, usize)>> {
+        let mut placed = Vec::new();
+        for number in 0..count {
+            placed.push(self.one(&format!("{prefix}-{number}")).await?);
+        }
+        Ok(placed)
+    }
+
+    async fn one(&mut self, name: &str) -> anyhow::Result<(Duration, usize)> {
+        let began = Instant::now();
+        self.create(name).await?;
+        let (at, worker) = self.eyes.see(Mark::Started, name, PATIENCE).await?;
+        sleep(PAUSE).await;
+        self.end(name, worker).await?;
+        self.eyes.see(Mark::Finished, name, PATIENCE).await?;
+        sleep(PAUSE).await;
+        Ok((at.duration_since(began), worker))
+    }
+
+    /// The same while all is well, so that most run where the most room is.
+    async fn calm(&mut self, prefix: &str, count: u16) -> anyhow::Result<Vec<Duration>> {
+        let placed = self.one_by_one(prefix, count).await?;
+        let there = placed.iter().filter(|(_, worker)| *worker == 0).count();
+        ensure!(
+            there * 2 > placed.len(),
+            "only {there} jobs ran on {SICK} on a calm day"
+        );
+        Ok(placed.into_iter().map(|(took, _)| took).collect())
+    }
+
+    async fn falls_ill(&self, illness: Illness) -> anyhow::Result<()> {
+        let (link, plane) = self.sick()?;
+        match illness {
+            Illness::Reads => link.fail(Failing::Reads),
+            Illness::Writes => link.fail(Failing::Writes),
+            Illness::Full => plane.fill_storage().await?,
+            Illness::Stopped => plane.pause()?,
+        }
+        Ok(())
+    }
+
+    async fn recovers(&self, illness: Illness) -> anyhow::Result<()> {
+        let (link, plane) = self.sick()?;
+        match illness {
+            Illness::Reads | Illness::Writes => link.heal(),
+            Illness::Full => plane.free_storage().await?,
+            Illness::Stopped => plane.resume()?,
+        }
+        Ok(())
+    }
+
+    fn sick(&self) -> anyhow::Result<(&Link, &ControlPlane)> {
+        let plane = self.stage.planes().worker(SICK).context(SICK)?;
+        Ok((self.stage.link(SICK)?, plane))
+    }
+
+    async fn is_used_again(&mut self, prefix: &str) -> anyhow::Result<Duration> {
+        let well = Instant::now();
+        for number in 0..TRIES {
+            let (_, worker) = self.one(&format!("{prefix}-well-{number}")).await?;
+            if worker == 0 {
+                return Ok(well.elapsed());
+            }
+        }
+        bail!("{SICK} is well and was given none of {TRIES} jobs")
+    }
+}

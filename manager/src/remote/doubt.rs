@@ -1,0 +1,96 @@
+//! Whether a worker does what it is asked: two requests in a row that it left unanswered, or failed, are reason for doubt.
+//!
+//! Why an answer may not be enough to end it: an API server whose storage has no space left, or whose etcd has lost its quorum,
+//! answers every read and fails every write. Each time it was believed again, a job would be sent there in vain.
+//!
+//! *Source*: `spec/multikueue.md 4.3`.
+
+/// How a worker failed to answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Miss {
+    /// At once: the connection broke, or the answer to a write was an error of the server.
+    Failed,
+    /// It said nothing for as long as it was waited for.
+    Silent,
+}
+
+/// What speaks for a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Proof {
+    /// It has carried out a write.
+    Wrote,
+    /// It has answered something.
+    Answered,
+}
+
+/// Misses in a row after which a worker is not asked for anything new until it proves well. *Why* not one: a single answer may be
+/// lost on the way, and asking again finds what was done.
+const MISSES_MAX: u32 = 2;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Doubt {
+    misses: u32,
+    fails_writes: bool,
+}
+
+impl Doubt {
+    /// Whether it is not to be asked for anything new.
+    pub(super) const fn is_in_doubt(&self) -> bool {
+        self.misses >= MISSES_MAX
+    }
+
+    /// It failed, or was silent for long; tells whether it is in doubt now.
+    pub(super) fn miss(&mut self, miss: Miss) -> bool {
+        let more = match miss {
+            Miss::Failed => 1,
+            Miss::Silent => MISSES_MAX,
+        };
+        self.fails_writes |= miss == Miss::Failed;
+        self.misses = self.misses.saturating_add(more);
+        self.is_in_doubt()
+    }
+
+    /// Something speaks for it; tells whether that ends a doubt. `writes_anyway`: something is written there regularly, so that
+    /// a worker which failed writes can show that it does them again.
+    pub(super) fn prove(&mut self, proof: Proof, writes_anyway: bool) -> bool {
+        if proof == Proof::Answered && self.fails_writes && writes_anyway {
+            return false;
+        }
+        let was_in_doubt = self.is_in_doubt();
+        *self = Self::default();
+        was_in_doubt
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Doubt, Miss, Proof};
+
+    /// Spec: multikueue 4.3; safety I12
+    #[test]
+    fn one_lost_answer_is_no_reason_for_doubt_two_or_a_long_silence_are_and_a_write_ends_it() {
+        let mut doubt = Doubt::default();
+        assert!(!doubt.miss(Miss::Failed) && !doubt.is_in_doubt());
+        assert!(!doubt.prove(Proof::Wrote, true), "there was no doubt");
+        assert!(!doubt.miss(Miss::Failed), "they were not in a row");
+        assert!(doubt.miss(Miss::Failed) && doubt.is_in_doubt());
+        assert!(doubt.prove(Proof::Wrote, true) && !doubt.is_in_doubt());
+        assert!(doubt.miss(Miss::Silent) && doubt.is_in_doubt());
+    }
+
+    /// Spec: multikueue 4.3; safety F21
+    #[test]
+    fn who_fails_writes_and_answers_reads_stays_in_doubt_as_long_as_writes_would_tell() {
+        let mut doubt = Doubt::default();
+        doubt.miss(Miss::Failed);
+        doubt.miss(Miss::Failed);
+        assert!(!doubt.prove(Proof::Answered, true) && doubt.is_in_doubt());
+        assert!(doubt.prove(Proof::Answered, false) && !doubt.is_in_doubt());
+        doubt.miss(Miss::Silent);
+        assert!(
+            doubt.prove(Proof::Answered, true),
+            "a server that was only silent is believed again when it speaks"
+        );
+    }
+}
