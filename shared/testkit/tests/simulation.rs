@@ -1,5 +1,6 @@
 //! The simulation, as often as a change is worth.
 
+use std::ffi::OsString;
 use std::process::Command;
 use std::sync::Mutex;
 
@@ -9,10 +10,16 @@ const SEEDS: u64 = 16;
 /// One seed in so many is played twice; the program does it with all unless told otherwise.
 const TWICE_EVERY: u64 = 8;
 
+/// The program: the one of this build, or an optimised one that was built before, which `.ci/run` has anyway.
+fn simulate() -> Command {
+    let program = std::env::var_os("ROADSTEAD_SIMULATE");
+    Command::new(program.unwrap_or_else(|| OsString::from(env!("CARGO_BIN_EXE_simulate"))))
+}
+
 /// Spec: safety 7. What is played twice must leave the same trace.
 #[test]
 fn seeds_break_no_invariant_and_repeat() {
-    let output = Command::new(env!("CARGO_BIN_EXE_simulate"))
+    let output = simulate()
         .args(["--json", "--seeds", &SEEDS.to_string()])
         .args(["--twice-every", &TWICE_EVERY.to_string()])
         .output()
@@ -48,7 +55,7 @@ const SHOWN_BY: [(&str, u64); 15] = [
 #[test]
 fn bugs_that_others_had_are_found() {
     let hunt = |bug: &str, from: u64| -> serde_json::Value {
-        let output = Command::new(env!("CARGO_BIN_EXE_simulate"))
+        let output = simulate()
             .args(["--json", "--shards", "1", "--bug-bank", "--bugs", bug])
             .args(["--from", &from.to_string()])
             .output()

@@ -14,8 +14,8 @@ const EAST_IS_LARGER: &[(&str, &str)] = &[(MANAGER, "32"), (EAST, "16"), (WEST, 
 const NO_SPACE: &str = "database space exceeded";
 /// For so long it is counted how often east is asked in vain.
 const LOOKED_AT: Duration = Duration::from_secs(10);
-/// How often at most: a creation or two of the one job that waits for east, and a look at whether the rest is better now.
-const REFUSED_MAX: u64 = 12;
+/// How often at most: a creation or two of the one job that waits for east. That it answers reads is no reason to try again.
+const REFUSED_MAX: u64 = 3;
 
 /// Longer than the test.
 const LONG_SECS: u32 = 600;
