@@ -222,6 +222,36 @@ mod tests {
         assert_eq!(federation.usable(&found[0]), Usable::Missing);
     }
 
+    /// Spec: multikueue 3.16
+    #[test]
+    fn the_checks_of_a_cluster_are_those_of_ours_whose_config_lists_it() {
+        let federation = federation();
+        let check = |name: &str, controller: &str, config: &str| -> AdmissionCheck {
+            let parameters =
+                json!({"apiGroup": "kueue.x-k8s.io", "kind": "MultiKueueConfig", "name": config});
+            let metadata = json!({"name": name, "resourceVersion": "1"});
+            let spec = json!({"controllerName": controller, "parameters": parameters});
+            from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
+        };
+        federation
+            .checks
+            .observe(check("mk", controllers::MULTIKUEUE, "all"));
+        federation
+            .checks
+            .observe(check("lost", controllers::MULTIKUEUE, "none"));
+        federation
+            .checks
+            .observe(check("foreign", "example.com/other", "all"));
+        federation
+            .configs
+            .observe(MultiKueueConfig::clone(&config(1, &["a", "b"])));
+        assert_eq!(
+            federation.checks_with(&"b".into()),
+            BTreeSet::from(["mk".to_owned()])
+        );
+        assert_eq!(federation.checks_with(&"c".into()), BTreeSet::new());
+    }
+
     /// Spec: multikueue 3.16, 11.39, 11.40
     #[tokio::test]
     async fn what_waits_is_looked_at_when_a_config_takes_a_cluster_in_or_lets_one_go_and_for_nothing_else() {

@@ -307,6 +307,10 @@ impl Dispatch {
         if bug!(self.policy, NoLookAfterBreak) {
             return;
         }
+        // Why all of them before that: which are concerned is not known either.
+        if !self.federation.is_known() {
+            return self.look_again(name, has_check);
+        }
         let checks = self.federation.checks_with(name);
         self.look_again(name, |workload| {
             let status = workload.status.as_ref();
