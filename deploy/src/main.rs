@@ -3,10 +3,11 @@
 use std::{collections::BTreeSet, ffi::OsString, fs, path::Path};
 
 use anyhow::Context as _;
-use roadstead_deploy::{CRD_DIR, Manifest, VISIBILITY_DIR, crds, visibility};
+use roadstead_deploy::{CRD_DIR, Manifest, RIGHTS_DIR, VISIBILITY_DIR, crds, rights, visibility};
 
 fn main() -> anyhow::Result<()> {
     write(CRD_DIR, &crds()?)?;
+    write(RIGHTS_DIR, &rights()?)?;
     write(VISIBILITY_DIR, &visibility()?)
 }
 

@@ -20,6 +20,7 @@ fn stored(folder: &str) -> BTreeMap<String, String> {
 #[test]
 fn stored_manifests_are_what_the_code_generates() {
     compare(CRD_DIR, crds().unwrap());
+    compare(RIGHTS_DIR, rights().unwrap());
     compare(VISIBILITY_DIR, visibility().unwrap());
 }
 
@@ -52,6 +53,15 @@ fn yaml_reads_back_as_the_definition() {
         let mut wanted = serde_json::to_value(definition).unwrap();
         write_whole_numbers(&mut wanted);
         assert_eq!(read, wanted, "{}", manifest.file_name);
+    }
+}
+
+/// Spec: safety 6
+#[test]
+fn rights_read_back_as_the_objects() {
+    for (manifest, process) in rights().unwrap().iter().zip(Process::ALL) {
+        let objects: Vec<Value> = serde_saphyr::from_multiple(&manifest.content).unwrap();
+        assert_eq!(objects, roadstead_api::rights::manifests(process, NAMESPACE));
     }
 }
 

@@ -44,6 +44,7 @@ pub use subject::{Handles, Memory};
 use crate::answerer::{Answerer, Policy};
 use crate::process::Signal;
 use crate::{ControlPlane, Federation, Link, Progress, plane};
+use account::Who;
 use subject::Subject;
 
 /// Name of the AdmissionCheck and of the MultiKueueConfig on the manager.
@@ -232,11 +233,10 @@ impl Stage {
         stage.connect(&workers).await?;
         stage.progress.step("installing the definitions");
         try_join_all(stage.all_planes().map(|plane| stage.install_definitions(plane))).await?;
-        try_join_all(
-            stage
-                .all_planes()
-                .map(async |plane| stage.give_account(plane, &plane.server_url()).await),
-        )
+        try_join_all(stage.all_planes().map(async |plane| {
+            stage.grant(plane.name(), stage.first_part(plane.name())).await?;
+            stage.give_account(plane, &plane.server_url()).await
+        }))
         .await?;
         stage.progress.step("starting the manager and the workers");
         stage.start_subjects().await?;
@@ -384,8 +384,27 @@ impl Stage {
     /// configuration, and waits until it is ready. [`Stage::furnish`] then makes what a queue needs in that part.
     pub async fn recast(&self, cluster: &str, part: Part, over: &Value) -> Result<(), Error> {
         self.kill(cluster)?;
+        self.grant(cluster, part).await?;
         self.start_subject(cluster, part, over)?;
         self.wait_subject(cluster).await
+    }
+
+    /// Gives what runs in a cluster the rights that it has in this part.
+    async fn grant(&self, cluster: &str, part: Part) -> Result<(), Error> {
+        let who = match self.foreign.get(cluster) {
+            None => Who::Ours(part),
+            Some(_) => Who::Kueue,
+        };
+        account::grant(cluster, &self.client(cluster)?, who).await
+    }
+
+    /// The part that a cluster plays at the start.
+    fn first_part(&self, cluster: &str) -> Part {
+        if cluster == self.planes.manager.name() {
+            Part::Manager
+        } else {
+            Part::Worker
+        }
     }
 
     /// Where our process in a cluster shows its metrics.
@@ -537,8 +556,7 @@ impl Stage {
         let names: Vec<String> = self.all_planes().map(|plane| plane.name().to_owned()).collect();
         for some in names.chunks(STARTED_AT_ONCE) {
             for name in some {
-                let is_manager = *name == self.planes.manager.name();
-                let part = if is_manager { Part::Manager } else { Part::Worker };
+                let part = self.first_part(name);
                 match self.foreign.get(name) {
                     None => self.start_subject(name, part, &json!({}))?,
                     Some(kueue) => self.start_kueue(name, part, kueue).await?,

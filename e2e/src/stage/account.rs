@@ -1,4 +1,5 @@
-//! The accounts under which our processes run: one in each cluster, as in a pod.
+//! The accounts under which our processes run: one in each cluster, as in a pod, with the rights that an installation applies
+//! (`deploy/rights`), so that every test shows that they are enough.
 //!
 //! Invariant: no person writes as these, so that what our processes write can be told from what users write.
 
@@ -9,66 +10,101 @@ use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessRevie
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::PostParams;
 use kube::{Api, Client};
-use serde_json::{from_value, json};
+use roadstead_api::rights::{ACCOUNT, Process, manifests};
+use serde_json::{Value, from_value, json};
 use tokio::time::sleep;
 
 use super::objects::{apply_error, apply_named};
-use super::{Error, PATIENCE, POLL, SYSTEM_NAMESPACE};
+use super::{Error, PATIENCE, POLL, Part, SYSTEM_NAMESPACE};
 
-/// Name of the account, of its role and of the binding. Not one that `roadstead cluster join` might give.
-const NAME: &str = "engine";
 /// How long its token lasts: longer than any stage.
 const TOKEN_SECS: u32 = 24 * 60 * 60;
 
-/// Makes the account in a cluster, with all rights, and gives a token of it that works.
-pub(super) async fn token(cluster: &str, client: &Client) -> Result<String, Error> {
-    let role = "rbac.authorization.k8s.io";
-    let every = json!(["*"]);
-    for object in [
-        json!({
-            "apiVersion": "v1", "kind": "ServiceAccount",
-            "metadata": {"name": NAME, "namespace": SYSTEM_NAMESPACE},
-        }),
-        json!({
-            "apiVersion": format!("{role}/v1"), "kind": "ClusterRole", "metadata": {"name": NAME},
-            "rules": [
-                {"apiGroups": every, "resources": every, "verbs": every},
-                {"nonResourceURLs": every, "verbs": every},
-            ],
-        }),
-        json!({
-            "apiVersion": format!("{role}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": NAME},
-            "roleRef": {"apiGroup": role, "kind": "ClusterRole", "name": NAME},
-            "subjects": [{"kind": "ServiceAccount", "name": NAME, "namespace": SYSTEM_NAMESPACE}],
-        }),
-    ] {
-        apply_named(cluster, client, object).await?;
+/// As whom something runs in a cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Who {
+    /// The process of ours that plays this part.
+    Ours(Part),
+    /// The reference, which is given all rights.
+    Kueue,
+}
+
+impl Who {
+    fn manifests(self) -> Vec<Value> {
+        match self {
+            Self::Ours(Part::Manager) => manifests(Process::Manager, SYSTEM_NAMESPACE),
+            Self::Ours(Part::Worker) => manifests(Process::Worker, SYSTEM_NAMESPACE),
+            Self::Kueue => {
+                let (every, role) = (json!(["*"]), "rbac.authorization.k8s.io");
+                vec![
+                    json!({
+                        "apiVersion": "v1", "kind": "ServiceAccount",
+                        "metadata": {"name": ACCOUNT, "namespace": SYSTEM_NAMESPACE},
+                    }),
+                    json!({
+                        "apiVersion": format!("{role}/v1"), "kind": "ClusterRole", "metadata": {"name": "kueue"},
+                        "rules": [
+                            {"apiGroups": every, "resources": every, "verbs": every},
+                            {"nonResourceURLs": every, "verbs": every},
+                        ],
+                    }),
+                    json!({
+                        "apiVersion": format!("{role}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": "kueue"},
+                        "roleRef": {"apiGroup": role, "kind": "ClusterRole", "name": "kueue"},
+                        "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": SYSTEM_NAMESPACE}],
+                    }),
+                ]
+            }
+        }
     }
-    let failed = |source| apply_error(cluster, format!("a token of ServiceAccount {NAME}"), source);
+}
+
+/// Makes the account in a cluster, with its rights, which work then. Those that it had in another part stay.
+pub(super) async fn grant(cluster: &str, client: &Client, who: Who) -> Result<(), Error> {
+    let objects = who.manifests();
+    for object in &objects {
+        apply_named(cluster, client, object.clone()).await?;
+    }
+    for role in objects.iter().filter(|object| object["rules"].is_array()) {
+        wait_allowed(cluster, client, one_right(role)).await?;
+    }
+    Ok(())
+}
+
+/// A token of the account, which is there.
+pub(super) async fn token(cluster: &str, client: &Client) -> Result<String, Error> {
+    let failed = |source| apply_error(cluster, format!("a token of ServiceAccount {ACCOUNT}"), source);
     let unread = |source| failed(kube::Error::SerdeError(source));
     let request: TokenRequest =
         from_value(json!({"spec": {"audiences": [], "expirationSeconds": TOKEN_SECS}})).map_err(unread)?;
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
     let made = accounts
-        .create_token_request(NAME, &PostParams::default(), &request)
+        .create_token_request(ACCOUNT, &PostParams::default(), &request)
         .await
         .map_err(failed)?;
-    wait_allowed(cluster, client).await?;
     Ok(made.status.and_then(|status| status.token).unwrap_or_default())
 }
 
+/// One of the rights that a role gives.
+fn one_right(role: &Value) -> ResourceAttributes {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let first = |field: &str| text(&role["rules"][0][field][0]);
+    ResourceAttributes {
+        verb: first("verbs"),
+        group: first("apiGroups"),
+        resource: first("resources"),
+        namespace: text(&role["metadata"]["namespace"]),
+        ..ResourceAttributes::default()
+    }
+}
+
 /// Waits until the API server knows of the binding.
-async fn wait_allowed(cluster: &str, client: &Client) -> Result<(), Error> {
+async fn wait_allowed(cluster: &str, client: &Client, right: ResourceAttributes) -> Result<(), Error> {
     let api: Api<SubjectAccessReview> = Api::all(client.clone());
     let question = SubjectAccessReview {
         spec: SubjectAccessReviewSpec {
-            user: Some(format!("system:serviceaccount:{SYSTEM_NAMESPACE}:{NAME}")),
-            resource_attributes: Some(ResourceAttributes {
-                verb: Some("*".to_owned()),
-                group: Some("*".to_owned()),
-                resource: Some("*".to_owned()),
-                ..ResourceAttributes::default()
-            }),
+            user: Some(format!("system:serviceaccount:{SYSTEM_NAMESPACE}:{ACCOUNT}")),
+            resource_attributes: Some(right),
             ..SubjectAccessReviewSpec::default()
         },
         ..SubjectAccessReview::default()
@@ -83,7 +119,7 @@ async fn wait_allowed(cluster: &str, client: &Client) -> Result<(), Error> {
         }
         if started.elapsed() > PATIENCE {
             return Err(Error::NotReady {
-                what: format!("{cluster} gives ServiceAccount {NAME} no rights"),
+                what: format!("{cluster} gives ServiceAccount {ACCOUNT} no rights"),
                 waited: PATIENCE,
                 detail: String::new(),
             });

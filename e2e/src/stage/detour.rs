@@ -32,7 +32,7 @@ impl Stage {
         self.detours.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes the kubeconfig of our process in a cluster, which leads it there.
+    /// Writes the kubeconfig of our process in a cluster, which leads it there. Its account must be there.
     pub(super) async fn give_account(&self, plane: &ControlPlane, server_url: &str) -> Result<(), Error> {
         let token = account::token(plane.name(), &client_of(plane)?).await?;
         let path = self.own_kubeconfig(plane.name());

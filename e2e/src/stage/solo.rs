@@ -7,8 +7,9 @@ use kube::Client;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use super::account::Who;
 use super::subject::{self, Memory, Subject};
-use super::{Error, PATIENCE, POLL, Programs, account, client_of, objects, system};
+use super::{Error, PATIENCE, POLL, Part, Programs, account, client_of, objects, system};
 use crate::{ControlPlane, Options, Progress};
 
 /// A running cluster with one process of ours. Everything ends when it is dropped or this process dies.
@@ -41,6 +42,7 @@ impl Solo {
         progress.step("installing the definitions");
         let client = client_of(&plane)?;
         objects::install_definitions(plane.name(), &client).await?;
+        account::grant(plane.name(), &client, Who::Ours(Part::Worker)).await?;
         let token = account::token(plane.name(), &client).await?;
         plane
             .write_kubeconfig_for_token_via(&dir.path().join("kubeconfig"), &plane.server_url(), &token)

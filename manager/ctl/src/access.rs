@@ -77,7 +77,7 @@ pub async fn worker(kubeconfig: &Path) -> Result<Worker, Failure> {
 }
 
 async fn local(kubeconfig: Option<&Path>, flag: &str) -> Result<Client, Failure> {
-    connect::local(kubeconfig, USER_AGENT).await.map_err(|error| {
+    connect::command(kubeconfig, USER_AGENT).await.map_err(|error| {
         let why = std::error::Error::source(&error).map_or_else(String::new, |cause| format!(" ({cause})"));
         Failure::new(
             format!("no cluster to talk to for {flag}"),

@@ -23,7 +23,7 @@ const PAGE: u32 = 500;
 
 /// Prints the answer for every Workload that is meant.
 pub async fn run(args: &Explain, now: Timestamp) -> Result<(), Failure> {
-    let client = connect::local(args.kubeconfig.as_deref(), USER_AGENT)
+    let client = connect::command(args.kubeconfig.as_deref(), USER_AGENT)
         .await
         .map_err(|error| {
             Failure::new(

@@ -26,4 +26,5 @@ pub mod crd;
 mod schema;
 
 pub mod config;
+pub mod rights;
 pub mod visibility;

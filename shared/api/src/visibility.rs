@@ -5,6 +5,8 @@
 
 use serde_json::{Value, json};
 
+use crate::rights::ACCOUNT;
+
 /// The API group.
 pub const GROUP: &str = "visibility.kueue.x-k8s.io";
 /// Its versions, the preferred one first; they say the same.
@@ -16,8 +18,6 @@ pub const SERVICE: &str = "kueue-visibility-server";
 /// The port of that Service.
 pub const SERVICE_PORT: u16 = 443;
 
-/// The service account of the process.
-const ACCOUNT: &str = "kueue-controller-manager";
 /// The port of the process, unless `visibilityServer.bindPort` says otherwise.
 const PROCESS_PORT: u16 = 8082;
 const PRIORITY: u16 = 100;

@@ -1,4 +1,4 @@
-//! Clients: one per API server, with deadlines, without hidden retries, without proxies from the environment.
+//! Clients: one per API server, with deadlines, without hidden retries (but for commands), without proxies from the environment.
 //!
 //! Invariant: nothing here runs a command, reads a file or follows a proxy for a *worker*; only the operator's own
 //! kubeconfig of the local cluster is read from disk (`spec/safety.md S1, S2, S4`).
@@ -9,12 +9,14 @@ use std::time::Duration;
 use http::header::{HeaderValue, USER_AGENT};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use kube::client::retry::RetryPolicy;
 use kube::client::{Body, ConfigExt};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use secrecy::SecretString;
+use tower::retry::RetryLayer;
 use tower::{BoxError, ServiceBuilder};
 
 use crate::bound::Bounded;
@@ -126,7 +128,7 @@ pub fn worker_under(endpoint: &Endpoint, user_agent: &str, permit: &Permit) -> R
             )));
         }
     }
-    build(config, user_agent, permit, None)
+    build(config, user_agent, permit, None, None)
 }
 
 /// A client for the cluster this process belongs to: `kubeconfig`, else `KUBECONFIG`, else the pod's service account. It is
@@ -137,6 +139,19 @@ pub async fn local(kubeconfig: Option<&Path>, user_agent: &str) -> Result<Client
         user_agent,
         &Permit::endless(),
         None,
+        None,
+    )
+}
+
+/// The same for a command that a person runs: what the API server has no time for now (429, 503, 504) is asked again three times
+/// within seconds. *Why*: right after the definitions were applied, it answers lists with 429 for a moment.
+pub async fn command(kubeconfig: Option<&Path>, user_agent: &str) -> Result<Client, Error> {
+    build(
+        local_config(kubeconfig).await?,
+        user_agent,
+        &Permit::endless(),
+        None,
+        Some(RetryPolicy::default()),
     )
 }
 
@@ -147,7 +162,13 @@ pub async fn local_under(
     permit: &Permit,
     time: &ServerTime,
 ) -> Result<Client, Error> {
-    build(local_config(kubeconfig).await?, user_agent, permit, Some(time))
+    build(
+        local_config(kubeconfig).await?,
+        user_agent,
+        permit,
+        Some(time),
+        None,
+    )
 }
 
 async fn local_config(kubeconfig: Option<&Path>) -> Result<Config, Error> {
@@ -179,6 +200,7 @@ fn build(
     user_agent: &str,
     permit: &Permit,
     time: Option<&ServerTime>,
+    retries: Option<RetryPolicy>,
 ) -> Result<Client, Error> {
     let time = time.cloned();
     config.default_retry = false;
@@ -201,6 +223,7 @@ fn build(
         .option_layer(config.auth_layer().map_err(failed)?)
         .layer(config.extra_headers_layer().map_err(failed)?)
         .map_err(BoxError::from)
+        .option_layer(retries.map(RetryLayer::new))
         // Why outside of the deadline: who waits for its turn has not been asked yet.
         .layer(tower::layer::layer_fn(Patient::new))
         .timeout(ANSWER_TIMEOUT)
@@ -220,4 +243,60 @@ fn build(
 fn encode(pem: &str) -> String {
     use base64::Engine as _;
     base64::engine::general_purpose::STANDARD.encode(pem)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// Answers so many requests with 429, and all others with 200.
+    async fn busy(times: u32) -> (Config, Arc<AtomicU32>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (asked, count) = (Arc::<AtomicU32>::default(), Arc::<AtomicU32>::default());
+        let told = asked.clone();
+        tokio::spawn(async move {
+            while let Ok((mut connection, _)) = listener.accept().await {
+                let mut request = [0; 4096];
+                let _ = connection.read(&mut request).await;
+                told.fetch_add(1, Ordering::Relaxed);
+                let (status, body) = if count.fetch_add(1, Ordering::Relaxed) < times {
+                    ("429 Too Many Requests", "{}".to_owned())
+                } else {
+                    (
+                        "200 OK",
+                        r#"{"kind":"NamespaceList","items":[],"metadata":{}}"#.to_owned(),
+                    )
+                };
+                let length = body.len();
+                let answer = format!(
+                    "HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+                );
+                let _ = connection.write_all(answer.as_bytes()).await;
+            }
+        });
+        (Config::new(url.parse().unwrap()), asked)
+    }
+
+    async fn lists(config: Config, retries: Option<RetryPolicy>) -> bool {
+        let client = build(config, "test", &Permit::endless(), None, retries).unwrap();
+        let api: kube::Api<k8s_openapi::api::core::v1::Namespace> = kube::Api::all(client);
+        api.list(&kube::api::ListParams::default()).await.is_ok()
+    }
+
+    #[tokio::test]
+    async fn a_command_asks_a_busy_server_again_and_a_process_does_so_by_itself() {
+        let (config, asked) = busy(2).await;
+        assert!(lists(config, Some(RetryPolicy::default())).await);
+        assert_eq!(asked.load(Ordering::Relaxed), 3);
+        let (config, asked) = busy(1).await;
+        assert!(!lists(config, None).await);
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
+    }
 }

@@ -84,8 +84,9 @@ async fn made(room: Room) -> BTreeMap<String, String> {
     add(&mut all, secrets, |name| name.ends_with(SPARE)).await;
     let accounts = Api::<ServiceAccount>::namespaced(spare.clone(), WORKER_NAMESPACE);
     add(&mut all, accounts, |name| name != "default").await;
+    // Those that are made for managers; the worker has one of its own.
     add(&mut all, Api::<ClusterRole>::all(spare), |name| {
-        name.contains("roadstead")
+        name.starts_with("roadstead-")
     })
     .await;
     all

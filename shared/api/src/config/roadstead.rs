@@ -2,6 +2,8 @@
 
 use serde::Deserialize;
 
+use crate::constants::names::LEASE_NAMESPACE;
+
 /// The second document. Every key is optional; an unknown one is an error.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Roadstead {
@@ -59,9 +61,6 @@ impl Default for RoadsteadMultiKueue {
         }
     }
 }
-
-/// Where the lease is, unless told otherwise: where `roadstead cluster join` puts the account.
-const LEASE_NAMESPACE: &str = "roadstead-system";
 
 /// What happens to a workload whose worker stays lost. A ClusterQueue may say otherwise in annotation
 /// `roadstead.dev/worker-lost-policy`. Source: spec/safety.md.

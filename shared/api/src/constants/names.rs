@@ -10,3 +10,9 @@ pub const MAIN_POD_SET: &str = "main";
 pub const KUBECONFIG_KEY: &str = "kubeconfig";
 /// Value of the origin label when the configuration says nothing.
 pub const DEFAULT_ORIGIN: &str = "multikueue";
+/// The mutating webhook configuration, as the reference has it.
+pub const MUTATING_WEBHOOKS: &str = "kueue-mutating-webhook-configuration";
+/// The validating webhook configuration, as the reference has it.
+pub const VALIDATING_WEBHOOKS: &str = "kueue-validating-webhook-configuration";
+/// Where managers keep their leases on a worker, unless told otherwise: where `roadstead cluster join` puts the account.
+pub const LEASE_NAMESPACE: &str = "roadstead-system";

@@ -177,7 +177,7 @@ async fn once(
         .await
         .map_err(|error| {
             format!(
-                "reading ConfigMap {namespace}/{name} failed: {}",
+                "reading ConfigMap {namespace}/{name} failed: {}; the right to it is in deploy/visibility/visibility.yaml",
                 write::describe(&error)
             )
         })?;

@@ -10,15 +10,12 @@ use k8s_openapi::api::admissionregistration::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use kube::api::ObjectMeta;
 use roadstead_api::constants::groups::KUEUE;
+use roadstead_api::constants::names::{MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS};
 use roadstead_jobs::JobKind;
 use roadstead_serve::webhook::{mutate_path, validate_path};
 
 use super::kinds::VERSION;
 
-/// Name of the mutating configuration, as the reference has it.
-const MUTATING: &str = "kueue-mutating-webhook-configuration";
-/// Name of the validating configuration, as the reference has it.
-const VALIDATING: &str = "kueue-validating-webhook-configuration";
 /// How the names of users begin that are service accounts, which no person is.
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 /// How the names of the accounts begin that `roadstead cluster join` makes for managers.
@@ -224,7 +221,7 @@ impl Registration<'_> {
             ..self.mutator(&WORKLOAD, &["CREATE", "UPDATE"])
         };
         MutatingWebhookConfiguration {
-            metadata: named(MUTATING),
+            metadata: named(MUTATING_WEBHOOKS),
             webhooks: Some(jobs.chain(in_use).chain([workload]).collect()),
         }
     }
@@ -246,7 +243,7 @@ impl Registration<'_> {
             ..self.validator(&WORKLOAD, &["workloads", "workloads/status"])
         };
         ValidatingWebhookConfiguration {
-            metadata: named(VALIDATING),
+            metadata: named(VALIDATING_WEBHOOKS),
             webhooks: Some(jobs.chain(queues).chain([workloads]).collect()),
         }
     }

@@ -1,0 +1,279 @@
+//! What our processes must be allowed in their own clusters, as objects to apply there.
+//!
+//! Least privilege: no wildcard, no pods, no impersonation; Secrets only in the process's own namespace. Rights that a process
+//! has in other clusters are made by `roadstead cluster join`; those for the visibility API are in [`crate::visibility`].
+//!
+//! *Source*: `spec/safety.md 6`.
+
+use serde_json::{Value, json};
+
+use crate::constants::{groups, names};
+use crate::crd;
+
+/// Name of the service account of the process, as in the reference's installations.
+pub const ACCOUNT: &str = "kueue-controller-manager";
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+/// Where a job is created in dry-run, to see whether webhooks are called already.
+const PROBED_NAMESPACE: &str = "default";
+const READ: [&str; 3] = ["get", "list", "watch"];
+
+/// Which process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Process {
+    /// `roadstead-manager`, on the management cluster.
+    Manager,
+    /// `roadstead-worker`, on a worker cluster.
+    Worker,
+}
+
+impl Process {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Manager, Self::Worker];
+
+    /// Name of the program.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Manager => "roadstead-manager",
+            Self::Worker => "roadstead-worker",
+        }
+    }
+
+    /// Name of the roles. Why a colon: no name that `roadstead cluster join` gives to the roles of a manager has one.
+    const fn role(self) -> &'static str {
+        match self {
+            Self::Manager => "roadstead:manager",
+            Self::Worker => "roadstead:worker",
+        }
+    }
+}
+
+/// The namespaces, the service account, its roles and their bindings, in the order in which they are applied; `namespace` is
+/// that of the process.
+pub fn manifests(process: Process, namespace: &str) -> Vec<Value> {
+    let mut objects = vec![
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
+        json!({
+            "apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": {"name": ACCOUNT, "namespace": namespace},
+        }),
+    ];
+    let (mut cluster, mut own) = (engine_rules(), own_rules());
+    match process {
+        Process::Manager => {
+            cluster.extend(manager_rules());
+            own.push(rule("", &["secrets"], &["list", "watch", "patch"]));
+        }
+        Process::Worker => cluster.extend(worker_rules()),
+    }
+    let mut role = Roles {
+        objects: &mut objects,
+        process,
+        namespace,
+    };
+    role.add(None, &cluster);
+    role.add(Some(namespace), &own);
+    role.add(Some(PROBED_NAMESPACE), &[rule("batch", &["jobs"], &["create"])]);
+    if process == Process::Worker {
+        let leases = rule("coordination.k8s.io", &["leases"], &["list", "patch"]);
+        let lease_namespace = json!({
+            "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": names::LEASE_NAMESPACE},
+        });
+        role.objects.insert(1, lease_namespace);
+        role.add(Some(names::LEASE_NAMESPACE), &[leases]);
+    }
+    objects
+}
+
+struct Roles<'a> {
+    objects: &'a mut Vec<Value>,
+    process: Process,
+    namespace: &'a str,
+}
+
+impl Roles<'_> {
+    /// A role and its binding: in all namespaces, or in one.
+    fn add(&mut self, place: Option<&str>, rules: &[Value]) {
+        let (role, binding) = match place {
+            None => ("ClusterRole", "ClusterRoleBinding"),
+            Some(_) => ("Role", "RoleBinding"),
+        };
+        let name = self.process.role();
+        let mut metadata = json!({"name": name});
+        if let Some(place) = place {
+            metadata["namespace"] = place.into();
+        }
+        self.objects.push(json!({
+            "apiVersion": format!("{RBAC}/v1"), "kind": role, "metadata": metadata, "rules": rules,
+        }));
+        self.objects.push(json!({
+            "apiVersion": format!("{RBAC}/v1"), "kind": binding, "metadata": metadata,
+            "roleRef": {"apiGroup": RBAC, "kind": role, "name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": self.namespace}],
+        }));
+    }
+}
+
+/// What an admission engine does in its cluster.
+fn engine_rules() -> Vec<Value> {
+    let read = [
+        "admissionchecks",
+        "clusterqueues",
+        "cohorts",
+        "localqueues",
+        "resourceflavors",
+        "topologies",
+        "workloadpriorityclasses",
+        "workloads",
+    ];
+    let statuses = [
+        "admissionchecks/status",
+        "clusterqueues/status",
+        "cohorts/status",
+        "localqueues/status",
+        "workloads/status",
+    ];
+    // Their finalizers.
+    let kept = [
+        "admissionchecks",
+        "clusterqueues",
+        "resourceflavors",
+        "topologies",
+    ];
+    let definitions = crd::all();
+    let converted: Vec<String> = { definitions.iter() }
+        .filter(|definition| definition.spec.versions.len() > 1)
+        .map(|definition| format!("{}.{}", definition.spec.names.plural, definition.spec.group))
+        .collect();
+    vec![
+        rule(groups::KUEUE, &read, &READ),
+        rule(groups::KUEUE, &statuses, &["patch"]),
+        rule(groups::KUEUE, &kept, &["patch"]),
+        rule(groups::KUEUE, &["workloads"], &["create", "delete", "patch"]),
+        rule("batch", &["jobs"], &["delete", "get", "list", "patch", "watch"]),
+        rule("batch", &["jobs/status"], &["patch"]),
+        // Where the owner of an object may not be blocked by everybody.
+        rule("batch", &["jobs/finalizers"], &["update"]),
+        rule("", &["limitranges", "namespaces"], &READ),
+        rule("scheduling.k8s.io", &["priorityclasses"], &READ),
+        rule("node.k8s.io", &["runtimeclasses"], &READ),
+        rule("events.k8s.io", &["events"], &["create"]),
+        only(
+            rule(
+                "admissionregistration.k8s.io",
+                &["mutatingwebhookconfigurations"],
+                &["create", "patch"],
+            ),
+            &[names::MUTATING_WEBHOOKS.to_owned()],
+        ),
+        only(
+            rule(
+                "admissionregistration.k8s.io",
+                &["validatingwebhookconfigurations"],
+                &["create", "patch"],
+            ),
+            &[names::VALIDATING_WEBHOOKS.to_owned()],
+        ),
+        only(
+            rule(
+                "apiextensions.k8s.io",
+                &["customresourcedefinitions"],
+                &["get", "patch"],
+            ),
+            &converted,
+        ),
+    ]
+}
+
+/// In its own namespace: the certificate of its webhooks, and its place among the replicas.
+fn own_rules() -> Vec<Value> {
+    vec![
+        rule("", &["secrets"], &["create", "get", "update"]),
+        rule("coordination.k8s.io", &["leases"], &["create", "get", "patch"]),
+    ]
+}
+
+fn manager_rules() -> Vec<Value> {
+    vec![
+        rule(groups::KUEUE, &["multikueueclusters", "multikueueconfigs"], &READ),
+        rule(
+            groups::KUEUE,
+            &["multikueueclusters", "multikueueclusters/status"],
+            &["patch"],
+        ),
+    ]
+}
+
+fn worker_rules() -> Vec<Value> {
+    vec![
+        rule(groups::KUEUE, &["provisioningrequestconfigs"], &READ),
+        rule(
+            "autoscaling.x-k8s.io",
+            &["provisioningrequests"],
+            &["create", "delete", "get", "list", "patch", "watch"],
+        ),
+        rule(
+            "",
+            &["podtemplates"],
+            &["create", "delete", "get", "list", "patch", "watch"],
+        ),
+    ]
+}
+
+fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
+    json!({"apiGroups": [group], "resources": resources, "verbs": verbs})
+}
+
+/// The same, for objects of these names.
+fn only(mut rule: Value, names: &[String]) -> Value {
+    rule["resourceNames"] = names.into();
+    rule
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: safety 6
+    #[test]
+    fn no_process_reaches_pods_or_has_anything_by_wildcard_and_secrets_only_in_its_own_namespace() {
+        for process in Process::ALL {
+            let objects = manifests(process, "ours");
+            for word in [
+                "\"*\"",
+                "\"pods\"",
+                "impersonate",
+                "\"bind\"",
+                "escalate",
+                "nodes",
+            ] {
+                let text = Value::from(objects.clone()).to_string();
+                assert!(!text.contains(word), "{process:?} has {word}");
+            }
+            for object in objects
+                .iter()
+                .filter(|object| object.to_string().contains("\"secrets\""))
+            {
+                assert_eq!(object["metadata"]["namespace"], "ours", "{process:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_role_is_bound_to_the_account_of_the_process() {
+        for process in Process::ALL {
+            let objects = manifests(process, "ours");
+            let of = |kind: &str| -> Vec<Value> {
+                let found = objects.iter().filter(|object| object["kind"] == kind);
+                found.map(|object| object["metadata"].clone()).collect()
+            };
+            assert_eq!(of("ClusterRole"), of("ClusterRoleBinding"));
+            assert_eq!(of("Role"), of("RoleBinding"));
+            let namespaces: Vec<Value> = of("Namespace");
+            for place in of("Role").iter().map(|metadata| &metadata["namespace"]) {
+                let is_made = namespaces.iter().any(|namespace| namespace["name"] == *place);
+                assert!(is_made || place == PROBED_NAMESPACE, "{place}");
+            }
+        }
+    }
+}
