@@ -226,9 +226,9 @@ impl Remote {
         }
     }
 
-    /// Whether it does not do what it is asked.
-    pub(crate) fn is_doubtful(&self) -> bool {
-        self.doubt().is_in_doubt()
+    /// What was heard of it last, if it does not do what it is asked.
+    pub(crate) fn doubtful(&self) -> Option<String> {
+        self.doubt().words().map(str::to_owned)
     }
 
     /// Something speaks for it.
@@ -245,8 +245,8 @@ impl Remote {
     }
 
     /// It failed a request, or left it unanswered for long; tells whether it is in doubt now.
-    pub(crate) fn missed(&self, miss: Miss) -> bool {
-        self.doubt().miss(miss)
+    pub(crate) fn missed(&self, miss: Miss, words: &str) -> bool {
+        self.doubt().miss(miss, words)
     }
 
     fn doubt(&self) -> MutexGuard<'_, Doubt> {

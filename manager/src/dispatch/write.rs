@@ -183,7 +183,7 @@ impl Site<'_> {
     /// Invariant: what turns up there later is removed, because this worker is no candidate then.
     fn offer_elsewhere(&self, miss: Miss, why: &str) -> Result<(), String> {
         let detail = format!("creating the workload was not answered: {why}");
-        if self.remote.missed(miss) {
+        if self.remote.missed(miss, why) {
             self.exclude(Cause::NoAnswer, detail.clone());
         }
         Err(detail)

@@ -32,6 +32,8 @@ const MISSES_MAX: u32 = 2;
 pub(super) struct Doubt {
     misses: u32,
     fails_writes: bool,
+    /// What was said, or not, the last time.
+    words: String,
 }
 
 impl Doubt {
@@ -40,14 +42,20 @@ impl Doubt {
         self.misses >= MISSES_MAX
     }
 
-    /// It failed, or was silent for long; tells whether it is in doubt now.
-    pub(super) fn miss(&mut self, miss: Miss) -> bool {
+    /// The last that was heard of it when it is in doubt.
+    pub(super) fn words(&self) -> Option<&str> {
+        self.is_in_doubt().then_some(self.words.as_str())
+    }
+
+    /// It failed, or was silent for long, in these words; tells whether it is in doubt now.
+    pub(super) fn miss(&mut self, miss: Miss, words: &str) -> bool {
         let more = match miss {
             Miss::Failed => 1,
             Miss::Silent => MISSES_MAX,
         };
         self.fails_writes |= miss == Miss::Failed;
         self.misses = self.misses.saturating_add(more);
+        words.clone_into(&mut self.words);
         self.is_in_doubt()
     }
 
@@ -71,23 +79,24 @@ mod tests {
     #[test]
     fn one_lost_answer_is_no_reason_for_doubt_two_or_a_long_silence_are_and_a_write_ends_it() {
         let mut doubt = Doubt::default();
-        assert!(!doubt.miss(Miss::Failed) && !doubt.is_in_doubt());
+        assert!(!doubt.miss(Miss::Failed, "no space") && !doubt.is_in_doubt());
         assert!(!doubt.prove(Proof::Wrote, true), "there was no doubt");
-        assert!(!doubt.miss(Miss::Failed), "they were not in a row");
-        assert!(doubt.miss(Miss::Failed) && doubt.is_in_doubt());
+        assert!(!doubt.miss(Miss::Failed, "no space"), "they were not in a row");
+        assert_eq!(doubt.words(), None);
+        assert!(doubt.miss(Miss::Failed, "no space") && doubt.words() == Some("no space"));
         assert!(doubt.prove(Proof::Wrote, true) && !doubt.is_in_doubt());
-        assert!(doubt.miss(Miss::Silent) && doubt.is_in_doubt());
+        assert!(doubt.miss(Miss::Silent, "no space") && doubt.is_in_doubt());
     }
 
     /// Spec: multikueue 4.3; safety F21
     #[test]
     fn who_fails_writes_and_answers_reads_stays_in_doubt_as_long_as_writes_would_tell() {
         let mut doubt = Doubt::default();
-        doubt.miss(Miss::Failed);
-        doubt.miss(Miss::Failed);
+        doubt.miss(Miss::Failed, "no space");
+        doubt.miss(Miss::Failed, "no space");
         assert!(!doubt.prove(Proof::Answered, true) && doubt.is_in_doubt());
         assert!(doubt.prove(Proof::Answered, false) && !doubt.is_in_doubt());
-        doubt.miss(Miss::Silent);
+        doubt.miss(Miss::Silent, "no space");
         assert!(
             doubt.prove(Proof::Answered, true),
             "a server that was only silent is believed again when it speaks"

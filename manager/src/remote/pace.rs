@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// How many times as long as usual a creation must take to be late, and never before the first nor after the second.
-const LATE: (u32, Duration, Duration) = (10, Duration::from_millis(500), Duration::from_secs(2));
+const LATE: (u32, Duration, Duration) = (10, Duration::from_millis(200), Duration::from_secs(2));
 /// One over the weight of the newest answer in what is usual.
 const MEMORY: u32 = 8;
 

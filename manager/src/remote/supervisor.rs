@@ -61,6 +61,8 @@ const UNAUTHORIZED: &str = "Unauthorized";
 const NOT_ACCEPTED: &str = "the API server does not accept the credential (401 Unauthorized): it has expired, or its account \
                             was deleted; run \"roadstead cluster join\" for this cluster again, or put a valid kubeconfig \
                             into its Secret";
+/// What is heard of a worker that gives no sign of life.
+const SILENT: &str = "it does not even tell its version";
 
 /// What is done with a new cluster, until the token is cancelled.
 pub(crate) type Greet = Box<dyn Fn(&Arc<Remote>, CancellationToken) + Send + Sync>;
@@ -535,7 +537,7 @@ async fn silence(fleet: &Fleet, remote: &Remote, client: &Client) -> String {
             fleet.metrics.contact(&remote.name, (fleet.clock)());
         } else {
             missed += 1;
-            remote.missed(Miss::Silent);
+            remote.missed(Miss::Silent, SILENT);
         }
         for (kind, silent_for) in remote.silences() {
             fleet.metrics.lag(&remote.name, kind, silent_for);

@@ -507,8 +507,8 @@ impl<'a> Pass<'a> {
         self.o.refusals.get(cluster).map_or("", String::as_str)
     }
 
-    fn site(&self, cluster: &ClusterName) -> Site {
-        self.o.sites.get(cluster).copied().unwrap_or_default()
+    fn site(&self, cluster: &ClusterName) -> &'a Site {
+        self.o.sites.get(cluster).unwrap_or(&observed::UNKNOWN)
     }
 
     fn lost(&mut self, cluster: &ClusterName, since: Option<Timestamp>, until: Option<Timestamp>) -> Waiting {

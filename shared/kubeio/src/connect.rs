@@ -128,31 +128,21 @@ pub fn worker_under(endpoint: &Endpoint, user_agent: &str, permit: &Permit) -> R
             )));
         }
     }
-    build(config, user_agent, permit, None, None)
+    build(config, user_agent, permit, Extras::default())
 }
 
 /// A client for the cluster this process belongs to: `kubeconfig`, else `KUBECONFIG`, else the pod's service account. It is
 /// under no permit.
 pub async fn local(kubeconfig: Option<&Path>, user_agent: &str) -> Result<Client, Error> {
-    build(
-        local_config(kubeconfig).await?,
-        user_agent,
-        &Permit::endless(),
-        None,
-        None,
-    )
+    let config = local_config(kubeconfig).await?;
+    build(config, user_agent, &Permit::endless(), Extras::default())
 }
 
 /// The same for a command that a person runs: what the API server has no time for now (429, 503, 504) is asked again three times
 /// within seconds. *Why*: right after the definitions were applied, it answers lists with 429 for a moment.
 pub async fn command(kubeconfig: Option<&Path>, user_agent: &str) -> Result<Client, Error> {
-    build(
-        local_config(kubeconfig).await?,
-        user_agent,
-        &Permit::endless(),
-        None,
-        Some(RetryPolicy::default()),
-    )
+    let config = local_config(kubeconfig).await?;
+    build(config, user_agent, &Permit::endless(), Extras::of_a_command())
 }
 
 /// The same, and it changes something only as long as the permit allows it. Its answers say what time it is.
@@ -162,13 +152,12 @@ pub async fn local_under(
     permit: &Permit,
     time: &ServerTime,
 ) -> Result<Client, Error> {
-    build(
-        local_config(kubeconfig).await?,
-        user_agent,
-        permit,
-        Some(time),
-        None,
-    )
+    let config = local_config(kubeconfig).await?;
+    let extras = Extras {
+        time: Some(time.clone()),
+        ..Extras::default()
+    };
+    build(config, user_agent, permit, extras)
 }
 
 async fn local_config(kubeconfig: Option<&Path>) -> Result<Config, Error> {
@@ -193,16 +182,32 @@ async fn local_config(kubeconfig: Option<&Path>) -> Result<Config, Error> {
     }
 }
 
+/// What not every client does.
+#[derive(Default)]
+struct Extras {
+    /// Told what time it is by every answer.
+    time: Option<ServerTime>,
+    /// What is asked again by itself.
+    retries: Option<RetryPolicy>,
+}
+
+impl Extras {
+    fn of_a_command() -> Self {
+        Self {
+            time: None,
+            retries: Some(RetryPolicy::default()),
+        }
+    }
+}
+
 /// Why an own stack: kube's default retries 15 times with growing pauses, logs every 5xx as an error, and leaves
 /// Nagle's algorithm on, which costs up to 40 ms per request.
 fn build(
     mut config: Config,
     user_agent: &str,
     permit: &Permit,
-    time: Option<&ServerTime>,
-    retries: Option<RetryPolicy>,
+    Extras { time, retries }: Extras,
 ) -> Result<Client, Error> {
-    let time = time.cloned();
     config.default_retry = false;
     config.proxy_url = None;
     let agent = HeaderValue::from_str(user_agent).map_err(|_invalid| Error::UserAgent)?;
@@ -284,8 +289,8 @@ mod tests {
         (Config::new(url.parse().unwrap()), asked)
     }
 
-    async fn lists(config: Config, retries: Option<RetryPolicy>) -> bool {
-        let client = build(config, "test", &Permit::endless(), None, retries).unwrap();
+    async fn lists(config: Config, extras: Extras) -> bool {
+        let client = build(config, "test", &Permit::endless(), extras).unwrap();
         let api: kube::Api<k8s_openapi::api::core::v1::Namespace> = kube::Api::all(client);
         api.list(&kube::api::ListParams::default()).await.is_ok()
     }
@@ -293,10 +298,10 @@ mod tests {
     #[tokio::test]
     async fn a_command_asks_a_busy_server_again_and_a_process_does_so_by_itself() {
         let (config, asked) = busy(2).await;
-        assert!(lists(config, Some(RetryPolicy::default())).await);
+        assert!(lists(config, Extras::of_a_command()).await);
         assert_eq!(asked.load(Ordering::Relaxed), 3);
         let (config, asked) = busy(1).await;
-        assert!(!lists(config, None).await);
+        assert!(!lists(config, Extras::default()).await);
         assert_eq!(asked.load(Ordering::Relaxed), 1);
     }
 }

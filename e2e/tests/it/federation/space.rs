@@ -3,6 +3,7 @@
 use kube::ResourceExt as _;
 use kube::api::DeleteParams;
 use roadstead_api::constants::annotations::DISPATCH_EPOCH;
+use roadstead_api::kueue::v1beta2::Workload;
 use serde_json::json;
 use tokio::time::{Duration, sleep};
 
@@ -23,6 +24,12 @@ const LONG_SECS: u32 = 600;
 /// Pods of the job that is kept which run, as a cluster shows them.
 async fn ready(room: Room, cluster: &str) -> Option<i32> {
     room.jobs(cluster).get("kept").await.ok()?.status?.ready
+}
+
+fn says_why(workload: &Workload, words: &str) -> bool {
+    json!([workload.status, workload.metadata.annotations])
+        .to_string()
+        .contains(words)
 }
 
 /// Requests to east that failed, from the manager's counters.
@@ -47,12 +54,7 @@ fn a_worker_whose_etcd_is_full_keeps_its_job_holds_up_nobody_and_is_used_again_w
         room.submit(room.job("narrow", "1", 1)).await;
         assert_eq!(room.started("narrow").await, WEST);
         room.job_is(MANAGER, "narrow", "Complete").await;
-        room.workload_where("wide", |w| {
-            json!([w.status, w.metadata.annotations])
-                .to_string()
-                .contains(NO_SPACE)
-        })
-        .await;
+        room.workload_where("wide", |w| says_why(w, NO_SPACE)).await;
         let before = refused(room).await;
         sleep(LOOKED_AT).await;
         let asked = refused(room).await - before;
@@ -60,10 +62,15 @@ fn a_worker_whose_etcd_is_full_keeps_its_job_holds_up_nobody_and_is_used_again_w
             .say(&format!("{asked} requests to a full worker in {LOOKED_AT:?}"));
         assert!(asked <= REFUSED_MAX, "{asked} requests in {LOOKED_AT:?}");
 
+        // Why another: it is not even sent there, and people want to know why all the same.
+        room.submit(room.job("later", "6", 1)).await;
+        room.workload_where("later", |w| says_why(w, NO_SPACE)).await;
+
         east.free_storage().await.unwrap();
         assert_eq!(room.started("wide").await, EAST);
         let ended = room.job_is(MANAGER, "wide", "Complete").await;
         assert_eq!(ended.status.unwrap().succeeded, Some(1));
+        room.job_is(MANAGER, "later", "Complete").await;
 
         for cluster in [MANAGER, EAST] {
             assert_eq!(ready(room, cluster).await, Some(1), "it runs on in {cluster}");

@@ -96,7 +96,7 @@ pub enum Remote {
 }
 
 /// What is known of a cluster beside what is on it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Site {
     /// What its queue could take of this Workload.
     pub room: Room,
@@ -106,7 +106,18 @@ pub struct Site {
     pub lease: Tenure,
     /// Whether the creation of a copy is under way there that takes much longer than it usually does.
     pub late: bool,
+    /// What was heard last of one that leaves requests unanswered, or fails them; empty if it does not.
+    pub doubt: String,
 }
+
+/// What is assumed of a cluster of which nothing is known.
+pub(super) static UNKNOWN: Site = Site {
+    room: Room::Unknown,
+    cordon: Cordon::Open,
+    lease: Tenure::Held,
+    late: false,
+    doubt: String::new(),
+};
 
 /// What an administrator wants of a cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

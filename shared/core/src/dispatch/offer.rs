@@ -152,7 +152,12 @@ impl<'a> Pass<'a> {
         match (site.cordon, site.room) {
             (Cordon::Closed | Cordon::Drained, _) => (Reply::Cordoned, String::new()),
             (Cordon::Leaving, _) => (Reply::Cordoned, "it is leaving".to_owned()),
-            (Cordon::Open, Room::Closed(why)) => (Reply::NotSuitable, why.as_str().to_owned()),
+            (Cordon::Open, Room::Closed(why)) if site.doubt.is_empty() => {
+                (Reply::NotSuitable, why.as_str().to_owned())
+            }
+            (Cordon::Open, Room::Closed(why)) => {
+                (Reply::NotSuitable, format!("{}: {}", why.as_str(), site.doubt))
+            }
             (Cordon::Open, Room::TooLarge) => (Reply::NotAsked, "larger than its quota".to_owned()),
             (Cordon::Open, Room::Full { pending }) => (
                 Reply::NotAsked,

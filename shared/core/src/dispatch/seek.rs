@@ -243,8 +243,13 @@ impl<'a> Pass<'a> {
             match standing {
                 Standing::Open(Some(w)) if w.answer == Answer::Reserved => reserved.push(cluster),
                 Standing::Open(None) if !offered.contains(&cluster) => {
-                    unasked.get_or_insert_with(|| match self.site(&cluster).room {
-                        Room::Closed(why) => Waiting::QueueClosed { cluster, why },
+                    let site = self.site(&cluster);
+                    unasked.get_or_insert_with(|| match site.room {
+                        Room::Closed(why) => Waiting::QueueClosed {
+                            cluster,
+                            why,
+                            words: site.doubt.clone(),
+                        },
                         Room::Unknown | Room::Fits { .. } | Room::Full { .. } | Room::TooLarge => {
                             Waiting::NotNominated
                         }

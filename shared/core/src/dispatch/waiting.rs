@@ -31,6 +31,8 @@ pub enum Waiting {
         cluster: ClusterName,
         /// Why not.
         why: Closed,
+        /// What was heard of it last when it does not answer; empty if nothing was.
+        words: String,
     },
     /// Every connected cluster is cordoned.
     Cordoned {
@@ -137,7 +139,7 @@ impl Waiting {
             Self::NotNominated => {
                 "see that the dispatcher that multiKueue.dispatcherName names is running".to_owned()
             }
-            Self::QueueClosed { cluster, why } => match why {
+            Self::QueueClosed { cluster, why, .. } => match why {
                 Closed::QueueMissing => {
                     format!("create the namespace and the LocalQueue of that name on cluster \"{cluster}\"")
                 }
@@ -222,7 +224,7 @@ impl fmt::Display for Waiting {
             Self::NoLocalJob => f.write_str("the job of this workload does not exist or has ended"),
             Self::NoClusterListed => f.write_str("no worker cluster is configured"),
             Self::NotNominated => f.write_str("the external dispatcher has nominated no cluster yet"),
-            Self::QueueClosed { cluster, why } => match why {
+            Self::QueueClosed { cluster, why, words } => match why {
                 Closed::QueueMissing => {
                     write!(f, "cluster \"{cluster}\" has no such queue in this namespace")
                 }
@@ -231,7 +233,12 @@ impl fmt::Display for Waiting {
                     write!(
                         f,
                         "cluster \"{cluster}\" leaves requests unanswered, or fails them"
-                    )
+                    )?;
+                    if words.is_empty() {
+                        Ok(())
+                    } else {
+                        write!(f, ": {words}")
+                    }
                 }
             },
             Self::Cordoned { clusters } => write!(f, "cordoned: {}", list(clusters)),

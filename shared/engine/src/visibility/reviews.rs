@@ -24,8 +24,9 @@ use crate::leader::Leadership;
 
 /// How often what the cluster publishes, and our registration, are looked at.
 const LOOK: Duration = Duration::from_secs(15);
-/// Pause after a failure.
-const RETRY: Duration = Duration::from_secs(3);
+/// Pause after the first failure; twice as long after each further one, up to a minute. *Why*: where the visibility API is not
+/// installed the right is missing for good, and a fleet would ask for nothing but refusals.
+const RETRY: (Duration, Duration) = (Duration::from_secs(3), Duration::from_mins(1));
 /// Where the cluster publishes how its front proxy proves itself.
 const PUBLISHED: (&str, &str) = ("kube-system", "extension-apiserver-authentication");
 
@@ -139,11 +140,12 @@ pub(super) async fn follow(
     stop: CancellationToken,
 ) {
     let work = async {
-        let mut last = String::new();
+        let (mut last, mut retry) = (String::new(), RETRY.0);
         loop {
             let pause = match once(&client, &config, &guard, &leadership).await {
                 Ok(()) => {
                     last.clear();
+                    retry = RETRY.0;
                     LOOK
                 }
                 Err(why) => {
@@ -152,7 +154,9 @@ pub(super) async fn follow(
                         tracing::warn!("the visibility API may not be reachable: {why}");
                         last = why;
                     }
-                    RETRY
+                    let pause = retry;
+                    retry = (retry * 2).min(RETRY.1);
+                    pause
                 }
             };
             leadership.rest(pause).await;

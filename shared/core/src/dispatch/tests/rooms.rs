@@ -223,6 +223,26 @@ fn without_knowledge_everybody_is_asked_and_a_missing_queue_is_named() {
     assert!(missing.check().1.contains("cluster \"a\" has no such queue"));
 }
 
+/// Spec: multikueue 4.3, 4.4
+#[test]
+fn a_cluster_that_does_not_answer_is_named_with_the_last_words_that_were_heard_of_it() {
+    assert_eq!(observed::UNKNOWN, Site::default());
+    let mut case = Case::fresh().remote("a", reachable(None, None));
+    case.clusters = names(&["a"]);
+    case.dispatcher = Dispatcher::Capacity;
+    let site = Site {
+        room: Room::Closed(Closed::NotAnswering),
+        doubt: "etcdserver: no space".to_owned(),
+        ..Site::default()
+    };
+    case.sites.insert("a".into(), site);
+    let plan = case.plan();
+    assert_eq!(plan.waits_for(), Some("ClusterNotAnswering"));
+    let sentence = "cluster \"a\" leaves requests unanswered, or fails them: etcdserver: no space";
+    assert_eq!(plan.check().1, sentence);
+    assert_eq!(plan.seen[0].detail, "ClusterNotAnswering: etcdserver: no space");
+}
+
 /// Spec: experience 3 (cordon)
 #[test]
 fn a_cordoned_cluster_gets_nothing_new_and_keeps_what_it_runs_unless_drained() {
