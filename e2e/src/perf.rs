@@ -145,6 +145,8 @@ pub struct Report {
     pub worker_reads_per_job: f64,
     /// All of them.
     pub requests_per_job: f64,
+    /// Of those the ones to Jobs and Workloads, which a job causes. The others come with time: leases, events, statuses of queues.
+    pub job_requests_per_job: f64,
     /// Requests that were refused or failed (status 400 and above), per job.
     pub failed_requests_per_job: f64,
     /// Jobs that were taken back from a worker and sent again.

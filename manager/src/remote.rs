@@ -226,6 +226,11 @@ impl Remote {
         }
     }
 
+    /// Whether who has room elsewhere should rather go there: it is late with the receipt of a copy, or failed one request.
+    pub(crate) fn is_late(&self) -> bool {
+        self.pace.is_late() || self.doubt().has_missed()
+    }
+
     /// What was heard of it last, if it does not do what it is asked.
     pub(crate) fn doubtful(&self) -> Option<String> {
         self.doubt().words().map(str::to_owned)

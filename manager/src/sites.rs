@@ -82,7 +82,7 @@ pub(crate) fn sites(
         let site = Site {
             room,
             cordon,
-            late: remote.as_ref().is_some_and(|remote| remote.pace.is_late()),
+            late: remote.as_ref().is_some_and(|remote| remote.is_late()),
             doubt: doubt.unwrap_or_default(),
             lease: remote.map_or(Tenure::Held, |remote| d.lessor.tenure(&remote)),
         };

@@ -155,6 +155,7 @@ pub(super) async fn measure(sizes: &Sizes, workers: u16) -> anyhow::Result<Repor
         worker_writes_per_job: per_one(writes(others), held.into()),
         worker_reads_per_job: per_one(reads(others), held.into()),
         requests_per_job: per_one(writes(&counted) + reads(&counted), held.into()),
+        job_requests_per_job: per_one(counted.iter().map(Counted::on_jobs).sum(), held.into()),
         failed_requests_per_job: per_one(failed, held.into()),
         jobs_sent_again: sent_again,
         placed_to_job_ms_p99: millis(&sent, 99),

@@ -92,6 +92,13 @@ impl Counted {
         self.by_second.values().copied().max().unwrap_or_default()
     }
 
+    /// Those to Jobs and Workloads, and to their statuses.
+    pub(super) fn on_jobs(&self) -> usize {
+        let is_on_jobs = |resource: &str| matches!(resource.split('/').next(), Some("jobs" | "workloads"));
+        let counts = { self.by_kind.iter() }.filter(|((_, _, resource), _)| is_on_jobs(resource));
+        counts.map(|(_, count)| count).sum()
+    }
+
     pub(super) fn tallies(&self, cluster: &str, jobs: u32) -> Vec<Tally> {
         let tally = |((agent, verb, resource), count): (&(String, String, String), &usize)| Tally {
             cluster: cluster.to_owned(),
@@ -118,7 +125,7 @@ mod tests {
 
     #[test]
     fn only_our_processes_count_and_watches_do_not() {
-        let mut seconds = ["57", "58", "58", "58", "58", "59", "59"].into_iter();
+        let mut seconds = ["57", "58", "58", "58", "58", "59", "59", "59"].into_iter();
         let mut request = |agent: &str, verb: &str, code| Request {
             second: seconds.next().unwrap_or_default().to_owned(),
             user_agent: agent.to_owned(),
@@ -144,5 +151,12 @@ mod tests {
         let tallies = counted.tallies("east", 2);
         assert_eq!((tallies[0].count, tallies[0].per_job), (2, 1.0));
         assert_eq!(tallies[0].resource, "jobs/status");
+        let lease = Request {
+            resource: "leases".to_owned(),
+            subresource: String::new(),
+            ..request("roadstead-manager", "patch", 200)
+        };
+        counted.add(lease, "roadstead-harness");
+        assert_eq!((counted.writes, counted.on_jobs()), (3, 4));
     }
 }

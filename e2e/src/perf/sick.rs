@@ -7,6 +7,7 @@
 //! *Limits*: a calm phase is the measure for the sick ones beside it, so what else the machine does must last less or much longer
 //! than three phases.
 
+use std::cmp::Reverse;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
@@ -128,6 +129,14 @@ impl Beside {
     }
 }
 
+/// The three slowest, with their place in the row, for people.
+fn slowest(placed: &[(Duration, usize)]) -> String {
+    let mut by_time: Vec<_> = placed.iter().enumerate().collect();
+    by_time.sort_by_key(|(_, (took, _))| Reverse(*took));
+    let words = { by_time.into_iter().take(3) }.map(|(at, (took, _))| format!("number {at} with {took:.0?}"));
+    words.collect::<Vec<_>>().join(", ")
+}
+
 fn mean(of: &[Duration]) -> Duration {
     let count = u32::try_from(of.len().max(1)).unwrap_or(u32::MAX);
     of.iter().sum::<Duration>() / count
@@ -149,6 +158,7 @@ pub(super) async fn measure(sizes: &Sizes) -> anyhow::Result<Report> {
         bench.falls_ill(illness).await?;
         let sick = bench.one_by_one(&prefix, jobs).await?;
         let lasted = falls_ill.elapsed();
+        bench.progress.step(&format!("the slowest: {}", slowest(&sick)));
         ensure!(
             sick.iter().all(|(_, worker)| *worker != 0),
             "a job ran on the sick worker"

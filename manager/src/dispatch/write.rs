@@ -178,13 +178,18 @@ impl Site<'_> {
         answer
     }
 
-    /// Nobody knows whether the copy was created. Once is no reason to go elsewhere: asking again finds out.
+    /// Nobody knows whether the copy was created. Once is no reason to give it up, because asking again finds out; but who can go
+    /// elsewhere too does so at once.
     ///
     /// Invariant: what turns up there later is removed, because this worker is no candidate then.
     fn offer_elsewhere(&self, miss: Miss, why: &str) -> Result<(), String> {
         let detail = format!("creating the workload was not answered: {why}");
+        let was_late = self.remote.is_late();
         if self.remote.missed(miss, why) {
             self.exclude(Cause::NoAnswer, detail.clone());
+        }
+        if !was_late {
+            self.d.worker_is_late(self.remote);
         }
         Err(detail)
     }

@@ -42,6 +42,11 @@ impl Doubt {
         self.misses >= MISSES_MAX
     }
 
+    /// Whether it failed, or was silent, and nothing has spoken for it since.
+    pub(super) const fn has_missed(&self) -> bool {
+        self.misses > 0
+    }
+
     /// The last that was heard of it when it is in doubt.
     pub(super) fn words(&self) -> Option<&str> {
         self.is_in_doubt().then_some(self.words.as_str())
@@ -79,7 +84,9 @@ mod tests {
     #[test]
     fn one_lost_answer_is_no_reason_for_doubt_two_or_a_long_silence_are_and_a_write_ends_it() {
         let mut doubt = Doubt::default();
+        assert!(!doubt.has_missed());
         assert!(!doubt.miss(Miss::Failed, "no space") && !doubt.is_in_doubt());
+        assert!(doubt.has_missed(), "others are preferred from the first one on");
         assert!(!doubt.prove(Proof::Wrote, true), "there was no doubt");
         assert!(!doubt.miss(Miss::Failed, "no space"), "they were not in a row");
         assert_eq!(doubt.words(), None);

@@ -104,7 +104,7 @@ pub struct Site {
     pub cordon: Cordon,
     /// Whether our lease is kept there.
     pub lease: Tenure,
-    /// Whether the creation of a copy is under way there that takes much longer than it usually does.
+    /// Whether the creation of a copy is under way there that takes much longer than it usually does, or its last request failed.
     pub late: bool,
     /// What was heard last of one that leaves requests unanswered, or fails them; empty if it does not.
     pub doubt: String,
