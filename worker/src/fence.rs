@@ -159,7 +159,8 @@ impl Fence {
             Ok(Err(error)) => {
                 tracing::warn!(
                     namespace = self.namespace,
-                    "looking for leases of managers: {}",
+                    "the leases of managers cannot be looked at, so a manager that is cut off cannot be noticed: {}; if that is a \
+                     refusal, let this process list Leases in the namespace (deploy/rights/roadstead-worker.yaml)",
                     write::describe(&error)
                 );
                 // Why: who may not look can fence nobody, and must not hold up everybody.

@@ -29,6 +29,8 @@ const LOOK: Duration = Duration::from_secs(15);
 const RETRY: (Duration, Duration) = (Duration::from_secs(3), Duration::from_mins(1));
 /// Where the cluster publishes how its front proxy proves itself.
 const PUBLISHED: (&str, &str) = ("kube-system", "extension-apiserver-authentication");
+/// What to do when one of these questions is refused.
+const REVIEWER: &str = "the right to ask is in deploy/visibility/visibility.yaml";
 
 /// The questions of a guard, asked with this client.
 pub(crate) fn of(client: &Client) -> Reviews {
@@ -53,7 +55,10 @@ async fn ask_who(client: Client, token: Token) -> Result<Option<Caller>, NotAske
     let status = match answer {
         Ok(review) => review.status.unwrap_or_default(),
         Err(error) => {
-            tracing::warn!("a token could not be reviewed: {}", write::describe(&error));
+            tracing::warn!(
+                "who asks the visibility API could not be found out (TokenReview): {}; {REVIEWER}",
+                write::describe(&error)
+            );
             return Err(NotAsked);
         }
     };
@@ -125,7 +130,10 @@ async fn ask_whether(client: Client, caller: Caller, question: Question) -> Resu
             })
         }
         Err(error) => {
-            tracing::warn!("a right could not be reviewed: {}", write::describe(&error));
+            tracing::warn!(
+                "whether somebody may ask the visibility API could not be found out (SubjectAccessReview): {}; {REVIEWER}",
+                write::describe(&error)
+            );
             Err(NotAsked)
         }
     }
