@@ -63,16 +63,14 @@ pub(crate) fn sites(
     let site = |name: ClusterName| {
         let cluster = d.federation.clusters.named(name.as_str());
         let remote = d.registry.get(&name);
-        // Why only where room is asked for: by another dispatcher it is asked at the same time as the others, and holds up nobody.
-        let doubt = asked
-            .as_ref()
-            .and(remote.as_ref())
-            .and_then(|remote| remote.doubtful());
         let room = match (&asked, &remote) {
-            (Some(_), Some(_)) if doubt.is_some() => Room::Closed(Closed::NotAnswering),
-            (Some(asked), Some(remote)) => remote.queues.room(&queue, asked, |queue| {
-                d.ledger.coming((&name, queue), &workload.key, now)
-            }),
+            // Why only where room is asked for: by another dispatcher it is asked at the same time as the others, and holds up nobody.
+            (Some(asked), Some(remote)) => match remote.doubtful() {
+                Some(words) => Room::Closed(Closed::NotAnswering { words }),
+                None => remote.queues.room(&queue, asked, |queue| {
+                    d.ledger.coming((&name, queue), &workload.key, now)
+                }),
+            },
             (None, _) | (_, None) => Room::Unknown,
         };
         let cordon = match cluster.map_or(Cordon::Open, |cluster| cordon(&cluster)) {
@@ -83,7 +81,6 @@ pub(crate) fn sites(
             room,
             cordon,
             late: remote.as_ref().is_some_and(|remote| remote.is_late()),
-            doubt: doubt.unwrap_or_default(),
             lease: remote.map_or(Tenure::Held, |remote| d.lessor.tenure(&remote)),
         };
         (name, site)

@@ -31,6 +31,7 @@ use roadstead_engine::clock::Uptime;
 use roadstead_engine::jobs::JobRef;
 use roadstead_kubeio::cache::Health;
 use roadstead_kubeio::queue::{Lane, Queue};
+use roadstead_kubeio::trouble::Trouble;
 use roadstead_kubeio::write::{self, Written};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -79,6 +80,8 @@ struct Manager {
     lease: Option<Lease>,
     marked_at: Option<Moment>,
     standing: Option<Standing>,
+    /// Why its lease cannot be marked.
+    refusal: Trouble,
 }
 
 impl Manager {
@@ -126,9 +129,9 @@ impl Fence {
             // Why first: what is here tells whether a lease is missing.
             let mut health = self.caches.workloads.health();
             health.wait_for(|health| *health == Health::Live).await;
-            let mut last_look = None;
+            let (mut last_look, mut trouble) = (None, Trouble::default());
             loop {
-                last_look = self.look(last_look).await;
+                last_look = self.look(last_look, &mut trouble).await;
                 self.mark().await;
                 self.act().await;
                 tokio::time::sleep(self.pause()).await;
@@ -146,7 +149,7 @@ impl Fence {
     }
 
     /// Looks at all leases. Gives when the last look began that was answered.
-    async fn look(&self, last: Option<Moment>) -> Option<Moment> {
+    async fn look(&self, last: Option<Moment>, trouble: &mut Trouble) -> Option<Moment> {
         let began = self.uptime.now();
         // Why no resource version: an answer from a cache may be of any age.
         let params = ListParams::default()
@@ -157,20 +160,24 @@ impl Fence {
         let found = match tokio::time::timeout(patience, api.list(&params)).await {
             Ok(Ok(found)) => found.items,
             Ok(Err(error)) => {
-                tracing::warn!(
-                    namespace = self.namespace,
-                    "the leases of managers cannot be looked at, so a manager that is cut off cannot be noticed: {}; if that is a \
-                     refusal, let this process list Leases in the namespace (deploy/rights/roadstead-worker.yaml)",
-                    write::describe(&error)
-                );
+                self.cannot_look(trouble, &write::describe(&error));
                 // Why: who may not look can fence nobody, and must not hold up everybody.
                 if matches!(&error, kube::Error::Api(status) if status.code == 403) {
                     self.first_look();
                 }
                 return last;
             }
-            Err(_elapsed) => return last,
+            Err(_elapsed) => {
+                self.cannot_look(trouble, "the API server does not answer in time");
+                return last;
+            }
         };
+        if trouble.ends() {
+            tracing::info!(
+                namespace = self.namespace,
+                "the leases of managers can be looked at again"
+            );
+        }
         let mut seen: BTreeMap<String, Lease> = BTreeMap::new();
         for lease in found {
             if let Some(origin) = lease.labels().get(labels::MULTIKUEUE_ORIGIN).cloned() {
@@ -209,6 +216,17 @@ impl Fence {
         }
         self.first_look();
         Some(began)
+    }
+
+    fn cannot_look(&self, trouble: &mut Trouble, why: &str) {
+        if let Some(why) = trouble.news(why) {
+            tracing::warn!(
+                namespace = self.namespace,
+                "the leases of managers cannot be looked at, so a manager that is cut off cannot be noticed: {why}; it is tried again \
+                 until it succeeds; if this is a refusal, let this process list Leases in the namespace \
+                 (deploy/rights/roadstead-worker.yaml)"
+            );
+        }
     }
 
     /// Managers that kept a lease when they sent what is here, and keep none now: who deleted it did so before this process
@@ -277,12 +295,25 @@ impl Fence {
                         manager.watch.marked(began, &parse(&stored));
                         manager.marked_at = Some(began);
                         manager.lease = Some(*stored);
+                        manager.refusal.ends();
                     }
                 }
                 // The manager was faster; after the next look it is tried again.
                 Ok(Written::Conflict | Written::Gone | Written::AlreadyExists | Written::Unclear(_))
                 | Err(_) => {}
-                Ok(Written::Refused(why)) => tracing::warn!(origin, "marking the lease of a manager: {why}"),
+                Ok(Written::Refused(why)) => {
+                    let mut managers = self.knowledge.managers();
+                    let news = { managers.get_mut(&origin) }.and_then(|manager| manager.refusal.news(&why));
+                    if let Some(why) = news {
+                        tracing::warn!(
+                            origin,
+                            namespace = self.namespace,
+                            "the lease of this manager cannot be marked, so it does not know that its jobs here are fenced, and waits \
+                             for this cluster when it is lost: {why}; let this process patch Leases in the namespace \
+                             (deploy/rights/roadstead-worker.yaml)"
+                        );
+                    }
+                }
             }
         }
     }

@@ -7,6 +7,7 @@
 //! *Source*: `spec/multikueue.md 4.3, 13.A5`.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use crate::amount::Amount;
 use crate::name::{FlavorName, ResourceName};
@@ -32,7 +33,7 @@ pub struct QueueView {
 }
 
 /// What a worker's queue could take of one Workload.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Room {
     /// Its queues cannot be read.
     #[default]
@@ -58,23 +59,37 @@ pub enum Room {
 }
 
 /// Why a queue takes nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Closed {
     /// The worker has no LocalQueue of that name in that namespace, or no ClusterQueue behind it.
     QueueMissing,
     /// The LocalQueue or the ClusterQueue is stopped or inactive.
     QueueStopped,
     /// The worker leaves requests unanswered, or fails them.
-    NotAnswering,
+    NotAnswering {
+        /// What was heard of it last, may be empty.
+        words: String,
+    },
 }
 
 impl Closed {
     /// The reason token by which people find it.
-    pub const fn as_str(self) -> &'static str {
+    pub const fn as_str(&self) -> &'static str {
         match self {
             Self::QueueMissing => "QueueMissingOnCluster",
             Self::QueueStopped => "QueueStoppedOnCluster",
-            Self::NotAnswering => "ClusterNotAnswering",
+            Self::NotAnswering { .. } => "ClusterNotAnswering",
+        }
+    }
+}
+
+/// The token, and the words of the worker.
+impl fmt::Display for Closed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())?;
+        match self {
+            Self::NotAnswering { words } if !words.is_empty() => write!(f, ": {words}"),
+            Self::QueueMissing | Self::QueueStopped | Self::NotAnswering { .. } => Ok(()),
         }
     }
 }
@@ -274,8 +289,8 @@ fn quotas(queue: &ClusterQueue) -> impl Iterator<Item = (&FlavorName, &ResourceN
 }
 
 /// Whom to ask first: the smaller, the sooner. `None` is not asked at all.
-pub(super) fn order(room: Room) -> Option<Order> {
-    match room {
+pub(super) fn order(room: &Room) -> Option<Order> {
+    match *room {
         Room::Fits {
             borrows,
             pending: 0,

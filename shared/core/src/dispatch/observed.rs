@@ -106,8 +106,6 @@ pub struct Site {
     pub lease: Tenure,
     /// Whether the creation of a copy is under way there that takes much longer than it usually does, or its last request failed.
     pub late: bool,
-    /// What was heard last of one that leaves requests unanswered, or fails them; empty if it does not.
-    pub doubt: String,
 }
 
 /// What is assumed of a cluster of which nothing is known.
@@ -116,7 +114,6 @@ pub(super) static UNKNOWN: Site = Site {
     cordon: Cordon::Open,
     lease: Tenure::Held,
     late: false,
-    doubt: String::new(),
 };
 
 /// What an administrator wants of a cluster.

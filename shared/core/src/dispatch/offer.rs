@@ -58,7 +58,7 @@ impl<'a> Pass<'a> {
         let asked = self.still_asked(listed);
         let mut waiting: Vec<(capacity::Order, &ClusterName)> = { listed.iter() }
             .filter(|(cluster, standing)| standing.is_open() && !asked.contains(cluster))
-            .filter_map(|(cluster, _)| Some((capacity::order(self.site(cluster).room)?, *cluster)))
+            .filter_map(|(cluster, _)| Some((capacity::order(&self.site(cluster).room)?, *cluster)))
             .collect();
         // Why stable: among equals the order of the config decides. Why room first: where there is none a quick answer is no use.
         waiting.sort_by_key(|(order, cluster)| (!order.has_room(), self.site(cluster).late, *order));
@@ -149,15 +149,10 @@ impl<'a> Pass<'a> {
     /// What is known of a cluster that was not asked, for people.
     pub(super) fn unasked(&self, cluster: &ClusterName) -> (Reply, String) {
         let site = self.site(cluster);
-        match (site.cordon, site.room) {
+        match (site.cordon, &site.room) {
             (Cordon::Closed | Cordon::Drained, _) => (Reply::Cordoned, String::new()),
             (Cordon::Leaving, _) => (Reply::Cordoned, "it is leaving".to_owned()),
-            (Cordon::Open, Room::Closed(why)) if site.doubt.is_empty() => {
-                (Reply::NotSuitable, why.as_str().to_owned())
-            }
-            (Cordon::Open, Room::Closed(why)) => {
-                (Reply::NotSuitable, format!("{}: {}", why.as_str(), site.doubt))
-            }
+            (Cordon::Open, Room::Closed(why)) => (Reply::NotSuitable, why.to_string()),
             (Cordon::Open, Room::TooLarge) => (Reply::NotAsked, "larger than its quota".to_owned()),
             (Cordon::Open, Room::Full { pending }) => (
                 Reply::NotAsked,

@@ -244,11 +244,10 @@ impl<'a> Pass<'a> {
                 Standing::Open(Some(w)) if w.answer == Answer::Reserved => reserved.push(cluster),
                 Standing::Open(None) if !offered.contains(&cluster) => {
                     let site = self.site(&cluster);
-                    unasked.get_or_insert_with(|| match site.room {
+                    unasked.get_or_insert_with(|| match &site.room {
                         Room::Closed(why) => Waiting::QueueClosed {
                             cluster,
-                            why,
-                            words: site.doubt.clone(),
+                            why: why.clone(),
                         },
                         Room::Unknown | Room::Fits { .. } | Room::Full { .. } | Room::TooLarge => {
                             Waiting::NotNominated

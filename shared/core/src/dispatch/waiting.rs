@@ -31,8 +31,6 @@ pub enum Waiting {
         cluster: ClusterName,
         /// Why not.
         why: Closed,
-        /// What was heard of it last when it does not answer; empty if nothing was.
-        words: String,
     },
     /// Every connected cluster is cordoned.
     Cordoned {
@@ -146,7 +144,7 @@ impl Waiting {
                 Closed::QueueStopped => {
                     format!("look at condition Active of the queue on cluster \"{cluster}\"")
                 }
-                Closed::NotAnswering => format!("look at the API server of cluster \"{cluster}\""),
+                Closed::NotAnswering { .. } => format!("look at the API server of cluster \"{cluster}\""),
             },
             Self::Cordoned { clusters } => {
                 let first = clusters.first().map_or("NAME", ClusterName::as_str);
@@ -224,12 +222,12 @@ impl fmt::Display for Waiting {
             Self::NoLocalJob => f.write_str("the job of this workload does not exist or has ended"),
             Self::NoClusterListed => f.write_str("no worker cluster is configured"),
             Self::NotNominated => f.write_str("the external dispatcher has nominated no cluster yet"),
-            Self::QueueClosed { cluster, why, words } => match why {
+            Self::QueueClosed { cluster, why } => match why {
                 Closed::QueueMissing => {
                     write!(f, "cluster \"{cluster}\" has no such queue in this namespace")
                 }
                 Closed::QueueStopped => write!(f, "the queue on cluster \"{cluster}\" is stopped"),
-                Closed::NotAnswering => {
+                Closed::NotAnswering { words } => {
                     write!(
                         f,
                         "cluster \"{cluster}\" leaves requests unanswered, or fails them"

@@ -14,6 +14,8 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use roadstead_api::config::Config;
 use roadstead_api::visibility::{GROUP, SERVICE, VERSIONS};
+use roadstead_kubeio::retry::Backoff;
+use roadstead_kubeio::trouble::Trouble;
 use roadstead_kubeio::write::{self, Written};
 use roadstead_serve::delegated::{Caller, FrontProxy, Guard, NotAsked, Question, Reviews, Token, Verdict};
 use roadstead_serve::tls::CA_CERT_KEY;
@@ -24,8 +26,8 @@ use crate::leader::Leadership;
 
 /// How often what the cluster publishes, and our registration, are looked at.
 const LOOK: Duration = Duration::from_secs(15);
-/// Pause after the first failure; twice as long after each further one, up to a minute. *Why*: where the visibility API is not
-/// installed the right is missing for good, and a fleet would ask for nothing but refusals.
+/// Pauses after failures, the first and the longest. *Why* so long: where the visibility API is not installed the right is missing
+/// for good, and a fleet would ask for nothing but refusals.
 const RETRY: (Duration, Duration) = (Duration::from_secs(3), Duration::from_mins(1));
 /// Where the cluster publishes how its front proxy proves itself.
 const PUBLISHED: (&str, &str) = ("kube-system", "extension-apiserver-authentication");
@@ -148,23 +150,19 @@ pub(super) async fn follow(
     stop: CancellationToken,
 ) {
     let work = async {
-        let (mut last, mut retry) = (String::new(), RETRY.0);
+        let (mut trouble, mut retry) = (Trouble::default(), Backoff::new(RETRY.0, RETRY.1));
         loop {
             let pause = match once(&client, &config, &guard, &leadership).await {
                 Ok(()) => {
-                    last.clear();
-                    retry = RETRY.0;
+                    trouble.ends();
+                    retry.reset();
                     LOOK
                 }
                 Err(why) => {
-                    // Why: it may stay so for long, and once is enough to read it.
-                    if why != last {
+                    if let Some(why) = trouble.news(&why) {
                         tracing::warn!("the visibility API may not be reachable: {why}");
-                        last = why;
                     }
-                    let pause = retry;
-                    retry = (retry * 2).min(RETRY.1);
-                    pause
+                    retry.pause()
                 }
             };
             leadership.rest(pause).await;
