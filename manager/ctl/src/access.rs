@@ -78,10 +78,16 @@ pub async fn worker(kubeconfig: &Path) -> Result<Worker, Failure> {
 
 async fn local(kubeconfig: Option<&Path>, flag: &str) -> Result<Client, Failure> {
     connect::command(kubeconfig, USER_AGENT).await.map_err(|error| {
-        let why = std::error::Error::source(&error).map_or_else(String::new, |cause| format!(" ({cause})"));
+        let why = if let connect::Error::NoCluster { .. } = error {
+            "KUBECONFIG is not set, and this does not run inside of a cluster".to_owned()
+        } else {
+            let cause =
+                std::error::Error::source(&error).map_or_else(String::new, |cause| format!(" ({cause})"));
+            format!("{error}{cause}")
+        };
         Failure::new(
             format!("no cluster to talk to for {flag}"),
-            format!("{error}{why}"),
+            why,
             format!("name a kubeconfig with {flag} FILE"),
         )
     })

@@ -81,8 +81,10 @@ impl Failure {
             None
         };
         let next = match code {
+            Some(401) => "log in again, or use a kubeconfig whose credentials are still valid",
             Some(403) => "use a kubeconfig with the rights named above",
             Some(404) => NO_KINDS,
+            Some(429 | 500..) => "wait until the API server is well, then run the same command again",
             Some(_) => "mend what the API server names, then run the same command again",
             None => "check the address and the network, then run the same command again",
         };
@@ -109,6 +111,9 @@ pub fn done<K>(what: &str, written: Written<K>) -> Result<Box<K>, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use kube::core::Status;
+    use roadstead_kubeio::kube;
+
     use super::{Code, Failure};
 
     /// Spec: experience 3
@@ -117,5 +122,24 @@ mod tests {
         let failure = Failure::new("a", "b", "c").code(Code::TimedOut);
         assert_eq!(failure.to_string(), "error: a\n  why:  b\n  next: c");
         assert_eq!(failure.code.number(), 4);
+    }
+
+    /// Spec: experience 3
+    #[test]
+    fn the_next_step_depends_on_what_the_api_server_answers() {
+        let next = |code| {
+            let status = Status::failure("it says so", "Some").with_code(code);
+            Failure::request("a", &kube::Error::Api(status.boxed())).next
+        };
+        for (code, wanted) in [
+            (401, "log in again"),
+            (403, "rights named above"),
+            (404, "custom resources of kueue.x-k8s.io"),
+            (422, "mend what the API server names"),
+            (429, "wait until"),
+            (503, "wait until"),
+        ] {
+            assert!(next(code).contains(wanted), "{code}: {}", next(code));
+        }
     }
 }
