@@ -308,8 +308,9 @@ impl Fence {
                         tracing::warn!(
                             origin,
                             namespace = self.namespace,
-                            "the lease of this manager cannot be marked, so it does not know that its jobs here are fenced, and waits \
-                             for this cluster when it is lost: {why}; let this process patch Leases in the namespace \
+                            "the lease of this manager cannot be marked, so it does not see that its jobs here are fenced: when this cluster is \
+                             lost it waits for it if it saw marks before, else runs them elsewhere after workerLostTimeout and \
+                             warns that they may run twice: {why}; let this process patch Leases in the namespace \
                              (deploy/rights/roadstead-worker.yaml)"
                         );
                     }
