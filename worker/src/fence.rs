@@ -219,7 +219,7 @@ impl Fence {
     }
 
     fn cannot_look(&self, trouble: &mut Trouble, why: &str) {
-        if let Some(why) = trouble.news(why) {
+        if trouble.is_news(why) {
             tracing::warn!(
                 namespace = self.namespace,
                 "the leases of managers cannot be looked at, so a manager that is cut off cannot be noticed: {why}; it is tried again \
@@ -303,15 +303,15 @@ impl Fence {
                 | Err(_) => {}
                 Ok(Written::Refused(why)) => {
                     let mut managers = self.knowledge.managers();
-                    let news = { managers.get_mut(&origin) }.and_then(|manager| manager.refusal.news(&why));
-                    if let Some(why) = news {
+                    let manager = managers.get_mut(&origin);
+                    if manager.is_some_and(|manager| manager.refusal.is_news(&why)) {
                         tracing::warn!(
                             origin,
                             namespace = self.namespace,
-                            "the lease of this manager cannot be marked, so it does not see that its jobs here are fenced: when this cluster is \
-                             lost it waits for it if it saw marks before, else runs them elsewhere after workerLostTimeout and \
-                             warns that they may run twice: {why}; let this process patch Leases in the namespace \
-                             (deploy/rights/roadstead-worker.yaml)"
+                            "the lease of this manager cannot be marked, so it does not see that its jobs here are fenced: when \
+                             this cluster is lost it waits for it if it saw marks before, else runs them elsewhere after \
+                             workerLostTimeout and warns that they may run twice: {why}; let this process patch Leases in the \
+                             namespace (deploy/rights/roadstead-worker.yaml)"
                         );
                     }
                 }

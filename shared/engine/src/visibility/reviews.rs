@@ -1,7 +1,7 @@
 //! Asks the API server who somebody is and what they may do; learns how its front proxy proves itself; and tells it by which
 //! authority our own certificate is signed.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec};
@@ -11,7 +11,8 @@ use k8s_openapi::api::authorization::v1::{
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use kube::api::PostParams;
-use kube::{Api, Client};
+use kube::core::ClusterResourceScope;
+use kube::{Api, Client, Resource};
 use roadstead_api::config::Config;
 use roadstead_api::visibility::{GROUP, SERVICE, VERSIONS};
 use roadstead_kubeio::retry::Backoff;
@@ -19,6 +20,8 @@ use roadstead_kubeio::trouble::Trouble;
 use roadstead_kubeio::write::{self, Written};
 use roadstead_serve::delegated::{Caller, FrontProxy, Guard, NotAsked, Question, Reviews, Token, Verdict};
 use roadstead_serve::tls::CA_CERT_KEY;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -36,14 +39,67 @@ const REVIEWER: &str = "the right to ask is in deploy/visibility/visibility.yaml
 
 /// The questions of a guard, asked with this client.
 pub(crate) fn of(client: &Client) -> Reviews {
-    let (who, whether) = (client.clone(), client.clone());
+    let who = Asker::new(client, "who asks the visibility API", "TokenReview");
+    let whether = Asker::new(
+        client,
+        "whether somebody may ask the visibility API",
+        "SubjectAccessReview",
+    );
     Reviews {
         token: Box::new(move |token| Box::pin(ask_who(who.clone(), token))),
         access: Box::new(move |caller, question| Box::pin(ask_whether(whether.clone(), caller, question))),
     }
 }
 
-async fn ask_who(client: Client, token: Token) -> Result<Option<Caller>, NotAsked> {
+/// Asks one sort of question.
+#[derive(Clone)]
+struct Asker {
+    client: Client,
+    /// What is to be found out, and by what.
+    what: &'static str,
+    kind: &'static str,
+    /// Why it was not answered. *Why* shared: everybody's questions fail for the same reason, and each is one line of log.
+    trouble: Arc<Mutex<Trouble>>,
+}
+
+impl Asker {
+    fn new(client: &Client, what: &'static str, kind: &'static str) -> Self {
+        Self {
+            client: client.clone(),
+            what,
+            kind,
+            trouble: Arc::default(),
+        }
+    }
+
+    async fn ask<K>(&self, review: &K) -> Result<K, NotAsked>
+    where
+        K: Resource<Scope = ClusterResourceScope, DynamicType = ()>,
+        K: Clone + std::fmt::Debug + Serialize + DeserializeOwned,
+    {
+        let api = Api::<K>::all(self.client.clone());
+        let answer = api.create(&PostParams::default(), review).await;
+        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        let (what, kind) = (self.what, self.kind);
+        match answer {
+            Ok(answer) => {
+                if trouble.ends() {
+                    tracing::info!("{what} can be found out again ({kind})");
+                }
+                Ok(answer)
+            }
+            Err(error) => {
+                let why = write::describe(&error);
+                if trouble.is_news(&why) {
+                    tracing::warn!("{what} could not be found out ({kind}): {why}; {REVIEWER}");
+                }
+                Err(NotAsked)
+            }
+        }
+    }
+}
+
+async fn ask_who(asker: Asker, token: Token) -> Result<Option<Caller>, NotAsked> {
     let review = TokenReview {
         spec: TokenReviewSpec {
             token: token.reveal().to_owned(),
@@ -51,19 +107,7 @@ async fn ask_who(client: Client, token: Token) -> Result<Option<Caller>, NotAske
         },
         ..TokenReview::default()
     };
-    let answer = Api::<TokenReview>::all(client)
-        .create(&PostParams::default(), &review)
-        .await;
-    let status = match answer {
-        Ok(review) => review.status.unwrap_or_default(),
-        Err(error) => {
-            tracing::warn!(
-                "who asks the visibility API could not be found out (TokenReview): {}; {REVIEWER}",
-                write::describe(&error)
-            );
-            return Err(NotAsked);
-        }
-    };
+    let status = asker.ask(&review).await?.status.unwrap_or_default();
     let user = status.user.filter(|_| status.authenticated == Some(true));
     Ok(user.map(|user| Caller {
         user: user.username.unwrap_or_default(),
@@ -73,7 +117,7 @@ async fn ask_who(client: Client, token: Token) -> Result<Option<Caller>, NotAske
     }))
 }
 
-async fn ask_whether(client: Client, caller: Caller, question: Question) -> Result<Verdict, NotAsked> {
+async fn ask_whether(asker: Asker, caller: Caller, question: Question) -> Result<Verdict, NotAsked> {
     let Caller {
         user,
         uid,
@@ -119,26 +163,12 @@ async fn ask_whether(client: Client, caller: Caller, question: Question) -> Resu
         spec,
         ..SubjectAccessReview::default()
     };
-    let answer = Api::<SubjectAccessReview>::all(client)
-        .create(&PostParams::default(), &review)
-        .await;
-    match answer {
-        Ok(review) => {
-            let status = review.status.unwrap_or_default();
-            Ok(if status.allowed {
-                Verdict::Allowed
-            } else {
-                Verdict::Denied(status.reason.unwrap_or_default())
-            })
-        }
-        Err(error) => {
-            tracing::warn!(
-                "whether somebody may ask the visibility API could not be found out (SubjectAccessReview): {}; {REVIEWER}",
-                write::describe(&error)
-            );
-            Err(NotAsked)
-        }
-    }
+    let status = asker.ask(&review).await?.status.unwrap_or_default();
+    Ok(if status.allowed {
+        Verdict::Allowed
+    } else {
+        Verdict::Denied(status.reason.unwrap_or_default())
+    })
 }
 
 /// Keeps the guard's trust and our registration in order until `stop`.
@@ -159,7 +189,7 @@ pub(super) async fn follow(
                     LOOK
                 }
                 Err(why) => {
-                    if let Some(why) = trouble.news(&why) {
+                    if trouble.is_news(&why) {
                         tracing::warn!("the visibility API may not be reachable: {why}");
                     }
                     retry.pause()
