@@ -268,6 +268,10 @@ impl Dispatch {
             let (due, here, caches) = (self.due.clone(), remote.due.clone(), self.caches.clone());
             let jobs_due = self.jobs_due.clone();
             jobs.objects.listen(move |change| {
+                // Why: what was made anew under this name waits until this one is gone.
+                for key in namesakes(&caches, kind, change.key) {
+                    due.add(key, Lane::Placed);
+                }
                 for job in [change.old, change.new].into_iter().flatten() {
                     let Some(key) = named(job) else { continue };
                     if caches.workloads.get(&key).is_none() {
@@ -350,6 +354,13 @@ impl Dispatch {
             }
         }
     }
+}
+
+/// The Workloads of the manager's own job of this name.
+fn namesakes(caches: &Caches, kind: usize, job: &Key) -> Vec<Key> {
+    let local = caches.jobs.get(kind).and_then(|jobs| jobs.objects.get(job));
+    let uid = local.and_then(|job| job.metadata.uid.clone());
+    uid.map(|uid| caches.owners.of(&uid)).unwrap_or_default()
 }
 
 /// Whether anything but quota is asked for.

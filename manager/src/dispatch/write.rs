@@ -342,6 +342,7 @@ impl Site<'_> {
                         .get(labels::MULTIKUEUE_ORIGIN)
                         .is_some_and(|o| **o == *self.d.origin) =>
                 {
+                    // Why nothing more: if it is of an earlier job of that name, what is decided next takes it into account.
                     jobs.objects.observe(object);
                     Ok(())
                 }

@@ -160,7 +160,10 @@ struct Pass<'a> {
 
 impl<'a> Pass<'a> {
     fn run(&mut self) {
-        let (finished, quota, evicted) = (self.is("Finished"), self.is("QuotaReserved"), self.is("Evicted"));
+        let (finished, quota) = (self.is("Finished"), self.is("QuotaReserved"));
+        // Why deletion too: who deletes a Workload wants its run to end, and it goes only when that is over
+        // (`spec/multikueue.md 3.9`).
+        let evicted = self.is("Evicted") || self.o.workload.deleting;
         if self.o.local == Local::Gone {
             return self.remove_everywhere();
         }
@@ -352,6 +355,14 @@ impl<'a> Pass<'a> {
             // A job of an earlier dispatch stands where this one's must go.
             return self.remove_job(winner, *job);
         }
+        if copies.has_former_job() {
+            // Why not waited for: its pods may take long to end, and others may have room.
+            let message = format!(
+                "An earlier job of this name still ends on worker cluster \"{winner}\", resetting for re-dispatch, \
+                 Previously: \"Ready\""
+            );
+            return self.retry(check, message, Some(Severity::Normal));
+        }
         // Invariant: a job is created only on the cluster that the stored status names. Unlike the anchor: there it is
         // created before the decision is written (`spec/multikueue.md` 3.3 R6b).
         let stored = self.o.stored;
@@ -444,7 +455,8 @@ impl<'a> Pass<'a> {
             .conditions
             .get("Evicted")
             .map(|c| c.message.clone());
-        let message = format!("Evicted on manager: {}", why.unwrap_or_default());
+        let why = why.unwrap_or_else(|| "The workload is being deleted".to_owned());
+        let message = format!("Evicted on manager: {why}");
         self.mirror_holder();
         let runs = self.reachable().any(|(_, copies)| copies.runs());
         self.plan.stopped = !runs && self.plan.status.cluster.is_none();

@@ -99,7 +99,9 @@ pub enum Finalizer {
 pub fn step(seen: &Observed<'_>, now: Timestamp) -> Next {
     let mut draft = Draft::new(seen, now);
     if seen.workload.is_finished() {
-        draft.finalizer = Finalizer::Drop;
+        if !seen.owes_its_end() {
+            draft.finalizer = Finalizer::Drop;
+        }
         draft.retire_finished();
         return draft.done();
     }

@@ -164,6 +164,9 @@ pub enum Origin {
     Ours,
     /// It does not: it is never changed and never deleted.
     Foreign,
+    /// It carries our origin and was sent for another Workload: for an earlier job of that name, say, whose pods still end. It is
+    /// in the way until that Workload has taken it away.
+    Former,
 }
 
 /// Whether an object is being deleted.
@@ -306,6 +309,10 @@ impl Copies {
 
     pub(super) fn has_foreign_job(&self) -> bool {
         self.job.is_some_and(|j| j.origin == Origin::Foreign)
+    }
+
+    pub(super) fn has_former_job(&self) -> bool {
+        self.job.is_some_and(|j| j.origin == Origin::Former)
     }
 
     pub(super) fn has_foreign_workload(&self) -> bool {

@@ -508,8 +508,13 @@ fn manager_config(script: &Script) -> Config {
     multi.gc_interval = GC_INTERVAL;
     multi.worker_lost_timeout = SignedDuration::try_from(script.lost_after).unwrap_or(SignedDuration::MAX);
     match script.spread {
-        Spread::AllAtOnce => DISPATCHER_ALL_AT_ONCE.clone_into(&mut multi.dispatcher_name),
+        Spread::Chosen => {}
+        Spread::AllAtOnce => {
+            multi.names_dispatcher = true;
+            DISPATCHER_ALL_AT_ONCE.clone_into(&mut multi.dispatcher_name);
+        }
         Spread::Incremental(step_size) => {
+            multi.names_dispatcher = true;
             DISPATCHER_INCREMENTAL.clone_into(&mut multi.dispatcher_name);
             multi.incremental = Some(IncrementalDispatcher { step_size });
         }
