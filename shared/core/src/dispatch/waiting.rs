@@ -141,6 +141,9 @@ impl Waiting {
                 Closed::QueueMissing => {
                     format!("create the namespace and the LocalQueue of that name on cluster \"{cluster}\"")
                 }
+                Closed::ClusterQueueMissing { name } => format!(
+                    "create ClusterQueue \"{name}\" on cluster \"{cluster}\", or let the LocalQueue there name another"
+                ),
                 Closed::QueueStopped => {
                     format!("look at condition Active of the queue on cluster \"{cluster}\"")
                 }
@@ -148,7 +151,10 @@ impl Waiting {
             },
             Self::Cordoned { clusters } => {
                 let first = clusters.first().map_or("NAME", ClusterName::as_str);
-                format!("roadstead cluster uncordon {first}")
+                format!(
+                    "if it is cordoned: roadstead cluster uncordon {first}; else look at MultiKueueCluster \"{first}\": it is being \
+                     deleted, or its Secret is gone"
+                )
             }
             Self::NoClusterConnected { .. } => {
                 "look at condition Active of the named MultiKueueClusters".to_owned()
@@ -226,6 +232,10 @@ impl fmt::Display for Waiting {
                 Closed::QueueMissing => {
                     write!(f, "cluster \"{cluster}\" has no such queue in this namespace")
                 }
+                Closed::ClusterQueueMissing { name } => write!(
+                    f,
+                    "cluster \"{cluster}\" has no ClusterQueue \"{name}\", which its LocalQueue names"
+                ),
                 Closed::QueueStopped => write!(f, "the queue on cluster \"{cluster}\" is stopped"),
                 Closed::NotAnswering { words } => {
                     write!(
@@ -239,7 +249,7 @@ impl fmt::Display for Waiting {
                     }
                 }
             },
-            Self::Cordoned { clusters } => write!(f, "cordoned: {}", list(clusters)),
+            Self::Cordoned { clusters } => write!(f, "no new work is sent to {}", list(clusters)),
             Self::NoClusterConnected { clusters } => {
                 write!(f, "no worker cluster is connected: {}", list(clusters))
             }
