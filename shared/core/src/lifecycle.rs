@@ -106,7 +106,8 @@ pub fn step(seen: &Observed<'_>, now: Timestamp) -> Next {
         return draft.done();
     }
     if seen.workload.deleting {
-        if seen.job.at_rest() {
+        // Why an end too: then nothing runs, whatever is left of a stop that was under way (seed 2104).
+        if seen.job.at_rest() || seen.job.has_ended() {
             draft.finalizer = Finalizer::Drop;
         }
         return draft.done();

@@ -72,6 +72,17 @@ impl JobFacts {
             } => *suspended && !*active,
         }
     }
+
+    /// Whether the job shows its end.
+    pub(super) const fn has_ended(&self) -> bool {
+        matches!(
+            self,
+            Self::Present {
+                finished: Some(_),
+                ..
+            }
+        )
+    }
 }
 
 /// How a job ended.

@@ -19,8 +19,8 @@ const ROUND: Duration = Duration::from_mins(5);
 /// How long it takes at most until an event is known that a watch has left out: the period in which everything is compared, and
 /// the life of the watch at whose end that is done. *Source*: `spec/safety.md` F12.
 const RESYNC: Duration = Duration::from_mins(60 + 5);
-/// One run in so many leaves the dispatcher to the manager, which then goes by room.
-const CHOOSES: u32 = 2;
+/// One run in so many goes by room, as a manager of Roadstead workers does when nobody says otherwise.
+const BY_ROOM: u32 = 2;
 /// One job in so many is deleted and handed in again under its name, and of as many the Workload is deleted.
 const ANEW: u32 = 10;
 /// Decides about both. Why a stream of its own: everything else in the run of a seed stays as it is.
@@ -35,8 +35,8 @@ pub enum Spread {
     AllAtOnce,
     /// To so many more per round.
     Incremental(i32),
-    /// As the manager chooses when nobody says how: to the one with the most room, and to more with time.
-    Chosen,
+    /// To the one with the most room, and to more with time.
+    Capacity,
 }
 
 /// What the manager does about lost workers.
@@ -188,12 +188,12 @@ impl Script {
         let compares = dice.random_ratio(1, 4);
         let mut dice = ChaCha8Rng::seed_from_u64(seed);
         dice.set_stream(ANEW_STREAM);
-        let chooses = dice.random_ratio(1, CHOOSES);
+        let by_room = dice.random_ratio(1, BY_ROOM);
         anew(&mut dice, &mut acts);
         Self {
             seed,
             workers,
-            spread: if chooses { Spread::Chosen } else { spread },
+            spread: if by_room { Spread::Capacity } else { spread },
             lost,
             lost_after,
             cpus,
@@ -284,7 +284,7 @@ impl Script {
     pub fn settles_after(&self) -> Duration {
         let rounds = match self.spread {
             // Why none by room either: it asks all of them within a minute.
-            Spread::AllAtOnce | Spread::Chosen => 0,
+            Spread::AllAtOnce | Spread::Capacity => 0,
             Spread::Incremental(step) => {
                 let step = usize::try_from(step).unwrap_or(1).max(1);
                 self.workers.len().div_ceil(step).saturating_sub(1)
