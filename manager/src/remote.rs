@@ -7,6 +7,7 @@ mod doubt;
 mod held;
 mod leaving;
 mod pace;
+mod refused;
 pub(crate) mod registry;
 pub(crate) mod supervisor;
 
@@ -57,6 +58,7 @@ pub(crate) fn over_network(rules: Rules, user_agent: String, permit: Permit) -> 
                 reason: Reason::InsecureKubeConfig,
                 rule: "S3",
                 message: error.to_string(),
+                may_pass: false,
             })
         }
         .boxed()

@@ -32,6 +32,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::leaving;
+use super::refused::Refused;
 use super::registry::Registry;
 use super::{Dial, Miss, Proof, Remote, Secrets};
 use crate::lease::{self, Lessor, Renewed, report};
@@ -280,6 +281,7 @@ async fn supervise(fleet: Arc<Fleet>, remote: Arc<Remote>, nudge: Arc<Notify>, s
     let name = remote.name.to_string();
     let work = async {
         let mut current: Option<String> = None;
+        let mut refused = Refused::default();
         loop {
             let (endpoint, client) = match fleet.load_and_dial(&name).await {
                 Ok(both) => both,
@@ -290,17 +292,13 @@ async fn supervise(fleet: Arc<Fleet>, remote: Arc<Remote>, nudge: Arc<Notify>, s
                         link.client = None;
                     });
                     current = None;
-                    tracing::warn!(
-                        cluster = name,
-                        reason = refusal.reason.as_str(),
-                        "{}",
-                        refusal.message
-                    );
+                    refused.tell(&remote.name, &refusal);
                     fleet.settle(&remote).await;
-                    nudge.notified().await;
+                    refused.wait(&refusal, &nudge).await;
                     continue;
                 }
             };
+            refused.ends();
             let print = fingerprint(&endpoint);
             if current.as_ref() != Some(&print) {
                 if current.is_some() {
