@@ -94,9 +94,28 @@ pub(crate) struct Remote {
     link: Mutex<Link>,
 }
 
+/// An API server, and how it is known to be that one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Place {
+    server: String,
+    authority: String,
+}
+
+impl Place {
+    /// Where this endpoint is.
+    pub(crate) fn of(endpoint: &Endpoint) -> Self {
+        Self {
+            server: endpoint.server.clone(),
+            authority: endpoint.authority.clone(),
+        }
+    }
+}
+
 struct Link {
     connection: Connection,
     client: Option<Client>,
+    /// To which API server the client goes.
+    place: Place,
     /// Its Secret is gone; it is kept only for what runs there.
     orphaned: bool,
     /// Its caches have been filled once.
@@ -145,6 +164,7 @@ impl Remote {
             link: Mutex::new(Link {
                 connection: Connection::new(now),
                 client: None,
+                place: Place::default(),
                 orphaned: false,
                 seen: false,
                 shown: None,
@@ -167,13 +187,9 @@ impl Remote {
         link.client.clone().filter(|_| link.connection.is_connected())
     }
 
-    /// The client for renewing credentials: the last that was built, connected or not.
-    pub(crate) fn last_client(&self) -> Option<Client> {
-        self.link
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .client
-            .clone()
+    /// The client for renewing credentials, and where it goes: the last that was built, connected or not.
+    pub(crate) fn last_client(&self) -> Option<(Client, Place)> {
+        self.with(|link| Some((link.client.clone()?, link.place.clone())))
     }
 
     /// Whether it was ever connected, so that what is cached of it is all there was.

@@ -260,10 +260,12 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
     let credentials = Credentials {
         client,
         secrets,
+        clusters: dispatch.federation.clusters.clone(),
         registry: registry.clone(),
         rules,
         lifetime: token_lifetime(&config),
         clock: wall,
+        skipped: Arc::default(),
     };
     tasks.spawn(leading(credentials.run(stop.clone()).boxed()));
     if collects {

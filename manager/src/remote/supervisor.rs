@@ -34,7 +34,7 @@ use tracing::Instrument as _;
 use super::leaving;
 use super::refused::Refused;
 use super::registry::Registry;
-use super::{Dial, Miss, Proof, Remote, Secrets};
+use super::{Dial, Miss, Place, Proof, Remote, Secrets};
 use crate::lease::{self, Lessor, Renewed, report};
 use crate::metrics::{Ended, Metrics};
 
@@ -392,6 +392,7 @@ async fn serve(
             }
             remote.with(|link| {
                 link.client = Some(client.clone());
+                link.place = Place::of(endpoint);
                 link.seen = true;
                 link.connection.opened();
             });
