@@ -5,7 +5,7 @@
 //! could otherwise send a token of one cluster to another (`spec/safety.md S7`).
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
@@ -41,9 +41,10 @@ pub(crate) struct Credentials {
     pub(crate) rules: Rules,
     pub(crate) lifetime: Duration,
     pub(crate) clock: Clock,
-    /// Why credentials are not renewed, by Secret.
-    pub(crate) skipped: Arc<Mutex<BTreeMap<String, Trouble>>>,
 }
+
+/// Why credentials are not renewed, by Secret.
+type Skipped = Mutex<BTreeMap<String, Trouble>>;
 
 impl Credentials {
     /// Renews until `stop`.
@@ -58,17 +59,19 @@ impl Credentials {
         for secret in self.secrets.all() {
             queue.add(secret.name_any(), Lane::New);
         }
+        let skipped = Arc::<Skipped>::default();
         reconcile::run("credentials", queue, WORKERS, stop, move |name| {
-            let this = self.clone();
-            async move { this.renew(&name).await }
+            let (this, skipped) = (self.clone(), skipped.clone());
+            async move { this.renew(&name, &skipped).await }
         })
         .await;
     }
 
-    async fn renew(&self, name: &str) -> Outcome {
+    async fn renew(&self, name: &str, skipped: &Skipped) -> Outcome {
+        let skipped = || skipped.lock().unwrap_or_else(PoisonError::into_inner);
         let all = self.secrets.all();
         let Some(stored) = all.iter().find(|secret| secret.name_any() == name) else {
-            self.skipped().remove(name);
+            skipped().remove(name);
             return Outcome::Done;
         };
         let (Some(cluster), Some(life)) = (secret::cluster(stored), secret::lifetime(stored)) else {
@@ -95,12 +98,12 @@ impl Credentials {
             ));
         };
         if let Some(why) = self.mismatch(stored, cluster, &place) {
-            if self.skipped().entry(name.to_owned()).or_default().is_news(&why) {
+            if skipped().entry(name.to_owned()).or_default().is_news(&why) {
                 tracing::warn!(cluster, secret = name, "its credential is not renewed: {why}");
             }
             return Outcome::After(SKIPPED_PAUSE);
         }
-        self.skipped().remove(name);
+        skipped().remove(name);
         let terms = Terms {
             rules: self.rules,
             lifetime: self.lifetime,
@@ -119,10 +122,6 @@ impl Credentials {
                 ))
             }
         }
-    }
-
-    fn skipped(&self) -> MutexGuard<'_, BTreeMap<String, Trouble>> {
-        self.skipped.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Why the credential in a Secret is not one of the cluster that its label names, as that is connected.
@@ -196,7 +195,6 @@ mod tests {
             rules: Rules::default(),
             lifetime: Duration::from_hours(1),
             clock: Arc::new(Timestamp::now),
-            skipped: Arc::default(),
         };
         let east = "https://east.example:6443";
         let place = Place::of(&endpoint(east));

@@ -11,7 +11,7 @@ mod refused;
 pub(crate) mod registry;
 pub(crate) mod supervisor;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -83,8 +83,8 @@ pub(crate) struct Remote {
     pub(crate) pace: Pace,
     /// Our lease there, as far as we know.
     pub(crate) grant: Mutex<Grant>,
-    /// Kinds of jobs that our account may change there, by group and plural.
-    changeable: Mutex<BTreeSet<(String, String)>>,
+    /// Whether our account may change jobs of a kind there, by group and plural, as far as that was answered.
+    changeable: Mutex<BTreeMap<(String, String), bool>>,
     doubt: Mutex<Doubt>,
     relief: Notify,
     /// When our lease was last renewed there.
@@ -125,7 +125,8 @@ struct Link {
 }
 
 impl Remote {
-    fn new(
+    /// A cluster that is not connected yet.
+    pub(crate) fn new(
         name: ClusterName,
         (kinds, templates): (&[&'static dyn JobKind], &Arc<Templates>),
         now: Timestamp,
@@ -230,18 +231,13 @@ impl Remote {
     /// Whether our account may change jobs of this kind there.
     pub(crate) fn may_change(&self, kind: &ApiResource) -> bool {
         let changeable = self.changeable.lock().unwrap_or_else(PoisonError::into_inner);
-        changeable.contains(&(kind.group.clone(), kind.plural.clone()))
+        changeable.get(&(kind.group.clone(), kind.plural.clone())) == Some(&true)
     }
 
-    /// Notes whether it may.
-    pub(crate) fn set_changeable(&self, kind: &ApiResource, may: bool) {
+    /// Notes whether it may; tells whether that is news.
+    pub(crate) fn set_changeable(&self, kind: &ApiResource, may: bool) -> bool {
         let mut changeable = self.changeable.lock().unwrap_or_else(PoisonError::into_inner);
-        let name = (kind.group.clone(), kind.plural.clone());
-        if may {
-            changeable.insert(name);
-        } else {
-            changeable.remove(&name);
-        }
+        changeable.insert((kind.group.clone(), kind.plural.clone()), may) != Some(may)
     }
 
     /// Whether who has room elsewhere should rather go there: it is late with the receipt of a copy, or failed one request.

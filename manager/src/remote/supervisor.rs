@@ -35,7 +35,7 @@ use super::leaving;
 use super::refused::Refused;
 use super::registry::Registry;
 use super::{Dial, Miss, Place, Proof, Remote, Secrets};
-use crate::lease::{self, Lessor, Renewed, report};
+use crate::lease::{Lessor, Renewed, report, rights};
 use crate::metrics::{Ended, Metrics};
 
 /// How often a connected worker is to give a sign of life, and how long it may take to answer when it is asked for one.
@@ -344,7 +344,7 @@ async fn serve(
     if let Renewed::Taken(sentence) = claimed {
         return refuse_origin(fleet, remote, sentence, nudge).await;
     }
-    lease::learn_rights(&client, remote).await;
+    let unanswered = rights::learn(&client, remote).await;
     let watching = CancellationToken::new();
     let mut tasks = JoinSet::new();
     let ours = Some(fleet.ours.clone());
@@ -371,6 +371,9 @@ async fn serve(
     tasks.spawn(async move { known.queues.tell().await }.instrument(here));
     let (known, asks) = (remote.clone(), client.clone());
     tasks.spawn(async move { known.queues.recognise(&asks).await });
+    if unanswered.exist() {
+        tasks.spawn(unanswered.learn(client.clone(), remote.clone()));
+    }
     let mut healths = vec![("Workload".to_owned(), remote.workloads.health())];
     let of_jobs = { remote.jobs.iter() }.map(|jobs| (jobs.resource.kind.clone(), jobs.objects.health()));
     healths.extend(of_jobs);
