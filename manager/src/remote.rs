@@ -7,10 +7,11 @@ mod doubt;
 mod held;
 mod leaving;
 mod pace;
+mod refused;
 pub(crate) mod registry;
 pub(crate) mod supervisor;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -57,6 +58,7 @@ pub(crate) fn over_network(rules: Rules, user_agent: String, permit: Permit) -> 
                 reason: Reason::InsecureKubeConfig,
                 rule: "S3",
                 message: error.to_string(),
+                may_pass: false,
             })
         }
         .boxed()
@@ -81,8 +83,8 @@ pub(crate) struct Remote {
     pub(crate) pace: Pace,
     /// Our lease there, as far as we know.
     pub(crate) grant: Mutex<Grant>,
-    /// Kinds of jobs that our account may change there, by group and plural.
-    changeable: Mutex<BTreeSet<(String, String)>>,
+    /// Whether our account may change jobs of a kind there, by group and plural, as far as that was answered.
+    changeable: Mutex<BTreeMap<(String, String), bool>>,
     doubt: Mutex<Doubt>,
     relief: Notify,
     /// When our lease was last renewed there.
@@ -92,9 +94,28 @@ pub(crate) struct Remote {
     link: Mutex<Link>,
 }
 
+/// An API server, and how it is known to be that one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Place {
+    server: String,
+    authority: String,
+}
+
+impl Place {
+    /// Where this endpoint is.
+    pub(crate) fn of(endpoint: &Endpoint) -> Self {
+        Self {
+            server: endpoint.server.clone(),
+            authority: endpoint.authority.clone(),
+        }
+    }
+}
+
 struct Link {
     connection: Connection,
     client: Option<Client>,
+    /// To which API server the client goes.
+    place: Place,
     /// Its Secret is gone; it is kept only for what runs there.
     orphaned: bool,
     /// Its caches have been filled once.
@@ -104,7 +125,8 @@ struct Link {
 }
 
 impl Remote {
-    fn new(
+    /// A cluster that is not connected yet.
+    pub(crate) fn new(
         name: ClusterName,
         (kinds, templates): (&[&'static dyn JobKind], &Arc<Templates>),
         now: Timestamp,
@@ -143,6 +165,7 @@ impl Remote {
             link: Mutex::new(Link {
                 connection: Connection::new(now),
                 client: None,
+                place: Place::default(),
                 orphaned: false,
                 seen: false,
                 shown: None,
@@ -165,13 +188,9 @@ impl Remote {
         link.client.clone().filter(|_| link.connection.is_connected())
     }
 
-    /// The client for renewing credentials: the last that was built, connected or not.
-    pub(crate) fn last_client(&self) -> Option<Client> {
-        self.link
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .client
-            .clone()
+    /// The client for renewing credentials, and where it goes: the last that was built, connected or not.
+    pub(crate) fn last_client(&self) -> Option<(Client, Place)> {
+        self.with(|link| Some((link.client.clone()?, link.place.clone())))
     }
 
     /// Whether it was ever connected, so that what is cached of it is all there was.
@@ -212,18 +231,13 @@ impl Remote {
     /// Whether our account may change jobs of this kind there.
     pub(crate) fn may_change(&self, kind: &ApiResource) -> bool {
         let changeable = self.changeable.lock().unwrap_or_else(PoisonError::into_inner);
-        changeable.contains(&(kind.group.clone(), kind.plural.clone()))
+        changeable.get(&(kind.group.clone(), kind.plural.clone())) == Some(&true)
     }
 
-    /// Notes whether it may.
-    pub(crate) fn set_changeable(&self, kind: &ApiResource, may: bool) {
+    /// Notes whether it may; tells whether that is news.
+    pub(crate) fn set_changeable(&self, kind: &ApiResource, may: bool) -> bool {
         let mut changeable = self.changeable.lock().unwrap_or_else(PoisonError::into_inner);
-        let name = (kind.group.clone(), kind.plural.clone());
-        if may {
-            changeable.insert(name);
-        } else {
-            changeable.remove(&name);
-        }
+        changeable.insert((kind.group.clone(), kind.plural.clone()), may) != Some(may)
     }
 
     /// Whether who has room elsewhere should rather go there: it is late with the receipt of a copy, or failed one request.

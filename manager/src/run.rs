@@ -191,7 +191,6 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
     };
     let secrets = Cache::new();
     let registry = Arc::new(Registry::default());
-    let rules = rules(&config);
     let lessor = Arc::new(lessor(&config, engine, &clock, uptime));
     let dispatch = Dispatch {
         caches: engine.caches.clone(),
@@ -223,7 +222,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
         kinds: kinds(&config),
         templates: engine.caches.templates.clone(),
         ours: format!("{}={}", labels::MULTIKUEUE_ORIGIN, config.multi_kueue.origin),
-        rules,
+        rules: rules(&config),
         lessor,
         dial,
         changed: changed.clone(),
@@ -260,8 +259,9 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
     let credentials = Credentials {
         client,
         secrets,
+        clusters: dispatch.federation.clusters.clone(),
         registry: registry.clone(),
-        rules,
+        rules: rules(&config),
         lifetime: token_lifetime(&config),
         clock: wall,
     };

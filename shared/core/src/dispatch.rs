@@ -16,6 +16,7 @@ use crate::moment::later;
 use crate::name::{CheckName, ClusterName};
 use crate::note::{Note, Severity};
 use crate::status::{CheckPhase, Status};
+use crate::words::{MESSAGE_MAX, cut};
 
 #[cfg(feature = "bugbank")]
 mod bug;
@@ -454,6 +455,7 @@ impl<'a> Pass<'a> {
             .status
             .conditions
             .get("Evicted")
+            .filter(|c| c.truth == Truth::True)
             .map(|c| c.message.clone());
         let why = why.unwrap_or_else(|| "The workload is being deleted".to_owned());
         let message = format!("Evicted on manager: {why}");
@@ -542,6 +544,8 @@ impl<'a> Pass<'a> {
     }
 
     fn set_check(&mut self, check: &CheckName, phase: CheckPhase, message: String) {
+        // Why here too: what is stored would differ from it each time, and be written without end.
+        let message = cut(message, MESSAGE_MAX);
         if let Some(state) = self.plan.status.checks.get_mut(check)
             && (state.phase != phase || state.message != message)
         {
