@@ -26,6 +26,7 @@ mod holder;
 mod observed;
 mod offer;
 pub mod record;
+mod removal;
 mod seek;
 mod waiting;
 
@@ -38,7 +39,8 @@ pub use observed::{
     Observed, Order, Origin, Owner, Policy, Remote, RemoteJob, RemoteWorkload, Said, Site, Stop,
 };
 pub use offer::{ROUND, WIDEN};
-pub use waiting::Waiting;
+pub use removal::Witness;
+pub use waiting::{Membership, Waiting};
 
 /// Reason of the Events about dispatch. *Source*: `spec/multikueue.md 8`.
 const EVENT: &str = "MultiKueue";
@@ -519,6 +521,7 @@ impl<'a> Pass<'a> {
             cluster: cluster.clone(),
             since,
             until,
+            membership: self.membership(cluster),
         }
     }
 

@@ -102,6 +102,8 @@ pub struct Site {
     pub room: Room,
     /// What an administrator wants of it.
     pub cordon: Cordon,
+    /// Whether an administrator took it out of the config or deleted it when it was lost already.
+    pub given_up: bool,
     /// Whether our lease is kept there.
     pub lease: Tenure,
     /// Whether the creation of a copy is under way there that takes much longer than it usually does, or its last request failed.
@@ -112,6 +114,7 @@ pub struct Site {
 pub(super) static UNKNOWN: Site = Site {
     room: Room::Unknown,
     cordon: Cordon::Open,
+    given_up: false,
     lease: Tenure::Held,
     late: false,
 };
@@ -351,7 +354,7 @@ pub struct Policy {
 /// What happens to a job whose worker is lost for longer than the timeout. *Source*: `spec/safety.md 3`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LostPolicy {
-    /// It stays where it is until the worker answers, or an admin takes the cluster out of the `MultiKueueConfig`.
+    /// It stays where it is until the worker answers, or an admin takes the lost cluster out of the `MultiKueueConfig`.
     Wait,
     /// It runs again elsewhere once the worker has certainly stopped it; a worker that has no fence is treated as with
     /// [`Self::RetryAnyway`].
