@@ -26,7 +26,7 @@ use kube::discovery::ApiResource;
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_core::cluster::{Connection, Reason};
 use roadstead_core::dispatch::Witness;
-use roadstead_core::lease::Grant;
+use roadstead_core::lease::{Grant, Guard};
 use roadstead_core::name::{ClusterName, Key};
 use roadstead_engine::caches::{KindCache, Templates, api_resource};
 use roadstead_jobs::JobKind;
@@ -206,12 +206,9 @@ impl Remote {
             .was_answered()
     }
 
-    /// Whether it was last seen to look at our lease.
-    pub(crate) fn is_guarded(&self) -> bool {
-        self.grant
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .is_guarded()
+    /// Whether it is seen to look at our lease.
+    pub(crate) fn guard(&self) -> Guard {
+        self.grant.lock().unwrap_or_else(PoisonError::into_inner).guard()
     }
 
     /// What a look has shown that began after its loss, to add to or to ask.

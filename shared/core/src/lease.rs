@@ -119,7 +119,9 @@ pub enum Tenure {
 pub struct Grant {
     /// The renewals that may have arrived, as far as they matter: the last of each length.
     sent: Vec<(Moment, Terms)>,
+    /// The last mark of the worker.
     mark: Option<String>,
+    /// When this process saw that it was another one than before.
     marked_at: Option<Moment>,
     answered_at: Option<Moment>,
     /// Up to when the last renewal that was stored lets the worker start something; at first as if one had been stored.
@@ -133,8 +135,22 @@ pub enum Closing {
     At(Moment),
     /// The worker was not seen to look at the lease. If it does, then from then on.
     Unguarded(Moment),
-    /// The worker used to look at the lease and had stopped when it was last heard: nobody is there to stop anything.
+    /// The worker used to look at the lease and had stopped when it was last heard, or nobody knows whether it still did: it may
+    /// be that nobody is there to stop anything.
     Never,
+}
+
+/// Whether a worker looks at the lease, as far as this process has seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guard {
+    /// It was seen to mark it, and lately when it was last heard.
+    Looks,
+    /// There is a mark, as old as one likes: it was not seen to change yet, which takes up to [`Terms::mark_every`].
+    Unproven,
+    /// It was seen to, and had stopped when it was last heard.
+    Stopped,
+    /// There is no mark, or no lease.
+    Unmarked,
 }
 
 impl Grant {
@@ -158,10 +174,13 @@ impl Grant {
 
     /// The lease was seen, with what the worker wrote on it.
     pub fn answered(&mut self, mark: Option<&str>, now: Moment) {
-        self.answered_at = Some(now);
+        let looked_before = self.answered_at.replace(now).is_some();
         if mark.is_some() && self.mark.as_deref() != mark {
             self.mark = mark.map(str::to_owned);
-            self.marked_at = Some(now);
+            // Why not at the first look of a process: what is there may be as old as one likes, and its author dead since then.
+            if looked_before {
+                self.marked_at = Some(now);
+            }
         }
     }
 
@@ -172,7 +191,7 @@ impl Grant {
 
     /// How things stand. A worker whose lease has lapsed stops what it is given.
     pub fn tenure(&self, now: Moment) -> Tenure {
-        match (self.answered_at, self.marked_at) {
+        match (self.answered_at, &self.mark) {
             (Some(_), _) if now < self.starts_until => Tenure::Held,
             (Some(_), Some(_)) => Tenure::Lapsed,
             (None, _) | (Some(_), None) => Tenure::Never,
@@ -184,9 +203,14 @@ impl Grant {
         self.answered_at.is_some()
     }
 
-    /// Whether the worker was last seen to look at the lease.
-    pub fn is_guarded(&self) -> bool {
-        matches!(self.closing(Duration::ZERO), Closing::At(_))
+    /// What is known of the worker's look at the lease.
+    pub fn guard(&self) -> Guard {
+        match (self.closing(Duration::ZERO), self.marked_at) {
+            (Closing::At(_), _) => Guard::Looks,
+            (Closing::Never, None) => Guard::Unproven,
+            (Closing::Never, Some(_)) => Guard::Stopped,
+            (Closing::Unguarded(_), _) => Guard::Unmarked,
+        }
     }
 
     /// When nothing runs there any more, if nothing more is sent. `drain` is how long the pods may take to end.
@@ -197,12 +221,13 @@ impl Grant {
             .map(|(at, terms)| at.plus(terms.closed_after(drain)));
         let at = last.max().unwrap_or_default();
         let patience = self.sent.iter().map(|(_, terms)| terms.length()).max();
-        match (self.marked_at, self.answered_at) {
-            (None, _) | (_, None) => Closing::Unguarded(at),
-            (Some(marked), Some(answered)) if answered.since(marked) > patience.unwrap_or_default() => {
+        match (&self.mark, self.marked_at, self.answered_at) {
+            (None, _, _) | (_, _, None) => Closing::Unguarded(at),
+            (Some(_), None, Some(_)) => Closing::Never,
+            (Some(_), Some(marked), Some(answered)) if answered.since(marked) > patience.unwrap_or_default() => {
                 Closing::Never
             }
-            (Some(_), Some(_)) => Closing::At(at),
+            (Some(_), Some(_), Some(_)) => Closing::At(at),
         }
     }
 }
