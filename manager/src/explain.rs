@@ -156,6 +156,7 @@ mod tests {
     fn plan(waiting: Option<Waiting>, reply: Reply) -> Plan {
         Plan {
             epoch: 1,
+            highest: 0,
             status: Status::default(),
             remote: BTreeMap::new(),
             mirror: None,

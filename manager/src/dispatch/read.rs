@@ -42,6 +42,7 @@ pub(super) struct Scene {
     failures: BTreeMap<ClusterName, Failure>,
     refusals: BTreeMap<ClusterName, String>,
     round: Option<Timestamp>,
+    highest: u64,
     sites: BTreeMap<ClusterName, Site>,
     job: LocalJob,
     epoch: u64,
@@ -69,6 +70,7 @@ impl Scene {
             sites: &self.sites,
             job: self.job,
             epoch: self.epoch,
+            highest: self.highest,
             policy: &self.policy,
         };
         dispatch::plan(&observed, now)
@@ -225,6 +227,7 @@ pub(super) fn scene(
         failures: d.memory.of(key),
         refusals: d.memory.refusals(key),
         round: d.memory.round(key),
+        highest: d.memory.highest(key),
         job,
         // Why 0 for nonsense: it is below everything that was ever sent, so the next number is above it.
         epoch: stored.map_or(1, |w| {
@@ -390,11 +393,15 @@ fn epoch_of(stored: Option<&ApiWorkload>, copy: &ObjectMeta) -> u64 {
         .as_ref()
         .and_then(|all| all.get(annotations::WORKLOAD_UID));
     let ours = stored.and_then(|w| w.metadata.uid.as_ref());
-    // Why also without one: it was sent by a manager of an earlier version.
-    if of_uid.is_some_and(|uid| ours.is_some_and(|ours| ours != uid)) {
-        return 0;
+    let number = roadstead_convert::epoch(copy.annotations.as_ref()).unwrap_or(0);
+    let present = stored.and_then(|w| roadstead_convert::epoch(w.metadata.annotations.as_ref()));
+    match (of_uid, ours) {
+        (Some(uid), Some(ours)) if ours != uid => 0,
+        // Why also without one: it was sent by a manager of an earlier version. Why no higher number then: all its copies have the
+        // same, and a number is raised only by who names our Workload.
+        (None, Some(_)) if number > present.unwrap_or(0) => 0,
+        (Some(_) | None, Some(_) | None) => number,
     }
-    roadstead_convert::epoch(copy.annotations.as_ref()).unwrap_or(0)
 }
 
 /// Whether a job failed because it is being deleted: then it has no outcome.
@@ -534,6 +541,32 @@ mod tests {
     use serde_json::{from_value, json};
 
     use super::*;
+
+    /// Spec: safety 3.1, I9
+    #[test]
+    fn only_what_names_our_workload_can_have_a_higher_number() {
+        let of = |uid: Option<&str>, epoch: Option<&str>| -> ApiWorkload {
+            let notes = json!({annotations::WORKLOAD_UID: uid, annotations::DISPATCH_EPOCH: epoch});
+            let notes: serde_json::Map<_, _> = notes
+                .as_object()
+                .unwrap()
+                .clone()
+                .into_iter()
+                .filter(|(_, value)| !value.is_null())
+                .collect();
+            from_value(json!({"metadata": {"uid": "1", "annotations": notes}, "spec": {"podSets": []}}))
+                .unwrap()
+        };
+        let local = of(None, Some("2"));
+        let number = |uid, epoch| epoch_of(Some(&local), &of(uid, epoch).metadata);
+        assert_eq!(number(Some("1"), Some("2")), 2);
+        assert_eq!(number(Some("1"), Some("7")), 7, "our own storage went back");
+        assert_eq!(number(Some("other"), Some("2")), 0);
+        assert_eq!(number(None, Some("2")), 2);
+        assert_eq!(number(None, None), 1);
+        assert_eq!(number(None, Some("7")), 0);
+        assert_eq!(number(Some("1"), Some("18446744073709551615")), 0);
+    }
 
     /// Spec: multikueue 11.44, 11.45
     #[test]

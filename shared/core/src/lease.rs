@@ -224,7 +224,9 @@ impl Grant {
         match (&self.mark, self.marked_at, self.answered_at) {
             (None, _, _) | (_, _, None) => Closing::Unguarded(at),
             (Some(_), None, Some(_)) => Closing::Never,
-            (Some(_), Some(marked), Some(answered)) if answered.since(marked) > patience.unwrap_or_default() => {
+            (Some(_), Some(marked), Some(answered))
+                if answered.since(marked) > patience.unwrap_or_default() =>
+            {
                 Closing::Never
             }
             (Some(_), Some(_), Some(_)) => Closing::At(at),

@@ -148,7 +148,24 @@ impl<'a> Pass<'a> {
     ///
     /// *Source*: `spec/safety.md 3.1`.
     pub(super) fn end_dispatch(&mut self) {
-        self.plan.epoch = self.plan.epoch.max(self.o.epoch.saturating_add(1));
+        self.plan.epoch = self.plan.epoch.max(self.next_epoch());
+    }
+
+    /// A number above all that was ever sent, as far as is known.
+    pub(super) fn next_epoch(&self) -> u64 {
+        self.o.epoch.max(self.plan.highest).saturating_add(1)
+    }
+
+    /// Whether the cluster that the Workload names shows something of the present dispatch, or may have it and does not answer.
+    pub(super) fn may_hold_present(&self) -> bool {
+        match self.named().map(|cluster| self.holder(cluster)) {
+            Some(Holder::Answers(copies)) => {
+                let epoch = self.o.epoch;
+                copies.current_workload(epoch).is_some() || copies.current_job(epoch).is_some()
+            }
+            Some(Holder::Silent { .. }) => true,
+            Some(Holder::GivenUp(_)) | None => false,
+        }
     }
 
     /// The winner took it off again.

@@ -110,6 +110,7 @@ struct Case {
     max_execution_secs: Option<u32>,
     job: LocalJob,
     epoch: u64,
+    highest: u64,
     lost: LostPolicy,
     dispatcher: Dispatcher,
     round: Option<i64>,
@@ -140,6 +141,7 @@ impl Case {
                 finished: false,
             },
             epoch: 1,
+            highest: 0,
             lost: LostPolicy::Wait,
             dispatcher: Dispatcher::AllAtOnce,
             round: None,
@@ -235,6 +237,7 @@ impl Case {
                 sites,
                 job: self.job,
                 epoch: self.epoch,
+                highest: self.highest,
                 policy: &Policy {
                     worker_lost_timeout: SignedDuration::from_mins(TIMEOUT_MINS),
                     lost: self.lost,

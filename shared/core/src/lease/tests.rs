@@ -181,7 +181,11 @@ fn a_mark_that_a_manager_finds_when_it_starts_proves_nothing_until_it_changes() 
     grant.answered(Some("1"), at(4_000));
     assert_eq!(grant.closing(Duration::ZERO), Closing::Never);
     assert_eq!(grant.guard(), Guard::Unproven);
-    assert_eq!(grant.tenure(at(4_000)), Tenure::Held, "work is sent there meanwhile");
+    assert_eq!(
+        grant.tenure(at(4_000)),
+        Tenure::Held,
+        "work is sent there meanwhile"
+    );
     grant.answered(Some("2"), at(5_000));
     assert_eq!(grant.closing(Duration::ZERO), Closing::At(at(45_000)));
     assert_eq!(grant.guard(), Guard::Looks);

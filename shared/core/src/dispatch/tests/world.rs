@@ -178,6 +178,7 @@ impl World {
             max_execution_secs: None,
             job: self.job,
             epoch: self.epoch,
+            highest: 0,
             lost: self.lost,
             dispatcher: Dispatcher::AllAtOnce,
             round: None,
