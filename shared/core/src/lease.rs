@@ -43,6 +43,17 @@ impl Moment {
 /// The longest time between two renewals, and between two looks.
 const BEAT_MAX: Duration = Duration::from_secs(5);
 
+/// How far the number of a lease may come between two looks: of renewals a second apart, more than a hundred years.
+const LEAP_MAX: u64 = 1 << 32;
+
+/// The number of the renewal after the one of this number; always another one, whatever somebody wrote there.
+pub const fn next_renewal(number: u64) -> u64 {
+    match number.checked_add(1) {
+        Some(next) => next,
+        None => 1,
+    }
+}
+
 /// Everything that follows from the length of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Terms {
@@ -302,24 +313,39 @@ impl Watch {
             // of its first.
             let last = self.evidence.last().map(|(_, at)| *at);
             self.evidence = last.map(|at| (2, at)).into_iter().collect();
+        } else if !self.goes_on(seen.as_ref()) {
+            // Why: no renewal does that, so somebody edited it, or the storage was restored from a backup. What is known of the old
+            // numbers says nothing about the new ones: taken for proof, it would keep a dead manager's lease, or end that of a live one.
+            self.evidence.clear();
         }
         if let Some(seen) = &seen {
             self.count_from(seen, began);
         }
         // Why two: the next one may already have been under way, but not the one that carries its version.
-        let threshold = seen.as_ref().map_or(2, |seen| seen.number.saturating_add(2));
+        let threshold = seen.as_ref().map_or(Some(2), |seen| seen.number.checked_add(2));
         self.prove(threshold, began);
         self.seen = seen;
+    }
+
+    /// Whether what is seen now can have come by renewals from what was seen before.
+    fn goes_on(&self, seen: Option<&Seen>) -> bool {
+        let (Some(old), Some(new)) = (&self.seen, seen) else {
+            return true;
+        };
+        let leap = new.number.checked_sub(old.number);
+        leap.is_some_and(|leap| leap <= LEAP_MAX)
     }
 
     /// A write of our own that began at `began` changed the lease, which then was as seen. Every later renewal was sent after it.
     pub fn marked(&mut self, began: Moment, seen: &Seen) {
         if self.seen.as_ref().is_some_and(|old| old.uid == seen.uid) {
-            self.prove(seen.number.saturating_add(1), began);
+            self.prove(seen.number.checked_add(1), began);
         }
     }
 
-    fn prove(&mut self, threshold: u64, at: Moment) {
+    /// Why an option: no renewal has a number above the last one.
+    fn prove(&mut self, threshold: Option<u64>, at: Moment) {
+        let Some(threshold) = threshold else { return };
         self.evidence.retain(|(other, _)| *other < threshold);
         self.evidence.push((threshold, at));
     }

@@ -132,6 +132,39 @@ fn a_lease_that_vanishes_gives_no_more_time_and_its_successor_needs_proof_of_its
 
 /// Spec: safety 3.3
 #[test]
+fn a_number_after_which_none_comes_does_not_keep_a_lease_for_ever() {
+    let mut watch = Watch::default();
+    for number in 1..=3 {
+        watch.looked(at(number * 1_000), seen(number));
+    }
+    for second in 4..40 {
+        watch.looked(at(second * 1_000), seen(u64::MAX));
+    }
+    assert_eq!(
+        watch.standing(at(31_000)),
+        Standing::Expired,
+        "the edit is no renewal: it counts from the third"
+    );
+    assert_eq!((next_renewal(7), next_renewal(u64::MAX)), (8, 1));
+}
+
+/// Spec: safety 3.2, 3.3, F15
+#[test]
+fn a_lease_whose_number_went_back_is_kept_by_the_renewals_that_follow() {
+    let mut watch = Watch::default();
+    for number in 501..=503 {
+        watch.looked(at((number - 500) * 1_000), seen(number));
+    }
+    watch.looked(at(4_000), seen(7));
+    assert_eq!(watch.changes_at(at(21_000)), Some(at(31_000)), "it proves nothing");
+    watch.looked(at(5_000), seen(8));
+    assert_eq!(watch.changes_at(at(21_000)), Some(at(31_000)), "it may have been under way");
+    watch.looked(at(6_000), seen(9));
+    assert_eq!(watch.changes_at(at(24_000)), Some(at(34_000)), "it was sent after the look at 7");
+}
+
+/// Spec: safety 3.3
+#[test]
 fn a_restarted_worker_that_misses_a_lease_fences_unless_it_is_made_anew_in_time() {
     let mut watch = Watch::missing(at(1_000), terms());
     watch.looked(at(1_000), None);
