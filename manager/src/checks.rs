@@ -50,15 +50,10 @@ impl Federation {
     ///
     /// *Errors*: the text for condition `Active` (`spec/multikueue.md 1.4`).
     pub(crate) fn clusters_of(&self, check: &AdmissionCheck) -> Result<Vec<ClusterName>, String> {
-        let reference = check.spec.parameters.as_ref().map(|p| Parameters {
-            group: p.api_group.clone(),
-            kind: p.kind.clone(),
-            name: p.name.clone(),
-        });
-        let name = check::parameters(reference.as_ref(), MULTIKUEUE_PARAMETERS)?;
+        let name = config_of(check)?;
         let config = self
             .configs
-            .named(name)
+            .named(&name)
             .ok_or_else(|| format!("MultiKueueConfig.kueue.x-k8s.io \"{name}\" not found"))?;
         Ok(config
             .spec
@@ -74,6 +69,12 @@ impl Federation {
         check
             .and_then(|check| self.clusters_of(&check).ok())
             .unwrap_or_default()
+    }
+
+    /// The name of the config of the check of this name, whether or not there is one.
+    pub(crate) fn config_of_name(&self, name: &CheckName) -> Option<String> {
+        let check = self.checks.named(name.as_str())?;
+        config_of(&check).ok()
     }
 
     /// Names of the checks of ours whose config lists this cluster.
@@ -168,6 +169,19 @@ impl Federation {
             }
         }
     }
+}
+
+/// The name of the config that a check refers to.
+///
+/// *Errors*: the text for condition `Active` (`spec/multikueue.md 1.4`).
+fn config_of(check: &AdmissionCheck) -> Result<String, String> {
+    let reference = check.spec.parameters.as_ref().map(|p| Parameters {
+        group: p.api_group.clone(),
+        kind: p.kind.clone(),
+        name: p.name.clone(),
+    });
+    let name = check::parameters(reference.as_ref(), MULTIKUEUE_PARAMETERS)?;
+    Ok(name.to_owned())
 }
 
 /// The clusters that stand in one of the two and not in the other.

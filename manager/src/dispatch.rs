@@ -224,6 +224,9 @@ impl Dispatch {
     }
 
     fn remember(&self, key: &Key, plan: &Plan, now: Timestamp) {
+        if plan.highest > plan.epoch {
+            self.memory.remember_highest(key, plan.highest);
+        }
         for (cluster, cause) in &plan.failed {
             if self.memory.failed(key, cluster, *cause, String::new(), now) {
                 self.metrics.removed(cluster, *cause);

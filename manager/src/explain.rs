@@ -142,7 +142,7 @@ mod tests {
     use roadstead_api::constants::annotations::EXPLANATION;
     use roadstead_api::kueue::v1beta2::Workload;
     use roadstead_core::dispatch::record::{Reply, Seen};
-    use roadstead_core::dispatch::{Plan, Waiting};
+    use roadstead_core::dispatch::{Membership, Plan, Waiting};
     use roadstead_core::name::Key;
     use roadstead_core::status::Status;
     use serde_json::Value;
@@ -156,6 +156,7 @@ mod tests {
     fn plan(waiting: Option<Waiting>, reply: Reply) -> Plan {
         Plan {
             epoch: 1,
+            highest: 0,
             status: Status::default(),
             remote: BTreeMap::new(),
             mirror: None,
@@ -227,6 +228,7 @@ mod tests {
             cluster: "east".into(),
             since: None,
             until: None,
+            membership: Membership::Listed,
         };
         let lost = plan(Some(lost), Reply::NotConnected);
         journal.note(&Workload::default(), &key, &lost, at(0));

@@ -24,7 +24,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::{Api, Client, ResourceExt as _};
 use roadstead_api::constants::{annotations, labels};
-use roadstead_core::lease::{Closing, Grant, Tenure, Terms};
+use roadstead_core::lease::{Closing, Grant, Tenure, Terms, next_renewal};
 use roadstead_engine::clock::{Clock, Uptime};
 use roadstead_kubeconfigs::account::rights::{MANAGED_BY, MANAGED_BY_LABEL, ORIGIN_LABEL, lease_name};
 use roadstead_kubeio::cache::Cache;
@@ -189,7 +189,7 @@ impl Lessor {
                     Err(error) => Written::Refused(error.to_string()),
                 };
             };
-            let number = number(stored).saturating_add(1);
+            let number = next_renewal(number(stored));
             let version = stored.metadata.resource_version.as_deref();
             write::patch(&api, &stored.name_any(), &self.body(identity, number, version)).await
         };

@@ -10,6 +10,7 @@ mod pace;
 mod refused;
 pub(crate) mod registry;
 pub(crate) mod supervisor;
+pub(crate) mod witness;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,7 +26,8 @@ use kube::core::DynamicObject;
 use kube::discovery::ApiResource;
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_core::cluster::{Connection, Reason};
-use roadstead_core::lease::Grant;
+use roadstead_core::dispatch::Witness;
+use roadstead_core::lease::{Grant, Guard};
 use roadstead_core::name::{ClusterName, Key};
 use roadstead_engine::caches::{KindCache, Templates, api_resource};
 use roadstead_jobs::JobKind;
@@ -91,6 +93,8 @@ pub(crate) struct Remote {
     renewed: Mutex<Option<Instant>>,
     /// The number of the last renewal of our lease that is known to be stored there; 0 before the first.
     renewal: AtomicU64,
+    /// What belonged to it at some moment after it was lost.
+    witness: Mutex<Witness>,
     link: Mutex<Link>,
 }
 
@@ -162,6 +166,7 @@ impl Remote {
             relief: Notify::new(),
             renewed: Mutex::new(None),
             renewal: AtomicU64::new(0),
+            witness: Mutex::default(),
             link: Mutex::new(Link {
                 connection: Connection::new(now),
                 client: None,
@@ -220,12 +225,14 @@ impl Remote {
             .was_answered()
     }
 
-    /// Whether it was last seen to look at our lease.
-    pub(crate) fn is_guarded(&self) -> bool {
-        self.grant
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .is_guarded()
+    /// Whether it is seen to look at our lease.
+    pub(crate) fn guard(&self) -> Guard {
+        self.grant.lock().unwrap_or_else(PoisonError::into_inner).guard()
+    }
+
+    /// What a look has shown that began after its loss, to add to or to ask.
+    pub(crate) fn witnessed<T>(&self, f: impl FnOnce(&mut Witness) -> T) -> T {
+        f(&mut self.witness.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Whether our account may change jobs of this kind there.

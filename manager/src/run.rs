@@ -33,11 +33,14 @@ use crate::lease::Lessor;
 use crate::metrics::Metrics as FederationMetrics;
 use crate::remote::registry::Registry;
 use crate::remote::supervisor::Fleet;
+use crate::remote::witness;
 use crate::remote::{self, Dial};
 use crate::sites;
 
 /// What `--controllers` can name.
 pub const CONTROLLERS: &[&str] = &["admission", "core", "gc", "jobs", "multikueue", "webhooks"];
+type Bell = Arc<Dirty<ClusterName>>;
+
 /// Our name in requests and Events.
 pub const NAME: &str = "roadstead-manager";
 
@@ -271,7 +274,17 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
         let collection = gc::run(dispatch.clone(), registry, interval, stop.clone());
         tasks.spawn(leading(collection.boxed()));
     }
-    tasks.spawn(follow_clusters(dispatch.clone(), changed, members, stop.clone()));
+    let moved = Arc::new(Dirty::new());
+    let witnesses = witness::run(
+        dispatch.client.clone(),
+        dispatch.federation.clone(),
+        dispatch.registry.clone(),
+        moved.clone(),
+        stop.clone(),
+    );
+    tasks.spawn(witnesses);
+    let bells = (changed, members, moved);
+    tasks.spawn(follow_clusters(dispatch.clone(), bells, stop.clone()));
     dispatch
 }
 
@@ -290,19 +303,26 @@ fn ring_on_cordons(federation: &Federation, bell: Arc<Dirty<ClusterName>>) {
     });
 }
 
-/// Looks again at everything that concerns a worker that came or went, or that a config has taken in or let go.
+/// Looks again at everything that concerns a worker that came or went, or that a config has taken in or let go; `moved` is
+/// rung for each of them.
 async fn follow_clusters(
     dispatch: Dispatch,
-    changed: Arc<Dirty<ClusterName>>,
-    members: Arc<Dirty<ClusterName>>,
+    (changed, members, moved): (Bell, Bell, Bell),
     stop: CancellationToken,
 ) {
     loop {
-        tokio::select! {
+        let names = tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            names = members.take() => names.iter().for_each(|name| dispatch.membership_changed(name)),
-            names = changed.take() => names.iter().for_each(|name| dispatch.cluster_changed(name)),
-        }
+            names = members.take() => {
+                names.iter().for_each(|name| dispatch.membership_changed(name));
+                names
+            }
+            names = changed.take() => {
+                names.iter().for_each(|name| dispatch.cluster_changed(name));
+                names
+            }
+        };
+        names.into_iter().for_each(|name| moved.mark(name));
     }
 }

@@ -8,11 +8,12 @@ use roadstead_api::kueue::v1beta2::MultiKueueCluster;
 use roadstead_core::dispatch::capacity::{self, Closed, Room};
 use roadstead_core::dispatch::{Cordon, Dispatcher, Plan, Site};
 use roadstead_core::lease::Tenure;
-use roadstead_core::name::{ClusterName, Key};
+use roadstead_core::name::{CheckName, ClusterName, Key};
 use roadstead_core::workload::Workload;
 
 use crate::capacity::Kin;
 use crate::dispatch::{Dispatch, keys_on};
+use crate::remote::Remote;
 
 /// Value of annotation `roadstead.dev/cordon` that also sends jobs elsewhere.
 const DRAIN: &str = "drain";
@@ -60,6 +61,9 @@ pub(crate) fn sites(
     let seeks = workload.has_quota() && workload.status.cluster.is_none();
     let asked = (seeks && dispatcher == Dispatcher::Capacity).then(|| capacity::asked(workload));
     let queue = local_queue(workload);
+    let is_ours = |check: &&CheckName| d.federation.is_ours(check);
+    let check = workload.status.checks.keys().find(is_ours);
+    let config = check.and_then(|check| d.federation.config_of_name(check));
     let site = |name: ClusterName| {
         let cluster = d.federation.clusters.named(name.as_str());
         let remote = d.registry.get(&name);
@@ -80,12 +84,26 @@ pub(crate) fn sites(
         let site = Site {
             room,
             cordon,
+            given_up: remote
+                .as_ref()
+                .is_some_and(|r| is_given_up(r, cordon, config.as_deref())),
             late: remote.as_ref().is_some_and(|remote| remote.is_late()),
             lease: remote.map_or(Tenure::Held, |remote| d.lessor.tenure(&remote)),
         };
         (name, site)
     };
     clusters.into_iter().map(site).collect()
+}
+
+/// Whether who took a lost cluster out of this config, if it is out, or deleted it did so after the loss.
+fn is_given_up(remote: &Remote, cordon: Cordon, config: Option<&str>) -> bool {
+    let Some(since) = remote.lost_since() else {
+        return false;
+    };
+    remote.witnessed(|witness| {
+        let deleted = cordon == Cordon::Leaving && witness.was_deleted(since);
+        deleted || config.is_some_and(|config| witness.was_taken_out(since, config))
+    })
 }
 
 /// Whether a cluster holds nothing of ours any more: nothing is there as far as is known, and no Workload is placed there.

@@ -25,6 +25,8 @@ pub(crate) struct Memory {
     failures: Mutex<BTreeMap<Key, Failures>>,
     /// When the round under way began; one entry per Workload that is being offered.
     rounds: Mutex<BTreeMap<Key, Timestamp>>,
+    /// The highest number of a dispatch that was seen on a copy, where it is above the present one.
+    highest: Mutex<BTreeMap<Key, u64>>,
     /// What clusters said that refused to delete something.
     refusals: Mutex<BTreeMap<Key, BTreeMap<ClusterName, String>>>,
     /// UIDs of what we have asked to go: jobs after their pods, and Workloads until that is answered.
@@ -75,6 +77,22 @@ impl Memory {
             Some(begun) => rounds.insert(key.clone(), begun),
             None => rounds.remove(key),
         };
+    }
+
+    /// The highest number of a dispatch that was seen on a copy of a Workload, if it was above its own; else 0.
+    pub(crate) fn highest(&self, key: &Key) -> u64 {
+        let highest = self.highest.lock().unwrap_or_else(PoisonError::into_inner);
+        highest.get(key).copied().unwrap_or_default()
+    }
+
+    /// Notes it.
+    pub(crate) fn remember_highest(&self, key: &Key, seen: u64) {
+        let mut highest = self.highest.lock().unwrap_or_else(PoisonError::into_inner);
+        if highest.len() >= MAX && !highest.contains_key(key) {
+            highest.pop_first();
+        }
+        let known = highest.entry(key.clone()).or_default();
+        *known = seen.max(*known);
     }
 
     /// Notes in what words a cluster refused to delete something; tells whether it is the first time. Not whether the words are
@@ -166,6 +184,9 @@ impl Memory {
         all.remove(key);
         drop(all);
         self.remember_round(key, None);
+        let mut highest = self.highest.lock().unwrap_or_else(PoisonError::into_inner);
+        highest.remove(key);
+        drop(highest);
         let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
         refusals.remove(key);
         drop(refusals);
@@ -277,6 +298,18 @@ mod tests {
         memory.remember_round(&key, Some(begun));
         memory.forget(&key);
         assert_eq!(memory.round(&key), None);
+    }
+
+    /// Spec: safety F15
+    #[test]
+    fn the_highest_number_that_was_seen_is_remembered_until_the_workload_is_gone() {
+        let (memory, key) = (Memory::default(), Key::new("ns", "w"));
+        assert_eq!(memory.highest(&key), 0);
+        memory.remember_highest(&key, 9);
+        memory.remember_highest(&key, 4);
+        assert_eq!(memory.highest(&key), 9);
+        memory.forget(&key);
+        assert_eq!(memory.highest(&key), 0);
     }
 
     #[test]

@@ -29,6 +29,8 @@ use crate::sites;
 
 /// How long pods may take to end when they do not say. *Source*: the Pod API.
 const POD_GRACE_SECS: u64 = 30;
+/// How many pods a second the controllers of a cluster delete. *Source*: default of `--kube-api-qps` of kube-controller-manager.
+const POD_DELETIONS_PER_SEC: u64 = 20;
 
 /// Everything [`dispatch::plan`] looks at, owned.
 pub(super) struct Scene {
@@ -42,6 +44,7 @@ pub(super) struct Scene {
     failures: BTreeMap<ClusterName, Failure>,
     refusals: BTreeMap<ClusterName, String>,
     round: Option<Timestamp>,
+    highest: u64,
     sites: BTreeMap<ClusterName, Site>,
     job: LocalJob,
     epoch: u64,
@@ -69,6 +72,7 @@ impl Scene {
             sites: &self.sites,
             job: self.job,
             epoch: self.epoch,
+            highest: self.highest,
             policy: &self.policy,
         };
         dispatch::plan(&observed, now)
@@ -225,6 +229,7 @@ pub(super) fn scene(
         failures: d.memory.of(key),
         refusals: d.memory.refusals(key),
         round: d.memory.round(key),
+        highest: d.memory.highest(key),
         job,
         // Why 0 for nonsense: it is below everything that was ever sent, so the next number is above it.
         epoch: stored.map_or(1, |w| {
@@ -261,7 +266,7 @@ fn fence(d: &Dispatch, remote: &Remote, key: &Key, stored: Option<&ApiWorkload>)
     if remote.workloads.get(key).is_some_and(|copy| !told(&copy)) {
         return Fence::Open;
     }
-    let (closing, left) = d.lessor.closing(remote, drain(stored));
+    let (closing, left) = d.lessor.closing(remote, drain(stored, remote.held.pods()));
     // Why the beginning of time: the clock has gone on since the time of this pass was taken.
     let at = if left.is_zero() {
         Timestamp::MIN
@@ -276,8 +281,11 @@ fn fence(d: &Dispatch, remote: &Remote, key: &Key, stored: Option<&ApiWorkload>)
     }
 }
 
-/// How long the pods may take to end.
-fn drain(stored: Option<&ApiWorkload>) -> Duration {
+/// How long the pods of a Workload may take to end on a worker that stops `pods` pods of ours at once: those before it are told to
+/// end first.
+///
+/// Limit: what else that cluster's controllers delete in the same minutes, and a lower `--kube-api-qps` there, is not counted.
+fn drain(stored: Option<&ApiWorkload>, pods: u64) -> Duration {
     let sets = stored.map(|w| w.spec.pod_sets.as_slice()).unwrap_or_default();
     let grace = |set: &PodSet| {
         set.template
@@ -287,7 +295,8 @@ fn drain(stored: Option<&ApiWorkload>) -> Duration {
             .as_u64()
     };
     let longest = sets.iter().map(|set| grace(set).unwrap_or(POD_GRACE_SECS)).max();
-    Duration::from_secs(longest.unwrap_or(POD_GRACE_SECS))
+    let told_after = pods / POD_DELETIONS_PER_SEC;
+    Duration::from_secs(longest.unwrap_or(POD_GRACE_SECS).saturating_add(told_after))
 }
 
 /// A Workload as it is stored, or one without anything when it is gone, and its status.
@@ -398,11 +407,15 @@ fn epoch_of(stored: Option<&ApiWorkload>, copy: &ObjectMeta) -> u64 {
         .as_ref()
         .and_then(|all| all.get(annotations::WORKLOAD_UID));
     let ours = stored.and_then(|w| w.metadata.uid.as_ref());
-    // Why also without one: it was sent by a manager of an earlier version.
-    if of_uid.is_some_and(|uid| ours.is_some_and(|ours| ours != uid)) {
-        return 0;
+    let number = roadstead_convert::epoch(copy.annotations.as_ref()).unwrap_or(0);
+    let present = stored.and_then(|w| roadstead_convert::epoch(w.metadata.annotations.as_ref()));
+    match (of_uid, ours) {
+        (Some(uid), Some(ours)) if ours != uid => 0,
+        // Why also without one: it was sent by a manager of an earlier version. Why no higher number then: all its copies have the
+        // same, and a number is raised only by who names our Workload.
+        (None, Some(_)) if number > present.unwrap_or(0) => 0,
+        (Some(_) | None, Some(_) | None) => number,
     }
-    roadstead_convert::epoch(copy.annotations.as_ref()).unwrap_or(0)
 }
 
 /// Whether a job failed because it is being deleted: then it has no outcome.
@@ -554,6 +567,51 @@ mod tests {
     use serde_json::{from_value, json};
 
     use super::*;
+
+    /// Spec: safety 3.4
+    #[test]
+    fn many_pods_take_longer_to_end_and_as_long_as_they_ask_for() {
+        let sets = |grace: &[Option<u64>]| -> ApiWorkload {
+            let set = |secs: &Option<u64>| {
+                json!({
+                    "name": "s", "count": 1, "template": {"spec": {"terminationGracePeriodSeconds": secs, "containers": []}},
+                })
+            };
+            let sets: Vec<_> = grace.iter().map(set).collect();
+            from_value(json!({"metadata": {}, "spec": {"podSets": sets}})).unwrap()
+        };
+        let secs = Duration::from_secs;
+        assert_eq!(drain(None, 0), secs(30));
+        assert_eq!(drain(Some(&sets(&[None, Some(90)])), 19), secs(90));
+        assert_eq!(drain(Some(&sets(&[Some(10)])), 5_000), secs(260));
+        assert_eq!(drain(Some(&sets(&[Some(u64::MAX)])), 5_000), secs(u64::MAX));
+    }
+
+    /// Spec: safety 3.1, I9
+    #[test]
+    fn only_what_names_our_workload_can_have_a_higher_number() {
+        let of = |uid: Option<&str>, epoch: Option<&str>| -> ApiWorkload {
+            let notes = json!({annotations::WORKLOAD_UID: uid, annotations::DISPATCH_EPOCH: epoch});
+            let notes: serde_json::Map<_, _> = notes
+                .as_object()
+                .unwrap()
+                .clone()
+                .into_iter()
+                .filter(|(_, value)| !value.is_null())
+                .collect();
+            from_value(json!({"metadata": {"uid": "1", "annotations": notes}, "spec": {"podSets": []}}))
+                .unwrap()
+        };
+        let local = of(None, Some("2"));
+        let number = |uid, epoch| epoch_of(Some(&local), &of(uid, epoch).metadata);
+        assert_eq!(number(Some("1"), Some("2")), 2);
+        assert_eq!(number(Some("1"), Some("7")), 7, "our own storage went back");
+        assert_eq!(number(Some("other"), Some("2")), 0);
+        assert_eq!(number(None, Some("2")), 2);
+        assert_eq!(number(None, None), 1);
+        assert_eq!(number(None, Some("7")), 0);
+        assert_eq!(number(Some("1"), Some("18446744073709551615")), 0);
+    }
 
     /// Spec: multikueue 11.44, 11.45
     #[test]

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{Api, Client};
 use roadstead_api::kueue::v1beta2::MultiKueueCluster;
-use roadstead_core::lease::Tenure;
+use roadstead_core::lease::{Guard, Tenure, Terms};
 use roadstead_kubeio::cache::Cache;
 use roadstead_kubeio::write::{self, Written};
 use serde_json::json;
@@ -36,13 +36,13 @@ pub(crate) async fn tell(
     let mut lapsed = false;
     loop {
         tokio::time::sleep(LOOK).await;
-        let guarded = remote.is_guarded();
+        let guard = remote.guard();
         let tenure = lessor.tenure(remote);
         if lapsed != (tenure == Tenure::Lapsed) {
             lapsed = !lapsed;
             changed();
         }
-        if !guarded && !lapsed && lessor.uptime.now().since(since) < PATIENCE {
+        if guard != Guard::Looks && !lapsed && lessor.uptime.now().since(since) < PATIENCE {
             continue;
         }
         let name = remote.name.as_str();
@@ -54,7 +54,7 @@ pub(crate) async fn tell(
             .as_ref()
             .map(|s| s.conditions.clone())
             .unwrap_or_default();
-        let new = condition(lessor, guarded, lapsed, cluster.metadata.generation);
+        let new = condition(lessor, guard, lapsed, cluster.metadata.generation);
         let same =
             |old: &Condition| old.type_ == KIND && old.status == new.status && old.message == new.message;
         if conditions.iter().any(same) {
@@ -82,7 +82,7 @@ fn whole(at: Timestamp) -> Timestamp {
     Timestamp::from_second(at.as_second()).unwrap_or(at)
 }
 
-fn condition(lessor: &Lessor, guarded: bool, lapsed: bool, generation: Option<i64>) -> Condition {
+fn condition(lessor: &Lessor, guard: Guard, lapsed: bool, generation: Option<i64>) -> Condition {
     let (status, reason, message) = if lapsed {
         let message = format!(
             "This manager's lease on the worker was not renewed for more than {} s, so the worker stops jobs of queues with \
@@ -92,17 +92,8 @@ fn condition(lessor: &Lessor, guarded: bool, lapsed: bool, generation: Option<i6
             lessor.namespace
         );
         ("False", "LeaseLapsed", message)
-    } else if guarded {
-        let message = format!(
-            "The worker stops jobs of queues with policy Fence when it has not heard of this manager for {} s; if its API \
-             server or its engine is dead while its nodes live, pods go on",
-            lessor.terms.length().as_secs()
-        );
-        ("True", "Fencing", message)
     } else {
-        let message = "The worker does not stop jobs by itself: with policy Fence a lost job is dispatched again after \
-                       workerLostTimeout, and may run twice until the worker is back";
-        ("False", "NoFence", message.to_owned())
+        of_guard(lessor.terms, guard)
     };
     Condition {
         type_: KIND.to_owned(),
@@ -111,5 +102,61 @@ fn condition(lessor: &Lessor, guarded: bool, lapsed: bool, generation: Option<i6
         message,
         last_transition_time: Time(whole((lessor.clock)())),
         observed_generation: generation,
+    }
+}
+
+fn of_guard(terms: Terms, guard: Guard) -> (&'static str, &'static str, String) {
+    match guard {
+        Guard::Looks => {
+            let message = format!(
+                "The worker stops jobs of queues with policy Fence when it has not heard of this manager for {} s; if its API \
+                 server or its engine is dead while its nodes live, pods go on",
+                terms.length().as_secs()
+            );
+            ("True", "Fencing", message)
+        }
+        Guard::Unproven => {
+            let message = format!(
+                "This manager has not seen yet that the worker's engine looks at its lease; where it does, that is seen within \
+                 {} s. With policy Fence a job that is lost before that is waited for; if this stays, look whether the engine \
+                 runs there",
+                terms.mark_every().as_secs()
+            );
+            ("Unknown", "NotSeenYet", message)
+        }
+        Guard::Stopped => {
+            let message = "The worker's engine used to look at the lease of this manager and does not any more: with policy \
+                           Fence a lost job is waited for; look whether the engine runs there";
+            ("False", "EngineSilent", message.to_owned())
+        }
+        Guard::Unmarked => {
+            let message = "The worker does not stop jobs by itself: with policy Fence a lost job is dispatched again after \
+                           workerLostTimeout, and may run twice until the worker is back";
+            ("False", "NoFence", message.to_owned())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: safety 3.6
+    #[test]
+    fn a_fence_is_promised_only_where_somebody_is_seen_to_look() {
+        let terms = Terms::of(Duration::from_mins(10));
+        let said = [Guard::Looks, Guard::Unproven, Guard::Stopped, Guard::Unmarked].map(|guard| {
+            let (status, reason, message) = of_guard(terms, guard);
+            (status, reason, message.contains("waited for"))
+        });
+        assert_eq!(
+            said,
+            [
+                ("True", "Fencing", false),
+                ("Unknown", "NotSeenYet", true),
+                ("False", "EngineSilent", true),
+                ("False", "NoFence", false),
+            ]
+        );
     }
 }

@@ -14,24 +14,56 @@ use roadstead_kubeio::cache::Change;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Held(Mutex<HashMap<Key, Holding>>);
+pub(crate) struct Held(Mutex<Holdings>);
+
+#[derive(Debug, Default)]
+struct Holdings {
+    of: HashMap<Key, Holding>,
+    /// The pods of all of them. Why kept: it is asked for each Workload of a lost worker.
+    pods: u64,
+}
 
 /// What there is of one Workload; something.
 #[derive(Debug, Default)]
 struct Holding {
     /// Its copy.
     copy: bool,
+    /// The pods that it asks for, unless it has ended.
+    pods: u64,
     /// The jobs that name it: kind and key.
     jobs: BTreeSet<(usize, Key)>,
+}
+
+impl Holding {
+    /// The pods that it may have; none before there is a job.
+    fn running(&self) -> u64 {
+        if self.jobs.is_empty() { 0 } else { self.pods }
+    }
+}
+
+fn pods_of(copy: &Workload) -> u64 {
+    if copy.is_true("Finished") {
+        return 0;
+    }
+    let counts = copy
+        .spec
+        .pod_sets
+        .iter()
+        .map(|set| u64::try_from(set.count).unwrap_or_default());
+    counts.fold(0, u64::saturating_add)
 }
 
 impl Held {
     /// Takes in a change of the copies of Workloads.
     pub(super) fn copy_changed(&self, change: &Change<'_, Workload>) {
         match (change.old, change.new) {
-            (None, Some(_)) => self.change(change.key, |holding| holding.copy = true),
-            (Some(_), None) => self.change(change.key, |holding| holding.copy = false),
-            (Some(_), Some(_)) | (None, None) => {}
+            (_, Some(copy)) => self.change(change.key, |holding| {
+                (holding.copy, holding.pods) = (true, pods_of(copy));
+            }),
+            (Some(_), None) => self.change(change.key, |holding| {
+                (holding.copy, holding.pods) = (false, 0);
+            }),
+            (None, None) => {}
         }
     }
 
@@ -57,22 +89,34 @@ impl Held {
 
     fn change(&self, workload: &Key, change: impl FnOnce(&mut Holding)) {
         let mut held = self.lock();
-        let holding = held.entry(workload.clone()).or_default();
+        let holding = held.of.entry(workload.clone()).or_default();
+        let before = holding.running();
         change(holding);
+        let now = holding.running();
         if !holding.copy && holding.jobs.is_empty() {
-            held.remove(workload);
+            held.of.remove(workload);
         }
+        held.pods = held.pods.saturating_sub(before).saturating_add(now);
+    }
+
+    /// How many pods our jobs may have there.
+    pub(crate) fn pods(&self) -> u64 {
+        self.lock().pods
     }
 
     /// Whether there is a copy of this Workload, or a job that names it.
     pub(super) fn any(&self, workload: &Key) -> bool {
-        self.lock().contains_key(workload)
+        self.lock().of.contains_key(workload)
     }
 
     /// The jobs that name this Workload.
     pub(crate) fn jobs_of(&self, workload: &Key) -> Vec<JobRef> {
         let held = self.lock();
-        let jobs = held.get(workload).into_iter().flat_map(|holding| &holding.jobs);
+        let jobs = held
+            .of
+            .get(workload)
+            .into_iter()
+            .flat_map(|holding| &holding.jobs);
         jobs.map(|(kind, key)| JobRef {
             kind: *kind,
             key: key.clone(),
@@ -82,10 +126,10 @@ impl Held {
 
     /// All Workloads of which there is anything, in their order.
     pub(crate) fn all(&self) -> BTreeSet<Key> {
-        self.lock().keys().cloned().collect()
+        self.lock().of.keys().cloned().collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Holding>> {
+    fn lock(&self) -> MutexGuard<'_, Holdings> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -143,5 +187,61 @@ mod tests {
         let (old, new) = (Some(&runs), None);
         held.job_changed(0, &Change { key: &job, old, new });
         assert!(!held.any(&key) && held.all().is_empty());
+    }
+
+    /// Spec: safety 3.4
+    #[test]
+    fn it_counts_the_pods_of_what_has_a_job_and_has_not_ended() {
+        let held = Held::default();
+        let copy = |count: u32, ended: &str| -> Arc<Workload> {
+            let set = json!({"name": "main", "count": count, "template": {}});
+            let ended = json!({
+                "type": "Finished", "status": ended, "reason": "r", "message": "",
+                "lastTransitionTime": "1970-01-01T00:00:09Z",
+            });
+            let spec = json!({"podSets": [set.clone(), set]});
+            Arc::new(
+                from_value(json!({"metadata": {}, "spec": spec, "status": {"conditions": [ended]}})).unwrap(),
+            )
+        };
+        let (first, second, job) = (
+            Key::new("ns", "first"),
+            Key::new("ns", "second"),
+            Key::new("ns", "job"),
+        );
+        let runs = copy(300, "False");
+        let (old, new) = (None, Some(&runs));
+        held.copy_changed(&Change {
+            key: &first,
+            old,
+            new,
+        });
+        held.copy_changed(&Change {
+            key: &second,
+            old,
+            new,
+        });
+        assert_eq!(held.pods(), 0, "they are only offered");
+        let named = naming("first");
+        let (old, new) = (None, Some(&named));
+        held.job_changed(0, &Change { key: &job, old, new });
+        assert_eq!(held.pods(), 600);
+        let ended = copy(300, "True");
+        let (old, new) = (Some(&runs), Some(&ended));
+        held.copy_changed(&Change {
+            key: &first,
+            old,
+            new,
+        });
+        assert_eq!(held.pods(), 0);
+        let (old, new) = (Some(&ended), Some(&runs));
+        held.copy_changed(&Change {
+            key: &first,
+            old,
+            new,
+        });
+        let (old, new) = (Some(&named), None);
+        held.job_changed(0, &Change { key: &job, old, new });
+        assert_eq!(held.pods(), 0);
     }
 }

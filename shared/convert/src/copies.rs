@@ -129,7 +129,10 @@ pub struct Stamp<'a> {
 /// The number of the dispatch that an object says; 1 when it says nothing, `None` when what it says is no number.
 pub fn epoch(annotations: Option<&BTreeMap<String, String>>) -> Option<u64> {
     let said = annotations.and_then(|all| all.get(annotations::DISPATCH_EPOCH));
-    said.map_or(Some(1), |text| text.parse().ok())
+    // Why not the last one: no other could come after it.
+    said.map_or(Some(1), |text| {
+        text.parse().ok().filter(|number| *number < u64::MAX)
+    })
 }
 
 /// What happens to jobs of a queue whose worker is lost, as its annotation says; `None` when there is none, or no word we know.

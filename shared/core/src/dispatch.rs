@@ -27,6 +27,7 @@ mod holder;
 mod observed;
 mod offer;
 pub mod record;
+mod removal;
 mod seek;
 mod waiting;
 
@@ -39,13 +40,17 @@ pub use observed::{
     Observed, Order, Origin, Owner, Policy, Remote, RemoteJob, RemoteWorkload, Said, Site, Stop,
 };
 pub use offer::{ROUND, WIDEN};
-pub use waiting::Waiting;
+pub use removal::Witness;
+pub use waiting::{Membership, Waiting};
 
 /// Reason of the Events about dispatch. *Source*: `spec/multikueue.md 8`.
 const EVENT: &str = "MultiKueue";
 /// How long a remote job may lag behind its Workload that ended. They come by different watches, and a job that could not
 /// be started never ends by itself.
 pub const LAST_STATUS_WAIT: SignedDuration = SignedDuration::from_secs(30);
+/// The highest number of a dispatch that a copy is believed. Nobody gets there by counting, and what a worker may write must leave
+/// room for the numbers to come.
+const EPOCH_BELIEVED_MAX: u64 = 1 << 53;
 /// How the message begins when the job's own field names somebody else as its manager. *Source*: `spec/multikueue.md 3.2`.
 pub const NOT_MANAGED: &str = "The owner is not managed by Kueue";
 const OUT_OF_SYNC: &str = "OutOfSync";
@@ -86,6 +91,8 @@ pub struct Plan {
     /// The number of the dispatch to be. When it is not the one that was read, it is written before the status: what was sent
     /// with a lower one is then never taken for the next dispatch, also after a crash between the two writes.
     pub epoch: u64,
+    /// The highest number that was ever seen on a copy of it; to be remembered.
+    pub highest: u64,
     /// The status to be.
     pub status: Status,
     /// What to do on each reachable cluster, in order.
@@ -127,6 +134,7 @@ pub fn plan(observed: &Observed<'_>, now: Timestamp) -> Plan {
         now,
         plan: Plan {
             epoch: observed.epoch,
+            highest: observed.highest,
             status: observed.workload.status.clone(),
             remote: BTreeMap::new(),
             mirror: None,
@@ -246,10 +254,14 @@ impl<'a> Pass<'a> {
     }
 
     /// A copy with a number that we do not remember to have sent: our own storage was restored from a backup.
+    ///
+    /// Why not while the present dispatch may run: its number would no longer be the present one, so any worker could end a run on
+    /// another by what it writes (`spec/safety.md` I9). The number is taken when that dispatch ends.
     fn keep_ahead(&mut self) {
         let highest = self.reachable().map(|(_, copies)| copies.highest_epoch()).max();
-        if let Some(highest) = highest.filter(|highest| *highest > self.o.epoch) {
-            self.plan.epoch = self.plan.epoch.max(highest.saturating_add(1));
+        self.plan.highest = self.plan.highest.max(highest.unwrap_or_default());
+        if self.plan.highest > self.o.epoch && !self.may_hold_present() {
+            self.plan.epoch = self.plan.epoch.max(self.next_epoch());
         }
     }
 
@@ -533,6 +545,7 @@ impl<'a> Pass<'a> {
             cluster: cluster.clone(),
             since,
             until,
+            membership: self.membership(cluster),
         }
     }
 

@@ -43,6 +43,17 @@ impl Moment {
 /// The longest time between two renewals, and between two looks.
 const BEAT_MAX: Duration = Duration::from_secs(5);
 
+/// How far the number of a lease may come between two looks: of renewals a second apart, more than a hundred years.
+const LEAP_MAX: u64 = 1 << 32;
+
+/// The number of the renewal after the one of this number; always another one, whatever somebody wrote there.
+pub const fn next_renewal(number: u64) -> u64 {
+    match number.checked_add(1) {
+        Some(next) => next,
+        None => 1,
+    }
+}
+
 /// Everything that follows from the length of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Terms {
@@ -119,7 +130,9 @@ pub enum Tenure {
 pub struct Grant {
     /// The renewals that may have arrived, as far as they matter: the last of each length.
     sent: Vec<(Moment, Terms)>,
+    /// The last mark of the worker.
     mark: Option<String>,
+    /// When this process saw that it was another one than before.
     marked_at: Option<Moment>,
     answered_at: Option<Moment>,
     /// Up to when the last renewal that was stored lets the worker start something; at first as if one had been stored.
@@ -133,8 +146,22 @@ pub enum Closing {
     At(Moment),
     /// The worker was not seen to look at the lease. If it does, then from then on.
     Unguarded(Moment),
-    /// The worker used to look at the lease and had stopped when it was last heard: nobody is there to stop anything.
+    /// The worker used to look at the lease and had stopped when it was last heard, or nobody knows whether it still did: it may
+    /// be that nobody is there to stop anything.
     Never,
+}
+
+/// Whether a worker looks at the lease, as far as this process has seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guard {
+    /// It was seen to mark it, and lately when it was last heard.
+    Looks,
+    /// There is a mark, as old as one likes: it was not seen to change yet, which takes up to [`Terms::mark_every`].
+    Unproven,
+    /// It was seen to, and had stopped when it was last heard.
+    Stopped,
+    /// There is no mark, or no lease.
+    Unmarked,
 }
 
 impl Grant {
@@ -158,10 +185,13 @@ impl Grant {
 
     /// The lease was seen, with what the worker wrote on it.
     pub fn answered(&mut self, mark: Option<&str>, now: Moment) {
-        self.answered_at = Some(now);
+        let looked_before = self.answered_at.replace(now).is_some();
         if mark.is_some() && self.mark.as_deref() != mark {
             self.mark = mark.map(str::to_owned);
-            self.marked_at = Some(now);
+            // Why not at the first look of a process: what is there may be as old as one likes, and its author dead since then.
+            if looked_before {
+                self.marked_at = Some(now);
+            }
         }
     }
 
@@ -172,7 +202,7 @@ impl Grant {
 
     /// How things stand. A worker whose lease has lapsed stops what it is given.
     pub fn tenure(&self, now: Moment) -> Tenure {
-        match (self.answered_at, self.marked_at) {
+        match (self.answered_at, &self.mark) {
             (Some(_), _) if now < self.starts_until => Tenure::Held,
             (Some(_), Some(_)) => Tenure::Lapsed,
             (None, _) | (Some(_), None) => Tenure::Never,
@@ -184,9 +214,14 @@ impl Grant {
         self.answered_at.is_some()
     }
 
-    /// Whether the worker was last seen to look at the lease.
-    pub fn is_guarded(&self) -> bool {
-        matches!(self.closing(Duration::ZERO), Closing::At(_))
+    /// What is known of the worker's look at the lease.
+    pub fn guard(&self) -> Guard {
+        match (self.closing(Duration::ZERO), self.marked_at) {
+            (Closing::At(_), _) => Guard::Looks,
+            (Closing::Never, None) => Guard::Unproven,
+            (Closing::Never, Some(_)) => Guard::Stopped,
+            (Closing::Unguarded(_), _) => Guard::Unmarked,
+        }
     }
 
     /// When nothing runs there any more, if nothing more is sent. `drain` is how long the pods may take to end.
@@ -197,12 +232,15 @@ impl Grant {
             .map(|(at, terms)| at.plus(terms.closed_after(drain)));
         let at = last.max().unwrap_or_default();
         let patience = self.sent.iter().map(|(_, terms)| terms.length()).max();
-        match (self.marked_at, self.answered_at) {
-            (None, _) | (_, None) => Closing::Unguarded(at),
-            (Some(marked), Some(answered)) if answered.since(marked) > patience.unwrap_or_default() => {
+        match (&self.mark, self.marked_at, self.answered_at) {
+            (None, _, _) | (_, _, None) => Closing::Unguarded(at),
+            (Some(_), None, Some(_)) => Closing::Never,
+            (Some(_), Some(marked), Some(answered))
+                if answered.since(marked) > patience.unwrap_or_default() =>
+            {
                 Closing::Never
             }
-            (Some(_), Some(_)) => Closing::At(at),
+            (Some(_), Some(_), Some(_)) => Closing::At(at),
         }
     }
 }
@@ -275,24 +313,39 @@ impl Watch {
             // of its first.
             let last = self.evidence.last().map(|(_, at)| *at);
             self.evidence = last.map(|at| (2, at)).into_iter().collect();
+        } else if !self.goes_on(seen.as_ref()) {
+            // Why: no renewal does that, so somebody edited it, or the storage was restored from a backup. What is known of the old
+            // numbers says nothing about the new ones: taken for proof, it would keep a dead manager's lease, or end that of a live one.
+            self.evidence.clear();
         }
         if let Some(seen) = &seen {
             self.count_from(seen, began);
         }
         // Why two: the next one may already have been under way, but not the one that carries its version.
-        let threshold = seen.as_ref().map_or(2, |seen| seen.number.saturating_add(2));
+        let threshold = seen.as_ref().map_or(Some(2), |seen| seen.number.checked_add(2));
         self.prove(threshold, began);
         self.seen = seen;
+    }
+
+    /// Whether what is seen now can have come by renewals from what was seen before.
+    fn goes_on(&self, seen: Option<&Seen>) -> bool {
+        let (Some(old), Some(new)) = (&self.seen, seen) else {
+            return true;
+        };
+        let leap = new.number.checked_sub(old.number);
+        leap.is_some_and(|leap| leap <= LEAP_MAX)
     }
 
     /// A write of our own that began at `began` changed the lease, which then was as seen. Every later renewal was sent after it.
     pub fn marked(&mut self, began: Moment, seen: &Seen) {
         if self.seen.as_ref().is_some_and(|old| old.uid == seen.uid) {
-            self.prove(seen.number.saturating_add(1), began);
+            self.prove(seen.number.checked_add(1), began);
         }
     }
 
-    fn prove(&mut self, threshold: u64, at: Moment) {
+    /// Why an option: no renewal has a number above the last one.
+    fn prove(&mut self, threshold: Option<u64>, at: Moment) {
+        let Some(threshold) = threshold else { return };
         self.evidence.retain(|(other, _)| *other < threshold);
         self.evidence.push((threshold, at));
     }

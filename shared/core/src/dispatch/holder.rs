@@ -4,7 +4,10 @@
 
 use jiff::Timestamp;
 
-use super::{Cause, Copies, Cordon, Fence, LostPolicy, Owner, Pass, Remote, RemoteWorkload, Said, false_end};
+use super::{
+    Cause, Copies, Cordon, Fence, LostPolicy, Membership, Owner, Pass, Remote, RemoteWorkload, Said,
+    false_end,
+};
 use crate::lifecycle::{DEACTIVATION_TARGET, TIME_IS_UP, time_is_up};
 use crate::moment::later;
 use crate::name::{CheckName, ClusterName};
@@ -37,9 +40,7 @@ pub(super) enum Closed {
 impl<'a> Pass<'a> {
     /// What is known of a cluster, as the policy takes it.
     pub(super) fn holder(&self, cluster: &ClusterName) -> Holder<'a> {
-        // Why leaving is like not listed: who deletes a cluster that does not answer says that its run is lost.
-        let leaves = self.site(cluster).cordon == Cordon::Leaving;
-        let listed = self.o.clusters.contains(cluster) && !leaves;
+        let listed = self.membership(cluster) == Membership::Listed;
         match self.o.remotes.get(cluster) {
             Some(Remote::Reachable(copies)) => Holder::Answers(copies),
             Some(Remote::Unreachable { .. }) if bug!(self.o.policy, EvictionOnBlip) => {
@@ -48,8 +49,9 @@ impl<'a> Pass<'a> {
             Some(Remote::Unreachable { since, fence }) => {
                 let timeout = later(*since, self.o.policy.worker_lost_timeout);
                 let given_up = match (self.o.policy.lost, fence) {
-                    // Why: taking a cluster that does not answer out of the config is the admin's word that its run is lost.
-                    _ if !listed => Some((timeout, Closed::Certainly)),
+                    // Why: who takes out or deletes a cluster that does not answer says that its run is lost. Why not who did so before:
+                    // what ran there was to end there, and may go on.
+                    _ if !listed && self.site(cluster).given_up => Some((timeout, Closed::Certainly)),
                     (LostPolicy::RetryAnyway, _) => Some((timeout, Closed::Perhaps)),
                     (LostPolicy::Fence, Fence::Closes { at }) => Some((*at, Closed::Certainly)),
                     // Why both: it may yet fence itself.
@@ -69,6 +71,17 @@ impl<'a> Pass<'a> {
                 until: None,
             },
             None => Holder::GivenUp(Closed::Certainly),
+        }
+    }
+
+    /// Whether a cluster belongs to the federation.
+    pub(super) fn membership(&self, cluster: &ClusterName) -> Membership {
+        let leaves = self.site(cluster).cordon == Cordon::Leaving;
+        match (self.o.clusters.contains(cluster), leaves) {
+            (true, false) => Membership::Listed,
+            (true, true) => Membership::Leaving,
+            (false, false) => Membership::Unlisted,
+            (false, true) => Membership::UnlistedAndLeaving,
         }
     }
 
@@ -135,7 +148,24 @@ impl<'a> Pass<'a> {
     ///
     /// *Source*: `spec/safety.md 3.1`.
     pub(super) fn end_dispatch(&mut self) {
-        self.plan.epoch = self.plan.epoch.max(self.o.epoch.saturating_add(1));
+        self.plan.epoch = self.plan.epoch.max(self.next_epoch());
+    }
+
+    /// A number above all that was ever sent, as far as is known.
+    pub(super) fn next_epoch(&self) -> u64 {
+        self.o.epoch.max(self.plan.highest).saturating_add(1)
+    }
+
+    /// Whether the cluster that the Workload names shows something of the present dispatch, or may have it and does not answer.
+    pub(super) fn may_hold_present(&self) -> bool {
+        match self.named().map(|cluster| self.holder(cluster)) {
+            Some(Holder::Answers(copies)) => {
+                let epoch = self.o.epoch;
+                copies.current_workload(epoch).is_some() || copies.current_job(epoch).is_some()
+            }
+            Some(Holder::Silent { .. }) => true,
+            Some(Holder::GivenUp(_)) | None => false,
+        }
     }
 
     /// The winner took it off again.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::EPOCH_BELIEVED_MAX;
 use super::capacity::Room;
 use crate::lease::Tenure;
 use crate::name::{CheckName, ClusterName};
@@ -40,6 +41,8 @@ pub struct Observed<'a> {
     pub job: LocalJob,
     /// The number of the present dispatch, from 1. What was sent with another number is not this dispatch.
     pub epoch: u64,
+    /// The highest number that this process ever saw on a copy of it.
+    pub highest: u64,
     /// How to decide.
     pub policy: &'a Policy,
 }
@@ -102,6 +105,8 @@ pub struct Site {
     pub room: Room,
     /// What an administrator wants of it.
     pub cordon: Cordon,
+    /// Whether an administrator took it out of the config or deleted it when it was lost already.
+    pub given_up: bool,
     /// Whether our lease is kept there.
     pub lease: Tenure,
     /// Whether the creation of a copy is under way there that takes much longer than it usually does, or its last request failed.
@@ -112,6 +117,7 @@ pub struct Site {
 pub(super) static UNKNOWN: Site = Site {
     room: Room::Unknown,
     cordon: Cordon::Open,
+    given_up: false,
     lease: Tenure::Held,
     late: false,
 };
@@ -287,18 +293,22 @@ impl Copies {
 
     /// The copy that was sent for this dispatch: the only one whose word counts.
     pub(super) fn current_workload(&self, epoch: u64) -> Option<&RemoteWorkload> {
-        self.our_workload().filter(|w| w.epoch == epoch)
+        self.our_workload().filter(|w| w.epoch == epoch && epoch > 0)
     }
 
     /// The job that was sent for this dispatch: the only one whose status counts.
     pub(super) fn current_job(&self, epoch: u64) -> Option<&RemoteJob> {
-        self.our_job().filter(|j| j.epoch == epoch)
+        self.our_job().filter(|j| j.epoch == epoch && epoch > 0)
     }
 
-    /// The highest number that anything of ours here was sent with.
+    /// The highest number that anything of ours here was sent with, as far as it can be believed.
     pub(super) fn highest_epoch(&self) -> u64 {
-        let workload = self.our_workload().map_or(0, |w| w.epoch);
-        self.our_job().map_or(0, |j| j.epoch).max(workload)
+        let numbers = [
+            self.our_workload().map(|w| w.epoch),
+            self.our_job().map(|j| j.epoch),
+        ];
+        let believed = numbers.into_iter().flatten().filter(|n| *n <= EPOCH_BELIEVED_MAX);
+        believed.max().unwrap_or_default()
     }
 
     /// Something of ours here was sent for an earlier dispatch, and nothing for this one.
@@ -358,7 +368,7 @@ pub struct Policy {
 /// What happens to a job whose worker is lost for longer than the timeout. *Source*: `spec/safety.md 3`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LostPolicy {
-    /// It stays where it is until the worker answers, or an admin takes the cluster out of the `MultiKueueConfig`.
+    /// It stays where it is until the worker answers, or an admin takes the lost cluster out of the `MultiKueueConfig`.
     Wait,
     /// It runs again elsewhere once the worker has certainly stopped it; a worker that has no fence is treated as with
     /// [`Self::RetryAnyway`].

@@ -112,6 +112,7 @@ struct Case {
     deleting: bool,
     job: LocalJob,
     epoch: u64,
+    highest: u64,
     lost: LostPolicy,
     dispatcher: Dispatcher,
     round: Option<i64>,
@@ -143,6 +144,7 @@ impl Case {
                 finished: false,
             },
             epoch: 1,
+            highest: 0,
             lost: LostPolicy::Wait,
             dispatcher: Dispatcher::AllAtOnce,
             round: None,
@@ -243,6 +245,7 @@ impl Case {
                 sites,
                 job: self.job,
                 epoch: self.epoch,
+                highest: self.highest,
                 policy: &Policy {
                     worker_lost_timeout: SignedDuration::from_mins(TIMEOUT_MINS),
                     lost: self.lost,

@@ -75,7 +75,22 @@ pub enum Waiting {
         since: Option<Timestamp>,
         /// When it is given up; `None` means never without an admin.
         until: Option<Timestamp>,
+        /// Whether it belongs to the federation still: it says how an admin can give its run up.
+        membership: Membership,
     },
+}
+
+/// Whether a cluster belongs to the federation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Membership {
+    /// It does.
+    Listed,
+    /// The config does not list it.
+    Unlisted,
+    /// It is being deleted.
+    Leaving,
+    /// Both.
+    UnlistedAndLeaving,
 }
 
 impl Waiting {
@@ -207,12 +222,29 @@ impl Waiting {
             Self::WaitingForWorkers { .. } => {
                 "look at the queue and the quota on the named clusters".to_owned()
             }
-            Self::WorkerLost { cluster, until, .. } => {
-                let remove = format!("take \"{cluster}\" out of the MultiKueueConfig to run it elsewhere");
-                match until {
-                    Some(_) => format!("bring cluster \"{cluster}\" back before then to keep the run"),
-                    None => format!("bring cluster \"{cluster}\" back, or {remove}"),
-                }
+            Self::WorkerLost {
+                cluster,
+                until: Some(_),
+                ..
+            } => format!("bring cluster \"{cluster}\" back before then to keep the run"),
+            Self::WorkerLost {
+                cluster, membership, ..
+            } => {
+                let give_up = match membership {
+                    Membership::Listed => format!("take \"{cluster}\" out of the MultiKueueConfig"),
+                    Membership::Unlisted => {
+                        format!(
+                            "delete MultiKueueCluster \"{cluster}\", which was no longer listed when it was lost,"
+                        )
+                    }
+                    Membership::Leaving => format!(
+                        "take \"{cluster}\", which was being deleted when it was lost, out of the MultiKueueConfig"
+                    ),
+                    Membership::UnlistedAndLeaving => format!(
+                        "put \"{cluster}\", which had left when it was lost, into the MultiKueueConfig and take it out again"
+                    ),
+                };
+                format!("bring cluster \"{cluster}\" back, or {give_up} to run it elsewhere")
             }
         }
     }
@@ -309,6 +341,7 @@ impl fmt::Display for Waiting {
                 cluster,
                 since,
                 until,
+                ..
             } => {
                 write!(f, "cluster \"{cluster}\" does not answer")?;
                 if let Some(since) = since {

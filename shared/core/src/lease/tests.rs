@@ -132,6 +132,51 @@ fn a_lease_that_vanishes_gives_no_more_time_and_its_successor_needs_proof_of_its
 
 /// Spec: safety 3.3
 #[test]
+fn a_number_after_which_none_comes_does_not_keep_a_lease_for_ever() {
+    let mut watch = Watch::default();
+    for number in 1..=3 {
+        watch.looked(at(number * 1_000), seen(number));
+    }
+    for second in 4..40 {
+        watch.looked(at(second * 1_000), seen(u64::MAX));
+    }
+    assert_eq!(
+        watch.standing(at(31_000)),
+        Standing::Expired,
+        "the edit is no renewal: it counts from the third"
+    );
+    assert_eq!((next_renewal(7), next_renewal(u64::MAX)), (8, 1));
+}
+
+/// Spec: safety 3.2, 3.3, F15
+#[test]
+fn a_lease_whose_number_went_back_is_kept_by_the_renewals_that_follow() {
+    let mut watch = Watch::default();
+    for number in 501..=503 {
+        watch.looked(at((number - 500) * 1_000), seen(number));
+    }
+    watch.looked(at(4_000), seen(7));
+    assert_eq!(
+        watch.changes_at(at(21_000)),
+        Some(at(31_000)),
+        "it proves nothing"
+    );
+    watch.looked(at(5_000), seen(8));
+    assert_eq!(
+        watch.changes_at(at(21_000)),
+        Some(at(31_000)),
+        "it may have been under way"
+    );
+    watch.looked(at(6_000), seen(9));
+    assert_eq!(
+        watch.changes_at(at(24_000)),
+        Some(at(34_000)),
+        "it was sent after the look at 7"
+    );
+}
+
+/// Spec: safety 3.3
+#[test]
 fn a_restarted_worker_that_misses_a_lease_fences_unless_it_is_made_anew_in_time() {
     let mut watch = Watch::missing(at(1_000), terms());
     watch.looked(at(1_000), None);
@@ -156,16 +201,39 @@ fn a_restarted_worker_that_misses_a_lease_fences_unless_it_is_made_anew_in_time(
 fn a_worker_whose_engine_had_stopped_before_it_was_lost_never_closes() {
     let mut grant = Grant::new(at(0), terms());
     assert_eq!(grant.closing(Duration::ZERO), Closing::Unguarded(at(45_000)));
+    assert_eq!(grant.guard(), Guard::Unmarked);
+    grant.answered(None, at(500));
+    assert_eq!(grant.guard(), Guard::Unmarked);
     grant.sending(at(1_000), terms());
     grant.answered(Some("1"), at(1_000));
-    assert!(grant.is_guarded());
+    assert_eq!(grant.guard(), Guard::Looks);
     assert_eq!(grant.closing(Duration::ZERO), Closing::At(at(46_000)));
     grant.answered(Some("1"), at(31_000));
     assert_eq!(grant.closing(Duration::ZERO), Closing::At(at(46_000)));
     grant.answered(Some("1"), at(31_001));
     assert_eq!(grant.closing(Duration::ZERO), Closing::Never);
+    assert_eq!(grant.guard(), Guard::Stopped);
     grant.answered(Some("2"), at(32_000));
-    assert!(grant.is_guarded(), "it is back");
+    assert_eq!(grant.guard(), Guard::Looks, "it is back");
+}
+
+/// Spec: safety 3.6
+#[test]
+fn a_mark_that_a_manager_finds_when_it_starts_proves_nothing_until_it_changes() {
+    let mut grant = Grant::new(at(0), terms());
+    grant.sending(at(0), terms());
+    grant.answered(Some("1"), at(0));
+    grant.answered(Some("1"), at(4_000));
+    assert_eq!(grant.closing(Duration::ZERO), Closing::Never);
+    assert_eq!(grant.guard(), Guard::Unproven);
+    assert_eq!(
+        grant.tenure(at(4_000)),
+        Tenure::Held,
+        "work is sent there meanwhile"
+    );
+    grant.answered(Some("2"), at(5_000));
+    assert_eq!(grant.closing(Duration::ZERO), Closing::At(at(45_000)));
+    assert_eq!(grant.guard(), Guard::Looks);
 }
 
 /// Spec: safety 3.3
@@ -222,6 +290,9 @@ enum Op {
     LookEnds,
     Mark,
     RestartWorker,
+    /// The worker's engine ends for good.
+    StopEngine,
+    RestartManager,
     /// Somebody deletes the lease; nobody makes it anew.
     Delete,
 }
@@ -237,8 +308,10 @@ fn op() -> impl Strategy<Value = Op> {
         6 => Just(Op::LookBegins),
         6 => Just(Op::LookIsAnswered),
         6 => Just(Op::LookEnds),
-        1 => Just(Op::Mark),
+        2 => Just(Op::Mark),
         1 => Just(Op::RestartWorker),
+        1 => Just(Op::StopEngine),
+        1 => Just(Op::RestartManager),
         1 => Just(Op::Delete),
     ]
 }
@@ -266,6 +339,8 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 struct Stored {
     version: u64,
     number: u64,
+    /// How often the worker has marked it.
+    marks: u64,
 }
 
 /// A look of the worker at the server.
@@ -289,6 +364,8 @@ struct World {
     deleted: bool,
     look: Option<(Moment, Look)>,
     fenced_at: Option<u64>,
+    engine_ended_at: Option<u64>,
+    manager_began_at: u64,
 }
 
 impl World {
@@ -296,6 +373,7 @@ impl World {
         let stored = Stored {
             version: 1,
             number: 1,
+            marks: 0,
         };
         let mut world = Self {
             now: 0,
@@ -308,6 +386,8 @@ impl World {
             deleted: false,
             look: None,
             fenced_at: None,
+            engine_ended_at: None,
+            manager_began_at: 0,
         };
         world.look_at_once();
         world
@@ -343,18 +423,16 @@ impl World {
             Op::Send => {
                 self.grant.sending(at(self.now), terms());
                 self.under_way.push(Stored {
-                    version: self.known.version,
                     number: self.known.number + 1,
+                    ..self.known
                 });
             }
             Op::Deliver(which) => {
                 if which < self.under_way.len() {
                     let message = self.under_way.remove(which);
                     if message.version == self.stored.version && !self.deleted {
-                        self.stored = Stored {
-                            version: message.version + 1,
-                            number: message.number,
-                        };
+                        self.stored.version += 1;
+                        self.stored.number = message.number;
                     }
                 }
             }
@@ -363,7 +441,9 @@ impl World {
                     self.under_way.remove(which);
                 }
             }
-            Op::Learn => self.known = self.stored,
+            Op::Learn => self.learn(),
+            Op::LookBegins | Op::LookIsAnswered | Op::LookEnds | Op::Mark | Op::RestartWorker
+                if self.engine_ended_at.is_some() => {}
             Op::LookBegins => self.look = Some((self.worker_now(), Look::Asks)),
             Op::LookIsAnswered => {
                 let shown = self.shown();
@@ -381,6 +461,7 @@ impl World {
             Op::Mark if self.deleted => {}
             Op::Mark => {
                 self.stored.version += 1;
+                self.stored.marks += 1;
                 self.watch
                     .marked(self.worker_now(), &seen(self.stored.number).unwrap());
             }
@@ -392,13 +473,30 @@ impl World {
                     self.look_at_once();
                 }
             }
+            Op::StopEngine => {
+                self.engine_ended_at.get_or_insert(self.now);
+            }
+            Op::RestartManager => {
+                self.grant = Grant::new(at(self.now), terms());
+                self.manager_began_at = self.now;
+                self.learn();
+            }
             Op::Delete => self.deleted = true,
         }
         self.judge();
     }
 
+    fn learn(&mut self) {
+        self.known = self.stored;
+        if !self.deleted {
+            let mark = (self.stored.marks > 0).then(|| self.stored.marks.to_string());
+            self.grant.answered(mark.as_deref(), at(self.now));
+        }
+    }
+
     fn judge(&mut self) {
-        if self.fenced_at.is_none() && self.watch.standing(self.worker_now()) == Standing::Expired {
+        let lives = self.engine_ended_at.is_none();
+        if lives && self.fenced_at.is_none() && self.watch.standing(self.worker_now()) == Standing::Expired {
             self.fenced_at = Some(self.now);
         }
     }
@@ -415,7 +513,7 @@ impl World {
 proptest! {
     #![proptest_config(ProptestConfig { cases: CASES, rng_seed: RngSeed::Fixed(3), failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Spec: safety 3.2, 3.3, 3.4; safety 1 I1
+    /// Spec: safety 3.2, 3.3, 3.4, 3.6; safety 1 I1
     #[test]
     fn the_worker_fences_before_the_manager_counts_on_it(ops in ops(), worker_rate in 910_u64..1_100) {
         let mut world = World::new(worker_rate);
@@ -424,13 +522,20 @@ proptest! {
         rest.splice(0..0, ops);
         for op in rest {
             world.step(op);
+            let was_seen = world.engine_ended_at.is_none_or(|ended| ended > world.manager_began_at);
+            prop_assert!(was_seen || !matches!(world.grant.closing(Duration::ZERO), Closing::At(_)), "nobody was there");
+            if world.is_closed() && world.engine_ended_at.is_some() {
+                // What is promised ends with the engine (safety 3.6).
+                return Ok(());
+            }
             if world.is_closed() {
                 let fenced = world.fenced_at;
                 prop_assert!(fenced.is_some_and(|at| at + drain <= world.now), "{fenced:?} at {}", world.now);
                 return Ok(());
             }
         }
-        prop_assert!(false, "a manager that sends nothing more counts on the fence in the end");
+        let closing = world.grant.closing(Duration::ZERO);
+        prop_assert_eq!(closing, Closing::Never, "a manager that sends nothing more counts on the fence in the end");
     }
 
     /// Spec: safety "how this fits" 3

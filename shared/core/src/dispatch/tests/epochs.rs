@@ -109,6 +109,58 @@ fn a_manager_that_forgot_its_last_dispatches_takes_a_number_above_them() {
     assert_eq!((plan.epoch, plan.cluster(), plan.on("b")), (6, None, &[][..]));
 }
 
+/// Spec: safety 1 I9, F15
+#[test]
+fn a_number_that_another_worker_made_up_ends_no_run_and_is_passed_when_the_run_is_over() {
+    let forged = RemoteWorkload {
+        epoch: 1_000,
+        ..admitted(1)
+    };
+    let case = Case::won().remote("b", reachable(Some(forged), None));
+    let plan = case.plan();
+    assert_eq!((plan.epoch, plan.check().0), (1, CheckPhase::Ready));
+    assert_eq!((plan.mirrors(), plan.highest), (Some("a"), 1_000));
+    assert_eq!(plan.on("b"), [StripFinalizer, DeleteWorkload]);
+    let mut away = case.clone().remote("a", away(99));
+    assert_eq!(away.plan().epoch, 1, "it may go on there");
+
+    // It is gone from `b`, and the run is taken off.
+    away = Case::won().condition("Evicted", "x");
+    (away.highest, away.check().phase) = (1_000, CheckPhase::Pending);
+    assert_eq!(away.plan().epoch, 1, "its end still counts");
+    let over = away.remote("a", reachable(None, None)).plan();
+    assert_eq!((over.epoch, over.cluster()), (1_001, None));
+}
+
+/// Spec: safety 1 I9
+#[test]
+fn a_number_after_which_none_could_come_is_not_believed() {
+    let last = RemoteWorkload {
+        epoch: u64::MAX,
+        ..admitted(1)
+    };
+    let plan = Case::new()
+        .nominated(&["a", "b"])
+        .remote("a", reachable(Some(last), None))
+        .plan();
+    assert_eq!((plan.epoch, plan.cluster()), (1, None));
+    assert_eq!(plan.on("a"), [StripFinalizer, DeleteWorkload]);
+    assert_eq!(plan.on("b"), [CreateWorkload]);
+}
+
+/// Spec: safety 3.1
+#[test]
+fn without_a_number_of_our_own_nothing_is_believed() {
+    let stranger = RemoteWorkload {
+        epoch: 0,
+        finished: Some(said("Succeeded", "done")),
+        ..admitted(1)
+    };
+    let mut case = Case::won().remote("a", reachable(Some(stranger), None));
+    case.epoch = 0;
+    assert!(!case.plan().status.conditions.is_true("Finished"));
+}
+
 /// Spec: safety 3.4, 3.5
 #[test]
 fn under_fence_a_lost_run_moves_when_the_worker_has_stopped_it_and_not_before() {

@@ -303,21 +303,48 @@ fn a_cordoned_cluster_gets_nothing_new_and_keeps_what_it_runs_unless_drained() {
     assert_eq!(alone.plan().waits_for(), Some("ClusterCordoned"));
 }
 
-/// Spec: safety I1; multikueue 3.10
+/// Spec: safety I1, 3.5; multikueue 3.10, 13.B8
 #[test]
-fn a_leaving_cluster_that_does_not_answer_is_given_up_after_the_timeout_and_not_before() {
+fn a_cluster_that_was_leaving_when_it_was_lost_is_given_up_as_the_policy_says_and_no_sooner() {
     let mut case = Case::won().remote("a", away(100));
-    case.now = 1000;
-    assert_eq!(case.plan().check().0, CheckPhase::Ready, "Wait keeps it for ever");
-    let leaving = Site {
+    let mut leaving = Site {
         cordon: Cordon::Leaving,
         ..Site::default()
     };
+    case.sites.insert("a".into(), leaving.clone());
+    case.now = 1000;
+    let plan = case.plan();
+    assert_eq!(plan.check().0, CheckPhase::Ready, "Wait keeps it for ever");
+    let next = plan.waiting.unwrap().next_step();
+    assert!(next.contains("out of the MultiKueueConfig"), "{next}");
+    let mut unlisted = case.clone();
+    unlisted.clusters = vec!["b".into()];
+    let next = unlisted.plan().waiting.unwrap().next_step();
+    assert!(
+        next.contains("into the MultiKueueConfig and take it out"),
+        "{next}"
+    );
+
+    let mut fenced = case.clone();
+    fenced.lost = LostPolicy::Fence;
+    let closes = Fence::Closes { at: at(1001) };
+    let since = at(100);
+    let mut fenced = fenced.remote("a", Remote::Unreachable { since, fence: closes });
+    assert_eq!(fenced.plan().check().0, CheckPhase::Ready);
+    fenced.now = 1001;
+    assert_eq!(fenced.plan().check().0, CheckPhase::Retry);
+    let mut anyway = case.clone();
+    anyway.lost = LostPolicy::RetryAnyway;
+    assert_eq!(anyway.plan().check().0, CheckPhase::Retry);
+    assert!(anyway.plan().notes[0].message.contains("may run twice"));
+
+    leaving.given_up = true;
     case.sites.insert("a".into(), leaving);
     case.now = 114;
     assert_eq!(case.plan().check().0, CheckPhase::Ready);
     case.now = 115;
-    assert_eq!(case.plan().check().0, CheckPhase::Retry);
+    let plan = case.plan();
+    assert_eq!((plan.check().0, plan.notes.len()), (CheckPhase::Retry, 0));
 }
 
 fn any_room() -> impl Strategy<Value = Room> {

@@ -184,6 +184,7 @@ impl World {
             deleting: self.deleting,
             job: self.job,
             epoch: self.epoch,
+            highest: 0,
             lost: self.lost,
             dispatcher: self.dispatcher,
             round: None,
