@@ -248,7 +248,7 @@ impl Dispatch {
         }
     }
 
-    /// Placed work first (`design.md` 7).
+    /// Placed work first.
     fn lane(&self, key: &Key) -> Lane {
         match self.caches.workloads.get(key) {
             Some(workload) if workload.cluster_name().is_none() => Lane::New,

@@ -2,7 +2,7 @@
 //! were asked to go, and where that was refused.
 //!
 //! Invariant: a failure removes one candidate for a while, never the Workload. The memory is lost at a restart, which
-//! costs one more try. At most [`MAX`] Workloads are remembered.
+//! costs one more try. At most [`MAX`] Workloads are remembered, rounds apart.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};

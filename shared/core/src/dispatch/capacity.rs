@@ -2,7 +2,7 @@
 //!
 //! Invariant: a guess only decides the order in which workers are asked. The worker's own queue decides whether it admits,
 //! so a wrong or an old guess costs time, never correctness. What is left out on purpose: node labels and taints of
-//! flavors, partial admission, preemption.
+//! flavors, partial admission, preemption, cohorts above the first.
 //!
 //! *Source*: `spec/multikueue.md 4.3, 13.A5`.
 
