@@ -154,11 +154,16 @@ impl Credentials {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
     use jiff::Timestamp;
+    use kube::client::Body;
+    use roadstead_core::lease::{self, Grant, Moment};
     use roadstead_kubeio::connect::{Credential, Endpoint};
     use serde_json::{Value, from_value, json};
 
     use super::*;
+    use crate::remote::Remote;
 
     const AUTHORITY: &str = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
 
@@ -179,26 +184,41 @@ mod tests {
         secret::build(name, "ns", "east", &kubeconfig, life)
     }
 
-    /// Spec: safety S7
-    #[tokio::test]
-    async fn a_token_is_shown_only_to_the_api_server_that_made_it() {
-        let unused = tower::service_fn(|_: http::Request<kube::client::Body>| {
-            std::future::ready(Err::<http::Response<kube::client::Body>, _>(
-                std::io::Error::other("not asked"),
-            ))
+    /// A manager with one connected cluster, whose API server counts what it is asked and refuses it.
+    fn connected(server: &str) -> (Credentials, Arc<AtomicU32>) {
+        let asked = Arc::<AtomicU32>::default();
+        let count = asked.clone();
+        let refuses = tower::service_fn(move |_: http::Request<Body>| {
+            count.fetch_add(1, Ordering::Relaxed);
+            std::future::ready(Err::<http::Response<Body>, _>(std::io::Error::other("no")))
         });
+        let client = Client::new(refuses, "ns");
+        let registry = Arc::<Registry>::default();
+        let remote = Remote::new(
+            "east".into(),
+            (&[], &Arc::default()),
+            Timestamp::UNIX_EPOCH,
+            Grant::new(Moment::default(), lease::Terms::of(Duration::from_mins(10))),
+        );
+        registry.insert(Arc::new(remote.dialled(client.clone(), &endpoint(server))));
         let credentials = Credentials {
-            client: Client::new(unused, "ns"),
+            client,
             secrets: Cache::new(),
             clusters: Cache::new(),
-            registry: Arc::default(),
+            registry,
             rules: Rules::default(),
             lifetime: Duration::from_hours(1),
             clock: Arc::new(Timestamp::now),
         };
-        let east = "https://east.example:6443";
-        let place = Place::of(&endpoint(east));
-        let why = |name, server| credentials.mismatch(&secret(name, server), "east", &place);
+        (credentials, asked)
+    }
+
+    /// Spec: safety S7
+    #[tokio::test]
+    async fn a_token_is_asked_for_only_where_it_will_be_shown_and_by_the_secret_that_is_used() {
+        let (east, west) = ("https://east.example:6443", "https://west.example:6443");
+        let (credentials, asked) = connected(east);
+        let skipped = Skipped::default();
         let cluster = |source: Value| {
             credentials.clusters.observe(
                 from_value(json!({
@@ -209,21 +229,20 @@ mod tests {
                 .unwrap(),
             );
         };
-        assert!(why("own", east).is_some(), "there is no such cluster");
+        let renew = async |name, server| {
+            credentials.secrets.observe(secret(name, server));
+            let outcome = credentials.renew(name, &skipped).await;
+            let is_skipped = matches!(outcome, Outcome::After(SKIPPED_PAUSE));
+            (is_skipped, asked.swap(0, Ordering::Relaxed) > 0)
+        };
+        let (skips, asks) = ((true, false), (false, true));
+        assert_eq!(renew("own", east).await, skips, "there is no such cluster");
         cluster(json!({"location": "own", "locationType": "Secret"}));
-        assert_eq!(why("own", east), None);
-        let refused = why("other", east).unwrap();
-        assert!(
-            refused.contains("does not take its kubeconfig from there"),
-            "{refused}"
-        );
-        let refused = why("own", "https://west.example:6443").unwrap();
-        assert!(
-            refused.contains("is another than the one that is connected"),
-            "{refused}"
-        );
-        assert!(why("own", "https://127.0.0.1:6443").is_some());
+        assert_eq!(renew("own", east).await, asks);
+        assert_eq!(renew("other", east).await, skips, "the label lies");
+        assert_eq!(renew("own", west).await, skips, "another server");
+        assert_eq!(renew("own", "https://127.0.0.1").await, skips, "it is refused");
         cluster(json!({"location": "own", "locationType": "Path"}));
-        assert!(why("own", east).is_some(), "it is a file");
+        assert_eq!(renew("own", east).await, skips, "it is a file");
     }
 }

@@ -178,6 +178,16 @@ impl Remote {
         }
     }
 
+    /// The same with a client, for tests.
+    #[cfg(test)]
+    pub(crate) fn dialled(self, client: Client, endpoint: &Endpoint) -> Self {
+        self.with(|link| {
+            link.client = Some(client);
+            link.place = Place::of(endpoint);
+        });
+        self
+    }
+
     /// Since when it cannot be reached; `None` while it is connected.
     pub(crate) fn lost_since(&self) -> Option<Timestamp> {
         self.link

@@ -433,11 +433,8 @@ impl Site<'_> {
                 self.d.memory.granted(self.key, &self.remote.name);
                 jobs.objects.observe(DynamicObject::clone(&object));
                 self.d.memory.asked_to_go(self.key, uid.unwrap_or_default());
-                if jobs
-                    .objects
-                    .get(&roadstead_kubeio::cache::key_of(&*object))
-                    .is_none()
-                {
+                let kept = jobs.objects.get(&roadstead_kubeio::cache::key_of(&*object));
+                if kept.is_none_or(|kept| kept.metadata.uid.as_deref() != uid) {
                     // Why: the watch was faster, and tells of it only once.
                     self.d.memory.goes(self.key, uid.unwrap_or_default());
                 }

@@ -28,7 +28,8 @@ impl Registry {
         self.sorted.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(super) fn insert(&self, remote: Arc<Remote>) {
+    /// A cluster comes.
+    pub(crate) fn insert(&self, remote: Arc<Remote>) {
         self.change(|map| {
             map.insert(remote.name.clone(), remote);
         });

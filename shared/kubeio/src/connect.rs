@@ -346,13 +346,15 @@ mod tests {
         let watch = ask("GET", "/api/v1/pods?watch=true").await.unwrap();
         // Why only now: connections are made in real time.
         tokio::time::pause();
+        let hour = Duration::from_hours(1);
         for answer in [list, change] {
-            let error = answer.into_body().collect().await.unwrap_err();
+            let rest = answer.into_body().collect();
+            let error = tokio::time::timeout(hour, rest).await.unwrap().unwrap_err();
             let told = crate::write::describe(&error);
             assert!(told.contains("nothing more has come for 20 s"), "{told}");
         }
         let rest = watch.into_body().collect();
-        assert!(tokio::time::timeout(Duration::from_hours(1), rest).await.is_err());
+        assert!(tokio::time::timeout(hour, rest).await.is_err());
         server.abort();
     }
 }
