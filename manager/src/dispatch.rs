@@ -32,6 +32,7 @@ use roadstead_kubeio::queue::{Lane, Queue};
 use crate::capacity::Ledger;
 use crate::checks::Federation;
 use crate::explain::{Journal, Saying};
+use crate::fresh::Fresh;
 use crate::lease::Lessor;
 use crate::metrics::{Hop, Metrics};
 use crate::remote::Remote;
@@ -52,6 +53,8 @@ pub(crate) struct Dispatch {
     pub(crate) caches: Caches,
     /// Checks, configs and clusters.
     pub(crate) federation: Federation,
+    /// What is listed again when this replica begins to lead.
+    pub(crate) fresh: Arc<Fresh>,
     /// The workers.
     pub(crate) registry: Arc<Registry>,
     /// Client of the manager's own cluster.
@@ -164,6 +167,10 @@ impl Checks for Dispatch {
         self.memory.forget(key);
         self.journal.forget(key);
         self.wake_workers(key, &BTreeSet::new());
+    }
+
+    fn catch_up(&self) {
+        self.fresh.catch_up();
     }
 
     fn may_run_elsewhere(&self, workload: &Workload) -> bool {

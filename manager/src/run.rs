@@ -28,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 use crate::checks::Federation;
 use crate::credentials::Credentials;
 use crate::dispatch::{self, Dispatch, Memory};
+use crate::fresh::Fresh;
 use crate::gc;
 use crate::lease::Lessor;
 use crate::metrics::Metrics as FederationMetrics;
@@ -193,12 +194,19 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
         clusters: Cache::new(),
     };
     let secrets = Cache::new();
+    let (again, kubeconfigs) = (federation.clone(), secrets.clone());
+    let fresh = Arc::new(Fresh::new(&leadership, move || {
+        again.configs.refresh();
+        again.clusters.refresh();
+        kubeconfigs.refresh();
+    }));
     let registry = Arc::new(Registry::default());
     let rules = rules(&config);
     let lessor = Arc::new(lessor(&config, engine, &clock, uptime));
     let dispatch = Dispatch {
         caches: engine.caches.clone(),
         federation: federation.clone(),
+        fresh: fresh.clone(),
         registry: registry.clone(),
         client: client.clone(),
         journal: Arc::default(),
@@ -256,7 +264,13 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
     let own = Api::namespaced(client.clone(), &config.namespace);
     tasks.spawn(secrets.clone().run(own, None, stop.clone()));
     // Why only then: what a replica knows of the workers, and its lease there, is of use to the one that works with them.
-    let leading = |work: BoxFuture<'static, ()>| leadership.clone().then(stop.clone(), work);
+    let leading = |work: BoxFuture<'static, ()>| {
+        let fresh = fresh.clone();
+        leadership.clone().then(stop.clone(), async move {
+            fresh.catch_up();
+            work.await;
+        })
+    };
     tasks.spawn(leading(fleet.run(stop.clone()).boxed()));
     let conditions = federation.run(client.clone(), clock.clone(), stop.clone());
     tasks.spawn(leading(conditions.boxed()));

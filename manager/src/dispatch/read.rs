@@ -552,9 +552,11 @@ mod tests {
     #[test]
     fn many_pods_take_longer_to_end_and_as_long_as_they_ask_for() {
         let sets = |grace: &[Option<u64>]| -> ApiWorkload {
-            let set = |secs: &Option<u64>| json!({
-                "name": "s", "count": 1, "template": {"spec": {"terminationGracePeriodSeconds": secs, "containers": []}},
-            });
+            let set = |secs: &Option<u64>| {
+                json!({
+                    "name": "s", "count": 1, "template": {"spec": {"terminationGracePeriodSeconds": secs, "containers": []}},
+                })
+            };
             let sets: Vec<_> = grace.iter().map(set).collect();
             from_value(json!({"metadata": {}, "spec": {"podSets": sets}})).unwrap()
         };

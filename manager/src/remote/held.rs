@@ -45,7 +45,11 @@ fn pods_of(copy: &Workload) -> u64 {
     if copy.is_true("Finished") {
         return 0;
     }
-    let counts = copy.spec.pod_sets.iter().map(|set| u64::try_from(set.count).unwrap_or_default());
+    let counts = copy
+        .spec
+        .pod_sets
+        .iter()
+        .map(|set| u64::try_from(set.count).unwrap_or_default());
     counts.fold(0, u64::saturating_add)
 }
 
@@ -108,7 +112,11 @@ impl Held {
     /// The jobs that name this Workload.
     pub(crate) fn jobs_of(&self, workload: &Key) -> Vec<JobRef> {
         let held = self.lock();
-        let jobs = held.of.get(workload).into_iter().flat_map(|holding| &holding.jobs);
+        let jobs = held
+            .of
+            .get(workload)
+            .into_iter()
+            .flat_map(|holding| &holding.jobs);
         jobs.map(|(kind, key)| JobRef {
             kind: *kind,
             key: key.clone(),
@@ -192,13 +200,27 @@ mod tests {
                 "lastTransitionTime": "1970-01-01T00:00:09Z",
             });
             let spec = json!({"podSets": [set.clone(), set]});
-            Arc::new(from_value(json!({"metadata": {}, "spec": spec, "status": {"conditions": [ended]}})).unwrap())
+            Arc::new(
+                from_value(json!({"metadata": {}, "spec": spec, "status": {"conditions": [ended]}})).unwrap(),
+            )
         };
-        let (first, second, job) = (Key::new("ns", "first"), Key::new("ns", "second"), Key::new("ns", "job"));
+        let (first, second, job) = (
+            Key::new("ns", "first"),
+            Key::new("ns", "second"),
+            Key::new("ns", "job"),
+        );
         let runs = copy(300, "False");
         let (old, new) = (None, Some(&runs));
-        held.copy_changed(&Change { key: &first, old, new });
-        held.copy_changed(&Change { key: &second, old, new });
+        held.copy_changed(&Change {
+            key: &first,
+            old,
+            new,
+        });
+        held.copy_changed(&Change {
+            key: &second,
+            old,
+            new,
+        });
         assert_eq!(held.pods(), 0, "they are only offered");
         let named = naming("first");
         let (old, new) = (None, Some(&named));
@@ -206,10 +228,18 @@ mod tests {
         assert_eq!(held.pods(), 600);
         let ended = copy(300, "True");
         let (old, new) = (Some(&runs), Some(&ended));
-        held.copy_changed(&Change { key: &first, old, new });
+        held.copy_changed(&Change {
+            key: &first,
+            old,
+            new,
+        });
         assert_eq!(held.pods(), 0);
         let (old, new) = (Some(&ended), Some(&runs));
-        held.copy_changed(&Change { key: &first, old, new });
+        held.copy_changed(&Change {
+            key: &first,
+            old,
+            new,
+        });
         let (old, new) = (Some(&named), None);
         held.job_changed(0, &Change { key: &job, old, new });
         assert_eq!(held.pods(), 0);

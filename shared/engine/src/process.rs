@@ -196,6 +196,7 @@ impl Engine {
             recorder: self.recorder.clone(),
             clock: clock.clone(),
         };
+        let others = checks.clone();
         let jobs = Jobs {
             client: client.clone(),
             caches: self.caches.clone(),
@@ -251,6 +252,7 @@ impl Engine {
             jobs: controllers.contains("jobs").then_some(jobs),
             finalizers_due: finalizers.due,
             leadership,
+            checks: others,
         };
         tasks.spawn(parts.run(self.caches, synced, stop.clone()));
         Ok(())
@@ -264,6 +266,7 @@ struct Running {
     jobs: Option<Jobs>,
     finalizers_due: Arc<Queue<queues::Object>>,
     leadership: Leadership,
+    checks: Arc<dyn Checks>,
 }
 
 impl Running {
@@ -279,6 +282,7 @@ impl Running {
             }
             // Why: what the leader before us has written last may not have come yet, and quota that it gave would be given twice.
             caches.refresh();
+            self.checks.catch_up();
             if !all_live(&caches, &stop).await {
                 return;
             }

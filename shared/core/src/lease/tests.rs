@@ -156,11 +156,23 @@ fn a_lease_whose_number_went_back_is_kept_by_the_renewals_that_follow() {
         watch.looked(at((number - 500) * 1_000), seen(number));
     }
     watch.looked(at(4_000), seen(7));
-    assert_eq!(watch.changes_at(at(21_000)), Some(at(31_000)), "it proves nothing");
+    assert_eq!(
+        watch.changes_at(at(21_000)),
+        Some(at(31_000)),
+        "it proves nothing"
+    );
     watch.looked(at(5_000), seen(8));
-    assert_eq!(watch.changes_at(at(21_000)), Some(at(31_000)), "it may have been under way");
+    assert_eq!(
+        watch.changes_at(at(21_000)),
+        Some(at(31_000)),
+        "it may have been under way"
+    );
     watch.looked(at(6_000), seen(9));
-    assert_eq!(watch.changes_at(at(24_000)), Some(at(34_000)), "it was sent after the look at 7");
+    assert_eq!(
+        watch.changes_at(at(24_000)),
+        Some(at(34_000)),
+        "it was sent after the look at 7"
+    );
 }
 
 /// Spec: safety 3.3
