@@ -20,9 +20,10 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
-use kube::Client;
 use kube::core::DynamicObject;
 use kube::discovery::ApiResource;
+use kube::{Client, ResourceExt as _};
+use roadstead_api::constants::annotations;
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_core::cluster::{Connection, Reason};
 use roadstead_core::dispatch::Witness;
@@ -44,6 +45,7 @@ pub(crate) use self::doubt::{Miss, Proof};
 use self::held::Held;
 use self::pace::Pace;
 use crate::capacity::Queues;
+use crate::metrics::Metrics;
 
 /// Makes the client of a worker, or says why there is none; handed in, so that a simulation can hand in its own.
 pub type Dial = Arc<dyn Fn(Endpoint) -> BoxFuture<'static, Result<Client, Refusal>> + Send + Sync>;
@@ -108,7 +110,8 @@ struct Link {
 }
 
 impl Remote {
-    fn new(
+    /// A cluster that is not connected yet.
+    pub(crate) fn new(
         name: ClusterName,
         (kinds, templates): (&[&'static dyn JobKind], &Arc<Templates>),
         now: Timestamp,
@@ -153,6 +156,17 @@ impl Remote {
                 shown: None,
             }),
         }
+    }
+
+    /// Counts from now on the copies that it is seen to have stopped by itself.
+    pub(crate) fn tell_fences(&self, metrics: &Metrics) {
+        let (name, metrics) = (self.name.clone(), metrics.clone());
+        let is_fenced = |copy: &&Arc<Workload>| copy.annotations().contains_key(annotations::FENCED);
+        self.workloads.listen(move |change| {
+            if change.new.filter(is_fenced).is_some() && change.old.filter(is_fenced).is_none() {
+                metrics.fenced(&name);
+            }
+        });
     }
 
     /// Since when it cannot be reached; `None` while it is connected.

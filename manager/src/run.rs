@@ -201,6 +201,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
         kubeconfigs.refresh();
     }));
     let registry = Arc::new(Registry::default());
+    counts.tell_leases_of(registry.clone());
     let rules = rules(&config);
     let lessor = Arc::new(lessor(&config, engine, &clock, uptime));
     let dispatch = Dispatch {
@@ -241,6 +242,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
         greet: {
             let dispatch = dispatch.clone();
             Box::new(move |remote, stop| {
+                remote.tell_fences(&dispatch.metrics);
                 dispatch.greet(remote);
                 let work = dispatch::run(dispatch.clone(), remote.clone(), stop);
                 tokio::spawn(work);
