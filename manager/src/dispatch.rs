@@ -32,8 +32,9 @@ use roadstead_kubeio::queue::{Lane, Queue};
 use crate::capacity::Ledger;
 use crate::checks::Federation;
 use crate::explain::{Journal, Saying};
+use crate::fresh::Fresh;
 use crate::lease::Lessor;
-use crate::metrics::{Hop, Metrics};
+use crate::metrics::{Anew, Hop, Metrics};
 use crate::remote::Remote;
 use crate::remote::registry::Registry;
 use crate::sites;
@@ -52,6 +53,8 @@ pub(crate) struct Dispatch {
     pub(crate) caches: Caches,
     /// Checks, configs and clusters.
     pub(crate) federation: Federation,
+    /// What is listed again when this replica begins to lead.
+    pub(crate) fresh: Arc<Fresh>,
     /// The workers.
     pub(crate) registry: Arc<Registry>,
     /// Client of the manager's own cluster.
@@ -107,6 +110,7 @@ impl Checks for Dispatch {
         self.remember(&pass.workload.key, &plan, now);
         sites::note_sent(self, pass.workload, &plan, now);
         let before = pass.workload.status.cluster.as_ref();
+        let anew = (plan.epoch > scene.epoch()).then(|| self.anew(pass.stored, &plan, scene.epoch()));
         let placed = placed(pass.stored, before, plan.status.cluster.as_ref());
         let mut notes = plan.notes.clone();
         let saying = self.journal.note(pass.stored, &pass.workload.key, &plan, now);
@@ -144,6 +148,9 @@ impl Checks for Dispatch {
             work: Some(Box::pin(async move {
                 this.memory.remember_round(&key, plan.round);
                 this.wake_workers(&key, &concerned);
+                if let Some((holder, why)) = anew {
+                    this.metrics.begun_anew(holder.as_ref(), why);
+                }
                 if let Some((cluster, queue, since)) = placed {
                     this.metrics.admitted(&queue, &cluster);
                     this.metrics.hop(Hop::Place, &cluster, since, now);
@@ -164,6 +171,10 @@ impl Checks for Dispatch {
         self.memory.forget(key);
         self.journal.forget(key);
         self.wake_workers(key, &BTreeSet::new());
+    }
+
+    fn catch_up(&self) {
+        self.fresh.catch_up();
     }
 
     fn may_run_elsewhere(&self, workload: &Workload) -> bool {
@@ -201,6 +212,21 @@ impl Dispatch {
         self.federation.is_known()
             && caches.workloads.is_live()
             && caches.jobs.iter().all(|jobs| jobs.objects.is_live())
+    }
+
+    /// Whose dispatch is over when a plan raises the number, and why.
+    fn anew(&self, stored: &Workload, plan: &Plan, present: u64) -> (Option<ClusterName>, Anew) {
+        let holder = stored.cluster_name().map(ClusterName::from);
+        let lost = |cluster: &ClusterName| {
+            let remote = self.registry.get(cluster);
+            remote.is_none_or(|remote| remote.lost_since().is_some())
+        };
+        let why = match &holder {
+            _ if plan.highest > present => Anew::HigherSeen,
+            Some(cluster) if lost(cluster) => Anew::WorkerLost,
+            Some(_) | None => Anew::Stopped,
+        };
+        (holder, why)
     }
 
     /// Whether a cluster that answers has nothing of a Workload any more.

@@ -11,6 +11,7 @@ mod checks;
 mod credentials;
 mod dispatch;
 mod explain;
+mod fresh;
 mod gc;
 mod lease;
 mod metrics;

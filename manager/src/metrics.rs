@@ -5,9 +5,11 @@
 //!
 //! *Source*: `spec/multikueue.md 8`.
 
+mod leases;
+
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -19,6 +21,9 @@ use prometheus_client::registry::Registry;
 use roadstead_core::dispatch::Cause;
 use roadstead_core::name::ClusterName;
 use roadstead_engine::leader::Leadership;
+
+use self::leases::{Ages, LeaseAges};
+use crate::remote::registry::Registry as Workers;
 
 /// Clusters that are told apart: those of fifty `MultiKueueConfig`s, which list 20 each.
 const CLUSTERS_MAX: usize = 1_000;
@@ -47,6 +52,27 @@ impl Hop {
             Self::Offer => "offer",
             Self::Place => "place",
             Self::Start => "start",
+        }
+    }
+}
+
+/// Why a Workload is to be dispatched under another number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Anew {
+    /// What it was sent to before has stopped.
+    Stopped,
+    /// What it was sent to before is given up.
+    WorkerLost,
+    /// A copy showed a higher number: our storage was restored from a backup, or somebody made it up.
+    HigherSeen,
+}
+
+impl Anew {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Stopped => "Stopped",
+            Self::WorkerLost => "WorkerLost",
+            Self::HigherSeen => "HigherNumberSeen",
         }
     }
 }
@@ -81,6 +107,9 @@ struct Inner {
     orphans: Counters,
     removed: Counters,
     told: Counters,
+    epochs: Counters,
+    fenced: Counters,
+    ages: OnceLock<Ages>,
 }
 
 impl Metrics {
@@ -105,6 +134,9 @@ impl Metrics {
             orphans: Family::default(),
             removed: Family::default(),
             told: Family::default(),
+            epochs: Family::default(),
+            fenced: Family::default(),
+            ages: OnceLock::new(),
         }))
     }
 
@@ -148,6 +180,17 @@ impl Metrics {
                 "Times a top reason for waiting was told, by reason",
                 &all.told,
             ),
+            (
+                "roadstead_dispatches_begun_anew",
+                "Times a dispatch ended and the next one of the workload got a higher number, by the worker that held it, if one did, \
+                 and by reason",
+                &all.epochs,
+            ),
+            (
+                "roadstead_fenced_copies_seen",
+                "Copies of workloads that a worker was seen to have stopped because it had not heard of this manager",
+                &all.fenced,
+            ),
         ];
         for (name, help, family) in counters {
             registry.register(name, help, family.clone());
@@ -177,6 +220,25 @@ impl Metrics {
             "Time since the last event or bookmark of a watch on a worker; about a minute when nothing happens there",
             all.lag.clone(),
         );
+        registry.register_collector(Box::new(LeaseAges(self.clone())));
+    }
+
+    /// From now on the ages of our leases on these workers are told.
+    pub(crate) fn tell_leases_of(&self, workers: Arc<Workers>) {
+        // Why nothing when it was said before: there is one registry of workers in a process.
+        let _ = self.0.ages.set(leases::of(workers));
+    }
+
+    /// A dispatch was over, and the number of the next one is stored. `holder` held it.
+    pub(crate) fn begun_anew(&self, holder: Option<&ClusterName>, why: Anew) {
+        let mut labels = holder.map_or_else(|| vec![("cluster", String::new())], |cluster| self.of(cluster));
+        labels.push(("reason", why.as_str().to_owned()));
+        self.0.epochs.get_or_create(&labels).inc();
+    }
+
+    /// A worker shows that it has stopped a copy by itself.
+    pub(crate) fn fenced(&self, cluster: &ClusterName) {
+        self.0.fenced.get_or_create(&self.of(cluster)).inc();
     }
 
     /// A copy was created.
@@ -313,16 +375,21 @@ impl Metrics {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::time::Duration;
 
     use jiff::Timestamp;
     use prometheus_client::encoding::text::encode;
     use prometheus_client::registry::Registry;
     use roadstead_api::config::Config;
+    use roadstead_api::kueue::v1beta2::Workload;
     use roadstead_core::dispatch::Cause;
+    use roadstead_core::lease::{Grant, Moment, Terms};
     use roadstead_engine::leader::Leadership;
+    use serde_json::{from_value, json};
 
-    use super::{CLUSTERS_MAX, Ended, Hop, Metrics};
+    use super::{Anew, CLUSTERS_MAX, Ended, Hop, Metrics, Workers};
+    use crate::remote::Remote;
 
     fn alone() -> Metrics {
         let mut config = Config::without_file("own");
@@ -377,6 +444,58 @@ mod tests {
         assert!(!shown(&metrics).contains("roadstead_cluster_watch_lag_seconds{"));
         metrics.left(&east);
         assert!(!shown(&metrics).contains("roadstead_cluster_connected{"));
+    }
+
+    /// Spec: multikueue 8; safety 3.1, 3.3
+    #[tokio::test(start_paused = true)]
+    async fn leases_numbers_and_fences_are_told_for_each_cluster() {
+        let (metrics, workers) = (alone(), Arc::<Workers>::default());
+        assert!(!shown(&metrics).contains("roadstead_cluster_lease_age_seconds"));
+        metrics.tell_leases_of(workers.clone());
+        let remote = |name: &str| {
+            let grant = Grant::new(Moment::default(), Terms::of(Duration::from_secs(30)));
+            let remote = Remote::new(name.into(), (&[], &Arc::default()), Timestamp::UNIX_EPOCH, grant);
+            Arc::new(remote)
+        };
+        let (east, west) = (remote("east"), remote("west"));
+        workers.insert(east.clone());
+        workers.insert(west);
+        east.renewed();
+        tokio::time::advance(Duration::from_secs(7)).await;
+        let age = |text: &str| {
+            let lines = text
+                .lines()
+                .filter(|line| line.starts_with("roadstead_cluster_lease_age_seconds{"));
+            lines.map(str::to_owned).collect::<Vec<_>>()
+        };
+        let wanted = "roadstead_cluster_lease_age_seconds{cluster=\"east\"} 7.0";
+        assert_eq!(age(&shown(&metrics)), [wanted], "no lease is kept in west");
+        east.renews_no_more();
+        assert!(age(&shown(&metrics)).is_empty());
+
+        east.tell_fences(&metrics);
+        let copy = |version: u32, fenced: bool| -> Workload {
+            let notes = if fenced {
+                json!({"roadstead.dev/fenced": "1"})
+            } else {
+                json!({})
+            };
+            let metadata = json!({"namespace": "ns", "name": "w", "resourceVersion": version.to_string(), "annotations": notes});
+            from_value(json!({"metadata": metadata, "spec": {"podSets": []}})).unwrap()
+        };
+        for (version, fenced) in [(1, false), (2, true), (3, true)] {
+            east.workloads.observe(copy(version, fenced));
+        }
+        metrics.begun_anew(Some(&"east".into()), Anew::WorkerLost);
+        metrics.begun_anew(None, Anew::HigherSeen);
+        let text = shown(&metrics);
+        for line in [
+            "roadstead_fenced_copies_seen_total{cluster=\"east\"} 1",
+            "roadstead_dispatches_begun_anew_total{cluster=\"east\",reason=\"WorkerLost\"} 1",
+            "roadstead_dispatches_begun_anew_total{cluster=\"\",reason=\"HigherNumberSeen\"} 1",
+        ] {
+            assert!(text.lines().any(|shown| shown == line), "{line} in\n{text}");
+        }
     }
 
     #[test]

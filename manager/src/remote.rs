@@ -21,9 +21,10 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
-use kube::Client;
 use kube::core::DynamicObject;
 use kube::discovery::ApiResource;
+use kube::{Client, ResourceExt as _};
+use roadstead_api::constants::annotations;
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_core::cluster::{Connection, Reason};
 use roadstead_core::dispatch::Witness;
@@ -45,6 +46,7 @@ pub(crate) use self::doubt::{Miss, Proof};
 use self::held::Held;
 use self::pace::Pace;
 use crate::capacity::Queues;
+use crate::metrics::Metrics;
 
 /// Makes the client of a worker, or says why there is none; handed in, so that a simulation can hand in its own.
 pub type Dial = Arc<dyn Fn(Endpoint) -> BoxFuture<'static, Result<Client, Refusal>> + Send + Sync>;
@@ -186,6 +188,17 @@ impl Remote {
             link.place = Place::of(endpoint);
         });
         self
+    }
+
+    /// Counts from now on the copies that it is seen to have stopped by itself.
+    pub(crate) fn tell_fences(&self, metrics: &Metrics) {
+        let (name, metrics) = (self.name.clone(), metrics.clone());
+        let is_fenced = |copy: &&Arc<Workload>| copy.annotations().contains_key(annotations::FENCED);
+        self.workloads.listen(move |change| {
+            if change.new.as_ref().is_some_and(is_fenced) && !change.old.as_ref().is_some_and(is_fenced) {
+                metrics.fenced(&name);
+            }
+        });
     }
 
     /// Since when it cannot be reached; `None` while it is connected.

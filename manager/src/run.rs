@@ -28,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 use crate::checks::Federation;
 use crate::credentials::Credentials;
 use crate::dispatch::{self, Dispatch, Memory};
+use crate::fresh::Fresh;
 use crate::gc;
 use crate::lease::Lessor;
 use crate::metrics::Metrics as FederationMetrics;
@@ -193,11 +194,14 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
         clusters: Cache::new(),
     };
     let secrets = Cache::new();
+    let fresh = fresh(&leadership, &federation, &secrets);
     let registry = Arc::new(Registry::default());
+    counts.tell_leases_of(registry.clone());
     let lessor = Arc::new(lessor(&config, engine, &clock, uptime));
     let dispatch = Dispatch {
         caches: engine.caches.clone(),
         federation: federation.clone(),
+        fresh: fresh.clone(),
         registry: registry.clone(),
         client: client.clone(),
         journal: Arc::default(),
@@ -229,14 +233,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
         lessor,
         dial,
         changed: changed.clone(),
-        greet: {
-            let dispatch = dispatch.clone();
-            Box::new(move |remote, stop| {
-                dispatch.greet(remote);
-                let work = dispatch::run(dispatch.clone(), remote.clone(), stop);
-                tokio::spawn(work);
-            })
-        },
+        greet: greet(dispatch.clone()),
         is_free: {
             let dispatch = dispatch.clone();
             Box::new(move |name| sites::is_free(&dispatch, name, (dispatch.clock)()))
@@ -249,13 +246,17 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
     ring_on_cordons(&federation, changed.clone());
     let members = Arc::new(Dirty::new());
     federation.ring_on_configs(members.clone());
-    let (configs, clusters) = (federation.configs.clone(), federation.clusters.clone());
-    tasks.spawn(configs.run(Api::all(client.clone()), None, stop.clone()));
-    tasks.spawn(clusters.run(Api::all(client.clone()), None, stop.clone()));
+    federation.list(&client, tasks, stop);
     let own = Api::namespaced(client.clone(), &config.namespace);
     tasks.spawn(secrets.clone().run(own, None, stop.clone()));
     // Why only then: what a replica knows of the workers, and its lease there, is of use to the one that works with them.
-    let leading = |work: BoxFuture<'static, ()>| leadership.clone().then(stop.clone(), work);
+    let leading = |work: BoxFuture<'static, ()>| {
+        let fresh = fresh.clone();
+        leadership.clone().then(stop.clone(), async move {
+            fresh.catch_up();
+            work.await;
+        })
+    };
     tasks.spawn(leading(fleet.run(stop.clone()).boxed()));
     let conditions = federation.run(client.clone(), clock.clone(), stop.clone());
     tasks.spawn(leading(conditions.boxed()));
@@ -274,6 +275,37 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
         let collection = gc::run(dispatch.clone(), registry, interval, stop.clone());
         tasks.spawn(leading(collection.boxed()));
     }
+    follow(&dispatch, (changed, members), tasks, stop);
+    dispatch
+}
+
+/// Who begins to lead lists again what describes the federation.
+fn fresh(leadership: &Leadership, federation: &Federation, secrets: &Arc<Cache<Secret>>) -> Arc<Fresh> {
+    let (federation, secrets) = (federation.clone(), secrets.clone());
+    Arc::new(Fresh::new(leadership, move || {
+        federation.configs.refresh();
+        federation.clusters.refresh();
+        secrets.refresh();
+    }))
+}
+
+/// What is done with each worker that comes.
+fn greet(dispatch: Dispatch) -> Greet {
+    Box::new(move |remote, stop| {
+        remote.tell_fences(&dispatch.metrics);
+        dispatch.greet(remote);
+        let work = dispatch::run(dispatch.clone(), remote.clone(), stop);
+        tokio::spawn(work);
+    })
+}
+
+/// Follows what becomes of the clusters.
+fn follow(
+    dispatch: &Dispatch,
+    (changed, members): (Bell, Bell),
+    tasks: &mut JoinSet<()>,
+    stop: &CancellationToken,
+) {
     let moved = Arc::new(Dirty::new());
     let witnesses = witness::run(
         dispatch.client.clone(),
@@ -285,7 +317,6 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
     tasks.spawn(witnesses);
     let bells = (changed, members, moved);
     tasks.spawn(follow_clusters(dispatch.clone(), bells, stop.clone()));
-    dispatch
 }
 
 fn token_lifetime(config: &Config) -> Duration {
@@ -315,14 +346,20 @@ async fn follow_clusters(
             biased;
             () = stop.cancelled() => return,
             names = members.take() => {
-                names.iter().for_each(|name| dispatch.membership_changed(name));
+                for name in &names {
+                    dispatch.membership_changed(name);
+                }
                 names
             }
             names = changed.take() => {
-                names.iter().for_each(|name| dispatch.cluster_changed(name));
+                for name in &names {
+                    dispatch.cluster_changed(name);
+                }
                 names
             }
         };
-        names.into_iter().for_each(|name| moved.mark(name));
+        for name in names {
+            moved.mark(name);
+        }
     }
 }

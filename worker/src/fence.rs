@@ -445,6 +445,10 @@ impl Checks for Guarded {
         self.checks.gone(key);
     }
 
+    fn catch_up(&self) {
+        self.checks.catch_up();
+    }
+
     /// *Source*: `spec/safety.md 3.3`: new starts stop at two thirds of the lease.
     fn may_start(&self, workload: &Workload) -> bool {
         let Some(origin) = workload.labels().get(labels::MULTIKUEUE_ORIGIN) else {

@@ -505,10 +505,13 @@ impl Site<'_> {
                 Ok(())
             }
             Written::Gone | Written::AlreadyExists => Ok(()),
-            Written::Conflict => Err(format!(
-                "job {} was changed while it was let go; it is looked at again",
-                job.name_any()
-            )),
+            Written::Conflict => {
+                self.d.metrics.conflict(&self.remote.name);
+                Err(format!(
+                    "job {} was changed while it was let go; it is looked at again",
+                    job.name_any()
+                ))
+            }
             Written::Refused(why) | Written::Unclear(why) => Err(format!("letting the job go: {why}")),
         }
     }

@@ -60,6 +60,10 @@ pub trait Checks: Send + Sync {
     /// The Workload is gone.
     fn gone(&self, key: &Key);
 
+    /// This replica leads now, after it has followed: what its decisions are made from beside the caches of the engine is to be
+    /// listed again, and nothing decided before that. Called before anything is decided.
+    fn catch_up(&self) {}
+
     /// Whether the job of this Workload may be started now. When that changes, whoever said no makes the job due again.
     fn may_start(&self, _workload: &ApiWorkload) -> bool {
         true

@@ -203,7 +203,7 @@ impl Engine {
             due: self.jobs_due,
             workloads_due: self.workloads_due,
             requests,
-            checks,
+            checks: checks.clone(),
             recorder: self.recorder,
             clock: clock.clone(),
         };
@@ -251,6 +251,7 @@ impl Engine {
             jobs: controllers.contains("jobs").then_some(jobs),
             finalizers_due: finalizers.due,
             leadership,
+            checks,
         };
         tasks.spawn(parts.run(self.caches, synced, stop.clone()));
         Ok(())
@@ -264,6 +265,7 @@ struct Running {
     jobs: Option<Jobs>,
     finalizers_due: Arc<Queue<queues::Object>>,
     leadership: Leadership,
+    checks: Arc<dyn Checks>,
 }
 
 impl Running {
@@ -279,6 +281,7 @@ impl Running {
             }
             // Why: what the leader before us has written last may not have come yet, and quota that it gave would be given twice.
             caches.refresh();
+            self.checks.catch_up();
             if !all_live(&caches, &stop).await {
                 return;
             }

@@ -324,6 +324,11 @@ fn a_cluster_that_was_leaving_when_it_was_lost_is_given_up_as_the_policy_says_an
         next.contains("into the MultiKueueConfig and take it out"),
         "{next}"
     );
+    unlisted.sites.clear();
+    let plan = unlisted.plan();
+    assert_eq!(plan.check().0, CheckPhase::Ready, "it was out before it was lost");
+    let next = plan.waiting.unwrap().next_step();
+    assert!(next.contains("delete MultiKueueCluster \"a\""), "{next}");
 
     let mut fenced = case.clone();
     fenced.lost = LostPolicy::Fence;

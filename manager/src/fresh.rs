@@ -1,0 +1,63 @@
+//! What a replica lists again when it begins to lead after it has followed.
+//!
+//! Why: a watch may be behind by any time, and a worker that was joined and given a job meanwhile would look like one that does not
+//! exist, so that its run was given up. The engine does the same with its own caches.
+//!
+//! *Source*: `spec/safety.md F6, F13`.
+
+use std::sync::Once;
+
+use roadstead_engine::leader::Leadership;
+
+/// Has it listed again once, before whoever asks first goes on.
+pub(crate) struct Fresh {
+    followed: bool,
+    once: Once,
+    refresh: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Fresh {
+    /// Of a replica that is being put together; `refresh` has its caches say that they are not live until they are listed again.
+    pub(crate) fn new(leadership: &Leadership, refresh: impl Fn() + Send + Sync + 'static) -> Self {
+        Self {
+            // Why not for who leads from the start: its first lists are new enough.
+            followed: !leadership.leads(),
+            once: Once::new(),
+            refresh: Box::new(refresh),
+        }
+    }
+
+    /// This replica leads now.
+    pub(crate) fn catch_up(&self) {
+        if self.followed {
+            self.once.call_once(|| (self.refresh)());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::Fresh;
+
+    /// Spec: safety F6
+    #[test]
+    fn who_has_followed_lists_again_once() {
+        for (followed, times) in [(true, 1), (false, 0)] {
+            let count = Arc::<AtomicU32>::default();
+            let counts = count.clone();
+            let fresh = Fresh {
+                followed,
+                once: std::sync::Once::new(),
+                refresh: Box::new(move || {
+                    counts.fetch_add(1, Ordering::Relaxed);
+                }),
+            };
+            fresh.catch_up();
+            fresh.catch_up();
+            assert_eq!(count.load(Ordering::Relaxed), times);
+        }
+    }
+}

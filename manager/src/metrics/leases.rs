@@ -1,0 +1,63 @@
+//! How old our leases are, computed when somebody asks.
+//!
+//! Invariant: nothing is kept, so a worker that has left, or on which we keep no lease, has no series, and a number never stands
+//! still while it should grow.
+//!
+//! *Source*: `spec/multikueue.md 8`.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::gauge::ConstGauge;
+use roadstead_core::name::ClusterName;
+
+use super::{CLUSTERS_MAX, Metrics};
+use crate::remote::registry::Registry;
+
+/// The name of the gauge.
+const NAME: &str = "roadstead_cluster_lease_age_seconds";
+/// What it says.
+const HELP: &str = "Time since this manager last renewed its lease on a worker; none where it keeps none";
+
+/// Since when each lease was last renewed.
+pub(super) type Ages = Box<dyn Fn() -> Vec<(ClusterName, Duration)> + Send + Sync>;
+
+/// See the module.
+pub(super) struct LeaseAges(pub(super) Metrics);
+
+impl fmt::Debug for LeaseAges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LeaseAges")
+    }
+}
+
+impl Collector for LeaseAges {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let ages = self.0.0.ages.get().map(|ages| ages()).unwrap_or_default();
+        if ages.is_empty() {
+            return Ok(());
+        }
+        let mut family = encoder.encode_descriptor(NAME, HELP, None, MetricType::Gauge)?;
+        // Why no label for those beyond: one number cannot tell the ages of several leases.
+        for (cluster, age) in ages.iter().take(CLUSTERS_MAX) {
+            let labels = [("cluster", cluster.as_str())];
+            ConstGauge::new(age.as_secs_f64()).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}
+
+/// The ages of our leases on these workers.
+pub(super) fn of(registry: Arc<Registry>) -> Ages {
+    Box::new(move || {
+        let all = registry.all();
+        let aged = all
+            .iter()
+            .filter_map(|remote| Some((remote.name.clone(), remote.last_renewed()?.elapsed())));
+        aged.collect()
+    })
+}
