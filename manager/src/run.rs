@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 use prometheus_client::registry::Registry as Metrics;
 use roadstead_api::config::{Config, WorkerLostPolicy};
@@ -33,7 +34,7 @@ use crate::gc;
 use crate::lease::Lessor;
 use crate::metrics::Metrics as FederationMetrics;
 use crate::remote::registry::Registry;
-use crate::remote::supervisor::Fleet;
+use crate::remote::supervisor::{Fleet, Greet};
 use crate::remote::witness;
 use crate::remote::{self, Dial};
 use crate::sites;

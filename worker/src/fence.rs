@@ -37,6 +37,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use self::stop::Stopping;
+use crate::metrics::Metrics;
 
 /// How often this cluster is searched for leases while there is none.
 const SEARCH: Duration = Duration::from_secs(5);
@@ -62,6 +63,8 @@ pub(crate) struct Fence {
     pub(crate) jobs_due: Arc<Queue<JobRef>>,
     /// The clock.
     pub(crate) uptime: Uptime,
+    /// What is counted.
+    pub(crate) metrics: Metrics,
     /// What was found out so far.
     pub(crate) knowledge: Arc<Knowledge>,
 }
@@ -154,6 +157,14 @@ impl Fence {
             };
             tokio::time::sleep(pause).await;
         }
+    }
+
+    /// How old the lease of each manager is at most, as far as that is known.
+    pub(crate) fn ages(&self) -> Vec<(String, Duration)> {
+        let (now, managers) = (self.uptime.now(), self.knowledge.managers());
+        let ages = managers.iter();
+        ages.filter_map(|(origin, manager)| Some((origin.clone(), manager.watch.age(now)?)))
+            .collect()
     }
 
     fn leases(&self) -> Api<Lease> {

@@ -5,6 +5,7 @@
 //! front of it; it **never** talks to another cluster.
 
 mod fence;
+mod metrics;
 mod provisioning;
 mod run;
 

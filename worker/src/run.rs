@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::fence::{Fence, Guarded};
+use crate::metrics::Metrics as FenceMetrics;
 use crate::provisioning::Provisioning;
 
 /// What `--controllers` can name.
@@ -64,6 +65,7 @@ pub async fn assemble(
     } else {
         Arc::new(NoChecks)
     };
+    let mut metrics = Metrics::default();
     let checks: Arc<dyn Checks> = if fences {
         let fence = Fence {
             client,
@@ -71,8 +73,10 @@ pub async fn assemble(
             caches: engine.caches.clone(),
             jobs_due: engine.jobs_due.clone(),
             uptime,
+            metrics: FenceMetrics::default(),
             knowledge: Arc::default(),
         };
+        fence.metrics.register(&mut metrics, fence.clone());
         let watch = fence.clone().run(stop.clone());
         tasks.spawn(leadership.then(stop.clone(), watch));
         Arc::new(Guarded { checks, fence })
@@ -80,7 +84,6 @@ pub async fn assemble(
         checks
     };
     let conditions = (readiness.condition("caches"), readiness.condition("webhooks"));
-    let mut metrics = Metrics::default();
     engine.metrics.register(&mut metrics);
     engine.start(checks, conditions, tasks, stop).await?;
     Ok(metrics)

@@ -264,8 +264,8 @@ pub struct Watch {
     evidence: Vec<(u64, Moment)>,
     /// Starts end, work ends. `None` as long as no lease was ever seen.
     ends: Option<(Moment, Moment)>,
-    /// Whether a renewal of known age was seen.
-    known: bool,
+    /// When the last renewal of known age was sent, at the earliest.
+    sent: Option<Moment>,
 }
 
 /// How a worker stands to one manager.
@@ -360,7 +360,7 @@ impl Watch {
             Some(at) => {
                 let sent = self.evidence[at].1;
                 self.evidence.drain(..at);
-                self.known = true;
+                self.sent = self.sent.max(Some(sent));
                 (sent.plus(seen.terms.starts_for()), sent.plus(length))
             }
             None if self.ends.is_none() => (began, began.plus(seen.terms.restart_grace())),
@@ -391,7 +391,12 @@ impl Watch {
 
     /// Whether the age of the lease is known; until then a mark of our own finds it out soonest.
     pub const fn knows_its_age(&self) -> bool {
-        self.known
+        self.sent.is_some()
+    }
+
+    /// How long ago the last renewal of known age was sent, at most.
+    pub fn age(&self, now: Moment) -> Option<Duration> {
+        self.sent.map(|sent| now.since(sent))
     }
 
     /// What was seen at the last look.

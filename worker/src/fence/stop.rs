@@ -115,7 +115,11 @@ async fn switch_off(fence: &Fence, copy: &Workload) {
     let namespace = copy.namespace().unwrap_or_default();
     let api: Api<Workload> = Api::namespaced(fence.client.clone(), &namespace);
     match timely(write::patch(&api, &copy.name_any(), &patch)).await {
-        Written::Done(object) => fence.caches.workloads.observe(*object),
+        Written::Done(object) => {
+            let origin = object.labels().get(labels::MULTIKUEUE_ORIGIN);
+            fence.metrics.fenced(origin.map_or("", String::as_str));
+            fence.caches.workloads.observe(*object);
+        }
         Written::Gone | Written::Conflict | Written::AlreadyExists => {}
         Written::Refused(why) | Written::Unclear(why) => {
             tracing::warn!(workload = %roadstead_kubeio::cache::key_of(copy), "fencing: {why}");

@@ -56,6 +56,7 @@ fn starts_end_at_two_thirds_and_work_at_the_whole_length() {
         watch.looked(at(number * 1_000), seen(number));
     }
     // The third was sent after the second was stored, which the look at the first did not show.
+    assert_eq!(watch.age(at(20_000)), Some(Duration::from_secs(19)));
     assert_eq!(watch.standing(at(20_999)), Standing::Held);
     assert_eq!(watch.changes_at(at(4_000)), Some(at(21_000)));
     assert_eq!(watch.standing(at(21_000)), Standing::Doubtful);
