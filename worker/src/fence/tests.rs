@@ -94,7 +94,7 @@ async fn a_stop_that_is_not_answered_holds_up_neither_looks_nor_marks_nor_what_a
         jobs_due: Arc::new(Queue::new()),
         uptime: Uptime::start(),
         knowledge: Arc::default(),
-        metrics: crate::metrics::Metrics::default(),
+        metrics: Metrics::default(),
     };
     for origin in ["north", "south"] {
         fence.caches.workloads.observe(
