@@ -20,6 +20,7 @@ use roadstead_core::name::{ClusterName, Key};
 use roadstead_core::queue::StopPolicy;
 use roadstead_kubeio::cache::{Cache, Health};
 use roadstead_kubeio::latest::Follower;
+use roadstead_kubeio::trouble::tell_unread;
 
 pub(crate) use ledger::Ledger;
 
@@ -28,8 +29,6 @@ const SAMPLE: u32 = 20;
 /// When a worker that shows nothing yet is looked at again, twice as late each time up to the second; while it has no queue,
 /// that costs no request.
 const LOOK_AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
-/// How long queues may be unreadable before it is told: longer than a list takes that is tried again.
-const UNREAD_MAX: Duration = Duration::from_secs(10);
 /// How our processes begin to call themselves in `managedFields`.
 const OURS: &str = "roadstead-";
 
@@ -156,25 +155,16 @@ impl Queues {
     }
 }
 
-async fn tell(kind: &str, mut health: Follower<Health>) {
-    loop {
-        health
-            .wait_for(|health| matches!(health, Health::Failing(_)))
-            .await;
-        let recovers = health.wait_for(|health| *health == Health::Live);
-        if tokio::time::timeout(UNREAD_MAX, recovers).await.is_ok() {
-            continue;
-        }
-        if let Health::Failing(why) = health.get() {
-            tracing::warn!(
-                kind,
-                "its queues cannot be read, so its room is not known, and jobs are offered to it as to a worker of another \
-                 make; see that this manager's account there may list and watch them: {why}"
-            );
-        }
-        health.wait_for(|health| *health == Health::Live).await;
-        tracing::info!(kind, "its queues can be read again");
-    }
+async fn tell(kind: &str, health: Follower<Health>) {
+    tell_unread(health, |why| match why {
+        Some(why) => tracing::warn!(
+            kind,
+            "its queues cannot be read, so its room is not known, and jobs are offered to it as to a worker of another make; see \
+             that this manager's account there may list and watch them: {why}"
+        ),
+        None => tracing::info!(kind, "its queues can be read again"),
+    })
+    .await;
 }
 
 /// A queue of a worker.

@@ -13,6 +13,7 @@ use roadstead_core::check::{self, MULTIKUEUE_PARAMETERS, Parameters, Usable};
 use roadstead_core::name::{CheckName, ClusterName};
 use roadstead_engine::active::condition_patch;
 use roadstead_engine::clock::Clock;
+use roadstead_engine::process::tell_unread;
 use roadstead_kubeio::cache::{Cache, Change};
 use roadstead_kubeio::dirty::Dirty;
 use roadstead_kubeio::write::{self, Written};
@@ -39,6 +40,12 @@ impl Federation {
         let (configs, clusters) = (self.configs.clone(), self.clusters.clone());
         tasks.spawn(configs.run(Api::all(client.clone()), None, stop.clone()));
         tasks.spawn(clusters.run(Api::all(client.clone()), None, stop.clone()));
+        for (kind, health) in [
+            ("multikueueconfigs", self.configs.health()),
+            ("multikueueclusters", self.clusters.health()),
+        ] {
+            tasks.spawn(tell_unread(kind.to_owned(), health, stop.clone()));
+        }
     }
 
     /// Whether everything that describes the federation has been listed and is being watched. Before that nothing may be

@@ -250,6 +250,11 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
     federation.list(&client, tasks, stop);
     let own = Api::namespaced(client.clone(), &config.namespace);
     tasks.spawn(secrets.clone().run(own, None, stop.clone()));
+    tasks.spawn(process::tell_unread(
+        "secrets".to_owned(),
+        secrets.health(),
+        stop.clone(),
+    ));
     // Why only then: what a replica knows of the workers, and its lease there, is of use to the one that works with them.
     let leading = |work: BoxFuture<'static, ()>| {
         let fresh = fresh.clone();

@@ -243,10 +243,11 @@ impl Fence {
 
     fn cannot_look(&self, trouble: &mut Trouble, why: &str) {
         if trouble.is_news(why) {
-            tracing::warn!(
+            tracing::error!(
                 namespace = self.namespace,
-                "the leases of managers cannot be looked at, so a manager that is cut off cannot be noticed: {why}; it is tried again \
-                 until it succeeds; if this is a refusal, let this process list Leases in the namespace \
+                "the leases of managers cannot be looked at: {why}; while that lasts, jobs of policy Fence whose manager kept a lease \
+                 are not started after two thirds of its length and are stopped at its end, also if that manager is well; it is tried \
+                 again until it succeeds; if this is a refusal, let this process list Leases in the namespace \
                  (deploy/rights/roadstead-worker.yaml)"
             );
         }
@@ -322,23 +323,25 @@ impl Fence {
                     }
                 }
                 // The manager was faster; after the next look it is tried again.
-                Ok(Written::Conflict | Written::Gone | Written::AlreadyExists | Written::Unclear(_))
-                | Err(_) => {}
-                Ok(Written::Refused(why)) => {
-                    let mut managers = self.knowledge.managers();
-                    let manager = managers.get_mut(&origin);
-                    if manager.is_some_and(|manager| manager.refusal.is_news(&why)) {
-                        tracing::warn!(
-                            origin,
-                            namespace = self.namespace,
-                            "the lease of this manager cannot be marked, so it does not see that its jobs here are fenced: when \
-                             this cluster is lost it waits for it if it saw marks before, else runs them elsewhere after \
-                             workerLostTimeout and warns that they may run twice: {why}; let this process patch Leases in the \
-                             namespace (deploy/rights/roadstead-worker.yaml)"
-                        );
-                    }
-                }
+                Ok(Written::Conflict | Written::Gone | Written::AlreadyExists) => {}
+                Err(_elapsed) => self.cannot_mark(&origin, "the API server does not answer in time"),
+                Ok(Written::Refused(why) | Written::Unclear(why)) => self.cannot_mark(&origin, &why),
             }
+        }
+    }
+
+    fn cannot_mark(&self, origin: &str, why: &str) {
+        let mut managers = self.knowledge.managers();
+        let manager = managers.get_mut(origin);
+        if manager.is_some_and(|manager| manager.refusal.is_news(why)) {
+            tracing::warn!(
+                origin,
+                namespace = self.namespace,
+                "the lease of this manager cannot be marked, so it does not see that its jobs here are fenced: when this cluster is \
+                 lost it waits for it if it saw marks before, else runs them elsewhere after workerLostTimeout and warns that they \
+                 may run twice: {why}; it is tried again until it succeeds; if this is a refusal, let this process patch Leases in \
+                 the namespace (deploy/rights/roadstead-worker.yaml)"
+            );
         }
     }
 

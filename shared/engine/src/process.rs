@@ -13,8 +13,10 @@ use roadstead_core::name::{ClusterQueueName, Key};
 use roadstead_jobs::JobKind;
 use roadstead_kubeio::cache::Health;
 use roadstead_kubeio::events::{self, Recorder};
+use roadstead_kubeio::latest::Follower;
 use roadstead_kubeio::queue::{Lane, Queue};
 use roadstead_kubeio::reconcile;
+use roadstead_kubeio::trouble;
 use roadstead_serve::health::Condition;
 use roadstead_serve::listen::Listener;
 use roadstead_serve::tls::{CertSlot, Lifetimes, server_config};
@@ -224,7 +226,7 @@ impl Engine {
         jobs.listen();
         finalizers.listen();
         statuses.listen();
-        self.caches.spawn(&client, tasks, stop);
+        list(&self.caches, &client, tasks, stop);
         if controllers.contains("webhooks") {
             let handlers = webhook::handlers(&client, &self.caches, &config)
                 .map_err(|source| Error::Webhooks { source })?;
@@ -368,22 +370,34 @@ pub fn kinds(config: &Config) -> Vec<&'static dyn JobKind> {
 
 /// Waits until every cache has been listed; false when `stop` came first.
 async fn all_live(caches: &Caches, stop: &CancellationToken) -> bool {
-    for (name, mut health) in caches.healths() {
-        let live = async {
-            loop {
-                match health.see() {
-                    Health::Live => return,
-                    Health::Failing(why) => tracing::warn!(kind = name, "listing fails: {why}"),
-                    Health::Starting => {}
-                }
-                health.changed().await;
-            }
-        };
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => return false,
-            () = live => {}
+    let live = async {
+        for (_, mut health) in caches.healths() {
+            health.wait_for(|health| *health == Health::Live).await;
         }
+    };
+    stop.run_until_cancelled(live).await.is_some()
+}
+
+/// Lists and watches everything until `stop`.
+fn list(caches: &Caches, client: &Client, tasks: &mut JoinSet<()>, stop: &CancellationToken) {
+    caches.spawn(client, tasks, stop);
+    for (kind, health) in caches.healths() {
+        tasks.spawn(tell_unread(kind, health, stop.clone()));
     }
-    true
+}
+
+/// Tells when a kind of objects of the process's own cluster cannot be listed or watched, until `stop`.
+///
+/// Why: a right that was taken away or a definition that is gone stops what depends on it, and nothing else would say so.
+pub async fn tell_unread(kind: String, health: Follower<Health>, stop: CancellationToken) {
+    let telling = trouble::tell_unread(health, |why| match why {
+        Some(why) => tracing::error!(
+            kind,
+            "they cannot be listed or watched in this process's own cluster, so what depends on them stands still, or is decided \
+             from what was known: {why}; it is tried again until it succeeds; if this is a refusal, apply deploy/rights, if the \
+             kind is not served, apply deploy/crds"
+        ),
+        None => tracing::info!(kind, "they can be listed and watched again"),
+    });
+    stop.run_until_cancelled(telling).await;
 }

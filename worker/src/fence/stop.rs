@@ -122,7 +122,11 @@ async fn switch_off(fence: &Fence, copy: &Workload) {
         }
         Written::Gone | Written::Conflict | Written::AlreadyExists => {}
         Written::Refused(why) | Written::Unclear(why) => {
-            tracing::warn!(workload = %roadstead_kubeio::cache::key_of(copy), "fencing: {why}");
+            tracing::error!(
+                workload = %roadstead_kubeio::cache::key_of(copy),
+                "its manager is cut off and its job could not be stopped, so it may run twice: {why}; it is tried again until it \
+                 succeeds; if this is a refusal, let this process patch Workloads (deploy/rights/roadstead-worker.yaml)"
+            );
         }
     }
 }
