@@ -33,6 +33,15 @@ pub(crate) struct Federation {
 }
 
 impl Federation {
+    /// With caches for what nobody else here needs.
+    pub(crate) fn new(checks: Arc<Cache<AdmissionCheck>>) -> Self {
+        Self {
+            checks,
+            configs: Cache::new(),
+            clusters: Cache::new(),
+        }
+    }
+
     /// Whether everything that describes the federation has been listed and is being watched. Before that nothing may be
     /// decided: a cluster that is only not known yet would count as gone.
     pub(crate) fn is_known(&self) -> bool {

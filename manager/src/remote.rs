@@ -161,9 +161,9 @@ impl Remote {
     /// Counts from now on the copies that it is seen to have stopped by itself.
     pub(crate) fn tell_fences(&self, metrics: &Metrics) {
         let (name, metrics) = (self.name.clone(), metrics.clone());
-        let is_fenced = |copy: &&Arc<Workload>| copy.annotations().contains_key(annotations::FENCED);
+        let is_fenced = |copy: &Arc<Workload>| copy.annotations().contains_key(annotations::FENCED);
         self.workloads.listen(move |change| {
-            if change.new.filter(is_fenced).is_some() && change.old.filter(is_fenced).is_none() {
+            if change.new.is_some_and(is_fenced) && !change.old.is_some_and(is_fenced) {
                 metrics.fenced(&name);
             }
         });

@@ -35,7 +35,7 @@ use crate::metrics::Metrics as FederationMetrics;
 use crate::remote::registry::Registry;
 use crate::remote::supervisor::Fleet;
 use crate::remote::witness;
-use crate::remote::{self, Dial};
+use crate::remote::{self, Dial, Secrets};
 use crate::sites;
 
 /// What `--controllers` can name.
@@ -188,18 +188,9 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
         policy,
         leadership,
     } = site;
-    let federation = Federation {
-        checks: engine.caches.checks.clone(),
-        configs: Cache::new(),
-        clusters: Cache::new(),
-    };
+    let federation = Federation::new(engine.caches.checks.clone());
     let secrets = Cache::new();
-    let (again, kubeconfigs) = (federation.clone(), secrets.clone());
-    let fresh = Arc::new(Fresh::new(&leadership, move || {
-        again.configs.refresh();
-        again.clusters.refresh();
-        kubeconfigs.refresh();
-    }));
+    let fresh = fresh(&leadership, &federation, &secrets);
     let registry = Arc::new(Registry::default());
     counts.tell_leases_of(registry.clone());
     let rules = rules(&config);
@@ -248,10 +239,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
                 tokio::spawn(work);
             })
         },
-        is_free: {
-            let dispatch = dispatch.clone();
-            Box::new(move |name| sites::is_free(&dispatch, name, (dispatch.clock)()))
-        },
+        is_free: is_free(dispatch.clone()),
         metrics: counts,
         clock: clock.clone(),
         #[cfg(feature = "bugbank")]
@@ -266,13 +254,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
     let own = Api::namespaced(client.clone(), &config.namespace);
     tasks.spawn(secrets.clone().run(own, None, stop.clone()));
     // Why only then: what a replica knows of the workers, and its lease there, is of use to the one that works with them.
-    let leading = |work: BoxFuture<'static, ()>| {
-        let fresh = fresh.clone();
-        leadership.clone().then(stop.clone(), async move {
-            fresh.catch_up();
-            work.await;
-        })
-    };
+    let leading = |work| lead(leadership.clone(), fresh.clone(), stop.clone(), work);
     tasks.spawn(leading(fleet.run(stop.clone()).boxed()));
     let conditions = federation.run(client.clone(), clock.clone(), stop.clone());
     tasks.spawn(leading(conditions.boxed()));
@@ -290,18 +272,52 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
         let collection = gc::run(dispatch.clone(), registry, interval, stop.clone());
         tasks.spawn(leading(collection.boxed()));
     }
+    follow(&dispatch, (changed, members), tasks, stop);
+    dispatch
+}
+
+fn is_free(dispatch: Dispatch) -> Box<dyn Fn(&ClusterName) -> bool + Send + Sync> {
+    Box::new(move |name| sites::is_free(&dispatch, name, (dispatch.clock)()))
+}
+
+/// What is listed again when this replica begins to lead, beside what the engine knows.
+fn fresh(leadership: &Leadership, federation: &Federation, secrets: &Secrets) -> Arc<Fresh> {
+    let (federation, secrets) = (federation.clone(), secrets.clone());
+    Arc::new(Fresh::new(leadership, move || {
+        federation.configs.refresh();
+        federation.clusters.refresh();
+        secrets.refresh();
+    }))
+}
+
+/// Does it once this replica leads and its lists are new, unless `stop` comes first.
+async fn lead(
+    leadership: Leadership,
+    fresh: Arc<Fresh>,
+    stop: CancellationToken,
+    work: BoxFuture<'static, ()>,
+) {
+    let work = async {
+        fresh.catch_up();
+        work.await;
+    };
+    leadership.then(stop, work).await;
+}
+
+/// Follows what becomes of clusters in `tasks`.
+fn follow(
+    dispatch: &Dispatch,
+    (changed, members): (Bell, Bell),
+    tasks: &mut JoinSet<()>,
+    stop: &CancellationToken,
+) {
     let moved = Arc::new(Dirty::new());
-    let witnesses = witness::run(
-        dispatch.client.clone(),
-        dispatch.federation.clone(),
-        dispatch.registry.clone(),
-        moved.clone(),
-        stop.clone(),
-    );
-    tasks.spawn(witnesses);
+    let (client, federation) = (dispatch.client.clone(), dispatch.federation.clone());
+    let registry = dispatch.registry.clone();
+    let witness = witness::run(client, federation, registry, moved.clone(), stop.clone());
+    tasks.spawn(witness);
     let bells = (changed, members, moved);
     tasks.spawn(follow_clusters(dispatch.clone(), bells, stop.clone()));
-    dispatch
 }
 
 fn token_lifetime(config: &Config) -> Duration {
@@ -331,14 +347,20 @@ async fn follow_clusters(
             biased;
             () = stop.cancelled() => return,
             names = members.take() => {
-                names.iter().for_each(|name| dispatch.membership_changed(name));
+                for name in &names {
+                    dispatch.membership_changed(name);
+                }
                 names
             }
             names = changed.take() => {
-                names.iter().for_each(|name| dispatch.cluster_changed(name));
+                for name in &names {
+                    dispatch.cluster_changed(name);
+                }
                 names
             }
         };
-        names.into_iter().for_each(|name| moved.mark(name));
+        for name in names {
+            moved.mark(name);
+        }
     }
 }

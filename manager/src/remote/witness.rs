@@ -85,12 +85,12 @@ async fn look(
         note(remote, *since, &configs, &clusters);
     }
     // Why: a cache that is older than this look would show as taken out what was only not listed yet.
-    configs
-        .into_iter()
-        .for_each(|config| federation.configs.observe(config));
-    clusters
-        .into_iter()
-        .for_each(|cluster| federation.clusters.observe(cluster));
+    for config in configs {
+        federation.configs.observe(config);
+    }
+    for cluster in clusters {
+        federation.clusters.observe(cluster);
+    }
     Ok(())
 }
 

@@ -196,7 +196,6 @@ impl Engine {
             recorder: self.recorder.clone(),
             clock: clock.clone(),
         };
-        let others = checks.clone();
         let jobs = Jobs {
             client: client.clone(),
             caches: self.caches.clone(),
@@ -204,7 +203,7 @@ impl Engine {
             due: self.jobs_due,
             workloads_due: self.workloads_due,
             requests,
-            checks,
+            checks: checks.clone(),
             recorder: self.recorder,
             clock: clock.clone(),
         };
@@ -252,7 +251,7 @@ impl Engine {
             jobs: controllers.contains("jobs").then_some(jobs),
             finalizers_due: finalizers.due,
             leadership,
-            checks: others,
+            checks,
         };
         tasks.spawn(parts.run(self.caches, synced, stop.clone()));
         Ok(())
