@@ -2,7 +2,7 @@
 //!
 //! `perf federation`: one manager and some workers, each an etcd and a kube-apiserver and nothing else: no Job controller, no scheduler, no
 //! nodes. The harness ends jobs itself, so that nothing is measured but our processes and the API servers. A bare client
-//! then sends the writes of `design.md` section 7 for the same number of jobs to the same servers; ratios are to that.
+//! then sends only the unavoidable writes for the same number of jobs to the same servers; ratios are to that.
 //!
 //! *Limits*: the bare client runs after our processes were stopped and their webhooks removed, so that nobody reacts to
 //! its objects; what webhooks and watches cost counts against us.

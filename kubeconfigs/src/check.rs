@@ -49,6 +49,8 @@ pub struct Refusal {
     pub rule: &'static str,
     /// For the condition, after `load client config failed: `. Names keys, never values.
     pub message: String,
+    /// Whether it may be otherwise a moment later with the same kubeconfig: it depends on what a name resolves to.
+    pub may_pass: bool,
 }
 
 impl Refusal {
@@ -57,6 +59,7 @@ impl Refusal {
             reason: Reason::InsecureKubeConfig,
             rule,
             message,
+            may_pass: false,
         }
     }
 
@@ -66,6 +69,7 @@ impl Refusal {
             reason: Reason::BadKubeConfig,
             rule: "S7",
             message: message.into(),
+            may_pass: false,
         }
     }
 
@@ -76,6 +80,7 @@ impl Refusal {
             reason: Reason::ClusterProfileDisabled,
             rule: "S1",
             message: "MultiKueueClusterProfile feature gate is disabled".to_owned(),
+            may_pass: false,
         }
     }
 }

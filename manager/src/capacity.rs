@@ -133,7 +133,9 @@ impl Queues {
         let name = queue.spec.cluster_queue.as_str();
         let views = self.views.read().unwrap_or_else(PoisonError::into_inner);
         let Some(view) = views.get(name) else {
-            return Room::Closed(Closed::QueueMissing);
+            return Room::Closed(Closed::ClusterQueueMissing {
+                name: name.to_owned(),
+            });
         };
         let spare = view.queue.cohort.as_ref().map(|cohort| {
             let others = views.iter().filter(|(other, view)| {

@@ -16,6 +16,7 @@ use roadstead_engine::clock::Clock;
 use roadstead_kubeio::cache::{Cache, Change};
 use roadstead_kubeio::dirty::Dirty;
 use roadstead_kubeio::write::{self, Written};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 /// How long after a write that failed it is tried again.
@@ -33,13 +34,11 @@ pub(crate) struct Federation {
 }
 
 impl Federation {
-    /// With caches for what nobody else here needs.
-    pub(crate) fn new(checks: Arc<Cache<AdmissionCheck>>) -> Self {
-        Self {
-            checks,
-            configs: Cache::new(),
-            clusters: Cache::new(),
-        }
+    /// Lists and watches the configs and the clusters until `stop`; the checks belong to the engine.
+    pub(crate) fn list(&self, client: &Client, tasks: &mut JoinSet<()>, stop: &CancellationToken) {
+        let (configs, clusters) = (self.configs.clone(), self.clusters.clone());
+        tasks.spawn(configs.run(Api::all(client.clone()), None, stop.clone()));
+        tasks.spawn(clusters.run(Api::all(client.clone()), None, stop.clone()));
     }
 
     /// Whether everything that describes the federation has been listed and is being watched. Before that nothing may be

@@ -1,38 +1,50 @@
 //! Renews the tokens that `roadstead cluster join` wrote, long before they end.
 //!
-//! Invariant: a failed renewal leaves the old credential as it is; it is tried again with growing pauses.
+//! Invariant: a failed renewal leaves the old credential as it is; it is tried again with growing pauses. A token is made by the
+//! connected API server and shown to the one that the Secret names, so nothing is renewed unless the two are one: a label alone
+//! could otherwise send a token of one cluster to another (`spec/safety.md S7`).
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Client, ResourceExt as _};
+use roadstead_api::kueue::v1beta2::{LocationType, MultiKueueCluster};
 use roadstead_core::name::ClusterName;
 use roadstead_engine::clock::Clock;
 use roadstead_engine::until;
 use roadstead_kubeconfigs::account::token::{Terms, plan_renewal, renew_secret};
-use roadstead_kubeconfigs::check::Rules;
+use roadstead_kubeconfigs::check::{Rules, check};
 use roadstead_kubeconfigs::secret;
 use roadstead_kubeio::cache::Cache;
 use roadstead_kubeio::queue::{Lane, Queue};
 use roadstead_kubeio::reconcile::{self, Outcome};
+use roadstead_kubeio::trouble::Trouble;
 use tokio_util::sync::CancellationToken;
 
+use crate::remote::Place;
 use crate::remote::registry::Registry;
 
 /// Renewals at the same time.
 const WORKERS: usize = 4;
+/// How often it is looked whether a credential that is not renewed may be after all: the cluster may be connected anew, or changed.
+const SKIPPED_PAUSE: Duration = Duration::from_secs(30);
 
 /// See the module.
 #[derive(Clone)]
 pub(crate) struct Credentials {
     pub(crate) client: Client,
     pub(crate) secrets: Arc<Cache<Secret>>,
+    pub(crate) clusters: Arc<Cache<MultiKueueCluster>>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) rules: Rules,
     pub(crate) lifetime: Duration,
     pub(crate) clock: Clock,
 }
+
+/// Why credentials are not renewed, by Secret.
+type Skipped = Mutex<BTreeMap<String, Trouble>>;
 
 impl Credentials {
     /// Renews until `stop`.
@@ -47,16 +59,19 @@ impl Credentials {
         for secret in self.secrets.all() {
             queue.add(secret.name_any(), Lane::New);
         }
+        let skipped = Arc::<Skipped>::default();
         reconcile::run("credentials", queue, WORKERS, stop, move |name| {
-            let this = self.clone();
-            async move { this.renew(&name).await }
+            let (this, skipped) = (self.clone(), skipped.clone());
+            async move { this.renew(&name, &skipped).await }
         })
         .await;
     }
 
-    async fn renew(&self, name: &str) -> Outcome {
+    async fn renew(&self, name: &str, skipped: &Skipped) -> Outcome {
+        let skipped = || skipped.lock().unwrap_or_else(PoisonError::into_inner);
         let all = self.secrets.all();
         let Some(stored) = all.iter().find(|secret| secret.name_any() == name) else {
+            skipped().remove(name);
             return Outcome::Done;
         };
         let (Some(cluster), Some(life)) = (secret::cluster(stored), secret::lifetime(stored)) else {
@@ -73,7 +88,7 @@ impl Credentials {
         if when > now {
             return until(Some(when), now).map_or(Outcome::Done, Outcome::After);
         }
-        let Some(worker) = self
+        let Some((worker, place)) = self
             .registry
             .get(&ClusterName::from(cluster))
             .and_then(|remote| remote.last_client())
@@ -82,6 +97,13 @@ impl Credentials {
                 "cluster {cluster}: not connected, so its credential cannot be renewed"
             ));
         };
+        if let Some(why) = self.mismatch(stored, cluster, &place) {
+            if skipped().entry(name.to_owned()).or_default().is_news(&why) {
+                tracing::warn!(cluster, secret = name, "its credential is not renewed: {why}");
+            }
+            return Outcome::After(SKIPPED_PAUSE);
+        }
+        skipped().remove(name);
         let terms = Terms {
             rules: self.rules,
             lifetime: self.lifetime,
@@ -100,5 +122,127 @@ impl Credentials {
                 ))
             }
         }
+    }
+
+    /// Why the credential in a Secret is not one of the cluster that its label names, as that is connected.
+    fn mismatch(&self, secret: &Secret, cluster: &str, place: &Place) -> Option<String> {
+        let name = secret.name_any();
+        let named = self.clusters.named(cluster);
+        let uses_it = named.is_some_and(|named| {
+            let source = named.spec.cluster_source.kube_config.as_ref();
+            source.is_some_and(|it| it.location_type == LocationType::Secret && it.location == name)
+        });
+        if !uses_it {
+            return Some(format!(
+                "label {} of the Secret names MultiKueueCluster \"{cluster}\", which does not take its kubeconfig from there; correct \
+                 the label, or delete the Secret if nobody uses it",
+                secret::CREDENTIAL_LABEL
+            ));
+        }
+        let stored = secret::read(&name, Some(secret)).and_then(|bytes| check(bytes, &self.rules));
+        match stored {
+            Ok(endpoint) if Place::of(&endpoint) == *place => None,
+            Ok(_) => Some(
+                "the server or the certificate authority in its kubeconfig is another than the one that is connected; it is renewed \
+                 when this one is"
+                    .to_owned(),
+            ),
+            Err(refusal) => Some(refusal.message),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use jiff::Timestamp;
+    use kube::client::Body;
+    use roadstead_core::lease::{self, Grant, Moment};
+    use roadstead_kubeio::connect::{Credential, Endpoint};
+    use serde_json::{Value, from_value, json};
+
+    use super::*;
+    use crate::remote::Remote;
+
+    const AUTHORITY: &str = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+
+    fn endpoint(server: &str) -> Endpoint {
+        Endpoint {
+            server: server.to_owned(),
+            authority: AUTHORITY.to_owned(),
+            credential: Credential::Token("t".to_owned().into()),
+        }
+    }
+
+    fn secret(name: &str, server: &str) -> Secret {
+        let kubeconfig = secret::render("east", &endpoint(server));
+        let life = secret::Lifetime {
+            issued: Timestamp::UNIX_EPOCH,
+            expires: Timestamp::UNIX_EPOCH,
+        };
+        secret::build(name, "ns", "east", &kubeconfig, life)
+    }
+
+    /// A manager with one connected cluster, whose API server counts what it is asked and refuses it.
+    fn connected(server: &str) -> (Credentials, Arc<AtomicU32>) {
+        let asked = Arc::<AtomicU32>::default();
+        let count = asked.clone();
+        let refuses = tower::service_fn(move |_: http::Request<Body>| {
+            count.fetch_add(1, Ordering::Relaxed);
+            std::future::ready(Err::<http::Response<Body>, _>(std::io::Error::other("no")))
+        });
+        let client = Client::new(refuses, "ns");
+        let registry = Arc::<Registry>::default();
+        let remote = Remote::new(
+            "east".into(),
+            (&[], &Arc::default()),
+            Timestamp::UNIX_EPOCH,
+            Grant::new(Moment::default(), lease::Terms::of(Duration::from_mins(10))),
+        );
+        registry.insert(Arc::new(remote.dialled(client.clone(), &endpoint(server))));
+        let credentials = Credentials {
+            client,
+            secrets: Cache::new(),
+            clusters: Cache::new(),
+            registry,
+            rules: Rules::default(),
+            lifetime: Duration::from_hours(1),
+            clock: Arc::new(Timestamp::now),
+        };
+        (credentials, asked)
+    }
+
+    /// Spec: safety S7
+    #[tokio::test]
+    async fn a_token_is_asked_for_only_where_it_will_be_shown_and_by_the_secret_that_is_used() {
+        let (east, west) = ("https://east.example:6443", "https://west.example:6443");
+        let (credentials, asked) = connected(east);
+        let skipped = Skipped::default();
+        let cluster = |source: Value| {
+            credentials.clusters.observe(
+                from_value(json!({
+                    "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "MultiKueueCluster",
+                    "metadata": {"name": "east"},
+                    "spec": {"clusterSource": {"kubeConfig": source}},
+                }))
+                .unwrap(),
+            );
+        };
+        let renew = async |name, server| {
+            credentials.secrets.observe(secret(name, server));
+            let outcome = credentials.renew(name, &skipped).await;
+            let is_skipped = matches!(outcome, Outcome::After(SKIPPED_PAUSE));
+            (is_skipped, asked.swap(0, Ordering::Relaxed) > 0)
+        };
+        let (skips, asks) = ((true, false), (false, true));
+        assert_eq!(renew("own", east).await, skips, "there is no such cluster");
+        cluster(json!({"location": "own", "locationType": "Secret"}));
+        assert_eq!(renew("own", east).await, asks);
+        assert_eq!(renew("other", east).await, skips, "the label lies");
+        assert_eq!(renew("own", west).await, skips, "another server");
+        assert_eq!(renew("own", "https://127.0.0.1").await, skips, "it is refused");
+        cluster(json!({"location": "own", "locationType": "Path"}));
+        assert_eq!(renew("own", east).await, skips, "it is a file");
     }
 }

@@ -274,7 +274,7 @@ impl Dispatch {
         }
     }
 
-    /// Placed work first (`design.md` 7).
+    /// Placed work first.
     fn lane(&self, key: &Key) -> Lane {
         match self.caches.workloads.get(key) {
             Some(workload) if workload.cluster_name().is_none() => Lane::New,
@@ -286,7 +286,9 @@ impl Dispatch {
     pub(crate) fn greet(&self, remote: &Arc<Remote>) {
         let (due, here, caches) = (self.due.clone(), remote.due.clone(), self.caches.clone());
         let forgets = bug!(self.policy, OrphanOnUnreachable);
+        let memory = self.memory.clone();
         remote.workloads.listen(move |change| {
+            memory.note_gone(Some(change.key), change);
             if caches.workloads.get(change.key).is_some() {
                 due.add(change.key.clone(), Lane::Placed);
             } else if !forgets {
@@ -295,8 +297,13 @@ impl Dispatch {
         });
         for (kind, jobs) in remote.jobs.iter().enumerate() {
             let (due, here, caches) = (self.due.clone(), remote.due.clone(), self.caches.clone());
-            let jobs_due = self.jobs_due.clone();
+            let (jobs_due, memory) = (self.jobs_due.clone(), self.memory.clone());
             jobs.objects.listen(move |change| {
+                // Why: what was made anew under this name waits until this one is gone.
+                for key in namesakes(&caches, kind, change.key) {
+                    due.add(key, Lane::Placed);
+                }
+                memory.note_gone(change.old.and_then(|job| named(job)).as_ref(), change);
                 for job in [change.old, change.new].into_iter().flatten() {
                     let Some(key) = named(job) else { continue };
                     if caches.workloads.get(&key).is_none() {
@@ -379,6 +386,13 @@ impl Dispatch {
             }
         }
     }
+}
+
+/// The Workloads of the manager's own job of this name.
+fn namesakes(caches: &Caches, kind: usize, job: &Key) -> Vec<Key> {
+    let local = caches.jobs.get(kind).and_then(|jobs| jobs.objects.get(job));
+    let uid = local.and_then(|job| job.metadata.uid.clone());
+    uid.map(|uid| caches.owners.of(&uid)).unwrap_or_default()
 }
 
 /// Whether anything but quota is asked for.

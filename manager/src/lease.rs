@@ -14,17 +14,14 @@
 //! *Source*: `spec/safety.md 3.2, 3.4, 3.8`.
 
 pub(crate) mod report;
+pub(crate) mod rights;
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use k8s_openapi::api::authorization::v1::{
-    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
-};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
-use kube::api::PostParams;
 use kube::{Api, Client, ResourceExt as _};
 use roadstead_api::constants::{annotations, labels};
 use roadstead_core::lease::{Closing, Grant, Tenure, Terms, next_renewal};
@@ -286,28 +283,4 @@ fn terms(lease: &Lease) -> Terms {
 fn number(lease: &Lease) -> u64 {
     let text = lease.annotations().get(annotations::LEASE_RENEWAL);
     text.and_then(|text| text.parse().ok()).unwrap_or_default()
-}
-
-/// Learns of which kinds this account may change jobs: only those can be given a finalizer that is to be taken off again.
-pub(crate) async fn learn_rights(client: &Client, remote: &Remote) {
-    let api: Api<SelfSubjectAccessReview> = Api::all(client.clone());
-    for jobs in &remote.jobs {
-        let review = SelfSubjectAccessReview {
-            spec: SelfSubjectAccessReviewSpec {
-                resource_attributes: Some(ResourceAttributes {
-                    group: Some(jobs.resource.group.clone()),
-                    resource: Some(jobs.resource.plural.clone()),
-                    verb: Some("patch".to_owned()),
-                    ..ResourceAttributes::default()
-                }),
-                ..SelfSubjectAccessReviewSpec::default()
-            },
-            ..SelfSubjectAccessReview::default()
-        };
-        let params = PostParams::default();
-        let answer = tokio::time::timeout(ANSWER_MAX, api.create(&params, &review)).await;
-        let status = answer.ok().and_then(Result::ok).and_then(|review| review.status);
-        let allowed = status.is_some_and(|status| status.allowed);
-        remote.set_changeable(&jobs.resource, allowed);
-    }
 }

@@ -157,7 +157,7 @@ impl Metrics {
             ),
             (
                 "roadstead_cluster_request_errors",
-                "Writes to a worker that failed",
+                "Writes to a worker, or questions for a sign of life, that failed",
                 &all.errors,
             ),
             (
@@ -265,7 +265,7 @@ impl Metrics {
         self.0.hops.get_or_create(&labels).observe(took);
     }
 
-    /// A write to a worker.
+    /// A write to a worker, or a question for a sign of life.
     pub(crate) fn request(&self, cluster: &ClusterName, took: Duration, ended: Ended) {
         let labels = self.of(cluster);
         self.0.requests.get_or_create(&labels).observe(took.as_secs_f64());

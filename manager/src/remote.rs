@@ -7,11 +7,12 @@ mod doubt;
 mod held;
 mod leaving;
 mod pace;
+mod refused;
 pub(crate) mod registry;
 pub(crate) mod supervisor;
 pub(crate) mod witness;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -61,6 +62,7 @@ pub(crate) fn over_network(rules: Rules, user_agent: String, permit: Permit) -> 
                 reason: Reason::InsecureKubeConfig,
                 rule: "S3",
                 message: error.to_string(),
+                may_pass: false,
             })
         }
         .boxed()
@@ -85,8 +87,8 @@ pub(crate) struct Remote {
     pub(crate) pace: Pace,
     /// Our lease there, as far as we know.
     pub(crate) grant: Mutex<Grant>,
-    /// Kinds of jobs that our account may change there, by group and plural.
-    changeable: Mutex<BTreeSet<(String, String)>>,
+    /// Whether our account may change jobs of a kind there, by group and plural, as far as that was answered.
+    changeable: Mutex<BTreeMap<(String, String), bool>>,
     doubt: Mutex<Doubt>,
     relief: Notify,
     /// When our lease was last renewed there.
@@ -98,9 +100,28 @@ pub(crate) struct Remote {
     link: Mutex<Link>,
 }
 
+/// An API server, and how it is known to be that one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Place {
+    server: String,
+    authority: String,
+}
+
+impl Place {
+    /// Where this endpoint is.
+    pub(crate) fn of(endpoint: &Endpoint) -> Self {
+        Self {
+            server: endpoint.server.clone(),
+            authority: endpoint.authority.clone(),
+        }
+    }
+}
+
 struct Link {
     connection: Connection,
     client: Option<Client>,
+    /// To which API server the client goes.
+    place: Place,
     /// Its Secret is gone; it is kept only for what runs there.
     orphaned: bool,
     /// Its caches have been filled once.
@@ -151,6 +172,7 @@ impl Remote {
             link: Mutex::new(Link {
                 connection: Connection::new(now),
                 client: None,
+                place: Place::default(),
                 orphaned: false,
                 seen: false,
                 shown: None,
@@ -158,12 +180,22 @@ impl Remote {
         }
     }
 
+    /// The same with a client, for tests.
+    #[cfg(test)]
+    pub(crate) fn dialled(self, client: Client, endpoint: &Endpoint) -> Self {
+        self.with(|link| {
+            link.client = Some(client);
+            link.place = Place::of(endpoint);
+        });
+        self
+    }
+
     /// Counts from now on the copies that it is seen to have stopped by itself.
     pub(crate) fn tell_fences(&self, metrics: &Metrics) {
         let (name, metrics) = (self.name.clone(), metrics.clone());
-        let is_fenced = |copy: &Arc<Workload>| copy.annotations().contains_key(annotations::FENCED);
+        let is_fenced = |copy: &&Arc<Workload>| copy.annotations().contains_key(annotations::FENCED);
         self.workloads.listen(move |change| {
-            if change.new.is_some_and(is_fenced) && !change.old.is_some_and(is_fenced) {
+            if change.new.as_ref().is_some_and(is_fenced) && !change.old.as_ref().is_some_and(is_fenced) {
                 metrics.fenced(&name);
             }
         });
@@ -184,13 +216,9 @@ impl Remote {
         link.client.clone().filter(|_| link.connection.is_connected())
     }
 
-    /// The client for renewing credentials: the last that was built, connected or not.
-    pub(crate) fn last_client(&self) -> Option<Client> {
-        self.link
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .client
-            .clone()
+    /// The client for renewing credentials, and where it goes: the last that was built, connected or not.
+    pub(crate) fn last_client(&self) -> Option<(Client, Place)> {
+        self.with(|link| Some((link.client.clone()?, link.place.clone())))
     }
 
     /// Whether it was ever connected, so that what is cached of it is all there was.
@@ -233,18 +261,13 @@ impl Remote {
     /// Whether our account may change jobs of this kind there.
     pub(crate) fn may_change(&self, kind: &ApiResource) -> bool {
         let changeable = self.changeable.lock().unwrap_or_else(PoisonError::into_inner);
-        changeable.contains(&(kind.group.clone(), kind.plural.clone()))
+        changeable.get(&(kind.group.clone(), kind.plural.clone())) == Some(&true)
     }
 
-    /// Notes whether it may.
-    pub(crate) fn set_changeable(&self, kind: &ApiResource, may: bool) {
+    /// Notes whether it may; tells whether that is news.
+    pub(crate) fn set_changeable(&self, kind: &ApiResource, may: bool) -> bool {
         let mut changeable = self.changeable.lock().unwrap_or_else(PoisonError::into_inner);
-        let name = (kind.group.clone(), kind.plural.clone());
-        if may {
-            changeable.insert(name);
-        } else {
-            changeable.remove(&name);
-        }
+        changeable.insert((kind.group.clone(), kind.plural.clone()), may) != Some(may)
     }
 
     /// Whether who has room elsewhere should rather go there: it is late with the receipt of a copy, or failed one request.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 use prometheus_client::registry::Registry as Metrics;
 use roadstead_api::config::{Config, WorkerLostPolicy};
@@ -33,9 +34,9 @@ use crate::gc;
 use crate::lease::Lessor;
 use crate::metrics::Metrics as FederationMetrics;
 use crate::remote::registry::Registry;
-use crate::remote::supervisor::Fleet;
+use crate::remote::supervisor::{Fleet, Greet};
 use crate::remote::witness;
-use crate::remote::{self, Dial, Secrets};
+use crate::remote::{self, Dial};
 use crate::sites;
 
 /// What `--controllers` can name.
@@ -188,12 +189,15 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
         policy,
         leadership,
     } = site;
-    let federation = Federation::new(engine.caches.checks.clone());
+    let federation = Federation {
+        checks: engine.caches.checks.clone(),
+        configs: Cache::new(),
+        clusters: Cache::new(),
+    };
     let secrets = Cache::new();
     let fresh = fresh(&leadership, &federation, &secrets);
     let registry = Arc::new(Registry::default());
     counts.tell_leases_of(registry.clone());
-    let rules = rules(&config);
     let lessor = Arc::new(lessor(&config, engine, &clock, uptime));
     let dispatch = Dispatch {
         caches: engine.caches.clone(),
@@ -226,20 +230,15 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
         kinds: kinds(&config),
         templates: engine.caches.templates.clone(),
         ours: format!("{}={}", labels::MULTIKUEUE_ORIGIN, config.multi_kueue.origin),
-        rules,
+        rules: rules(&config),
         lessor,
         dial,
         changed: changed.clone(),
-        greet: {
+        greet: greet(dispatch.clone()),
+        is_free: {
             let dispatch = dispatch.clone();
-            Box::new(move |remote, stop| {
-                remote.tell_fences(&dispatch.metrics);
-                dispatch.greet(remote);
-                let work = dispatch::run(dispatch.clone(), remote.clone(), stop);
-                tokio::spawn(work);
-            })
+            Box::new(move |name| sites::is_free(&dispatch, name, (dispatch.clock)()))
         },
-        is_free: is_free(dispatch.clone()),
         metrics: counts,
         clock: clock.clone(),
         #[cfg(feature = "bugbank")]
@@ -248,21 +247,26 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
     ring_on_cordons(&federation, changed.clone());
     let members = Arc::new(Dirty::new());
     federation.ring_on_configs(members.clone());
-    let (configs, clusters) = (federation.configs.clone(), federation.clusters.clone());
-    tasks.spawn(configs.run(Api::all(client.clone()), None, stop.clone()));
-    tasks.spawn(clusters.run(Api::all(client.clone()), None, stop.clone()));
+    federation.list(&client, tasks, stop);
     let own = Api::namespaced(client.clone(), &config.namespace);
     tasks.spawn(secrets.clone().run(own, None, stop.clone()));
     // Why only then: what a replica knows of the workers, and its lease there, is of use to the one that works with them.
-    let leading = |work| lead(leadership.clone(), fresh.clone(), stop.clone(), work);
+    let leading = |work: BoxFuture<'static, ()>| {
+        let fresh = fresh.clone();
+        leadership.clone().then(stop.clone(), async move {
+            fresh.catch_up();
+            work.await;
+        })
+    };
     tasks.spawn(leading(fleet.run(stop.clone()).boxed()));
     let conditions = federation.run(client.clone(), clock.clone(), stop.clone());
     tasks.spawn(leading(conditions.boxed()));
     let credentials = Credentials {
         client,
         secrets,
+        clusters: dispatch.federation.clusters.clone(),
         registry: registry.clone(),
-        rules,
+        rules: rules(&config),
         lifetime: token_lifetime(&config),
         clock: wall,
     };
@@ -276,12 +280,8 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
     dispatch
 }
 
-fn is_free(dispatch: Dispatch) -> Box<dyn Fn(&ClusterName) -> bool + Send + Sync> {
-    Box::new(move |name| sites::is_free(&dispatch, name, (dispatch.clock)()))
-}
-
-/// What is listed again when this replica begins to lead, beside what the engine knows.
-fn fresh(leadership: &Leadership, federation: &Federation, secrets: &Secrets) -> Arc<Fresh> {
+/// Who begins to lead lists again what describes the federation.
+fn fresh(leadership: &Leadership, federation: &Federation, secrets: &Arc<Cache<Secret>>) -> Arc<Fresh> {
     let (federation, secrets) = (federation.clone(), secrets.clone());
     Arc::new(Fresh::new(leadership, move || {
         federation.configs.refresh();
@@ -290,21 +290,17 @@ fn fresh(leadership: &Leadership, federation: &Federation, secrets: &Secrets) ->
     }))
 }
 
-/// Does it once this replica leads and its lists are new, unless `stop` comes first.
-async fn lead(
-    leadership: Leadership,
-    fresh: Arc<Fresh>,
-    stop: CancellationToken,
-    work: BoxFuture<'static, ()>,
-) {
-    let work = async {
-        fresh.catch_up();
-        work.await;
-    };
-    leadership.then(stop, work).await;
+/// What is done with each worker that comes.
+fn greet(dispatch: Dispatch) -> Greet {
+    Box::new(move |remote, stop| {
+        remote.tell_fences(&dispatch.metrics);
+        dispatch.greet(remote);
+        let work = dispatch::run(dispatch.clone(), remote.clone(), stop);
+        tokio::spawn(work);
+    })
 }
 
-/// Follows what becomes of clusters in `tasks`.
+/// Follows what becomes of the clusters.
 fn follow(
     dispatch: &Dispatch,
     (changed, members): (Bell, Bell),
@@ -312,10 +308,14 @@ fn follow(
     stop: &CancellationToken,
 ) {
     let moved = Arc::new(Dirty::new());
-    let (client, federation) = (dispatch.client.clone(), dispatch.federation.clone());
-    let registry = dispatch.registry.clone();
-    let witness = witness::run(client, federation, registry, moved.clone(), stop.clone());
-    tasks.spawn(witness);
+    let witnesses = witness::run(
+        dispatch.client.clone(),
+        dispatch.federation.clone(),
+        dispatch.registry.clone(),
+        moved.clone(),
+        stop.clone(),
+    );
+    tasks.spawn(witnesses);
     let bells = (changed, members, moved);
     tasks.spawn(follow_clusters(dispatch.clone(), bells, stop.clone()));
 }

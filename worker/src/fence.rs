@@ -36,13 +36,14 @@ use roadstead_kubeio::write::{self, Written};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
+use self::stop::Stopping;
 use crate::metrics::Metrics;
 
 /// How often this cluster is searched for leases while there is none.
 const SEARCH: Duration = Duration::from_secs(5);
 /// How often a lease is looked at whose age is not known yet.
 const HURRY: Duration = Duration::from_secs(1);
-/// How long one look, or one mark, may take.
+/// How long one look, or one mark, may take, and how long stopping is waited for before the next look.
 const LOOK_MAX: Duration = Duration::from_secs(5);
 /// The shortest pause between two looks.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
@@ -133,18 +134,28 @@ impl Fence {
             // Why first: what is here tells whether a lease is missing.
             let mut health = self.caches.workloads.health();
             health.wait_for(|health| *health == Health::Live).await;
-            let (mut last_look, mut trouble) = (None, Trouble::default());
-            loop {
-                last_look = self.look(last_look, &mut trouble).await;
-                self.mark().await;
-                self.act().await;
-                tokio::time::sleep(self.pause()).await;
-            }
+            self.watch_over().await;
         };
         tokio::select! {
             biased;
             () = stop.cancelled() => {}
             () = work => {}
+        }
+    }
+
+    async fn watch_over(&self) {
+        let (mut last_look, mut trouble) = (None, Trouble::default());
+        let mut stopping = Stopping::default();
+        loop {
+            last_look = self.look(last_look, &mut trouble).await;
+            self.mark().await;
+            self.act(&mut stopping).await;
+            let pause = if stopping.is_done() {
+                self.pause()
+            } else {
+                PAUSE_MIN
+            };
+            tokio::time::sleep(pause).await;
         }
     }
 
@@ -331,8 +342,9 @@ impl Fence {
         }
     }
 
-    /// Does what the standings ask for.
-    async fn act(&self) {
+    /// Does what the standings ask for. What is not done in time goes on after the next look: a request that is not answered must
+    /// hold up neither the looks nor what other managers are to see.
+    async fn act<'a>(&'a self, stopping: &mut Stopping<'a>) {
         let now = self.uptime.now();
         let mut expired = Vec::new();
         let mut relieved = Vec::new();
@@ -351,8 +363,9 @@ impl Fence {
                 }
             }
         }
-        for origin in expired {
-            stop::everything(self, &origin).await;
+        stopping.of(self, &expired);
+        if !stopping.is_done() {
+            let _in_time = tokio::time::timeout(LOOK_MAX, stopping.go_on()).await;
         }
         if !relieved.is_empty() {
             self.wake_jobs(|origin| relieved.iter().any(|one| one == origin));

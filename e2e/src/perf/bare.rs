@@ -128,7 +128,8 @@ impl Bare {
     /// All writes that lead to a running job on the worker of its turn, in series; how long they took, and how long those that
     /// cannot be in parallel.
     ///
-    /// *Source*: `design.md` 7, numbers 1 to 4 and 7 to 10, after the user's own creation of the job.
+    /// They begin with the user's own creation of the job. In parallel only the last two could be: they tell the manager's
+    /// Workload and job.
     pub(super) async fn dispatch(&self, turn: usize, name: &str) -> anyhow::Result<(Duration, Duration)> {
         let Some(on_worker) = self.workers.get(turn % self.workers.len().max(1)) else {
             bail!("no worker")

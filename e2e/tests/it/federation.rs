@@ -4,6 +4,7 @@
 //! mend something the others need have one for themselves.
 
 mod accounts;
+mod anew;
 mod authority;
 mod busy;
 mod calls;

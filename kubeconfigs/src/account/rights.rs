@@ -1,8 +1,8 @@
 //! What the account may do, as objects to apply on the worker.
 //!
 //! Least privilege, cluster-wide because the manager watches cluster-wide (`spec/multikueue.md 9`): Workloads in full, the
-//! job kinds without `update`, read-only on queues, flavors and provisioning requests, a new token for itself, one lease of
-//! its own name, and nothing on Secrets or pods.
+//! job kinds without `update`, read-only on queues, flavors and provisioning requests, a new token for itself, reading and
+//! changing one lease of its own name (creating cannot be bound to a name), and nothing on Secrets or pods.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -27,7 +27,8 @@ const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
 const LEASE_GROUP: &str = "coordination.k8s.io";
 
 /// Name of the lease that the manager with this origin keeps on each of its workers (`spec/safety.md 3.2`): that of its
-/// account, so that the account has a right to this one alone. An origin that makes no such name gets one made of its bytes.
+/// account, so that reading and changing can be bound to this one alone (creating cannot be bound to a name). An origin that
+/// makes no such name gets one made of its bytes.
 pub fn lease_name(origin: &str) -> String {
     Account::new(origin, NAMESPACE).map_or_else(
         |_bad| {

@@ -88,7 +88,7 @@ pub fn judge(address: IpAddr, rules: &Rules) -> Result<(), Forbidden> {
 ///
 /// *Limit*: the answer may change before the connection is made; only a resolver inside the client closes that gap.
 ///
-/// *Errors*: a refusal. A name that does not resolve is not refused here, since connecting
+/// *Errors*: a refusal that may pass: DNS may have given a bad answer for a moment. A name that does not resolve is not refused here, since connecting
 /// will say so better.
 pub async fn judge_resolved(endpoint: &Endpoint, rules: &Rules) -> Result<(), Refusal> {
     let Some((host, port)) = Url::parse(&endpoint.server)
@@ -102,13 +102,12 @@ pub async fn judge_resolved(endpoint: &Endpoint, rules: &Rules) -> Result<(), Re
     };
     for answer in answers {
         judge(answer.ip(), rules).map_err(|forbidden| {
-            Refusal::insecure(
-                "S4",
-                format!(
-                    "server resolves to {}, which is not allowed",
-                    forbidden.describe()
-                ),
-            )
+            let kind = forbidden.describe();
+            let message = format!("server resolves to {kind}, which is not allowed");
+            Refusal {
+                may_pass: true,
+                ..Refusal::insecure("S4", message)
+            }
         })?;
     }
     Ok(())

@@ -7,7 +7,7 @@ use roadstead_core::cluster::Reason;
 use roadstead_kubeio::connect::{Credential, Endpoint};
 use secrecy::ExposeSecret as _;
 
-use super::address::{Forbidden, judge};
+use super::address::{Forbidden, judge, judge_resolved};
 use super::{BYTES_MAX, Refusal, Rules, check};
 
 const REMOTE_ONLY: Rules = Rules {
@@ -383,6 +383,24 @@ fn every_resolved_address_can_be_judged() {
     assert_eq!(judge("169.254.1.1"), Err(Forbidden::LinkLocalOrMetadata));
     assert_eq!(judge("ff02::1"), Err(Forbidden::NotOneMachine));
     assert_eq!(judge("10.1.2.3"), Ok(()));
+}
+
+/// Spec: safety S4
+#[tokio::test]
+async fn what_a_name_resolves_to_may_be_refused_and_that_may_pass() {
+    let text = server("https://k.example:6443");
+    let endpoint = Endpoint {
+        server: "https://localhost:6443".to_owned(),
+        ..accepted(&text)
+    };
+    let refusal = judge_resolved(&endpoint, &REMOTE_ONLY).await.unwrap_err();
+    assert_eq!(
+        refusal.message,
+        "server resolves to a loopback address, which is not allowed"
+    );
+    assert!(refusal.may_pass);
+    assert_eq!(judge_resolved(&endpoint, &ON_THIS_MACHINE).await, Ok(()));
+    assert!(!refused(&server("https://localhost:6443")).may_pass);
 }
 
 /// Spec: safety 4 rule 4

@@ -19,7 +19,7 @@ pub struct Cli {
 /// What a command is about.
 #[derive(Debug, Subcommand)]
 pub enum Area {
-    /// Worker clusters: register, list, remove.
+    /// Worker clusters: register, list, cordon, uncordon, drain, remove.
     Cluster {
         /// What to do.
         #[command(subcommand)]

@@ -18,7 +18,7 @@ use crate::args::Explain;
 use crate::failure::{Code, Failure};
 use crate::output;
 
-/// Workloads that are looked through for the job's.
+/// Workloads fetched at a time.
 const PAGE: u32 = 500;
 
 /// Prints the answer for every Workload that is meant.

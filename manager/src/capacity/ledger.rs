@@ -12,7 +12,7 @@ use roadstead_core::name::{ClusterName, Key};
 
 use super::Place;
 
-/// How long what was sent counts. After that the status of the queue shows it.
+/// How long what was sent counts. After that the status of the queue shows it, unless that worker is very busy.
 const LIFE: SignedDuration = SignedDuration::from_secs(3);
 /// Entries at most; beyond it the oldest are forgotten early.
 const MAX: usize = 50_000;

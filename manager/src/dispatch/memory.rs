@@ -2,14 +2,16 @@
 //! were asked to go, and where that was refused.
 //!
 //! Invariant: a failure removes one candidate for a while, never the Workload. The memory is lost at a restart, which
-//! costs one more try. At most [`MAX`] Workloads are remembered.
+//! costs one more try. At most [`MAX`] Workloads are remembered, rounds apart.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
+use kube::Resource;
 use roadstead_core::dispatch::{Cause, Failure, Waiting};
 use roadstead_core::name::{ClusterName, Key};
+use roadstead_kubeio::cache::Change;
 
 /// How long the first failure keeps a worker out; doubled each time up to the second.
 const PAUSE: (SignedDuration, SignedDuration) =
@@ -146,6 +148,18 @@ impl Memory {
         }
     }
 
+    /// Notes what went if a change of an object of a Workload shows it. Whoever lets an object go has not always seen it gone, and
+    /// the Workload may have been forgotten before.
+    pub(crate) fn note_gone<K: Resource>(&self, key: Option<&Key>, change: &Change<'_, K>) {
+        let uid = |object: &Arc<K>| object.meta().uid.clone();
+        let before = change.old.and_then(uid);
+        if let Some((key, before)) = key.zip(before)
+            && change.new.and_then(uid).as_ref() != Some(&before)
+        {
+            self.goes(key, &before);
+        }
+    }
+
     /// Whether an object of a Workload was asked to go.
     pub(crate) fn was_asked_to_go(&self, key: &Key, uid: &str) -> bool {
         let going = self.going.lock().unwrap_or_else(PoisonError::into_inner);
@@ -194,9 +208,13 @@ fn told(cluster: &ClusterName, failure: &Failure) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use jiff::{SignedDuration, Timestamp};
+    use roadstead_api::kueue::v1beta2::Workload;
     use roadstead_core::dispatch::{Cause, Failure};
     use roadstead_core::name::{ClusterName, Key};
+    use roadstead_kubeio::cache::Change;
 
     use super::{Memory, told};
 
@@ -243,6 +261,30 @@ mod tests {
         assert!(!memory.was_asked_to_go(&key, "copy") && memory.was_asked_to_go(&key, "job"));
         memory.goes(&key, "job");
         assert!(!memory.was_asked_to_go(&key, "job"));
+    }
+
+    /// Also when the Workload was forgotten before its job went.
+    #[test]
+    fn what_is_seen_gone_or_replaced_is_no_longer_remembered() {
+        let (memory, key) = (Memory::default(), Key::new("ns", "w"));
+        let workload = |uid: &str| {
+            let mut workload = Workload::default();
+            workload.metadata.uid = Some(uid.to_owned());
+            Arc::new(workload)
+        };
+        let (old, next) = (workload("old"), workload("next"));
+        let told = |new| {
+            let old = Some(&old);
+            memory.note_gone(Some(&key), &Change { key: &key, old, new });
+            memory.was_asked_to_go(&key, "old")
+        };
+        memory.forget(&key);
+        memory.asked_to_go(&key, "old");
+        assert!(told(Some(&old)), "it has only changed");
+        assert!(!told(None));
+        memory.asked_to_go(&key, "old");
+        assert!(!told(Some(&next)));
+        assert!(memory.going.into_inner().unwrap().is_empty());
     }
 
     /// Spec: multikueue 11.51

@@ -124,7 +124,7 @@ impl Scene {
             dispatch::Remote::Reachable(copies) => Some(copies),
             dispatch::Remote::Unreachable { .. } => None,
         });
-        answers.any(|copies| copies.job.is_some())
+        answers.any(|copies| copies.job.is_some_and(|job| job.origin == Origin::Ours))
     }
 }
 
@@ -176,8 +176,7 @@ pub(super) fn scene(
         .into_iter()
         .flatten();
     let holds_on = |name: &ClusterName| d.registry.get(name).is_some_and(|r| r.lost_since().is_none());
-    let is_followed = { check.as_ref() }
-        .is_some_and(|check| dispatch::is_followed(&workload.status, check, &owner))
+    let is_followed = { check.as_ref() }.is_some_and(|check| dispatch::is_followed(&workload, check, &owner))
         && holders.clone().all(holds_on);
     let asked = if is_followed { &[] } else { clusters.as_slice() };
     let concerned: BTreeSet<ClusterName> = asked.iter().chain(holders).cloned().collect();
@@ -194,7 +193,8 @@ pub(super) fn scene(
                 fence: fence(d, remote, key, stored),
             },
             None if listed || remote.holds(key) => {
-                dispatch::Remote::Reachable(copies(d, remote, (key, stored), job_ref.as_ref().map(|j| &j.1)))
+                let job = job_ref.as_ref().map(|(jobs, job_key, _)| (jobs.kind, job_key));
+                dispatch::Remote::Reachable(copies(d, remote, (key, stored), job))
             }
             Some(_) | None => return None,
         };
@@ -370,9 +370,10 @@ fn copies(
     d: &Dispatch,
     remote: &Remote,
     (key, stored): (&Key, Option<&ApiWorkload>),
-    job_key: Option<&Key>,
+    job: Option<(&'static dyn JobKind, &Key)>,
 ) -> Copies {
-    if !remote.holds(key) {
+    let former = job.and_then(|(kind, job_key)| former_job(remote, key, (kind, job_key)));
+    if former.is_none() && !remote.holds(key) {
         return Copies::default();
     }
     let workload = remote.workloads.get(key).map(|copy| {
@@ -380,8 +381,15 @@ fn copies(
         remote_workload(stored, &copy, d.memory.was_asked_to_go(key, uid))
     });
     let epoch = |object: &ObjectMeta| epoch_of(stored, object);
-    let job = find_job(remote, key, job_key).map(|(kind, job)| RemoteJob {
-        origin: Origin::Ours,
+    let (found, origin) = match former {
+        Some(former) => (Some(former), Origin::Former),
+        None => (
+            find_job(remote, key, job.map(|(_, job_key)| job_key)),
+            Origin::Ours,
+        ),
+    };
+    let job = found.map(|(kind, job)| RemoteJob {
+        origin,
         life: life(job.metadata.deletion_timestamp.is_some()),
         // Why pods too: a job that is held may still have some.
         suspended: is_suspended(kind, &job) && !kind.may_have_pods(&job.data),
@@ -437,6 +445,18 @@ pub(super) fn find_job(
         let jobs = &remote.jobs[held.kind];
         Some((jobs.kind, jobs.objects.get(&held.key)?))
     })
+}
+
+/// The job on a worker that has the name of this Workload's and belongs to another one: to an earlier job of that name, whose
+/// pods still end.
+fn former_job(
+    remote: &Remote,
+    key: &Key,
+    (kind, job_key): (&'static dyn JobKind, &Key),
+) -> Option<(&'static dyn JobKind, Arc<DynamicObject>)> {
+    let jobs = remote.jobs.iter().find(|jobs| jobs.kind.gvk() == kind.gvk())?;
+    let job = jobs.objects.get(job_key)?;
+    (named(&job).as_ref() != Some(key)).then_some((kind, job))
 }
 
 /// Every Workload that has anything of ours on a worker.

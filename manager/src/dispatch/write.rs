@@ -23,7 +23,7 @@ use roadstead_jobs::remote::RemoteIdentity;
 use roadstead_kubeio::queue::Lane;
 use roadstead_kubeio::reconcile::{self, Outcome};
 use roadstead_kubeio::write::{self, Written};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -281,10 +281,11 @@ impl Site<'_> {
     }
 
     async fn set_priority(&self) -> Result<(), String> {
-        let Some(local) = self.d.caches.workloads.get(self.key) else {
+        let local = self.d.caches.workloads.get(self.key);
+        let Some((local, copy)) = local.zip(self.remote.workloads.get(self.key)) else {
             return Ok(());
         };
-        let patch = json!({ "spec": { "priority": local.spec.priority, "priorityClassRef": local.spec.priority_class_ref } });
+        let patch = priority_patch(&local, &copy);
         self.patched(
             write::patch(&self.workloads(), &self.key.name, &patch).await,
             "setting the priority",
@@ -342,6 +343,7 @@ impl Site<'_> {
                         .get(labels::MULTIKUEUE_ORIGIN)
                         .is_some_and(|o| **o == *self.d.origin) =>
                 {
+                    // Why nothing more: if it is of an earlier job of that name, what is decided next takes it into account.
                     jobs.objects.observe(object);
                     Ok(())
                 }
@@ -431,6 +433,11 @@ impl Site<'_> {
                 self.d.memory.granted(self.key, &self.remote.name);
                 jobs.objects.observe(DynamicObject::clone(&object));
                 self.d.memory.asked_to_go(self.key, uid.unwrap_or_default());
+                let kept = jobs.objects.get(&roadstead_kubeio::cache::key_of(&*object));
+                if kept.is_none_or(|kept| kept.metadata.uid.as_deref() != uid) {
+                    // Why: the watch was faster, and tells of it only once.
+                    self.d.memory.goes(self.key, uid.unwrap_or_default());
+                }
                 if !ended && kind.finished(&object.data).is_some() {
                     // Why: it ended while it was being deleted, and that end is stored nowhere else (seed 6066). What was decided
                     // did not know of it; the cache does now, so it is decided again.
@@ -521,12 +528,20 @@ impl Site<'_> {
 
 /// The job, which is gone from its worker as soon as it has ended if a bug wants it so.
 #[cfg(feature = "bugbank")]
-fn vanishing(mut job: serde_json::Value, is_planted: bool) -> serde_json::Value {
+fn vanishing(mut job: Value, is_planted: bool) -> Value {
     if is_planted {
         job["spec"]["ttlSecondsAfterFinished"] = 0.into();
         job["metadata"]["finalizers"] = json!([]);
     }
     job
+}
+
+/// Why with its UID and version: what stands there by that name now may be somebody else's.
+fn priority_patch(local: &Workload, copy: &Workload) -> Value {
+    json!({
+        "metadata": { "uid": copy.metadata.uid, "resourceVersion": copy.metadata.resource_version },
+        "spec": { "priority": local.spec.priority, "priorityClassRef": local.spec.priority_class_ref },
+    })
 }
 
 fn refusal(why: &str) -> Cause {
@@ -536,5 +551,30 @@ fn refusal(why: &str) -> Cause {
         Cause::WebhookFailed
     } else {
         Cause::CreateRefused
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::from_value;
+
+    use super::*;
+
+    /// Spec: safety I7
+    #[test]
+    fn a_priority_is_set_on_the_copy_that_was_looked_at_and_on_no_other() {
+        let workload = |uid: &str, version: &str, priority: i32| -> Workload {
+            from_value(json!({
+                "metadata": { "name": "w", "namespace": "ns", "uid": uid, "resourceVersion": version },
+                "spec": { "podSets": [], "priority": priority },
+            }))
+            .unwrap()
+        };
+        let patch = priority_patch(&workload("here", "9", 7), &workload("there", "4", 0));
+        assert_eq!(
+            patch["metadata"],
+            json!({ "uid": "there", "resourceVersion": "4" })
+        );
+        assert_eq!(patch["spec"]["priority"], 7);
     }
 }

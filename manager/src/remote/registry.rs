@@ -28,6 +28,7 @@ impl Registry {
         self.sorted.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// A cluster comes.
     pub(crate) fn insert(&self, remote: Arc<Remote>) {
         self.change(|map| {
             map.insert(remote.name.clone(), remote);

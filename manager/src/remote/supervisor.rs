@@ -32,9 +32,10 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::leaving;
+use super::refused::Refused;
 use super::registry::Registry;
-use super::{Dial, Miss, Proof, Remote, Secrets};
-use crate::lease::{self, Lessor, Renewed, report};
+use super::{Dial, Miss, Place, Proof, Remote, Secrets};
+use crate::lease::{Lessor, Renewed, report, rights};
 use crate::metrics::{Ended, Metrics};
 
 /// How often a connected worker is to give a sign of life, and how long it may take to answer when it is asked for one.
@@ -280,6 +281,7 @@ async fn supervise(fleet: Arc<Fleet>, remote: Arc<Remote>, nudge: Arc<Notify>, s
     let name = remote.name.to_string();
     let work = async {
         let mut current: Option<String> = None;
+        let mut refused = Refused::default();
         loop {
             let (endpoint, client) = match fleet.load_and_dial(&name).await {
                 Ok(both) => both,
@@ -290,17 +292,13 @@ async fn supervise(fleet: Arc<Fleet>, remote: Arc<Remote>, nudge: Arc<Notify>, s
                         link.client = None;
                     });
                     current = None;
-                    tracing::warn!(
-                        cluster = name,
-                        reason = refusal.reason.as_str(),
-                        "{}",
-                        refusal.message
-                    );
+                    refused.tell(&remote.name, &refusal);
                     fleet.settle(&remote).await;
-                    nudge.notified().await;
+                    refused.wait(&refusal, &nudge).await;
                     continue;
                 }
             };
+            refused.ends();
             let print = fingerprint(&endpoint);
             if current.as_ref() != Some(&print) {
                 if current.is_some() {
@@ -346,7 +344,7 @@ async fn serve(
     if let Renewed::Taken(sentence) = claimed {
         return refuse_origin(fleet, remote, sentence, nudge).await;
     }
-    lease::learn_rights(&client, remote).await;
+    let unanswered = rights::learn(&client, remote).await;
     let watching = CancellationToken::new();
     let mut tasks = JoinSet::new();
     let ours = Some(fleet.ours.clone());
@@ -373,6 +371,9 @@ async fn serve(
     tasks.spawn(async move { known.queues.tell().await }.instrument(here));
     let (known, asks) = (remote.clone(), client.clone());
     tasks.spawn(async move { known.queues.recognise(&asks).await });
+    if unanswered.exist() {
+        tasks.spawn(unanswered.learn(client.clone(), remote.clone()));
+    }
     let mut healths = vec![("Workload".to_owned(), remote.workloads.health())];
     let of_jobs = { remote.jobs.iter() }.map(|jobs| (jobs.resource.kind.clone(), jobs.objects.health()));
     healths.extend(of_jobs);
@@ -394,6 +395,7 @@ async fn serve(
             }
             remote.with(|link| {
                 link.client = Some(client.clone());
+                link.place = Place::of(endpoint);
                 link.seen = true;
                 link.connection.opened();
             });

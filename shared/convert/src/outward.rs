@@ -15,14 +15,12 @@ use roadstead_core::name::ResourceName;
 use roadstead_core::quantity;
 use roadstead_core::report::{ClusterQueueReport, CohortReport, FlavorTotal, Kinship, LocalQueueReport};
 use roadstead_core::status::{Admission, CheckPhase, CheckState, GatePosition, Status};
+use roadstead_core::words::{MESSAGE_MAX, cut};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::inward;
 use crate::queues::api_toleration;
-
-/// The API's limit for a condition message, in bytes. *Source*: `spec/api.md API-1.2`.
-const MESSAGE_MAX: usize = 32 * 1024;
 
 /// What must be merged into the status of a Workload so that it says `after`; `None` when it does already.
 pub fn status_patch(stored: &api::Workload, after: &Status) -> Option<Value> {
@@ -170,20 +168,11 @@ fn conditions(before: &Conditions, after: &Conditions, generation: Option<i64>) 
 }
 
 fn api_condition(kind: &str, condition: &Condition, observed_generation: Option<i64>) -> ApiCondition {
-    let mut message = condition.message.clone();
-    if message.len() > MESSAGE_MAX {
-        let mut end = MESSAGE_MAX - "…".len();
-        while !message.is_char_boundary(end) {
-            end -= 1;
-        }
-        message.truncate(end);
-        message.push('…');
-    }
     ApiCondition {
         type_: kind.to_owned(),
         status: truth(condition.truth).to_owned(),
         reason: condition.reason.to_string(),
-        message,
+        message: cut(condition.message.clone(), MESSAGE_MAX),
         last_transition_time: Time(whole(condition.since)),
         observed_generation,
     }
@@ -250,7 +239,7 @@ fn check(name: &str, state: &CheckState) -> api::AdmissionCheckState {
             CheckPhase::Rejected => api::CheckState::Rejected,
         },
         last_transition_time: Time(whole(state.since)),
-        message: state.message.clone(),
+        message: cut(state.message.clone(), MESSAGE_MAX),
         requeue_after_seconds: state.requeue_after_secs.map(signed),
         retry_count: state.retry_count.map(signed),
         pod_set_updates: updates.collect(),

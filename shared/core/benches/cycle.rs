@@ -1,6 +1,6 @@
 //! The cycle without Kubernetes: 1,000 `ClusterQueues` in 100 cohorts.
 //!
-//! `cargo bench -p roadstead-core --bench cycle`. *Source*: `design.md 7`.
+//! `cargo bench -p roadstead-core --bench cycle`.
 
 use std::collections::BTreeMap;
 

@@ -16,6 +16,7 @@ use crate::moment::later;
 use crate::name::{CheckName, ClusterName};
 use crate::note::{Note, Severity};
 use crate::status::{CheckPhase, Status};
+use crate::words::{MESSAGE_MAX, cut};
 
 #[cfg(feature = "bugbank")]
 mod bug;
@@ -168,7 +169,10 @@ struct Pass<'a> {
 
 impl<'a> Pass<'a> {
     fn run(&mut self) {
-        let (finished, quota, evicted) = (self.is("Finished"), self.is("QuotaReserved"), self.is("Evicted"));
+        let (finished, quota) = (self.is("Finished"), self.is("QuotaReserved"));
+        // Why deletion too: who deletes a Workload wants its run to end, and it goes only when that is over
+        // (`spec/multikueue.md 3.9`).
+        let evicted = self.is("Evicted") || self.o.workload.deleting;
         if self.o.local == Local::Gone {
             return self.remove_everywhere();
         }
@@ -364,6 +368,14 @@ impl<'a> Pass<'a> {
             // A job of an earlier dispatch stands where this one's must go.
             return self.remove_job(winner, *job);
         }
+        if copies.has_former_job() {
+            // Why not waited for: its pods may take long to end, and others may have room.
+            let message = format!(
+                "An earlier job of this name still ends on worker cluster \"{winner}\", resetting for re-dispatch, \
+                 Previously: \"Ready\""
+            );
+            return self.retry(check, message, Some(Severity::Normal));
+        }
         // Invariant: a job is created only on the cluster that the stored status names. Unlike the anchor: there it is
         // created before the decision is written (`spec/multikueue.md` 3.3 R6b).
         let stored = self.o.stored;
@@ -455,8 +467,10 @@ impl<'a> Pass<'a> {
             .status
             .conditions
             .get("Evicted")
+            .filter(|c| c.truth == Truth::True)
             .map(|c| c.message.clone());
-        let message = format!("Evicted on manager: {}", why.unwrap_or_default());
+        let why = why.unwrap_or_else(|| "The workload is being deleted".to_owned());
+        let message = format!("Evicted on manager: {why}");
         self.mirror_holder();
         let runs = self.reachable().any(|(_, copies)| copies.runs());
         self.plan.stopped = !runs && self.plan.status.cluster.is_none();
@@ -543,6 +557,8 @@ impl<'a> Pass<'a> {
     }
 
     fn set_check(&mut self, check: &CheckName, phase: CheckPhase, message: String) {
+        // Why here too: what is stored would differ from it each time, and be written without end.
+        let message = cut(message, MESSAGE_MAX);
         if let Some(state) = self.plan.status.checks.get_mut(check)
             && (state.phase != phase || state.message != message)
         {

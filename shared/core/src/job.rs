@@ -492,7 +492,7 @@ impl<'a> Draft<'a> {
         }
         let running = seen.run == Run::Running;
         if workload.presence == Presence::Going {
-            if running {
+            if running && seen.ended == Ended::No {
                 self.stop(StopReason::WorkloadDeleted, Some(key), "Workload is deleted");
             }
             return;

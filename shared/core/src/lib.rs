@@ -4,7 +4,7 @@
 //! decision is a value, and the same input gives the same output on every machine. Core does not fail either: what
 //! cannot be done is a decision with a reason.
 //!
-//! Reading order: [`name`] and [`amount`] (the words), [`condition`] and [`status`] (what a Workload's status says),
+//! Reading order: [`name`] and [`amount`] (the words), [`condition`] and [`status`] (what a Workload's status says, [`words`]: and how long it may be),
 //! [`workload`] and [`queue`] (what is asked for, and of whom), then the decisions: admission is [`quota`],
 //! [`requests`] (what a pod asks for), [`hierarchy`] (who may use how much), [`holders`] (who uses it), [`nominate`] with [`flavor`] and [`preempt`] (what would
 //! one workload get, and at whose cost), [`fair`] (in which order), [`pending`] (who is next), [`state`] (everything known),
@@ -52,6 +52,7 @@ pub mod queue;
 pub mod requests;
 pub mod retry;
 pub mod status;
+pub mod words;
 pub mod workload;
 
 pub mod cycle;

@@ -99,12 +99,15 @@ pub enum Finalizer {
 pub fn step(seen: &Observed<'_>, now: Timestamp) -> Next {
     let mut draft = Draft::new(seen, now);
     if seen.workload.is_finished() {
-        draft.finalizer = Finalizer::Drop;
+        if !seen.owes_its_end() {
+            draft.finalizer = Finalizer::Drop;
+        }
         draft.retire_finished();
         return draft.done();
     }
     if seen.workload.deleting {
-        if seen.job.at_rest() {
+        // Why an end too: then nothing runs, whatever is left of a stop that was under way (seed 2104).
+        if seen.job.at_rest() || seen.job.has_ended() {
             draft.finalizer = Finalizer::Drop;
         }
         return draft.done();

@@ -113,7 +113,7 @@ pub struct Classes {
 pub struct Request {
     /// Its name.
     pub name: String,
-    /// Check and attempt as our own annotation or label says, if it is there. Without it the name decides, which works
+    /// Check and attempt as our own annotations say, if they are there. Without them the name decides, which works
     /// for names of up to 247 characters.
     pub identity: Option<(CheckName, u32)>,
     /// Whether it is being deleted.

@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 /// Limit: more steps than this change nothing, because every sensible maximum is reached long before.
 const STEPS_MAX: u32 = 64;
 
-/// What an error wants its caller to do. *Source*: `style.md 6`.
+/// What an error wants its caller to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Try again after the policy's delay.

@@ -150,8 +150,7 @@ impl Workloads {
         if let Some(pods) = self.checks.reclaimable(&stored) {
             facts = facts.reclaiming(pods);
         }
-        // Why not when it goes: whoever stops its job only waits for the job here.
-        if stored.metadata.deletion_timestamp.is_none() && self.checks.may_run_elsewhere(&stored) {
+        if self.checks.may_run_elsewhere(&stored) {
             facts = facts.running();
         }
         let mut next = lifecycle::step(
@@ -163,7 +162,9 @@ impl Workloads {
             workload: &workload,
         };
         let follow = self.checks.plan(&pass, &mut next.status, now);
-        if follow.rest == Rest::Certain && !facts.at_rest() {
+        // Why not when it goes: its job could no longer be told, because nothing would say where it ran.
+        let goes = stored.metadata.deletion_timestamp.is_some();
+        if follow.rest == Rest::Certain && !facts.at_rest() && !goes {
             // Why again: what ran elsewhere is over, so quota is released now and not when a status arrives that never will.
             facts = facts.rested();
             let evicted = roadstead_core::workload::Workload {

@@ -1,4 +1,5 @@
-//! How much an API server may send: a hostile or broken worker must not fill the memory of its manager.
+//! How much an API server may send, and how long it may take for it: a hostile or broken worker must not fill the memory of its
+//! manager, nor keep it waiting.
 //!
 //! *Source*: `spec/safety.md S14`.
 
@@ -10,6 +11,8 @@ use http::{Request, Response};
 use http_body_util::{BodyExt as _, Limited};
 use tower::{BoxError, Service};
 
+use crate::stall::{Timely, longest};
+
 /// The longest answer that is read, in bytes, watches apart.
 ///
 /// Why so much: a page of a list has 500 objects; with 128 KiB each they would be of a size that nobody has been seen to store.
@@ -17,9 +20,10 @@ pub(crate) const ANSWER_MAX: usize = 64 << 20;
 /// The longest line of a watch, in bytes: a multiple of the 3 MiB that an API server takes as one object.
 pub(crate) const LINE_MAX: u64 = 8 << 20;
 
-type Body<B> = http_body_util::combinators::MapErr<Limited<B>, fn(BoxError) -> BoxError>;
+type Body<B> = http_body_util::combinators::MapErr<Limited<Timely<B>>, fn(BoxError) -> BoxError>;
 
-/// Ends answers that are longer than [`ANSWER_MAX`] with an error. Watches have no end; their lines are measured by who reads them.
+/// Ends answers that are longer than [`ANSWER_MAX`], or late, with an error. Watches have no end; their lines are measured, and
+/// their silence is noticed, by who reads them.
 #[derive(Clone, Debug)]
 pub(crate) struct Bounded<S>(pub(crate) S);
 
@@ -28,7 +32,7 @@ where
     S: Service<Request<Q>, Response = Response<B>>,
     S::Future: Send + 'static,
     S::Error: 'static,
-    B: http_body::Body,
+    B: http_body::Body + Unpin,
     B::Error: Into<BoxError>,
 {
     type Response = Response<Body<B>>;
@@ -42,11 +46,15 @@ where
     fn call(&mut self, request: Request<Q>) -> Self::Future {
         let mut options = request.uri().query().unwrap_or_default().split('&');
         let watches = options.any(|option| matches!(option, "watch=true" | "watch=1"));
+        let longest = longest(request.method());
         let bound = move |answer: Response<B>| {
             // Why its status too: what is refused is answered by one short object, also to a watch.
             let endless = watches && answer.status().is_success();
             let most = if endless { usize::MAX } else { ANSWER_MAX };
-            answer.map(|body| Limited::new(body, most).map_err(said as fn(BoxError) -> BoxError))
+            answer.map(|body| {
+                let timely = Timely::new(body, (!endless).then_some(longest));
+                Limited::new(timely, most).map_err(said as fn(BoxError) -> BoxError)
+            })
         };
         self.0.call(request).map_ok(bound).boxed()
     }

@@ -26,10 +26,18 @@ use crate::permit::{Checked, Permit};
 
 /// How long a TCP and TLS connection may take.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long an API server may take until it begins to answer one request.
+/// How long an API server may take until it begins to answer one request, and how long it may then be silent before the end of
+/// its answer.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long an idle pooled connection is kept.
 const POOL_IDLE: Duration = Duration::from_mins(1);
+/// How long a connection may be silent until the other side is asked whether it is still there, how long each answer to that is
+/// waited for, and how many may be missing.
+///
+/// Why: a watch is silent for up to a minute between two bookmarks. Firewalls and load balancers forget what is silent for long, and
+/// tell nobody; asked four times a minute they do not, and what has gone all the same is known after half a minute, as soon as by
+/// the signs of life that a worker is asked for, and not only after the silence for which a watch is given up.
+const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(15), Duration::from_secs(5), 3);
 
 /// Why there is no client.
 #[derive(Debug, thiserror::Error)]
@@ -215,6 +223,9 @@ fn build(
     let failed = |source| Error::Build { source };
     let mut tcp = HttpConnector::new();
     tcp.set_nodelay(true);
+    tcp.set_keepalive(Some(KEEPALIVE.0));
+    tcp.set_keepalive_interval(Some(KEEPALIVE.1));
+    tcp.set_keepalive_retries(Some(KEEPALIVE.2));
     tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
     tcp.enforce_http(false);
     let connector = config
@@ -255,6 +266,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
 
+    use http_body_util::BodyExt as _;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
 
@@ -303,5 +315,46 @@ mod tests {
         let (config, asked) = busy(1).await;
         assert!(!lists(config, Extras::default()).await);
         assert_eq!(asked.load(Ordering::Relaxed), 1);
+    }
+
+    /// Spec: safety S14
+    #[tokio::test]
+    async fn an_answer_that_stops_in_the_middle_ends_and_a_watch_does_not() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let config = Config::new(
+            format!("http://{}", listener.local_addr().unwrap())
+                .parse()
+                .unwrap(),
+        );
+        let server = tokio::spawn(async move {
+            let mut open = Vec::new();
+            while let Ok((mut connection, _)) = listener.accept().await {
+                let mut request = [0; 4096];
+                let _ = connection.read(&mut request).await;
+                let half = b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n{\"kind\":";
+                let _ = connection.write_all(half).await;
+                open.push(connection);
+            }
+        });
+        let client = build(config, "test", &Permit::endless(), Extras::default()).unwrap();
+        let ask = |method, path| {
+            let request = http::Request::builder().method(method).uri(path);
+            client.send(request.body(Body::from(Vec::new())).unwrap())
+        };
+        let list = ask("GET", "/api/v1/pods?limit=500").await.unwrap();
+        let change = ask("PATCH", "/api/v1/namespaces/a/pods/b").await.unwrap();
+        let watch = ask("GET", "/api/v1/pods?watch=true").await.unwrap();
+        // Why only now: connections are made in real time.
+        tokio::time::pause();
+        let hour = Duration::from_hours(1);
+        for answer in [list, change] {
+            let rest = answer.into_body().collect();
+            let error = tokio::time::timeout(hour, rest).await.unwrap().unwrap_err();
+            let told = crate::write::describe(&error);
+            assert!(told.contains("nothing more has come for 20 s"), "{told}");
+        }
+        let rest = watch.into_body().collect();
+        assert!(tokio::time::timeout(hour, rest).await.is_err());
+        server.abort();
     }
 }

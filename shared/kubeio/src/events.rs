@@ -21,6 +21,7 @@ use kube::api::{ObjectMeta, PostParams};
 use kube::core::Request;
 use kube::{Api, Client};
 use roadstead_core::note::{Note, Severity};
+use roadstead_core::words::cut;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -53,6 +54,8 @@ const REST_PER_WORK: u32 = 19;
 const REST_MAX: Duration = Duration::from_secs(5);
 /// The API's limit for a note, in bytes.
 const NOTE_MAX: usize = 1024;
+/// The longest name of an Event, in bytes; that of its object may be as long.
+const NAME_MAX: usize = 253;
 
 /// Tells the time that events bear.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
@@ -274,18 +277,14 @@ fn event(told: Told, (controller, instance): (&str, &str), number: u64) -> Event
         .filter(|n| !n.is_empty())
         .unwrap_or_else(|| "default".into());
     let name = object.name.clone().unwrap_or_default();
-    let mut message = note.message;
-    if message.len() > NOTE_MAX {
-        let mut end = NOTE_MAX - "…".len();
-        while !message.is_char_boundary(end) {
-            end -= 1;
-        }
-        message.truncate(end);
-        message.push('…');
-    }
+    let message = cut(note.message, NOTE_MAX);
+    let suffix = format!(".{:x}{number:x}", at.as_nanosecond());
+    let kept = name.floor_char_boundary(NAME_MAX.saturating_sub(suffix.len()));
+    // Why trimmed: what stands before a dot must end in a letter or a digit.
+    let stem = name.get(..kept).unwrap_or_default().trim_end_matches(['.', '-']);
     Event {
         metadata: ObjectMeta {
-            name: Some(format!("{name}.{:x}{number:x}", at.as_nanosecond())),
+            name: Some(format!("{stem}{suffix}")),
             namespace: Some(namespace),
             ..ObjectMeta::default()
         },

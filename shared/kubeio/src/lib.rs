@@ -8,7 +8,8 @@
 //! [`reconcile`] (which object is due, and who works on it), [`write`] (one request each), [`events`], [`rest`] (how long to pause
 //! after writes that nothing waits for), [`latest`] (a value to wait for), [`permit`] (whether anything may be changed at all), [`date`]
 //! (what time it is there), [`trouble`] (what is told once);
-//! `raw` (what comes over the wire, before it is decoded), `bound` (how much of it at most), `patience` (the pauses that it asks for).
+//! `raw` (what comes over the wire, before it is decoded), `bound` (how much of it at most), `stall` (how long it is waited for),
+//! `patience` (the pauses that it asks for).
 
 pub mod cache;
 pub mod connect;
@@ -27,5 +28,6 @@ pub mod write;
 mod bound;
 mod patience;
 mod raw;
+mod stall;
 
 pub use kube;

@@ -1,7 +1,7 @@
 //! Which objects are due: a queue of keys without duplicates, one worker per key at a time, two lanes, and a clock.
 //!
 //! Invariant: a key that was added is handed out at least once after the last `add`; the same key is never handed to two
-//! workers at once. Work on what is already placed goes before new work (`design.md` 7: order matters as much as rate).
+//! workers at once. Work on what is already placed goes before new work.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;

@@ -126,10 +126,34 @@ where
             Some(object) if object.meta().deletion_timestamp.is_some() => Written::Done(Box::new(object)),
             Some(_) | None => Written::Gone,
         },
-        // Why: a UID precondition that fails means that ours is gone and a successor stands there.
-        Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => Written::Gone,
-        Err(error) => failed(&error),
+        Err(error) => not_deleted(&error, name),
     }
+}
+
+/// Why so strict: what counts as gone is forgotten, and a job that is forgotten while it runs may run twice. A proxy on the way also
+/// says 404, and a webhook may deny with any code.
+fn not_deleted<K>(error: &kube::Error, name: &str) -> Written<K> {
+    let kube::Error::Api(status) = error else {
+        return failed(error);
+    };
+    let names_it = { status.details.as_ref() }
+        .is_some_and(|details| details.name == name && details.kind != "namespaces");
+    let denied = is_webhook_refusal(status);
+    match (status.code, status.reason.as_str()) {
+        (404, "NotFound") if names_it && !denied => Written::Gone,
+        // Why: ours is gone then, and a successor stands there. Wire: API servers say so in two ways.
+        (409, "Conflict") if names_it && !denied && is_of_uid(&status.message) => Written::Gone,
+        (404 | 409, _) if denied => Written::Refused(describe(error)),
+        (404, _) if is_about_object(status) => Written::Unclear(describe(error)),
+        (409, _) => Written::Unclear(describe(error)),
+        _ => failed(error),
+    }
+}
+
+fn is_of_uid(message: &str) -> bool {
+    ["UID in the precondition", "UID in precondition"]
+        .iter()
+        .any(|words| message.contains(words))
 }
 
 async fn send<K>(
@@ -221,7 +245,55 @@ pub fn describe(error: &kube::Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::without_values;
+    use serde_json::{Value, from_value, json};
+
+    use super::{Written, not_deleted, without_values};
+
+    fn answer(status: Value) -> &'static str {
+        let error = kube::Error::Api(Box::new(from_value(status).unwrap()));
+        match not_deleted::<()>(&error, "a") {
+            Written::Gone => "gone",
+            Written::Refused(_) => "refused",
+            Written::Unclear(_) => "unclear",
+            Written::Done(_) | Written::Conflict | Written::AlreadyExists => "something else",
+        }
+    }
+
+    /// Spec: safety I1, F25
+    #[test]
+    fn only_an_answer_about_the_object_itself_says_that_it_is_gone() {
+        let details = json!({"name": "a", "kind": "jobs", "group": "batch"});
+        let status = |code: u16, reason: &str, message: &str, details: &Value| {
+            answer(json!({"code": code, "reason": reason, "message": message, "details": details}))
+        };
+        let none = Value::Null;
+        assert_eq!(
+            status(404, "NotFound", "jobs.batch \"a\" not found", &details),
+            "gone"
+        );
+        for words in [
+            "Operation cannot be fulfilled on Job.batch \"a\": the UID in the precondition (1) does not match the UID in record (2).",
+            "Operation cannot be fulfilled on jobs.batch \"a\": Precondition failed: UID in precondition: 1, UID in object meta: 2",
+        ] {
+            assert_eq!(status(409, "Conflict", words, &details), "gone", "{words}");
+        }
+        let proxy = "<html>404 Not Found</html>";
+        assert_eq!(status(404, "Failed to parse error data", proxy, &none), "unclear");
+        let unserved = "the server could not find the requested resource";
+        assert_eq!(status(404, "NotFound", unserved, &json!({})), "unclear");
+        let modified = "Operation cannot be fulfilled on jobs.batch \"a\": the object has been modified";
+        assert_eq!(status(409, "Conflict", modified, &details), "unclear");
+        let denied = "admission webhook \"x\" denied the request: UID in precondition";
+        assert_eq!(status(409, "Conflict", denied, &details), "refused");
+        assert_eq!(status(404, "NotFound", denied, &details), "refused");
+        let namespace = json!({"name": "a", "kind": "namespaces"});
+        assert_eq!(
+            status(404, "NotFound", "namespaces \"a\" not found", &namespace),
+            "refused"
+        );
+        assert_eq!(status(403, "Forbidden", "no", &details), "refused");
+        assert_eq!(status(503, "ServiceUnavailable", "no", &none), "unclear");
+    }
 
     /// Spec: safety S8.
     #[test]

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::exit::ExitKind;
 
-/// Limit: time all tasks together get to end after the stop. The process is gone within this. Source: design.md 4.
+/// Limit: time all tasks together get to end after the stop. The process is gone within this.
 pub const STOP_MAX: Duration = Duration::from_secs(5);
 
 /// Cause of a task's end.

@@ -3,10 +3,14 @@
 //! Invariant: a copy that was stopped stays stopped: it is switched off, and only its manager can take it back, by deleting
 //! it. So a job that returns with its worker never goes on by itself (`spec/safety.md 3.3`).
 
+use std::collections::BTreeMap;
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
 
-use futures::StreamExt as _;
-use futures::stream;
+use futures::future::BoxFuture;
+use futures::{FutureExt as _, StreamExt as _, stream};
 use kube::core::DynamicObject;
 use kube::{Api, ResourceExt as _};
 use roadstead_api::constants::{annotations, finalizers, labels};
@@ -19,13 +23,49 @@ use super::{Fence, is_fenced_by_policy};
 
 /// Writes under way at the same time.
 const WRITES: usize = 16;
+/// How long one write may take before it is made again from a fresh look: longer than it may wait for its turn and be answered
+/// where the API server has much to do.
+const WRITE_MAX: Duration = Duration::from_mins(1);
+
+/// Whose jobs are being stopped: one manager is not waited for by another.
+#[derive(Default)]
+pub(super) struct Stopping<'a>(BTreeMap<String, BoxFuture<'a, ()>>);
+
+impl<'a> Stopping<'a> {
+    /// Begins for each of these managers unless that is under way; for all others nothing more is stopped.
+    pub(super) fn of(&mut self, fence: &'a Fence, origins: &[String]) {
+        self.0.retain(|origin, _| origins.contains(origin));
+        for origin in origins {
+            let begin = || everything(fence, origin.clone()).boxed();
+            self.0.entry(origin.clone()).or_insert_with(begin);
+        }
+    }
+
+    /// Whether all is done that was begun.
+    pub(super) fn is_done(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Goes on until all is done that was begun.
+    pub(super) async fn go_on(&mut self) {
+        poll_fn(|context| {
+            self.0.retain(|_, one| one.as_mut().poll(context).is_pending());
+            if self.0.is_empty() {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        })
+        .await;
+    }
+}
 
 /// Switches off what this manager has here and wants fenced. What is done already is not done again.
-pub(super) async fn everything(fence: &Fence, origin: &str) {
-    let of_manager = |labels: &std::collections::BTreeMap<String, String>| {
+async fn everything(fence: &Fence, origin: String) {
+    let of_manager = |labels: &BTreeMap<String, String>| {
         labels
             .get(labels::MULTIKUEUE_ORIGIN)
-            .is_some_and(|one| one == origin)
+            .is_some_and(|one| *one == origin)
     };
     let mut copies: Vec<Arc<Workload>> = fence.caches.workloads.all();
     copies.retain(|copy| {
@@ -74,7 +114,7 @@ async fn switch_off(fence: &Fence, copy: &Workload) {
     });
     let namespace = copy.namespace().unwrap_or_default();
     let api: Api<Workload> = Api::namespaced(fence.client.clone(), &namespace);
-    match write::patch(&api, &copy.name_any(), &patch).await {
+    match timely(write::patch(&api, &copy.name_any(), &patch)).await {
         Written::Done(object) => {
             let origin = object.labels().get(labels::MULTIKUEUE_ORIGIN);
             fence.metrics.fenced(origin.map_or("", String::as_str));
@@ -99,10 +139,15 @@ async fn let_go(fence: &Fence, jobs: &KindCache, job: &DynamicObject) {
         json!({ "metadata": { "finalizers": kept, "resourceVersion": job.metadata.resource_version } });
     let namespace = job.namespace().unwrap_or_default();
     let api: Api<DynamicObject> = Api::namespaced_with(fence.client.clone(), &namespace, &jobs.resource);
-    match write::patch(&api, &job.name_any(), &patch).await {
+    match timely(write::patch(&api, &job.name_any(), &patch)).await {
         Written::Done(_) | Written::Gone | Written::Conflict | Written::AlreadyExists => {}
         Written::Refused(why) | Written::Unclear(why) => {
             tracing::warn!(job = %roadstead_kubeio::cache::key_of(job), "letting it go: {why}");
         }
     }
+}
+
+async fn timely<K>(write: impl Future<Output = Written<K>>) -> Written<K> {
+    let answer = tokio::time::timeout(WRITE_MAX, write).await;
+    answer.unwrap_or_else(|_elapsed| Written::Unclear("no answer".to_owned()))
 }

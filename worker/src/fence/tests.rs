@@ -1,3 +1,9 @@
+use std::sync::atomic::AtomicU32;
+
+use http::{Method, Request, Response};
+use kube::client::Body;
+use serde_json::Value;
+
 use super::*;
 
 /// Renewed so many times, for half a minute each.
@@ -43,4 +49,71 @@ fn no_answer_is_waited_for_beyond_the_moment_at_which_something_is_to_be_done() 
     assert_eq!(patience(Some(at(60_000)), now), LOOK_MAX);
     assert_eq!(patience(Some(at(1900)), now), Duration::from_millis(900));
     assert_eq!(patience(Some(at(1000)), now), PAUSE_MIN);
+}
+
+/// An API server with the leases of two managers, which does not answer when a Workload is changed. It counts looks, marks and
+/// what it does not answer.
+fn hanging(counts: &Arc<[AtomicU32; 3]>) -> Client {
+    let counts = counts.clone();
+    let lease = |origin: &str| {
+        let mut lease = renewed(1);
+        lease.metadata.name = Some(origin.to_owned());
+        lease.metadata.labels = Some([(labels::MULTIKUEUE_ORIGIN.to_owned(), origin.to_owned())].into());
+        serde_json::to_value(lease).unwrap()
+    };
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let is_look = request.method() == Method::GET;
+        let hangs = request.uri().path().contains("/workloads/");
+        let kind = if hangs { 2 } else { usize::from(!is_look) };
+        counts[kind].fetch_add(1, Ordering::Relaxed);
+        let body: Value = if is_look {
+            json!({ "metadata": {}, "items": [lease("north"), lease("south")] })
+        } else {
+            lease("north")
+        };
+        async move {
+            if hangs {
+                std::future::pending::<()>().await;
+            }
+            let body = Body::from(serde_json::to_vec(&body).unwrap());
+            Ok::<_, std::io::Error>(Response::new(body))
+        }
+    });
+    Client::new(service, "ns")
+}
+
+/// Spec: safety 3.3, I12
+#[tokio::test(start_paused = true)]
+async fn a_stop_that_is_not_answered_holds_up_neither_looks_nor_marks_nor_what_another_manager_is_to_have_stopped()
+ {
+    let counts = Arc::new([const { AtomicU32::new(0) }; 3]);
+    let fence = Fence {
+        client: hanging(&counts),
+        namespace: "leases".to_owned(),
+        caches: Caches::new(&[]),
+        jobs_due: Arc::new(Queue::new()),
+        uptime: Uptime::start(),
+        knowledge: Arc::default(),
+        metrics: Metrics::default(),
+    };
+    for origin in ["north", "south"] {
+        fence.caches.workloads.observe(
+            serde_json::from_value(json!({
+                "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload",
+                "metadata": {
+                    "name": origin, "namespace": "ns", "uid": origin, "resourceVersion": "1",
+                    "labels": { labels::MULTIKUEUE_ORIGIN: origin },
+                    "annotations": { annotations::WORKER_LOST_POLICY: "Fence" },
+                },
+                "spec": { "queueName": "q", "podSets": [] },
+            }))
+            .unwrap(),
+        );
+    }
+    let count = |kind: usize| counts[kind].load(Ordering::Relaxed);
+    let watched = |time| tokio::time::timeout(time, fence.watch_over());
+    assert!(watched(Duration::from_secs(55)).await.is_err());
+    assert_eq!(count(2), 2, "what is under way is not begun again");
+    let (looks, marks) = (count(0), count(1));
+    assert!(looks > 10 && marks > 6, "{looks} looks, {marks} marks");
 }

@@ -175,7 +175,7 @@ async fn report(p: &Provisioning, check: &AdmissionCheck, served: &Served) {
         Written::Gone | Written::Conflict | Written::AlreadyExists => {}
         Written::Refused(why) | Written::Unclear(why) => {
             tracing::warn!(admission_check = name, "writing condition Active failed: {why}");
-            // Why a mark: nothing else would bring it up again. The pause is that of a request.
+            // Why a mark: nothing else would bring it up again.
             p.touched.mark(());
             tokio::time::sleep(RETRY).await;
         }

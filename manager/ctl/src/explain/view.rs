@@ -269,7 +269,10 @@ fn waiting_for_quota(workload: &Workload) -> Top {
         "ExceedsMaxQuota" => "ask for less, or give the queue more quota".to_owned(),
         "Misconfigured" | "NoMatchingFlavor" => "mend what the message names".to_owned(),
         "Suspended" | "OnHold" | "Inadmissible" => {
-            format!("look at the ClusterQueue behind LocalQueue \"{queue}\", and who stopped it")
+            format!(
+                "mend what the message names; if it only says that a queue is stopped or inactive, look at LocalQueue \"{queue}\" \
+                 and the ClusterQueue behind it"
+            )
         }
         "AdmissionGated" => "whoever set the gate must take it off".to_owned(),
         _ => format!("wait, or look who uses the quota behind LocalQueue \"{queue}\""),

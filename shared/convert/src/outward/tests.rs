@@ -49,6 +49,37 @@ fn what_was_read_and_not_changed_needs_no_write() {
     assert_eq!(status_patch(&stored, &status), None);
 }
 
+/// Spec: api API-1.2
+#[test]
+fn messages_are_cut_to_what_the_api_takes_and_are_the_same_afterwards() {
+    let stored = workload(&full());
+    let mut status = crate::workload(&stored).status;
+    let long = "ä".repeat(20_000);
+    status
+        .checks
+        .values_mut()
+        .for_each(|check| check.message.clone_from(&long));
+    status.conditions.set(
+        "QuotaReserved",
+        Truth::True,
+        "QuotaReserved",
+        long,
+        Timestamp::UNIX_EPOCH,
+    );
+    let patch = status_patch(&stored, &status).unwrap();
+    let mut after = full();
+    for (list, at) in [("admissionChecks", 0), ("conditions", 0)] {
+        let kept = patch["status"][list][at]["message"].as_str().unwrap();
+        assert!(
+            kept.len() <= 32_768 && kept.ends_with('…'),
+            "{list}: {}",
+            kept.len()
+        );
+        after[list] = patch["status"][list].clone();
+    }
+    assert_eq!(status_patch(&workload(&after), &status), None);
+}
+
 /// As a merge patch, so that a list of clusters goes whoever wrote it, and with the version of what was read.
 ///
 /// Spec: multikueue 11.55.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use roadstead_api::config::{FeatureGate, FeatureGates};
+use roadstead_api::constants::annotations;
 use roadstead_api::kueue::v1beta2 as api;
 use roadstead_jobs::problem::{LABEL_KEY_RULE, LABEL_VALUE_RULE, Problem, is_label_key, is_label_value};
 
@@ -31,7 +32,29 @@ pub fn cluster_queue(
     quotas::weight(spec.fair_sharing.as_ref(), &mut problems);
     on_flavors(old, new, gates, &mut problems);
     concurrent(old, new, gates, &mut problems);
+    lost_policy(old, new, &mut problems);
     problems
+}
+
+/// Ours, not the reference's: a word that is not known would silently mean the default, which stops runs.
+///
+/// *Source*: `spec/safety.md 3.5`.
+fn lost_policy(old: Option<&api::ClusterQueue>, new: &api::ClusterQueue, problems: &mut Vec<Problem>) {
+    let word = |queue: &api::ClusterQueue| {
+        let annotations = queue.metadata.annotations.as_ref()?;
+        annotations.get(annotations::WORKER_LOST_POLICY).cloned()
+    };
+    let Some(said) = word(new) else { return };
+    // Why what was wrong before may stay: it must not stand in the way of every other change.
+    let is_known = crate::lost_policy(new.metadata.annotations.as_ref()).is_some();
+    if !is_known && old.and_then(word).as_ref() != Some(&said) {
+        let field = format!("metadata.annotations[{}]", annotations::WORKER_LOST_POLICY);
+        problems.push(Problem::not_supported(
+            field,
+            &said,
+            &["Wait", "Fence", "RetryAnyway"],
+        ));
+    }
 }
 
 fn selector(path: &str, selector: &LabelSelector, problems: &mut Vec<Problem>) {

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a guess only decides the order in which workers are asked. The worker's own queue decides whether it admits,
 //! so a wrong or an old guess costs time, never correctness. What is left out on purpose: node labels and taints of
-//! flavors, partial admission, preemption.
+//! flavors, partial admission, preemption, cohorts above the first.
 //!
 //! *Source*: `spec/multikueue.md 4.3, 13.A5`.
 
@@ -61,8 +61,13 @@ pub enum Room {
 /// Why a queue takes nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Closed {
-    /// The worker has no LocalQueue of that name in that namespace, or no ClusterQueue behind it.
+    /// The worker has no LocalQueue of that name in that namespace.
     QueueMissing,
+    /// The worker has the LocalQueue and not the ClusterQueue behind it.
+    ClusterQueueMissing {
+        /// The ClusterQueue.
+        name: String,
+    },
     /// The LocalQueue or the ClusterQueue is stopped or inactive.
     QueueStopped,
     /// The worker leaves requests unanswered, or fails them.
@@ -76,7 +81,7 @@ impl Closed {
     /// The reason token by which people find it.
     pub const fn as_str(&self) -> &'static str {
         match self {
-            Self::QueueMissing => "QueueMissingOnCluster",
+            Self::QueueMissing | Self::ClusterQueueMissing { .. } => "QueueMissingOnCluster",
             Self::QueueStopped => "QueueStoppedOnCluster",
             Self::NotAnswering { .. } => "ClusterNotAnswering",
         }
@@ -89,6 +94,7 @@ impl fmt::Display for Closed {
         f.write_str(self.as_str())?;
         match self {
             Self::NotAnswering { words } if !words.is_empty() => write!(f, ": {words}"),
+            Self::ClusterQueueMissing { name } => write!(f, ": ClusterQueue {name}"),
             Self::QueueMissing | Self::QueueStopped | Self::NotAnswering { .. } => Ok(()),
         }
     }

@@ -26,8 +26,9 @@ pub struct Observed<'a> {
     pub owner: &'a Owner,
     /// The clusters of the MultiKueueConfig in its order; empty when it cannot be loaded.
     pub clusters: &'a [ClusterName],
-    /// What is known of each cluster. It has an entry for every cluster of `clusters` and for every other cluster that
-    /// is still connected or leaving. A cluster that is in neither does not exist any more.
+    /// What is known of each cluster that can matter: while a place is looked for, each of `clusters` that there is; and each other
+    /// that holds something of this Workload, or is named by it. One that is named, and neither here nor in `clusters`, does not exist
+    /// any more.
     pub remotes: &'a BTreeMap<ClusterName, Remote>,
     /// Clusters that failed this Workload lately. Expired entries are ignored.
     pub failures: &'a BTreeMap<ClusterName, Failure>,
@@ -170,6 +171,9 @@ pub enum Origin {
     Ours,
     /// It does not: it is never changed and never deleted.
     Foreign,
+    /// It carries our origin and was sent for another Workload: for an earlier job of that name, say, whose pods still end. It is
+    /// in the way until that Workload has taken it away.
+    Former,
 }
 
 /// Whether an object is being deleted.
@@ -318,6 +322,10 @@ impl Copies {
         self.job.is_some_and(|j| j.origin == Origin::Foreign)
     }
 
+    pub(super) fn has_former_job(&self) -> bool {
+        self.job.is_some_and(|j| j.origin == Origin::Former)
+    }
+
     pub(super) fn has_foreign_workload(&self) -> bool {
         self.workload
             .as_ref()
@@ -363,8 +371,8 @@ pub struct Policy {
 pub enum LostPolicy {
     /// It stays where it is until the worker answers, or an admin takes the lost cluster out of the `MultiKueueConfig`.
     Wait,
-    /// It runs again elsewhere once the worker has certainly stopped it; a worker that has no fence is treated as with
-    /// [`Self::RetryAnyway`].
+    /// It runs again elsewhere once the worker has certainly stopped it; a worker that was never seen to have a fence is treated
+    /// as with [`Self::RetryAnyway`], one whose fence does not hold now as with [`Self::Wait`].
     Fence,
     /// It runs again elsewhere, perhaps while the lost copy still runs.
     RetryAnyway,

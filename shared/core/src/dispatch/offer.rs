@@ -102,8 +102,9 @@ impl<'a> Pass<'a> {
 
     /// Those asked already, and a few more when their time is up.
     ///
-    /// Unlike the anchor: clusters that do not answer or have failed take no place in a round, a round does not begin before the
-    /// Workload can be sent, and after a restart the round that was under way counts as begun now (`spec/multikueue.md` 4.1).
+    /// Unlike the anchor: clusters that do not answer when their turn comes, or that have failed, take no place in a round, a round
+    /// does not begin before the Workload can be sent, and after a restart the round that was under way counts as begun now
+    /// (`spec/multikueue.md` 4.1).
     fn next_round(
         &mut self,
         asked: Vec<ClusterName>,

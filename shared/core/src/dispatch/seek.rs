@@ -118,6 +118,7 @@ impl<'a> Pass<'a> {
         // Why first: what is left of an earlier round says nothing about this one. Why the job: it exists only after a decision,
         // so without one it is left from an earlier round. Why fenced: nobody but us can take that back.
         if copies.our_job().is_some()
+            || copies.has_former_job()
             || workload.is_some_and(|w| w.life != Life::Present || w.epoch != self.o.epoch || w.fenced)
         {
             return Standing::Clearing;

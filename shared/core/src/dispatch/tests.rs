@@ -108,6 +108,8 @@ struct Case {
     failures: BTreeMap<ClusterName, Failure>,
     refusals: BTreeMap<ClusterName, String>,
     max_execution_secs: Option<u32>,
+    /// The Workload is being deleted.
+    deleting: bool,
     job: LocalJob,
     epoch: u64,
     highest: u64,
@@ -136,6 +138,7 @@ impl Case {
             failures: BTreeMap::new(),
             refusals: BTreeMap::new(),
             max_execution_secs: None,
+            deleting: false,
             job: LocalJob {
                 present: true,
                 finished: false,
@@ -190,13 +193,21 @@ impl Case {
         self
     }
 
+    fn workload(&self) -> Workload {
+        Workload {
+            max_execution_secs: self.max_execution_secs,
+            deleting: self.deleting,
+            ..workload(self.status.clone())
+        }
+    }
+
     fn plan(&self) -> Plan {
         let plan = self.plan_knowing(&self.remotes, &self.sites);
         let name = CHECK.into();
         let holder = |cluster: &ClusterName| self.status.cluster.as_ref() == Some(cluster);
         let answers = { self.remotes.iter() }
             .any(|(cluster, remote)| holder(cluster) && matches!(remote, Remote::Reachable(_)));
-        if self.local == Local::Present && answers && is_followed(&self.status, &name, &self.owner) {
+        if self.local == Local::Present && answers && is_followed(&self.workload(), &name, &self.owner) {
             let has_some = |remote: &Remote| match remote {
                 Remote::Reachable(copies) => *copies != Copies::default(),
                 Remote::Unreachable { .. } => false,
@@ -221,10 +232,7 @@ impl Case {
         let name = CHECK.into();
         plan(
             &Observed {
-                workload: &Workload {
-                    max_execution_secs: self.max_execution_secs,
-                    ..workload(self.status.clone())
-                },
+                workload: &self.workload(),
                 stored: self.stored.as_ref().unwrap_or(&self.status),
                 local: self.local,
                 check: Some(&name),

@@ -152,18 +152,13 @@ impl Waiting {
             Self::NotNominated => {
                 "see that the dispatcher that multiKueue.dispatcherName names is running".to_owned()
             }
-            Self::QueueClosed { cluster, why, .. } => match why {
-                Closed::QueueMissing => {
-                    format!("create the namespace and the LocalQueue of that name on cluster \"{cluster}\"")
-                }
-                Closed::QueueStopped => {
-                    format!("look at condition Active of the queue on cluster \"{cluster}\"")
-                }
-                Closed::NotAnswering { .. } => format!("look at the API server of cluster \"{cluster}\""),
-            },
+            Self::QueueClosed { cluster, why } => open_again(cluster, why),
             Self::Cordoned { clusters } => {
                 let first = clusters.first().map_or("NAME", ClusterName::as_str);
-                format!("roadstead cluster uncordon {first}")
+                format!(
+                    "if it is cordoned: roadstead cluster uncordon {first}; else look at MultiKueueCluster \"{first}\": it is being \
+                     deleted, or its Secret is gone"
+                )
             }
             Self::NoClusterConnected { .. } => {
                 "look at condition Active of the named MultiKueueClusters".to_owned()
@@ -244,6 +239,35 @@ impl Waiting {
     }
 }
 
+/// What somebody can do about a queue that takes nothing.
+fn open_again(cluster: &ClusterName, why: &Closed) -> String {
+    match why {
+        Closed::QueueMissing => {
+            format!("create the namespace and the LocalQueue of that name on cluster \"{cluster}\"")
+        }
+        Closed::ClusterQueueMissing { name } => format!(
+            "create ClusterQueue \"{name}\" on cluster \"{cluster}\", or let the LocalQueue there name another"
+        ),
+        Closed::QueueStopped => format!("look at condition Active of the queue on cluster \"{cluster}\""),
+        Closed::NotAnswering { .. } => format!("look at the API server of cluster \"{cluster}\""),
+    }
+}
+
+/// Why a queue takes nothing, in a sentence.
+fn closed(cluster: &ClusterName, why: &Closed) -> String {
+    match why {
+        Closed::QueueMissing => format!("cluster \"{cluster}\" has no such queue in this namespace"),
+        Closed::ClusterQueueMissing { name } => {
+            format!("cluster \"{cluster}\" has no ClusterQueue \"{name}\", which its LocalQueue names")
+        }
+        Closed::QueueStopped => format!("the queue on cluster \"{cluster}\" is stopped"),
+        Closed::NotAnswering { words } => {
+            let colon = if words.is_empty() { "" } else { ": " };
+            format!("cluster \"{cluster}\" leaves requests unanswered, or fails them{colon}{words}")
+        }
+    }
+}
+
 impl fmt::Display for Waiting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -254,24 +278,8 @@ impl fmt::Display for Waiting {
             Self::NoLocalJob => f.write_str("the job of this workload does not exist or has ended"),
             Self::NoClusterListed => f.write_str("no worker cluster is configured"),
             Self::NotNominated => f.write_str("the external dispatcher has nominated no cluster yet"),
-            Self::QueueClosed { cluster, why } => match why {
-                Closed::QueueMissing => {
-                    write!(f, "cluster \"{cluster}\" has no such queue in this namespace")
-                }
-                Closed::QueueStopped => write!(f, "the queue on cluster \"{cluster}\" is stopped"),
-                Closed::NotAnswering { words } => {
-                    write!(
-                        f,
-                        "cluster \"{cluster}\" leaves requests unanswered, or fails them"
-                    )?;
-                    if words.is_empty() {
-                        Ok(())
-                    } else {
-                        write!(f, ": {words}")
-                    }
-                }
-            },
-            Self::Cordoned { clusters } => write!(f, "cordoned: {}", list(clusters)),
+            Self::QueueClosed { cluster, why } => f.write_str(&closed(cluster, why)),
+            Self::Cordoned { clusters } => write!(f, "no new work is sent to {}", list(clusters)),
             Self::NoClusterConnected { clusters } => {
                 write!(f, "no worker cluster is connected: {}", list(clusters))
             }

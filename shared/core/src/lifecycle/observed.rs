@@ -31,6 +31,15 @@ pub struct Observed<'a> {
     pub policy: &'a Policy,
 }
 
+impl Observed<'_> {
+    /// Whether it ran in another cluster and its job does not show its end yet: without it nobody would know that it is to be shown
+    /// (seed 9, where somebody deleted it just then).
+    pub(super) fn owes_its_end(&self) -> bool {
+        let shows_none = matches!(self.job, JobFacts::Present { finished: None, .. });
+        shows_none && self.workload.status.cluster.is_some()
+    }
+}
+
 /// What the owner of a Workload is doing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobFacts {
@@ -62,6 +71,17 @@ impl JobFacts {
                 active, suspended, ..
             } => *suspended && !*active,
         }
+    }
+
+    /// Whether the job shows its end.
+    pub(super) const fn has_ended(&self) -> bool {
+        matches!(
+            self,
+            Self::Present {
+                finished: Some(_),
+                ..
+            }
+        )
     }
 }
 

@@ -545,6 +545,28 @@ fn a_deleted_one_is_let_go_when_its_job_is_at_rest() {
     world.job = JobFacts::OwnerGone;
     assert_eq!(world.pass().0.finalizer, Finalizer::Drop);
     assert!(!world.workload.is_finished());
+    // Found by seed 2104: the end came while the job was being stopped.
+    ended(&mut world, true);
+    assert_eq!(world.pass().0.finalizer, Finalizer::Drop);
+}
+
+/// Spec: safety 1 I11, W9
+#[test]
+fn a_finished_one_that_ran_elsewhere_stays_until_its_job_shows_its_end() {
+    let mut world = World::admitted();
+    world
+        .workload
+        .status
+        .conditions
+        .set(FINISHED, Truth::True, "Succeeded", "", at(NOW));
+    world.job = job(true, false);
+    assert_eq!(world.pass().0.finalizer, Finalizer::Drop, "it ran here");
+    world.workload.status.cluster = Some("east".into());
+    assert_eq!(world.pass().0.finalizer, Finalizer::Keep);
+    world.workload.deleting = true;
+    assert_eq!(world.pass().0.finalizer, Finalizer::Keep);
+    world.job = JobFacts::OwnerGone;
+    assert_eq!(world.pass().0.finalizer, Finalizer::Drop);
 }
 
 /// Spec: jobs 5.11; admission-engine B195.

@@ -7,6 +7,7 @@ use super::{CLASS_ANNOTATION, CONSUME_ANNOTATION, Config, Current, Pass, names};
 use crate::name::CheckName;
 use crate::note::{Note, Severity};
 use crate::status::{CheckPhase, PodSetUpdate};
+use crate::words::{MESSAGE_MAX, cut};
 
 impl Pass<'_> {
     /// Row 2.
@@ -104,6 +105,7 @@ impl Pass<'_> {
             "Error creating {} \"{}\": {}",
             failure.kind, failure.name, failure.error
         );
+        let message = cut(message, MESSAGE_MAX);
         let known = self
             .plan
             .status
@@ -127,11 +129,12 @@ impl Pass<'_> {
             return;
         };
         let before = state.phase;
-        if before == phase && state.message == message {
+        let kept = cut(message.to_owned(), MESSAGE_MAX);
+        if before == phase && state.message == kept {
             return;
         }
         state.phase = phase;
-        message.clone_into(&mut state.message);
+        state.message = kept;
         state.since = now;
         if before != phase {
             let (from, to) = (before.as_str(), phase.as_str());

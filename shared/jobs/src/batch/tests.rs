@@ -263,7 +263,7 @@ fn a_copy_carries_the_whole_spec_and_its_origin() {
     assert_eq!(copy["metadata"]["labels"].get(key), None);
 }
 
-/// Spec: multikueue 5.1, 11.57, 11.58, 11.59; jobs 10.3, 15.118.
+/// Spec: multikueue 5.1, 11.57, 11.58, 11.59, 11.102; jobs 10.3, 15.118.
 #[test]
 fn the_status_is_copied_unless_the_local_job_is_held_while_the_remote_runs() {
     let now = Timestamp::from_second(1_800_000_000).unwrap();

@@ -10,7 +10,9 @@ use roadstead_core::note::Severity::{Normal, Warning};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::{BURST, FOR_WARNINGS, LATE, LINGER, RATION, REST_PER_WORK, Ration, Recorder, recorder};
+use super::{
+    BURST, FOR_WARNINGS, LATE, LINGER, RATION, REST_PER_WORK, Ration, Recorder, Told, event, recorder,
+};
 
 /// Reasons of the events that arrived, and when.
 type Arrived = Arc<Mutex<Vec<(String, Duration)>>>;
@@ -129,4 +131,26 @@ fn reasons_to_wait_leave_room_for_warnings() {
     assert!(!ration.take(Normal, start));
     assert!((0..FOR_WARNINGS).all(|_| ration.take(Warning, start)));
     assert!(!ration.take(Warning, start));
+}
+
+#[test]
+fn the_name_of_an_event_fits_however_long_that_of_its_object_is() {
+    let name_of = |name: &str| {
+        let told = Told {
+            object: ObjectReference {
+                name: Some(name.to_owned()),
+                ..job()
+            },
+            note: Note::normal("Started", "x"),
+            at: "2026-01-01T00:00:00Z".parse().unwrap(),
+            since: Instant::now(),
+        };
+        event(told, ("c", "i"), 7).metadata.name.unwrap_or_default()
+    };
+    assert_eq!(name_of("job"), "job.18867251edfa00007");
+    let part = "a".repeat(60);
+    let long = name_of(&[part.as_str(); 4].join("."));
+    assert!(long.len() <= 253 && long.starts_with(&part), "{long}");
+    let dotted = name_of(&format!("{}.{}", "a".repeat(234), "b".repeat(18)));
+    assert_eq!(dotted, name_of(&"a".repeat(234)));
 }

@@ -18,26 +18,34 @@ enum Fixed {
 const TOPOLOGY: &str = "topology-aware scheduling is not built yet";
 const DEVICES: &str = "dynamic resource allocation is not built yet";
 const SLICES: &str = "elastic jobs are not built yet";
+const KIND: &str = "jobs of this kind are not handled yet";
 const INTERNAL: &str = "it chooses between two ways of working inside the reference";
 
 /// Gates whose setting is not looked at: what we do instead, and why.
 #[rustfmt::skip]
 const GATES: &[(FeatureGate, Fixed, &str)] = &[
     (FeatureGate::ConcurrentAdmission, Fixed::Off, "concurrent admission is not built yet"),
+    (FeatureGate::DeferRayServiceFinalizationForRedisCleanup, Fixed::Off, KIND),
     (FeatureGate::ElasticJobsViaWorkloadSlices, Fixed::Off, SLICES),
     (FeatureGate::ElasticJobsViaWorkloadSlicesWithTAS, Fixed::Off, SLICES),
     (FeatureGate::FailureRecoveryPolicy, Fixed::Off, "pods of lost nodes are not recovered yet"),
+    (FeatureGate::FastQuotaReleaseInPodIntegration, Fixed::Off, KIND),
     (FeatureGate::KueueDRAIntegration, Fixed::Off, DEVICES),
     (FeatureGate::KueueDRAIntegrationConsumableCapacity, Fixed::Off, DEVICES),
     (FeatureGate::KueueDRAIntegrationExtendedResource, Fixed::Off, DEVICES),
     (FeatureGate::KueueDRAIntegrationPartitionableDevices, Fixed::Off, DEVICES),
+    (FeatureGate::LWSImmutableGroupSize, Fixed::Off, KIND),
     (FeatureGate::MultiKueueAdaptersForCustomJobs, Fixed::Off, "custom job kinds are not dispatched yet"),
     (FeatureGate::MultiKueueClusterProfile, Fixed::Off, "workers are registered by Secrets only"),
+    (FeatureGate::MultiKueueKubeConfigPathValidation, Fixed::On, "paths of kubeconfigs are refused altogether"),
     (FeatureGate::MultiKueueManagerQuotaAutomation, Fixed::Off, "quotas of the manager are not adjusted yet"),
     (FeatureGate::MultiKueueOrchestratedPreemption, Fixed::Off, "workers preempt by themselves"),
+    (FeatureGate::PodIntegrationValidateGroupOwner, Fixed::Off, KIND),
+    (FeatureGate::QuotaCheckStrategy, Fixed::On, "resources.quotaCheckStrategy counts whenever it is written"),
     (FeatureGate::RemoveFinalizersWithStrictPatch, Fixed::On, INTERNAL),
     (FeatureGate::SchedulerLibraryIntegration, Fixed::Off, INTERNAL),
     (FeatureGate::SchedulingEquivalenceHashing, Fixed::On, INTERNAL),
+    (FeatureGate::SkipReassignmentForPodOwnedWorkloads, Fixed::Off, KIND),
     (FeatureGate::TASAssignmentsEncodingByHostnamePrefix, Fixed::Off, TOPOLOGY),
     (FeatureGate::TASBalancedPlacement, Fixed::Off, TOPOLOGY),
     (FeatureGate::TASCacheNodeMatchResults, Fixed::Off, TOPOLOGY),
@@ -55,6 +63,7 @@ const GATES: &[(FeatureGate, Fixed, &str)] = &[
     (FeatureGate::TASRespectNodeAffinityPreferred, Fixed::Off, TOPOLOGY),
     (FeatureGate::TASValidateWorkloadSliceSize, Fixed::Off, TOPOLOGY),
     (FeatureGate::TopologyAwareScheduling, Fixed::Off, TOPOLOGY),
+    (FeatureGate::ValidateRayAndSparkJobUpdates, Fixed::Off, KIND),
     (FeatureGate::VectorizedResourceRequests, Fixed::On, INTERNAL),
     (FeatureGate::WorkloadRequestUseMergePatch, Fixed::Off, INTERNAL),
 ];
@@ -72,10 +81,6 @@ const KEYS: &[(&str, &str)] = &[
     ),
     ("integrations.externalFrameworks", "such jobs are not known yet"),
     (
-        "internalCertManagement.enable",
-        "the process always makes its own certificates yet",
-    ),
-    (
         "multiKueue.clusterProfile",
         "workers are registered by Secrets only",
     ),
@@ -86,10 +91,6 @@ const KEYS: &[(&str, &str)] = &[
     ("pprofBindAddress", "no profiler is served"),
     ("queueVisibility", "use the visibility API instead"),
     ("resources.deviceClassMappings", DEVICES),
-    (
-        "webhook.certDir",
-        "the process always makes its own certificates yet",
-    ),
 ];
 
 /// Kinds of jobs that are built. Whoever builds another adds it here.
@@ -114,9 +115,7 @@ pub(super) fn warnings(settings: &[(String, bool)], findings: &Findings) -> Vec<
 pub(super) fn warn(config: &mut Config, settings: &[(String, bool)], findings: &Findings) {
     config.warnings.extend(warnings(settings, findings));
     let unknown = { config.integrations.frameworks.iter() }.filter(|name| !KINDS.contains(&name.as_str()));
-    let sentence = |name| {
-        format!("integrations.frameworks: {name} has no effect: jobs of this kind are not handled yet")
-    };
+    let sentence = |name| format!("integrations.frameworks: {name} has no effect: {KIND}");
     config.warnings.extend(unknown.map(sentence));
 }
 

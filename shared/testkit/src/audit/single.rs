@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use roadstead_apiserver::RESTORER;
 use serde_json::Value;
 
-use super::book::{Book, Place, Run, Seen};
+use super::book::{Book, Name, Place, Run, Seen};
 use super::guard::Guards;
 use super::object::{
     End, controller, epoch, is_deleting, is_let_go, is_live_pod, is_true, job_end, uid, workload_end,
@@ -33,11 +33,12 @@ struct Double {
     accepted: bool,
 }
 
-/// I1. What may have pods, and the pods themselves, by run and cluster.
+/// I1. What may have pods, and the pods themselves, by Workload and cluster. Why not by its UID too: a Workload that is deleted
+/// and made anew is of the same job, which must not run beside itself either.
 #[derive(Default)]
 pub(super) struct Single {
-    live: BTreeMap<Run, BTreeMap<Arc<str>, BTreeSet<Place>>>,
-    double: BTreeMap<Run, Double>,
+    live: BTreeMap<Name, BTreeMap<Arc<str>, BTreeSet<Place>>>,
+    double: BTreeMap<Name, Double>,
     /// UIDs of what was brought back from a backup or taken away by it, which nobody can answer for: a controller that has not
     /// heard of it yet makes pods for a job that is no longer there (seed 9578).
     revived: BTreeSet<Arc<str>>,
@@ -48,7 +49,7 @@ pub(super) struct Single {
 
 impl Single {
     pub(super) fn saw(&mut self, book: &Book, guards: &Guards, seen: &Seen<'_>, findings: &mut Findings) {
-        let Some(run) = seen.run.as_ref().filter(|_| !seen.is_workload()) else {
+        let Some(case) = seen.case().filter(|_| !seen.is_workload()) else {
             return;
         };
         let live = match seen.after() {
@@ -69,7 +70,7 @@ impl Single {
                 self.ghosts.remove(&seen.place);
             }
         }
-        let clusters = self.live.entry(run.clone()).or_default();
+        let clusters = self.live.entry(case.clone()).or_default();
         let there = clusters.entry(seen.place.cluster.clone()).or_default();
         if live {
             there.insert(seen.place.clone());
@@ -80,16 +81,16 @@ impl Single {
             }
         }
         if clusters.len() < 2 {
-            if let Some(double) = self.double.remove(run) {
+            if let Some(double) = self.double.remove(case) {
                 self.overlaps.push(Overlap {
-                    subject: run.case.to_string(),
+                    subject: case.to_string(),
                     from: double.from,
                     until: seen.now,
                 });
             }
             return;
         }
-        let double = self.double.entry(run.clone()).or_insert_with(|| {
+        let double = self.double.entry(case.clone()).or_insert_with(|| {
             let mut others = clusters.keys().filter(|cluster| **cluster != seen.place.cluster);
             let haunted = clusters
                 .values()
@@ -109,14 +110,14 @@ impl Single {
             }
         });
         if !double.accepted {
-            findings.about("I1", &run.case, said(clusters));
+            findings.about("I1", case, said(clusters));
         }
     }
 
     /// An overlap that does not end is broken under every policy.
     pub(super) fn at_rest(&self, findings: &mut Findings) {
-        for run in self.double.keys() {
-            findings.about("I1", &run.case, format!("still {}", said(&self.live[run])));
+        for case in self.double.keys() {
+            findings.about("I1", case, format!("still {}", said(&self.live[case])));
         }
     }
 

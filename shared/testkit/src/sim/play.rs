@@ -423,6 +423,12 @@ async fn perform(stage: &Arc<Stage>, act: &Act, auditor: &Arc<Mutex<Auditor>>, t
             let path = format!("{}/{name}?propagationPolicy=Background", objects::jobs_path());
             objects::ask(manager, Method::DELETE, &path, None).await;
         }
+        Act::DeleteWorkload(name) => {
+            if let Some(path) = workload_of(manager, name).await {
+                let path = format!("{path}?propagationPolicy=Background");
+                objects::ask(manager, Method::DELETE, &path, None).await;
+            }
+        }
         Act::Deactivate(name) => switch(manager, name, false).await,
         Act::Activate(name) => switch(manager, name, true).await,
         Act::Squat(worker, name) => {
@@ -481,14 +487,19 @@ async fn write_secret(manager: &Server, worker: usize, trust: objects::Trust) {
 
 /// Switches the Workload of a job on or off, if it has one.
 async fn switch(manager: &Server, job: &str, on: bool) {
+    if let Some(path) = workload_of(manager, job).await {
+        let patch = json!({"spec": {"active": on}});
+        objects::ask(manager, Method::PATCH, &path, Some(&patch)).await;
+    }
+}
+
+/// The path of the Workload of a job, if it has one.
+async fn workload_of(manager: &Server, job: &str) -> Option<String> {
     let path = objects::workloads_path();
     let (_, list) = objects::ask(manager, Method::GET, &path, None).await;
     let is_its = |workload: &&Value| workload["metadata"]["ownerReferences"][0]["name"] == job;
-    let found = list["items"].as_array().and_then(|all| all.iter().find(is_its));
-    if let Some(name) = found.and_then(|workload| workload["metadata"]["name"].as_str()) {
-        let patch = json!({"spec": {"active": on}});
-        objects::ask(manager, Method::PATCH, &format!("{path}/{name}"), Some(&patch)).await;
-    }
+    let found = list["items"].as_array()?.iter().find(is_its)?;
+    Some(format!("{path}/{}", found["metadata"]["name"].as_str()?))
 }
 
 #[cfg(test)]

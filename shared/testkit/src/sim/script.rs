@@ -19,6 +19,12 @@ const ROUND: Duration = Duration::from_mins(5);
 /// How long it takes at most until an event is known that a watch has left out: the period in which everything is compared, and
 /// the life of the watch at whose end that is done. *Source*: `spec/safety.md` F12.
 const RESYNC: Duration = Duration::from_mins(60 + 5);
+/// One run in so many goes by room, as a manager of Roadstead workers does when nobody says otherwise.
+const BY_ROOM: u32 = 2;
+/// One job in so many is deleted and handed in again under its name, and of as many the Workload is deleted.
+const ANEW: u32 = 10;
+/// Decides about both. Why a stream of its own: everything else in the run of a seed stays as it is.
+const ANEW_STREAM: u64 = 13;
 /// How long users keep coming.
 const RUSH: Duration = Duration::from_mins(1);
 
@@ -29,6 +35,8 @@ pub enum Spread {
     AllAtOnce,
     /// To so many more per round.
     Incremental(i32),
+    /// To the one with the most room, and to more with time.
+    Capacity,
 }
 
 /// What the manager does about lost workers.
@@ -88,6 +96,8 @@ pub enum Act {
     Submit(JobPlan),
     /// Deletes it.
     Delete(String),
+    /// Deletes its Workload.
+    DeleteWorkload(String),
     /// Switches its Workload off.
     Deactivate(String),
     /// Switches its Workload on again.
@@ -175,10 +185,15 @@ impl Script {
         let faults = { roll(&mut dice, number).into_iter() }.chain(roll_lost_events(seed, number));
         let faults = faults.enumerate().collect();
         strangers(&mut dice, number, &mut acts);
+        let compares = dice.random_ratio(1, 4);
+        let mut dice = ChaCha8Rng::seed_from_u64(seed);
+        dice.set_stream(ANEW_STREAM);
+        let by_room = dice.random_ratio(1, BY_ROOM);
+        anew(&mut dice, &mut acts);
         Self {
             seed,
             workers,
-            spread,
+            spread: if by_room { Spread::Capacity } else { spread },
             lost,
             lost_after,
             cpus,
@@ -187,7 +202,7 @@ impl Script {
             acts,
             faults,
             resync: RESYNC,
-            compares: dice.random_ratio(1, 4),
+            compares,
             bug: None,
         }
     }
@@ -268,7 +283,8 @@ impl Script {
     /// have left out.
     pub fn settles_after(&self) -> Duration {
         let rounds = match self.spread {
-            Spread::AllAtOnce => 0,
+            // Why none by room either: it asks all of them within a minute.
+            Spread::AllAtOnce | Spread::Capacity => 0,
             Spread::Incremental(step) => {
                 let step = usize::try_from(step).unwrap_or(1).max(1);
                 self.workers.len().div_ceil(step).saturating_sub(1)
@@ -313,6 +329,7 @@ fn strangers(dice: &mut ChaCha8Rng, workers: usize, acts: &mut Vec<(Duration, Ac
         .filter_map(|(at, act)| match act {
             Act::Submit(job) => Some((*at, job.name.clone())),
             Act::Delete(_)
+            | Act::DeleteWorkload(_)
             | Act::Deactivate(_)
             | Act::Activate(_)
             | Act::Squat(..)
@@ -346,6 +363,26 @@ fn strangers(dice: &mut ChaCha8Rng, workers: usize, acts: &mut Vec<(Duration, Ac
         acts.push((at, Act::Spoil(worker)));
         acts.push((at + Duration::from_secs(90), Act::Mend(worker)));
     }
+    acts.sort_by_key(|(at, _)| *at);
+}
+
+/// Users hand jobs in again under names that were used before, and delete Workloads whose jobs stay.
+fn anew(dice: &mut ChaCha8Rng, acts: &mut Vec<(Duration, Act)>) {
+    let mut added = Vec::new();
+    for (at, act) in &*acts {
+        let Act::Submit(job) = act else { continue };
+        let is_deleted = |(_, act): &(Duration, Act)| matches!(act, Act::Delete(of) if *of == job.name);
+        let after = |dice: &mut ChaCha8Rng, most| Duration::from_millis(dice.random_range(1..most));
+        if dice.random_ratio(1, ANEW) && !acts.iter().any(is_deleted) {
+            let deleted = *at + after(dice, 45_000);
+            added.push((deleted, Act::Delete(job.name.clone())));
+            added.push((deleted + after(dice, 10_000), Act::Submit(job.clone())));
+        }
+        if dice.random_ratio(1, ANEW) {
+            added.push((*at + after(dice, 45_000), Act::DeleteWorkload(job.name.clone())));
+        }
+    }
+    acts.append(&mut added);
     acts.sort_by_key(|(at, _)| *at);
 }
 

@@ -7,7 +7,8 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use jiff::{SignedDuration, Timestamp};
 use roadstead_api::config::{
-    Config, DISPATCHER_ALL_AT_ONCE, DISPATCHER_INCREMENTAL, IncrementalDispatcher, WorkerLostPolicy,
+    Config, DISPATCHER_ALL_AT_ONCE, DISPATCHER_CAPACITY, DISPATCHER_INCREMENTAL, IncrementalDispatcher,
+    WorkerLostPolicy,
 };
 use roadstead_apiserver::{Authorization, Clock, Options, Server, Snapshot};
 use roadstead_core::dispatch::Bug;
@@ -509,6 +510,7 @@ fn manager_config(script: &Script) -> Config {
     multi.worker_lost_timeout = SignedDuration::try_from(script.lost_after).unwrap_or(SignedDuration::MAX);
     match script.spread {
         Spread::AllAtOnce => DISPATCHER_ALL_AT_ONCE.clone_into(&mut multi.dispatcher_name),
+        Spread::Capacity => DISPATCHER_CAPACITY.clone_into(&mut multi.dispatcher_name),
         Spread::Incremental(step_size) => {
             DISPATCHER_INCREMENTAL.clone_into(&mut multi.dispatcher_name);
             multi.incremental = Some(IncrementalDispatcher { step_size });

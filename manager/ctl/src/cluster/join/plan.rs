@@ -297,7 +297,9 @@ pub(super) fn not_active(args: &Join, told: Option<(&str, &str)>) -> Failure {
         Some((reason, message)) => {
             let next = match reason {
                 "ClientConnectionFailed" => {
-                    "give the address at which the manager reaches the worker, with --server".to_owned()
+                    "mend what the message names; if the address is wrong, run the same command with --server and the one at which \
+                     the manager reaches the worker"
+                        .to_owned()
                 }
                 "InsecureKubeConfig" => {
                     "mend what the message names, then run the same command again".to_owned()

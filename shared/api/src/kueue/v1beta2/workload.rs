@@ -150,7 +150,7 @@ impl WorkloadStatus {
 /// A pod template as it was written, not looked into.
 ///
 /// The schema keeps all its fields. Why: the complete schema of a pod costs hundreds of kilobytes in every discovery
-/// document and milliseconds at every write, and a newer pod field would be lost (`design.md` 7).
+/// document and milliseconds at every write, and a newer pod field would be lost.
 ///
 /// Each field behind an [`Arc`], so that a process which holds many Workloads of the same shape can hold what is equal once: the
 /// `metadata` of a Job's template bears the Job's name, the `spec` is what thousands have in common.

@@ -277,3 +277,31 @@ fn everything_else_of_a_queue_may_change() {
         &new,
     );
 }
+
+/// Spec: safety 3.5
+#[test]
+fn a_word_for_lost_workers_that_is_not_known_is_refused_unless_it_was_there_before() {
+    let with = |word: &str| {
+        let mut queue = queue(&json!({}));
+        let annotation = (annotations::WORKER_LOST_POLICY.to_owned(), word.to_owned());
+        queue.metadata.annotations = Some([annotation].into());
+        queue
+    };
+    let gates = FeatureGates::default();
+    for known in ["Wait", "Fence", "RetryAnyway"] {
+        compare(&cluster_queue(None, &with(known), &gates), &[], &json!({}));
+    }
+    let wrong = "metadata.annotations[roadstead.dev/worker-lost-policy]: Unsupported value: \"wait\": supported values: \"Wait\", \
+                 \"Fence\", \"RetryAnyway\"";
+    compare(&cluster_queue(None, &with("wait"), &gates), &[wrong], &json!({}));
+    compare(
+        &cluster_queue(Some(&with("Fence")), &with("wait"), &gates),
+        &[wrong],
+        &json!({}),
+    );
+    compare(
+        &cluster_queue(Some(&with("wait")), &with("wait"), &gates),
+        &[],
+        &json!({}),
+    );
+}

@@ -47,3 +47,23 @@ fn a_winner_whose_webhook_stands_in_the_way_of_the_job_is_left_for_another() {
     assert_eq!(phase, CheckPhase::Retry);
     assert!(message.contains(&detail), "{message}");
 }
+
+/// Spec: api API-1.2; safety S14
+#[test]
+fn what_a_worker_says_is_cut_to_what_a_check_can_hold() {
+    let mut case = Case::won().remote("a", reachable(Some(admitted(1)), None));
+    let failure = Failure {
+        until: at(110),
+        cause: Cause::CreateRefused,
+        detail: "no ".repeat(20_000),
+    };
+    case.failures.insert("a".into(), failure);
+    let plan = case.plan();
+    let (phase, message) = plan.check();
+    assert_eq!(phase, CheckPhase::Retry);
+    assert!(
+        message.len() <= 32_768 && message.ends_with('…'),
+        "{}",
+        message.len()
+    );
+}

@@ -56,6 +56,41 @@ fn what_a_worker_that_was_away_holds_of_an_ended_workload_goes_when_it_is_back()
     assert_eq!(back.on("b"), &ALL_GONE[1..]);
 }
 
+/// The user deleted the job and made it again under its name; the pods of the first one still end.
+///
+/// Spec: safety 1 I1, I7; multikueue 3.9
+#[test]
+fn a_former_job_of_the_same_name_is_waited_for_on_its_cluster_and_nowhere_else() {
+    let former = RemoteJob {
+        origin: Origin::Former,
+        life: Life::Deleting,
+        ..RUNNING
+    };
+    let case = Case::new()
+        .nominated(&["a", "b"])
+        .remote("a", reachable(None, Some(former)));
+    let plan = case.plan();
+    assert_eq!((plan.on("a"), plan.on("b")), (&[][..], &[CreateWorkload][..]));
+    let offered = case
+        .clone()
+        .remote("a", reachable(Some(admitted(1)), Some(former)))
+        .plan();
+    assert_eq!(
+        (offered.cluster(), offered.on("a")),
+        (None, &ALL_GONE[1..]),
+        "its copy cannot run there yet"
+    );
+    let elsewhere = case.remote("b", reachable(Some(admitted(1)), None)).plan();
+    assert_eq!(elsewhere.cluster(), Some("b"));
+
+    let won = Case::won().remote("a", reachable(Some(admitted(1)), Some(former)));
+    let plan = won.plan();
+    assert_eq!((plan.on("a"), plan.mirrors()), (&[][..], None));
+    assert_eq!(plan.check().0, CheckPhase::Retry, "others may have room");
+    let gone = won.remote("a", reachable(Some(admitted(1)), None));
+    assert_eq!(gone.plan().on("a"), [RemoteAction::CreateJob]);
+}
+
 /// Spec: multikueue 10.F16
 #[test]
 fn a_copy_that_somebody_deletes_before_the_choice_is_made_again() {

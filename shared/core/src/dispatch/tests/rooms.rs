@@ -222,6 +222,21 @@ fn without_knowledge_everybody_is_asked_and_a_missing_queue_is_named() {
         (0, Some("QueueMissingOnCluster"))
     );
     assert!(missing.check().1.contains("cluster \"a\" has no such queue"));
+    let name = || "gpus".to_owned();
+    let behind = [(); 4].map(|()| Room::Closed(Closed::ClusterQueueMissing { name: name() }));
+    let behind = by_room(&behind).plan();
+    assert_eq!(behind.waits_for(), Some("QueueMissingOnCluster"));
+    assert!(
+        behind
+            .check()
+            .1
+            .contains("has no ClusterQueue \"gpus\", which its LocalQueue names")
+    );
+    let next = behind.waiting.unwrap().next_step();
+    assert!(
+        next.starts_with("create ClusterQueue \"gpus\" on cluster"),
+        "{next}"
+    );
 }
 
 /// Spec: multikueue 4.3, 4.4

@@ -50,6 +50,41 @@ fn an_eviction_on_the_manager_asks_the_winner_to_stop_and_mirrors_until_it_has()
     assert_eq!(plan.mirrors(), Some("a"), "so that quota is released");
 }
 
+/// Somebody deleted the Workload and not the job. It goes when its run is over, and not before that is known.
+///
+/// Spec: multikueue 3.9, jobs 5.1 row 11; safety 1 I1
+#[test]
+fn a_workload_that_is_deleted_takes_its_run_with_it() {
+    let mut case = Case::won();
+    case.deleting = true;
+    let plan = case.plan();
+    let message = "Evicted on manager: The workload is being deleted".to_owned();
+    assert_eq!(plan.on("a"), [RequestStop { message }]);
+    assert_eq!(
+        (plan.mirrors(), plan.cluster(), plan.stopped),
+        (Some("a"), Some("a"), false)
+    );
+    assert_eq!(plan.waits_for(), Some("StoppingOnWorker"));
+    let lost = case.clone().remote("a", away(90)).plan();
+    assert_eq!(
+        (lost.cluster(), lost.waits_for(), lost.stopped),
+        (Some("a"), Some("WorkerLost"), false)
+    );
+    let stopped = RemoteWorkload {
+        active: false,
+        admitted: None,
+        evicted: Some(said("Deactivated", "x")),
+        stop: Stop::Requested,
+        ..remote()
+    };
+    let held = RemoteJob {
+        suspended: true,
+        ..RUNNING
+    };
+    let plan = case.remote("a", reachable(Some(stopped), Some(held))).plan();
+    assert_eq!((plan.cluster(), plan.stopped), (None, true));
+}
+
 /// The lifecycle has deactivated and evicted it for its check.
 ///
 /// Spec: multikueue 11.46

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
 
 use super::*;
 use site::Site;
 
+mod histories;
 mod site;
 
 const SITES: [&str; 3] = ["a", "b", "c"];
@@ -19,8 +19,6 @@ const CLOSED_AFTER: SignedDuration = SignedDuration::from_mins(15);
 const PATIENCE: usize = 60;
 /// A world in which nobody else acts must be still after this many passes.
 const SETTLES_WITHIN: usize = 20;
-/// Histories per property; all three take about two seconds.
-const CASES: u32 = 256;
 const NO_CRASH: usize = usize::MAX;
 
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +46,8 @@ enum Op {
     Reserve,
     Unlist(usize),
     DeleteHere,
+    /// Somebody deletes the Workload, not its job: it is made anew when it is gone.
+    DeleteWorkloadHere,
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -74,6 +74,7 @@ fn op() -> impl Strategy<Value = Op> {
         4 => Just(Op::Reserve),
         1 => site.prop_map(Op::Unlist),
         1 => Just(Op::DeleteHere),
+        1 => Just(Op::DeleteWorkloadHere),
     ]
 }
 
@@ -91,10 +92,12 @@ struct World {
     decisions: usize,
     jobs_of: BTreeMap<usize, Vec<ClusterName>>,
     evict_here: bool,
+    deleting: bool,
+    dispatcher: Dispatcher,
 }
 
 impl World {
-    fn new(lost: LostPolicy) -> Self {
+    fn new(lost: LostPolicy, dispatcher: Dispatcher) -> Self {
         Self {
             stored: Case::new().status,
             local: Local::Present,
@@ -112,6 +115,8 @@ impl World {
             decisions: 0,
             jobs_of: BTreeMap::new(),
             evict_here: false,
+            deleting: false,
+            dispatcher,
         }
     }
 
@@ -176,11 +181,12 @@ impl World {
             failures: self.failures.clone(),
             refusals: BTreeMap::new(),
             max_execution_secs: None,
+            deleting: self.deleting,
             job: self.job,
             epoch: self.epoch,
             highest: 0,
             lost: self.lost,
-            dispatcher: Dispatcher::AllAtOnce,
+            dispatcher: self.dispatcher,
             round: None,
             sites: BTreeMap::new(),
             now: self.minute,
@@ -194,7 +200,11 @@ impl World {
     fn judge(&self, composed: &Status, plan: &Plan) {
         let is = |kind| composed.conditions.is_true(kind);
         let pending = composed.checks[&CheckName::from(CHECK)].phase == CheckPhase::Pending;
-        let seeks = self.local == Local::Present && pending && is("QuotaReserved") && !is("Evicted");
+        let seeks = self.local == Local::Present
+            && !self.deleting
+            && pending
+            && is("QuotaReserved")
+            && !is("Evicted");
         let over = is("Finished") || plan.status.conditions.is_true("Finished");
         if seeks && !over && plan.check().0 == CheckPhase::Pending {
             assert!(plan.waiting.is_some(), "it waits, so it says why");
@@ -262,7 +272,29 @@ impl World {
             self.apply(&cluster, &action);
             wrote = true;
         }
+        if self.deleting && !self.local_runs && self.stored.cluster.is_none() {
+            self.make_anew();
+            wrote = true;
+        }
         wrote
+    }
+
+    /// The Workload that was deleted is gone, and its job has another one: what is left of the old one is of no dispatch of it.
+    fn make_anew(&mut self) {
+        (self.deleting, self.epoch) = (false, 1);
+        if !self.has("Finished") {
+            self.stored = Case::new().status;
+        }
+        for site in self.sites.values_mut() {
+            for copies in [Some(&mut site.copies), site.saved.as_mut()]
+                .into_iter()
+                .flatten()
+            {
+                copies.workload.iter_mut().for_each(|w| w.epoch = 0);
+                let ours = copies.job.iter_mut().filter(|job| job.origin == Origin::Ours);
+                ours.for_each(|job| job.epoch = 0);
+            }
+        }
     }
 
     fn write_status(&mut self, new: Status) {
@@ -478,6 +510,7 @@ impl World {
             }
             Op::Reserve => self.reserve(),
             Op::Unlist(site) => self.listed.retain(|c| *c != name(site)),
+            Op::DeleteWorkloadHere => self.deleting = self.local == Local::Present,
             Op::DeleteHere => {
                 (self.local, self.job.present) = (Local::Gone, false);
             }
@@ -543,148 +576,5 @@ impl World {
             }
         }
         panic!("it never settles: {:?}", self.plan());
-    }
-}
-
-/// Spec: safety 1 I1, W1, W3
-#[test]
-fn a_worker_that_evicts_then_vanishes_then_starts_again_is_not_joined_by_another() {
-    let (a, b) = (0, 1);
-    let runs_on_a = round(a);
-    let evicted_and_cut = [
-        Op::Evict(a),
-        Op::Work(a),
-        Op::Pass(NO_CRASH),
-        Op::Cut(a),
-        Op::Pass(NO_CRASH),
-    ];
-    let new_round = [
-        Op::ReleaseQuota,
-        Op::Reserve,
-        Op::Pass(NO_CRASH),
-        Op::Admit(a),
-        Op::Work(a),
-    ];
-    let elsewhere = [
-        Op::Admit(b),
-        Op::Pass(NO_CRASH),
-        Op::Pass(NO_CRASH),
-        Op::Work(b),
-        Op::Pass(NO_CRASH),
-    ];
-    let mut world = World::new(LostPolicy::Wait);
-    for op in [&runs_on_a[..], &evicted_and_cut, &new_round, &elsewhere].concat() {
-        world.step(op);
-        assert!(
-            world.running().len() <= 1,
-            "runs on {:?} after {op:?}",
-            world.running()
-        );
-    }
-    assert_eq!(
-        world.running(),
-        [&ClusterName::from("a")],
-        "it started there again"
-    );
-    assert_eq!(world.stored.cluster, Some("a".into()));
-}
-
-/// Spec: safety 1 I1, W3
-#[test]
-fn an_eviction_while_the_worker_is_away_starts_nothing_elsewhere() {
-    let (a, b) = (0, 1);
-    let mut world = World::new(LostPolicy::Wait);
-    let runs_on_a = round(a);
-    let evicted_away = [
-        Op::Cut(a),
-        Op::EvictHere,
-        Op::Pass(NO_CRASH),
-        Op::ReleaseQuota,
-        Op::Reserve,
-    ];
-    let elsewhere = [
-        Op::Pass(NO_CRASH),
-        Op::Admit(b),
-        Op::Pass(NO_CRASH),
-        Op::Pass(NO_CRASH),
-        Op::Work(b),
-    ];
-    for op in [&runs_on_a[..], &evicted_away, &elsewhere].concat() {
-        world.step(op);
-    }
-    assert_eq!(world.running(), [&ClusterName::from("a")]);
-}
-
-/// What it takes to run on a site.
-fn round(site: usize) -> Vec<Op> {
-    vec![
-        Op::Pass(NO_CRASH),
-        Op::Admit(site),
-        Op::Pass(NO_CRASH),
-        Op::Pass(NO_CRASH),
-        Op::Work(site),
-    ]
-}
-
-/// What it takes to start again.
-fn restart() -> Vec<Op> {
-    vec![Op::EvictHere, Op::Pass(NO_CRASH), Op::ReleaseQuota, Op::Reserve]
-}
-
-/// Single steps, and now and then a sequence that single steps rarely hit upon.
-fn ops() -> impl Strategy<Value = Vec<Op>> {
-    let steps = prop_oneof![
-        8 => op().prop_map(|op| vec![op]),
-        2 => (0..SITES.len()).prop_map(round),
-        1 => Just(restart()),
-    ];
-    proptest::collection::vec(steps, 0..60).prop_map(|steps| steps.concat())
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: CASES, rng_seed: RngSeed::Fixed(693), failure_persistence: None, ..ProptestConfig::default() })]
-
-    /// Spec: safety 1 I1, safety 3
-    #[test]
-    fn under_wait_and_under_fence_it_never_runs_twice(ops in ops(), fence: bool) {
-        let mut world = World::new(if fence { LostPolicy::Fence } else { LostPolicy::Wait });
-        for op in ops {
-            // A worker whose storage is set back runs what ran then, whatever anybody does.
-            if !matches!(op, Op::Rewind(_)) {
-                world.step(op);
-            }
-            prop_assert!(world.running().len() <= 1, "runs on {:?} after {op:?}", world.running());
-        }
-    }
-
-    /// Spec: safety 1 I1, I3, I5, I7, I13
-    #[test]
-    fn after_the_faults_it_ends_once_and_leaves_nothing(ops in ops(), policy in 0..3_usize) {
-        let mut world = World::new([LostPolicy::RetryAnyway, LostPolicy::Wait, LostPolicy::Fence][policy]);
-        for op in ops {
-            let foreign = world.foreign();
-            world.step(op);
-            if !matches!(op, Op::PutForeign(_)) {
-                prop_assert_eq!(foreign, world.foreign());
-            }
-        }
-        let foreign = world.foreign();
-        world.make_peace();
-        prop_assert_eq!(foreign, world.foreign());
-        prop_assert!(world.local == Local::Gone || world.job.finished, "{:?}", world.plan());
-        prop_assert!(world.local == Local::Gone || world.has("Finished"));
-        for (name, site) in &world.sites {
-            prop_assert!(site.copies.our_job().is_none() && site.copies.our_workload().is_none(), "{} has {:?}", name, site);
-        }
-    }
-
-    /// Spec: safety 1 I3
-    #[test]
-    fn when_nothing_changes_nothing_is_written(ops in ops()) {
-        let mut world = World::new(LostPolicy::Wait);
-        for op in ops {
-            world.step(op);
-        }
-        world.settle();
     }
 }

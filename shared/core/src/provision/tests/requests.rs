@@ -267,6 +267,23 @@ fn a_failed_creation_is_told_once_and_tried_again() {
     assert!(case.plan().notes.is_empty());
 }
 
+/// Spec: provisioning 4.4; api API-1.2
+#[test]
+fn words_that_are_too_long_are_cut_and_said_once() {
+    let mut case = Case::new();
+    let failure = CreateFailure {
+        kind: "ProvisioningRequest",
+        name: "wl-chk-1".to_owned(),
+        error: "no ".repeat(20_000),
+    };
+    case.create_failures.insert("chk".into(), failure);
+    let plan = case.plan();
+    let (_, text) = plan.says();
+    assert!(text.len() <= 32_768 && text.ends_with('…'), "{}", text.len());
+    case.workload.status = plan.status;
+    assert!(case.plan().notes.is_empty());
+}
+
 /// Spec: provisioning 15.47, 15.48
 #[test]
 fn each_check_has_its_own_request_and_unlisted_checks_have_none() {
