@@ -7,6 +7,8 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{Api, ResourceExt as _};
 use roadstead_api::constants::finalizers::LEAVING;
 use roadstead_api::kueue::v1beta2::MultiKueueCluster;
@@ -19,6 +21,9 @@ use super::supervisor::Fleet;
 pub(super) const LOOK: Duration = Duration::from_secs(1);
 /// How often putting the finalizer on is tried when somebody else writes the object at the same time.
 const TRIES: u32 = 5;
+
+/// The condition of one that leaves and does not answer.
+const KIND: &str = "Leaving";
 
 /// Whether it is being deleted and waits for us.
 pub(super) fn leaves(cluster: &MultiKueueCluster) -> bool {
@@ -53,6 +58,7 @@ impl Fleet {
     pub(super) async fn let_go(&self) {
         for cluster in self.clusters.all().into_iter().filter(|cluster| leaves(cluster)) {
             if !(self.is_free)(&cluster.name_any().into()) {
+                self.tell_why(&cluster).await;
                 continue;
             }
             tracing::info!(
@@ -62,6 +68,29 @@ impl Fleet {
             let finalizers = cluster.finalizers().iter().filter(|f| *f != LEAVING);
             let finalizers: Vec<String> = finalizers.cloned().collect();
             self.write_finalizers(&cluster, &finalizers).await;
+        }
+    }
+
+    /// Says what a cluster waits for that is lost: nothing else would, and it may wait for ever.
+    async fn tell_why(&self, cluster: &MultiKueueCluster) {
+        let name = cluster.name_any();
+        let remote = self.registry.get(&name.as_str().into());
+        let is_lost = remote.is_some_and(|remote| remote.lost_since().is_some());
+        let old = cluster.status.as_ref().map(|status| status.conditions.as_slice());
+        let Some(conditions) = told(old.unwrap_or_default(), is_lost, (self.clock)()) else {
+            return;
+        };
+        let patch = json!({
+            "metadata": {"resourceVersion": cluster.metadata.resource_version},
+            "status": {"conditions": conditions},
+        });
+        let api: Api<MultiKueueCluster> = Api::all(self.client.clone());
+        match write::patch_status(&api, &name, &patch).await {
+            Written::Done(object) => self.clusters.observe(*object),
+            Written::Gone | Written::Conflict | Written::AlreadyExists => {}
+            Written::Refused(why) | Written::Unclear(why) => {
+                tracing::warn!(cluster = name, "writing condition {KIND} failed: {why}");
+            }
         }
     }
 
@@ -88,5 +117,44 @@ impl Fleet {
                 false
             }
         }
+    }
+}
+
+/// The conditions of a cluster that leaves and holds something, if they are to change.
+fn told(old: &[Condition], is_lost: bool, now: Timestamp) -> Option<Vec<Condition>> {
+    if old.iter().any(|one| one.type_ == KIND) == is_lost {
+        return None;
+    }
+    let mut conditions = old.to_vec();
+    conditions.retain(|one| one.type_ != KIND);
+    if is_lost {
+        conditions.push(Condition {
+            type_: KIND.to_owned(),
+            status: "True".to_owned(),
+            reason: "WorkerLost".to_owned(),
+            message: "It is being deleted and does not answer, and what was sent there may still run, so it stays: bring it back, or say \
+                      that its runs are lost by taking it out of the MultiKueueConfig (put it in first if it is not listed)"
+                .to_owned(),
+            // Times of conditions have whole seconds.
+            last_transition_time: Time(Timestamp::from_second(now.as_second()).unwrap_or(now)),
+            observed_generation: None,
+        });
+    }
+    Some(conditions)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: multikueue 4.5
+    #[test]
+    fn a_cluster_that_leaves_says_what_it_waits_for_as_long_as_it_is_lost() {
+        let now = Timestamp::UNIX_EPOCH;
+        assert_eq!(told(&[], false, now), None);
+        let lost = told(&[], true, now).unwrap();
+        assert!(lost[0].message.contains("out of the MultiKueueConfig"));
+        assert_eq!(told(&lost, true, now), None, "it stands there");
+        assert_eq!(told(&lost, false, now), Some(Vec::new()), "it is back");
     }
 }
