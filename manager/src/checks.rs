@@ -12,6 +12,7 @@ use roadstead_api::kueue::v1beta2::{AdmissionCheck, MultiKueueCluster, MultiKueu
 use roadstead_core::check::{self, MULTIKUEUE_PARAMETERS, Parameters, Usable};
 use roadstead_core::name::{CheckName, ClusterName};
 use roadstead_engine::active::condition_patch;
+use roadstead_engine::caches::Caches;
 use roadstead_engine::clock::Clock;
 use roadstead_engine::process::tell_unread;
 use roadstead_kubeio::cache::{Cache, Change};
@@ -35,6 +36,15 @@ pub(crate) struct Federation {
 }
 
 impl Federation {
+    /// Nothing known yet but the checks, which belong to the engine.
+    pub(crate) fn new(caches: &Caches) -> Self {
+        Self {
+            checks: caches.checks.clone(),
+            configs: Cache::new(),
+            clusters: Cache::new(),
+        }
+    }
+
     /// Lists and watches the configs and the clusters until `stop`; the checks belong to the engine.
     pub(crate) fn list(&self, client: &Client, tasks: &mut JoinSet<()>, stop: &CancellationToken) {
         let (configs, clusters) = (self.configs.clone(), self.clusters.clone());

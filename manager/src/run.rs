@@ -189,11 +189,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
         policy,
         leadership,
     } = site;
-    let federation = Federation {
-        checks: engine.caches.checks.clone(),
-        configs: Cache::new(),
-        clusters: Cache::new(),
-    };
+    let federation = Federation::new(&engine.caches);
     let secrets = Cache::new();
     let fresh = fresh(&leadership, &federation, &secrets);
     let registry = Arc::new(Registry::default());
@@ -249,12 +245,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
     federation.ring_on_configs(members.clone());
     federation.list(&client, tasks, stop);
     let own = Api::namespaced(client.clone(), &config.namespace);
-    tasks.spawn(secrets.clone().run(own, None, stop.clone()));
-    tasks.spawn(process::tell_unread(
-        "secrets".to_owned(),
-        secrets.health(),
-        stop.clone(),
-    ));
+    list_secrets(&secrets, own, tasks, stop);
     // Why only then: what a replica knows of the workers, and its lease there, is of use to the one that works with them.
     let leading = |work: BoxFuture<'static, ()>| {
         let fresh = fresh.clone();
@@ -283,6 +274,17 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
     }
     follow(&dispatch, (changed, members), tasks, stop);
     dispatch
+}
+
+fn list_secrets(
+    secrets: &Arc<Cache<Secret>>,
+    own: Api<Secret>,
+    tasks: &mut JoinSet<()>,
+    stop: &CancellationToken,
+) {
+    tasks.spawn(secrets.clone().run(own, None, stop.clone()));
+    let kind = "secrets".to_owned();
+    tasks.spawn(process::tell_unread(kind, secrets.health(), stop.clone()));
 }
 
 /// Who begins to lead lists again what describes the federation.
