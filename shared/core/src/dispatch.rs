@@ -22,6 +22,7 @@ use crate::words::{MESSAGE_MAX, cut};
 mod bug;
 pub mod capacity;
 mod concern;
+mod epoch;
 pub mod farewell;
 mod holder;
 mod observed;
@@ -48,9 +49,6 @@ const EVENT: &str = "MultiKueue";
 /// How long a remote job may lag behind its Workload that ended. They come by different watches, and a job that could not
 /// be started never ends by itself.
 pub const LAST_STATUS_WAIT: SignedDuration = SignedDuration::from_secs(30);
-/// The highest number of a dispatch that a copy is believed. Nobody gets there by counting, and what a worker may write must leave
-/// room for the numbers to come.
-const EPOCH_BELIEVED_MAX: u64 = 1 << 53;
 /// How the message begins when the job's own field names somebody else as its manager. *Source*: `spec/multikueue.md 3.2`.
 pub const NOT_MANAGED: &str = "The owner is not managed by Kueue";
 const OUT_OF_SYNC: &str = "OutOfSync";
@@ -250,18 +248,6 @@ impl<'a> Pass<'a> {
         if let Some(cluster) = last {
             let waiting = self.stopping(&cluster);
             self.plan.waiting.get_or_insert(waiting);
-        }
-    }
-
-    /// A copy with a number that we do not remember to have sent: our own storage was restored from a backup.
-    ///
-    /// Why not while the present dispatch may run: its number would no longer be the present one, so any worker could end a run on
-    /// another by what it writes (`spec/safety.md` I9). The number is taken when that dispatch ends.
-    fn keep_ahead(&mut self) {
-        let highest = self.reachable().map(|(_, copies)| copies.highest_epoch()).max();
-        self.plan.highest = self.plan.highest.max(highest.unwrap_or_default());
-        if self.plan.highest > self.o.epoch && !self.may_hold_present() {
-            self.plan.epoch = self.plan.epoch.max(self.next_epoch());
         }
     }
 

@@ -86,7 +86,7 @@ impl<'a> Pass<'a> {
     }
 
     /// The cluster that holds it: an eviction takes the name out of the status that is composed, not out of the stored one.
-    fn named(&self) -> Option<&ClusterName> {
+    pub(super) fn named(&self) -> Option<&ClusterName> {
         let composed = self.plan.status.cluster.as_ref();
         composed.or(self.o.stored.cluster.as_ref())
     }
@@ -142,30 +142,6 @@ impl<'a> Pass<'a> {
         let ended = copies.current_job(self.o.epoch).is_some_and(|job| job.finished);
         let shown = !self.o.job.present || self.o.job.finished || *self.o.owner != Owner::Managed;
         ended && !shown
-    }
-
-    /// The dispatch that this cluster held is over: whatever was sent for it belongs to the past from now on.
-    ///
-    /// *Source*: `spec/safety.md 3.1`.
-    pub(super) fn end_dispatch(&mut self) {
-        self.plan.epoch = self.plan.epoch.max(self.next_epoch());
-    }
-
-    /// A number above all that was ever sent, as far as is known.
-    pub(super) fn next_epoch(&self) -> u64 {
-        self.o.epoch.max(self.plan.highest).saturating_add(1)
-    }
-
-    /// Whether the cluster that the Workload names shows something of the present dispatch, or may have it and does not answer.
-    pub(super) fn may_hold_present(&self) -> bool {
-        match self.named().map(|cluster| self.holder(cluster)) {
-            Some(Holder::Answers(copies)) => {
-                let epoch = self.o.epoch;
-                copies.current_workload(epoch).is_some() || copies.current_job(epoch).is_some()
-            }
-            Some(Holder::Silent { .. }) => true,
-            Some(Holder::GivenUp(_)) | None => false,
-        }
     }
 
     /// The winner took it off again.

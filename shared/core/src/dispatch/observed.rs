@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::EPOCH_BELIEVED_MAX;
 use super::capacity::Room;
+use super::epoch::EPOCH_BELIEVED_MAX;
 use crate::lease::Tenure;
 use crate::name::{CheckName, ClusterName};
 use crate::status::Status;
