@@ -24,6 +24,7 @@ const INTERNAL: &str = "it chooses between two ways of working inside the refere
 /// Gates whose setting is not looked at: what we do instead, and why.
 #[rustfmt::skip]
 const GATES: &[(FeatureGate, Fixed, &str)] = &[
+    (FeatureGate::AssignQueueLabelsForPods, Fixed::On, "pods always get the labels of their queues"),
     (FeatureGate::ConcurrentAdmission, Fixed::Off, "concurrent admission is not built yet"),
     (FeatureGate::DeferRayServiceFinalizationForRedisCleanup, Fixed::Off, KIND),
     (FeatureGate::ElasticJobsViaWorkloadSlices, Fixed::Off, SLICES),
@@ -40,11 +41,13 @@ const GATES: &[(FeatureGate, Fixed, &str)] = &[
     (FeatureGate::MultiKueueKubeConfigPathValidation, Fixed::On, "paths of kubeconfigs are refused altogether"),
     (FeatureGate::MultiKueueManagerQuotaAutomation, Fixed::Off, "quotas of the manager are not adjusted yet"),
     (FeatureGate::MultiKueueOrchestratedPreemption, Fixed::Off, "workers preempt by themselves"),
+    (FeatureGate::MultiKueueRemoteSpecSync, Fixed::Off, KIND),
     (FeatureGate::PodIntegrationValidateGroupOwner, Fixed::Off, KIND),
     (FeatureGate::QuotaCheckStrategy, Fixed::On, "resources.quotaCheckStrategy counts whenever it is written"),
     (FeatureGate::RemoveFinalizersWithStrictPatch, Fixed::On, INTERNAL),
     (FeatureGate::SchedulerLibraryIntegration, Fixed::Off, INTERNAL),
     (FeatureGate::SchedulingEquivalenceHashing, Fixed::On, INTERNAL),
+    (FeatureGate::ShortWorkloadNames, Fixed::Off, "names are made as without it"),
     (FeatureGate::SkipReassignmentForPodOwnedWorkloads, Fixed::Off, KIND),
     (FeatureGate::TASAssignmentsEncodingByHostnamePrefix, Fixed::Off, TOPOLOGY),
     (FeatureGate::TASBalancedPlacement, Fixed::Off, TOPOLOGY),
