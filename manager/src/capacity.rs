@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use kube::api::ListParams;
 use kube::{Api, Client};
-use roadstead_api::kueue::v1beta2::{ClusterQueue, LocalQueue};
+use roadstead_api::kueue::v1beta2::{ClusterQueue, ClusterQueueSpec, LocalQueue};
 use roadstead_core::dispatch::capacity::{self, Amounts, Closed, QueueView, Room};
 use roadstead_core::name::{ClusterName, Key};
 use roadstead_core::queue::StopPolicy;
@@ -110,6 +110,23 @@ impl Queues {
         }
     }
 
+    /// Calls `changed` when a queue came or went, or is to take something else than before; not when only its use changed.
+    ///
+    /// Why at all: a worker without the queue of a Workload is not asked, and nothing else would tell that it has one now.
+    pub(crate) fn on_change(&self, changed: impl Fn() + Clone + Send + Sync + 'static) {
+        let told = changed.clone();
+        self.clusters.listen(move |change| {
+            if change.old.map(|queue| offer(queue)) != change.new.map(|queue| offer(queue)) {
+                told();
+            }
+        });
+        self.locals.listen(move |change| {
+            if change.old.map(|queue| &queue.spec) != change.new.map(|queue| &queue.spec) {
+                changed();
+            }
+        });
+    }
+
     /// Tells the log when a kind of queue has not been readable for a while, and when it is again. Never ends.
     pub(crate) async fn tell(&self) {
         tokio::join!(
@@ -155,6 +172,13 @@ impl Queues {
     }
 }
 
+/// What a ClusterQueue is to take: its spec, whether it is being deleted, and whether it says that it takes nothing.
+fn offer(queue: &ClusterQueue) -> (&ClusterQueueSpec, bool, bool) {
+    let mut conditions = queue.status.iter().flat_map(|status| &status.conditions);
+    let inactive = conditions.any(|c| c.type_ == "Active" && c.status == "False");
+    (&queue.spec, queue.metadata.deletion_timestamp.is_some(), inactive)
+}
+
 async fn tell(kind: &str, health: Follower<Health>) {
     tell_unread(health, |why| match why {
         Some(why) => tracing::warn!(
@@ -169,3 +193,76 @@ async fn tell(kind: &str, health: Follower<Health>) {
 
 /// A queue of a worker.
 pub(crate) type Place = (ClusterName, String);
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use roadstead_api::kueue::v1beta2::{ClusterQueue, LocalQueue};
+    use serde_json::{Value, from_value, json};
+
+    use super::Queues;
+
+    fn cluster(version: u32, spec: &Value, status: &Value) -> ClusterQueue {
+        let metadata = json!({"name": "team", "uid": "u", "resourceVersion": version.to_string()});
+        from_value(json!({"metadata": metadata, "spec": spec, "status": status})).unwrap()
+    }
+
+    fn local(version: u32, spec: &Value, pending: u32) -> LocalQueue {
+        let metadata =
+            json!({"name": "team", "namespace": "ns", "uid": "u", "resourceVersion": version.to_string()});
+        from_value(json!({"metadata": metadata, "spec": spec, "status": {"pendingWorkloads": pending}}))
+            .unwrap()
+    }
+
+    /// Spec: multikueue 4.3. Found by seed 2039: nobody looked when the missing queue came.
+    #[test]
+    fn what_a_queue_is_to_take_is_news_and_its_use_is_not() {
+        let (queues, rung) = (Queues::new(), Arc::new(AtomicU32::new(0)));
+        let bell = rung.clone();
+        queues.on_change(move || {
+            bell.fetch_add(1, Ordering::Relaxed);
+        });
+        let rang = || rung.swap(0, Ordering::Relaxed);
+        let (open, held) = (json!({}), json!({"stopPolicy": "Hold"}));
+        let active = |value: &str| {
+            json!({"conditions": [{
+                "type": "Active", "status": value, "reason": "r", "message": "",
+                "lastTransitionTime": "1970-01-01T00:00:09Z",
+            }]})
+        };
+        let steps = [
+            ("it came", cluster(1, &open, &json!({})), 1),
+            (
+                "it is used",
+                cluster(2, &open, &json!({"pendingWorkloads": 3})),
+                0,
+            ),
+            ("it is active", cluster(3, &open, &active("True")), 0),
+            ("it is not", cluster(4, &open, &active("False")), 1),
+            ("it is again", cluster(5, &open, &active("True")), 1),
+            ("it is stopped", cluster(6, &held, &active("True")), 1),
+        ];
+        for (what, queue, wanted) in steps {
+            queues.clusters.observe(queue);
+            assert_eq!(rang(), wanted, "{what}");
+        }
+        queues
+            .clusters
+            .forget(&roadstead_core::name::Key::new("", "team"), None);
+        assert_eq!(rang(), 1, "it went");
+        let (to, stopped) = (
+            json!({"clusterQueue": "team"}),
+            json!({"clusterQueue": "team", "stopPolicy": "Hold"}),
+        );
+        for (what, queue, wanted) in [
+            ("it came", local(7, &to, 0), 1),
+            ("it is used", local(8, &to, 2), 0),
+            ("it is stopped", local(9, &stopped, 2), 1),
+        ] {
+            queues.locals.observe(queue);
+            assert_eq!(rang(), wanted, "local: {what}");
+        }
+    }
+}

@@ -230,7 +230,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
         lessor,
         dial,
         changed: changed.clone(),
-        greet: greet(dispatch.clone()),
+        greet: greet(dispatch.clone(), changed.clone()),
         is_free: {
             let dispatch = dispatch.clone();
             Box::new(move |name| sites::is_free(&dispatch, name, (dispatch.clock)()))
@@ -298,9 +298,11 @@ fn fresh(leadership: &Leadership, federation: &Federation, secrets: &Arc<Cache<S
 }
 
 /// What is done with each worker that comes.
-fn greet(dispatch: Dispatch) -> Greet {
+fn greet(dispatch: Dispatch, changed: Bell) -> Greet {
     Box::new(move |remote, stop| {
         remote.tell_fences(&dispatch.metrics);
+        let (name, changed) = (remote.name.clone(), changed.clone());
+        remote.queues.on_change(move || changed.mark(name.clone()));
         dispatch.greet(remote);
         let work = dispatch::run(dispatch.clone(), remote.clone(), stop);
         tokio::spawn(work);

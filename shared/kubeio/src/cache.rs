@@ -20,12 +20,14 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::ends::{Ended, Last};
+use self::listed::Listed;
 use self::past::{Missing, Past};
 use crate::latest::{Follower, Latest};
-use crate::raw::{self, Raw, Told, Watch};
+use crate::raw::{self, Print, Raw, Told, Watch};
 use crate::retry::Backoff;
 
 mod ends;
+mod listed;
 mod past;
 
 /// How long one watch request lives.
@@ -238,7 +240,8 @@ impl<K: Resource> Cache<K> {
     fn observe_listed(&self, object: K, listed: Listed) {
         self.put(object, |new, old| {
             old.is_none_or(|old| {
-                let same = old.meta().uid == new.meta().uid && version_of(old) == version_of(new);
+                // Why not believed after a restore: the same version may be of two histories.
+                let same = !listed.went_back() && Print::of(old) == Print::of(new);
                 !same && listed.covers(old)
             })
         });
@@ -274,12 +277,23 @@ impl<K: Resource> Cache<K> {
 
     /// Takes an object out because the API server says that it is gone. `uid` guards against forgetting a successor.
     pub fn forget(&self, key: &Key, uid: Option<&str>) {
+        self.take_out(key, |held| uid.is_none() || held.meta().uid.as_deref() == uid);
+    }
+
+    /// Takes out what the watch says is gone. Why its predecessors too: of the name there is nothing any more.
+    fn forget_told(&self, gone: &Raw<'_>) {
+        let at: Option<u64> = gone.version().parse().ok();
+        self.take_out(&gone.key(), |held| {
+            let is_older = matches!((version_of(held), at), (Some(held), Some(at)) if held < at);
+            is_older || gone.uid().is_none() || held.meta().uid.as_deref() == gone.uid()
+        });
+    }
+
+    fn take_out(&self, key: &Key, is_it: impl Fn(&K) -> bool) {
         let listeners = self.turn();
         let old = {
             let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
-            let is_it = objects
-                .get(key)
-                .is_some_and(|o| uid.is_none() || o.meta().uid.as_deref() == uid);
+            let is_it = objects.get(key).is_some_and(|held| is_it(held.as_ref()));
             if is_it { objects.remove(key) } else { None }
         };
         if old.is_some() {
@@ -503,7 +517,7 @@ where
         (!went_back).then(Missing::default)
     }
 
-    /// Compares what is cached with the names and versions of all that is stored now; `None` when they cannot be of one
+    /// Compares what is cached with the names, UIDs and versions of all that is stored now; `None` when they cannot be of one
     /// history.
     ///
     /// Why after every loss of the connection: a storage that is restored takes its server down, and its versions may have
@@ -521,7 +535,7 @@ where
             shown,
             self.read()
                 .values()
-                .map(|object| (key_of(object.as_ref()), version_of(object.as_ref()))),
+                .map(|object| (key_of(object.as_ref()), Print::of(object.as_ref()))),
         );
         let (client, request) = (api.clone().into_client(), Request::new(api.resource_url()));
         let mut params = selecting(labels).limit(PAGE);
@@ -588,7 +602,7 @@ where
                         self.observe_told(object.decode().map_err(kube::Error::SerdeError)?);
                     }
                 }
-                Told::Deleted(object) => self.forget(&object.key(), object.uid()),
+                Told::Deleted(object) => self.forget_told(object),
                 Told::Bookmark(_) => {}
                 Told::Failed(status) if status.code == GONE || is_ahead(status) => return Ok(Ended::Lost),
                 Told::Failed(status) => return Err(kube::Error::Api(status.clone())),
@@ -629,31 +643,6 @@ fn set(health: &mut Health, to: Health) -> bool {
 /// Whether we are ahead of the API server.
 fn is_ahead(status: &Status) -> bool {
     status.code == AHEAD.0 && status.message.contains(AHEAD.1)
-}
-
-/// One answer to a list.
-#[derive(Clone, Copy, Debug)]
-struct Listed {
-    /// Of what is stored; `None` when it is no number.
-    version: Option<u64>,
-    /// The highest that was seen before it was asked for.
-    newest: u64,
-    /// Whether the storage is known to have gone back, though its versions may have caught up since.
-    distrusted: bool,
-}
-
-impl Listed {
-    fn went_back(self) -> bool {
-        self.distrusted || self.version.is_some_and(|version| version < self.newest)
-    }
-
-    /// Whether it was made after this object was stored, so that it shows it if it is still there.
-    fn covers<K: Resource>(self, object: &K) -> bool {
-        match (self.version, version_of(object)) {
-            (Some(listed), Some(stored)) => stored <= listed || self.went_back(),
-            (None, _) | (_, None) => true,
-        }
-    }
 }
 
 /// Namespace (empty for cluster-scoped objects) and name of an object.

@@ -10,8 +10,8 @@ use std::pin::Pin;
 
 use futures::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _};
 use http::Request;
-use kube::Client;
 use kube::core::{ListMeta, Status};
+use kube::{Client, Resource};
 use roadstead_core::name::Key;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -81,6 +81,29 @@ impl<'a> Raw<'a> {
     }
 }
 
+/// Which object it is, in which state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Print {
+    /// Its UID, if it has one.
+    pub(crate) uid: Option<Box<str>>,
+    /// `None` when its version is no number, so that it cannot be compared.
+    pub(crate) version: Option<u64>,
+}
+
+impl Print {
+    /// That of an object that is cached.
+    pub(crate) fn of<K: Resource>(object: &K) -> Self {
+        let meta = object.meta();
+        Self {
+            uid: meta.uid.as_deref().map(Into::into),
+            version: meta
+                .resource_version
+                .as_deref()
+                .and_then(|version| version.parse().ok()),
+        }
+    }
+}
+
 async fn text(
     client: &Client,
     request: Result<Request<Vec<u8>>, kube::core::request::Error>,
@@ -112,13 +135,15 @@ fn decoded<K: DeserializeOwned>(raw: &Raw<'_>) -> Result<K, serde_json::Error> {
     raw.decode()
 }
 
-/// Sends a request that is answered by a list: name and version (`None` when it is no number) of each object, and the list's
-/// metadata.
+/// Sends a request that is answered by a list: name, UID and version of each object, and the list's metadata.
 pub(crate) async fn outlines(
     client: &Client,
     request: Result<Request<Vec<u8>>, kube::core::request::Error>,
-) -> Result<(Vec<(Key, Option<u64>)>, ListMeta), kube::Error> {
-    let outline = |raw: &Raw<'_>| Ok((raw.key(), raw.version().parse().ok()));
+) -> Result<(Vec<(Key, Print)>, ListMeta), kube::Error> {
+    let outline = |raw: &Raw<'_>| {
+        let (uid, version) = (raw.uid().map(Into::into), raw.version().parse().ok());
+        Ok((raw.key(), Print { uid, version }))
+    };
     page(&text(client, request).await?, outline).map_err(kube::Error::SerdeError)
 }
 

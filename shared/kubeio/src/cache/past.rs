@@ -1,30 +1,31 @@
 //! Whether what is cached and what is stored are of one history, after the connection was lost.
 //!
-//! Invariant: pure; only names and versions are looked at. It never says so of a history that only went on: objects may have
-//! been added, changed and deleted meanwhile, and the watch that follows tells them.
+//! Invariant: pure; only names, UIDs and versions are looked at. It never says so of a history that only went on: objects may
+//! have been added, changed and deleted meanwhile, and the watch that follows tells them.
 
 use std::collections::BTreeMap;
 
 use roadstead_core::name::Key;
+
+use crate::raw::Print;
 
 /// What was cached when the connection was lost.
 #[derive(Debug)]
 pub(super) struct Past {
     /// Up to here the last watch or list has shown everything.
     shown: u64,
-    /// The version of each object; those without a number cannot be compared.
-    held: BTreeMap<Key, Option<u64>>,
+    held: BTreeMap<Key, Print>,
 }
 
 impl Past {
-    pub(super) fn new(shown: u64, held: impl IntoIterator<Item = (Key, Option<u64>)>) -> Self {
+    pub(super) fn new(shown: u64, held: impl IntoIterator<Item = (Key, Print)>) -> Self {
         let held = held.into_iter().collect();
         Self { shown, held }
     }
 
     /// Compares it with all that was stored at version `at`, asked for after `self` was taken. `None`: the storage was
     /// restored from a backup. Otherwise what is not there any more.
-    pub(super) fn compare(mut self, stored: &[(Key, Option<u64>)], at: Option<u64>) -> Option<Missing> {
+    pub(super) fn compare(mut self, stored: &[(Key, Print)], at: Option<u64>) -> Option<Missing> {
         let Some(at) = at else {
             return Some(Missing::default());
         };
@@ -33,10 +34,13 @@ impl Past {
         }
         for (key, stored) in stored {
             let held = self.held.remove(key);
-            let goes_on = match (held, stored) {
+            let before = held.as_ref().map(|held| held.version);
+            let goes_on = match (before, stored.version) {
+                // Why the UID too: a history that was taken back uses its versions again, perhaps for the same name (seed 3129).
+                (Some(Some(before)), Some(now)) if before == now => held.is_some_and(|held| held == *stored),
                 // Why: what is older than what was shown, and not what was shown, was never shown.
-                (Some(Some(held)), Some(stored)) => *stored == held || *stored > held.max(self.shown),
-                (None, Some(stored)) => *stored > self.shown,
+                (Some(Some(before)), Some(now)) => now > before.max(self.shown),
+                (None, Some(now)) => now > self.shown,
                 (Some(None), _) | (_, None) => true,
             };
             if !goes_on {
@@ -44,7 +48,7 @@ impl Past {
             }
         }
         let objects = { self.held.into_iter() }
-            .filter_map(|(key, version)| Some((key, version?)))
+            .filter_map(|(key, print)| Some((key, print.version?)))
             .collect();
         Some(Missing { at, objects })
     }
@@ -74,10 +78,16 @@ mod tests {
     use roadstead_core::name::Key;
 
     use super::Past;
+    use crate::raw::Print;
 
-    fn at(objects: &[(&str, u64)]) -> Vec<(Key, Option<u64>)> {
+    fn print(uid: &str, version: Option<u64>) -> Print {
+        let uid = Some(uid.into());
+        Print { uid, version }
+    }
+
+    fn at(objects: &[(&str, u64)]) -> Vec<(Key, Print)> {
         { objects.iter() }
-            .map(|(name, version)| (Key::new("ns", *name), Some(*version)))
+            .map(|(name, version)| (Key::new("ns", *name), print(name, Some(*version))))
             .collect()
     }
 
@@ -127,6 +137,18 @@ mod tests {
         );
     }
 
+    /// Spec: safety F15. Found by seed 3129: made again after the restore, at the version that the first had come to.
+    #[test]
+    fn another_object_of_the_same_name_and_version_is_of_another_history() {
+        let (first, second) = (print("first", Some(12)), print("second", Some(12)));
+        let key = || Key::new("ns", "a");
+        let compared =
+            |stored: Print| Past::new(10, [(key(), first.clone())]).compare(&[(key(), stored)], Some(20));
+        assert!(compared(second).is_none());
+        assert!(compared(first.clone()).is_some());
+        assert!(compared(print("second", Some(13))).is_some(), "made anew");
+    }
+
     #[test]
     fn what_is_missing_must_be_told_by_the_watch() {
         let missing = || Past::new(10, at(&[("gone", 5)])).compare(&[], Some(20));
@@ -143,7 +165,7 @@ mod tests {
 
     #[test]
     fn versions_that_are_no_numbers_say_nothing() {
-        let odd = [(Key::new("ns", "odd"), None)];
+        let odd = [(Key::new("ns", "odd"), print("odd", None))];
         assert!(Past::new(10, odd.clone()).compare(&[], Some(20)).is_some());
         assert!(Past::new(10, []).compare(&odd, Some(20)).is_some());
         assert!(

@@ -254,6 +254,41 @@ fn an_answer_that_comes_after_the_deletion_brings_nothing_back() {
     assert_eq!(version(&cache, "c").as_deref(), Some("40"));
 }
 
+/// Spec: safety F15. Found by seed 3129: a copy that a restore had taken back stayed cached after its successor was deleted.
+#[test]
+fn of_a_name_whose_end_is_told_nothing_older_stays() {
+    let cache: Arc<Cache<ConfigMap>> = Cache::new();
+    let gone = |uid: &str, version: &str| {
+        let text = serde_json::to_string(&object("a", uid, version)).unwrap();
+        cache.forget_told(&Raw::read(&text).unwrap());
+    };
+    cache.observe(object("a", "1", "72"));
+    gone("2", "78");
+    assert_eq!(version(&cache, "a"), None);
+    cache.observe(object("a", "3", "80"));
+    gone("2", "78");
+    assert_eq!(version(&cache, "a").as_deref(), Some("80"), "a successor");
+}
+
+/// Spec: safety F15
+#[test]
+fn after_a_restore_the_same_version_may_be_another_state() {
+    let cache: Arc<Cache<ConfigMap>> = Cache::new();
+    cache.observe(object("a", "1", "72"));
+    let mut restored = object("a", "1", "72");
+    restored.data = Some([("state".to_owned(), "restored".to_owned())].into());
+    let list = |distrusted| Listed {
+        version: Some(80),
+        newest: 72,
+        distrusted,
+    };
+    cache.observe_listed(restored.clone(), list(false));
+    let data = || cache.get(&Key::new("ns", "a")).unwrap().data.clone();
+    assert_eq!(data(), None);
+    cache.observe_listed(restored.clone(), list(true));
+    assert_eq!(data(), restored.data);
+}
+
 /// An API server that answers every request with this object.
 fn answering(found: &ConfigMap) -> Api<ConfigMap> {
     let body = serde_json::to_vec(found).unwrap();
