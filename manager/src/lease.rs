@@ -24,6 +24,8 @@ use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::{Api, Client, ResourceExt as _};
 use roadstead_api::constants::{annotations, labels};
+use roadstead_api::kueue::v1beta2::MultiKueueCluster;
+use roadstead_core::cluster::{Reason, identity};
 use roadstead_core::lease::{Closing, Grant, Tenure, Terms, next_renewal};
 use roadstead_engine::clock::{Clock, Uptime};
 use roadstead_kubeconfigs::account::rights::{MANAGED_BY, MANAGED_BY_LABEL, ORIGIN_LABEL, lease_name};
@@ -31,7 +33,7 @@ use roadstead_kubeio::cache::Cache;
 use roadstead_kubeio::write::{self, Written};
 use serde_json::{Value, json};
 
-use crate::remote::Remote;
+use crate::remote::{Remote, remembered};
 
 /// How long one request about a lease may take.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
@@ -52,6 +54,8 @@ pub(crate) struct Lessor {
     pub(crate) namespace: String,
     /// Their terms.
     pub(crate) terms: Terms,
+    /// The MultiKueueClusters of this manager.
+    pub(crate) clusters: Arc<Cache<MultiKueueCluster>>,
     /// Namespaces of our own cluster.
     pub(crate) namespaces: Arc<Cache<Namespace>>,
     /// The clock that counts.
@@ -69,8 +73,8 @@ pub(crate) enum Renewed {
     Unclear(String),
     /// This account may not keep a lease there, or there is no place for it.
     Forbidden(String),
-    /// Another manager keeps it; a sentence for people.
-    Taken(String),
+    /// Another manager keeps it, or this one by another name; a sentence for people.
+    Taken(Reason, String),
 }
 
 impl Lessor {
@@ -125,12 +129,16 @@ impl Lessor {
                     Err(why) => return why,
                 },
             };
-            if let Some(sentence) = stored.as_ref().and_then(|stored| self.taken(stored, &identity)) {
-                return Renewed::Taken(sentence);
+            let taken = |stored| {
+                self.taken(stored, &identity)
+                    .or_else(|| self.named_otherwise(stored, remote))
+            };
+            if let Some((reason, sentence)) = stored.as_ref().and_then(taken) {
+                return Renewed::Taken(reason, sentence);
             }
             let sent = self.uptime.now();
             remote.granting(|grant| grant.sending(sent, self.terms));
-            match self.send(client, stored.as_ref(), &identity).await {
+            match self.send(client, remote, stored.as_ref(), &identity).await {
                 Written::Done(now) => {
                     remote.renewed();
                     remote.lease_seen(number(&now));
@@ -158,20 +166,13 @@ impl Lessor {
         Renewed::Unclear(last)
     }
 
-    async fn read(&self, client: &Client, remote: &Remote) -> Result<Option<Lease>, Renewed> {
-        let name = lease_name(&self.origin);
-        let api = self.leases(client);
+    /// The lease that is there now, whoever keeps it.
+    ///
+    /// *Errors*: it cannot be read: `Forbidden`, or `Unclear`.
+    pub(crate) async fn stored(&self, client: &Client) -> Result<Option<Lease>, Renewed> {
+        let (api, name) = (self.leases(client), lease_name(&self.origin));
         match tokio::time::timeout(ANSWER_MAX, api.get_opt(&name)).await {
-            Ok(Ok(stored)) => {
-                remote.lease_seen(stored.as_ref().map_or(0, number));
-                if let Some(stored) = &stored {
-                    // Why as if sent: a predecessor of this process may still be ending.
-                    let now = self.uptime.now();
-                    remote.granting(|grant| grant.sending(now, terms(stored)));
-                    self.note(remote, stored);
-                }
-                Ok(stored)
-            }
+            Ok(Ok(stored)) => Ok(stored),
             Ok(Err(kube::Error::Api(status))) if matches!(status.code, 401 | 403 | 404) => {
                 Err(Renewed::Forbidden(status.message.clone()))
             }
@@ -180,24 +181,43 @@ impl Lessor {
         }
     }
 
-    async fn send(&self, client: &Client, stored: Option<&Lease>, identity: &str) -> Written<Lease> {
+    async fn read(&self, client: &Client, remote: &Remote) -> Result<Option<Lease>, Renewed> {
+        let stored = self.stored(client).await?;
+        remote.lease_seen(stored.as_ref().map_or(0, number));
+        if let Some(stored) = &stored {
+            // Why as if sent: a predecessor of this process may still be ending.
+            let now = self.uptime.now();
+            remote.granting(|grant| grant.sending(now, terms(stored)));
+            self.note(remote, stored);
+        }
+        Ok(stored)
+    }
+
+    async fn send(
+        &self,
+        client: &Client,
+        remote: &Remote,
+        stored: Option<&Lease>,
+        identity: &str,
+    ) -> Written<Lease> {
         let api = self.leases(client);
+        let body = |number, version| self.body((identity, remote.name.as_str()), number, version);
         let work = async {
             let Some(stored) = stored else {
-                return match serde_json::from_value(self.body(identity, 1, None)) {
+                return match serde_json::from_value(body(1, None)) {
                     Ok(lease) => write::create(&api, &lease).await,
                     Err(error) => Written::Refused(error.to_string()),
                 };
             };
             let number = next_renewal(number(stored));
             let version = stored.metadata.resource_version.as_deref();
-            write::patch(&api, &stored.name_any(), &self.body(identity, number, version)).await
+            write::patch(&api, &stored.name_any(), &body(number, version)).await
         };
         let answer = tokio::time::timeout(ANSWER_MAX, work).await;
         answer.unwrap_or_else(|_elapsed| Written::Unclear("no answer".to_owned()))
     }
 
-    fn body(&self, identity: &str, number: u64, version: Option<&str>) -> Value {
+    fn body(&self, (identity, cluster): (&str, &str), number: u64, version: Option<&str>) -> Value {
         let mut body = json!({
             "metadata": {
                 "name": lease_name(&self.origin),
@@ -206,7 +226,10 @@ impl Lessor {
                     MANAGED_BY_LABEL: MANAGED_BY,
                     ORIGIN_LABEL: &*self.origin,
                 },
-                "annotations": { annotations::LEASE_RENEWAL: number.to_string() },
+                "annotations": {
+                    annotations::LEASE_RENEWAL: number.to_string(),
+                    annotations::LEASE_CLUSTER: cluster,
+                },
             },
             "spec": {
                 "holderIdentity": identity,
@@ -226,20 +249,43 @@ impl Lessor {
 
     /// Why not taken over when it is old: the objects of the other manager carry our origin, and all of them would be taken for
     /// orphans.
-    fn taken(&self, stored: &Lease, identity: &str) -> Option<String> {
+    fn taken(&self, stored: &Lease, identity: &str) -> Option<(Reason, String)> {
         let holder = stored.spec.as_ref()?.holder_identity.as_deref()?;
         (holder != identity && !holder.is_empty()).then(|| {
-            format!(
+            let sentence = format!(
                 "another manager ({holder}) uses this worker with the same origin \"{}\"; give each manager an origin of \
                  its own (multiKueue.origin), or delete Lease {}/{} on the worker when that manager is gone for good",
                 self.origin,
                 self.namespace,
                 stored.name_any()
-            )
+            );
+            (Reason::OriginTaken, sentence)
         })
     }
 
+    /// Why not both: each would take for left behind what the other has sent there.
+    fn named_otherwise(&self, stored: &Lease, remote: &Remote) -> Option<(Reason, String)> {
+        let written = stored
+            .annotations()
+            .get(annotations::LEASE_CLUSTER)
+            .map(String::as_str);
+        let remembered = |name: &str| self.clusters.named(name).map(|cluster| remembered(&cluster));
+        let uid = stored.metadata.uid.as_deref().unwrap_or_default();
+        let other = identity::other_name(remote.name.as_str(), uid, written, remembered)?;
+        let sentence = format!(
+            "this manager has this cluster already, as MultiKueueCluster \"{other}\"; use that one, or let it leave before this one \
+             comes (roadstead cluster leave {other}, or delete it and wait until it is gone)"
+        );
+        Some((Reason::RegisteredTwice, sentence))
+    }
+
     fn note(&self, remote: &Remote, stored: &Lease) {
+        let uid = stored.metadata.uid.as_deref();
+        remote.lease.modify(|known| {
+            let differs = known.as_deref() != uid;
+            *known = uid.map(Into::into);
+            differs
+        });
         let mark = stored
             .annotations()
             .get(annotations::LEASE_WATCHED)
@@ -266,7 +312,7 @@ impl Lessor {
                     );
                     FORBIDDEN_PAUSE.min(self.terms.starts_for() / 4)
                 }
-                Renewed::Taken(sentence) => return sentence,
+                Renewed::Taken(_, sentence) => return sentence,
             };
             tokio::time::sleep(pause).await;
         }

@@ -5,6 +5,7 @@
 
 mod doubt;
 mod held;
+mod identity;
 mod leaving;
 mod pace;
 mod refused;
@@ -36,14 +37,17 @@ use roadstead_kubeconfigs::check::address::judge_resolved;
 use roadstead_kubeconfigs::check::{Refusal, Rules};
 use roadstead_kubeio::cache::Cache;
 use roadstead_kubeio::connect::{self, Endpoint};
+use roadstead_kubeio::latest::Latest;
 use roadstead_kubeio::permit::Permit;
 use roadstead_kubeio::queue::Queue;
+use sha1::{Digest as _, Sha1};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use self::doubt::Doubt;
 pub(crate) use self::doubt::{Miss, Proof};
 use self::held::Held;
+pub(crate) use self::identity::remembered;
 use self::pace::Pace;
 use crate::capacity::Queues;
 use crate::metrics::Metrics;
@@ -95,6 +99,8 @@ pub(crate) struct Remote {
     renewed: Mutex<Option<Instant>>,
     /// The number of the last renewal of our lease that is known to be stored there; 0 before the first.
     renewal: AtomicU64,
+    /// UID of our lease there, once one was stored.
+    pub(crate) lease: Latest<Option<Arc<str>>>,
     /// What belonged to it at some moment after it was lost.
     witness: Mutex<Witness>,
     link: Mutex<Link>,
@@ -114,6 +120,12 @@ impl Place {
             server: endpoint.server.clone(),
             authority: endpoint.authority.clone(),
         }
+    }
+
+    /// A short text that is another one for another place.
+    fn print(&self) -> String {
+        let both = [self.server.as_str(), self.authority.as_str()].join("\n");
+        format!("{:x}", Sha1::digest(both))
     }
 }
 
@@ -168,6 +180,7 @@ impl Remote {
             relief: Notify::new(),
             renewed: Mutex::new(None),
             renewal: AtomicU64::new(0),
+            lease: Latest::new(None),
             witness: Mutex::default(),
             link: Mutex::new(Link {
                 connection: Connection::new(now),

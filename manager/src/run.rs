@@ -163,12 +163,18 @@ fn lost_policy(config: &Config) -> LostPolicy {
     }
 }
 
-fn lessor(config: &Config, engine: &Engine, clock: &Clock, uptime: Uptime) -> Lessor {
+fn lessor(
+    config: &Config,
+    engine: &Engine,
+    federation: &Federation,
+    (clock, uptime): (&Clock, Uptime),
+) -> Lessor {
     let timeout = Duration::try_from(config.multi_kueue.worker_lost_timeout).unwrap_or_default();
     Lessor {
         origin: config.multi_kueue.origin.as_str().into(),
         namespace: config.roadstead.multi_kueue.lease_namespace.clone(),
         terms: Terms::for_timeout(timeout),
+        clusters: federation.clusters.clone(),
         namespaces: engine.caches.namespaces.clone(),
         uptime,
         clock: clock.clone(),
@@ -194,7 +200,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
     let fresh = fresh(&leadership, &federation, &secrets);
     let registry = Arc::new(Registry::default());
     counts.tell_leases_of(registry.clone());
-    let lessor = Arc::new(lessor(&config, engine, &clock, uptime));
+    let lessor = Arc::new(lessor(&config, engine, &federation, (&clock, uptime)));
     let dispatch = Dispatch {
         caches: engine.caches.clone(),
         federation: federation.clone(),
@@ -234,6 +240,10 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
         is_free: {
             let dispatch = dispatch.clone();
             Box::new(move |name| sites::is_free(&dispatch, name, (dispatch.clock)()))
+        },
+        may_run: {
+            let dispatch = dispatch.clone();
+            Box::new(move |name| sites::may_run(&dispatch, name))
         },
         metrics: counts,
         clock: clock.clone(),

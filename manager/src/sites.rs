@@ -1,10 +1,11 @@
 //! What is known of each cluster beside what is on it: the room in its queues, and what its administrator wants.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use roadstead_api::constants::annotations::CORDON;
-use roadstead_api::kueue::v1beta2::MultiKueueCluster;
+use roadstead_api::kueue::v1beta2::{self as api, MultiKueueCluster};
 use roadstead_core::dispatch::capacity::{self, Closed, Room};
 use roadstead_core::dispatch::{Cordon, Dispatcher, Plan, Site};
 use roadstead_core::lease::Tenure;
@@ -106,17 +107,16 @@ fn is_given_up(remote: &Remote, cordon: Cordon, config: Option<&str>) -> bool {
     })
 }
 
+/// Whether a Workload is placed on a cluster and has not ended, as far as is known.
+pub(crate) fn may_run(d: &Dispatch, name: &ClusterName) -> bool {
+    let placed = |w: &Arc<api::Workload>| w.cluster_name() == Some(name.as_str()) && !w.is_true("Finished");
+    !d.knows_everything() || d.caches.workloads.all().iter().any(placed)
+}
+
 /// Whether a cluster holds nothing of ours any more: nothing is there as far as is known, and no Workload is placed there.
 /// One that has been lost for the whole timeout is not waited for; what is left there is found if it ever comes back.
 pub(crate) fn is_free(d: &Dispatch, name: &ClusterName, now: Timestamp) -> bool {
-    if !d.knows_everything() {
-        return false;
-    }
-    let workloads = d.caches.workloads.all();
-    let mut placed = workloads
-        .iter()
-        .filter(|w| w.cluster_name() == Some(name.as_str()) && !w.is_true("Finished"));
-    if placed.next().is_some() {
+    if may_run(d, name) {
         return false;
     }
     let Some(remote) = d.registry.get(name) else {

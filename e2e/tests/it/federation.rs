@@ -16,6 +16,7 @@ mod explain;
 mod faults;
 mod fixture;
 mod hooked;
+mod identity;
 mod kills;
 mod kinds;
 mod kubeconfigs;

@@ -13,7 +13,7 @@ use kube::{Api, ResourceExt as _};
 use roadstead_api::constants::finalizers::LEAVING;
 use roadstead_api::kueue::v1beta2::MultiKueueCluster;
 use roadstead_kubeio::write::{self, Written};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::supervisor::Fleet;
 
@@ -31,19 +31,21 @@ pub(super) fn leaves(cluster: &MultiKueueCluster) -> bool {
 }
 
 impl Fleet {
-    /// Puts our finalizer on, before anything of ours is sent there.
+    /// Puts our finalizer on, and notes which cluster it is, before anything of ours is sent there.
     pub(super) async fn hold(&self, name: &str) {
         for _ in 0..TRIES {
             let Some(cluster) = self.clusters.named(name) else {
                 return;
             };
             let held = cluster.finalizers().iter().any(|f| f == LEAVING);
-            if held || cluster.metadata.deletion_timestamp.is_some() {
+            let annotations = self.to_remember(&cluster);
+            if (held && annotations.is_empty()) || cluster.metadata.deletion_timestamp.is_some() {
                 return;
             }
             let mut finalizers = cluster.finalizers().to_vec();
-            finalizers.push(LEAVING.to_owned());
-            if self.write_finalizers(&cluster, &finalizers).await {
+            finalizers.extend((!held).then(|| LEAVING.to_owned()));
+            let metadata = json!({"finalizers": finalizers, "annotations": annotations});
+            if self.write_metadata(&cluster, metadata).await {
                 return;
             }
             tokio::time::sleep(LOOK).await;
@@ -67,7 +69,8 @@ impl Fleet {
             );
             let finalizers = cluster.finalizers().iter().filter(|f| *f != LEAVING);
             let finalizers: Vec<String> = finalizers.cloned().collect();
-            self.write_finalizers(&cluster, &finalizers).await;
+            self.write_metadata(&cluster, json!({"finalizers": finalizers}))
+                .await;
         }
     }
 
@@ -94,11 +97,10 @@ impl Fleet {
         }
     }
 
-    async fn write_finalizers(&self, cluster: &MultiKueueCluster, finalizers: &[String]) -> bool {
+    async fn write_metadata(&self, cluster: &MultiKueueCluster, mut metadata: Value) -> bool {
         let api: Api<MultiKueueCluster> = Api::all(self.client.clone());
-        let meta = &cluster.metadata;
-        let patch = json!({"metadata": {"finalizers": finalizers, "resourceVersion": meta.resource_version}});
-        match write::patch(&api, &cluster.name_any(), &patch).await {
+        metadata["resourceVersion"] = json!(cluster.metadata.resource_version);
+        match write::patch(&api, &cluster.name_any(), &json!({"metadata": metadata})).await {
             Written::Done(object) => {
                 let goes = object.metadata.deletion_timestamp.is_some() && object.finalizers().is_empty();
                 // Why not when it goes: the watch says so, and an old object must not come back after that.

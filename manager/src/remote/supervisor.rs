@@ -98,6 +98,8 @@ pub(crate) struct Fleet {
     pub(crate) greet: Greet,
     /// Tells whether nothing of ours is held by a cluster any more.
     pub(crate) is_free: Box<dyn Fn(&ClusterName) -> bool + Send + Sync>,
+    /// Tells whether something of ours may run there.
+    pub(crate) may_run: Box<dyn Fn(&ClusterName) -> bool + Send + Sync>,
     /// What is counted.
     pub(crate) metrics: Metrics,
     /// The time.
@@ -316,7 +318,7 @@ async fn supervise(fleet: Arc<Fleet>, remote: Arc<Remote>, nudge: Arc<Notify>, s
                 }
                 Attempt::Open { timeout } => {
                     let timeout = Duration::try_from(timeout).unwrap_or(Duration::MAX);
-                    serve(&fleet, &remote, (&endpoint, client), timeout, &nudge).await;
+                    Box::pin(serve(&fleet, &remote, (&endpoint, client), timeout, &nudge)).await;
                 }
             }
         }
@@ -338,11 +340,15 @@ async fn serve(
     nudge: &Notify,
 ) {
     let name = remote.name.as_str();
+    let place = Place::of(endpoint);
+    if let Some(why) = fleet.is_another(remote, &client, &place).await {
+        return refuse(fleet, remote, why, nudge).await;
+    }
     // Why first: as long as another manager has our origin there, nothing of it may even be seen.
     let mut held = None;
     let claimed = fleet.lessor.renew(&client, remote, &mut held).await;
-    if let Renewed::Taken(sentence) = claimed {
-        return refuse_origin(fleet, remote, sentence, nudge).await;
+    if let Renewed::Taken(reason, sentence) = claimed {
+        return refuse(fleet, remote, (reason, sentence), nudge).await;
     }
     let unanswered = rights::learn(&client, remote).await;
     let watching = CancellationToken::new();
@@ -388,6 +394,7 @@ async fn serve(
             Some(format!("the lease of this manager cannot be renewed: {why}"))
         }
         (Ok(()), _) => {
+            remote.with(|link| link.place = place);
             // Why before it counts as connected: from then on jobs are sent there.
             fleet.hold(name).await;
             if bug!(fleet.policy, EarlyEventLost) {
@@ -395,7 +402,6 @@ async fn serve(
             }
             remote.with(|link| {
                 link.client = Some(client.clone());
-                link.place = Place::of(endpoint);
                 link.seen = true;
                 link.connection.opened();
             });
@@ -444,9 +450,12 @@ impl Fleet {
     /// Tells people that it is connected, and what is found out about the worker from then on. Never ends by itself.
     async fn tell(&self, remote: &Remote) {
         let connection = remote.with(|link| link.connection.clone());
-        self.report(remote, connection).await;
         let changed = || self.changed.mark(remote.name.clone());
-        report::tell(&self.lessor, &self.clusters, &self.client, remote, changed).await;
+        let tell = async {
+            self.report(remote, connection).await;
+            report::tell(&self.lessor, &self.clusters, &self.client, remote, changed).await;
+        };
+        tokio::join!(tell, self.follow_lease(remote));
     }
 
     async fn settle(&self, remote: &Remote) {
@@ -456,10 +465,11 @@ impl Fleet {
     }
 }
 
-/// Says that another manager has our origin there, and waits a while.
-async fn refuse_origin(fleet: &Arc<Fleet>, remote: &Arc<Remote>, sentence: String, nudge: &Notify) {
-    tracing::warn!(cluster = %remote.name, "refused: {sentence}");
-    remote.with(|link| link.connection.origin_taken(sentence, (fleet.clock)()));
+/// Says why nothing is done there, and waits a while.
+async fn refuse(fleet: &Arc<Fleet>, remote: &Arc<Remote>, why: (Reason, String), nudge: &Notify) {
+    let (reason, sentence) = why;
+    tracing::warn!(cluster = %remote.name, reason = reason.as_str(), "refused: {sentence}");
+    remote.with(|link| link.connection.not_ours(reason, sentence, (fleet.clock)()));
     fleet.settle(remote).await;
     tokio::select! {
         biased;

@@ -3,6 +3,8 @@
 //! Invariant: the time of loss is that of the *first* loss and stays until the connection is whole again, so a worker
 //! that comes and goes cannot reset the clock of its lost workloads.
 
+pub mod identity;
+
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
@@ -46,6 +48,10 @@ pub enum Reason {
     ///
     /// Unlike the anchor: there the two delete each other's work (`spec/multikueue.md` 10.F36).
     OriginTaken,
+    /// This manager has the worker under another name already.
+    RegisteredTwice,
+    /// The Secret leads to another cluster than the one where jobs run.
+    ClusterChanged,
 }
 
 impl Reason {
@@ -59,6 +65,8 @@ impl Reason {
             Self::ClusterProfileDisabled => "MultiKueueClusterProfileFeatureDisabled",
             Self::ClientConnectionFailed => "ClientConnectionFailed",
             Self::OriginTaken => "OriginTaken",
+            Self::RegisteredTwice => "RegisteredTwice",
+            Self::ClusterChanged => "ClusterChanged",
         }
     }
 }
@@ -169,9 +177,9 @@ impl Connection {
         self.lose(now);
     }
 
-    /// Another manager uses the worker with our origin: nothing is done there. No attempt is counted.
-    pub fn origin_taken(&mut self, sentence: String, now: Timestamp) {
-        self.verdict = Some(Err((Reason::OriginTaken, sentence)));
+    /// What is found there is not ours to use: nothing is done there. No attempt is counted.
+    pub fn not_ours(&mut self, reason: Reason, sentence: String, now: Timestamp) {
+        self.verdict = Some(Err((reason, sentence)));
         self.lose(now);
     }
 

@@ -1,18 +1,16 @@
 //! A worker whose API server comes back with a certificate of another authority.
 
-use kube::Api;
-use kube::api::DeleteParams;
-use roadstead_api::kueue::v1beta2::MultiKueueCluster;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{Api, ResourceExt as _};
+use roadstead_api::constants::annotations::LEASE_RENEWAL;
 use roadstead_e2e::plane::Authority;
 
 use super::fixture::{EVEN, MANAGER, Room, SPARE, alone};
-use super::kubeconfigs::{active, put, register, says};
+use super::kubeconfigs::{active, forget, put, register, says};
 use crate::shared::eventually;
 
-/// Registered with a kubeconfig that trusts one authority only.
-const ONE: &str = "one-authority";
-/// Registered with a kubeconfig that trusts the old one and the next one.
-const BOTH: &str = "both-authorities";
+/// The cluster.
+const NAME: &str = "authority";
 
 /// Waits until this manager is connected to the cluster, or is not.
 async fn is_connected(room: Room, cluster: &str, wanted: bool) {
@@ -22,47 +20,54 @@ async fn is_connected(room: Room, cluster: &str, wanted: bool) {
         .await;
 }
 
+/// Waits until the manager has written there again: its lease is the next one.
+async fn renews(room: Room) {
+    let leases: Api<Lease> = Api::namespaced(room.shared.client(SPARE), "roadstead-system");
+    let number = || async {
+        let lease = leases.get("roadstead-multikueue").await.ok()?;
+        lease.annotations().get(LEASE_RENEWAL)?.parse::<u64>().ok()
+    };
+    let before = eventually(number).await;
+    eventually(|| async { number().await.filter(|now| *now > before) }).await;
+}
+
 async fn says_connected(room: Room, cluster: &str) {
     let client = room.shared.client(MANAGER);
     active(&client, cluster, |said| says(said, "True", "Active", "Connected")).await;
     is_connected(room, cluster, true).await;
 }
 
-/// Two clusters of the manager are the same server, known by other Secrets.
-///
 /// Spec: safety F20
 #[test]
-fn a_server_of_another_authority_is_refused_until_the_secret_trusts_it_and_one_that_trusts_both_goes_on() {
+fn a_server_of_another_authority_is_refused_until_the_secret_trusts_it_and_goes_on_where_both_are_trusted() {
     alone("authority", EVEN, |room| async move {
         let client = room.shared.client(MANAGER);
         let spare = room.shared.stage.planes().worker(SPARE).unwrap();
         let trusting = |authority| spare.kubeconfig_trusting(authority).unwrap();
-        put(&client, ONE, &trusting(Authority::First)).await;
-        put(&client, BOTH, &spare.kubeconfig()).await;
-        for cluster in [ONE, BOTH] {
-            register(&client, cluster).await;
-            says_connected(room, cluster).await;
-        }
+        let is_refused = || async {
+            active(&client, NAME, |said| {
+                says(said, "False", "ClientConnectionFailed", "certificate")
+            })
+            .await;
+            is_connected(room, NAME, false).await;
+        };
+        put(&client, NAME, &trusting(Authority::First)).await;
+        register(&client, NAME).await;
+        says_connected(room, NAME).await;
         spare.certify(Authority::Next).await.unwrap();
-        active(&client, ONE, |said| {
-            says(said, "False", "ClientConnectionFailed", "certificate")
-        })
-        .await;
-        says_connected(room, BOTH).await;
-        is_connected(room, ONE, false).await;
-        put(&client, ONE, &trusting(Authority::Next)).await;
-        says_connected(room, ONE).await;
-
+        is_refused().await;
+        put(&client, NAME, &trusting(Authority::Next)).await;
+        says_connected(room, NAME).await;
         // The other way round, with the old one.
         spare.certify(Authority::First).await.unwrap();
-        active(&client, ONE, |said| {
-            says(said, "False", "ClientConnectionFailed", "certificate")
-        })
-        .await;
-        says_connected(room, BOTH).await;
-        let clusters: Api<MultiKueueCluster> = Api::all(client.clone());
-        for cluster in [ONE, BOTH] {
-            clusters.delete(cluster, &DeleteParams::default()).await.unwrap();
+        is_refused().await;
+        put(&client, NAME, &spare.kubeconfig()).await;
+        says_connected(room, NAME).await;
+        // Now it trusts both.
+        for authority in [Authority::Next, Authority::First] {
+            spare.certify(authority).await.unwrap();
+            renews(room).await;
         }
+        forget(&client, NAME).await;
     });
 }

@@ -7,7 +7,7 @@ use roadstead_api::kueue::v1beta2::MultiKueueCluster;
 use roadstead_e2e::stage::{SYSTEM_NAMESPACE, apply};
 use serde_json::{Value, json};
 
-use super::fixture::{EAST, EVEN, MANAGER, Room, SPARE, WEST, beside_others};
+use super::fixture::{EAST, EVEN, MANAGER, Room, SPARE, WEST, alone};
 use crate::shared::eventually;
 
 /// A kubeconfig, and what is said about it.
@@ -115,6 +115,13 @@ pub(super) async fn register(client: &Client, name: &str) {
     apply(client, cluster).await.unwrap();
 }
 
+/// Deletes a cluster and waits until it has left.
+pub(super) async fn forget(client: &Client, name: &str) {
+    let clusters: Api<MultiKueueCluster> = Api::all(client.clone());
+    clusters.delete(name, &DeleteParams::default()).await.unwrap();
+    eventually(|| async { clusters.get_opt(name).await.ok()?.is_none().then_some(()) }).await;
+}
+
 /// Condition `Active` as JSON, once it is as wanted.
 pub(super) async fn active(client: &Client, name: &str, wanted: impl Fn(&Value) -> bool) -> Value {
     let clusters: Api<MultiKueueCluster> = Api::all(client.clone());
@@ -146,7 +153,7 @@ async fn standing_of_others(room: Room) -> Vec<Value> {
 /// Spec: multikueue 2.2, 2.3, 10.F1, 10.F4, 11.6, 11.10; safety 6
 #[test]
 fn a_bad_kubeconfig_is_named_and_forgotten_once_it_is_mended() {
-    beside_others("bad-kubeconfigs", EVEN, |room| async move {
+    alone("bad-kubeconfigs", EVEN, |room| async move {
         let client = room.shared.client(MANAGER);
         let spare = room.shared.stage.planes().worker(SPARE).unwrap();
         let before = standing_of_others(room).await;
@@ -175,21 +182,14 @@ fn a_bad_kubeconfig_is_named_and_forgotten_once_it_is_mended() {
         room.submit(room.job("unaffected", "1", 1)).await;
         room.job_is(MANAGER, "unaffected", "Complete").await;
 
+        // Why one by one: they are one cluster, which has one name at a time.
         for case in &cases {
             put(&client, case.name, &good).await;
-        }
-        for case in &cases {
             active(&client, case.name, |said| {
                 says(said, "True", "Active", "Connected")
             })
             .await;
-        }
-        let clusters: Api<MultiKueueCluster> = Api::all(client.clone());
-        for case in &cases {
-            clusters
-                .delete(case.name, &DeleteParams::default())
-                .await
-                .unwrap();
+            forget(&client, case.name).await;
         }
         assert_eq!(standing_of_others(room).await, before);
     });
@@ -198,7 +198,7 @@ fn a_bad_kubeconfig_is_named_and_forgotten_once_it_is_mended() {
 /// Spec: multikueue 10.F2, 10.F3, 11.8, 11.11
 #[test]
 fn a_kubeconfig_that_turns_bad_while_connected_ends_the_connection() {
-    beside_others("turning-bad", EVEN, |room| async move {
+    alone("turning-bad", EVEN, |room| async move {
         let client = room.shared.client(MANAGER);
         let good = room.shared.stage.planes().worker(SPARE).unwrap().kubeconfig();
         let name = "turning-bad";
@@ -235,7 +235,6 @@ fn a_kubeconfig_that_turns_bad_while_connected_ends_the_connection() {
         active(&client, name, |said| says(said, "False", "BadKubeConfig", &words)).await;
         put(&client, name, &good).await;
         active(&client, name, |said| says(said, "True", "Active", "Connected")).await;
-        let clusters: Api<MultiKueueCluster> = Api::all(client.clone());
-        clusters.delete(name, &DeleteParams::default()).await.unwrap();
+        forget(&client, name).await;
     });
 }

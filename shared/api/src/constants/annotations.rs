@@ -95,6 +95,10 @@ pub const LEASE_SECONDS: &str = "roadstead.dev/lease-seconds";
 pub const LEASE_RENEWAL: &str = "roadstead.dev/lease-renewal";
 /// On the lease of a manager: changed by the worker now and then, so that the manager knows that somebody looks.
 pub const LEASE_WATCHED: &str = "roadstead.dev/lease-watched";
+/// On the lease of a manager: the `MultiKueueCluster` by which it knows the cluster.
+pub const LEASE_CLUSTER: &str = "roadstead.dev/lease-cluster";
+/// On a `MultiKueueCluster`: UID of the manager's lease there, and a print of where it was found, with a space between.
+pub const CLUSTER_IDENTITY: &str = "roadstead.dev/cluster-identity";
 /// On a `Workload`: why it does not run, as a record for people and programs (`spec/experience.md`).
 pub const EXPLANATION: &str = "roadstead.dev/explanation";
 /// On a `MultiKueueCluster`: `true` when it takes no new work, `drain` when its jobs go elsewhere too.
