@@ -146,7 +146,17 @@ impl Provisioning {
         tasks.spawn(self.templates.clone().run(templates, ours, stop.clone()));
         let configs = Api::all(self.client.clone());
         tasks.spawn(self.configs.clone().run(configs, None, stop.clone()));
-        let conditions = state::run(self.clone(), stop.clone());
+        let (this, followed, until) = (self.clone(), !leadership.leads(), stop.clone());
+        let conditions = async move {
+            // Why: a watch may be behind, and a request that the leader before us has made would be made again. Nothing is decided
+            // before these are listed (`spec/safety.md` F6).
+            if followed {
+                this.requests.refresh();
+                this.templates.refresh();
+                this.configs.refresh();
+            }
+            state::run(this, until).await;
+        };
         tasks.spawn(leadership.clone().then(stop.clone(), conditions));
     }
 
