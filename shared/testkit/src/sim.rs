@@ -21,6 +21,7 @@ mod play;
 mod process;
 mod shrink;
 mod stage;
+mod steward;
 mod trace;
 mod wire;
 

@@ -350,6 +350,12 @@ impl Book {
         self.is_defined(cluster) && self.all_of(manager, CONFIGS).any(|(_, config)| lists(config))
     }
 
+    /// Whether an administrator wants this cluster empty.
+    pub(super) fn is_drained(&self, cluster: &str) -> bool {
+        let defined = self.object(&self.rules.manager, CLUSTERS, "", cluster);
+        defined.is_some_and(|it| text(it, &["metadata", "annotations", "roadstead.dev/cordon"]) == "drain")
+    }
+
     /// The entry of a Workload's admission check that is MultiKueue's.
     pub(super) fn dispatch_check<'a>(&self, workload: &'a Value) -> Option<&'a Value> {
         list(workload, &["status", "admissionChecks"])

@@ -266,6 +266,7 @@ impl Contain {
             && same
             && book.rules.policy == Policy::Wait
             && book.is_listed(before)
+            && !book.is_drained(before)
             && self.is_undisturbed(before, &run.case)
         {
             let what = format!(

@@ -242,11 +242,25 @@ pub(super) fn of_manager(script: &Script) -> Vec<(String, Value)> {
     ];
     for name in names {
         objects.push(secret(&name, Trust::Worker));
-        let source = json!({"kubeConfig": {"locationType": "Secret", "location": name}});
-        let spec = json!({"clusterSource": source});
-        objects.push(kueue("multikueueclusters", "MultiKueueCluster", &name, &spec));
+        objects.push(cluster(&name));
     }
     objects
+}
+
+/// The cluster object of a worker, and where it is created.
+pub(super) fn cluster(name: &str) -> (String, Value) {
+    let source = json!({"kubeConfig": {"locationType": "Secret", "location": name}});
+    kueue(
+        "multikueueclusters",
+        "MultiKueueCluster",
+        name,
+        &json!({"clusterSource": source}),
+    )
+}
+
+/// Where the config of the federation is.
+pub(super) fn config_path() -> String {
+    format!("/apis/{KUEUE}/multikueueconfigs/{FEDERATION}")
 }
 
 /// Whether a kubeconfig says by what a worker is known.

@@ -17,6 +17,7 @@ use super::fault::{Called, Entry, Fault, Forgery};
 use super::objects::{self, cluster_name};
 use super::script::{Act, Lost, Script};
 use super::stage::{Lives, RIVAL, RIVAL_USER, Stage, Step};
+use super::steward::{self, Hand};
 use super::trace::{Keep, Trace};
 use crate::audit::ending::Ending;
 use crate::audit::{Auditor, Clocks, Policy, Rules};
@@ -444,6 +445,15 @@ async fn perform(stage: &Arc<Stage>, act: &Act, auditor: &Arc<Mutex<Auditor>>, t
         Act::Mend(worker) => {
             write_secret(manager, *worker, objects::Trust::Worker).await;
             troubled.less(&mut lock(auditor), cluster_name(*worker), stage.now());
+        }
+        Act::Cordon(..) | Act::TakeOut(_) | Act::PutBack(_) | Act::Unregister(_) | Act::Register(_) => {
+            match steward::perform(manager, act).await {
+                Some(Hand::Closes(worker)) => troubled.more(&mut lock(auditor), cluster_name(worker)),
+                Some(Hand::Opens(worker)) => {
+                    troubled.less(&mut lock(auditor), cluster_name(worker), stage.now());
+                }
+                None => {}
+            }
         }
     }
 }

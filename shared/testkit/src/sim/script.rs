@@ -25,6 +25,16 @@ const BY_ROOM: u32 = 2;
 const ANEW: u32 = 10;
 /// Decides about both. Why a stream of its own: everything else in the run of a seed stays as it is.
 const ANEW_STREAM: u64 = 13;
+/// In one run of so many, an administrator sees to a worker.
+const STEWARD: u32 = 3;
+/// Decides about it.
+const STEWARD_STREAM: u64 = 14;
+/// When who deleted a worker tries to register it again: it must have left first.
+const AGAIN: [Duration; 3] = [
+    Duration::from_secs(60),
+    Duration::from_secs(130),
+    Duration::from_secs(320),
+];
 /// How long users keep coming.
 const RUSH: Duration = Duration::from_mins(1);
 
@@ -112,6 +122,16 @@ pub enum Act {
     Spoil(usize),
     /// Writes a good one again.
     Mend(usize),
+    /// Says by annotation what a worker may take: `true` nothing new, `drain` nothing at all, `None` everything again.
+    Cordon(usize, Option<&'static str>),
+    /// Takes a worker out of the config, unless it is said to be lost: that would say that what runs there is lost too.
+    TakeOut(usize),
+    /// Puts it in again.
+    PutBack(usize),
+    /// Deletes a worker's cluster object, unless it is said to be lost.
+    Unregister(usize),
+    /// Makes it again, if it has gone.
+    Register(usize),
 }
 
 /// Everything about one run.
@@ -190,6 +210,11 @@ impl Script {
         dice.set_stream(ANEW_STREAM);
         let by_room = dice.random_ratio(1, BY_ROOM);
         anew(&mut dice, &mut acts);
+        let mut dice = ChaCha8Rng::seed_from_u64(seed);
+        dice.set_stream(STEWARD_STREAM);
+        if dice.random_ratio(1, STEWARD) {
+            steward(&mut dice, number, &mut acts);
+        }
         Self {
             seed,
             workers,
@@ -336,7 +361,12 @@ fn strangers(dice: &mut ChaCha8Rng, workers: usize, acts: &mut Vec<(Duration, Ac
             | Act::Vacate(..)
             | Act::Lie(..)
             | Act::Spoil(_)
-            | Act::Mend(_) => None,
+            | Act::Mend(_)
+            | Act::Cordon(..)
+            | Act::TakeOut(_)
+            | Act::PutBack(_)
+            | Act::Unregister(_)
+            | Act::Register(_) => None,
         })
         .collect();
     for (at, name) in submitted {
@@ -383,6 +413,29 @@ fn anew(dice: &mut ChaCha8Rng, acts: &mut Vec<(Duration, Act)>) {
         }
     }
     acts.append(&mut added);
+    acts.sort_by_key(|(at, _)| *at);
+}
+
+/// An administrator closes a worker for a while, or takes it away and brings it back.
+fn steward(dice: &mut ChaCha8Rng, workers: usize, acts: &mut Vec<(Duration, Act)>) {
+    let worker = dice.random_range(1..=workers);
+    let from = OPENING + Duration::from_millis(dice.random_range(0..60_000));
+    let until = from + Duration::from_millis(dice.random_range(5_000..90_000));
+    match dice.random_range(0..4) {
+        0 => acts.extend([
+            (from, Act::Cordon(worker, Some("true"))),
+            (until, Act::Cordon(worker, None)),
+        ]),
+        1 => acts.extend([
+            (from, Act::Cordon(worker, Some("drain"))),
+            (until, Act::Cordon(worker, None)),
+        ]),
+        2 => acts.extend([(from, Act::TakeOut(worker)), (until, Act::PutBack(worker))]),
+        _ => {
+            acts.push((from, Act::Unregister(worker)));
+            acts.extend(AGAIN.map(|later| (from + later, Act::Register(worker))));
+        }
+    }
     acts.sort_by_key(|(at, _)| *at);
 }
 
