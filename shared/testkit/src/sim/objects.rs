@@ -238,7 +238,7 @@ pub(super) fn of_manager(script: &Script) -> Vec<(String, Value)> {
             FEDERATION,
             &json!({"clusters": names}),
         ),
-        queue(script.cpus, Some(FEDERATION), false),
+        queue(script.cpus, Some(FEDERATION), script.preempts),
     ];
     for name in names {
         objects.push(secret(&name, Trust::Worker));
@@ -374,6 +374,11 @@ pub(super) fn jobs_path() -> String {
 /// Where Workloads are asked for.
 pub(super) fn workloads_path() -> String {
     format!("/apis/{KUEUE}/namespaces/{NAMESPACE}/workloads")
+}
+
+/// Where ProvisioningRequests are asked for.
+pub(super) fn requests_path() -> String {
+    format!("/apis/autoscaling.x-k8s.io/v1/namespaces/{NAMESPACE}/provisioningrequests")
 }
 
 /// The name of a cluster: `manager`, then the workers from `worker-1` on.

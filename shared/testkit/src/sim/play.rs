@@ -446,6 +446,7 @@ async fn perform(stage: &Arc<Stage>, act: &Act, auditor: &Arc<Mutex<Auditor>>, t
             write_secret(manager, *worker, objects::Trust::Worker).await;
             troubled.less(&mut lock(auditor), cluster_name(*worker), stage.now());
         }
+        Act::Revoke(worker) => steward::revoke(&stage.servers[*worker], stage.now()).await,
         Act::Cordon(..) | Act::TakeOut(_) | Act::PutBack(_) | Act::Unregister(_) | Act::Register(_) => {
             match steward::perform(manager, act).await {
                 Some(Hand::Closes(worker)) => troubled.more(&mut lock(auditor), cluster_name(worker)),

@@ -29,9 +29,15 @@ const ANEW_STREAM: u64 = 13;
 const STEWARD: u32 = 3;
 /// Decides about it.
 const STEWARD_STREAM: u64 = 14;
+/// In one run of so many, the manager's queue lets higher priorities push lower ones out.
+const PUSHES_OUT: u32 = 3;
+/// On one worker of so many that ask for capacity, it is taken back.
+const REVOKES: u32 = 2;
+/// Decides about both.
+const FICKLE_STREAM: u64 = 15;
 /// When who deleted a worker tries to register it again: it must have left first.
 const AGAIN: [Duration; 3] = [
-    Duration::from_secs(60),
+    Duration::from_mins(1),
     Duration::from_secs(130),
     Duration::from_secs(320),
 ];
@@ -132,6 +138,8 @@ pub enum Act {
     Unregister(usize),
     /// Makes it again, if it has gone.
     Register(usize),
+    /// Takes back all capacity that was given to ProvisioningRequests on a worker.
+    Revoke(usize),
 }
 
 /// Everything about one run.
@@ -149,6 +157,8 @@ pub struct Script {
     pub lost_after: Duration,
     /// CPUs of the manager's queue.
     pub cpus: i64,
+    /// Whether higher priorities push lower ones out there.
+    pub preempts: bool,
     /// The clocks of the processes' hosts, the manager's first.
     pub processes: Vec<Skew>,
     /// The clocks of the API servers' hosts, the manager's first.
@@ -215,6 +225,10 @@ impl Script {
         if dice.random_ratio(1, STEWARD) {
             steward(&mut dice, number, &mut acts);
         }
+        let mut dice = ChaCha8Rng::seed_from_u64(seed);
+        dice.set_stream(FICKLE_STREAM);
+        let pushes_out = dice.random_ratio(1, PUSHES_OUT);
+        revoke(&mut dice, &workers, &mut acts);
         Self {
             seed,
             workers,
@@ -222,6 +236,7 @@ impl Script {
             lost,
             lost_after,
             cpus,
+            preempts: pushes_out,
             processes,
             servers,
             acts,
@@ -366,7 +381,8 @@ fn strangers(dice: &mut ChaCha8Rng, workers: usize, acts: &mut Vec<(Duration, Ac
             | Act::TakeOut(_)
             | Act::PutBack(_)
             | Act::Unregister(_)
-            | Act::Register(_) => None,
+            | Act::Register(_)
+            | Act::Revoke(_) => None,
         })
         .collect();
     for (at, name) in submitted {
@@ -434,6 +450,17 @@ fn steward(dice: &mut ChaCha8Rng, workers: usize, acts: &mut Vec<(Duration, Act)
         _ => {
             acts.push((from, Act::Unregister(worker)));
             acts.extend(AGAIN.map(|later| (from + later, Act::Register(worker))));
+        }
+    }
+    acts.sort_by_key(|(at, _)| *at);
+}
+
+/// Whoever gives capacity to workers takes it back, as providers do.
+fn revoke(dice: &mut ChaCha8Rng, workers: &[WorkerPlan], acts: &mut Vec<(Duration, Act)>) {
+    for (worker, _) in (1..).zip(workers).filter(|(_, plan)| plan.asks_capacity) {
+        if dice.random_ratio(1, REVOKES) {
+            let at = OPENING + Duration::from_millis(dice.random_range(0..90_000));
+            acts.push((at, Act::Revoke(worker)));
         }
     }
     acts.sort_by_key(|(at, _)| *at);

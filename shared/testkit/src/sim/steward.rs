@@ -1,6 +1,7 @@
-//! What an administrator does to workers.
+//! What is done to workers by those who run them.
 
 use http::Method;
+use jiff::Timestamp;
 use roadstead_apiserver::Server;
 use serde_json::{Value, json};
 
@@ -28,7 +29,7 @@ pub(super) async fn perform(manager: &Server, act: &Act) -> Option<Hand> {
         }
         Act::TakeOut(worker) if !is_lost(manager, *worker).await => {
             let is_listed = relist(manager, |listed| {
-                listed.retain(|name| *name != cluster_name(*worker))
+                listed.retain(|name| *name != cluster_name(*worker));
             })
             .await;
             is_listed.then_some(Hand::Closes(*worker))
@@ -61,7 +62,8 @@ pub(super) async fn perform(manager: &Server, act: &Act) -> Option<Hand> {
         | Act::Vacate(..)
         | Act::Lie(..)
         | Act::Spoil(_)
-        | Act::Mend(_) => None,
+        | Act::Mend(_)
+        | Act::Revoke(_) => None,
     }
 }
 
@@ -90,4 +92,34 @@ async fn relist(manager: &Server, change: impl FnOnce(&mut Vec<Value>)) -> bool 
     let patch = json!({"spec": {"clusters": listed}});
     let (status, _) = objects::ask(manager, Method::PATCH, &path, Some(&patch)).await;
     status.is_success()
+}
+
+/// Says of all requests that were given capacity that it is taken back at `now`.
+pub(super) async fn revoke(worker: &Server, now: Timestamp) {
+    let path = objects::requests_path();
+    let (_, list) = objects::ask(worker, Method::GET, &path, None).await;
+    for request in list["items"].as_array().into_iter().flatten() {
+        let mut conditions = request["status"]["conditions"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        let is_given = |said: &Value| said["type"] == "Provisioned" && said["status"] == "True";
+        if !conditions.iter().any(is_given) {
+            continue;
+        }
+        conditions.retain(|said| said["type"] != "CapacityRevoked");
+        conditions.push(json!({
+            "type": "CapacityRevoked", "status": "True", "reason": "Revoked", "message": "the provider wants it back",
+            "lastTransitionTime": now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        }));
+        let patch = json!({"status": {"conditions": conditions}});
+        let name = request["metadata"]["name"].as_str().unwrap_or_default();
+        objects::ask(
+            worker,
+            Method::PATCH,
+            &format!("{path}/{name}/status"),
+            Some(&patch),
+        )
+        .await;
+    }
 }
