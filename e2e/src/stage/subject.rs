@@ -20,6 +20,8 @@ use crate::process::{self, Guarded, Signal, Spec};
 
 /// The program that makes a cluster the manager.
 const MANAGER: &str = "roadstead-manager";
+/// Where a configuration holds what goes into our own document.
+const OURS: &str = "roadstead";
 /// How long one question to `/readyz` may take, in units of the poll.
 const PROBE_POLLS: u32 = 20;
 /// More than any answer of `/readyz` that we want to look at.
@@ -347,8 +349,11 @@ fn free_port() -> Result<u16, Error> {
     port::free().ok_or_else(none).map_err(system("choosing a port"))
 }
 
-/// Two documents: the reference's configuration and ours. JSON is YAML.
+/// Two documents: the reference's configuration and ours. JSON is YAML. What stands in `over` under [`OURS`] is merged over our
+/// own, all else over the reference's.
 fn render_config([health, metrics, webhook]: [u16; 3], over: &Value) -> String {
+    let mut over = over.clone();
+    let over_ours = over.as_object_mut().and_then(|over| over.remove(OURS));
     let mut theirs = json!({
         "apiVersion": "config.kueue.x-k8s.io/v1beta2",
         "kind": "Configuration",
@@ -359,13 +364,14 @@ fn render_config([health, metrics, webhook]: [u16; 3], over: &Value) -> String {
         "visibilityServer": {"bindAddress": "127.0.0.1", "bindPort": 0},
         "multiKueue": {"gcInterval": "10s", "workerLostTimeout": "15m"},
     });
-    merge(&mut theirs, over);
-    let ours = json!({
+    merge(&mut theirs, &over);
+    let mut ours = json!({
         "apiVersion": "config.roadstead.dev/v1alpha1",
         "kind": "RoadsteadConfiguration",
         "webhook": {"url": format!("https://127.0.0.1:{webhook}")},
         "multiKueue": {"allowLoopbackWorkers": true, "workerLostPolicy": "Wait"},
     });
+    merge(&mut ours, &over_ours.unwrap_or_else(|| json!({})));
     format!("{theirs:#}\n---\n{ours:#}\n")
 }
 
