@@ -146,9 +146,8 @@ fn verb_of<B>(request: &Request<B>) -> &str {
 /// Whether all objects of a kind are found there, or all in a namespace.
 fn is_of_many(path: &str) -> bool {
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
-    let resource = match parts.as_slice() {
-        ["api", _, rest @ ..] | ["apis", _, _, rest @ ..] => rest,
-        _ => return false,
+    let (["api", _, resource @ ..] | ["apis", _, _, resource @ ..]) = parts.as_slice() else {
+        return false;
     };
     matches!(resource, [_] | ["namespaces", _, _])
 }

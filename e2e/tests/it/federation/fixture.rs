@@ -458,9 +458,13 @@ impl Room {
     /// Lets go of a pod that was held.
     pub(super) async fn let_go(self, cluster: &str, pod: &str) {
         let pods: Api<Pod> = self.api(cluster);
-        let mut ended = pods.get(pod).await.unwrap();
-        ended.finalizers_mut().retain(|each| each != ENDING);
-        pods.replace(pod, &PostParams::default(), &ended).await.unwrap();
+        // Why again and again: others write its status at the same time.
+        eventually(|| async {
+            let mut ended = pods.get(pod).await.ok()?;
+            ended.finalizers_mut().retain(|each| each != ENDING);
+            pods.replace(pod, &PostParams::default(), &ended).await.ok()
+        })
+        .await;
     }
 
     /// Lets no pod be made there.
