@@ -393,7 +393,9 @@ mod tests {
 
     #[test]
     fn the_configuration_is_merged_key_by_key() {
-        let text = render_config([1, 2, 3], &json!({"multiKueue": {"gcInterval": "1s"}}));
+        let fence = json!({"multiKueue": {"workerLostPolicy": "Fence"}});
+        let over = json!({"multiKueue": {"gcInterval": "1s"}, OURS: fence});
+        let text = render_config([1, 2, 3], &over);
         let (theirs, ours) = text.split_once("\n---\n").unwrap();
         let theirs: Value = serde_json::from_str(theirs).unwrap();
         assert_eq!(
@@ -403,6 +405,11 @@ mod tests {
         assert_eq!(theirs["webhook"]["port"], 3);
         let ours: Value = serde_json::from_str(ours).unwrap();
         assert_eq!(ours["webhook"]["url"], "https://127.0.0.1:3");
+        assert_eq!(
+            ours["multiKueue"],
+            json!({"allowLoopbackWorkers": true, "workerLostPolicy": "Fence"})
+        );
+        assert!(theirs.get(OURS).is_none());
     }
 
     #[test]
