@@ -4,7 +4,10 @@ use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use http::Request;
+use http::header::ACCEPT;
+use http::{Method, Request};
+
+use super::events;
 
 /// On which side of the request it happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +30,7 @@ enum State {
 pub struct Fuse {
     call: u32,
     side: Side,
-    /// Whether this request counts, by method and path.
+    /// Whether this request counts, by what it asks for and its path.
     counts: Box<dyn Fn(&str) -> bool + Send + Sync>,
     counted: AtomicU32,
     state: Mutex<State>,
@@ -45,8 +48,9 @@ impl fmt::Debug for Fuse {
 }
 
 impl Fuse {
-    /// Does this before or after the `call`-th request from now on, counted from 1 among those that count by their method and
-    /// path (`PATCH /apis/…`). It must be quick: the link waits for it.
+    /// Does this before or after the `call`-th request from now on, counted from 1 among those that count by what they ask for and
+    /// their path (`PATCH /apis/…`): of those that only look, `LIST`, `OUTLINES` (a list of names and versions), `WATCH` (from a
+    /// version that was seen) or `GET`. It must be quick: the link waits for it.
     pub fn new(
         call: u32,
         side: Side,
@@ -68,7 +72,7 @@ impl Fuse {
         Self::new(0, Side::Before, |_| false, || {})
     }
 
-    /// Method and path of the request by which it burnt.
+    /// What the request asked for by which it burnt, and its path.
     pub fn burnt_by(&self) -> Option<String> {
         match &*self.state() {
             State::Burnt(request) => Some(request.clone()),
@@ -90,7 +94,7 @@ impl Fuse {
 
     /// Counts a request; gives what it is if it is the chosen one.
     pub(super) fn count<B>(&self, request: &Request<B>) -> Option<String> {
-        let request = format!("{} {}", request.method(), request.uri().path());
+        let request = format!("{} {}", verb_of(request), request.uri().path());
         if !(self.counts)(&request) {
             return None;
         }
@@ -111,5 +115,73 @@ impl Fuse {
         (self.act)();
         *state = State::Burnt(chosen.to_owned());
         true
+    }
+}
+
+/// What a request asks for.
+fn verb_of<B>(request: &Request<B>) -> &str {
+    if request.method() != Method::GET {
+        return request.method().as_str();
+    }
+    if events::is_asked_for(request) {
+        let query = request.uri().query().unwrap_or_default();
+        let version = { query.split('&') }.find_map(|pair| pair.strip_prefix("resourceVersion="));
+        // Why: else everything is told first.
+        let goes_on = version.is_some_and(|version| !["", "0"].contains(&version));
+        return if goes_on { "WATCH" } else { "LIST" };
+    }
+    if !is_of_many(request.uri().path()) {
+        return "GET";
+    }
+    let accepted = request
+        .headers()
+        .get(ACCEPT)
+        .and_then(|accepted| accepted.to_str().ok());
+    match accepted {
+        Some(accepted) if accepted.contains("as=PartialObjectMetadataList") => "OUTLINES",
+        Some(_) | None => "LIST",
+    }
+}
+
+/// Whether all objects of a kind are found there, or all in a namespace.
+fn is_of_many(path: &str) -> bool {
+    let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+    let (["api", _, resource @ ..] | ["apis", _, _, resource @ ..]) = parts.as_slice() else {
+        return false;
+    };
+    matches!(resource, [_] | ["namespaces", _, _])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asks(uri: &str, accepted: &str) -> String {
+        let request = Request::get(uri).header(ACCEPT, accepted).body(()).unwrap();
+        verb_of(&request).to_owned()
+    }
+
+    #[test]
+    fn it_is_told_what_a_request_asks_for() {
+        let jobs = "/apis/batch/v1/jobs";
+        let outlines = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+        assert_eq!(asks(&format!("{jobs}?limit=500"), "application/json"), "LIST");
+        assert_eq!(
+            asks("/apis/batch/v1/namespaces/a/jobs", "application/json"),
+            "LIST"
+        );
+        assert_eq!(asks(jobs, outlines), "OUTLINES");
+        let watch = format!("{jobs}?watch=true&resourceVersion=");
+        assert_eq!(asks(&format!("{watch}17"), "application/json"), "WATCH");
+        assert_eq!(asks(&format!("{watch}0"), "application/json"), "LIST");
+        for one in [
+            "/apis/batch/v1/namespaces/a/jobs/b",
+            "/api/v1/namespaces/a",
+            "/version",
+        ] {
+            assert_eq!(asks(one, "application/json"), "GET");
+        }
+        let delete = Request::delete(jobs).body(()).unwrap();
+        assert_eq!(verb_of(&delete), "DELETE");
     }
 }

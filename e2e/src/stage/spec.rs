@@ -33,7 +33,7 @@ pub struct Spec {
     pub queues: Vec<Queue>,
     /// WorkloadPriorityClasses made in every cluster: name and value.
     pub priorities: Vec<(String, i32)>,
-    /// Merged over the `Configuration` of each process.
+    /// Merged over the `Configuration` of each process; what stands under `roadstead`, over its `RoadsteadConfiguration`.
     pub configuration: Value,
 }
 

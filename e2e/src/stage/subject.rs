@@ -20,6 +20,8 @@ use crate::process::{self, Guarded, Signal, Spec};
 
 /// The program that makes a cluster the manager.
 const MANAGER: &str = "roadstead-manager";
+/// Where a configuration holds what goes into our own document.
+const OURS: &str = "roadstead";
 /// How long one question to `/readyz` may take, in units of the poll.
 const PROBE_POLLS: u32 = 20;
 /// More than any answer of `/readyz` that we want to look at.
@@ -347,8 +349,11 @@ fn free_port() -> Result<u16, Error> {
     port::free().ok_or_else(none).map_err(system("choosing a port"))
 }
 
-/// Two documents: the reference's configuration and ours. JSON is YAML.
+/// Two documents: the reference's configuration and ours. JSON is YAML. What stands in `over` under [`OURS`] is merged over our
+/// own, all else over the reference's.
 fn render_config([health, metrics, webhook]: [u16; 3], over: &Value) -> String {
+    let mut over = over.clone();
+    let over_ours = over.as_object_mut().and_then(|over| over.remove(OURS));
     let mut theirs = json!({
         "apiVersion": "config.kueue.x-k8s.io/v1beta2",
         "kind": "Configuration",
@@ -359,13 +364,14 @@ fn render_config([health, metrics, webhook]: [u16; 3], over: &Value) -> String {
         "visibilityServer": {"bindAddress": "127.0.0.1", "bindPort": 0},
         "multiKueue": {"gcInterval": "10s", "workerLostTimeout": "15m"},
     });
-    merge(&mut theirs, over);
-    let ours = json!({
+    merge(&mut theirs, &over);
+    let mut ours = json!({
         "apiVersion": "config.roadstead.dev/v1alpha1",
         "kind": "RoadsteadConfiguration",
         "webhook": {"url": format!("https://127.0.0.1:{webhook}")},
         "multiKueue": {"allowLoopbackWorkers": true, "workerLostPolicy": "Wait"},
     });
+    merge(&mut ours, &over_ours.unwrap_or_else(|| json!({})));
     format!("{theirs:#}\n---\n{ours:#}\n")
 }
 
@@ -387,7 +393,9 @@ mod tests {
 
     #[test]
     fn the_configuration_is_merged_key_by_key() {
-        let text = render_config([1, 2, 3], &json!({"multiKueue": {"gcInterval": "1s"}}));
+        let fence = json!({"multiKueue": {"workerLostPolicy": "Fence"}});
+        let over = json!({"multiKueue": {"gcInterval": "1s"}, OURS: fence});
+        let text = render_config([1, 2, 3], &over);
         let (theirs, ours) = text.split_once("\n---\n").unwrap();
         let theirs: Value = serde_json::from_str(theirs).unwrap();
         assert_eq!(
@@ -397,6 +405,11 @@ mod tests {
         assert_eq!(theirs["webhook"]["port"], 3);
         let ours: Value = serde_json::from_str(ours).unwrap();
         assert_eq!(ours["webhook"]["url"], "https://127.0.0.1:3");
+        assert_eq!(
+            ours["multiKueue"],
+            json!({"allowLoopbackWorkers": true, "workerLostPolicy": "Fence"})
+        );
+        assert!(theirs.get(OURS).is_none());
     }
 
     #[test]

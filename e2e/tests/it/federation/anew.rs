@@ -1,18 +1,12 @@
 //! Names that are used again, and Workloads that are deleted while their jobs stay.
 
-use k8s_openapi::api::core::v1::Pod;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::DeleteParams;
 use kube::{Api, ResourceExt as _};
 use roadstead_api::constants::annotations::EXPLANATION;
 use roadstead_api::kueue::v1beta2::Workload;
-use serde_json::json;
 
 use super::fixture::{EAST, EVEN, MANAGER, WEST, beside_others};
 use crate::shared::eventually;
-
-/// By which Kubernetes keeps a pod until its Job has counted it.
-const JOB_TRACKING: &str = "batch.kubernetes.io/job-tracking";
-const ENDING: &str = "test.roadstead.dev/ending";
 
 /// As after `kubectl replace --force`: the second job comes while the pods of the first one still end.
 ///
@@ -23,17 +17,7 @@ fn a_job_that_is_made_again_under_its_name_waits_for_the_pods_of_the_first_one_a
     beside_others("anew", one_fits, |room| async move {
         room.submit(room.job("train", "6", 600)).await;
         room.runs_in(EAST, "train").await;
-        let pods: Api<Pod> = room.api(EAST);
-        let pod = eventually(|| async {
-            let of_job = ListParams::default().labels("job-name=train");
-            Some(pods.list(&of_job).await.ok()?.items.first()?.name_any())
-        })
-        .await;
-        // As a pod whose process takes its time to end.
-        let held = json!({"metadata": {"finalizers": [JOB_TRACKING, ENDING]}});
-        pods.patch(&pod, &PatchParams::default(), &Patch::Merge(held))
-            .await
-            .unwrap();
+        let pod = room.hold_pod(EAST, "train").await;
         let first = room.workload("train").await.unwrap().uid();
         let background = DeleteParams::background();
         room.jobs(MANAGER).delete("train", &background).await.unwrap();
@@ -62,9 +46,7 @@ fn a_job_that_is_made_again_under_its_name_waits_for_the_pods_of_the_first_one_a
             there.metadata.deletion_timestamp.is_some(),
             "it is the first one, and ends"
         );
-        let mut ended = pods.get(&pod).await.unwrap();
-        ended.finalizers_mut().retain(|each| each != ENDING);
-        pods.replace(&pod, &PostParams::default(), &ended).await.unwrap();
+        room.let_go(EAST, &pod).await;
 
         let done = room.job_is(MANAGER, "train", "Complete").await;
         assert_eq!(done.status.unwrap().succeeded, Some(1));

@@ -13,10 +13,12 @@ use std::time::Duration;
 use kube::ResourceExt as _;
 use kube::api::DeleteParams;
 use roadstead_e2e::Link;
-use roadstead_e2e::link::{Fuse, Side};
+use roadstead_e2e::link::{Cut, Failing, Fuse, Side};
 use tokio::time::sleep;
 
 use super::fixture::{EAST, EVEN, MANAGER, Room, WEST, alone, has, was_sent_once};
+use super::unsure::active;
+use crate::shared::eventually;
 
 /// More calls than any start needs: whoever counts as far turns in circles.
 const CALLS_MAX: u32 = 400;
@@ -34,6 +36,12 @@ const CALLS_FOR_A_JOB: [&str; 6] = [
     "DELETE jobs",
     "DELETE workloads",
 ];
+/// Jobs whose calls are counted.
+const JOBS: u32 = 4;
+/// No more changes than so many are made to a job and its two Workloads, here and there, from their creation to their end.
+const PATCHES_MAX: u32 = 14;
+/// What the manager reads now and then, whatever runs.
+const LOOKED_AT_REGULARLY: [&str; 2] = ["configmaps", "/version"];
 /// Longer than a test.
 const LONG_SECS: u32 = 600;
 
@@ -121,24 +129,12 @@ async fn one_job(cables: &Cables, name: &str, fuse: &Fuse) -> bool {
 }
 
 /// How many calls of each kind a manager that lives makes for a job.
-async fn calls_for_a_job(cables: &Cables) -> BTreeMap<String, u32> {
-    let counted: Arc<Mutex<BTreeMap<String, u32>>> = Arc::default();
-    let counts = counted.clone();
-    let never = Fuse::new(
-        0,
-        Side::Before,
-        move |call| {
-            if !renews(call) {
-                *counts.lock().unwrap().entry(kind_of(call)).or_default() += 1;
-            }
-            false
-        },
-        || {},
-    );
-    cables.count(&never);
-    assert!(!one_job(cables, "lives", &never).await);
-    let counted = counted.lock().unwrap();
-    counted.clone()
+async fn calls_for_a_job(cables: &Cables) -> Calls {
+    let stage = &cables.room.shared.stage;
+    let calls = counted(&[&cables.own, stage.link(EAST).unwrap(), stage.link(WEST).unwrap()]);
+    run_one(cables.room, "lives").await;
+    let calls = calls.lock().unwrap();
+    calls.clone()
 }
 
 /// Whether this is one of the calls that come again and again for as long as the manager lives.
@@ -158,6 +154,96 @@ fn kind_of(call: &str) -> String {
         [resource, ..] => format!("{method} {resource}"),
         [] => call.to_owned(),
     }
+}
+
+/// How many calls of each kind, but for those that come again and again.
+type Calls = BTreeMap<String, u32>;
+
+/// All calls that come through these cables from now on.
+fn counted(cables: &[&Link]) -> Arc<Mutex<Calls>> {
+    let counted: Arc<Mutex<Calls>> = Arc::default();
+    let counts = counted.clone();
+    let never = Fuse::new(
+        0,
+        Side::Before,
+        move |call| {
+            if !renews(call) {
+                *counts.lock().unwrap().entry(kind_of(call)).or_default() += 1;
+            }
+            false
+        },
+        || {},
+    );
+    for cable in cables {
+        cable.put_in(never.clone());
+    }
+    counted
+}
+
+/// Those of them that only look: kind of object and how often, by what they ask for.
+fn looks(calls: &Calls, verb: &str) -> Vec<(String, u32)> {
+    let of_verb = |(call, count): (&String, &u32)| Some((call.strip_prefix(verb)?.to_owned(), *count));
+    calls.iter().filter_map(of_verb).collect()
+}
+
+/// Decisions are made from what watches have told, and watches go on where they were cut off.
+///
+/// Spec: multikueue 13.A2, 13.A3; safety I3
+#[test]
+fn everything_is_listed_once_and_no_job_and_no_cut_makes_the_manager_read_it_again() {
+    alone("counted", EVEN, |room| async move {
+        let cables = Cables::lay(room).await;
+        let stage = &room.shared.stage;
+        let (east, west) = (stage.link(EAST).unwrap(), stage.link(WEST).unwrap());
+        let calls = counted(&[east]);
+        stage.restart(MANAGER).await.unwrap();
+        run_one(room, "first").await;
+        let once = looks(&calls.lock().unwrap(), "LIST ");
+        let kinds: Vec<&str> = once.iter().map(|(kind, _)| kind.as_str()).collect();
+        assert!(
+            kinds.contains(&"jobs") && kinds.contains(&"workloads"),
+            "{once:?}"
+        );
+        assert!(once.iter().all(|(_, count)| *count == 1), "{once:?}");
+
+        let calls = counted(&[&cables.own, east, west]);
+        for index in 0..JOBS {
+            run_one(room, &format!("job-{index}")).await;
+        }
+        let calls = calls.lock().unwrap().clone();
+        let reads = ["GET ", "LIST ", "OUTLINES ", "WATCH "].map(|verb| looks(&calls, verb));
+        let of_ours = |(kind, _): &(String, u32)| !LOOKED_AT_REGULARLY.contains(&kind.as_str());
+        assert!(!reads.iter().flatten().any(of_ours), "{calls:?}");
+        let count = |call: &str| calls.get(call).copied().unwrap_or_default();
+        // Its Workload and that of one worker, and its job there.
+        assert_eq!(count("POST workloads"), 2 * JOBS, "{calls:?}");
+        for call in ["POST jobs", "DELETE jobs", "DELETE workloads"] {
+            assert_eq!(count(call), JOBS, "{call}: {calls:?}");
+        }
+        let patches = ["jobs", "jobs/status", "workloads", "workloads/status"];
+        let patches: u32 = patches.map(|kind| count(&format!("PATCH {kind}"))).iter().sum();
+        assert!(patches <= PATCHES_MAX * JOBS, "{calls:?}");
+
+        let calls = counted(&[east]);
+        east.cut(Cut::Refuse);
+        eventually(|| async { active(room).await.filter(|(status, _)| status == "False") }).await;
+        east.fail(Failing::Counted);
+        eventually(|| async { active(room).await.filter(|(status, _)| status == "True") }).await;
+        run_one(room, "last").await;
+        let calls = calls.lock().unwrap().clone();
+        assert_eq!(looks(&calls, "LIST "), [], "{calls:?}");
+        assert_eq!(looks(&calls, "WATCH "), once, "each goes on from its version");
+        for (kind, _) in looks(&calls, "GET ") {
+            assert!(LOOKED_AT_REGULARLY.contains(&kind.as_str()), "{calls:?}");
+        }
+    });
+}
+
+/// One job from its submission until nothing of it is left in the workers.
+async fn run_one(room: Room, name: &str) {
+    room.submit(room.job(name, "1", 1)).await;
+    room.job_is(MANAGER, name, "Complete").await;
+    room.is_swept().await;
 }
 
 /// Spec: safety F1, I1, I2, I5, I11, I13
@@ -218,7 +304,7 @@ fn a_manager_that_dies_at_any_call_of_its_start_moves_no_job_and_forgets_none() 
             "the manager died at {} calls of its start",
             died_at.len()
         ));
-        assert!(died_at.iter().any(|at| at.starts_with("GET")), "{died_at:?}");
+        assert!(died_at.iter().any(|at| at.starts_with("LIST")), "{died_at:?}");
         assert!(died_at.iter().any(|at| at.starts_with("PATCH")), "{died_at:?}");
         cables.start_anew().await;
         room.ran_once("ends").await;

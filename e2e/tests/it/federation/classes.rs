@@ -21,6 +21,7 @@ use roadstead_e2e::stage::apply;
 use serde_json::{Value, json};
 
 use super::fixture::{EAST, MANAGER, Room, beside_others, condition};
+use super::once::copy;
 use super::watched::Watched;
 use crate::shared::eventually;
 
@@ -32,9 +33,9 @@ const LONG_AGO: &str = "2026-01-01T00:00:00Z";
 /// A parameter of queued provisioning.
 const RUN_DURATION: &str = "maxRunDurationSeconds";
 
-/// The room's queue in east starts a job only when this has been answered with yes.
-async fn asks(room: Room, config: Value) {
-    let east = room.shared.client(EAST);
+/// The room's queue in a worker starts a job only when this has been answered with yes.
+pub(super) async fn asks(room: Room, worker: &str, config: Value) {
+    let client = room.shared.client(worker);
     let parameters =
         json!({"apiGroup": "kueue.x-k8s.io", "kind": "ProvisioningRequestConfig", "name": room.name});
     for object in [
@@ -42,9 +43,9 @@ async fn asks(room: Room, config: Value) {
         json!({"apiVersion": KUEUE, "kind": "AdmissionCheck", "metadata": {"name": room.name},
             "spec": {"controllerName": PROVISIONING_REQUEST, "parameters": parameters}}),
     ] {
-        apply(&east, object).await.unwrap();
+        apply(&client, object).await.unwrap();
     }
-    let queues: Api<ClusterQueue> = Api::all(east);
+    let queues: Api<ClusterQueue> = Api::all(client);
     let checks = json!({"admissionChecks": [{"name": room.name}]});
     let patch = Patch::Merge(json!({"spec": {"admissionChecksStrategy": checks}}));
     let params = PatchParams::default();
@@ -62,9 +63,9 @@ async fn asks(room: Room, config: Value) {
     .await;
 }
 
-/// Waits until the only request in east is of this attempt.
-async fn asked(room: Room, attempt: &str) -> ProvisioningRequest {
-    let requests = room.api::<ProvisioningRequest>(EAST);
+/// Waits until the only request in a worker is of this attempt.
+pub(super) async fn asked(room: Room, worker: &str, attempt: &str) -> ProvisioningRequest {
+    let requests = room.api::<ProvisioningRequest>(worker);
     eventually(|| async {
         let mut all = requests.list(&ListParams::default()).await.ok()?.items;
         let request = all.pop().filter(|_| all.is_empty())?;
@@ -73,8 +74,24 @@ async fn asked(room: Room, attempt: &str) -> ProvisioningRequest {
     .await
 }
 
-/// All that the autoscaler has to say about a request: type, status, message; and its details.
-async fn answer(room: Room, request: &ProvisioningRequest, said: &[(&str, &str, &str)], details: Value) {
+/// All that the autoscaler of a worker has to say about a request: type, status, message.
+pub(super) async fn answer(
+    room: Room,
+    worker: &str,
+    request: &ProvisioningRequest,
+    said: &[(&str, &str, &str)],
+) {
+    answer_with(room, worker, request, said, json!({})).await;
+}
+
+/// The same, and details.
+async fn answer_with(
+    room: Room,
+    worker: &str,
+    request: &ProvisioningRequest,
+    said: &[(&str, &str, &str)],
+    details: Value,
+) {
     let conditions: Vec<Value> = { said.iter() }
         .map(|(type_, status, message)| {
             json!({"type": type_, "status": status, "reason": "Answered", "message": message,
@@ -82,7 +99,7 @@ async fn answer(room: Room, request: &ProvisioningRequest, said: &[(&str, &str, 
         })
         .collect();
     let status = json!({"status": {"conditions": conditions, "provisioningClassDetails": details}});
-    let requests = room.api::<ProvisioningRequest>(EAST);
+    let requests = room.api::<ProvisioningRequest>(worker);
     let params = PatchParams::default();
     let answered = requests
         .patch_status(&request.name_any(), &params, &Patch::Merge(status))
@@ -90,15 +107,16 @@ async fn answer(room: Room, request: &ProvisioningRequest, said: &[(&str, &str, 
     answered.unwrap();
 }
 
-async fn copy(room: Room, job: &str) -> Option<Workload> {
-    let name = room.workload(job).await?.name_any();
-    room.workloads(EAST).get_opt(&name).await.ok()?
-}
-
-/// Waits until the check in east says so.
-async fn check_says(room: Room, job: &str, state: CheckState, message: &str) -> Workload {
+/// Waits until the check in a worker says so.
+pub(super) async fn check_says(
+    room: Room,
+    worker: &str,
+    job: &str,
+    state: CheckState,
+    message: &str,
+) -> Workload {
     eventually(|| async {
-        let copy = copy(room, job).await?;
+        let copy = copy(room, worker, job).await?;
         let check = copy.status.as_ref()?.admission_checks.first()?;
         (check.state == state && check.message == message).then_some(copy)
     })
@@ -121,8 +139,8 @@ fn consumes(job: &Job, request: &ProvisioningRequest) -> bool {
     says(CONSUME_PROVISIONING_REQUEST, &request.name_any()) && says(PROVISIONING_CLASS_NAME, class)
 }
 
-async fn no_request_is_left(room: Room) {
-    let requests = room.api::<ProvisioningRequest>(EAST);
+pub(super) async fn no_request_is_left(room: Room, worker: &str) {
+    let requests = room.api::<ProvisioningRequest>(worker);
     eventually(|| async {
         let left = requests.list(&ListParams::default()).await.ok()?;
         left.items.is_empty().then_some(())
@@ -140,9 +158,9 @@ fn parameters(all: &[(&str, &str)]) -> BTreeMap<String, String> {
 fn a_request_for_an_atomic_scale_up_waits_under_the_same_name_until_there_is_room() {
     beside_others("atomic-scale-up", EAST_ONLY, |room| async move {
         let config = json!({"provisioningClassName": CLASS_ATOMIC_SCALE_UP, "parameters": {"zone": "a"}});
-        asks(room, config).await;
+        asks(room, EAST, config).await;
         room.submit(room.job("gang", "1", 1)).await;
-        let request = asked(room, "-1").await;
+        let request = asked(room, EAST, "-1").await;
         assert_eq!(request.spec.provisioning_class_name, CLASS_ATOMIC_SCALE_UP);
         assert_eq!(request.spec.parameters, parameters(&[("zone", "a")]));
 
@@ -152,33 +170,21 @@ fn a_request_for_an_atomic_scale_up_waits_under_the_same_name_until_there_is_roo
             "ProvisioningRequest is accepted by ClusterAutoscaler",
         );
         let later = "Capacity is not found, CA will try to find it later.";
-        answer(room, &request, &[taken_up], json!({})).await;
-        answer(
-            room,
-            &request,
-            &[taken_up, (PROVISIONED, "False", later)],
-            json!({}),
-        )
-        .await;
-        let waiting = check_says(room, "gang", CheckState::Pending, later).await;
+        answer(room, EAST, &request, &[taken_up]).await;
+        answer(room, EAST, &request, &[taken_up, (PROVISIONED, "False", later)]).await;
+        let waiting = check_says(room, EAST, "gang", CheckState::Pending, later).await;
         assert!(condition(&waiting, "Evicted").is_none(), "{:?}", waiting.status);
-        assert_eq!(asked(room, "-1").await.uid(), request.uid());
+        assert_eq!(asked(room, EAST, "-1").await.uid(), request.uid());
         assert!(room.jobs(EAST).get_opt("gang").await.unwrap().is_none());
 
         let found = "Capacity is found in the cluster";
-        answer(
-            room,
-            &request,
-            &[taken_up, (PROVISIONED, "True", found)],
-            json!({}),
-        )
-        .await;
-        check_says(room, "gang", CheckState::Ready, found).await;
+        answer(room, EAST, &request, &[taken_up, (PROVISIONED, "True", found)]).await;
+        check_says(room, EAST, "gang", CheckState::Ready, found).await;
         assert_eq!(room.started("gang").await, EAST);
         assert!(consumes(&room.jobs(EAST).get("gang").await.unwrap(), &request));
         room.job_is(MANAGER, "gang", "Complete").await;
         room.is_swept().await;
-        no_request_is_left(room).await;
+        no_request_is_left(room, EAST).await;
     });
 }
 
@@ -192,32 +198,32 @@ fn queued_provisioning_is_retried_when_it_fails_and_stops_the_job_when_the_nodes
             "retryStrategy": {"backoffLimitCount": 1, "backoffBaseSeconds": 1, "backoffMaxSeconds": 1},
             "podSetUpdates": {"nodeSelector": [node]},
         });
-        asks(room, config).await;
+        asks(room, EAST, config).await;
         let mut job = room.job("long", "1", 600);
         let duration = format!("{PROVISIONING_PARAMETER_PREFIX}{RUN_DURATION}");
         job["metadata"]["annotations"] = json!({ duration: "3600" });
         room.submit(job).await;
 
-        let first = asked(room, "-1").await;
+        let first = asked(room, EAST, "-1").await;
         assert_eq!(first.spec.provisioning_class_name, CLASS_QUEUED_PROVISIONING);
         assert_eq!(first.spec.parameters, parameters(&[(RUN_DURATION, "3600")]));
-        let sent = copy(room, "long").await.unwrap();
-        answer(room, &first, &[(FAILED, "True", "out of stock")], json!({})).await;
-        let second = asked(room, "-2").await;
-        let kept = copy(room, "long").await.unwrap();
+        let sent = copy(room, EAST, "long").await.unwrap();
+        answer(room, EAST, &first, &[(FAILED, "True", "out of stock")]).await;
+        let second = asked(room, EAST, "-2").await;
+        let kept = copy(room, EAST, "long").await.unwrap();
         assert_eq!(kept.uid(), sent.uid(), "it is between east and its autoscaler");
 
         let taken_up = (ACCEPTED, "True", "queued");
         answer(
             room,
+            EAST,
             &second,
             &[taken_up, (PROVISIONED, "False", "ETA 10 min")],
-            json!({}),
         )
         .await;
-        check_says(room, "long", CheckState::Pending, "ETA 10 min").await;
+        check_says(room, EAST, "long", CheckState::Pending, "ETA 10 min").await;
         let ready = [taken_up, (PROVISIONED, "True", "here they are")];
-        answer(room, &second, &ready, json!({"Node": "east-1"})).await;
+        answer_with(room, EAST, &second, &ready, json!({"Node": "east-1"})).await;
         assert_eq!(room.started("long").await, EAST);
         let started = room.jobs(EAST).get("long").await.unwrap();
         assert!(consumes(&started, &second), "{started:?}");
@@ -229,7 +235,7 @@ fn queued_provisioning_is_retried_when_it_fails_and_stops_the_job_when_the_nodes
         );
 
         let revoked = [taken_up, ready[1], (CAPACITY_REVOKED, "True", "time is over")];
-        answer(room, &second, &revoked, json!({"Node": "east-1"})).await;
+        answer_with(room, EAST, &second, &revoked, json!({"Node": "east-1"})).await;
         let taken_off = |w: &Workload| {
             let evictions = &json!(w.status)["schedulingStats"]["evictions"];
             evictions
@@ -240,7 +246,7 @@ fn queued_provisioning_is_retried_when_it_fails_and_stops_the_job_when_the_nodes
         room.is_swept_in(EAST).await;
         let params = DeleteParams::background();
         room.jobs(MANAGER).delete("long", &params).await.unwrap();
-        no_request_is_left(room).await;
+        no_request_is_left(room, EAST).await;
         room.is_swept().await;
     });
 }
@@ -253,26 +259,26 @@ fn a_booking_that_ends_too_early_is_made_again_and_one_that_ends_while_the_job_r
             "provisioningClassName": CLASS_ATOMIC_SCALE_UP,
             "retryStrategy": {"backoffLimitCount": 1, "backoffBaseSeconds": 1, "backoffMaxSeconds": 1},
         });
-        asks(room, config).await;
+        asks(room, EAST, config).await;
         let seen = Watched::start(&room.jobs(EAST), MULTIKUEUE_ORIGIN).await;
         room.submit(room.job("booked", "1", 4)).await;
-        let first = asked(room, "-1").await;
-        let sent = copy(room, "booked").await.unwrap();
+        let first = asked(room, EAST, "-1").await;
+        let sent = copy(room, EAST, "booked").await.unwrap();
         let here = [(ACCEPTED, "True", "yes"), (PROVISIONED, "True", "here they are")];
         let over = (BOOKING_EXPIRED, "True", "nobody came");
-        answer(room, &first, &[here[0], here[1], over], json!({})).await;
-        let second = asked(room, "-2").await;
+        answer(room, EAST, &first, &[here[0], here[1], over]).await;
+        let second = asked(room, EAST, "-2").await;
         assert!(room.jobs(EAST).get_opt("booked").await.unwrap().is_none());
-        let kept = copy(room, "booked").await.unwrap();
+        let kept = copy(room, EAST, "booked").await.unwrap();
         assert_eq!(kept.uid(), sent.uid(), "it is between east and its autoscaler");
 
         // An answer that is taken back before anybody has followed it.
         let waits = [here[0], (PROVISIONED, "False", "not yet")];
-        answer(room, &second, &waits, json!({})).await;
-        check_says(room, "booked", CheckState::Pending, "not yet").await;
-        answer(room, &second, &here, json!({})).await;
+        answer(room, EAST, &second, &waits).await;
+        check_says(room, EAST, "booked", CheckState::Pending, "not yet").await;
+        answer(room, EAST, &second, &here).await;
         assert_eq!(room.started("booked").await, EAST);
-        answer(room, &second, &[here[0], here[1], over], json!({})).await;
+        answer(room, EAST, &second, &[here[0], here[1], over]).await;
         let ended = room.job_is(MANAGER, "booked", "Complete").await;
         assert_eq!(ended.status.unwrap().succeeded, Some(1));
         let workload = room.workload("booked").await.unwrap();
@@ -280,6 +286,6 @@ fn a_booking_that_ends_too_early_is_made_again_and_one_that_ends_while_the_job_r
         assert!(evictions.is_null(), "{evictions}");
         assert_eq!(seen.created().await, ["booked"]);
         room.is_swept().await;
-        no_request_is_left(room).await;
+        no_request_is_left(room, EAST).await;
     });
 }

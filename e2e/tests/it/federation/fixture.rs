@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use futures::future::select_all;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource, ResourceExt};
 use roadstead_api::constants::annotations::DISPATCH_EPOCH;
 use roadstead_api::constants::labels::{MULTIKUEUE_ORIGIN, QUEUE_NAME};
@@ -41,8 +42,17 @@ const DEADLINE_ALONE: Duration = Duration::from_mins(6);
 /// For starting everything, a first build included.
 const START_DEADLINE: Duration = Duration::from_mins(30);
 
+/// For telling what is there when a test has failed.
+const TELL: Duration = Duration::from_secs(20);
+
 /// So that a lease lasts ten seconds. Only queues that ask for it give up a lost worker.
 const WORKER_LOST_TIMEOUT: &str = "15s";
+
+/// By which Kubernetes keeps a pod until its Job has counted it.
+const JOB_TRACKING: &str = "batch.kubernetes.io/job-tracking";
+const ENDING: &str = "test.roadstead.dev/ending";
+/// By which pods are refused.
+const NO_PODS: &str = "no-pods";
 
 /// Plenty for small jobs everywhere.
 pub(super) const EVEN: &[(&str, &str)] = &[(MANAGER, "16"), (EAST, "8"), (WEST, "8")];
@@ -281,7 +291,8 @@ pub(super) fn alone<F: Future<Output = ()> + Send + 'static>(
             Err(error) => shared.say(&format!("{name}: {error}")),
         }
         if !matches!(ended, Ok(Ok(()))) {
-            room.tell().await;
+            // Why not for ever: a server that the test has stopped does not answer before it is mended.
+            let _ = timeout(TELL, room.tell()).await;
         }
         shared.mend().await;
         match ended {
@@ -431,6 +442,47 @@ impl Room {
             let jobs = jobs.clone();
             async move { (jobs.get(job).await.ok()?.status?.ready == Some(1)).then_some(()) }
         })
+    }
+
+    /// Keeps the job's one pod there, when it is told to end, as one whose process takes its time; gives its name.
+    pub(super) async fn hold_pod(self, cluster: &str, job: &str) -> String {
+        let pods: Api<Pod> = self.api(cluster);
+        let of_job = ListParams::default().labels(&format!("job-name={job}"));
+        let pod =
+            eventually(|| async { Some(pods.list(&of_job).await.ok()?.items.first()?.name_any()) }).await;
+        let held = json!({"metadata": {"finalizers": [JOB_TRACKING, ENDING]}});
+        self.merge::<Pod>(cluster, &pod, held).await;
+        pod
+    }
+
+    /// Lets go of a pod that was held.
+    pub(super) async fn let_go(self, cluster: &str, pod: &str) {
+        let pods: Api<Pod> = self.api(cluster);
+        // Why again and again: others write its status at the same time.
+        eventually(|| async {
+            let mut ended = pods.get(pod).await.ok()?;
+            ended.finalizers_mut().retain(|each| each != ENDING);
+            pods.replace(pod, &PostParams::default(), &ended).await.ok()
+        })
+        .await;
+    }
+
+    /// Lets no pod be made there.
+    pub(super) async fn refuse_pods(self, cluster: &str) {
+        let quotas: Api<ResourceQuota> = self.api(cluster);
+        let none = json!({"metadata": {"name": NO_PODS}, "spec": {"hard": {"pods": "0"}}});
+        let params = PostParams::default();
+        quotas.create(&params, &from_value(none).unwrap()).await.unwrap();
+        // Why by hand: what counts is the status, and the controller that writes it does not run here.
+        let counted = Patch::Merge(json!({"status": {"hard": {"pods": "0"}, "used": {"pods": "0"}}}));
+        let params = PatchParams::default();
+        quotas.patch_status(NO_PODS, &params, &counted).await.unwrap();
+    }
+
+    /// Undoes that.
+    pub(super) async fn allow_pods(self, cluster: &str) {
+        let quotas: Api<ResourceQuota> = self.api(cluster);
+        quotas.delete(NO_PODS, &DeleteParams::default()).await.unwrap();
     }
 
     /// Waits until the job has this condition in the cluster.

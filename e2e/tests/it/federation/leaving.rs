@@ -5,10 +5,11 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use roadstead_api::kueue::v1beta2::{MultiKueueCluster, MultiKueueConfig, Workload};
-use roadstead_e2e::stage::{FEDERATION, SYSTEM_NAMESPACE};
+use roadstead_e2e::stage::{Error, FEDERATION, SYSTEM_NAMESPACE};
 use serde_json::json;
 
 use super::fixture::{EAST, MANAGER, Room, WEST, alone, cluster_name, condition};
+use super::unheard::end;
 use crate::shared::{chain, eventually};
 
 /// A job of 6 CPU fits only into west; smaller ones fit into both.
@@ -16,11 +17,15 @@ const WEST_IS_LARGER: &[(&str, &str)] = &[(MANAGER, "32"), (EAST, "4"), (WEST, "
 /// Long enough for what is done to its cluster meanwhile.
 const RUNS_SECONDS: u32 = 15;
 
-async fn command(room: Room, verb: &str, more: &[&str]) -> String {
+async fn run(room: Room, verb: &str, more: &[&str]) -> Result<String, Error> {
     let manager = room.shared.stage.kubeconfig(MANAGER).display().to_string();
     let mut args = vec!["cluster", verb, WEST, "--manager-kubeconfig", &manager];
     args.extend(more);
-    let said = room.shared.stage.command(&args).await;
+    room.shared.stage.command(&args).await
+}
+
+async fn command(room: Room, verb: &str, more: &[&str]) -> String {
+    let said = run(room, verb, more).await;
     said.unwrap_or_else(|error| panic!("{}", chain(&error)))
 }
 
@@ -113,6 +118,32 @@ fn a_cordoned_cluster_gets_nothing_new_and_a_drained_one_gives_its_jobs_away() {
             room.job_is(MANAGER, "wide", "Complete").await;
         },
     );
+}
+
+/// Spec: experience 3
+#[test]
+fn a_cluster_that_is_drained_without_eviction_ends_what_it_has_and_gets_nothing_new() {
+    alone("drained", WEST_IS_LARGER, |room| async move {
+        // With it there, west still has more room than east.
+        room.submit(room.job("stays", "1", 600)).await;
+        assert_eq!(room.started("stays").await, WEST);
+        let said = command(room, "drain", &["--timeout", "0s"]).await;
+        assert!(said.contains("takes nothing new; 1 workload go"), "{said}");
+        goes_east(room, "meanwhile").await;
+        let late = run(room, "drain", &["--timeout", "1s"]).await.unwrap_err();
+        let late = chain(&late);
+        assert!(late.contains("is not empty yet; it stays cordoned"), "{late}");
+
+        let drained = command(room, "drain", &["--timeout", "50s"]);
+        let (said, ()) = tokio::join!(drained, end(room, WEST, "stays"));
+        assert!(said.contains("takes nothing new and holds nothing"), "{said}");
+        ended_in_west(room, "stays").await;
+        goes_east(room, "afterwards").await;
+        let said = command(room, "uncordon", &[]).await;
+        assert!(said.contains("cluster west takes new work"), "{said}");
+        settle_in_west(room, "again", 1).await;
+        room.job_is(MANAGER, "again", "Complete").await;
+    });
 }
 
 /// Spec: multikueue 10.F32, 13.B8; safety I1, F28

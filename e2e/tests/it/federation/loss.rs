@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::ResourceQuota;
-use kube::api::PostParams;
-use kube::{Api, ResourceExt as _};
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
+use kube::api::ListParams;
 use roadstead_api::kueue::v1beta2::{CheckState, Workload};
 use roadstead_e2e::link::Cut;
 use serde_json::json;
@@ -125,12 +125,7 @@ fn a_job_that_ended_in_the_dark_before_it_was_switched_off_has_ended() {
 #[test]
 fn a_job_that_never_showed_a_pod_keeps_its_quota_until_its_worker_says_that_it_has_stopped() {
     alone("cable-no-pods", WEST_IS_LARGER, |room| async move {
-        let none: ResourceQuota = serde_json::from_value(json!({
-            "metadata": {"name": "no-pods"}, "spec": {"hard": {"pods": "0"}},
-        }))
-        .unwrap();
-        let refusal: Api<ResourceQuota> = Api::namespaced(room.shared.client(WEST), room.name);
-        refusal.create(&PostParams::default(), &none).await.unwrap();
+        room.refuse_pods(WEST).await;
         room.submit(room.job("unseen", "6", 600)).await;
         assert_eq!(room.started("unseen").await, WEST);
         let workload = room.workload_where("unseen", is_held_in_west).await.name_any();
@@ -146,6 +141,8 @@ fn a_job_that_never_showed_a_pod_keeps_its_quota_until_its_worker_says_that_it_h
             assert_eq!(cluster_name(&now).as_deref(), Some(WEST));
             sleep(Duration::from_millis(250)).await;
         }
+        let pods = room.api::<Pod>(WEST).list(&ListParams::default()).await.unwrap();
+        assert!(pods.items.is_empty(), "none can be made: {pods:?}");
         room.shared.stage.link(WEST).unwrap().heal();
         room.workload_where("unseen", |w| !w.is_true("QuotaReserved"))
             .await;

@@ -1,9 +1,8 @@
 //! A worker that takes a workload off again, for something more urgent of its own.
 
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Pod;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use kube::{Api, ResourceExt as _};
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use roadstead_api::constants::annotations::{DISPATCH_EPOCH, EXPLANATION};
 use roadstead_api::constants::labels::PRIORITY_CLASS;
 use roadstead_api::kueue::v1beta2::ClusterQueue;
@@ -12,10 +11,6 @@ use serde_json::json;
 
 use super::fixture::{EAST, EVEN, MANAGER, WEST, alone, cluster_name, condition};
 use crate::shared::eventually;
-
-/// By which Kubernetes keeps a pod until its Job has counted it.
-const JOB_TRACKING: &str = "batch.kubernetes.io/job-tracking";
-const ENDING: &str = "test.roadstead.dev/ending";
 
 /// And not before its last pod is gone.
 ///
@@ -27,17 +22,7 @@ fn what_a_worker_preempts_goes_on_elsewhere_and_is_not_offered_there_again_at_on
         let first = room.started("victim").await;
         let second = if first == EAST { WEST } else { EAST };
         let worker = room.shared.client(&first);
-        let pods: Api<Pod> = room.api(&first);
-        let pod = eventually(|| async {
-            let of_victim = ListParams::default().labels("job-name=victim");
-            Some(pods.list(&of_victim).await.ok()?.items.first()?.name_any())
-        })
-        .await;
-        // As a pod whose process takes its time to end.
-        let held = json!({"metadata": {"finalizers": [JOB_TRACKING, ENDING]}});
-        pods.patch(&pod, &PatchParams::default(), &Patch::Merge(held))
-            .await
-            .unwrap();
+        let pod = room.hold_pod(&first, "victim").await;
         let class = json!({
             "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "WorkloadPriorityClass",
             "metadata": {"name": "urgent"}, "value": 1000,
@@ -72,9 +57,7 @@ fn what_a_worker_preempts_goes_on_elsewhere_and_is_not_offered_there_again_at_on
             [""; 0],
             "its pod still lives on {first}"
         );
-        let mut ended = pods.get(&pod).await.unwrap();
-        ended.finalizers_mut().retain(|each| each != ENDING);
-        pods.replace(&pod, &PostParams::default(), &ended).await.unwrap();
+        room.let_go(&first, &pod).await;
 
         let moved = room
             .workload_where("victim", |w| cluster_name(w).as_deref() == Some(second))

@@ -1,12 +1,40 @@
 //! Quota is not room: the worker whose nodes have room gets the job.
 
+use kube::ResourceExt as _;
 use kube::api::ListParams;
 use roadstead_api::autoscaling::v1::ProvisioningRequest;
+use roadstead_api::constants::annotations::DISPATCH_EPOCH;
+use roadstead_api::constants::conditions::provisioning_request::{
+    ACCEPTED, CAPACITY_REVOKED, FAILED, PROVISIONED,
+};
+use roadstead_api::constants::controllers::CLASS_ATOMIC_SCALE_UP;
+use roadstead_api::kueue::v1beta2::CheckState;
 use roadstead_e2e::stage::Queue;
 use serde_json::json;
 
-use super::fixture::{EAST, EVEN, GPU, MANAGER, Room, WEST, beside_others};
+use super::classes::{answer, asked, asks, check_says, no_request_is_left};
+use super::fixture::{EAST, EVEN, GPU, MANAGER, Room, WEST, beside_others, has, was_sent_once};
+use super::once::{annotation, runs};
+use super::unheard::end;
+use super::watched::Watched;
 use crate::shared::eventually;
+
+/// Longer than a test: such a job ends when it is told to.
+const LONG_SECS: u32 = 600;
+/// What an autoscaler says of a request that it has taken up, and of nodes that are there.
+const TAKEN_UP: (&str, &str, &str) = (ACCEPTED, "True", "queued");
+const HERE: (&str, &str, &str) = (PROVISIONED, "True", "here they are");
+
+/// Both workers ask for nodes before they start a job of the room, and what is refused once is refused for good.
+async fn both_ask(room: Room) {
+    for worker in [EAST, WEST] {
+        let config = json!({
+            "provisioningClassName": CLASS_ATOMIC_SCALE_UP,
+            "retryStrategy": {"backoffLimitCount": 0},
+        });
+        asks(room, worker, config).await;
+    }
+}
 
 /// Spec: multikueue 3.15, 11.86; provisioning 14, 15.53, 15.54
 #[test]
@@ -37,13 +65,89 @@ fn of_two_workers_with_quota_the_one_whose_request_is_provisioned_gets_the_job()
         room.job_is(MANAGER, "needs-gpu", "Complete").await;
         room.is_swept().await;
         for worker in [EAST, WEST] {
-            let requests = room.api::<ProvisioningRequest>(worker);
-            let gone = || async {
-                let left = requests.list(&ListParams::default()).await.ok()?;
-                left.items.is_empty().then_some(())
-            };
-            eventually(gone).await;
+            no_request_is_left(room, worker).await;
         }
         room.stays_clean();
+    });
+}
+
+/// Its nodes are taken away later, and the other worker has room.
+///
+/// Spec: multikueue 3.15, 11.86; provisioning 15.38, 15.53, 15.55; safety F29, I1
+#[test]
+fn both_requests_stay_until_one_has_its_nodes_and_the_other_is_withdrawn_then_and_not_at_the_end() {
+    beside_others("both-ask", EVEN, |room| async move {
+        both_ask(room).await;
+        room.submit(room.job("gang", "1", LONG_SECS)).await;
+        let mut waiting = Vec::new();
+        for worker in [EAST, WEST] {
+            let request = asked(room, worker, "-1").await;
+            let later = [TAKEN_UP, (PROVISIONED, "False", "later")];
+            answer(room, worker, &request, &later).await;
+            check_says(room, worker, "gang", CheckState::Pending, "later").await;
+            waiting.push(request);
+        }
+        let [in_east, in_west] = &waiting[..] else {
+            panic!("{waiting:?}")
+        };
+        assert_eq!(asked(room, EAST, "-1").await.uid(), in_east.uid(), "it stays");
+        for worker in [EAST, WEST] {
+            let job = room.jobs(worker).get_opt("gang").await.unwrap();
+            assert!(job.is_none(), "nothing was decided: {job:?}");
+        }
+
+        answer(room, WEST, in_west, &[TAKEN_UP, HERE]).await;
+        assert_eq!(room.started("gang").await, WEST);
+        room.is_swept_in(EAST).await;
+        no_request_is_left(room, EAST).await;
+        room.runs_in(WEST, "gang").await;
+        let local = room.jobs(MANAGER).get("gang").await.unwrap();
+        assert!(!has(&local, "Complete"), "it runs on");
+
+        let revoked = (CAPACITY_REVOKED, "True", "time is over");
+        answer(room, WEST, in_west, &[TAKEN_UP, HERE, revoked]).await;
+        let again = asked(room, EAST, "-1").await;
+        assert_ne!(again.uid(), in_east.uid());
+        answer(room, EAST, &again, &[TAKEN_UP, HERE]).await;
+        eventually(|| async {
+            let next = room.jobs(EAST).get_opt("gang").await.unwrap()?;
+            let old = room.jobs(WEST).get_opt("gang").await.unwrap();
+            assert!(old.is_none_or(|old| !runs(&old)), "it runs twice");
+            runs(&next).then_some(())
+        })
+        .await;
+        end(room, EAST, "gang").await;
+        let ended = room.job_is(MANAGER, "gang", "Complete").await;
+        assert_eq!(ended.status.unwrap().succeeded, Some(1));
+        let workload = room.workload("gang").await.unwrap();
+        assert_eq!(annotation(&workload, DISPATCH_EPOCH).as_deref(), Some("2"));
+        room.is_swept().await;
+        for worker in [EAST, WEST] {
+            no_request_is_left(room, worker).await;
+        }
+    });
+}
+
+/// Spec: provisioning 4.3, 15.33, 15.54; multikueue 10.F40, 13.B18; safety F29
+#[test]
+fn a_job_whose_request_one_worker_refuses_runs_in_the_other_and_is_not_asked_for_there_again() {
+    beside_others("one-refuses", EVEN, |room| async move {
+        both_ask(room).await;
+        let seen = Watched::start(&room.api::<ProvisioningRequest>(EAST), "").await;
+        room.submit(room.job("gang", "1", 1)).await;
+        let refused = asked(room, EAST, "-1").await;
+        let name = refused.name_any();
+        answer(room, EAST, &refused, &[(FAILED, "True", "out of stock")]).await;
+        no_request_is_left(room, EAST).await;
+
+        let request = asked(room, WEST, "-1").await;
+        answer(room, WEST, &request, &[TAKEN_UP, HERE]).await;
+        assert_eq!(room.started("gang").await, WEST);
+        room.job_is(MANAGER, "gang", "Complete").await;
+        let workload = room.workload("gang").await.unwrap();
+        assert!(was_sent_once(&workload), "{:?}", workload.status);
+        room.is_swept().await;
+        no_request_is_left(room, WEST).await;
+        assert_eq!(seen.created().await, [name], "east was asked once");
     });
 }

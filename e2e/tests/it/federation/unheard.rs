@@ -45,7 +45,7 @@ const ASKED_MAX: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Lets the pod of a job end well, so that nothing depends on how long something takes.
-async fn end(room: Room, cluster: &str, job: &str) {
+pub(super) async fn end(room: Room, cluster: &str, job: &str) {
     room.runs_in(cluster, job).await;
     let pods: Api<Pod> = room.api(cluster);
     let of_job = ListParams::default().labels(&format!("job-name={job}"));

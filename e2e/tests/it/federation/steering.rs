@@ -1,0 +1,149 @@
+//! What is done on the manager to a job that runs elsewhere: it is preempted, gets another priority, is suspended by its user.
+
+use k8s_openapi::api::batch::v1::Job;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, ResourceExt as _};
+use roadstead_api::constants::annotations::DISPATCH_EPOCH;
+use roadstead_api::constants::labels::PRIORITY_CLASS;
+use roadstead_api::kueue::v1beta2::ClusterQueue;
+use roadstead_e2e::stage::apply;
+use serde_json::{Value, json};
+
+use super::fixture::{
+    EAST, EVEN, MANAGER, Room, WEST, beside_others, cluster_name, condition, was_sent_once,
+};
+use super::once::{annotation, copy, runs};
+use super::unheard::end;
+use crate::shared::eventually;
+
+/// Every worker has room for both, the manager for one.
+const ONE_FITS: &[(&str, &str)] = &[(MANAGER, "8"), (EAST, "16"), (WEST, "16")];
+/// Longer than a test: such a job ends when it is told to.
+const LONG_SECS: u32 = 600;
+
+/// A priority class that only the manager knows.
+async fn class(room: Room, name: &str, value: i32) {
+    let class = json!({
+        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "WorkloadPriorityClass",
+        "metadata": {"name": name}, "value": value,
+    });
+    apply(&room.shared.client(MANAGER), class).await.unwrap();
+}
+
+fn of_class(mut job: Value, class: &str) -> Value {
+    job["metadata"]["labels"][PRIORITY_CLASS] = json!(class);
+    job
+}
+
+/// The victim's pod takes its time to end, and until then its quota is not given to another.
+///
+/// Spec: multikueue 3.8, 10.F23, 11.72; safety I1, I4
+#[test]
+fn what_is_preempted_on_the_manager_stops_in_its_worker_first_and_comes_back_later() {
+    beside_others("preempted-here", ONE_FITS, |room| async move {
+        class(room, "preempted-here-urgent", 1000).await;
+        let queues: Api<ClusterQueue> = Api::all(room.shared.client(MANAGER));
+        let lower = Patch::Merge(json!({"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}}));
+        let params = PatchParams::default();
+        queues.patch(room.name, &params, &lower).await.unwrap();
+        room.submit(room.job("victim", "6", LONG_SECS)).await;
+        let first = room.started("victim").await;
+        room.runs_in(&first, "victim").await;
+        let pod = room.hold_pod(&first, "victim").await;
+
+        let urgent = of_class(room.job("urgent", "6", LONG_SECS), "preempted-here-urgent");
+        room.submit(urgent).await;
+        let evicted = room.workload_where("victim", |w| w.is_true("Evicted")).await;
+        assert_eq!(condition(&evicted, "Evicted").unwrap().1, "Preempted");
+        let sent = eventually(|| async {
+            let sent = copy(room, &first, "victim").await?;
+            let stopping = room.jobs(&first).get("victim").await.ok()?;
+            (stopping.spec?.suspend == Some(true)).then_some(sent)
+        })
+        .await;
+        let why = condition(&sent, "Evicted").unwrap().1;
+        assert_eq!(why, "DeactivatedDueToEvictedOnManagerCluster");
+        let waiting = room.workload("urgent").await.unwrap();
+        assert!(!waiting.is_true("QuotaReserved"), "{:?}", waiting.status);
+        room.let_go(&first, &pod).await;
+
+        let place = room.started("urgent").await;
+        for worker in [EAST, WEST] {
+            let victim = room.jobs(worker).get_opt("victim").await.unwrap();
+            assert!(victim.is_none_or(|job| !runs(&job)), "both run");
+        }
+        end(room, &place, "urgent").await;
+        room.ran_once("urgent").await;
+        let back = room
+            .workload_where("victim", |w| cluster_name(w).is_some() && !w.is_true("Evicted"))
+            .await;
+        assert_eq!(annotation(&back, DISPATCH_EPOCH).as_deref(), Some("2"));
+        let second = cluster_name(&back).unwrap();
+        end(room, &second, "victim").await;
+        let ended = room.job_is(MANAGER, "victim", "Complete").await;
+        assert_eq!(ended.status.unwrap().succeeded, Some(1));
+        room.is_swept().await;
+    });
+}
+
+/// Spec: multikueue 10.F39, 11.83
+#[test]
+fn another_priority_class_reaches_the_copy_of_a_job_that_runs_and_does_not_disturb_it() {
+    beside_others("reprioritised", EVEN, |room| async move {
+        class(room, "reprioritised-low", 10).await;
+        class(room, "reprioritised-high", 1000).await;
+        room.submit(of_class(room.job("train", "1", LONG_SECS), "reprioritised-low"))
+            .await;
+        let winner = room.started("train").await;
+        room.runs_in(&winner, "train").await;
+        let sent = copy(room, &winner, "train").await.unwrap();
+        assert_eq!(sent.spec.priority, Some(10));
+
+        let high = json!({"metadata": {"labels": {PRIORITY_CLASS: "reprioritised-high"}}});
+        room.merge::<Job>(MANAGER, "train", high).await;
+        let changed = eventually(|| async {
+            let copy = copy(room, &winner, "train").await?;
+            (copy.spec.priority == Some(1000)).then_some(copy)
+        })
+        .await;
+        let class = &json!(changed.spec)["priorityClassRef"];
+        assert_eq!(class["name"], "reprioritised-high", "{class}");
+        assert_eq!(changed.uid(), sent.uid());
+        end(room, &winner, "train").await;
+        room.ran_once("train").await;
+        room.is_swept().await;
+    });
+}
+
+/// Who wants it stopped deactivates its Workload: a job that is admitted is set going again.
+///
+/// Spec: jobs 5.1 row 18, jobs 10.3; safety I1
+#[test]
+fn a_job_that_its_user_suspends_is_resumed_and_its_run_in_the_worker_goes_on() {
+    beside_others("suspended-here", EVEN, |room| async move {
+        room.submit(room.job("train", "1", LONG_SECS)).await;
+        let winner = room.started("train").await;
+        room.runs_in(MANAGER, "train").await;
+        let run = room.jobs(&winner).get("train").await.unwrap();
+        for suspend in [true, false] {
+            let patch = json!({"spec": {"suspend": suspend}});
+            let job: Job = room.merge(MANAGER, "train", patch).await;
+            assert_eq!(job.spec.unwrap().suspend, Some(suspend));
+            eventually(|| async {
+                let job = room.jobs(MANAGER).get("train").await.ok()?;
+                (job.spec?.suspend == Some(false)).then_some(())
+            })
+            .await;
+        }
+        room.runs_in(MANAGER, "train").await;
+        let now = room.jobs(&winner).get("train").await.unwrap();
+        assert_eq!(now.uid(), run.uid());
+        let (now, run) = (now.status.unwrap(), run.status.unwrap());
+        assert_eq!(now.start_time, run.start_time, "it was never stopped");
+        let workload = room.workload("train").await.unwrap();
+        assert!(was_sent_once(&workload), "{:?}", workload.status);
+        end(room, &winner, "train").await;
+        room.ran_once("train").await;
+        room.is_swept().await;
+    });
+}
