@@ -204,6 +204,8 @@ impl<'a> Pass<'a> {
                         self.act(cluster, RemoteAction::SetPriority);
                     }
                 }
+                // Why then: its choice may be on the way, and this one, too late for it, must not take away what was chosen (seed 21580).
+                Standing::Silent | Standing::Cordoned if self.is_to_be_dropped(cluster) => {}
                 Standing::Open(_)
                 | Standing::Silent
                 | Standing::Failed { .. }
@@ -213,6 +215,11 @@ impl<'a> Pass<'a> {
                 }
             }
         }
+    }
+
+    /// Whether this plan takes a cluster out of those that are asked, which is not stored yet.
+    fn is_to_be_dropped(&self, cluster: &ClusterName) -> bool {
+        self.o.stored.nominated.contains(cluster) && !self.plan.status.nominated.contains(cluster)
     }
 
     /// What keeps the Workload from being offered at all. *Source*: `spec/multikueue.md 3.3 R8`.

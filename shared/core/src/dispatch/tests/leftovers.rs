@@ -141,11 +141,11 @@ fn without_its_config_what_runs_goes_on_and_what_waits_is_offered_nowhere() {
         .remote("a", reachable(Some(remote()), None));
     waiting.clusters.clear();
     let plan = waiting.plan();
-    assert_eq!(plan.on("a"), &ALL_GONE[1..]);
     assert!(plan.status.nominated.is_empty());
     assert_eq!(plan.waits_for(), Some("NoClusterListed"));
 
     waiting.status = plan.status;
+    assert_eq!(waiting.plan().on("a"), &ALL_GONE[1..], "once that is stored");
     waiting.clusters = vec!["a".into()];
     let back = waiting.remote("a", reachable(None, None)).plan();
     assert_eq!(back.on("a"), [CreateWorkload]);

@@ -279,7 +279,11 @@ fn a_cordoned_cluster_gets_nothing_new_and_keeps_what_it_runs_unless_drained() {
         (plan.cluster(), plan.status.nominated.clone()),
         (None, names(&["b"]))
     );
-    assert!(plan.on("a").contains(&RemoteAction::DeleteWorkload));
+    // Its choice may be on the way (seed 21580).
+    assert!(plan.on("a").is_empty());
+    let mut stored = seeking.clone();
+    stored.status = plan.status;
+    assert!(stored.plan().on("a").contains(&RemoteAction::DeleteWorkload));
     cordon(&mut seeking, Cordon::Open);
     assert_eq!(seeking.plan().cluster(), Some("a"));
 

@@ -504,8 +504,14 @@ fn a_cluster_that_left_the_config_keeps_its_run_while_it_answers() {
     assert_eq!(case.plan().check().0, CheckPhase::Retry);
     let mut waiting = Case::new().nominated(&["a", "b"]);
     waiting.clusters = vec!["b".into()];
-    let plan = waiting.remote("a", reachable(Some(remote()), None)).plan();
-    assert_eq!(plan.on("a"), GONE);
+    let mut waiting = waiting.remote("a", reachable(Some(remote()), None));
+    let plan = waiting.plan();
+    assert_eq!(
+        (plan.on("a"), plan.status.nominated.clone()),
+        (&[][..], names(&["b"]))
+    );
+    waiting.status = plan.status;
+    assert_eq!(waiting.plan().on("a"), GONE, "once that is stored");
 }
 
 /// Spec: safety 1 I1; multikueue 10.F9
