@@ -10,6 +10,7 @@ mod pace;
 mod refused;
 pub(crate) mod registry;
 pub(crate) mod supervisor;
+pub(crate) mod told;
 pub(crate) mod witness;
 
 use std::collections::BTreeMap;

@@ -169,6 +169,7 @@ fn lessor(config: &Config, engine: &Engine, clock: &Clock, uptime: Uptime) -> Le
         origin: config.multi_kueue.origin.as_str().into(),
         namespace: config.roadstead.multi_kueue.lease_namespace.clone(),
         terms: Terms::for_timeout(timeout),
+        troubles: roadstead_kubeio::trouble::Troubles::default(),
         namespaces: engine.caches.namespaces.clone(),
         uptime,
         clock: clock.clone(),
@@ -236,6 +237,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
             Box::new(move |name| sites::is_free(&dispatch, name, (dispatch.clock)()))
         },
         metrics: counts,
+        told: remote::told::Told::default(),
         clock: clock.clone(),
         #[cfg(feature = "bugbank")]
         policy,

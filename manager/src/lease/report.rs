@@ -15,9 +15,12 @@ use serde_json::json;
 
 use super::Lessor;
 use crate::remote::Remote;
+use crate::remote::told::{REMEDY, Told};
 
 /// The condition.
 const KIND: &str = "WorkerFence";
+/// What is tried, for the memory of what was told of it.
+const WRITING: &str = "writing condition WorkerFence";
 /// How often it is looked whether it still holds.
 const LOOK: Duration = Duration::from_secs(2);
 /// How long a worker may take to be seen looking at its lease before it is said that it does not.
@@ -29,7 +32,7 @@ pub(crate) async fn tell(
     lessor: &Lessor,
     clusters: &Cache<MultiKueueCluster>,
     client: &Client,
-    remote: &Remote,
+    (remote, told): (&Remote, &Told),
     changed: impl Fn(),
 ) {
     let since = lessor.uptime.now();
@@ -41,6 +44,7 @@ pub(crate) async fn tell(
         if lapsed != (tenure == Tenure::Lapsed) {
             lapsed = !lapsed;
             changed();
+            log(lessor, remote, lapsed);
         }
         if guard != Guard::Looks && !lapsed && lessor.uptime.now().since(since) < PATIENCE {
             continue;
@@ -49,12 +53,18 @@ pub(crate) async fn tell(
         let Some(cluster) = clusters.named(name) else {
             continue;
         };
+        let why = lessor.troubles.words(&remote.name);
         let mut conditions = cluster
             .status
             .as_ref()
             .map(|s| s.conditions.clone())
             .unwrap_or_default();
-        let new = condition(lessor, guard, lapsed, cluster.metadata.generation);
+        let new = condition(
+            lessor,
+            (guard, lapsed),
+            why.as_deref(),
+            cluster.metadata.generation,
+        );
         let same =
             |old: &Condition| old.type_ == KIND && old.status == new.status && old.message == new.message;
         if conditions.iter().any(same) {
@@ -68,10 +78,15 @@ pub(crate) async fn tell(
         });
         let api: Api<MultiKueueCluster> = Api::all(client.clone());
         match write::patch_status(&api, name, &patch).await {
-            Written::Done(object) => clusters.observe(*object),
+            Written::Done(object) => {
+                clusters.observe(*object);
+                told.succeeded(name, WRITING);
+            }
             Written::Gone | Written::Conflict | Written::AlreadyExists => {}
             Written::Refused(why) | Written::Unclear(why) => {
-                tracing::warn!(cluster = name, "writing condition {KIND} failed: {why}");
+                let why =
+                    format!("condition {KIND} of its MultiKueueCluster cannot be written: {why}; {REMEDY}");
+                told.failed(name, WRITING, &why);
             }
         }
     }
@@ -82,18 +97,49 @@ fn whole(at: Timestamp) -> Timestamp {
     Timestamp::from_second(at.as_second()).unwrap_or(at)
 }
 
-fn condition(lessor: &Lessor, guard: Guard, lapsed: bool, generation: Option<i64>) -> Condition {
-    let (status, reason, message) = if lapsed {
-        let message = format!(
-            "This manager's lease on the worker was not renewed for more than {} s, so the worker stops jobs of queues with \
-             policy Fence, and they are sent elsewhere; let the account write Leases in namespace \"{}\" there, and make that \
-             namespace again if it is gone (roadstead cluster join does both)",
-            lessor.terms.starts_for().as_secs(),
-            lessor.namespace
-        );
-        ("False", "LeaseLapsed", message)
+/// What to do when our account may not keep a lease on a worker.
+pub(super) fn remedy(namespace: &str) -> String {
+    format!(
+        "let the account write Leases in namespace \"{namespace}\" there, and make that namespace again if it is gone (roadstead \
+         cluster join does both)"
+    )
+}
+
+fn log(lessor: &Lessor, remote: &Remote, lapsed: bool) {
+    let (cluster, why) = (&remote.name, lessor.troubles.words(&remote.name));
+    if lapsed {
+        tracing::warn!(%cluster, "{}", of_lapse(lessor.terms, why.as_deref(), &lessor.namespace));
     } else {
-        of_guard(lessor.terms, guard)
+        tracing::info!(%cluster, "this manager's lease on the worker is renewed again");
+    }
+}
+
+fn of_lapse(terms: Terms, why: Option<&str>, namespace: &str) -> String {
+    format!(
+        "This manager's lease on the worker was not renewed for more than {} s{}, so the worker stops jobs of queues with policy \
+         Fence, and they are sent elsewhere; {}",
+        terms.starts_for().as_secs(),
+        why.map(|why| format!(" ({why})")).unwrap_or_default(),
+        remedy(namespace)
+    )
+}
+
+fn condition(
+    lessor: &Lessor,
+    (guard, lapsed): (Guard, bool),
+    why: Option<&str>,
+    generation: Option<i64>,
+) -> Condition {
+    let (status, reason, message) = if lapsed {
+        (
+            "False",
+            "LeaseLapsed",
+            of_lapse(lessor.terms, why, &lessor.namespace),
+        )
+    } else {
+        let (status, reason, message) = of_guard(lessor.terms, guard);
+        let why = why.filter(|_| guard != Guard::Looks);
+        (status, reason, with_why(message, why, &lessor.namespace))
     };
     Condition {
         type_: KIND.to_owned(),
@@ -102,6 +148,17 @@ fn condition(lessor: &Lessor, guard: Guard, lapsed: bool, generation: Option<i64
         message,
         last_transition_time: Time(whole((lessor.clock)())),
         observed_generation: generation,
+    }
+}
+
+/// Why not where the worker is seen to look: a renewal that fails matters there only when the lease lapses.
+fn with_why(message: String, why: Option<&str>, namespace: &str) -> String {
+    match why {
+        Some(why) => format!(
+            "{message}. This manager does not renew its lease there: {why}; {}",
+            remedy(namespace)
+        ),
+        None => message,
     }
 }
 
@@ -158,5 +215,25 @@ mod tests {
                 ("False", "NoFence", false),
             ]
         );
+    }
+
+    #[test]
+    fn why_a_lease_is_not_renewed_is_said_where_it_matters() {
+        let terms = Terms::of(Duration::from_mins(10));
+        let of_lapse = |why| of_lapse(terms, why, "roadstead-system");
+        let told = of_lapse(Some("leases is forbidden"));
+        assert!(
+            told.contains("for more than 400 s (leases is forbidden), so the worker stops"),
+            "{told}"
+        );
+        assert!(told.contains("namespace \"roadstead-system\" there"), "{told}");
+        assert!(of_lapse(None).contains("for more than 400 s, so"));
+        let said = with_why("No fence".to_owned(), Some("leases is forbidden"), "ns");
+        assert!(
+            said.starts_with(
+                "No fence. This manager does not renew its lease there: leases is forbidden; let"
+            )
+        );
+        assert_eq!(with_why("No fence".to_owned(), None, "ns"), "No fence");
     }
 }

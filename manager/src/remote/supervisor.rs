@@ -34,6 +34,7 @@ use tracing::Instrument as _;
 use super::leaving;
 use super::refused::Refused;
 use super::registry::Registry;
+use super::told::{self, REMEDY, Told};
 use super::{Dial, Miss, Place, Proof, Remote, Secrets};
 use crate::lease::{Lessor, Renewed, report, rights};
 use crate::metrics::{Ended, Metrics};
@@ -62,6 +63,9 @@ const UNAUTHORIZED: &str = "Unauthorized";
 const NOT_ACCEPTED: &str = "the API server does not accept the credential (401 Unauthorized): it has expired, or its account \
                             was deleted; run \"roadstead cluster join\" for this cluster again, or put a valid kubeconfig \
                             into its Secret";
+/// What is tried, for the memory of what was told of it.
+const ACTIVE: &str = "writing condition Active";
+const ORIGIN: &str = "claiming the lease of this origin";
 /// What is heard of a worker that gives no sign of life.
 const SILENT: &str = "it does not even tell its version";
 
@@ -100,6 +104,8 @@ pub(crate) struct Fleet {
     pub(crate) is_free: Box<dyn Fn(&ClusterName) -> bool + Send + Sync>,
     /// What is counted.
     pub(crate) metrics: Metrics,
+    /// What was logged of each cluster.
+    pub(crate) told: Told,
     /// The time.
     pub(crate) clock: Clock,
     /// What is planted here.
@@ -137,12 +143,10 @@ impl Fleet {
             biased;
             () = stop.cancelled() => return,
             listed = tokio::time::timeout(LISTING_MAX, listed) => if listed.is_err() {
-                tracing::warn!(
-                    namespace = self.namespace,
-                    "Secrets of workers are not listed after {} s: check that this manager may list and watch Secrets in the \
-                     namespace, or its workers are said to have none",
-                    LISTING_MAX.as_secs()
-                );
+                let (clusters, secrets) = (self.clusters.health().get(), self.secrets.health().get());
+                for text in told::unlisted(&clusters, &secrets, &self.namespace, LISTING_MAX) {
+                    tracing::warn!("{text}");
+                }
             }
         }
         let mut supervised: BTreeMap<String, Supervised> = BTreeMap::new();
@@ -173,6 +177,7 @@ impl Fleet {
                     let name = ClusterName::from(name.as_str());
                     self.registry.remove(&name);
                     self.metrics.left(&name);
+                    self.told.left(name.as_str());
                     self.changed.mark(name);
                 }
                 stays
@@ -259,10 +264,17 @@ impl Fleet {
         };
         let api: Api<MultiKueueCluster> = Api::all(self.client.clone());
         match write::patch_status(&api, name, &patch).await {
-            Written::Done(object) => self.clusters.observe(*object),
+            Written::Done(object) => {
+                self.clusters.observe(*object);
+                self.told.succeeded(name, ACTIVE);
+            }
             Written::Gone | Written::Conflict | Written::AlreadyExists => {}
             Written::Refused(why) | Written::Unclear(why) => {
-                tracing::warn!(cluster = name, "writing condition Active failed: {why}");
+                let why = format!(
+                    "condition Active of its MultiKueueCluster cannot be written, so its AdmissionChecks and queues go by the old one: \
+                     {why}; {REMEDY}"
+                );
+                self.told.failed(name, ACTIVE, &why);
             }
         }
     }
@@ -344,6 +356,9 @@ async fn serve(
     if let Renewed::Taken(sentence) = claimed {
         return refuse_origin(fleet, remote, sentence, nudge).await;
     }
+    if matches!(claimed, Renewed::Kept) {
+        fleet.told.succeeded(name, ORIGIN);
+    }
     let unanswered = rights::learn(&client, remote).await;
     let watching = CancellationToken::new();
     let mut tasks = JoinSet::new();
@@ -399,7 +414,7 @@ async fn serve(
                 link.seen = true;
                 link.connection.opened();
             });
-            tracing::info!(cluster = name, "connected");
+            fleet.told.connected(name);
             if !bug!(fleet.policy, EarlyEventLost) {
                 fleet.note(remote);
             }
@@ -428,7 +443,7 @@ async fn serve(
     tasks.shutdown().await;
     if let Some(why) = lost {
         let next = remote.with(|link| link.connection.failed(why.clone(), (fleet.clock)()));
-        tracing::warn!(cluster = name, next_attempt = %next, "connecting failed: {why}");
+        fleet.told.not_connected(name, &why, next);
         fleet.settle(remote).await;
     }
 }
@@ -446,7 +461,14 @@ impl Fleet {
         let connection = remote.with(|link| link.connection.clone());
         self.report(remote, connection).await;
         let changed = || self.changed.mark(remote.name.clone());
-        report::tell(&self.lessor, &self.clusters, &self.client, remote, changed).await;
+        report::tell(
+            &self.lessor,
+            &self.clusters,
+            &self.client,
+            (remote, &self.told),
+            changed,
+        )
+        .await;
     }
 
     async fn settle(&self, remote: &Remote) {
@@ -458,7 +480,8 @@ impl Fleet {
 
 /// Says that another manager has our origin there, and waits a while.
 async fn refuse_origin(fleet: &Arc<Fleet>, remote: &Arc<Remote>, sentence: String, nudge: &Notify) {
-    tracing::warn!(cluster = %remote.name, "refused: {sentence}");
+    let why = format!("not used: {sentence}");
+    fleet.told.failed(remote.name.as_str(), ORIGIN, &why);
     remote.with(|link| link.connection.origin_taken(sentence, (fleet.clock)()));
     fleet.settle(remote).await;
     tokio::select! {
@@ -493,9 +516,13 @@ async fn all_live(healths: &mut [(String, Follower<Health>)], timeout: Duration)
     tokio::time::timeout(timeout, all)
         .await
         .unwrap_or_else(|_elapsed| {
+            let silent = healths
+                .iter()
+                .filter(|(_, health)| health.get() == Health::Starting);
+            let kinds: Vec<&str> = silent.map(|(kind, _)| kind.as_str()).collect();
+            let (secs, kinds) = (timeout.as_secs(), kinds.join(", "));
             Err(format!(
-                "the API server did not open all watches within {} s",
-                timeout.as_secs()
+                "the API server did not open all watches within {secs} s; not of {kinds}"
             ))
         })
 }
