@@ -25,7 +25,7 @@ use roadstead_kubeio::dirty::Dirty;
 use roadstead_kubeio::latest::Follower;
 use roadstead_kubeio::write::{self, Written};
 use tokio::sync::Notify;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 use tokio::time::error::Elapsed;
 use tokio_util::sync::CancellationToken;
@@ -156,7 +156,13 @@ impl Fleet {
                 biased;
                 () = stop.cancelled() => break,
                 names = touched.take() => names,
-                Some(_) = tasks.join_next() => continue,
+                Some(ended) = tasks.join_next() => {
+                    // Why not swallowed: nobody would keep the lease of that cluster, or say how it stands.
+                    if let Err(Ok(panic)) = ended.map_err(JoinError::try_into_panic) {
+                        std::panic::resume_unwind(panic);
+                    }
+                    continue;
+                }
                 () = tokio::time::sleep(leaving::LOOK), if self.clusters.all().iter().any(|c| leaving::leaves(c)) => {
                     self.let_go().await;
                     continue;

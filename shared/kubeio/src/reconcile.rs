@@ -130,7 +130,8 @@ impl<K: Ord + Clone + Display> Telling<K> {
     }
 }
 
-fn panic_text(panic: &(dyn Any + Send)) -> &str {
+/// The words of a panic.
+pub fn panic_text(panic: &(dyn Any + Send)) -> &str {
     panic
         .downcast_ref::<String>()
         .map(String::as_str)
