@@ -70,8 +70,7 @@ pub(crate) async fn tell(
         if conditions.iter().any(same) {
             continue;
         }
-        conditions.retain(|old| old.type_ != KIND);
-        conditions.push(new);
+        put(&mut conditions, new);
         let patch = json!({
             "metadata": { "resourceVersion": cluster.metadata.resource_version },
             "status": { "conditions": conditions },
@@ -90,6 +89,15 @@ pub(crate) async fn tell(
             }
         }
     }
+}
+
+/// Puts it in the place of the one that stands there; its time moves with the status, not with the words.
+fn put(conditions: &mut Vec<Condition>, mut new: Condition) {
+    if let Some(old) = { conditions.iter() }.find(|old| old.type_ == KIND && old.status == new.status) {
+        new.last_transition_time = old.last_transition_time.clone();
+    }
+    conditions.retain(|old| old.type_ != KIND);
+    conditions.push(new);
 }
 
 /// Times of conditions have whole seconds.
@@ -215,6 +223,23 @@ mod tests {
                 ("False", "NoFence", false),
             ]
         );
+    }
+
+    #[test]
+    fn the_time_of_the_condition_moves_with_its_status_and_not_with_its_words() {
+        let said = |status: &str, message: &str, second| Condition {
+            type_: KIND.to_owned(),
+            status: status.to_owned(),
+            reason: "NoFence".to_owned(),
+            message: message.to_owned(),
+            last_transition_time: Time(Timestamp::from_second(second).unwrap()),
+            observed_generation: None,
+        };
+        let mut conditions = vec![said("False", "no answer", 1)];
+        put(&mut conditions, said("False", "forbidden", 2));
+        assert_eq!(conditions, [said("False", "forbidden", 1)]);
+        put(&mut conditions, said("True", "fencing", 3));
+        assert_eq!(conditions, [said("True", "fencing", 3)]);
     }
 
     #[test]

@@ -132,7 +132,8 @@ impl Fleet {
                     ""
                 };
                 let why = format!(
-                    "the finalizers of its MultiKueueCluster cannot be written{leaving}: {why}; {REMEDY}"
+                    "the finalizers of its MultiKueueCluster cannot be written{leaving}: {why}; if this is a refusal, apply \
+                     deploy/rights on the manager"
                 );
                 self.told.failed(&cluster.name_any(), FINALIZERS, &why);
                 false
