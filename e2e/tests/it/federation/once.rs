@@ -242,7 +242,7 @@ fn under_fence_a_worker_on_which_the_lease_cannot_be_renewed_gets_no_jobs_until_
         };
         let lapsed = fence("LeaseLapsed").await;
         assert!(
-            lapsed.message.contains("write Leases in namespace"),
+            lapsed.message.contains("write Leases in namespace") && lapsed.message.contains("is forbidden"),
             "{}",
             lapsed.message
         );
