@@ -147,7 +147,7 @@ fn condition(
     } else {
         let (status, reason, message) = of_guard(lessor.terms, guard);
         let why = why.filter(|_| guard != Guard::Looks);
-        (status, reason, with_why(message, why, &lessor.namespace))
+        (status, reason, with_why(guard, message, why, &lessor.namespace))
     };
     Condition {
         type_: KIND.to_owned(),
@@ -160,14 +160,17 @@ fn condition(
 }
 
 /// Why not where the worker is seen to look: a renewal that fails matters there only when the lease lapses.
-fn with_why(message: String, why: Option<&str>, namespace: &str) -> String {
-    match why {
-        Some(why) => format!(
-            "{message}. This manager does not renew its lease there: {why}; {}",
-            remedy(namespace)
-        ),
-        None => message,
+fn with_why(guard: Guard, message: String, why: Option<&str>, namespace: &str) -> String {
+    let Some(why) = why else { return message };
+    let remedy = remedy(namespace);
+    if guard == Guard::Unmarked {
+        // Why other words: without a lease of ours nothing is known of the worker, which may have looked at one that was there.
+        return format!(
+            "This manager does not renew its lease on the worker, so whether that stops jobs by itself is not known: {why}; with policy \
+             Fence a lost job is dispatched again after workerLostTimeout, and may run twice until the worker is back; {remedy}"
+        );
     }
+    format!("{message}. This manager does not renew its lease there: {why}; {remedy}")
 }
 
 fn of_guard(terms: Terms, guard: Guard) -> (&'static str, &'static str, String) {
@@ -253,12 +256,18 @@ mod tests {
         );
         assert!(told.contains("namespace \"roadstead-system\" there"), "{told}");
         assert!(of_lapse(None).contains("for more than 400 s, so"));
-        let said = with_why("No fence".to_owned(), Some("leases is forbidden"), "ns");
+        let of_guard = |guard, why| with_why(guard, "No fence".to_owned(), why, "ns");
+        let said = of_guard(Guard::Stopped, Some("leases is forbidden"));
         assert!(
             said.starts_with(
                 "No fence. This manager does not renew its lease there: leases is forbidden; let"
             )
         );
-        assert_eq!(with_why("No fence".to_owned(), None, "ns"), "No fence");
+        assert_eq!(of_guard(Guard::Unmarked, None), "No fence");
+        let said = of_guard(Guard::Unmarked, Some("leases is forbidden"));
+        assert!(
+            said.contains("is not known: leases is forbidden; with policy Fence"),
+            "{said}"
+        );
     }
 }
