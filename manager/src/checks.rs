@@ -17,6 +17,7 @@ use roadstead_engine::clock::Clock;
 use roadstead_engine::process::tell_unread;
 use roadstead_kubeio::cache::{Cache, Change};
 use roadstead_kubeio::dirty::Dirty;
+use roadstead_kubeio::trouble::Troubles;
 use roadstead_kubeio::write::{self, Written};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -150,6 +151,7 @@ impl Federation {
         let bell = touched.clone();
         self.clusters.listen(move |_| bell.mark(()));
         touched.mark(());
+        let troubles = Troubles::default();
         loop {
             tokio::select! {
                 biased;
@@ -158,13 +160,19 @@ impl Federation {
             }
             for check in self.checks.all() {
                 if check.spec.controller_name == controllers::MULTIKUEUE {
-                    self.write(&client, &check, &clock, &touched).await;
+                    self.write(&client, &check, &clock, (&touched, &troubles)).await;
                 }
             }
         }
     }
 
-    async fn write(&self, client: &Client, check: &AdmissionCheck, clock: &Clock, touched: &Dirty<()>) {
+    async fn write(
+        &self,
+        client: &Client,
+        check: &AdmissionCheck,
+        clock: &Clock,
+        (touched, troubles): (&Dirty<()>, &Troubles<String>),
+    ) {
         let name = check.metadata.name.as_deref().unwrap_or_default();
         let clusters = self.clusters_of(check).map(|names| {
             names
@@ -183,10 +191,21 @@ impl Federation {
         };
         let api: Api<AdmissionCheck> = Api::all(client.clone());
         match write::patch_status(&api, name, &patch).await {
-            Written::Done(object) => self.checks.observe(*object),
+            Written::Done(object) => {
+                self.checks.observe(*object);
+                if troubles.ends(&name.to_owned()).is_some() {
+                    tracing::info!(admission_check = name, "condition Active is written again");
+                }
+            }
             Written::Gone | Written::Conflict | Written::AlreadyExists => {}
             Written::Refused(why) | Written::Unclear(why) => {
-                tracing::warn!(admission_check = name, "writing condition Active failed: {why}");
+                if troubles.is_news(name.to_owned(), &why) {
+                    tracing::warn!(
+                        admission_check = name,
+                        "condition Active cannot be written, so ClusterQueues with this check go by the old one: {why}; it is tried again \
+                         until it succeeds; if this is a refusal, apply deploy/rights"
+                    );
+                }
                 // Why a mark: nothing else would bring it up again, and as long as it does not stand there, no queue with this
                 // check admits anything.
                 touched.mark(());

@@ -14,7 +14,7 @@ use roadstead_api::kueue::v1beta2::{LocationType, MultiKueueCluster};
 use roadstead_core::name::ClusterName;
 use roadstead_engine::clock::Clock;
 use roadstead_engine::until;
-use roadstead_kubeconfigs::account::token::{Terms, plan_renewal, renew_secret};
+use roadstead_kubeconfigs::account::token::{self, Terms, plan_renewal, renew_secret};
 use roadstead_kubeconfigs::check::{Rules, check};
 use roadstead_kubeconfigs::secret;
 use roadstead_kubeio::cache::Cache;
@@ -94,7 +94,9 @@ impl Credentials {
             .and_then(|remote| remote.last_client())
         else {
             return Outcome::Failed(format!(
-                "cluster {cluster}: not connected, so its credential cannot be renewed"
+                "cluster {cluster}: not connected, so its credential in Secret {name} cannot be renewed and ends at {:.0}: connect it \
+                 before then, or run \"roadstead cluster join\" for it again",
+                life.expires
             ));
         };
         if let Some(why) = self.mismatch(stored, cluster, &place) {
@@ -115,12 +117,7 @@ impl Credentials {
                 self.secrets.observe(renewed);
                 Outcome::Done
             }
-            Err(error) => {
-                let left = life.expires.duration_since(now);
-                Outcome::Failed(format!(
-                    "cluster {cluster}: renewing the credential failed, it ends in {left:#}: {error}"
-                ))
-            }
+            Err(error) => Outcome::Failed(not_renewed(cluster, name, life, &error)),
         }
     }
 
@@ -150,6 +147,21 @@ impl Credentials {
             Err(refusal) => Some(refusal.message),
         }
     }
+}
+
+/// What happened, until when the old one is good, and what to do. Why no time that is left: it would be other words each time.
+fn not_renewed(cluster: &str, secret: &str, life: secret::Lifetime, error: &token::Error) -> String {
+    let mut why = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(inner) = cause {
+        why = format!("{why}: {inner}");
+        cause = inner.source();
+    }
+    format!(
+        "cluster {cluster}: the credential in Secret {secret} could not be renewed, and ends at {:.0}: {why}; if this stays, run \
+         \"roadstead cluster join\" for this cluster again before then",
+        life.expires
+    )
 }
 
 #[cfg(test)]
@@ -211,6 +223,26 @@ mod tests {
             clock: Arc::new(Timestamp::now),
         };
         (credentials, asked)
+    }
+
+    #[test]
+    fn a_renewal_that_failed_says_why_with_all_causes_and_until_when_the_old_credential_is_good() {
+        let life = secret::Lifetime {
+            issued: Timestamp::UNIX_EPOCH,
+            expires: Timestamp::from_second(3600).unwrap(),
+        };
+        let refusal = check(b"{}", &Rules::default()).unwrap_err();
+        let words = refusal.message.clone();
+        let said = not_renewed("east", "own", life, &token::Error::Refused { source: refusal });
+        assert!(
+            said.contains("Secret own could not be renewed, and ends at 1970-01-01T01:00:00Z"),
+            "{said}"
+        );
+        assert!(
+            said.contains(&format!("the kubeconfig in use is refused: {words}")),
+            "{said}"
+        );
+        assert!(said.contains("roadstead cluster join"), "{said}");
     }
 
     /// Spec: safety S7

@@ -254,7 +254,8 @@ impl Dispatch {
             self.memory.remember_highest(key, plan.highest);
         }
         for (cluster, cause) in &plan.failed {
-            if self.memory.failed(key, cluster, *cause, String::new(), now) {
+            let words = plan.words.get(cluster).cloned().unwrap_or_default();
+            if self.memory.failed(key, cluster, *cause, words, now) {
                 self.metrics.removed(cluster, *cause);
             }
         }

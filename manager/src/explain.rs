@@ -2,7 +2,7 @@
 //! for each change of the top reason.
 //!
 //! Invariant: who is placed at once costs no write. A record is written only when the reason will stay, has stood for
-//! [`PATIENCE`], and says something else than the one that is stored; at most once per [`PACE`] and Workload. What is
+//! [`PATIENCE`], and is read otherwise than the one that is stored; at most once per [`PACE`] and Workload. What is
 //! stored is all that survives a restart; at most [`MAX`] Workloads are remembered beside it.
 //!
 //! *Source*: `spec/experience.md 5`.
@@ -78,7 +78,12 @@ impl Journal {
         let written = before.as_ref().and_then(|entry| entry.written);
         let before = before.map(|entry| entry.record);
         let record = Record::after(before.as_ref().or(stored.as_ref()), waiting, &plan.seen, now);
-        let saying = if !plan.is_settled() || stored.as_ref().is_some_and(|s| s.says_the_same_as(&record)) {
+        // Why read again: what is stored was cut.
+        let text = explanation::print(&record);
+        let shown = explanation::parse(&text);
+        let stands =
+            { stored.as_ref().zip(shown.as_ref()) }.is_some_and(|(s, shown)| s.says_the_same_as(shown));
+        let saying = if !plan.is_settled() || stands {
             Saying::Nothing
         } else {
             let after = |at: Timestamp, pause| at.checked_add(pause).unwrap_or(Timestamp::MAX);
@@ -88,7 +93,7 @@ impl Journal {
                 Saying::Later(due)
             } else {
                 Saying::Now {
-                    value: explanation::print(&record).into(),
+                    value: text.into(),
                     note: (stored.map(|s| s.reason).as_deref() != Some(waiting.reason()))
                         .then(|| waiting.note()),
                 }
@@ -163,6 +168,7 @@ mod tests {
             conclude: false,
             stopped: false,
             failed: Vec::new(),
+            words: BTreeMap::new(),
             notes: Vec::new(),
             wake_at: None,
             round: None,
@@ -219,6 +225,39 @@ mod tests {
         // After a restart the times are those that were written.
         let again = Journal::default();
         assert_eq!(again.note(&stored, &key, &settled, at(99)), Saying::Nothing);
+    }
+
+    /// However long they are: what is stored is cut.
+    #[test]
+    fn other_words_of_the_same_reason_are_written_once_and_told_by_no_event() {
+        let (journal, key) = (Journal::default(), Key::new("ns", "w"));
+        let refused = |words: &str| {
+            let waiting = Waiting::StoppingOnWorker {
+                cluster: "east".into(),
+                refusal: words.to_owned(),
+            };
+            let mut plan = plan(Some(waiting), Reply::Stopping);
+            plan.seen[0].detail = words.to_owned();
+            plan
+        };
+        let first = refused("forbidden");
+        journal.note(&Workload::default(), &key, &first, at(0));
+        let Saying::Now { value, .. } = journal.note(&Workload::default(), &key, &first, at(2)) else {
+            panic!("due");
+        };
+        journal.wrote(&key, at(2));
+        let stored = annotated(&value);
+        assert_eq!(journal.note(&stored, &key, &first, at(60)), Saying::Nothing);
+        let long = refused(&"denied by a webhook, ".repeat(200));
+        let Saying::Now { value, note } = journal.note(&stored, &key, &long, at(60)) else {
+            panic!("other words");
+        };
+        assert_eq!(note, None);
+        journal.wrote(&key, at(60));
+        assert_eq!(
+            journal.note(&annotated(&value), &key, &long, at(120)),
+            Saying::Nothing
+        );
     }
 
     #[test]

@@ -27,9 +27,11 @@ use roadstead_api::constants::{annotations, labels};
 use roadstead_api::kueue::v1beta2::MultiKueueCluster;
 use roadstead_core::cluster::{Reason, identity};
 use roadstead_core::lease::{Closing, Grant, Tenure, Terms, next_renewal};
+use roadstead_core::name::ClusterName;
 use roadstead_engine::clock::{Clock, Uptime};
 use roadstead_kubeconfigs::account::rights::{MANAGED_BY, MANAGED_BY_LABEL, ORIGIN_LABEL, lease_name};
 use roadstead_kubeio::cache::Cache;
+use roadstead_kubeio::trouble::Troubles;
 use roadstead_kubeio::write::{self, Written};
 use serde_json::{Value, json};
 
@@ -60,6 +62,8 @@ pub(crate) struct Lessor {
     pub(crate) namespaces: Arc<Cache<Namespace>>,
     /// The clock that counts.
     pub(crate) uptime: Uptime,
+    /// Why each lease that is not renewed is not.
+    pub(crate) troubles: Troubles<ClusterName>,
     /// The time, for people.
     pub(crate) clock: Clock,
 }
@@ -145,6 +149,7 @@ impl Lessor {
                     self.note(remote, &now);
                     remote.granting(|grant| grant.renewed(sent, self.terms));
                     *lease = Some(*now);
+                    self.troubles.ends(&remote.name);
                     return Renewed::Kept;
                 }
                 Written::Conflict | Written::AlreadyExists => {
@@ -300,16 +305,22 @@ impl Lessor {
             let pause = match self.renew(client, remote, &mut lease).await {
                 Renewed::Kept => self.terms.beat(),
                 Renewed::Unclear(why) => {
+                    // Why no warning yet: most are of a moment; when the lease lapses it is said with these words.
                     tracing::debug!(cluster = %remote.name, "renewing the lease: {why}");
+                    let _ = self.troubles.is_news(remote.name.clone(), &why);
                     self.terms.beat()
                 }
                 Renewed::Forbidden(why) => {
                     remote.renews_no_more();
-                    tracing::warn!(
-                        cluster = %remote.name,
-                        "cannot keep a lease on this worker: if it had one it stops jobs of policy Fence, if not it cannot fence \
-                         itself, and another manager with our origin would not be noticed: {why}"
-                    );
+                    if self.troubles.is_news(remote.name.clone(), &why) {
+                        tracing::warn!(
+                            cluster = %remote.name,
+                            "cannot keep a lease on this worker: if it had one it stops jobs of policy Fence, if not it cannot fence \
+                             itself, and another manager with our origin would not be noticed: {why}; it is tried again until it \
+                             succeeds; {}",
+                            report::remedy(&self.namespace)
+                        );
+                    }
                     FORBIDDEN_PAUSE.min(self.terms.starts_for() / 4)
                 }
                 Renewed::Taken(_, sentence) => return sentence,

@@ -10,7 +10,9 @@ mod leaving;
 mod pace;
 mod refused;
 pub(crate) mod registry;
+mod sign;
 pub(crate) mod supervisor;
+pub(crate) mod told;
 pub(crate) mod witness;
 
 use std::collections::BTreeMap;

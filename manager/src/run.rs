@@ -34,7 +34,7 @@ use crate::gc;
 use crate::lease::Lessor;
 use crate::metrics::Metrics as FederationMetrics;
 use crate::remote::registry::Registry;
-use crate::remote::supervisor::{Fleet, Greet};
+use crate::remote::supervisor::{Ask, Fleet, Greet};
 use crate::remote::witness;
 use crate::remote::{self, Dial};
 use crate::sites;
@@ -175,6 +175,7 @@ fn lessor(
         namespace: config.roadstead.multi_kueue.lease_namespace.clone(),
         terms: Terms::for_timeout(timeout),
         clusters: federation.clusters.clone(),
+        troubles: roadstead_kubeio::trouble::Troubles::default(),
         namespaces: engine.caches.namespaces.clone(),
         uptime,
         clock: clock.clone(),
@@ -237,15 +238,10 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
         dial,
         changed: changed.clone(),
         greet: greet(dispatch.clone(), changed.clone()),
-        is_free: {
-            let dispatch = dispatch.clone();
-            Box::new(move |name| sites::is_free(&dispatch, name, (dispatch.clock)()))
-        },
-        may_run: {
-            let dispatch = dispatch.clone();
-            Box::new(move |name| sites::may_run(&dispatch, name))
-        },
+        is_free: ask(&dispatch, |d, name| sites::is_free(d, name, (d.clock)())),
+        may_run: ask(&dispatch, sites::may_run),
         metrics: counts,
+        told: remote::told::Told::default(),
         clock: clock.clone(),
         #[cfg(feature = "bugbank")]
         policy,
@@ -284,6 +280,11 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
     }
     follow(&dispatch, (changed, members), tasks, stop);
     dispatch
+}
+
+fn ask(dispatch: &Dispatch, question: fn(&Dispatch, &ClusterName) -> bool) -> Ask {
+    let dispatch = dispatch.clone();
+    Box::new(move |name| question(&dispatch, name))
 }
 
 fn list_secrets(

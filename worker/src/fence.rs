@@ -31,7 +31,7 @@ use roadstead_engine::clock::Uptime;
 use roadstead_engine::jobs::JobRef;
 use roadstead_kubeio::cache::Health;
 use roadstead_kubeio::queue::{Lane, Queue};
-use roadstead_kubeio::trouble::Trouble;
+use roadstead_kubeio::trouble::{Trouble, Troubles};
 use roadstead_kubeio::write::{self, Written};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -76,6 +76,8 @@ pub(crate) struct Knowledge {
     looked: AtomicBool,
     /// By origin.
     managers: Mutex<BTreeMap<String, Manager>>,
+    /// Workloads that could not be stopped, and jobs that could not be let go.
+    troubles: Troubles<(&'static str, Key)>,
 }
 
 #[derive(Debug, Default)]

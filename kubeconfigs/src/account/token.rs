@@ -24,7 +24,7 @@ use crate::secret::{self, Lifetime};
 pub const LIFETIME_DEFAULT: Duration = Duration::from_hours(1);
 /// Shortest life that API servers grant.
 pub const LIFETIME_MIN: Duration = Duration::from_mins(10);
-/// Longest life that we ask for: nothing eternal. Spec: safety 5 S10.
+/// Longest life that we ask for: nothing eternal; who configures more is warned when the file is read. Spec: safety 5 S10.
 pub const LIFETIME_MAX: Duration = Duration::from_hours(24);
 /// Share of its life after which a token is renewed at the earliest. Spec: safety 6.
 const RENEW_FROM: f64 = 0.5;

@@ -58,6 +58,18 @@ impl Forbidden {
             Self::NotOneMachine => "a multicast or broadcast address",
         }
     }
+
+    const fn remedy(self) -> &'static str {
+        match self {
+            Self::Loopback => {
+                "give the address at which the manager reaches it; where the manager runs on the same machine, set \
+                 multiKueue.allowLoopbackWorkers in its RoadsteadConfiguration"
+            }
+            Self::LinkLocalOrMetadata | Self::NotOneMachine => {
+                "give the address at which the manager reaches it"
+            }
+        }
+    }
 }
 
 /// Says whether a worker's API server may have this address. A resolver can ask it for every answer.
@@ -102,8 +114,11 @@ pub async fn judge_resolved(endpoint: &Endpoint, rules: &Rules) -> Result<(), Re
     };
     for answer in answers {
         judge(answer.ip(), rules).map_err(|forbidden| {
-            let kind = forbidden.describe();
-            let message = format!("server resolves to {kind}, which is not allowed");
+            let (kind, remedy) = (forbidden.describe(), forbidden.remedy());
+            let message = format!(
+                "server resolves to {kind} ({}), which is not allowed: {remedy}",
+                answer.ip()
+            );
             Refusal {
                 may_pass: true,
                 ..Refusal::insecure("S4", message)
@@ -161,8 +176,9 @@ pub(super) fn server(text: &str, name: &str, rules: Rules) -> Result<String, Ref
         return Err(Refusal::insecure(
             "S4",
             format!(
-                "server is {}, which is not allowed for cluster {name}: give the address at which the manager reaches it",
-                forbidden.describe()
+                "server is {}, which is not allowed for cluster {name}: {}",
+                forbidden.describe(),
+                forbidden.remedy()
             ),
         ));
     }

@@ -27,7 +27,7 @@ pub(crate) struct Memory {
     rounds: Mutex<BTreeMap<Key, Timestamp>>,
     /// The highest number of a dispatch that was seen on a copy, where it is above the present one.
     highest: Mutex<BTreeMap<Key, u64>>,
-    /// What clusters said that refused to delete something.
+    /// What clusters said that refused to stop or delete something.
     refusals: Mutex<BTreeMap<Key, BTreeMap<ClusterName, String>>>,
     /// UIDs of what we have asked to go: jobs after their pods, and Workloads until that is answered.
     going: Mutex<BTreeMap<Key, BTreeSet<String>>>,
@@ -95,7 +95,7 @@ impl Memory {
         *known = seen.max(*known);
     }
 
-    /// Notes in what words a cluster refused to delete something; tells whether it is the first time. Not whether the words are
+    /// Notes in what words a cluster refused to stop or delete something; tells whether it is the first time. Not whether the words are
     /// new: whoever refuses in other words each time would have the Workload looked at without end.
     pub(crate) fn refused(&self, key: &Key, cluster: &ClusterName, words: &str) -> bool {
         let mut all = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
@@ -122,7 +122,7 @@ impl Memory {
         }
     }
 
-    /// In what words clusters refused to delete something of a Workload, and have not done it since.
+    /// In what words clusters refused to stop or delete something of a Workload, and have not done it since.
     pub(crate) fn refusals(&self, key: &Key) -> BTreeMap<ClusterName, String> {
         let all = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
         all.get(key).cloned().unwrap_or_default()

@@ -79,6 +79,15 @@ async fn pass(d: &Dispatch, remote: &Remote, key: &Key) -> Outcome {
     Outcome::Done
 }
 
+/// Who is to be told of a refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tells {
+    /// Whoever waits for the end of an earlier run: `roadstead explain` shows it.
+    WhoWaits,
+    /// Nobody waits for it.
+    TheLog,
+}
+
 struct Site<'a> {
     d: &'a Dispatch,
     remote: &'a Remote,
@@ -142,7 +151,8 @@ impl Site<'_> {
                 Ok(())
             }
             Written::AlreadyExists => self.look_at_existing_workload().await,
-            Written::Gone | Written::Conflict => Err("the workload could not be created".into()),
+            Written::Gone => Err(not_served("Workloads", "kueue.x-k8s.io/v1beta2")),
+            Written::Conflict => Err(met_another_write("the workload")),
             Written::Refused(why) => {
                 self.exclude(refusal(&why), why);
                 Ok(())
@@ -276,7 +286,8 @@ impl Site<'_> {
         let patch = json!({ "metadata": { "finalizers": kept, "resourceVersion": version } });
         self.patched(
             write::patch(&self.workloads(), &self.key.name, &patch).await,
-            "taking the finalizer off",
+            "taking the finalizer off the workload",
+            Tells::WhoWaits,
         )
     }
 
@@ -289,6 +300,7 @@ impl Site<'_> {
         self.patched(
             write::patch(&self.workloads(), &self.key.name, &patch).await,
             "setting the priority",
+            Tells::TheLog,
         )
     }
 
@@ -299,11 +311,16 @@ impl Site<'_> {
         let patch = roadstead_convert::request_stop(&copy, message, (self.d.clock)());
         self.patched(
             write::patch_status(&self.workloads(), &self.key.name, &patch).await,
-            "asking it to stop",
-        )
+            "asking the workload to stop",
+            Tells::WhoWaits,
+        )?;
+        // Why not for a finalizer too: what is refused after that is told as the first refusal, and who puts it on again each time
+        // would have the Workload looked at without end.
+        self.d.memory.granted(self.key, &self.remote.name);
+        Ok(())
     }
 
-    fn patched(&self, answer: Written<Workload>, what: &str) -> Result<(), String> {
+    fn patched(&self, answer: Written<Workload>, what: &str, tells: Tells) -> Result<(), String> {
         match answer {
             Written::Done(object) => {
                 self.remote.workloads.observe(*object);
@@ -314,7 +331,14 @@ impl Site<'_> {
                 self.d.metrics.conflict(&self.remote.name);
                 Err(format!("{what} met a newer version"))
             }
-            Written::Refused(why) | Written::Unclear(why) => Err(format!("{what}: {why}")),
+            Written::Refused(why) => {
+                let why = format!("{what}: {why}");
+                if tells == Tells::WhoWaits {
+                    self.tell_refusal(&why);
+                }
+                Err(why)
+            }
+            Written::Unclear(why) => Err(format!("{what}: {why}")),
         }
     }
 
@@ -366,7 +390,8 @@ impl Site<'_> {
                 Ok(None) => Err("the job vanished while it was looked at".into()),
                 Err(error) => Err(write::describe(&error)),
             },
-            Written::Gone | Written::Conflict => Err("the job could not be created".into()),
+            Written::Gone => Err(not_served(&jobs.resource.plural, &jobs.resource.api_version)),
+            Written::Conflict => Err(met_another_write("the job")),
             Written::Refused(why) => {
                 self.exclude(refusal(&why), why);
                 Ok(())
@@ -491,6 +516,11 @@ impl Site<'_> {
             return Ok(());
         }
         let kept: Vec<&String> = held.iter().filter(|f| *f != finalizers::OUTCOME).collect();
+        let what = format!(
+            "taking finalizer {} off job {}",
+            finalizers::OUTCOME,
+            job.name_any()
+        );
         let patch = json!({ "metadata": {
             "finalizers": kept, "resourceVersion": job.metadata.resource_version, "uid": job.metadata.uid,
         } });
@@ -512,7 +542,12 @@ impl Site<'_> {
                     job.name_any()
                 ))
             }
-            Written::Refused(why) | Written::Unclear(why) => Err(format!("letting the job go: {why}")),
+            Written::Refused(why) => {
+                let why = format!("{what}: {why}");
+                self.tell_refusal(&why);
+                Err(why)
+            }
+            Written::Unclear(why) => Err(format!("{what}: {why}")),
         }
     }
 
@@ -534,6 +569,21 @@ fn vanishing(mut job: Value, is_planted: bool) -> Value {
         job["metadata"]["finalizers"] = json!([]);
     }
     job
+}
+
+/// What was asked for does not exist there as a kind; for a namespace that is missing API servers have other words.
+fn not_served(kind: &str, version: &str) -> String {
+    format!(
+        "its API server does not serve {kind} of {version} (404 at creation): install the CustomResourceDefinitions there that the \
+         manager's kinds need, or see whether the server in the kubeconfig is an API server"
+    )
+}
+
+fn met_another_write(what: &str) -> String {
+    format!(
+        "{what} was not created, because something else was written there at the same moment (409); it is tried again; if that \
+         stays, look for a ResourceQuota or a webhook in this namespace of the worker"
+    )
 }
 
 /// Why with its UID and version: what stands there by that name now may be somebody else's.

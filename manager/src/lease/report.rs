@@ -15,9 +15,12 @@ use serde_json::json;
 
 use super::Lessor;
 use crate::remote::Remote;
+use crate::remote::told::{REMEDY, Told};
 
 /// The condition.
 const KIND: &str = "WorkerFence";
+/// What is tried, for the memory of what was told of it.
+const WRITING: &str = "writing condition WorkerFence";
 /// How often it is looked whether it still holds.
 const LOOK: Duration = Duration::from_secs(2);
 /// How long a worker may take to be seen looking at its lease before it is said that it does not.
@@ -29,7 +32,7 @@ pub(crate) async fn tell(
     lessor: &Lessor,
     clusters: &Cache<MultiKueueCluster>,
     client: &Client,
-    remote: &Remote,
+    (remote, told): (&Remote, &Told),
     changed: impl Fn(),
 ) {
     let since = lessor.uptime.now();
@@ -41,6 +44,7 @@ pub(crate) async fn tell(
         if lapsed != (tenure == Tenure::Lapsed) {
             lapsed = !lapsed;
             changed();
+            log(lessor, remote, lapsed);
         }
         if guard != Guard::Looks && !lapsed && lessor.uptime.now().since(since) < PATIENCE {
             continue;
@@ -49,32 +53,51 @@ pub(crate) async fn tell(
         let Some(cluster) = clusters.named(name) else {
             continue;
         };
+        let why = lessor.troubles.words(&remote.name);
         let mut conditions = cluster
             .status
             .as_ref()
             .map(|s| s.conditions.clone())
             .unwrap_or_default();
-        let new = condition(lessor, guard, lapsed, cluster.metadata.generation);
+        let new = condition(
+            lessor,
+            (guard, lapsed),
+            why.as_deref(),
+            cluster.metadata.generation,
+        );
         let same =
             |old: &Condition| old.type_ == KIND && old.status == new.status && old.message == new.message;
         if conditions.iter().any(same) {
             continue;
         }
-        conditions.retain(|old| old.type_ != KIND);
-        conditions.push(new);
+        put(&mut conditions, new);
         let patch = json!({
             "metadata": { "resourceVersion": cluster.metadata.resource_version },
             "status": { "conditions": conditions },
         });
         let api: Api<MultiKueueCluster> = Api::all(client.clone());
         match write::patch_status(&api, name, &patch).await {
-            Written::Done(object) => clusters.observe(*object),
+            Written::Done(object) => {
+                clusters.observe(*object);
+                told.succeeded(name, WRITING);
+            }
             Written::Gone | Written::Conflict | Written::AlreadyExists => {}
             Written::Refused(why) | Written::Unclear(why) => {
-                tracing::warn!(cluster = name, "writing condition {KIND} failed: {why}");
+                let why =
+                    format!("condition {KIND} of its MultiKueueCluster cannot be written: {why}; {REMEDY}");
+                told.failed(name, WRITING, &why);
             }
         }
     }
+}
+
+/// Puts it in the place of the one that stands there; its time moves with the status, not with the words.
+fn put(conditions: &mut Vec<Condition>, mut new: Condition) {
+    if let Some(old) = { conditions.iter() }.find(|old| old.type_ == KIND && old.status == new.status) {
+        new.last_transition_time = old.last_transition_time.clone();
+    }
+    conditions.retain(|old| old.type_ != KIND);
+    conditions.push(new);
 }
 
 /// Times of conditions have whole seconds.
@@ -82,18 +105,49 @@ fn whole(at: Timestamp) -> Timestamp {
     Timestamp::from_second(at.as_second()).unwrap_or(at)
 }
 
-fn condition(lessor: &Lessor, guard: Guard, lapsed: bool, generation: Option<i64>) -> Condition {
-    let (status, reason, message) = if lapsed {
-        let message = format!(
-            "This manager's lease on the worker was not renewed for more than {} s, so the worker stops jobs of queues with \
-             policy Fence, and they are sent elsewhere; let the account write Leases in namespace \"{}\" there, and make that \
-             namespace again if it is gone (roadstead cluster join does both)",
-            lessor.terms.starts_for().as_secs(),
-            lessor.namespace
-        );
-        ("False", "LeaseLapsed", message)
+/// What to do when our account may not keep a lease on a worker.
+pub(super) fn remedy(namespace: &str) -> String {
+    format!(
+        "let the account write Leases in namespace \"{namespace}\" there, and make that namespace again if it is gone (roadstead \
+         cluster join does both)"
+    )
+}
+
+fn log(lessor: &Lessor, remote: &Remote, lapsed: bool) {
+    let (cluster, why) = (&remote.name, lessor.troubles.words(&remote.name));
+    if lapsed {
+        tracing::warn!(%cluster, "{}", of_lapse(lessor.terms, why.as_deref(), &lessor.namespace));
     } else {
-        of_guard(lessor.terms, guard)
+        tracing::info!(%cluster, "this manager's lease on the worker is renewed again");
+    }
+}
+
+fn of_lapse(terms: Terms, why: Option<&str>, namespace: &str) -> String {
+    format!(
+        "This manager's lease on the worker was not renewed for more than {} s{}, so the worker stops jobs of queues with policy \
+         Fence, and they are sent elsewhere; {}",
+        terms.starts_for().as_secs(),
+        why.map(|why| format!(" ({why})")).unwrap_or_default(),
+        remedy(namespace)
+    )
+}
+
+fn condition(
+    lessor: &Lessor,
+    (guard, lapsed): (Guard, bool),
+    why: Option<&str>,
+    generation: Option<i64>,
+) -> Condition {
+    let (status, reason, message) = if lapsed {
+        (
+            "False",
+            "LeaseLapsed",
+            of_lapse(lessor.terms, why, &lessor.namespace),
+        )
+    } else {
+        let (status, reason, message) = of_guard(lessor.terms, guard);
+        let why = why.filter(|_| guard != Guard::Looks);
+        (status, reason, with_why(guard, message, why, &lessor.namespace))
     };
     Condition {
         type_: KIND.to_owned(),
@@ -103,6 +157,20 @@ fn condition(lessor: &Lessor, guard: Guard, lapsed: bool, generation: Option<i64
         last_transition_time: Time(whole((lessor.clock)())),
         observed_generation: generation,
     }
+}
+
+/// Why not where the worker is seen to look: a renewal that fails matters there only when the lease lapses.
+fn with_why(guard: Guard, message: String, why: Option<&str>, namespace: &str) -> String {
+    let Some(why) = why else { return message };
+    let remedy = remedy(namespace);
+    if guard == Guard::Unmarked {
+        // Why other words: without a lease of ours nothing is known of the worker, which may have looked at one that was there.
+        return format!(
+            "This manager does not renew its lease on the worker, so whether that stops jobs by itself is not known: {why}; with policy \
+             Fence a lost job is dispatched again after workerLostTimeout, and may run twice until the worker is back; {remedy}"
+        );
+    }
+    format!("{message}. This manager does not renew its lease there: {why}; {remedy}")
 }
 
 fn of_guard(terms: Terms, guard: Guard) -> (&'static str, &'static str, String) {
@@ -157,6 +225,49 @@ mod tests {
                 ("False", "EngineSilent", true),
                 ("False", "NoFence", false),
             ]
+        );
+    }
+
+    #[test]
+    fn the_time_of_the_condition_moves_with_its_status_and_not_with_its_words() {
+        let said = |status: &str, message: &str, second| Condition {
+            type_: KIND.to_owned(),
+            status: status.to_owned(),
+            reason: "NoFence".to_owned(),
+            message: message.to_owned(),
+            last_transition_time: Time(Timestamp::from_second(second).unwrap()),
+            observed_generation: None,
+        };
+        let mut conditions = vec![said("False", "no answer", 1)];
+        put(&mut conditions, said("False", "forbidden", 2));
+        assert_eq!(conditions, [said("False", "forbidden", 1)]);
+        put(&mut conditions, said("True", "fencing", 3));
+        assert_eq!(conditions, [said("True", "fencing", 3)]);
+    }
+
+    #[test]
+    fn why_a_lease_is_not_renewed_is_said_where_it_matters() {
+        let terms = Terms::of(Duration::from_mins(10));
+        let of_lapse = |why| of_lapse(terms, why, "roadstead-system");
+        let told = of_lapse(Some("leases is forbidden"));
+        assert!(
+            told.contains("for more than 400 s (leases is forbidden), so the worker stops"),
+            "{told}"
+        );
+        assert!(told.contains("namespace \"roadstead-system\" there"), "{told}");
+        assert!(of_lapse(None).contains("for more than 400 s, so"));
+        let of_guard = |guard, why| with_why(guard, "No fence".to_owned(), why, "ns");
+        let said = of_guard(Guard::Stopped, Some("leases is forbidden"));
+        assert!(
+            said.starts_with(
+                "No fence. This manager does not renew its lease there: leases is forbidden; let"
+            )
+        );
+        assert_eq!(of_guard(Guard::Unmarked, None), "No fence");
+        let said = of_guard(Guard::Unmarked, Some("leases is forbidden"));
+        assert!(
+            said.contains("is not known: leases is forbidden; with policy Fence"),
+            "{said}"
         );
     }
 }

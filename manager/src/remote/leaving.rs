@@ -16,6 +16,7 @@ use roadstead_kubeio::write::{self, Written};
 use serde_json::{Value, json};
 
 use super::supervisor::Fleet;
+use super::told::REMEDY;
 
 /// How often a cluster that leaves is looked at.
 pub(super) const LOOK: Duration = Duration::from_secs(1);
@@ -24,6 +25,9 @@ const TRIES: u32 = 5;
 
 /// The condition of one that leaves and does not answer.
 const KIND: &str = "Leaving";
+/// What is tried, for the memory of what was told of it.
+const HOLDING: &str = "putting the finalizer on";
+const FINALIZERS: &str = "writing finalizers";
 
 /// Whether it is being deleted and waits for us.
 pub(super) fn leaves(cluster: &MultiKueueCluster) -> bool {
@@ -40,20 +44,23 @@ impl Fleet {
             let held = cluster.finalizers().iter().any(|f| f == LEAVING);
             let annotations = self.to_remember(&cluster);
             if (held && annotations.is_empty()) || cluster.metadata.deletion_timestamp.is_some() {
+                self.told.succeeded(name, HOLDING);
                 return;
             }
             let mut finalizers = cluster.finalizers().to_vec();
             finalizers.extend((!held).then(|| LEAVING.to_owned()));
             let metadata = json!({"finalizers": finalizers, "annotations": annotations});
             if self.write_metadata(&cluster, metadata).await {
+                self.told.succeeded(name, HOLDING);
                 return;
             }
             tokio::time::sleep(LOOK).await;
         }
-        tracing::warn!(
-            cluster = name,
-            "it could not be given finalizer {LEAVING}: who deletes it cuts off what runs there"
+        let why = format!(
+            "its MultiKueueCluster cannot be given finalizer {LEAVING}, so who deletes that cuts off what runs there; it is tried again \
+             when the cluster is connected anew"
         );
+        self.told.failed(name, HOLDING, &why);
     }
 
     /// Lets every cluster go that leaves and holds nothing any more.
@@ -63,14 +70,15 @@ impl Fleet {
                 self.tell_why(&cluster).await;
                 continue;
             }
-            tracing::info!(
-                cluster = cluster.name_any(),
-                "nothing of ours is left there; it may go"
-            );
             let finalizers = cluster.finalizers().iter().filter(|f| *f != LEAVING);
             let finalizers: Vec<String> = finalizers.cloned().collect();
-            self.write_metadata(&cluster, json!({"finalizers": finalizers}))
-                .await;
+            let metadata = json!({"finalizers": finalizers});
+            if self.write_metadata(&cluster, metadata).await {
+                tracing::info!(
+                    cluster = cluster.name_any(),
+                    "nothing of ours is left there; it may go"
+                );
+            }
         }
     }
 
@@ -89,10 +97,17 @@ impl Fleet {
         });
         let api: Api<MultiKueueCluster> = Api::all(self.client.clone());
         match write::patch_status(&api, &name, &patch).await {
-            Written::Done(object) => self.clusters.observe(*object),
+            Written::Done(object) => {
+                self.clusters.observe(*object);
+                self.told.succeeded(&name, KIND);
+            }
             Written::Gone | Written::Conflict | Written::AlreadyExists => {}
             Written::Refused(why) | Written::Unclear(why) => {
-                tracing::warn!(cluster = name, "writing condition {KIND} failed: {why}");
+                let why = format!(
+                    "condition {KIND} of its MultiKueueCluster cannot be written, so it does not show what its deletion waits for: {why}; \
+                     {REMEDY}"
+                );
+                self.told.failed(&name, KIND, &why);
             }
         }
     }
@@ -107,15 +122,22 @@ impl Fleet {
                 if !goes {
                     self.clusters.observe(*object);
                 }
+                self.told.succeeded(&cluster.name_any(), FINALIZERS);
                 true
             }
             Written::Gone => true,
             Written::Conflict | Written::AlreadyExists => false,
             Written::Refused(why) | Written::Unclear(why) => {
-                tracing::warn!(
-                    cluster = cluster.name_any(),
-                    "writing its finalizers failed: {why}"
+                let leaving = if leaves(cluster) {
+                    ", so it stays although nothing of ours is left there"
+                } else {
+                    ""
+                };
+                let why = format!(
+                    "the finalizers of its MultiKueueCluster cannot be written{leaving}: {why}; if this is a refusal, apply \
+                     deploy/rights on the manager"
                 );
+                self.told.failed(&cluster.name_any(), FINALIZERS, &why);
                 false
             }
         }

@@ -25,25 +25,19 @@ use roadstead_kubeio::dirty::Dirty;
 use roadstead_kubeio::latest::Follower;
 use roadstead_kubeio::write::{self, Written};
 use tokio::sync::Notify;
-use tokio::task::JoinSet;
-use tokio::time::Instant;
-use tokio::time::error::Elapsed;
+use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::leaving;
 use super::refused::Refused;
 use super::registry::Registry;
-use super::{Dial, Miss, Place, Proof, Remote, Secrets};
+use super::sign::silence;
+use super::told::{self, REMEDY, Told};
+use super::{Dial, Place, Remote, Secrets};
 use crate::lease::{Lessor, Renewed, report, rights};
-use crate::metrics::{Ended, Metrics};
+use crate::metrics::Metrics;
 
-/// How often a connected worker is to give a sign of life, and how long it may take to answer when it is asked for one.
-const HEARTBEAT: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(5));
-/// How long a renewal of our lease counts as a sign of life: they come as often, and a little late now and then.
-const RENEWAL_COUNTS: Duration = Duration::from_secs(6);
-/// Unanswered signs of life after which a worker counts as lost.
-const MISSED_MAX: u32 = 2;
 /// How often a lost worker is looked for between the attempts of the back-off table, and how often what could not be written
 /// is written again.
 const LOOK: Duration = Duration::from_secs(2);
@@ -59,12 +53,14 @@ const NOT_SERVED: [&str; 2] = ["404 page not found", "could not find the request
 /// What API servers say to a credential that they do not know, or no longer.
 const UNAUTHORIZED: &str = "Unauthorized";
 /// The same for people.
-const NOT_ACCEPTED: &str = "the API server does not accept the credential (401 Unauthorized): it has expired, or its account \
+pub(super) const NOT_ACCEPTED: &str = "the API server does not accept the credential (401 Unauthorized): it has expired, or its account \
                             was deleted; run \"roadstead cluster join\" for this cluster again, or put a valid kubeconfig \
                             into its Secret";
-/// What is heard of a worker that gives no sign of life.
-const SILENT: &str = "it does not even tell its version";
-
+/// What is tried, for the memory of what was told of it.
+const ACTIVE: &str = "writing condition Active";
+const ORIGIN: &str = "claiming the lease of this origin";
+/// A question about a cluster.
+pub(crate) type Ask = Box<dyn Fn(&ClusterName) -> bool + Send + Sync>;
 /// What is done with a new cluster, until the token is cancelled.
 pub(crate) type Greet = Box<dyn Fn(&Arc<Remote>, CancellationToken) + Send + Sync>;
 
@@ -97,11 +93,13 @@ pub(crate) struct Fleet {
     /// Called once for each new cluster, before it is connected.
     pub(crate) greet: Greet,
     /// Tells whether nothing of ours is held by a cluster any more.
-    pub(crate) is_free: Box<dyn Fn(&ClusterName) -> bool + Send + Sync>,
+    pub(crate) is_free: Ask,
     /// Tells whether something of ours may run there.
-    pub(crate) may_run: Box<dyn Fn(&ClusterName) -> bool + Send + Sync>,
+    pub(crate) may_run: Ask,
     /// What is counted.
     pub(crate) metrics: Metrics,
+    /// What was logged of each cluster.
+    pub(crate) told: Told,
     /// The time.
     pub(crate) clock: Clock,
     /// What is planted here.
@@ -139,12 +137,10 @@ impl Fleet {
             biased;
             () = stop.cancelled() => return,
             listed = tokio::time::timeout(LISTING_MAX, listed) => if listed.is_err() {
-                tracing::warn!(
-                    namespace = self.namespace,
-                    "Secrets of workers are not listed after {} s: check that this manager may list and watch Secrets in the \
-                     namespace, or its workers are said to have none",
-                    LISTING_MAX.as_secs()
-                );
+                let (clusters, secrets) = (self.clusters.health().get(), self.secrets.health().get());
+                for text in told::unlisted(&clusters, &secrets, &self.namespace, LISTING_MAX) {
+                    tracing::warn!("{text}");
+                }
             }
         }
         let mut supervised: BTreeMap<String, Supervised> = BTreeMap::new();
@@ -154,7 +150,13 @@ impl Fleet {
                 biased;
                 () = stop.cancelled() => break,
                 names = touched.take() => names,
-                Some(_) = tasks.join_next() => continue,
+                Some(ended) = tasks.join_next() => {
+                    // Why not swallowed: nobody would keep the lease of that cluster, or say how it stands.
+                    if let Err(Ok(panic)) = ended.map_err(JoinError::try_into_panic) {
+                        std::panic::resume_unwind(panic);
+                    }
+                    continue;
+                }
                 () = tokio::time::sleep(leaving::LOOK), if self.clusters.all().iter().any(|c| leaving::leaves(c)) => {
                     self.let_go().await;
                     continue;
@@ -175,6 +177,7 @@ impl Fleet {
                     let name = ClusterName::from(name.as_str());
                     self.registry.remove(&name);
                     self.metrics.left(&name);
+                    self.told.left(name.as_str());
                     self.changed.mark(name);
                 }
                 stays
@@ -261,10 +264,17 @@ impl Fleet {
         };
         let api: Api<MultiKueueCluster> = Api::all(self.client.clone());
         match write::patch_status(&api, name, &patch).await {
-            Written::Done(object) => self.clusters.observe(*object),
+            Written::Done(object) => {
+                self.clusters.observe(*object);
+                self.told.succeeded(name, ACTIVE);
+            }
             Written::Gone | Written::Conflict | Written::AlreadyExists => {}
             Written::Refused(why) | Written::Unclear(why) => {
-                tracing::warn!(cluster = name, "writing condition Active failed: {why}");
+                let why = format!(
+                    "condition Active of its MultiKueueCluster cannot be written, so its AdmissionChecks and queues go by the old one: \
+                     {why}; {REMEDY}"
+                );
+                self.told.failed(name, ACTIVE, &why);
             }
         }
     }
@@ -350,6 +360,9 @@ async fn serve(
     if let Renewed::Taken(reason, sentence) = claimed {
         return refuse(fleet, remote, (reason, sentence), nudge).await;
     }
+    if matches!(claimed, Renewed::Kept) {
+        fleet.told.succeeded(name, ORIGIN);
+    }
     let unanswered = rights::learn(&client, remote).await;
     let watching = CancellationToken::new();
     let mut tasks = JoinSet::new();
@@ -405,7 +418,7 @@ async fn serve(
                 link.seen = true;
                 link.connection.opened();
             });
-            tracing::info!(cluster = name, "connected");
+            fleet.told.connected(name);
             if !bug!(fleet.policy, EarlyEventLost) {
                 fleet.note(remote);
             }
@@ -434,7 +447,7 @@ async fn serve(
     tasks.shutdown().await;
     if let Some(why) = lost {
         let next = remote.with(|link| link.connection.failed(why.clone(), (fleet.clock)()));
-        tracing::warn!(cluster = name, next_attempt = %next, "connecting failed: {why}");
+        fleet.told.not_connected(name, &why, next);
         fleet.settle(remote).await;
     }
 }
@@ -453,7 +466,8 @@ impl Fleet {
         let changed = || self.changed.mark(remote.name.clone());
         let tell = async {
             self.report(remote, connection).await;
-            report::tell(&self.lessor, &self.clusters, &self.client, remote, changed).await;
+            let told = (remote, &self.told);
+            report::tell(&self.lessor, &self.clusters, &self.client, told, changed).await;
         };
         tokio::join!(tell, self.follow_lease(remote));
     }
@@ -468,7 +482,8 @@ impl Fleet {
 /// Says why nothing is done there, and waits a while.
 async fn refuse(fleet: &Arc<Fleet>, remote: &Arc<Remote>, why: (Reason, String), nudge: &Notify) {
     let (reason, sentence) = why;
-    tracing::warn!(cluster = %remote.name, reason = reason.as_str(), "refused: {sentence}");
+    let words = format!("not used, {}: {sentence}", reason.as_str());
+    fleet.told.failed(remote.name.as_str(), ORIGIN, &words);
     remote.with(|link| link.connection.not_ours(reason, sentence, (fleet.clock)()));
     fleet.settle(remote).await;
     tokio::select! {
@@ -503,9 +518,13 @@ async fn all_live(healths: &mut [(String, Follower<Health>)], timeout: Duration)
     tokio::time::timeout(timeout, all)
         .await
         .unwrap_or_else(|_elapsed| {
+            let silent = healths
+                .iter()
+                .filter(|(_, health)| health.get() == Health::Starting);
+            let kinds: Vec<&str> = silent.map(|(kind, _)| kind.as_str()).collect();
+            let (secs, kinds) = (timeout.as_secs(), kinds.join(", "));
             Err(format!(
-                "the API server did not open all watches within {} s",
-                timeout.as_secs()
+                "the API server did not open all watches within {secs} s; not of {kinds}"
             ))
         })
 }
@@ -520,86 +539,6 @@ async fn first_failure(healths: &mut [(String, Follower<Health>)]) -> String {
         })
     });
     futures::future::select_all(waits).await.0
-}
-
-/// Ends when the worker has not given a sign of life for a while: a cut cable ends no connection by itself.
-async fn silence(fleet: &Fleet, remote: &Remote, client: &Client) -> String {
-    let mut missed = 0;
-    fleet.metrics.contact(&remote.name, (fleet.clock)());
-    loop {
-        tokio::select! {
-            biased;
-            () = remote.relieved() => {
-                fleet.changed.mark(remote.name.clone());
-                continue;
-            }
-            () = tokio::time::sleep(renewal_counts_for(remote).unwrap_or(HEARTBEAT.0)) => {}
-        }
-        let sign = match renewal_counts_for(remote) {
-            Some(_) => Sign::Lives,
-            None => asks(fleet, remote, client).await,
-        };
-        // Why at once: open watches go on speaking for minutes, while nothing else is done for us there.
-        if sign == Sign::Unauthorized {
-            return NOT_ACCEPTED.to_owned();
-        }
-        if sign == Sign::Lives {
-            missed = 0;
-            remote.proves_well(Proof::Answered);
-            fleet.metrics.contact(&remote.name, (fleet.clock)());
-        } else {
-            missed += 1;
-            remote.missed(Miss::Silent, SILENT);
-        }
-        for (kind, silent_for) in remote.silences() {
-            fleet.metrics.lag(&remote.name, kind, silent_for);
-        }
-        if missed >= MISSED_MAX {
-            let secs = (HEARTBEAT.0 + HEARTBEAT.1).as_secs() * u64::from(MISSED_MAX);
-            return format!("the API server has not answered for about {secs} s");
-        }
-    }
-}
-
-/// How long the last renewal of our lease still counts as a sign of life, if it does.
-fn renewal_counts_for(remote: &Remote) -> Option<Duration> {
-    let left = RENEWAL_COUNTS.checked_sub(remote.last_renewed()?.elapsed());
-    left.filter(|left| !left.is_zero())
-}
-
-/// What a worker shows of itself when it is asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sign {
-    /// It answers, with whatever.
-    Lives,
-    /// It does not know our credential (any more).
-    Unauthorized,
-    /// Nothing.
-    Silent,
-}
-
-impl Sign {
-    fn of<T>(answer: Result<&Result<T, kube::Error>, &Elapsed>) -> Self {
-        match answer {
-            Ok(Err(kube::Error::Api(status))) if status.code == 401 => Self::Unauthorized,
-            Ok(Ok(_) | Err(kube::Error::Api(_))) => Self::Lives,
-            Ok(Err(_)) | Err(_) => Self::Silent,
-        }
-    }
-}
-
-/// Asks for a sign of life.
-async fn asks(fleet: &Fleet, remote: &Remote, client: &Client) -> Sign {
-    let started = Instant::now();
-    let answer = tokio::time::timeout(HEARTBEAT.1, client.apiserver_version()).await;
-    let sign = Sign::of(answer.as_ref());
-    let ended = if sign == Sign::Silent {
-        Ended::Failed
-    } else {
-        Ended::Answered
-    };
-    fleet.metrics.request(&remote.name, started.elapsed(), ended);
-    sign
 }
 
 /// Ends when the credentials are others, or are gone and not needed for what runs there.

@@ -105,6 +105,8 @@ pub struct Plan {
     pub stopped: bool,
     /// Clusters that failed in this pass: to be remembered, with a back-off.
     pub failed: Vec<(ClusterName, Cause)>,
+    /// In what words, where they have said any.
+    pub words: BTreeMap<ClusterName, String>,
     /// Events for the Workload, to be emitted when the status is written.
     pub notes: Vec<Note>,
     /// When to look again even if nothing changes.
@@ -139,6 +141,7 @@ pub fn plan(observed: &Observed<'_>, now: Timestamp) -> Plan {
             conclude: false,
             stopped: false,
             failed: Vec::new(),
+            words: BTreeMap::new(),
             notes: Vec::new(),
             wake_at: None,
             round: None,
@@ -396,7 +399,7 @@ impl<'a> Pass<'a> {
     /// The winner says that the Workload ended.
     fn finish(&mut self, check: &CheckName, winner: &ClusterName, end: &Said) {
         if let Some(cause) = false_end(&end.reason) {
-            self.plan.failed.push((winner.clone(), cause));
+            self.fail(winner, cause, &end.message);
             let message = format!(
                 "Remote workload on worker cluster \"{winner}\" is out of sync with its user job, resetting for \
                  re-dispatch, Previously: \"Ready\""
@@ -532,6 +535,14 @@ impl<'a> Pass<'a> {
             since,
             until,
             membership: self.membership(cluster),
+        }
+    }
+
+    /// A cluster failed, in these words of its own.
+    fn fail(&mut self, cluster: &ClusterName, cause: Cause, words: &str) {
+        self.plan.failed.push((cluster.clone(), cause));
+        if !words.is_empty() {
+            self.plan.words.insert(cluster.clone(), words.to_owned());
         }
     }
 

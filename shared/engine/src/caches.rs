@@ -28,6 +28,7 @@ use crate::jobs::JobRef;
 mod counting;
 mod queues;
 mod templates;
+pub(crate) mod unlisted;
 
 pub use counting::{Counting, LimitIndex};
 pub use queues::QueueIndex;

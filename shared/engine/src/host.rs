@@ -15,6 +15,7 @@ use roadstead_core::leader::Replica;
 use roadstead_kubeio::connect;
 use roadstead_kubeio::date::ServerTime;
 use roadstead_kubeio::permit::Permit;
+use roadstead_kubeio::reconcile::panic_text;
 use roadstead_serve::args::{self, Args};
 use roadstead_serve::exit::ExitKind;
 use roadstead_serve::health::Readiness;
@@ -23,7 +24,7 @@ use roadstead_serve::metrics::Metrics;
 use roadstead_serve::shutdown::{self, Tasks};
 use roadstead_serve::tls::Lifetimes;
 use roadstead_serve::{config, telemetry};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::{self, Uptime};
@@ -196,7 +197,7 @@ impl Host {
     ///
     /// *Errors*: a port cannot be had, the end was not orderly, or this replica leads no more: then the process must end at once,
     /// and nothing is waited for.
-    pub async fn run(mut self, registry: Registry, mut tasks: JoinSet<()>) -> Result<(), Error> {
+    pub async fn run(mut self, registry: Registry, tasks: JoinSet<()>) -> Result<(), Error> {
         let mut all = Tasks::new();
         let health = Listener::bind("health", &self.config.health.bind)
             .await
@@ -220,17 +221,7 @@ impl Host {
             });
         }
         let stop = self.stop.clone();
-        all.spawn("controllers", async move {
-            while let Some(ended) = tasks.join_next().await {
-                if let Err(error) = ended
-                    && error.is_panic()
-                {
-                    tracing::error!("a controller panicked; stopping: {error}");
-                    stop.cancel();
-                }
-            }
-            Ok::<_, std::convert::Infallible>(())
-        });
+        all.spawn("controllers", until_all_ended(tasks, stop));
         let mut candidate = self.candidate.take();
         let lost = async {
             match &mut candidate {
@@ -248,6 +239,26 @@ impl Host {
         }
         ended
     }
+}
+
+/// A part of the process panicked.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}; this is a fault of the program: start it again, and please report it")]
+struct Panicked(String);
+
+/// Waits for the end of all parts; the first that panics stops the others.
+async fn until_all_ended(mut tasks: JoinSet<()>, stop: CancellationToken) -> Result<(), Panicked> {
+    let mut outcome = Ok(());
+    while let Some(ended) = tasks.join_next().await {
+        let Err(Ok(panic)) = ended.map_err(JoinError::try_into_panic) else {
+            continue;
+        };
+        let words = panic_text(&*panic).to_owned();
+        tracing::error!("a part of this process panicked; stopping: {words}");
+        stop.cancel();
+        outcome = outcome.and(Err(Panicked(words)));
+    }
+    outcome
 }
 
 /// What API servers note about who has sent a request.
@@ -300,4 +311,36 @@ fn finish(name: &str, result: Result<(), Error>) -> ExitCode {
     // code would be lost.
     let _ = writeln!(std::io::stderr(), "{text}");
     ExitCode::from(error.exit_kind().code())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Else who starts it again could not tell this end from one that was asked for.
+    #[tokio::test]
+    async fn a_process_whose_part_has_panicked_ends_with_an_error_that_says_so() {
+        let (stop, mut parts, mut all) = (CancellationToken::new(), JoinSet::new(), Tasks::new());
+        parts.spawn(async { std::panic::resume_unwind(Box::new("no quota")) });
+        parts.spawn(stop.clone().cancelled_owned());
+        all.spawn("controllers", until_all_ended(parts, stop.clone()));
+        let error = Error::Shutdown(all.run(stop).await.unwrap_err());
+        let source = std::error::Error::source(&error).map(ToString::to_string);
+        assert_eq!(error.to_string(), "controllers failed");
+        assert!(
+            source
+                .unwrap()
+                .starts_with("no quota; this is a fault of the program")
+        );
+        assert_eq!(finish("test", Err(error)), ExitCode::from(1));
+    }
+
+    #[tokio::test]
+    async fn parts_that_end_when_they_are_asked_to_are_no_error() {
+        let (stop, mut parts, mut all) = (CancellationToken::new(), JoinSet::new(), Tasks::new());
+        parts.spawn(stop.clone().cancelled_owned());
+        all.spawn("controllers", until_all_ended(parts, stop.clone()));
+        stop.cancel();
+        all.run(stop).await.unwrap();
+    }
 }

@@ -7,10 +7,11 @@
 //! *Source*: `spec/admission-engine.md 8`.
 //!
 //! Reading order: `table`, `board` (what is counted), `transitions`, `rounds`, `standing`, `gauges`, `custom` (labels of the
-//! operator).
+//! operator), `events` (those that nobody gets to see).
 
 mod board;
 mod custom;
+mod events;
 mod gauges;
 mod rounds;
 mod standing;
@@ -19,7 +20,7 @@ mod transitions;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use prometheus_client::collector::Collector;
@@ -32,6 +33,7 @@ use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_core::cycle::CycleOutcome;
 use roadstead_core::name::{ClusterQueueName, Key};
 use roadstead_kubeio::cache::Change as CacheChange;
+use roadstead_kubeio::events::Recorder;
 
 use crate::caches::Caches;
 use crate::clock::Clock;
@@ -39,6 +41,7 @@ use crate::leader::Leadership;
 use crate::queue_status::Reports;
 use board::{Board, Labels, Value};
 use custom::Custom;
+use events::Unwritten;
 use gauges::Inputs;
 use standing::{Requests, Standings};
 use table::{Condition, Kind};
@@ -60,6 +63,7 @@ struct Inner {
     reports: Arc<Reports>,
     clock: Clock,
     leadership: Leadership,
+    events: OnceLock<Recorder>,
 }
 
 /// What the configuration switches on.
@@ -139,14 +143,25 @@ impl Metrics {
             reports,
             clock,
             leadership,
+            events: OnceLock::new(),
         }));
         metrics.listen();
         metrics
     }
 
+    /// The same, which tells of the events of this recorder that were not written too.
+    pub(crate) fn with_events(self, recorder: &Recorder) -> Self {
+        // Why nothing when it was said before: an engine has one recorder.
+        let _ = self.0.events.set(recorder.clone());
+        self
+    }
+
     /// Adds all of them to what `/metrics` shows.
     pub fn register(&self, registry: &mut Registry) {
         registry.register_collector(Box::new(self.clone()));
+        if let Some(recorder) = self.0.events.get() {
+            registry.register_collector(Box::new(Unwritten::of(recorder.clone())));
+        }
     }
 
     /// Counts something that no Workload's status shows. What happens while another replica leads is counted there.

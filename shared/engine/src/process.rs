@@ -22,11 +22,11 @@ use roadstead_serve::listen::Listener;
 use roadstead_serve::tls::{CertSlot, Lifetimes, server_config};
 use roadstead_serve::webhook::Webhooks;
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::brain::{Brain, MAIL_MAX};
-use crate::caches::{Caches, Counting};
+use crate::caches::{Caches, Counting, unlisted};
 use crate::checks::Checks;
 use crate::clock::{self, Clock, Uptime};
 use crate::feed;
@@ -137,6 +137,7 @@ impl Engine {
         let reports = Arc::<Reports>::default();
         let (clock, leadership) = (parts.clock.clone(), parts.leadership.clone());
         let metrics = Metrics::new(&parts.config, &caches, reports.clone(), clock, leadership);
+        let metrics = metrics.with_events(&recorder);
         Self {
             caches,
             metrics,
@@ -273,7 +274,12 @@ struct Running {
 impl Running {
     async fn run(self, caches: Caches, synced: Condition, stop: CancellationToken) {
         let followed = !self.leadership.leads();
-        if !all_live(&caches, &stop).await {
+        let listed = tokio::select! {
+            biased;
+            listed = all_live(&caches, &stop) => listed,
+            () = unlisted::tell(caches.healths(), &synced) => false,
+        };
+        if !listed {
             return;
         }
         synced.ready();
@@ -343,20 +349,31 @@ async fn serve(
 }
 
 /// Waits for the stop, or makes one of the end of any part, and gives the parts a moment to finish.
+///
+/// *Panics* when a part has ended by itself, so that the process does not end as if it had been asked to.
 async fn until_stopped(mut running: JoinSet<()>, stop: &CancellationToken) {
+    let mut fault = None;
     tokio::select! {
         biased;
         () = stop.cancelled() => {}
         Some(ended) = running.join_next() => {
+            let words = match ended.map_err(JoinError::try_into_panic) {
+                Err(Ok(panic)) => format!("a part of the engine panicked: {}", reconcile::panic_text(&*panic)),
+                Ok(()) | Err(Err(_)) => "a part of the engine has ended by itself".to_owned(),
+            };
             // Why the whole process: half an engine would hold quota and never give it back.
-            tracing::error!(?ended, "a part of the engine ended; stopping");
+            tracing::error!("{words}; stopping the process");
             stop.cancel();
+            fault = Some(words);
         }
     }
     while tokio::time::timeout(Duration::from_secs(3), running.join_next())
         .await
         .is_ok_and(|e| e.is_some())
     {}
+    if let Some(words) = fault {
+        std::panic::resume_unwind(Box::new(words));
+    }
 }
 
 /// The enabled job kinds, in the order of the registry.
@@ -400,4 +417,31 @@ pub async fn tell_unread(kind: String, health: Follower<Health>, stop: Cancellat
         None => tracing::info!(kind, "they can be listed and watched again"),
     });
     stop.run_until_cancelled(telling).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_engine_whose_part_has_ended_by_itself_stops_the_process_and_is_no_orderly_end() {
+        let ends = async |how: fn()| {
+            let (stop, mut running, mut engine) = (CancellationToken::new(), JoinSet::new(), JoinSet::new());
+            running.spawn(async move { how() });
+            running.spawn(stop.clone().cancelled_owned());
+            let token = stop.clone();
+            engine.spawn(async move { until_stopped(running, &token).await });
+            let panic = engine.join_next().await.unwrap().unwrap_err().into_panic();
+            assert!(stop.is_cancelled());
+            reconcile::panic_text(&*panic).to_owned()
+        };
+        assert_eq!(ends(|| ()).await, "a part of the engine has ended by itself");
+        let panicked = ends(|| std::panic::resume_unwind(Box::new("no quota"))).await;
+        assert_eq!(panicked, "a part of the engine panicked: no quota");
+
+        let (stop, mut running) = (CancellationToken::new(), JoinSet::new());
+        running.spawn(stop.clone().cancelled_owned());
+        stop.cancel();
+        until_stopped(running, &stop).await;
+    }
 }

@@ -20,6 +20,7 @@ use roadstead_core::state::State;
 use roadstead_kubeio::cache::{self, Cache};
 use roadstead_kubeio::dirty::Dirty;
 use roadstead_kubeio::rest::Rest;
+use roadstead_kubeio::trouble::Troubles;
 use roadstead_kubeio::write::{self, Written};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -161,6 +162,7 @@ impl Writer {
     /// Writes statuses until `stop`. `ended` is told of ClusterQueues that are being deleted and hold nothing any more.
     pub(crate) async fn run(self, ended: impl Fn(&ClusterQueueName), stop: CancellationToken) {
         let mut rest = rest();
+        let troubles = Troubles::default();
         let work = async {
             loop {
                 let changed = self.reports.changed.take().await;
@@ -172,10 +174,21 @@ impl Writer {
                         ended(name);
                     }
                     match self.write(&changed).await {
-                        Ok(written) => writes += u32::from(written),
+                        Ok(written) => {
+                            writes += u32::from(written);
+                            if troubles.ends(&changed).is_some() {
+                                tracing::info!(queue = described(&changed), "its status is written again");
+                            }
+                        }
                         Err(why) => {
                             writes += 1;
-                            tracing::warn!(queue = ?changed, "writing a queue's status failed: {why}");
+                            if troubles.is_news(changed.clone(), &why) {
+                                tracing::warn!(
+                                    queue = described(&changed),
+                                    "its status cannot be written, so what that shows is old: {why}; it \
+                                     is tried again until it succeeds; if this is a refusal, apply deploy/rights"
+                                );
+                            }
                             self.reports.changed.mark(changed);
                         }
                     }
@@ -223,6 +236,15 @@ impl Writer {
             Written::Refused(why) | Written::Unclear(why) => return Err(why),
         }
         Ok(true)
+    }
+}
+
+/// Which queue or cohort it is, for people.
+fn described(queue: &QueueRef) -> String {
+    match queue {
+        QueueRef::Cluster(name) => format!("ClusterQueue {name}"),
+        QueueRef::Local(key) => format!("LocalQueue {key}"),
+        QueueRef::Cohort(name) => format!("Cohort {name}"),
     }
 }
 

@@ -47,6 +47,7 @@ pub(crate) fn handlers(
         client: client.clone(),
         caches: caches.clone(),
         filled: filled.clone(),
+        troubles: Arc::default(),
     };
     for gvk in KNOWN {
         let kind = roadstead_jobs::registry()

@@ -9,8 +9,8 @@
 //! at once, and rationed.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -27,6 +27,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::rest::Rest;
+use crate::trouble::Trouble;
 
 /// How many events may wait to be written.
 const BUFFER: usize = 4096;
@@ -52,6 +53,8 @@ const LINGER: Duration = Duration::from_secs(2);
 const REST_PER_WORK: u32 = 19;
 /// The longest such pause.
 const REST_MAX: Duration = Duration::from_secs(5);
+/// What the API server says of a namespace that is being deleted.
+const TERMINATING: &str = "because it is being terminated";
 /// The API's limit for a note, in bytes.
 const NOTE_MAX: usize = 1024;
 /// The longest name of an Event, in bytes; that of its object may be as long.
@@ -67,6 +70,7 @@ pub struct Recorder {
     routine: mpsc::Sender<Told>,
     clock: Clock,
     dropped: Arc<AtomicU64>,
+    failed: Arc<AtomicU64>,
 }
 
 /// Something that happened, and when.
@@ -99,6 +103,11 @@ impl Recorder {
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
+
+    /// How many events the API server did not take, or did not answer about.
+    pub fn failed(&self) -> u64 {
+        self.failed.load(Ordering::Relaxed)
+    }
 }
 
 /// A recorder and the future that writes its events as `controller` until `stop`.
@@ -115,6 +124,7 @@ pub fn recorder(
         routine,
         clock,
         dropped: Arc::default(),
+        failed: Arc::default(),
     };
     let instance =
         std::env::var("POD_NAME").unwrap_or_else(|_unset| format!("{controller}-{}", std::process::id()));
@@ -124,6 +134,8 @@ pub fn recorder(
         instance,
         number: AtomicU64::new(0),
         dropped: recorder.dropped.clone(),
+        failed: recorder.failed.clone(),
+        unwritten: Mutex::default(),
     });
     let work = async move {
         tokio::select! {
@@ -199,6 +211,36 @@ struct Writer {
     instance: String,
     number: AtomicU64,
     dropped: Arc<AtomicU64>,
+    failed: Arc<AtomicU64>,
+    unwritten: Mutex<Unwritten>,
+}
+
+/// What was told of events that could not be written.
+#[derive(Debug, Default)]
+struct Unwritten {
+    trouble: Trouble,
+    last: Option<Instant>,
+}
+
+impl Unwritten {
+    /// One could not be written; tells whether that is news. Why not by the words: they name the namespace, or the event.
+    fn failed(&mut self, error: &kube::Error, now: Instant) -> bool {
+        self.last = Some(now);
+        let sort = if let kube::Error::Api(status) = error {
+            format!("{} {}", status.code, status.reason)
+        } else {
+            crate::write::describe(error)
+        };
+        self.trouble.is_news(&sort)
+    }
+
+    /// One was written; tells whether a trouble is over. Why not at once: one namespace may refuse what others take.
+    fn written(&mut self, now: Instant) -> bool {
+        self.last.is_some_and(|last| now.duration_since(last) > QUIET) && {
+            self.last = None;
+            self.trouble.ends()
+        }
+    }
 }
 
 impl Writer {
@@ -255,8 +297,34 @@ impl Writer {
             self.client.clone(),
             event.metadata.namespace.as_deref().unwrap_or("default"),
         );
-        if let Err(error) = send(&self.client, api.resource_url(), &event).await {
-            tracing::debug!(error = crate::write::describe(&error), "writing an event failed");
+        let answer = send(&self.client, api.resource_url(), &event).await;
+        let mut unwritten = self.unwritten.lock().unwrap_or_else(PoisonError::into_inner);
+        match answer {
+            Ok(()) => {
+                if unwritten.written(Instant::now()) {
+                    tracing::info!("Events are written again");
+                }
+            }
+            Err(error) => {
+                self.failed.fetch_add(1, Ordering::Relaxed);
+                let why = crate::write::describe(&error);
+                // Why not: what is in a namespace that goes needs no Events.
+                if why.contains(TERMINATING) {
+                    return;
+                }
+                let about = event.regarding.as_ref();
+                let name = |field: Option<&String>| field.map(String::as_str).unwrap_or_default().to_owned();
+                if unwritten.failed(&error, Instant::now()) {
+                    tracing::warn!(
+                        kind = name(about.and_then(|about| about.kind.as_ref())),
+                        namespace = name(about.and_then(|about| about.namespace.as_ref())),
+                        object = name(about.and_then(|about| about.name.as_ref())),
+                        reason = name(event.reason.as_ref()),
+                        "an Event could not be written, and it is not tried again: {why}; nothing else depends on it, and metric \
+                         roadstead_events_unwritten_total counts those that follow; if this is a refusal, apply deploy/rights"
+                    );
+                }
+            }
         }
     }
 }

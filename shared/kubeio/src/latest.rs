@@ -121,6 +121,17 @@ impl<T: Clone> Follower<T> {
     }
 }
 
+/// Waits until one of these has changed since it was last seen; only that one counts as seen then.
+pub async fn any_changed<'a, T: Clone + 'a>(followers: impl IntoIterator<Item = &'a mut Follower<T>>) {
+    let changes: Vec<_> = { followers.into_iter() }
+        .map(|follower| Box::pin(follower.changed()))
+        .collect();
+    if changes.is_empty() {
+        return std::future::pending().await;
+    }
+    futures::future::select_all(changes).await;
+}
+
 #[cfg(test)]
 mod tests {
     use futures::FutureExt as _;

@@ -1,6 +1,7 @@
 //! Workers that take keys from a [`Queue`] and reconcile them, each key by one worker at a time.
 //!
-//! Invariant: a key whose reconcile failed or panicked comes back after a growing pause; others are not held up.
+//! Invariant: a key whose reconcile failed or panicked comes back after a growing pause; others are not held up. What lasts is
+//! logged once in each of its words, not at each attempt.
 
 use std::any::Any;
 use std::fmt::{Debug, Display};
@@ -15,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::queue::Queue;
 use crate::retry::Failures;
+use crate::trouble::Troubles;
 
 /// First and longest pause after a failed reconcile.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_mins(1));
@@ -26,7 +28,7 @@ pub enum Outcome {
     Done,
     /// Look again after this time.
     After(Duration),
-    /// It failed in a passing way; try again after a growing pause. The text is logged.
+    /// It failed in a passing way; try again after a growing pause. The text is logged when it is another one than last time.
     Failed(String),
 }
 
@@ -43,9 +45,14 @@ pub async fn run<K, F, Fut>(
     Fut: Future<Output = Outcome> + Send,
 {
     let failures = Arc::new(Failures::new(RETRY.0, RETRY.1));
+    let telling = Arc::new(Telling {
+        name,
+        troubles: Troubles::default(),
+    });
     let mut set = JoinSet::new();
     for _ in 0..workers {
         let (queue, failures, stop, work) = (queue.clone(), failures.clone(), stop.clone(), work.clone());
+        let telling = telling.clone();
         set.spawn(async move {
             loop {
                 let key = tokio::select! {
@@ -54,19 +61,24 @@ pub async fn run<K, F, Fut>(
                     key = queue.next() => key,
                 };
                 let outcome = AssertUnwindSafe(work(key.clone())).catch_unwind().await;
-                let outcome = outcome.unwrap_or_else(|panic| {
-                    tracing::error!(reconciler = name, object = %key, "reconcile panicked: {}", panic_text(&*panic));
-                    Outcome::Failed("internal error, see the log".into())
-                });
                 match outcome {
-                    Outcome::Done => failures.succeeded(&key),
-                    Outcome::After(delay) => {
+                    Ok(Outcome::Done) => {
                         failures.succeeded(&key);
+                        telling.succeeded(&key);
+                    }
+                    Ok(Outcome::After(delay)) => {
+                        failures.succeeded(&key);
+                        telling.succeeded(&key);
                         queue.add_after(key.clone(), delay);
                     }
-                    Outcome::Failed(why) => {
+                    Ok(Outcome::Failed(why)) => {
                         let pause = failures.failed(key.clone());
-                        tracing::warn!(reconciler = name, object = %key, retry_in = ?pause, "{why}");
+                        telling.failed(&key, &why, pause);
+                        queue.add_after(key.clone(), pause);
+                    }
+                    Err(panic) => {
+                        let pause = failures.failed(key.clone());
+                        telling.panicked(&key, panic_text(&*panic), pause);
                         queue.add_after(key.clone(), pause);
                     }
                 }
@@ -77,7 +89,49 @@ pub async fn run<K, F, Fut>(
     while set.join_next().await.is_some() {}
 }
 
-fn panic_text(panic: &(dyn Any + Send)) -> &str {
+/// What is logged of the failures of one reconciler.
+struct Telling<K> {
+    name: &'static str,
+    troubles: Troubles<K>,
+}
+
+impl<K: Ord + Clone + Display> Telling<K> {
+    fn failed(&self, key: &K, why: &str, pause: Duration) {
+        let name = self.name;
+        if self.troubles.is_news(key.clone(), why) {
+            tracing::warn!(
+                reconciler = name,
+                object = %key,
+                retry_in = ?pause,
+                "{why}; it is tried again until it succeeds, and not logged again in the same words"
+            );
+        } else {
+            tracing::debug!(reconciler = name, object = %key, retry_in = ?pause, "{why}");
+        }
+    }
+
+    fn panicked(&self, key: &K, text: &str, pause: Duration) {
+        if self.troubles.is_news(key.clone(), text) {
+            tracing::error!(
+                reconciler = self.name,
+                object = %key,
+                retry_in = ?pause,
+                "a fault of this program: its work on this object panicked: {text}; it is tried again, but may need a change of the \
+                 object or another version of the program; please report it"
+            );
+        }
+    }
+
+    /// Why not after one failure: most are of a moment, as when two write the same object.
+    fn succeeded(&self, key: &K) {
+        if let Some(attempts) = self.troubles.ends(key).filter(|attempts| *attempts > 1) {
+            tracing::info!(reconciler = self.name, object = %key, attempts, "succeeded after failed attempts");
+        }
+    }
+}
+
+/// The words of a panic.
+pub fn panic_text(panic: &(dyn Any + Send)) -> &str {
     panic
         .downcast_ref::<String>()
         .map(String::as_str)

@@ -1,5 +1,7 @@
 //! A trouble that lasts is told once, again when its words change, and when it is over: not at each attempt.
 
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::timeout;
@@ -9,6 +11,8 @@ use crate::latest::Follower;
 
 /// How long a kind of objects may fail to be listed or watched before somebody is told.
 const UNREAD_MAX: Duration = Duration::from_secs(10);
+/// Limit: things whose trouble is remembered by one [`Troubles`].
+const TROUBLES_MAX: usize = 10_000;
 
 /// Tells when a cache could not be kept up for a while, with the words of the API server, and (without words) when it is kept up
 /// again. Never ends.
@@ -49,6 +53,55 @@ impl Trouble {
     /// It succeeded; tells whether that ends a trouble.
     pub fn ends(&mut self) -> bool {
         self.told.take().is_some()
+    }
+}
+
+/// The same for many things, by key, for tasks that share it.
+#[derive(Debug)]
+pub struct Troubles<K>(Mutex<BTreeMap<K, Lasting>>);
+
+#[derive(Debug, Default)]
+struct Lasting {
+    trouble: Trouble,
+    attempts: u32,
+}
+
+impl<K> Default for Troubles<K> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K: Ord> Troubles<K> {
+    /// It failed in these words; tells whether they are to be told.
+    #[must_use]
+    pub fn is_news(&self, key: K, words: &str) -> bool {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Limit: beyond it something is told once more than needed, never less.
+        if all.len() >= TROUBLES_MAX && !all.contains_key(&key) {
+            all.pop_first();
+        }
+        let lasting = all.entry(key).or_default();
+        lasting.attempts = lasting.attempts.saturating_add(1);
+        lasting.trouble.is_news(words)
+    }
+
+    /// It succeeded; tells after how many failed attempts, if any.
+    pub fn ends(&self, key: &K) -> Option<u32> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(all.remove(key)?.attempts)
+    }
+
+    /// In what words it failed last, as long as it has not succeeded since.
+    pub fn words(&self, key: &K) -> Option<String> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(key)?.trouble.told.clone()
+    }
+
+    /// Drops what is not of these keys: of something that is gone nobody needs to hear that its trouble has ended.
+    pub fn retain(&self, mut keep: impl FnMut(&K) -> bool) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|key, _| keep(key));
     }
 }
 
@@ -96,5 +149,31 @@ mod tests {
         assert!(trouble.is_news("no answer"));
         assert!(trouble.ends() && !trouble.ends());
         assert!(trouble.is_news("no answer"));
+    }
+
+    #[test]
+    fn each_of_many_things_has_a_trouble_of_its_own_and_its_attempts_are_counted() {
+        let troubles = Troubles::default();
+        assert_eq!(troubles.ends(&"east"), None);
+        assert!(troubles.is_news("east", "refused") && troubles.is_news("west", "refused"));
+        assert!(!troubles.is_news("east", "refused") && troubles.is_news("east", "no answer"));
+        assert_eq!(troubles.words(&"east").as_deref(), Some("no answer"));
+        assert_eq!(
+            (troubles.ends(&"east"), troubles.ends(&"west")),
+            (Some(3), Some(1))
+        );
+        assert!(troubles.is_news("east", "no answer"));
+        troubles.retain(|name| *name != "east");
+        assert_eq!(troubles.ends(&"east"), None);
+    }
+
+    #[test]
+    fn no_more_troubles_are_remembered_than_the_limit() {
+        let troubles = Troubles::default();
+        for key in 0..=TROUBLES_MAX {
+            assert!(troubles.is_news(key, "refused"));
+        }
+        assert!(troubles.is_news(0, "refused"), "told once more");
+        assert!(!troubles.is_news(TROUBLES_MAX, "refused"));
     }
 }

@@ -13,7 +13,10 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use roadstead_api::config::{Config, DEFAULT_NAMESPACE, FeatureGate, FeatureGates, GateProblem};
+use roadstead_api::config::{
+    Config, DEFAULT_NAMESPACE, DISPATCHER_ALL_AT_ONCE, DISPATCHER_CAPACITY, DISPATCHER_INCREMENTAL,
+    FeatureGate, FeatureGates, GateProblem,
+};
 
 use crate::args::GateSetting;
 use crate::exit::ExitKind;
@@ -23,6 +26,9 @@ use crate::tls;
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Limit: problems reported at once.
 pub const PROBLEMS_MAX: usize = 64;
+
+/// Longest life of a token that is asked for, as whoever asks has it: nothing eternal. Source: spec/safety.md 5 S10.
+const TOKEN_LIFETIME_SECONDS_MAX: i64 = 86_400;
 
 /// Where a pod finds the name of its namespace.
 pub const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
@@ -145,6 +151,8 @@ pub fn parse(origin: &str, text: &str, gates: &[GateSetting], own_namespace: &st
     rules::check(&config, &mut findings);
     idle::warn(&mut config, &settings, &findings);
     warn_of_curves(&mut config);
+    warn_of_dispatcher(&mut config);
+    warn_of_lifetime(&mut config);
     match findings.into_problems() {
         problems if problems.is_empty() => Ok(config),
         problems => Err(Error::Problems { problems }),
@@ -252,6 +260,37 @@ fn warn_of_curves(config: &mut Config) {
     for curve in curves.filter(|curve| !tls::curve_usable(curve)) {
         config.warnings.push(format!(
             "tls.curvePreferences: {curve} is not available here and is passed over"
+        ));
+    }
+}
+
+/// Why only names of our domains: a dispatcher that somebody else runs may have any other.
+fn warn_of_dispatcher(config: &mut Config) {
+    let known = [
+        DISPATCHER_ALL_AT_ONCE,
+        DISPATCHER_INCREMENTAL,
+        DISPATCHER_CAPACITY,
+    ];
+    let name = config.multi_kueue.dispatcher_name.as_str();
+    let domain = |name: &str| name.split_once('/').map(|(domain, _)| domain.to_lowercase());
+    let is_ours = known.iter().any(|known| domain(known) == domain(name));
+    if known.contains(&name) || !is_ours {
+        return;
+    }
+    let near = near::nearest(name, known).map(|near| format!("; did you mean `{near}`?"));
+    config.warnings.push(format!(
+        "multiKueue.dispatcherName: `{name}` is none of {}, so no job is sent anywhere unless an external dispatcher of that name \
+         nominates clusters{}",
+        known.map(|name| format!("`{name}`")).join(", "),
+        near.unwrap_or_default()
+    ));
+}
+
+fn warn_of_lifetime(config: &mut Config) {
+    let secs = config.roadstead.multi_kueue.token_lifetime_seconds;
+    if secs > TOKEN_LIFETIME_SECONDS_MAX {
+        config.warnings.push(format!(
+            "multiKueue.tokenLifetimeSeconds: {secs} is too long, no more than {TOKEN_LIFETIME_SECONDS_MAX} s (one day) are asked for"
         ));
     }
 }

@@ -15,6 +15,7 @@ use kube::core::DynamicObject;
 use kube::{Api, ResourceExt as _};
 use roadstead_api::constants::{annotations, finalizers, labels};
 use roadstead_api::kueue::v1beta2::Workload;
+use roadstead_core::name::Key;
 use roadstead_engine::caches::KindCache;
 use roadstead_kubeio::write::{self, Written};
 use serde_json::json;
@@ -26,6 +27,11 @@ const WRITES: usize = 16;
 /// How long one write may take before it is made again from a fresh look: longer than it may wait for its turn and be answered
 /// where the API server has much to do.
 const WRITE_MAX: Duration = Duration::from_mins(1);
+
+/// What is tried, for the memory of what was told of it.
+const STOPPING: &str = "stopping";
+const LETTING_GO: &str = "letting go";
+const FENCING: &str = "fencing";
 
 /// Whose jobs are being stopped: one manager is not waited for by another.
 #[derive(Default)]
@@ -82,7 +88,14 @@ async fn everything(fence: &Fence, origin: String) {
             roadstead_kubeio::cache::key_of(&**copy),
         )
     });
-    if !copies.is_empty() {
+    let (troubles, this) = (
+        &fence.knowledge.troubles,
+        (FENCING, Key::new("", origin.as_str())),
+    );
+    if copies.is_empty() {
+        troubles.ends(&this);
+    // Why not each time: what cannot be stopped is tried again after each look.
+    } else if troubles.is_news(this, &copies.len().to_string()) {
         tracing::warn!(
             origin,
             copies = copies.len(),
@@ -114,19 +127,28 @@ async fn switch_off(fence: &Fence, copy: &Workload) {
     });
     let namespace = copy.namespace().unwrap_or_default();
     let api: Api<Workload> = Api::namespaced(fence.client.clone(), &namespace);
+    let (troubles, key) = (&fence.knowledge.troubles, roadstead_kubeio::cache::key_of(copy));
     match timely(write::patch(&api, &copy.name_any(), &patch)).await {
         Written::Done(object) => {
+            if let Some(attempts) = troubles.ends(&(STOPPING, key.clone())) {
+                tracing::info!(workload = %key, attempts, "its job is stopped after failed attempts");
+            }
             let origin = object.labels().get(labels::MULTIKUEUE_ORIGIN);
             fence.metrics.fenced(origin.map_or("", String::as_str));
             fence.caches.workloads.observe(*object);
         }
-        Written::Gone | Written::Conflict | Written::AlreadyExists => {}
+        Written::Gone => {
+            troubles.ends(&(STOPPING, key));
+        }
+        Written::Conflict | Written::AlreadyExists => {}
         Written::Refused(why) | Written::Unclear(why) => {
-            tracing::error!(
-                workload = %roadstead_kubeio::cache::key_of(copy),
-                "its manager is cut off and its job could not be stopped, so it may run twice: {why}; it is tried again until it \
-                 succeeds; if this is a refusal, let this process patch Workloads (deploy/rights/roadstead-worker.yaml)"
-            );
+            if troubles.is_news((STOPPING, key.clone()), &why) {
+                tracing::error!(
+                    workload = %key,
+                    "its manager is cut off and its job could not be stopped, so it may run twice: {why}; it is tried again until it \
+                     succeeds; if this is a refusal, let this process patch Workloads (deploy/rights/roadstead-worker.yaml)"
+                );
+            }
         }
     }
 }
@@ -143,10 +165,24 @@ async fn let_go(fence: &Fence, jobs: &KindCache, job: &DynamicObject) {
         json!({ "metadata": { "finalizers": kept, "resourceVersion": job.metadata.resource_version } });
     let namespace = job.namespace().unwrap_or_default();
     let api: Api<DynamicObject> = Api::namespaced_with(fence.client.clone(), &namespace, &jobs.resource);
+    let (troubles, key) = (&fence.knowledge.troubles, roadstead_kubeio::cache::key_of(job));
     match timely(write::patch(&api, &job.name_any(), &patch)).await {
-        Written::Done(_) | Written::Gone | Written::Conflict | Written::AlreadyExists => {}
+        Written::Done(_) | Written::Gone => {
+            troubles.ends(&(LETTING_GO, key));
+        }
+        Written::Conflict | Written::AlreadyExists => {}
         Written::Refused(why) | Written::Unclear(why) => {
-            tracing::warn!(job = %roadstead_kubeio::cache::key_of(job), "letting it go: {why}");
+            if troubles.is_news((LETTING_GO, key.clone()), &why) {
+                let (kind, finalizer) = (&jobs.resource.kind, finalizers::OUTCOME);
+                tracing::error!(
+                    job = %key,
+                    kind,
+                    "its manager is cut off, it was deleted, and finalizer {finalizer} of the manager cannot be taken off, so its pods go \
+                     on and it may run twice: {why}; it is tried again until it succeeds; if this is a refusal, let this process patch \
+                     {} (deploy/rights/roadstead-worker.yaml)",
+                    jobs.resource.plural
+                );
+            }
         }
     }
 }

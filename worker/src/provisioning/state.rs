@@ -15,6 +15,7 @@ use roadstead_core::condition::Truth;
 use roadstead_engine::active::condition_patch;
 use roadstead_kubeio::cache::Health;
 use roadstead_kubeio::latest::Follower;
+use roadstead_kubeio::trouble::Troubles;
 use roadstead_kubeio::write::{self, Written};
 use tokio_util::sync::CancellationToken;
 
@@ -109,6 +110,7 @@ pub(super) async fn run(p: Provisioning, stop: CancellationToken) {
             p.templates.health(),
         ),
     ];
+    let troubles = Troubles::default();
     loop {
         let served = all(&mut watched);
         let news = p.served.modify(|old| {
@@ -125,7 +127,7 @@ pub(super) async fn run(p: Provisioning, stop: CancellationToken) {
         if served != Served::NotYet {
             for check in p.caches.checks.all() {
                 if is_ours(&check) {
-                    report(&p, &check, &served).await;
+                    report(&p, &check, &served, &troubles).await;
                 }
             }
         }
@@ -157,7 +159,7 @@ pub(super) fn condition(p: &Provisioning, check: &AdmissionCheck, served: &Serve
     }
 }
 
-async fn report(p: &Provisioning, check: &AdmissionCheck, served: &Served) {
+async fn report(p: &Provisioning, check: &AdmissionCheck, served: &Served, troubles: &Troubles<String>) {
     let active = condition(p, check, served);
     let name = check.metadata.name.as_deref().unwrap_or_default();
     let old = check
@@ -171,10 +173,21 @@ async fn report(p: &Provisioning, check: &AdmissionCheck, served: &Served) {
     };
     let api: Api<AdmissionCheck> = Api::all(p.client.clone());
     match write::patch_status(&api, name, &patch).await {
-        Written::Done(object) => p.caches.checks.observe(*object),
+        Written::Done(object) => {
+            p.caches.checks.observe(*object);
+            if troubles.ends(&name.to_owned()).is_some() {
+                tracing::info!(admission_check = name, "condition Active is written again");
+            }
+        }
         Written::Gone | Written::Conflict | Written::AlreadyExists => {}
         Written::Refused(why) | Written::Unclear(why) => {
-            tracing::warn!(admission_check = name, "writing condition Active failed: {why}");
+            if troubles.is_news(name.to_owned(), &why) {
+                tracing::warn!(
+                    admission_check = name,
+                    "condition Active cannot be written, so ClusterQueues with this check go by the old one: {why}; it is tried again \
+                     until it succeeds; if this is a refusal, apply deploy/rights"
+                );
+            }
             // Why a mark: nothing else would bring it up again.
             p.touched.mark(());
             tokio::time::sleep(RETRY).await;

@@ -196,7 +196,11 @@ impl Site {
                         .await?;
                 }
                 answer @ (Written::Gone | Written::Conflict | Written::Refused(_) | Written::Unclear(_)) => {
-                    return Err(failure(refusal(answer)));
+                    return Err(failure(not_created(
+                        answer,
+                        "PodTemplates of v1",
+                        "every Kubernetes does",
+                    )));
                 }
             }
         }
@@ -250,7 +254,11 @@ impl Site {
                     .await
             }
             answer @ (Written::Gone | Written::Conflict | Written::Refused(_) | Written::Unclear(_)) => {
-                Err(failure(refusal(answer)))
+                let (kind, remedy) = (
+                    "ProvisioningRequests of autoscaling.x-k8s.io/v1",
+                    "install its CustomResourceDefinition, which comes with cluster-autoscaler",
+                );
+                Err(failure(not_created(answer, kind, remedy)))
             }
         }
     }
@@ -394,6 +402,19 @@ where
     Ok(())
 }
 
+/// Why something was not created. A namespace that is missing is a refusal in the API server's words; what else is not found at a
+/// creation is the kind.
+fn not_created<K>(answer: Written<K>, kind: &str, remedy: &str) -> String {
+    match answer {
+        Written::Gone => format!("this API server does not serve {kind} (404 at creation): {remedy}"),
+        other @ (Written::Done(_)
+        | Written::Conflict
+        | Written::AlreadyExists
+        | Written::Refused(_)
+        | Written::Unclear(_)) => refusal(other),
+    }
+}
+
 /// Why a write was not done.
 fn refusal<K>(answer: Written<K>) -> String {
     match answer {
@@ -401,5 +422,22 @@ fn refusal<K>(answer: Written<K>) -> String {
         Written::Conflict => String::from("it was changed meanwhile"),
         Written::AlreadyExists => String::from("it is already there"),
         Written::Refused(why) | Written::Unclear(why) => why,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_found_at_a_creation_is_named() {
+        let said = |answer: Written<()>| not_created(answer, "Things of v1", "install them");
+        let kind = said(Written::Gone);
+        assert_eq!(
+            kind,
+            "this API server does not serve Things of v1 (404 at creation): install them"
+        );
+        let namespace = "namespaces \"team\" not found";
+        assert_eq!(said(Written::Refused(namespace.to_owned())), namespace);
     }
 }

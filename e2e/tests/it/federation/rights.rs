@@ -15,7 +15,8 @@ use crate::shared::{chain, eventually};
 
 const ROLE: &str = "roadstead-multikueue";
 /// What the API server says.
-const WORDS: &str = "cannot delete resource";
+const NO_DELETION: &str = "cannot delete resource";
+const NO_PATCH: &str = "cannot patch resource";
 
 async fn give(room: Room, worker: &str, rules: &[PolicyRule]) {
     let roles: Api<ClusterRole> = Api::all(room.shared.client(worker));
@@ -23,11 +24,11 @@ async fn give(room: Room, worker: &str, rules: &[PolicyRule]) {
     roles.patch(ROLE, &PatchParams::default(), &patch).await.unwrap();
 }
 
-fn explains(workload: &Workload) -> bool {
+fn explains(workload: &Workload, words: &str) -> bool {
     let annotations = workload.metadata.annotations.as_ref();
     annotations
         .and_then(|all| all.get(EXPLANATION))
-        .is_some_and(|told| told.contains("DeletionRefusedByCluster") && told.contains(WORDS))
+        .is_some_and(|told| told.contains("DeletionRefusedByCluster") && told.contains(words))
 }
 
 /// And nothing is run elsewhere meanwhile.
@@ -57,19 +58,63 @@ fn a_worker_that_refuses_to_delete_a_job_is_named_with_its_words_until_it_does()
         // The worker stops it, as it was asked to, and what is left of it cannot be removed.
         room.workload_where("stays", |w| holds_quota(w, "False")).await;
         room.merge::<Workload>(MANAGER, &name, active(true)).await;
-        room.workload_where("stays", |w| explains(w) && holds_quota(w, "True"))
+        room.workload_where("stays", |w| explains(w, NO_DELETION) && holds_quota(w, "True"))
             .await;
         let manager = room.shared.stage.kubeconfig(MANAGER).display().to_string();
         let explain = ["explain", "stays", "-n", room.name, "--kubeconfig", &manager];
         let said = room.shared.stage.command(&explain).await;
         let said = said.unwrap_or_else(|error| panic!("{}", chain(&error)));
-        assert!(said.contains(WORDS), "{said}");
+        assert!(said.contains(NO_DELETION), "{said}");
 
         give(room, &worker, &before).await;
         let again = room.workload_where("stays", |w| cluster_name(w).is_some()).await;
         assert_eq!(again.annotations()[DISPATCH_EPOCH], "2");
         let background = DeleteParams::background();
         room.jobs(MANAGER).delete("stays", &background).await.unwrap();
+        room.is_swept().await;
+    });
+}
+
+/// Nobody else would say why it runs on: the request is tried again and again, and only the log knew of it.
+///
+/// Spec: multikueue 4.4
+#[test]
+fn a_worker_that_refuses_the_request_to_stop_is_named_with_its_words_until_it_does() {
+    alone("no-stop", EVEN, |room| async move {
+        room.submit(room.job("runs-on", "1", 600)).await;
+        let worker = room.started("runs-on").await;
+        let roles: Api<ClusterRole> = Api::all(room.shared.client(&worker));
+        let before = roles.get(ROLE).await.unwrap().rules.unwrap();
+        let mut without = before.clone();
+        for rule in &mut without {
+            if rule
+                .resources
+                .iter()
+                .flatten()
+                .any(|one| one == "workloads/status")
+            {
+                rule.verbs.retain(|verb| verb != "patch");
+            }
+        }
+        assert_ne!(without, before, "the right is there at first");
+        give(room, &worker, &without).await;
+
+        let name = room.workload("runs-on").await.unwrap().metadata.name.unwrap();
+        room.merge::<Workload>(MANAGER, &name, json!({"spec": {"active": false}}))
+            .await;
+        let told = room.workload_where("runs-on", |w| explains(w, NO_PATCH)).await;
+        assert!(
+            condition(&told, "QuotaReserved").is_some_and(|c| c.0 == "True"),
+            "it runs still"
+        );
+
+        give(room, &worker, &before).await;
+        room.workload_where("runs-on", |w| {
+            condition(w, "QuotaReserved").is_some_and(|c| c.0 == "False")
+        })
+        .await;
+        let background = DeleteParams::background();
+        room.jobs(MANAGER).delete("runs-on", &background).await.unwrap();
         room.is_swept().await;
     });
 }

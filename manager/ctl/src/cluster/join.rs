@@ -143,7 +143,7 @@ fn address(args: &Join, worker: &Worker) -> Result<Endpoint, Failure> {
             format!("the manager cannot use the address of cluster {}", args.name),
             why,
             format!(
-                "roadstead cluster join {} --kubeconfig {} --server https://HOST:PORT (or --allow-loopback if the manager runs on this machine)",
+                "roadstead cluster join {} --kubeconfig {} --server https://HOST:PORT (or --allow-loopback if the manager runs on this machine and its RoadsteadConfiguration sets multiKueue.allowLoopbackWorkers)",
                 args.name,
                 args.kubeconfig.display()
             ),

@@ -2,6 +2,7 @@ use serde_json::{Value, from_value, json};
 
 use roadstead_kubeio::latest::Latest;
 
+use super::super::sign::Sign;
 use super::*;
 
 /// The cluster `east` with this in its metadata or its status.
@@ -45,14 +46,18 @@ async fn a_worker_is_open_only_when_every_kind_is_watched() {
     let timeout = Duration::from_mins(1);
     let kinds = [Health::Live, Health::Starting, Health::Live].map(Latest::new);
     let mut healths = { kinds.each_ref() }.map(|kind| ("Thing".to_owned(), kind.follow()));
+    "Queue".clone_into(&mut healths[1].0);
     let why = all_live(&mut healths, timeout).await.unwrap_err();
-    assert_eq!(why, "the API server did not open all watches within 60 s");
+    assert_eq!(
+        why,
+        "the API server did not open all watches within 60 s; not of Queue"
+    );
     kinds[1].set(Health::Failing("jobs.batch is forbidden".to_owned()));
     let why = all_live(&mut healths, timeout).await.unwrap_err();
     assert_eq!(why, "jobs.batch is forbidden");
     kinds[1].set(Health::Failing("404 page not found".to_owned()));
     let why = all_live(&mut healths, timeout).await.unwrap_err();
-    assert!(why.starts_with("Thing is not served there"), "{why}");
+    assert!(why.starts_with("Queue is not served there"), "{why}");
     kinds[1].set(Health::Live);
     assert_eq!(all_live(&mut healths, timeout).await, Ok(()));
     kinds[2].set(Health::Failing("gone".to_owned()));

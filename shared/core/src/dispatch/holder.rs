@@ -172,7 +172,7 @@ impl<'a> Pass<'a> {
             let rejected = eviction.reason.starts_with("Deactivated");
             let cause = if rejected { Cause::Rejected } else { Cause::Evicted };
             // Unlike the anchor: else what was preempted there is offered there again at once (`spec/multikueue.md` 13.B6).
-            self.plan.failed.push((winner.clone(), cause));
+            self.fail(winner, cause, &eviction.message);
         }
         let message = format!(
             "Workload evicted on worker cluster: \"{winner}\", resetting for re-admission. Previously: \"Ready\""

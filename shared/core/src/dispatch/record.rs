@@ -132,15 +132,31 @@ impl Record {
         }
     }
 
-    /// Whether people would read the same: the reason and each cluster's answer. Words and times are not compared, since a
-    /// worker's sentence changes with every job that comes and goes there.
+    /// Whether people would read the same: the reason, its sentence, the next step and each cluster's answer. Times are not
+    /// compared, nor the numbers in the words of a cluster: how much more quota its queue needs changes with every job that comes
+    /// and goes there, and all that wait would be written each time.
     pub fn says_the_same_as(&self, other: &Self) -> bool {
-        let tokens = |record: &Self| -> Vec<(String, String)> {
+        let top = |record: &Self| [&record.reason, &record.message, &record.next].map(String::clone);
+        let answers = |record: &Self| -> Vec<[String; 3]> {
             let answers = record.answers.iter();
-            answers.map(|a| (a.cluster.clone(), a.reply.clone())).collect()
+            answers
+                .map(|a| [a.cluster.clone(), a.reply.clone(), without_numbers(&a.detail)])
+                .collect()
         };
-        self.reason == other.reason && tokens(self) == tokens(other)
+        top(self) == top(other) && answers(self) == answers(other)
     }
+}
+
+fn without_numbers(words: &str) -> String {
+    let mut kept = String::with_capacity(words.len());
+    for letter in words.chars() {
+        if !letter.is_ascii_digit() {
+            kept.push(letter);
+        } else if !kept.ends_with('0') {
+            kept.push('0');
+        }
+    }
+    kept
 }
 
 impl Plan {

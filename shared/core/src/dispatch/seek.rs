@@ -39,12 +39,14 @@ impl<'a> Pass<'a> {
         let listed: Vec<_> = self.o.clusters.iter().map(|c| (c, self.standing(c))).collect();
         for (cluster, standing) in &listed {
             if let Standing::Failed {
-                cause, until: None, ..
+                cause,
+                detail,
+                until: None,
             } = standing
                 // Why not then: it is over with the next renewal, and nobody need wait for longer.
                 && !self.has_lapsed(cluster)
             {
-                self.plan.failed.push(((*cluster).clone(), *cause));
+                self.fail(cluster, *cause, detail);
             }
         }
         if let Some(winner) = self.winner(&listed) {

@@ -57,7 +57,7 @@ pub enum Waiting {
     StoppingOnWorker {
         /// Where.
         cluster: ClusterName,
-        /// What it said when it refused to delete that; empty if it did not.
+        /// What it said when it refused to stop or delete that; empty if it did not.
         refusal: String,
     },
     /// It is offered; no worker has admitted it yet.
@@ -203,8 +203,8 @@ impl Waiting {
                     "nothing: it goes on when the old run is gone; if it stays, look for what holds its pods there".to_owned()
                 } else {
                     format!(
-                        "read the error, and let the account used on cluster \"{cluster}\" delete it (roadstead cluster join gives it \
-                         the rights it needs), or delete it there yourself"
+                        "read the error, and let the account used on cluster \"{cluster}\" change and delete it (roadstead cluster \
+                         join gives it the rights it needs), or delete it there yourself"
                     )
                 }
             }
@@ -321,7 +321,7 @@ impl fmt::Display for Waiting {
                 } else {
                     write!(
                         f,
-                        "cluster \"{cluster}\" refuses to delete an earlier run: {refusal}"
+                        "cluster \"{cluster}\" refuses to stop or delete an earlier run: {refusal}"
                     )
                 }
             }

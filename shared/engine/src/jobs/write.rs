@@ -129,7 +129,9 @@ async fn create(jobs: &Jobs, kind: &KindCache, scene: &read::Scene, key: &Key) -
         }
         // Why not an error: our cache is behind, or somebody else has that name; the next pass sees which.
         Written::AlreadyExists | Written::Conflict => Err(Outcome::After(CONFLICT_PAUSE)),
-        Written::Gone => Err(Outcome::Failed("the workload could not be created".into())),
+        Written::Gone => Err(Outcome::Failed(
+            "this cluster's API server does not serve Workloads of kueue.x-k8s.io/v1beta2 (404 at creation): apply deploy/crds".into(),
+        )),
         Written::Refused(why) | Written::Unclear(why) => {
             Err(Outcome::Failed(format!("creating workload {key} failed: {why}")))
         }

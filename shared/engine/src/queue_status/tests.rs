@@ -6,7 +6,7 @@ use std::time::Duration;
 use kube::Client;
 use kube::client::Body;
 use roadstead_convert::Shares;
-use roadstead_core::name::CohortName;
+use roadstead_core::name::{CohortName, Key};
 use roadstead_core::queue::{Cohort, Weight};
 use roadstead_core::report::QueueRef;
 use roadstead_core::state::{Event, Settings, State};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::{PACE, REST_MAX, Reports, Writer, rest};
+use super::{PACE, REST_MAX, Reports, Writer, described, rest};
 use crate::caches::Caches;
 
 #[test]
@@ -314,4 +314,19 @@ async fn an_own_write_makes_nothing_due() {
     tokio::time::sleep(PACE / 10).await;
     assert_eq!(world.status(CLUSTER_QUEUE)["reservingWorkloads"], 0, "at once");
     world.end().await;
+}
+
+#[test]
+fn a_queue_is_named_with_its_kind_and_namespace() {
+    let local = QueueRef::Local(Key::new("team-a", "main"));
+    let all = [
+        QueueRef::Cluster("main".into()),
+        local,
+        QueueRef::Cohort("all".into()),
+    ];
+    let named: Vec<String> = all.iter().map(described).collect();
+    assert_eq!(
+        named,
+        ["ClusterQueue main", "LocalQueue team-a/main", "Cohort all"]
+    );
 }

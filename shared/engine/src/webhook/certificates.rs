@@ -26,6 +26,7 @@ use roadstead_api::config::Config;
 use roadstead_api::constants::labels;
 use roadstead_api::visibility::SERVICE as VISIBILITY_SERVICE;
 use roadstead_jobs::JobKind;
+use roadstead_kubeio::trouble::Trouble;
 use roadstead_kubeio::write::{self, Written};
 use roadstead_serve::health::Condition;
 use roadstead_serve::tls::{
@@ -80,6 +81,8 @@ struct Progress {
     looks: u32,
     /// The authorities with which the API server has been seen to call us.
     answered: Option<Authorities>,
+    /// Why files were not taken over, so that an earlier certificate is served on.
+    kept: Trouble,
 }
 
 /// Authorities in PEM; none when somebody else makes them known.
@@ -90,19 +93,31 @@ impl Certificates {
     /// Keeps certificates and registrations in order until `stop`.
     pub(crate) async fn run(self, stop: CancellationToken) {
         let files = || Follower::new(&self.config.webhook.cert_dir, self.slot.clone());
+        let mut trouble = Trouble::default();
         let mut progress = Progress {
             definitions: Definitions::new(),
             files: (!self.config.cert_management.enable).then(files),
             looks: 0,
             answered: None,
+            kept: Trouble::default(),
         };
         let filled = Filled::new(&self.caches);
         let work = async {
             loop {
                 let pause = match self.once(&mut progress, &filled).await {
-                    Ok(pause) => pause,
+                    Ok(pause) => {
+                        if trouble.ends() {
+                            tracing::info!("certificates and registrations of webhooks are in order again");
+                        }
+                        pause
+                    }
                     Err(why) => {
-                        tracing::warn!("webhooks are not ready: {why}");
+                        if trouble.is_news(&why) {
+                            tracing::warn!(
+                                "webhooks are not ready: {why}; it is tried again until it succeeds, and this process is not ready \
+                                 meanwhile"
+                            );
+                        }
                         self.ready.not_ready(why);
                         RETRY
                     }
@@ -133,10 +148,21 @@ impl Certificates {
     async fn once(&self, progress: &mut Progress, filled: &Filled) -> Result<Duration, String> {
         let (authorities, key) = match &mut progress.files {
             Some(files) => match self.read(files).await {
-                Ok(authorities) => (Authorities(authorities), None),
+                Ok(authorities) => {
+                    if progress.kept.ends() {
+                        tracing::info!("the files of the webhook certificate can be read again");
+                    }
+                    (Authorities(authorities), None)
+                }
                 Err(why) if self.slot.is_filled() => {
                     // Why not an error: what was read before is served on; perhaps the files are just being written.
-                    tracing::warn!("keeping the earlier webhook certificate: {why}");
+                    if progress.kept.is_news(&why) {
+                        tracing::warn!(
+                            "the new files of the webhook certificate cannot be used, so the earlier certificate is served on until it \
+                             expires: {why}; they are looked at again every {} s",
+                            FILES_POLL_WAIT.as_secs()
+                        );
+                    }
                     return Ok(FILES_POLL_WAIT);
                 }
                 Err(why) => return Err(why),

@@ -5,18 +5,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use roadstead_kubeio::cache::Health;
 use roadstead_kubeio::latest::Follower;
 
-use crate::caches::Caches;
+use crate::caches::{Caches, unlisted};
 
 /// See the module.
 pub(super) struct Filled {
-    healths: Vec<Follower<Health>>,
+    healths: Vec<(String, Follower<Health>)>,
     seen: AtomicBool,
 }
 
 impl Filled {
     pub(super) fn new(caches: &Caches) -> Self {
         Self {
-            healths: caches.healths().into_iter().map(|(_, health)| health).collect(),
+            healths: caches.healths(),
             seen: AtomicBool::new(false),
         }
     }
@@ -26,17 +26,21 @@ impl Filled {
         if self.seen.load(Ordering::Relaxed) {
             return true;
         }
-        let live = |health: &Follower<Health>| health.get() == Health::Live;
-        let all = self.healths.iter().all(live);
+        let all = self.unlisted().is_empty();
         if all {
             self.seen.store(true, Ordering::Relaxed);
         }
         all
     }
 
+    /// The kinds that are not listed.
+    pub(super) fn unlisted(&self) -> Vec<String> {
+        unlisted::names(&self.healths)
+    }
+
     /// Waits for it.
     pub(super) async fn wait(&self) {
-        for health in &self.healths {
+        for (_, health) in &self.healths {
             health.clone().wait_for(|health| *health == Health::Live).await;
         }
     }

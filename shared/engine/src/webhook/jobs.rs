@@ -42,12 +42,18 @@ fn once_filled(
         if filled.is_true() {
             answer(&request)
         } else {
-            failed(
-                &request,
-                "the queues are still being read after a start; try again in a moment",
-            )
+            failed(&request, &not_yet(&filled.unlisted()))
         }
     })
+}
+
+/// Why without what the API server says: whoever makes a job need not know what this process may do.
+fn not_yet(unlisted: &[String]) -> String {
+    format!(
+        "what is decided about jobs is still being read after a start, and {} cannot be listed yet; try again in a moment; if this \
+         stays, the administrator finds the reason in the log and the readiness of this webhook's process",
+        unlisted.join(", ")
+    )
 }
 
 fn default(kind: &dyn JobKind, caches: &Caches, config: &Config, request: &Request) -> AdmissionResponse {
@@ -186,7 +192,11 @@ mod tests {
             assert!(!answer.allowed);
             assert_eq!(answer.result.code, 500);
             assert!(
-                answer.result.message.ends_with("try again in a moment"),
+                answer
+                    .result
+                    .message
+                    .contains("clusterqueues, cohorts, localqueues")
+                    && answer.result.message.contains("try again in a moment"),
                 "{}",
                 answer.result.message
             );

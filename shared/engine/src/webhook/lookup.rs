@@ -14,6 +14,7 @@ use roadstead_api::config::{Config, FeatureGate};
 use roadstead_api::constants::labels::QUEUE_NAME;
 use roadstead_core::name::Key;
 use roadstead_jobs::JobKind;
+use roadstead_kubeio::trouble::Troubles;
 use roadstead_kubeio::write::describe;
 use roadstead_serve::webhook::Preparation;
 
@@ -30,6 +31,8 @@ pub(super) struct Lookup {
     pub(super) client: Client,
     pub(super) caches: Caches,
     pub(super) filled: Arc<Filled>,
+    /// Why queues could not be read, by LocalQueue.
+    pub(super) troubles: Arc<Troubles<Key>>,
 }
 
 impl Lookup {
@@ -53,15 +56,28 @@ impl Lookup {
 
     /// *Errors*: an object cannot be read, with which one and why.
     async fn read(&self, local: &Key) -> Result<(), String> {
-        tokio::time::timeout(TIME_MAX, self.queue(local))
+        let read = tokio::time::timeout(TIME_MAX, self.queue(local))
             .await
             .unwrap_or_else(|_late| Err(format!("no answer for {} seconds", TIME_MAX.as_secs())))
             .map_err(|why| {
                 format!(
                     "LocalQueue {local} or what it leads to is not known yet and cannot be read: {why}; try again in a moment"
                 )
-            })
-            .inspect_err(|why| tracing::warn!("a job was refused: {why}"))
+            });
+        match &read {
+            Ok(()) => {
+                self.troubles.ends(local);
+            }
+            Err(why) => {
+                // Why not for each: as long as that lasts every job of the queue is refused.
+                if self.troubles.is_news(local.clone(), why) {
+                    tracing::warn!(
+                        "a job was refused, and others of its queue are too as long as this lasts: {why}"
+                    );
+                }
+            }
+        }
+        read
     }
 
     async fn queue(&self, local: &Key) -> Result<(), String> {

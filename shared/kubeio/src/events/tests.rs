@@ -11,7 +11,8 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    BURST, FOR_WARNINGS, LATE, LINGER, RATION, REST_PER_WORK, Ration, Recorder, Told, event, recorder,
+    BURST, FOR_WARNINGS, LATE, LINGER, QUIET, RATION, REST_PER_WORK, Ration, Recorder, Told, Unwritten,
+    event, recorder,
 };
 
 /// Reasons of the events that arrived, and when.
@@ -153,4 +154,40 @@ fn the_name_of_an_event_fits_however_long_that_of_its_object_is() {
     assert!(long.len() <= 253 && long.starts_with(&part), "{long}");
     let dotted = name_of(&format!("{}.{}", "a".repeat(234), "b".repeat(18)));
     assert_eq!(dotted, name_of(&"a".repeat(234)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_that_cannot_be_written_are_counted_and_told_once_until_they_are_written_for_a_while() {
+    let server = tower::service_fn(|_: http::Request<Body>| async {
+        let status = serde_json::json!({
+            "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403, "reason": "Forbidden",
+            "message": "events is forbidden",
+        });
+        let answer = http::Response::builder().status(403);
+        Ok::<_, std::io::Error>(answer.body(Body::from(status.to_string().into_bytes())).unwrap())
+    });
+    let clock = Arc::new(|| Timestamp::UNIX_EPOCH);
+    let client = Client::new(server, "ns");
+    let (recorder, work) = recorder(client, "test", clock, CancellationToken::new());
+    tokio::spawn(work);
+    for reason in ["Lost", "Found"] {
+        recorder.record(job(), Note::warning(reason, "east"));
+    }
+    sleep(LINGER).await;
+    assert_eq!((recorder.failed(), recorder.dropped()), (2, 0));
+
+    let refused = |code: u16, message: &str| {
+        kube::Error::Api(Box::new(kube::core::Status {
+            code,
+            message: message.to_owned(),
+            ..kube::core::Status::default()
+        }))
+    };
+    let (mut unwritten, start) = (Unwritten::default(), Instant::now());
+    assert!(unwritten.failed(&refused(403, "in namespace a"), start));
+    assert!(!unwritten.failed(&refused(403, "in namespace b"), start));
+    assert!(unwritten.failed(&refused(500, "in namespace b"), start));
+    assert!(!unwritten.written(start + QUIET), "others may be refused still");
+    assert!(unwritten.written(start + QUIET * 2) && !unwritten.written(start + QUIET * 4));
+    assert!(unwritten.failed(&refused(500, "in namespace b"), start + QUIET * 4));
 }

@@ -635,3 +635,41 @@ fn own_namespace_comes_from_the_mount_or_is_the_default() {
     std::fs::write(&mount, "roadstead-system\n").unwrap();
     assert_eq!(own_namespace(&mount), "roadstead-system");
 }
+
+#[test]
+fn a_dispatcher_of_our_domains_that_is_not_ours_is_warned_about_with_the_name_that_is_near() {
+    let warned = |name: &str| {
+        let text = format!("{V2}multiKueue: {{dispatcherName: {name}}}\n");
+        read(&text).unwrap().warnings.concat()
+    };
+    for fine in [
+        "roadstead.dev/capacity",
+        "kueue.x-k8s.io/multikueue-dispatcher-all-at-once",
+        "example.com/capacity",
+        "example.com/multikueue-dispatcher-incremental",
+    ] {
+        assert_eq!(warned(fine), "", "{fine}");
+    }
+    for (written, meant) in [
+        ("roadstead.dev/capasity", "roadstead.dev/capacity"),
+        (
+            "kueue.x-k8s.io/multikueue-dispatcher-incremntal",
+            "kueue.x-k8s.io/multikueue-dispatcher-incremental",
+        ),
+    ] {
+        let text = warned(written);
+        assert!(text.contains("no job is sent anywhere unless"), "{text}");
+        assert!(text.ends_with(&format!("did you mean `{meant}`?")), "{text}");
+    }
+}
+
+/// Spec: safety S10
+#[test]
+fn a_token_that_would_live_longer_than_is_asked_for_is_warned_about() {
+    let warned = |secs: u32| {
+        let text = format!("{OURS}multiKueue: {{tokenLifetimeSeconds: {secs}}}\n");
+        read(&text).unwrap().warnings.concat()
+    };
+    assert_eq!(warned(86_400), "");
+    assert!(warned(172_800).contains("172800 is too long, no more than 86400 s"));
+}

@@ -96,11 +96,32 @@ fn times_move_only_with_what_is_said() {
     let other = Record::after(Some(&second), &Waiting::NoClusterListed, &[], at(3));
     assert_eq!((other.since, other.reason.as_str()), (at(3), "NoClusterListed"));
 
-    let mut words = [seen("a", Reply::NoRoom), seen("b", Reply::Asked)];
-    words[0].detail = "3 more needed".to_owned();
-    let third = Record::after(Some(&second), &waiting, &words, at(4));
+    let says = |words: &str| {
+        let mut seen = [seen("a", Reply::NoRoom), seen("b", Reply::Asked)];
+        words.clone_into(&mut seen[0].detail);
+        Record::after(Some(&second), &waiting, &seen, at(4))
+    };
+    let third = says("cpu: 13 more needed");
+    assert!(!third.says_the_same_as(&second), "words where none were");
     assert!(
-        third.says_the_same_as(&second),
-        "a worker's sentence changes with every job there"
+        third.says_the_same_as(&says("cpu: 9 more needed")),
+        "a worker's numbers change with every job there"
     );
+    assert!(!third.says_the_same_as(&says("memory: 13 more needed")));
+}
+
+#[test]
+fn a_record_says_something_else_when_its_sentence_or_its_next_step_does() {
+    let record = |words: &str| {
+        let waiting = Waiting::StoppingOnWorker {
+            cluster: "a".into(),
+            refusal: words.to_owned(),
+        };
+        Record::after(None, &waiting, &[], at(1))
+    };
+    assert!(record("forbidden").says_the_same_as(&record("forbidden")));
+    assert!(!record("forbidden").says_the_same_as(&record("denied by a webhook")));
+    let mut other = record("forbidden");
+    other.next = "ask the administrator".to_owned();
+    assert!(!record("forbidden").says_the_same_as(&other));
 }

@@ -331,6 +331,8 @@ fn before_the_choice_a_failure_removes_one_candidate() {
         (drifted, Cause::SpecDrift),
     ];
     for (copy, cause) in failures {
+        let words = copy.finished.as_ref().map(|end| end.message.clone());
+        let words = words.filter(|words| !words.is_empty());
         let case = Case::new()
             .nominated(&["a", "b"])
             .remote("a", reachable(Some(copy), None));
@@ -338,6 +340,7 @@ fn before_the_choice_a_failure_removes_one_candidate() {
         assert_eq!((plan.on("a"), plan.on("b")), (&GONE[..], &[CreateWorkload][..]));
         assert_eq!(plan.status.nominated, names(&["b"]));
         assert_eq!(plan.failed, [("a".into(), cause)]);
+        assert_eq!(plan.words.get(&"a".into()).cloned(), words);
         assert!(!plan.status.conditions.is_true("Finished"));
     }
 }
