@@ -57,6 +57,12 @@ pub(crate) enum Saying {
     },
 }
 
+/// Whether people read in what is stored what a record says. Why read again: what is stored was cut.
+fn stands(stored: &Record, record: &Record) -> bool {
+    let cut = || explanation::parse(&explanation::print(record));
+    stored.says_the_same_as(record) || cut().is_some_and(|cut| stored.says_the_same_as(&cut))
+}
+
 impl Journal {
     /// Notes what a pass found, and says what is to be told.
     pub(crate) fn note(&self, stored: &Workload, key: &Key, plan: &Plan, now: Timestamp) -> Saying {
@@ -78,12 +84,7 @@ impl Journal {
         let written = before.as_ref().and_then(|entry| entry.written);
         let before = before.map(|entry| entry.record);
         let record = Record::after(before.as_ref().or(stored.as_ref()), waiting, &plan.seen, now);
-        // Why read again: what is stored was cut.
-        let text = explanation::print(&record);
-        let shown = explanation::parse(&text);
-        let stands =
-            { stored.as_ref().zip(shown.as_ref()) }.is_some_and(|(s, shown)| s.says_the_same_as(shown));
-        let saying = if !plan.is_settled() || stands {
+        let saying = if !plan.is_settled() || stored.as_ref().is_some_and(|stored| stands(stored, &record)) {
             Saying::Nothing
         } else {
             let after = |at: Timestamp, pause| at.checked_add(pause).unwrap_or(Timestamp::MAX);
@@ -93,7 +94,7 @@ impl Journal {
                 Saying::Later(due)
             } else {
                 Saying::Now {
-                    value: text.into(),
+                    value: explanation::print(&record).into(),
                     note: (stored.map(|s| s.reason).as_deref() != Some(waiting.reason()))
                         .then(|| waiting.note()),
                 }

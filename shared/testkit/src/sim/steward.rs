@@ -17,6 +17,8 @@ pub(super) enum Hand {
 }
 
 /// Does it, if it can be done; `None` when nothing was changed.
+///
+/// Spec: safety F28
 pub(super) async fn perform(manager: &Server, act: &Act) -> Option<Hand> {
     match act {
         Act::Cordon(worker, wish) => {
@@ -95,6 +97,8 @@ async fn relist(manager: &Server, change: impl FnOnce(&mut Vec<Value>)) -> bool 
 }
 
 /// Says of all requests that were given capacity that it is taken back at `now`.
+///
+/// Spec: safety F29
 pub(super) async fn revoke(worker: &Server, now: Timestamp) {
     let path = objects::requests_path();
     let (_, list) = objects::ask(worker, Method::GET, &path, None).await;
