@@ -26,8 +26,9 @@ pub(crate) fn remembered(cluster: &MultiKueueCluster) -> Option<Identity> {
 fn sentence(name: &str) -> String {
     format!(
         "its Secret leads to another cluster now, while jobs of this manager may run on the one before, and they would run twice: point \
-         it back until they have ended, or delete them; if it is the same cluster after all, remove annotation {CLUSTER_IDENTITY} of \
-         MultiKueueCluster \"{name}\""
+         it back until they have ended; until then they are treated as those of a lost worker, by the policy of their queue, and taking \
+         \"{name}\" out of the MultiKueueConfig says that they are lost; if it is the same cluster after all, remove annotation \
+         {CLUSTER_IDENTITY} of MultiKueueCluster \"{name}\""
     )
 }
 
