@@ -118,6 +118,8 @@ pub struct OwnedWorkload {
     pub stage: Stage,
     /// Whether `metadata.deletionTimestamp` is set.
     pub presence: Presence,
+    /// Where its job may run.
+    pub site: Site,
     /// `spec.queueName`.
     pub queue: String,
     /// What else of the job changed since it was made.
@@ -155,6 +157,15 @@ pub enum Fit {
     Equivalent,
     /// It does not.
     Different,
+}
+
+/// Where a job may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Site {
+    /// In this cluster, if anywhere.
+    Here,
+    /// In a worker cluster, whatever the job here shows.
+    Elsewhere,
 }
 
 /// How far a Workload got.
@@ -218,6 +229,8 @@ pub enum Action {
     UpdateWorkloadSpec(Key),
     /// Take the finalizer off a Workload and delete it.
     DeleteWorkload(Key),
+    /// Delete a Workload whose job may run elsewhere. It keeps its finalizer, so it goes once nothing runs there any more.
+    WithdrawWorkload(Key),
     /// Let a Workload name another queue.
     SetQueueName {
         /// The Workload.
@@ -325,6 +338,10 @@ enum Search<'a> {
     Busy,
 }
 
+fn runs_elsewhere(workload: &OwnedWorkload) -> bool {
+    workload.site == Site::Elsewhere && !matches!(workload.stage, Stage::Finished { .. })
+}
+
 struct Draft<'a> {
     seen: &'a JobObserved<'a>,
     actions: Vec<Action>,
@@ -408,6 +425,11 @@ impl<'a> Draft<'a> {
     fn find_own(&mut self) -> Search<'a> {
         let seen = self.seen;
         let found = seen.workloads.iter().find(|w| w.fit == Fit::Equivalent);
+        if found.is_none()
+            && let Some(away) = seen.workloads.iter().find(|w| runs_elsewhere(w))
+        {
+            return self.find_away(away);
+        }
         let mut surplus: Vec<&OwnedWorkload> = seen
             .workloads
             .iter()
@@ -444,9 +466,28 @@ impl<'a> Draft<'a> {
         Search::Busy
     }
 
+    /// A Workload that no longer describes the job, while that may run in a worker cluster.
+    ///
+    /// Unlike the anchor: the run there is ended first, as where somebody deletes the Workload; a stop of the job here ends
+    /// nothing, and a Workload that is gone would leave nobody who ends it before the next run begins.
+    fn find_away(&mut self, away: &'a OwnedWorkload) -> Search<'a> {
+        if away.presence == Presence::Going {
+            return Search::Found(away);
+        }
+        self.actions.push(Action::WithdrawWorkload(away.key.clone()));
+        let text = format!("Deleted not matching Workload: {}", away.key);
+        self.notes.push(Note::normal("DeletedWorkload", text));
+        Search::Busy
+    }
+
     fn delete(&mut self, surplus: &[&OwnedWorkload]) {
         for workload in surplus {
-            self.actions.push(Action::DeleteWorkload(workload.key.clone()));
+            let action = if runs_elsewhere(workload) {
+                Action::WithdrawWorkload
+            } else {
+                Action::DeleteWorkload
+            };
+            self.actions.push(action(workload.key.clone()));
             let text = format!("Deleted not matching Workload: {}", workload.key);
             self.notes.push(Note::normal("DeletedWorkload", text));
             self.follow_up = FollowUp::Retry;

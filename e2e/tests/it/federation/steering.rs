@@ -1,7 +1,7 @@
 //! What is done on the manager to a job that runs elsewhere: it is preempted, gets another priority, is suspended by its user.
 
 use k8s_openapi::api::batch::v1::Job;
-use kube::api::{Patch, PatchParams};
+use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use roadstead_api::constants::annotations::DISPATCH_EPOCH;
 use roadstead_api::constants::labels::PRIORITY_CLASS;
@@ -144,6 +144,53 @@ fn a_job_that_its_user_suspends_is_resumed_and_its_run_in_the_worker_goes_on() {
         assert!(was_sent_once(&workload), "{:?}", workload.status);
         end(room, &winner, "train").await;
         room.ran_once("train").await;
+        room.is_swept().await;
+    });
+}
+
+/// As on one cluster: what runs is stopped, and the job waits in its new size.
+///
+/// Spec: jobs 5.3 C3, C4; safety I1, I4
+#[test]
+fn a_job_whose_size_is_changed_while_it_runs_is_stopped_in_its_worker_and_starts_anew() {
+    beside_others("resized", EVEN, |room| async move {
+        let mut job = room.job("train", "1", LONG_SECS);
+        job["spec"]["completions"] = json!(2);
+        room.submit(job).await;
+        let first = room.started("train").await;
+        room.runs_in(MANAGER, "train").await;
+        let run = room.jobs(&first).get("train").await.unwrap();
+        let pod = room.hold_pod(&first, "train").await;
+
+        let wider = json!({"spec": {"parallelism": 2}});
+        let _: Job = room.merge(MANAGER, "train", wider).await;
+        eventually(|| async {
+            let stopping = room.jobs(&first).get("train").await.ok()?;
+            (stopping.spec?.suspend == Some(true)).then_some(())
+        })
+        .await;
+        room.let_go(&first, &pod).await;
+
+        let again = eventually(|| async {
+            for worker in [EAST, WEST] {
+                let job = room.jobs(worker).get_opt("train").await.unwrap();
+                if let Some(job) = job.filter(|job| job.uid() != run.uid() && runs(job)) {
+                    return Some(job);
+                }
+            }
+            None
+        })
+        .await;
+        assert_eq!(again.spec.unwrap().parallelism, Some(2));
+        let workload = room.workload("train").await.unwrap();
+        assert_eq!(workload.spec.pod_sets[0].count, 2, "{:?}", workload.spec);
+        let jobs = room.jobs(MANAGER);
+        eventually(|| async {
+            let job = jobs.get("train").await.ok()?;
+            (job.status?.active == Some(2)).then_some(())
+        })
+        .await;
+        jobs.delete("train", &DeleteParams::background()).await.unwrap();
         room.is_swept().await;
     });
 }

@@ -9,6 +9,7 @@ fn owned(name: &str) -> OwnedWorkload {
         key: key(name),
         control: Control::This,
         fit: Fit::Equivalent,
+        site: Site::Here,
         stage: Stage::Pending,
         presence: Presence::Live,
         queue: "q".to_owned(),
@@ -273,6 +274,42 @@ fn a_running_job_without_a_matching_workload_is_stopped() {
         &running(&[workload, second]),
         &[stop(StopReason::NoMatchingWorkload, None)],
         &[("Stopped", missing)],
+    );
+}
+
+/// Spec: jobs 5.3 C3, C4; safety I1, I4
+#[test]
+fn a_changed_job_that_may_run_elsewhere_waits_until_it_has_ended_there() {
+    let mut workload = owned("w");
+    workload.fit = Fit::Different;
+    workload.site = Site::Elsewhere;
+    let withdrawn = [Action::WithdrawWorkload(key("w"))];
+    let told = [("DeletedWorkload", "Deleted not matching Workload: lab/w")];
+    for stage in [Stage::Pending, Stage::Admitted("team".to_owned())] {
+        workload.stage = stage;
+        check(&running(&[workload.clone()]), &withdrawn, &told);
+        check(&observed(&[workload.clone()]), &withdrawn, &told);
+    }
+    workload.presence = Presence::Going;
+    check(
+        &running(&[workload.clone()]),
+        &[stop(StopReason::WorkloadDeleted, Some("w"))],
+        &[("Stopped", "Workload is deleted")],
+    );
+    check(&observed(&[workload.clone()]), &[], &[]);
+
+    workload.presence = Presence::Live;
+    workload.stage = Stage::Finished { news: News::Told };
+    check(
+        &observed(&[workload.clone()]),
+        &[Action::DeleteWorkload(key("w"))],
+        &told,
+    );
+    workload.stage = Stage::Reserved;
+    assert_eq!(
+        plan(&observed(&[owned("a"), workload])).actions,
+        withdrawn,
+        "it is no excuse that another one fits"
     );
 }
 

@@ -11,7 +11,7 @@ use roadstead_api::constants::labels;
 use roadstead_api::kueue::v1beta2::{CheckState, Workload};
 use roadstead_core::job::{
     ADOPTION_PAUSE, Claim, Control, Drift, Ended, Fit, JobObserved, News, OwnedWorkload, Parent, Pods,
-    Presence, Quota, Run, Scope, Stage,
+    Presence, Quota, Run, Scope, Site, Stage,
 };
 use roadstead_core::lifecycle::{self, Outcome};
 use roadstead_core::name::{FlavorName, Key};
@@ -185,6 +185,11 @@ impl Facts<'_> {
             presence: match workload.metadata.deletion_timestamp {
                 Some(_) => Presence::Going,
                 None => Presence::Live,
+            },
+            site: if self.jobs.checks.may_run_elsewhere(workload) {
+                Site::Elsewhere
+            } else {
+                Site::Here
             },
             queue: workload.spec.queue_name.clone().unwrap_or_default(),
             drift: self.drift(workload),

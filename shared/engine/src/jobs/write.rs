@@ -34,6 +34,7 @@ pub(super) async fn act(
         Action::AdoptPrebuilt(key) => adopt(jobs, kind, scene, &key).await,
         Action::UpdateWorkloadSpec(key) => update_spec(jobs, kind, scene, &key).await,
         Action::DeleteWorkload(key) => delete(jobs, scene, &key).await,
+        Action::WithdrawWorkload(key) => withdraw(jobs, scene, &key).await,
         Action::SetQueueName { workload, queue } => {
             change(jobs, &workload, &json!({ "spec": { "queueName": queue } })).await
         }
@@ -57,11 +58,15 @@ pub(super) async fn act(
         }
         Action::Start(key) => start(jobs, kind, scene, &key).await,
         Action::Stop { reason, restore } => {
-            tracing::info!(job = %scene.key, reason = reason.as_str(), "stopping the job");
             let original = restore
                 .and_then(|key| scene.stored.get(&key))
                 .map(|w| roadstead_convert::pod_sets(w));
-            for step in kind.kind.stop_steps(&scene.job, &original.unwrap_or_default()) {
+            let steps = kind.kind.stop_steps(&scene.job, &original.unwrap_or_default());
+            // Why not when there is none: it only waits for its pods, and is looked at often meanwhile.
+            if !steps.is_empty() {
+                tracing::info!(job = %scene.key, reason = reason.as_str(), "stopping the job");
+            }
+            for step in steps {
                 patch(jobs, kind, &scene.key, step.target, &step.patch).await?;
             }
             Ok(())
@@ -194,6 +199,13 @@ async fn delete(jobs: &Jobs, scene: &read::Scene, key: &Key) -> Result<(), Outco
         )
         .await?;
     }
+    withdraw(jobs, scene, key).await
+}
+
+async fn withdraw(jobs: &Jobs, scene: &read::Scene, key: &Key) -> Result<(), Outcome> {
+    let Some(workload) = scene.stored.get(key) else {
+        return Ok(());
+    };
     match write::delete(&api(jobs, key), &key.name, workload.metadata.uid.as_deref()).await {
         Written::Done(object) => jobs.caches.workloads.observe(*object),
         Written::Gone => jobs
