@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use roadstead_api::constants::annotations::CORDON;
 use roadstead_api::kueue::v1beta2::{self as api, MultiKueueCluster};
 use roadstead_core::dispatch::capacity::{self, Closed, Room};
-use roadstead_core::dispatch::{Cordon, Dispatcher, Plan, Site};
+use roadstead_core::dispatch::{Cordon, Dispatcher, Plan, Site, Stood};
 use roadstead_core::lease::Tenure;
 use roadstead_core::name::{CheckName, ClusterName, Key};
 use roadstead_core::workload::Workload;
@@ -85,9 +85,7 @@ pub(crate) fn sites(
         let site = Site {
             room,
             cordon,
-            given_up: remote
-                .as_ref()
-                .is_some_and(|r| is_given_up(r, cordon, config.as_deref())),
+            stood: { remote.as_ref() }.map_or_else(Stood::default, |r| stood(r, config.as_deref())),
             late: remote.as_ref().is_some_and(|remote| remote.is_late()),
             lease: remote.map_or(Tenure::Held, |remote| d.lessor.tenure(&remote)),
         };
@@ -96,14 +94,11 @@ pub(crate) fn sites(
     clusters.into_iter().map(site).collect()
 }
 
-/// Whether who took a lost cluster out of this config, if it is out, or deleted it did so after the loss.
-fn is_given_up(remote: &Remote, cordon: Cordon, config: Option<&str>) -> bool {
-    let Some(since) = remote.lost_since() else {
-        return false;
-    };
-    remote.witnessed(|witness| {
-        let deleted = cordon == Cordon::Leaving && witness.was_deleted(since);
-        deleted || config.is_some_and(|config| witness.was_taken_out(since, config))
+/// What belonged to a lost cluster once it was lost; nothing of one that is not.
+fn stood(remote: &Remote, config: Option<&str>) -> Stood {
+    let since = remote.lost_since();
+    since.map_or_else(Stood::default, |since| {
+        remote.witnessed(|witness| witness.stood(since, config))
     })
 }
 

@@ -132,7 +132,8 @@ mod tests {
         };
         let word = |east: &Remote| {
             let since = east.lost_since().unwrap();
-            east.witnessed(|w| (w.was_taken_out(since, "all"), w.was_deleted(since)))
+            let stood = east.witnessed(|w| w.stood(since, Some("all")));
+            (stood.listed, stood.stayed)
         };
         assert_eq!(word(&east), (false, false), "nobody has looked");
         note(&east, at(0), &[config(&["east"])], &[cluster(None)]);

@@ -41,7 +41,7 @@ pub use observed::{
     Observed, Order, Origin, Owner, Policy, Remote, RemoteJob, RemoteWorkload, Said, Site, Stop,
 };
 pub use offer::{ROUND, WIDEN};
-pub use removal::Witness;
+pub use removal::{Stood, Witness};
 pub use waiting::{Membership, Waiting};
 
 /// Reason of the Events about dispatch. *Source*: `spec/multikueue.md 8`.

@@ -40,7 +40,8 @@ pub(super) enum Closed {
 impl<'a> Pass<'a> {
     /// What is known of a cluster, as the policy takes it.
     pub(super) fn holder(&self, cluster: &ClusterName) -> Holder<'a> {
-        let listed = self.membership(cluster) == Membership::Listed;
+        let membership = self.membership(cluster);
+        let listed = membership == Membership::Listed;
         match self.o.remotes.get(cluster) {
             Some(Remote::Reachable(copies)) => Holder::Answers(copies),
             Some(Remote::Unreachable { .. }) if bug!(self.o.policy, EvictionOnBlip) => {
@@ -51,7 +52,7 @@ impl<'a> Pass<'a> {
                 let given_up = match (self.o.policy.lost, fence) {
                     // Why: who takes out or deletes a cluster that does not answer says that its run is lost. Why not who did so before:
                     // what ran there was to end there, and may go on.
-                    _ if !listed && self.site(cluster).given_up => Some((timeout, Closed::Certainly)),
+                    _ if self.site(cluster).stood.is_taken_away(membership) => Some((timeout, Closed::Certainly)),
                     (LostPolicy::RetryAnyway, _) => Some((timeout, Closed::Perhaps)),
                     (LostPolicy::Fence, Fence::Closes { at }) => Some((*at, Closed::Certainly)),
                     // Why both: it may yet fence itself.

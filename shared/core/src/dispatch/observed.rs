@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::capacity::Room;
 use super::epoch::EPOCH_BELIEVED_MAX;
+use super::removal::Stood;
 use crate::lease::Tenure;
 use crate::name::{CheckName, ClusterName};
 use crate::status::Status;
@@ -106,8 +107,8 @@ pub struct Site {
     pub room: Room,
     /// What an administrator wants of it.
     pub cordon: Cordon,
-    /// Whether an administrator took it out of the config or deleted it when it was lost already.
-    pub given_up: bool,
+    /// What belonged to it once it was lost: who took that away has given its runs up.
+    pub stood: Stood,
     /// Whether our lease is kept there.
     pub lease: Tenure,
     /// Whether the creation of a copy is under way there that takes much longer than it usually does, or its last request failed.
@@ -118,7 +119,10 @@ pub struct Site {
 pub(super) static UNKNOWN: Site = Site {
     room: Room::Unknown,
     cordon: Cordon::Open,
-    given_up: false,
+    stood: Stood {
+        listed: false,
+        stayed: false,
+    },
     lease: Tenure::Held,
     late: false,
 };

@@ -11,6 +11,8 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
+use super::Membership;
+
 /// What belonged to a cluster at some moment after its present loss.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Witness {
@@ -35,14 +37,34 @@ impl Witness {
         self.stayed |= stays;
     }
 
-    /// Whether this config, which does not list it now, listed it after the loss at `since`.
-    pub fn was_taken_out(&self, since: Timestamp, config: &str) -> bool {
-        self.since == Some(since) && self.configs.contains(config)
+    /// What a look after the loss at `since` has shown of this config and of its MultiKueueCluster.
+    pub fn stood(&self, since: Timestamp, config: Option<&str>) -> Stood {
+        let is_of_this = self.since == Some(since);
+        Stood {
+            listed: is_of_this && config.is_some_and(|config| self.configs.contains(config)),
+            stayed: is_of_this && self.stayed,
+        }
     }
+}
 
-    /// Whether it, which is being deleted now, was not after the loss at `since`.
-    pub fn was_deleted(&self, since: Timestamp) -> bool {
-        self.since == Some(since) && self.stayed
+/// What belonged to a lost cluster once it was lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stood {
+    /// The config of the Workload's check listed it.
+    pub listed: bool,
+    /// Its MultiKueueCluster was not being deleted.
+    pub stayed: bool,
+}
+
+impl Stood {
+    /// Whether something of that has been taken away since, by somebody who could know of the loss; what it has `now` was not.
+    pub(super) fn is_taken_away(self, now: Membership) -> bool {
+        match now {
+            Membership::Listed => false,
+            Membership::Unlisted => self.listed,
+            Membership::Leaving => self.stayed,
+            Membership::UnlistedAndLeaving => self.listed || self.stayed,
+        }
     }
 }
 
@@ -54,25 +76,48 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
+    const NOTHING: Stood = Stood {
+        listed: false,
+        stayed: false,
+    };
+
     /// Spec: safety 3.5
     #[test]
     fn only_what_stood_after_this_loss_can_have_been_taken_away_knowing_of_it() {
         let mut witness = Witness::default();
-        assert!(!witness.was_deleted(at(1)) && !witness.was_taken_out(at(1), "all"));
+        let stood = |witness: &Witness, second| witness.stood(at(second), Some("all"));
+        assert_eq!(stood(&witness, 1), NOTHING);
         witness.saw(at(1), ["all".to_owned()], true);
         witness.saw(at(1), [], false);
-        assert!(witness.was_deleted(at(1)) && witness.was_taken_out(at(1), "all"));
-        assert!(!witness.was_taken_out(at(1), "other"));
-        assert!(
-            !witness.was_deleted(at(9)) && !witness.was_taken_out(at(9), "all"),
-            "it was back in between"
-        );
+        let both = Stood {
+            listed: true,
+            stayed: true,
+        };
+        assert_eq!(stood(&witness, 1), both);
+        for elsewhere in [Some("other"), None] {
+            assert!(!witness.stood(at(1), elsewhere).listed);
+        }
+        assert_eq!(stood(&witness, 9), NOTHING, "it was back in between");
         witness.saw(at(9), [], false);
-        assert!(!witness.was_deleted(at(9)) && !witness.was_taken_out(at(9), "all"));
+        assert_eq!(stood(&witness, 9), NOTHING);
         witness.saw(at(9), ["all".to_owned()], false);
-        assert!(
-            witness.was_taken_out(at(9), "all"),
-            "it was taken in again and out"
-        );
+        assert!(stood(&witness, 9).listed, "it was taken in again and out");
+    }
+
+    /// A cluster that was deleted before it was lost and is listed all the time: nobody has said anything about its runs (seed
+    /// 100129).
+    ///
+    /// Spec: safety 3.5
+    #[test]
+    fn what_still_stands_was_taken_away_by_nobody() {
+        let said = |listed, stayed| {
+            use Membership::{Leaving, Listed, Unlisted, UnlistedAndLeaving};
+            let now = [Listed, Unlisted, Leaving, UnlistedAndLeaving];
+            now.map(|now| Stood { listed, stayed }.is_taken_away(now))
+        };
+        assert_eq!(said(false, false), [false; 4]);
+        assert_eq!(said(true, false), [false, true, false, true]);
+        assert_eq!(said(false, true), [false, false, true, true]);
+        assert_eq!(said(true, true), [false, true, true, true]);
     }
 }

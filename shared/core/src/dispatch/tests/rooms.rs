@@ -347,7 +347,11 @@ fn a_cluster_that_was_leaving_when_it_was_lost_is_given_up_as_the_policy_says_an
     assert_eq!(anyway.plan().check().0, CheckPhase::Retry);
     assert!(anyway.plan().notes[0].message.contains("may run twice"));
 
-    leaving.given_up = true;
+    leaving.stood.listed = true;
+    case.sites.insert("a".into(), leaving.clone());
+    let plan = case.plan();
+    assert_eq!(plan.check().0, CheckPhase::Ready, "it is listed all the time");
+    leaving.stood.stayed = true;
     case.sites.insert("a".into(), leaving);
     case.now = 114;
     assert_eq!(case.plan().check().0, CheckPhase::Ready);
