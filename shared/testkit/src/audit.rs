@@ -23,6 +23,7 @@ mod quota;
 mod ready;
 mod secrets;
 mod single;
+mod word;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -87,6 +88,8 @@ pub struct Rules {
     pub canaries: Vec<String>,
     /// How long the lease of the manager on each worker is (I1 under [`Policy::Fence`]).
     pub lease: SignedDuration,
+    /// After how long a worker counts as lost for good.
+    pub lost_after: SignedDuration,
     /// How long before [`Auditor::at_rest`] the product must have written nothing but renewals (I3).
     pub quiet: SignedDuration,
     /// How long a healthy worker may have to wait for what was decided for it (I12). Less than a call that hangs until its
@@ -110,6 +113,7 @@ impl Rules {
             clocks: Clocks::Steady,
             canaries: Vec::new(),
             lease: SignedDuration::from_mins(10),
+            lost_after: SignedDuration::from_mins(15),
             quiet: SignedDuration::from_secs(60),
             placement_max: SignedDuration::from_secs(10),
             recovery: SignedDuration::from_mins(2),
@@ -180,6 +184,7 @@ pub struct Auditor {
     guards: guard::Guards,
     single: single::Single,
     outcome: single::Outcomes,
+    words: word::Words,
     lost: lost::Lost,
     quota: quota::Quota,
     backward: backward::Backward,
@@ -202,6 +207,7 @@ impl Auditor {
             guards: guard::Guards::default(),
             single: single::Single::default(),
             outcome: single::Outcomes::default(),
+            words: word::Words::default(),
             lost: lost::Lost::default(),
             quota: quota::Quota::default(),
             backward: backward::Backward::default(),
@@ -230,15 +236,17 @@ impl Auditor {
     fn take(&mut self, cluster: &str, change: &Change, now: Timestamp) {
         let seen = self.book.take(cluster, change, now);
         let mut findings = Findings::default();
+        self.words.saw(&self.book, &self.bulkhead, &seen, &mut findings);
         self.secrets.saw(&seen, &mut findings);
         hands::saw(&self.book, &seen, &mut findings);
         choice::saw(&self.book, &seen, &mut findings);
         self.backward.saw(&self.book, &seen, &mut findings);
         self.lost.saw(&seen, &mut findings);
         self.quota.saw(&seen, &mut findings);
-        self.single.saw(&self.book, &self.guards, &seen, &mut findings);
-        self.outcome.saw(&self.book, &seen, &mut findings);
-        self.contain.saw(&self.book, &seen, &mut findings);
+        let told = (&self.guards, &self.words);
+        self.single.saw(&self.book, told, &seen, &mut findings);
+        self.outcome.saw(&self.book, &self.words, &seen, &mut findings);
+        self.contain.saw(&self.book, &self.words, &seen, &mut findings);
         self.bulkhead.saw(&self.book, &seen, &mut findings);
         self.tell(findings, now);
     }
@@ -296,7 +304,8 @@ impl Auditor {
         single::Outcomes::at_rest(&self.book, &mut findings);
         self.lost.at_rest(&self.book, now, &mut findings);
         ready::at_rest(&self.book, &mut findings);
-        orphan::at_rest(&self.book, &mut findings);
+        orphan::at_rest(&self.book, &self.words, &mut findings);
+        self.words.at_rest(&self.book, &self.bulkhead, now, &mut findings);
         self.bulkhead.at_rest(&self.book, now, &mut findings);
         findings
     }

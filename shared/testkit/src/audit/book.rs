@@ -15,7 +15,7 @@ use super::object::{
 
 /// Where the manager says which workers it has.
 pub(super) const CLUSTERS: &str = "multikueueclusters.kueue.x-k8s.io";
-const CONFIGS: &str = "multikueueconfigs.kueue.x-k8s.io";
+pub(super) const CONFIGS: &str = "multikueueconfigs.kueue.x-k8s.io";
 /// What queues ask for beside quota.
 pub(super) const CHECKS: &str = "admissionchecks.kueue.x-k8s.io";
 /// Who answers the admission check of a dispatched Workload.
@@ -334,20 +334,15 @@ impl Book {
         of(uid(object)).or_else(|| of(controller(object)))
     }
 
-    /// Whether the manager has a MultiKueueCluster of this name.
-    pub(super) fn is_defined(&self, cluster: &str) -> bool {
-        self.object(&self.rules.manager, CLUSTERS, "", cluster).is_some()
-    }
-
-    /// Whether a MultiKueueConfig of the manager names this cluster, and the cluster is defined.
-    pub(super) fn is_listed(&self, cluster: &str) -> bool {
+    /// Whether a MultiKueueConfig of the manager names this cluster.
+    pub(super) fn is_in_config(&self, cluster: &str) -> bool {
         let manager = &self.rules.manager;
         let lists = |config: &Value| {
             list(config, &["spec", "clusters"])
                 .iter()
                 .any(|name| name == cluster)
         };
-        self.is_defined(cluster) && self.all_of(manager, CONFIGS).any(|(_, config)| lists(config))
+        self.all_of(manager, CONFIGS).any(|(_, config)| lists(config))
     }
 
     /// Whether an administrator wants this cluster empty.

@@ -24,6 +24,7 @@ use super::hands::NO_LABEL;
 use super::object::{
     at, condition, is_deleting, is_let_go, is_true, job_end, list, text, uid, winner, workload_end,
 };
+use super::word::Words;
 use super::{Findings, Policy};
 
 /// Reasons of condition `Active` that mean that the credentials cannot be used.
@@ -67,7 +68,7 @@ pub(super) struct Contain {
 }
 
 impl Contain {
-    pub(super) fn saw(&mut self, book: &Book, seen: &Seen<'_>, findings: &mut Findings) {
+    pub(super) fn saw(&mut self, book: &Book, words: &Words, seen: &Seen<'_>, findings: &mut Findings) {
         if seen.on_manager {
             if seen.before().is_none() {
                 self.originals.insert(kind_and_name(seen));
@@ -81,7 +82,7 @@ impl Contain {
             } else if *seen.place.resource == *SECRETS {
                 self.note_credentials(book, seen);
             } else if seen.is_workload() {
-                self.judge_decision(book, seen, findings);
+                self.judge_decision((book, words), seen, findings);
             }
             return;
         }
@@ -217,7 +218,7 @@ impl Contain {
     }
 
     /// The manager's Workload changed.
-    fn judge_decision(&mut self, book: &Book, seen: &Seen<'_>, findings: &mut Findings) {
+    fn judge_decision(&mut self, (book, words): (&Book, &Words), seen: &Seen<'_>, findings: &mut Findings) {
         let (Some((old, new)), Some(run)) = (seen.both(), &seen.run) else {
             return;
         };
@@ -265,7 +266,7 @@ impl Contain {
         if is_taken_back
             && same
             && book.rules.policy == Policy::Wait
-            && book.is_listed(before)
+            && !words.stands(before)
             && !book.is_drained(before)
             && self.is_undisturbed(before, &run.case)
         {

@@ -5,3 +5,4 @@ mod quota;
 mod rest;
 mod running;
 mod scene;
+mod word;

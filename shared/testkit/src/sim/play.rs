@@ -167,6 +167,7 @@ fn rules(script: &Script) -> Rules {
             Clocks::Steady
         },
         canaries: vec![objects::CANARY.to_owned()],
+        lost_after: SignedDuration::try_from(script.lost_after).unwrap_or(SignedDuration::MAX),
         lease: SignedDuration::try_from(script.lease()).unwrap_or(SignedDuration::MAX),
         quiet: SignedDuration::try_from(QUIET).unwrap_or(SignedDuration::MAX),
         ..Rules::new(&cluster_name(0), &names)
@@ -447,15 +448,13 @@ async fn perform(stage: &Arc<Stage>, act: &Act, auditor: &Arc<Mutex<Auditor>>, t
             troubled.less(&mut lock(auditor), cluster_name(*worker), stage.now());
         }
         Act::Revoke(worker) => steward::revoke(&stage.servers[*worker], stage.now()).await,
-        Act::Cordon(..) | Act::TakeOut(_) | Act::PutBack(_) | Act::Unregister(_) | Act::Register(_) => {
-            match steward::perform(manager, act).await {
-                Some(Hand::Closes(worker)) => troubled.more(&mut lock(auditor), cluster_name(worker)),
-                Some(Hand::Opens(worker)) => {
-                    troubled.less(&mut lock(auditor), cluster_name(worker), stage.now());
-                }
-                None => {}
+        Act::Steward(duty) => match steward::perform(manager, *duty).await {
+            Some(Hand::Closes(worker)) => troubled.more(&mut lock(auditor), cluster_name(worker)),
+            Some(Hand::Opens(worker)) => {
+                troubled.less(&mut lock(auditor), cluster_name(worker), stage.now());
             }
-        }
+            None => {}
+        },
     }
 }
 

@@ -14,7 +14,7 @@ fn quota() -> serde_json::Value {
 
 impl Scene {
     /// The next dispatch of a job that was taken back: it runs in the west.
-    fn go_west(&mut self, job: &str) {
+    pub(super) fn go_west(&mut self, job: &str) {
         self.status("manager", MANAGER, job, json!({"clusterName": null}));
         self.offer(job, "west");
         self.admit(job, "west");
