@@ -16,6 +16,7 @@ mod contain;
 pub mod ending;
 mod guard;
 mod hands;
+mod leads;
 mod lost;
 mod object;
 mod orphan;
@@ -78,7 +79,7 @@ pub struct Rules {
     pub worker_users: Vec<String>,
     /// The value of label `kueue.x-k8s.io/multikueue-origin` of this manager.
     pub origin: String,
-    /// What the manager does about lost workers.
+    /// What the manager does about lost workers where the ClusterQueue of a job does not say it.
     pub policy: Policy,
     /// What the script promises.
     pub promise: Promise,
@@ -185,6 +186,7 @@ pub struct Auditor {
     single: single::Single,
     outcome: single::Outcomes,
     words: word::Words,
+    leads: leads::Leads,
     lost: lost::Lost,
     quota: quota::Quota,
     backward: backward::Backward,
@@ -208,6 +210,7 @@ impl Auditor {
             single: single::Single::default(),
             outcome: single::Outcomes::default(),
             words: word::Words::default(),
+            leads: leads::Leads::default(),
             lost: lost::Lost::default(),
             quota: quota::Quota::default(),
             backward: backward::Backward::default(),
@@ -237,6 +240,7 @@ impl Auditor {
         let seen = self.book.take(cluster, change, now);
         let mut findings = Findings::default();
         self.words.saw(&self.book, &self.bulkhead, &seen, &mut findings);
+        self.leads.saw(&self.book, &self.bulkhead, &seen, &mut findings);
         self.secrets.saw(&seen, &mut findings);
         hands::saw(&self.book, &seen, &mut findings);
         choice::saw(&self.book, &seen, &mut findings);
@@ -306,6 +310,7 @@ impl Auditor {
         ready::at_rest(&self.book, &mut findings);
         orphan::at_rest(&self.book, &self.words, &mut findings);
         self.words.at_rest(&self.book, &self.bulkhead, now, &mut findings);
+        self.leads.at_rest(&self.book, &self.bulkhead, now, &mut findings);
         self.bulkhead.at_rest(&self.book, now, &mut findings);
         findings
     }

@@ -30,7 +30,7 @@ use super::{Findings, Policy};
 /// Reasons of condition `Active` that mean that the credentials cannot be used.
 const REFUSED: &[&str] = &["BadKubeConfig", "InsecureKubeConfig", "BadClusterProfile"];
 
-const SECRETS: &str = "secrets";
+pub(super) const SECRETS: &str = "secrets";
 
 /// How long a request may be under way, and how long it may take to refuse new credentials.
 const UNDER_WAY_MAX: SignedDuration = SignedDuration::from_secs(20);
@@ -265,7 +265,7 @@ impl Contain {
         let same = old["spec"] == new["spec"] && at(new, &["metadata", "generation"]).as_u64() <= Some(1);
         if is_taken_back
             && same
-            && book.rules.policy == Policy::Wait
+            && book.policy(&run.case) == Policy::Wait
             && !words.stands(before)
             && !book.is_drained(before)
             && self.is_undisturbed(before, &run.case)
@@ -288,19 +288,14 @@ impl Contain {
 }
 
 /// The Secret that a cluster's credentials are in.
-fn secret_of<'a>(book: &'a Book, cluster: &str) -> Option<&'a str> {
+pub(super) fn secret_of<'a>(book: &'a Book, cluster: &str) -> Option<&'a str> {
     let of_it = book.object(&book.rules.manager, CLUSTERS, "", cluster)?;
     Some(text(of_it, &["spec", "clusterSource", "kubeConfig", "location"]))
 }
 
 /// Whether a Secret holds a kubeconfig that checks who answers. What cannot be read is not trusted; the simulation writes JSON.
 fn is_trustworthy(secret: &Value) -> bool {
-    let encoded = text(secret, &["data", "kubeconfig"]);
-    let decoded = base64::engine::general_purpose::STANDARD.decode(encoded);
-    let Some(config) = decoded
-        .ok()
-        .and_then(|json| serde_json::from_slice::<Value>(&json).ok())
-    else {
+    let Some(config) = kubeconfig(secret) else {
         return false;
     };
     let clusters = list(&config, &["clusters"]);
@@ -310,6 +305,13 @@ fn is_trustworthy(secret: &Value) -> bool {
             && cluster["insecure-skip-tls-verify"] != true
     };
     !clusters.is_empty() && clusters.iter().all(checks)
+}
+
+/// The kubeconfig in a Secret, if it is one that can be read.
+pub(super) fn kubeconfig(secret: &Value) -> Option<Value> {
+    let encoded = text(secret, &["data", "kubeconfig"]);
+    let decoded = base64::engine::general_purpose::STANDARD.decode(encoded);
+    serde_json::from_slice(&decoded.ok()?).ok()
 }
 
 fn is_well(life: Option<&Life>) -> bool {

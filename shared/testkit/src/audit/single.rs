@@ -107,7 +107,7 @@ impl Single {
                 .values()
                 .flatten()
                 .any(|place| self.ghosts.contains(place));
-            let accepted = match book.rules.policy {
+            let accepted = match book.policy(case) {
                 _ if haunted || given_up => true,
                 Policy::Wait => false,
                 Policy::RetryAnyway => true,
@@ -251,7 +251,11 @@ impl Outcomes {
             findings.about("I11", &run.case, what);
         }
         // Why Wait only: with the other policies an end that nobody could see does not count.
-        let Some((place, at)) = self.ended.get(run).filter(|_| book.rules.policy == Policy::Wait) else {
+        let Some((place, at)) = self
+            .ended
+            .get(run)
+            .filter(|_| book.policy(&run.case) == Policy::Wait)
+        else {
             return;
         };
         if !words.released(&run.case, place) {

@@ -1,6 +1,7 @@
 //! Every auditor sees a run that keeps its rule and runs that break it.
 
 mod contain;
+mod leads;
 mod quota;
 mod rest;
 mod running;

@@ -441,10 +441,10 @@ async fn perform(stage: &Arc<Stage>, act: &Act, auditor: &Arc<Mutex<Auditor>>, t
         Act::Lie(worker, name) => lie(stage, *worker, name).await,
         Act::Spoil(worker) => {
             troubled.more(&mut lock(auditor), cluster_name(*worker));
-            write_secret(manager, *worker, objects::Trust::Nobody).await;
+            steward::write_secret(manager, *worker, *worker, objects::Trust::Nobody).await;
         }
         Act::Mend(worker) => {
-            write_secret(manager, *worker, objects::Trust::Worker).await;
+            steward::write_secret(manager, *worker, *worker, objects::Trust::Worker).await;
             troubled.less(&mut lock(auditor), cluster_name(*worker), stage.now());
         }
         Act::Revoke(worker) => steward::revoke(&stage.servers[*worker], stage.now()).await,
@@ -487,12 +487,6 @@ async fn lie(stage: &Arc<Stage>, worker: usize, job: &str) {
     let patch = json!({"status": {"conditions": finished}});
     let path = format!("{path}/{name}/status");
     objects::ask(&stage.servers[worker], Method::PATCH, &path, Some(&patch)).await;
-}
-
-async fn write_secret(manager: &Server, worker: usize, trust: objects::Trust) {
-    let (path, secret) = objects::secret(&cluster_name(worker), trust);
-    let path = format!("{path}/{}", cluster_name(worker));
-    objects::ask(manager, Method::PATCH, &path, Some(&secret)).await;
 }
 
 /// Switches the Workload of a job on or off, if it has one.

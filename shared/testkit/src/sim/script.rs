@@ -1,6 +1,6 @@
 //! What happens in a run, from one number: the clusters, what users do, and what goes wrong.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use rand::{RngExt as _, SeedableRng as _};
@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 
 use roadstead_core::dispatch::Bug;
 
-use super::fault::{Called, Entry, Fault, Link, Way, roll, roll_lost_events};
+use super::fault::{Called, Entry, Fault, Link, Right, Space, Way, roll, roll_lost_events};
 
 /// When the first user comes; until then everything starts undisturbed.
 const OPENING: Duration = Duration::from_secs(6);
@@ -39,10 +39,18 @@ const FICKLE_STREAM: u64 = 15;
 const GIVES_UP: u32 = 6;
 /// Decides about it.
 const WORD_STREAM: u64 = 16;
-/// In such a run, one job in so many runs for longer than a lost worker is waited for.
-const OUTLASTS: u32 = 3;
+/// In a run in which a worker is kept away, one job in so many runs for longer than a lost worker is waited for.
+const OUTLASTS: u32 = 2;
 /// How often who waits for a worker to be said lost looks, and how many times.
 const WORD_LOOKS: (Duration, u32) = (Duration::from_secs(15), 8);
+/// In one run of so many, the Secret of a worker leads to another one for a while.
+const MISLEADS: u32 = 6;
+/// Decides about it.
+const MISLEAD_STREAM: u64 = 17;
+/// In one run of so many, queues say what is done about lost workers, and jobs are spread over them.
+const BY_QUEUE: u32 = 3;
+/// Decides about it.
+const QUEUES_STREAM: u64 = 18;
 /// When who deleted a lost worker tries to register it again, after it answers: it must have left first.
 const BACK: [Duration; 4] = [
     Duration::from_secs(10),
@@ -79,6 +87,11 @@ pub enum Lost {
     Fence,
     /// It runs the job elsewhere after a while.
     RetryAnyway,
+}
+
+impl Lost {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Wait, Self::Fence, Self::RetryAnyway];
 }
 
 /// How a host's clock is wrong.
@@ -118,6 +131,8 @@ pub struct JobPlan {
     pub vanishes: bool,
     /// Whether it is urgent.
     pub urgent: bool,
+    /// What its queue says about lost workers; nothing in the queue that goes by the configuration.
+    pub queue: Option<Lost>,
 }
 
 /// What a user does.
@@ -162,6 +177,10 @@ pub enum Duty {
     Unregister(usize, Heard),
     /// Makes it again, if it has gone.
     Register(usize),
+    /// Points its Secret at another worker.
+    Mislead(usize, usize),
+    /// Points it at its own again.
+    LeadBack(usize),
 }
 
 /// What the manager must say of a worker's connection so that something is done: it decides what that means.
@@ -186,6 +205,8 @@ pub struct Script {
     pub spread: Spread,
     /// What is done about lost workers.
     pub lost: Lost,
+    /// Whether there are queues that say it otherwise.
+    pub by_queue: bool,
     /// After how long a worker counts as lost for good.
     pub lost_after: Duration,
     /// CPUs of the manager's queue.
@@ -269,11 +290,23 @@ impl Script {
             // Why: without troubles nothing is given up, and long jobs are not waited for.
             compares = false;
         }
+        let mut dice = ChaCha8Rng::seed_from_u64(seed);
+        dice.set_stream(MISLEAD_STREAM);
+        if dice.random_ratio(1, MISLEADS) && mislead(&mut dice, number, lost_after, (&mut acts, &faults)) {
+            compares = false;
+        }
+        let mut dice = ChaCha8Rng::seed_from_u64(seed);
+        dice.set_stream(QUEUES_STREAM);
+        let by_queue = dice.random_ratio(1, BY_QUEUE);
+        if by_queue {
+            spread_over_queues(&mut dice, &mut acts);
+        }
         Self {
             seed,
             workers,
             spread: if by_room { Spread::Capacity } else { spread },
             lost,
+            by_queue,
             lost_after,
             cpus,
             preempts: pushes_out,
@@ -503,16 +536,9 @@ fn give_up(
     acts: &mut Vec<(Duration, Act)>,
 ) -> Entry {
     let worker = dice.random_range(1..=workers);
-    for (_, act) in &mut *acts {
-        if let Act::Submit(job) = act
-            && dice.random_ratio(1, OUTLASTS)
-        {
-            let secs = lost_after.as_secs() + dice.random_range(60..300);
-            job.secs = i64::try_from(secs).unwrap_or(i64::MAX);
-        }
-    }
+    outlast(dice, lost_after, acts);
     let mut secs = |from: u64, to: u64| Duration::from_secs(dice.random_range(from..to));
-    let at = OPENING + secs(5, 55);
+    let at = OPENING + secs(20, 80);
     let (longer, shorter) = (lost_after + secs(120, 300), secs(60, 150));
     let (looks_at, wanted_at) = (at + secs(5, 60), at + secs(90, 500));
     let lasts = if dice.random_ratio(3, 4) { longer } else { shorter };
@@ -550,6 +576,89 @@ fn give_up(
             link: Link { from: 0, to: worker },
             way,
         },
+    }
+}
+
+/// Some jobs run for longer than a lost worker is waited for.
+fn outlast(dice: &mut ChaCha8Rng, lost_after: Duration, acts: &mut [(Duration, Act)]) {
+    for (_, act) in acts {
+        if let Act::Submit(job) = act
+            && dice.random_ratio(1, OUTLASTS)
+        {
+            let secs = lost_after.as_secs() + dice.random_range(60..300);
+            job.secs = i64::try_from(secs).unwrap_or(i64::MAX);
+        }
+    }
+}
+
+/// An administrator points the Secret of one worker at another, and back later. Tells whether they do.
+fn mislead(
+    dice: &mut ChaCha8Rng,
+    workers: usize,
+    lost_after: Duration,
+    (acts, faults): (&mut Vec<(Duration, Act)>, &[Entry]),
+) -> bool {
+    let worker = dice.random_range(1..=workers);
+    let other = (worker + dice.random_range(1..workers) - 1) % workers + 1;
+    let is_one = |cluster: usize| [worker, other].contains(&cluster);
+    // Why: a worker is known by the lease on it, and by its name as long as that has an object; without them nothing is noticed.
+    let hides = |entry: &Entry| match entry.fault {
+        Fault::NoNamespace {
+            cluster,
+            which: Space::Leases,
+        }
+        | Fault::Rewind { cluster } => is_one(cluster),
+        Fault::Deny {
+            link,
+            right: Right::Leases | Right::Changes,
+        } => link.from == 0 && is_one(link.to),
+        Fault::Crash { .. }
+        | Fault::CrashAtCall { .. }
+        | Fault::Cut { .. }
+        | Fault::LoseRequests { .. }
+        | Fault::LoseAnswers { .. }
+        | Fault::Duplicate { .. }
+        | Fault::Delay { .. }
+        | Fault::Refuse { .. }
+        | Fault::Silence { .. }
+        | Fault::DropWatches { .. }
+        | Fault::LoseEvents { .. }
+        | Fault::Compact { .. }
+        | Fault::ServerDown { .. }
+        | Fault::Stale { .. }
+        | Fault::Deny { .. }
+        | Fault::NoNamespace { .. }
+        | Fault::Forge { .. }
+        | Fault::Rival { .. }
+        | Fault::ClockJump { .. } => false,
+    };
+    let goes =
+        |(_, act): &(Duration, Act)| matches!(act, Act::Steward(Duty::Unregister(of, _)) if is_one(*of));
+    if faults.iter().any(hides) || acts.iter().any(goes) {
+        return false;
+    }
+    outlast(dice, lost_after, acts);
+    let from = OPENING + Duration::from_millis(dice.random_range(5_000..80_000));
+    let longer = lost_after + Duration::from_secs(dice.random_range(60..200));
+    let shorter = Duration::from_secs(dice.random_range(20..120));
+    let until = from + if dice.random_ratio(1, 2) { longer } else { shorter };
+    let duties = vec![
+        (from, Duty::Mislead(worker, other)),
+        (until, Duty::LeadBack(worker)),
+    ];
+    add_duties(acts, duties);
+    true
+}
+
+/// Jobs of one name stay in one queue.
+fn spread_over_queues(dice: &mut ChaCha8Rng, acts: &mut [(Duration, Act)]) {
+    let mut queues = BTreeMap::new();
+    for (_, act) in acts {
+        if let Act::Submit(job) = act {
+            let queue = dice.random_range(0..=Lost::ALL.len());
+            let queue = *queues.entry(job.name.clone()).or_insert(queue);
+            job.queue = Lost::ALL.get(queue).copied();
+        }
     }
 }
 
@@ -600,6 +709,7 @@ fn acts(dice: &mut ChaCha8Rng) -> Vec<(Duration, Act)> {
             fails: dice.random_ratio(1, 8),
             vanishes: dice.random_ratio(1, 6),
             urgent: dice.random_ratio(1, 3),
+            queue: None,
         };
         acts.push((at, Act::Submit(job)));
         let mut later = || at + Duration::from_millis(dice.random_range(1..rush));

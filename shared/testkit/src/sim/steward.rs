@@ -61,7 +61,22 @@ pub(super) async fn perform(manager: &Server, duty: Duty) -> Option<Hand> {
             let (status, _) = objects::ask(manager, Method::POST, &path, Some(&object)).await;
             status.is_success().then_some(Hand::Opens(worker))
         }
+        Duty::Mislead(worker, other) => {
+            write_secret(manager, worker, other, objects::Trust::Worker).await;
+            Some(Hand::Closes(worker))
+        }
+        Duty::LeadBack(worker) => {
+            write_secret(manager, worker, worker, objects::Trust::Worker).await;
+            Some(Hand::Opens(worker))
+        }
     }
+}
+
+/// Writes a kubeconfig that leads to a worker into the Secret of one, which may be another.
+pub(super) async fn write_secret(manager: &Server, worker: usize, to: usize, trust: objects::Trust) {
+    let (path, secret) = objects::secret(&cluster_name(worker), &cluster_name(to), trust);
+    let path = format!("{path}/{}", cluster_name(worker));
+    objects::ask(manager, Method::PATCH, &path, Some(&secret)).await;
 }
 
 fn path(worker: usize) -> String {

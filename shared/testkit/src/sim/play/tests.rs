@@ -111,6 +111,7 @@ fn missed() -> JobPlan {
         fails: false,
         vanishes: false,
         urgent: false,
+        queue: None,
     }
 }
 
