@@ -16,6 +16,7 @@ mod contain;
 pub mod ending;
 mod guard;
 mod hands;
+mod leads;
 mod lost;
 mod object;
 mod orphan;
@@ -23,6 +24,7 @@ mod quota;
 mod ready;
 mod secrets;
 mod single;
+mod word;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -77,7 +79,7 @@ pub struct Rules {
     pub worker_users: Vec<String>,
     /// The value of label `kueue.x-k8s.io/multikueue-origin` of this manager.
     pub origin: String,
-    /// What the manager does about lost workers.
+    /// What the manager does about lost workers where the ClusterQueue of a job does not say it.
     pub policy: Policy,
     /// What the script promises.
     pub promise: Promise,
@@ -87,6 +89,8 @@ pub struct Rules {
     pub canaries: Vec<String>,
     /// How long the lease of the manager on each worker is (I1 under [`Policy::Fence`]).
     pub lease: SignedDuration,
+    /// After how long a worker counts as lost for good.
+    pub lost_after: SignedDuration,
     /// How long before [`Auditor::at_rest`] the product must have written nothing but renewals (I3).
     pub quiet: SignedDuration,
     /// How long a healthy worker may have to wait for what was decided for it (I12). Less than a call that hangs until its
@@ -110,6 +114,7 @@ impl Rules {
             clocks: Clocks::Steady,
             canaries: Vec::new(),
             lease: SignedDuration::from_mins(10),
+            lost_after: SignedDuration::from_mins(15),
             quiet: SignedDuration::from_secs(60),
             placement_max: SignedDuration::from_secs(10),
             recovery: SignedDuration::from_mins(2),
@@ -180,6 +185,8 @@ pub struct Auditor {
     guards: guard::Guards,
     single: single::Single,
     outcome: single::Outcomes,
+    words: word::Words,
+    leads: leads::Leads,
     lost: lost::Lost,
     quota: quota::Quota,
     backward: backward::Backward,
@@ -202,6 +209,8 @@ impl Auditor {
             guards: guard::Guards::default(),
             single: single::Single::default(),
             outcome: single::Outcomes::default(),
+            words: word::Words::default(),
+            leads: leads::Leads::default(),
             lost: lost::Lost::default(),
             quota: quota::Quota::default(),
             backward: backward::Backward::default(),
@@ -230,15 +239,18 @@ impl Auditor {
     fn take(&mut self, cluster: &str, change: &Change, now: Timestamp) {
         let seen = self.book.take(cluster, change, now);
         let mut findings = Findings::default();
+        self.words.saw(&self.book, &self.bulkhead, &seen, &mut findings);
+        self.leads.saw(&self.book, &self.bulkhead, &seen, &mut findings);
         self.secrets.saw(&seen, &mut findings);
         hands::saw(&self.book, &seen, &mut findings);
         choice::saw(&self.book, &seen, &mut findings);
         self.backward.saw(&self.book, &seen, &mut findings);
         self.lost.saw(&seen, &mut findings);
         self.quota.saw(&seen, &mut findings);
-        self.single.saw(&self.book, &self.guards, &seen, &mut findings);
-        self.outcome.saw(&self.book, &seen, &mut findings);
-        self.contain.saw(&self.book, &seen, &mut findings);
+        let told = (&self.guards, &self.words);
+        self.single.saw(&self.book, told, &seen, &mut findings);
+        self.outcome.saw(&self.book, &self.words, &seen, &mut findings);
+        self.contain.saw(&self.book, &self.words, &seen, &mut findings);
         self.bulkhead.saw(&self.book, &seen, &mut findings);
         self.tell(findings, now);
     }
@@ -296,7 +308,9 @@ impl Auditor {
         single::Outcomes::at_rest(&self.book, &mut findings);
         self.lost.at_rest(&self.book, now, &mut findings);
         ready::at_rest(&self.book, &mut findings);
-        orphan::at_rest(&self.book, &mut findings);
+        orphan::at_rest(&self.book, &self.words, &mut findings);
+        self.words.at_rest(&self.book, &self.bulkhead, now, &mut findings);
+        self.leads.at_rest(&self.book, &self.bulkhead, now, &mut findings);
         self.bulkhead.at_rest(&self.book, now, &mut findings);
         findings
     }

@@ -8,18 +8,23 @@ use jiff::Timestamp;
 use roadstead_apiserver::Change;
 use serde_json::Value;
 
-use super::Rules;
 use super::object::{
     PODS, WORKLOADS, controller, copy_of, list, origin, prebuilt, queue, text, uid, winner, words,
 };
+use super::{Policy, Rules};
 
 /// Where the manager says which workers it has.
 pub(super) const CLUSTERS: &str = "multikueueclusters.kueue.x-k8s.io";
-const CONFIGS: &str = "multikueueconfigs.kueue.x-k8s.io";
+pub(super) const CONFIGS: &str = "multikueueconfigs.kueue.x-k8s.io";
 /// What queues ask for beside quota.
 pub(super) const CHECKS: &str = "admissionchecks.kueue.x-k8s.io";
 /// Who answers the admission check of a dispatched Workload.
 const MULTIKUEUE: &str = "kueue.x-k8s.io/multikueue";
+
+const CLUSTER_QUEUES: &str = "clusterqueues.kueue.x-k8s.io";
+const LOCAL_QUEUES: &str = "localqueues.kueue.x-k8s.io";
+/// What a queue says about lost workers.
+const LOST_POLICY: &str = "roadstead.dev/worker-lost-policy";
 
 /// Changes of one Workload that a story tells.
 const STORY: usize = 14;
@@ -83,6 +88,8 @@ pub(super) struct Case {
     pub(super) named: BTreeSet<Arc<str>>,
     /// The same for this UID and those before it.
     pub(super) named_ever: BTreeSet<Arc<str>>,
+    /// What its queue says about lost workers, if it says something.
+    policy: Option<Policy>,
     recent: VecDeque<(Timestamp, Arc<str>, Change)>,
 }
 
@@ -172,8 +179,12 @@ impl Book {
         let object = change.new.as_deref().or(change.old.as_deref());
         let run = object.and_then(|object| self.run_of(&place, on_manager, object));
         if let Some(run) = &run {
+            let is_local = on_manager && *place.resource == *WORKLOADS;
+            let said = { change.new.as_deref() }.filter(|_| is_local);
+            let said = said.map(|workload| self.said_by_queue(&place.namespace, workload));
             let case = self.cases.entry(run.case.clone()).or_default();
-            if on_manager && *place.resource == *WORKLOADS {
+            case.policy = said.unwrap_or(case.policy);
+            if is_local {
                 if case.uid != run.uid {
                     case.uid = run.uid.clone();
                     case.named.clear();
@@ -334,20 +345,36 @@ impl Book {
         of(uid(object)).or_else(|| of(controller(object)))
     }
 
-    /// Whether the manager has a MultiKueueCluster of this name.
-    pub(super) fn is_defined(&self, cluster: &str) -> bool {
-        self.object(&self.rules.manager, CLUSTERS, "", cluster).is_some()
-    }
-
-    /// Whether a MultiKueueConfig of the manager names this cluster, and the cluster is defined.
-    pub(super) fn is_listed(&self, cluster: &str) -> bool {
+    /// Whether a MultiKueueConfig of the manager names this cluster.
+    pub(super) fn is_in_config(&self, cluster: &str) -> bool {
         let manager = &self.rules.manager;
         let lists = |config: &Value| {
             list(config, &["spec", "clusters"])
                 .iter()
                 .any(|name| name == cluster)
         };
-        self.is_defined(cluster) && self.all_of(manager, CONFIGS).any(|(_, config)| lists(config))
+        self.all_of(manager, CONFIGS).any(|(_, config)| lists(config))
+    }
+
+    /// What the manager does about a job whose worker is lost: what its queue says, else what its configuration says.
+    pub(super) fn policy(&self, case: &Name) -> Policy {
+        let said = self.cases.get(case).and_then(|case| case.policy);
+        said.unwrap_or(self.rules.policy)
+    }
+
+    /// What the ClusterQueue of a Workload on the manager says about lost workers.
+    fn said_by_queue(&self, namespace: &str, workload: &Value) -> Option<Policy> {
+        let manager = &self.rules.manager;
+        let queue = text(workload, &["spec", "queueName"]);
+        let local = self.object(manager, LOCAL_QUEUES, namespace, queue)?;
+        let queue = text(local, &["spec", "clusterQueue"]);
+        let queue = self.object(manager, CLUSTER_QUEUES, "", queue)?;
+        match text(queue, &["metadata", "annotations", LOST_POLICY]) {
+            "Wait" => Some(Policy::Wait),
+            "Fence" => Some(Policy::Fence),
+            "RetryAnyway" => Some(Policy::RetryAnyway),
+            _ => None,
+        }
     }
 
     /// Whether an administrator wants this cluster empty.

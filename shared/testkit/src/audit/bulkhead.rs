@@ -133,11 +133,16 @@ impl Bulkhead {
     fn was_healthy(&self, book: &Book, cluster: &str, since: Timestamp) -> bool {
         [cluster, &book.rules.manager]
             .iter()
-            .all(|name| match self.health.get(*name) {
-                None => true,
-                Some(Health::Troubled) => false,
-                Some(Health::CalmSince(at)) => since.duration_since(*at) >= book.rules.recovery,
-            })
+            .all(|name| self.is_calm(book, name, since))
+    }
+
+    /// Whether a cluster has had no trouble since then, nor shortly before.
+    pub(super) fn is_calm(&self, book: &Book, cluster: &str, since: Timestamp) -> bool {
+        match self.health.get(cluster) {
+            None => true,
+            Some(Health::Troubled) => false,
+            Some(Health::CalmSince(at)) => since.duration_since(*at) >= book.rules.recovery,
+        }
     }
 
     fn late(&self, cluster: &str, took: SignedDuration) -> String {

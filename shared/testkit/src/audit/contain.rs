@@ -24,12 +24,13 @@ use super::hands::NO_LABEL;
 use super::object::{
     at, condition, is_deleting, is_let_go, is_true, job_end, list, text, uid, winner, workload_end,
 };
+use super::word::Words;
 use super::{Findings, Policy};
 
 /// Reasons of condition `Active` that mean that the credentials cannot be used.
 const REFUSED: &[&str] = &["BadKubeConfig", "InsecureKubeConfig", "BadClusterProfile"];
 
-const SECRETS: &str = "secrets";
+pub(super) const SECRETS: &str = "secrets";
 
 /// How long a request may be under way, and how long it may take to refuse new credentials.
 const UNDER_WAY_MAX: SignedDuration = SignedDuration::from_secs(20);
@@ -67,7 +68,7 @@ pub(super) struct Contain {
 }
 
 impl Contain {
-    pub(super) fn saw(&mut self, book: &Book, seen: &Seen<'_>, findings: &mut Findings) {
+    pub(super) fn saw(&mut self, book: &Book, words: &Words, seen: &Seen<'_>, findings: &mut Findings) {
         if seen.on_manager {
             if seen.before().is_none() {
                 self.originals.insert(kind_and_name(seen));
@@ -81,7 +82,7 @@ impl Contain {
             } else if *seen.place.resource == *SECRETS {
                 self.note_credentials(book, seen);
             } else if seen.is_workload() {
-                self.judge_decision(book, seen, findings);
+                self.judge_decision((book, words), seen, findings);
             }
             return;
         }
@@ -217,7 +218,7 @@ impl Contain {
     }
 
     /// The manager's Workload changed.
-    fn judge_decision(&mut self, book: &Book, seen: &Seen<'_>, findings: &mut Findings) {
+    fn judge_decision(&mut self, (book, words): (&Book, &Words), seen: &Seen<'_>, findings: &mut Findings) {
         let (Some((old, new)), Some(run)) = (seen.both(), &seen.run) else {
             return;
         };
@@ -264,8 +265,8 @@ impl Contain {
         let same = old["spec"] == new["spec"] && at(new, &["metadata", "generation"]).as_u64() <= Some(1);
         if is_taken_back
             && same
-            && book.rules.policy == Policy::Wait
-            && book.is_listed(before)
+            && book.policy(&run.case) == Policy::Wait
+            && !words.stands(before)
             && !book.is_drained(before)
             && self.is_undisturbed(before, &run.case)
         {
@@ -287,19 +288,14 @@ impl Contain {
 }
 
 /// The Secret that a cluster's credentials are in.
-fn secret_of<'a>(book: &'a Book, cluster: &str) -> Option<&'a str> {
+pub(super) fn secret_of<'a>(book: &'a Book, cluster: &str) -> Option<&'a str> {
     let of_it = book.object(&book.rules.manager, CLUSTERS, "", cluster)?;
     Some(text(of_it, &["spec", "clusterSource", "kubeConfig", "location"]))
 }
 
 /// Whether a Secret holds a kubeconfig that checks who answers. What cannot be read is not trusted; the simulation writes JSON.
 fn is_trustworthy(secret: &Value) -> bool {
-    let encoded = text(secret, &["data", "kubeconfig"]);
-    let decoded = base64::engine::general_purpose::STANDARD.decode(encoded);
-    let Some(config) = decoded
-        .ok()
-        .and_then(|json| serde_json::from_slice::<Value>(&json).ok())
-    else {
+    let Some(config) = kubeconfig(secret) else {
         return false;
     };
     let clusters = list(&config, &["clusters"]);
@@ -309,6 +305,13 @@ fn is_trustworthy(secret: &Value) -> bool {
             && cluster["insecure-skip-tls-verify"] != true
     };
     !clusters.is_empty() && clusters.iter().all(checks)
+}
+
+/// The kubeconfig in a Secret, if it is one that can be read.
+pub(super) fn kubeconfig(secret: &Value) -> Option<Value> {
+    let encoded = text(secret, &["data", "kubeconfig"]);
+    let decoded = base64::engine::general_purpose::STANDARD.decode(encoded);
+    serde_json::from_slice(&decoded.ok()?).ok()
 }
 
 fn is_well(life: Option<&Life>) -> bool {

@@ -54,7 +54,7 @@ impl Ending {
             for (place, object) in book.all_on(cluster) {
                 let case = book.case_of(place, object);
                 let is_busy = case.is_some_and(|case| busy.contains(&case));
-                let is_lease = *place.resource == *LEASES && book.is_defined(cluster);
+                let is_lease = *place.resource == *LEASES;
                 if origin(object) == book.rules.origin && !is_busy && !is_lease {
                     left_over.insert(place.to_string());
                 }

@@ -9,6 +9,7 @@ use super::object::{
     PODS, WORKLOADS, controller, epoch, holds_quota, is_deleting, is_live_pod, is_offered, is_true, list,
     origin, uid, winner,
 };
+use super::word::Words;
 
 /// Prefixes of finalizers that the federation or the cluster itself takes off.
 const OWN_FINALIZERS: &[&str] = &[
@@ -20,15 +21,16 @@ const OWN_FINALIZERS: &[&str] = &[
 ];
 
 /// After one period of collection nothing may be left over.
-pub(super) fn at_rest(book: &Book, findings: &mut Findings) {
+pub(super) fn at_rest(book: &Book, words: &Words, findings: &mut Findings) {
     for cluster in &book.rules.workers {
-        if book.left.contains(cluster.as_str()) {
+        if book.left.contains(cluster.as_str()) || words.is_abandoned(cluster) {
             continue;
         }
         for (place, object) in book.all_on(cluster) {
             let Some(case) = book.case_of(place, object) else {
-                // Why: the lease belongs to the worker as a whole, as long as the manager has it.
-                let is_lease = *place.resource == *LEASES && book.is_defined(cluster);
+                // Why: the lease belongs to the worker as a whole, and stays when that leaves: its manager has no right to delete it
+                // (`roadstead cluster leave` takes it back; seeds 2365, 2590, 2726).
+                let is_lease = *place.resource == *LEASES;
                 if origin(object) == book.rules.origin && !is_lease {
                     let what = "it bears our origin and names no Workload".to_owned();
                     findings.of("I5", place, None, what);

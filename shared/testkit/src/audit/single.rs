@@ -12,6 +12,7 @@ use super::guard::Guards;
 use super::object::{
     End, controller, epoch, is_deleting, is_let_go, is_live_pod, is_true, job_end, uid, workload_end,
 };
+use super::word::Words;
 use super::{Findings, Policy};
 
 /// A time in which one job was on several clusters.
@@ -31,6 +32,8 @@ struct Double {
     from: Timestamp,
     /// Whether nothing was promised about it.
     accepted: bool,
+    /// Whether but one of the runs were said to be lost by an administrator.
+    given_up: bool,
 }
 
 /// I1. What may have pods, and the pods themselves, by Workload and cluster. Why not by its UID too: a Workload that is deleted
@@ -48,7 +51,13 @@ pub(super) struct Single {
 }
 
 impl Single {
-    pub(super) fn saw(&mut self, book: &Book, guards: &Guards, seen: &Seen<'_>, findings: &mut Findings) {
+    pub(super) fn saw(
+        &mut self,
+        book: &Book,
+        (guards, words): (&Guards, &Words),
+        seen: &Seen<'_>,
+        findings: &mut Findings,
+    ) {
         let Some(case) = seen.case().filter(|_| !seen.is_workload()) else {
             return;
         };
@@ -90,14 +99,16 @@ impl Single {
             }
             return;
         }
-        let double = self.double.entry(case.clone()).or_insert_with(|| {
+        let counted = clusters.keys().filter(|cluster| !words.released(case, cluster));
+        let given_up = counted.count() < 2;
+        let judge = || {
             let mut others = clusters.keys().filter(|cluster| **cluster != seen.place.cluster);
             let haunted = clusters
                 .values()
                 .flatten()
                 .any(|place| self.ghosts.contains(place));
-            let accepted = match book.rules.policy {
-                _ if haunted => true,
+            let accepted = match book.policy(case) {
+                _ if haunted || given_up => true,
                 Policy::Wait => false,
                 Policy::RetryAnyway => true,
                 Policy::Fence => {
@@ -107,8 +118,17 @@ impl Single {
             Double {
                 from: seen.now,
                 accepted,
+                given_up,
             }
-        });
+        };
+        let double = self.double.entry(case.clone()).or_insert_with(judge);
+        // Why once more: beside a run that was said to be lost one may begin of which nobody said so.
+        if double.given_up && !given_up {
+            *double = Double {
+                from: double.from,
+                ..judge()
+            };
+        }
         if !double.accepted {
             findings.about("I1", case, said(clusters));
         }
@@ -149,7 +169,7 @@ pub(super) struct Outcomes {
 }
 
 impl Outcomes {
-    pub(super) fn saw(&mut self, book: &Book, seen: &Seen<'_>, findings: &mut Findings) {
+    pub(super) fn saw(&mut self, book: &Book, words: &Words, seen: &Seen<'_>, findings: &mut Findings) {
         let Some(run) = &seen.run else {
             return;
         };
@@ -193,7 +213,7 @@ impl Outcomes {
                 && !is_deleting(new)
                 && !self.revived.contains(uid(new))
             {
-                self.judge_start(book, seen, run, findings);
+                self.judge_start((book, words), seen, run, findings);
             }
         }
     }
@@ -216,7 +236,13 @@ impl Outcomes {
     }
 
     /// A job is let go: it must not have ended before.
-    fn judge_start(&self, book: &Book, seen: &Seen<'_>, run: &Run, findings: &mut Findings) {
+    fn judge_start(
+        &self,
+        (book, words): (&Book, &Words),
+        seen: &Seen<'_>,
+        run: &Run,
+        findings: &mut Findings,
+    ) {
         let cluster = &seen.place.cluster;
         // Why an outcome: a Workload that ended because its job was deleted tells nothing to the copy that was just under way, and
         // no run is contradicted (seed 7198).
@@ -225,11 +251,14 @@ impl Outcomes {
             findings.about("I11", &run.case, what);
         }
         // Why Wait only: with the other policies an end that nobody could see does not count.
-        let Some((place, at)) = self.ended.get(run).filter(|_| book.rules.policy == Policy::Wait) else {
+        let Some((place, at)) = self
+            .ended
+            .get(run)
+            .filter(|_| book.policy(&run.case) == Policy::Wait)
+        else {
             return;
         };
-        // Why: taking a silent cluster out of the config is the administrator's word that its run is lost.
-        if book.is_listed(place) {
+        if !words.released(&run.case, place) {
             let what = format!("its job ended on {place} at {at} and runs again on {cluster}");
             findings.about("I11", &run.case, what);
         }

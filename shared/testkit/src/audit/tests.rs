@@ -1,7 +1,9 @@
 //! Every auditor sees a run that keeps its rule and runs that break it.
 
 mod contain;
+mod leads;
 mod quota;
 mod rest;
 mod running;
 mod scene;
+mod word;

@@ -7,12 +7,13 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt as _;
+use roadstead_api::constants::annotations::WORKER_LOST_POLICY;
 use roadstead_api::constants::controllers::{CLASS_CHECK_CAPACITY, MULTIKUEUE, PROVISIONING_REQUEST};
 use roadstead_apiserver::{Server, User};
 use serde_json::{Value, json};
 
 use super::fault::{Forgery, Space};
-use super::script::{JobPlan, Script, WorkerPlan};
+use super::script::{JobPlan, Lost, Script, WorkerPlan};
 
 /// Where the jobs are.
 pub(super) const NAMESPACE: &str = "team";
@@ -117,18 +118,34 @@ pub(super) fn everywhere() -> Vec<(String, Value)> {
     urgent["value"] = 100.into();
     objects.push((format!("/apis/{KUEUE}/workloadpriorityclasses"), urgent));
     objects.push(kueue("resourceflavors", "ResourceFlavor", FLAVOR, &json!({})));
-    objects.push(local_queue());
+    objects.push(local_queue(QUEUE, QUEUE));
     objects
 }
 
-fn local_queue() -> (String, Value) {
+fn local_queue(name: &str, leads_to: &str) -> (String, Value) {
     (
         format!("/apis/{KUEUE}/namespaces/{NAMESPACE}/localqueues"),
         json!({
-            "apiVersion": KUEUE, "kind": "LocalQueue", "metadata": {"name": QUEUE, "namespace": NAMESPACE},
-            "spec": {"clusterQueue": QUEUE},
+            "apiVersion": KUEUE, "kind": "LocalQueue", "metadata": {"name": name, "namespace": NAMESPACE},
+            "spec": {"clusterQueue": leads_to},
         }),
     )
+}
+
+/// The name of a queue: on the manager its own ClusterQueue too, on workers a LocalQueue only.
+const fn queue_name(says: Option<Lost>) -> &'static str {
+    match says {
+        None => QUEUE,
+        Some(Lost::Wait) => "patient",
+        Some(Lost::Fence) => "fenced",
+        Some(Lost::RetryAnyway) => "hasty",
+    }
+}
+
+/// The LocalQueues beside the first one that every worker needs, because they have the same names everywhere.
+fn more_local_queues(by_queue: bool) -> impl Iterator<Item = (String, Value)> {
+    let all = Lost::ALL.into_iter().filter(move |_| by_queue);
+    all.map(|says| local_queue(queue_name(Some(says)), QUEUE))
 }
 
 const fn space_name(which: Space) -> &'static str {
@@ -139,12 +156,13 @@ const fn space_name(which: Space) -> &'static str {
 }
 
 /// A namespace with what belongs to it.
-pub(super) fn namespace(which: Space) -> Vec<(String, Value)> {
+pub(super) fn namespace(which: Space, by_queue: bool) -> Vec<(String, Value)> {
     let name = space_name(which);
     let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
     let mut objects = vec![("/api/v1/namespaces".to_owned(), object)];
     if which == Space::Team {
-        objects.push(local_queue());
+        objects.push(local_queue(QUEUE, QUEUE));
+        objects.extend(more_local_queues(by_queue));
     }
     objects
 }
@@ -213,7 +231,7 @@ fn check(name: &str, controller: &str, kind: &str) -> (String, Value) {
     kueue("admissionchecks", "AdmissionCheck", name, &spec)
 }
 
-fn queue(cpus: i64, check: Option<&str>, preempts: bool) -> (String, Value) {
+fn queue(name: &str, cpus: i64, check: Option<&str>, preempts: bool) -> (String, Value) {
     let resources = json!([{"name": "cpu", "nominalQuota": cpus.to_string()}]);
     let groups =
         json!([{"coveredResources": ["cpu"], "flavors": [{"name": FLAVOR, "resources": resources}]}]);
@@ -224,7 +242,7 @@ fn queue(cpus: i64, check: Option<&str>, preempts: bool) -> (String, Value) {
     if preempts {
         spec["preemption"] = json!({"withinClusterQueue": "LowerPriority"});
     }
-    kueue("clusterqueues", "ClusterQueue", QUEUE, &spec)
+    kueue("clusterqueues", "ClusterQueue", name, &spec)
 }
 
 /// What the manager's cluster has.
@@ -238,10 +256,17 @@ pub(super) fn of_manager(script: &Script) -> Vec<(String, Value)> {
             FEDERATION,
             &json!({"clusters": names}),
         ),
-        queue(script.cpus, Some(FEDERATION), script.preempts),
+        queue(QUEUE, script.cpus, Some(FEDERATION), script.preempts),
     ];
+    for says in Lost::ALL.into_iter().filter(|_| script.by_queue) {
+        let name = queue_name(Some(says));
+        let (path, mut queue) = queue(name, script.cpus, Some(FEDERATION), script.preempts);
+        // The words of the annotation are the names of the policies.
+        queue["metadata"]["annotations"][WORKER_LOST_POLICY] = format!("{says:?}").into();
+        objects.extend([(path, queue), local_queue(name, name)]);
+    }
     for name in names {
-        objects.push(secret(&name, Trust::Worker));
+        objects.push(secret(&name, &name, Trust::Worker));
         objects.push(cluster(&name));
     }
     objects
@@ -272,11 +297,11 @@ pub(super) enum Trust {
     Nobody,
 }
 
-/// The Secret through which a worker is reached.
-pub(super) fn secret(name: &str, trust: Trust) -> (String, Value) {
+/// The Secret through which a worker is reached; it leads to the worker `to`.
+pub(super) fn secret(name: &str, to: &str, trust: Trust) -> (String, Value) {
     let cluster = match trust {
-        Trust::Worker => json!({"server": address(name), "certificate-authority-data": AUTHORITY}),
-        Trust::Nobody => json!({"server": address(name), "insecure-skip-tls-verify": true}),
+        Trust::Worker => json!({"server": address(to), "certificate-authority-data": AUTHORITY}),
+        Trust::Nobody => json!({"server": address(to), "insecure-skip-tls-verify": true}),
     };
     let kubeconfig = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": name,
@@ -315,8 +340,8 @@ pub(super) fn is_foreign(job: &Value) -> bool {
 }
 
 /// What a worker's cluster has.
-pub(super) fn of_worker(plan: &WorkerPlan) -> Vec<(String, Value)> {
-    let mut objects = Vec::new();
+pub(super) fn of_worker(plan: &WorkerPlan, by_queue: bool) -> Vec<(String, Value)> {
+    let mut objects: Vec<(String, Value)> = more_local_queues(by_queue).collect();
     if plan.asks_capacity {
         objects.push(kueue(
             "provisioningrequestconfigs",
@@ -327,6 +352,7 @@ pub(super) fn of_worker(plan: &WorkerPlan) -> Vec<(String, Value)> {
         objects.push(check(CAPACITY, PROVISIONING_REQUEST, "ProvisioningRequestConfig"));
     }
     objects.push(queue(
+        QUEUE,
         plan.cpus,
         plan.asks_capacity.then_some(CAPACITY),
         plan.preempts,
@@ -336,7 +362,7 @@ pub(super) fn of_worker(plan: &WorkerPlan) -> Vec<(String, Value)> {
 
 /// A job as it is stored once the webhooks have seen it.
 pub(super) fn job(plan: &JobPlan) -> (String, Value) {
-    let mut labels = json!({"kueue.x-k8s.io/queue-name": QUEUE});
+    let mut labels = json!({"kueue.x-k8s.io/queue-name": queue_name(plan.queue)});
     if plan.urgent {
         labels["kueue.x-k8s.io/priority-class"] = URGENT.into();
     }

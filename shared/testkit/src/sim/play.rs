@@ -167,6 +167,7 @@ fn rules(script: &Script) -> Rules {
             Clocks::Steady
         },
         canaries: vec![objects::CANARY.to_owned()],
+        lost_after: SignedDuration::try_from(script.lost_after).unwrap_or(SignedDuration::MAX),
         lease: SignedDuration::try_from(script.lease()).unwrap_or(SignedDuration::MAX),
         quiet: SignedDuration::try_from(QUIET).unwrap_or(SignedDuration::MAX),
         ..Rules::new(&cluster_name(0), &names)
@@ -440,22 +441,20 @@ async fn perform(stage: &Arc<Stage>, act: &Act, auditor: &Arc<Mutex<Auditor>>, t
         Act::Lie(worker, name) => lie(stage, *worker, name).await,
         Act::Spoil(worker) => {
             troubled.more(&mut lock(auditor), cluster_name(*worker));
-            write_secret(manager, *worker, objects::Trust::Nobody).await;
+            steward::write_secret(manager, *worker, *worker, objects::Trust::Nobody).await;
         }
         Act::Mend(worker) => {
-            write_secret(manager, *worker, objects::Trust::Worker).await;
+            steward::write_secret(manager, *worker, *worker, objects::Trust::Worker).await;
             troubled.less(&mut lock(auditor), cluster_name(*worker), stage.now());
         }
         Act::Revoke(worker) => steward::revoke(&stage.servers[*worker], stage.now()).await,
-        Act::Cordon(..) | Act::TakeOut(_) | Act::PutBack(_) | Act::Unregister(_) | Act::Register(_) => {
-            match steward::perform(manager, act).await {
-                Some(Hand::Closes(worker)) => troubled.more(&mut lock(auditor), cluster_name(worker)),
-                Some(Hand::Opens(worker)) => {
-                    troubled.less(&mut lock(auditor), cluster_name(worker), stage.now());
-                }
-                None => {}
+        Act::Steward(duty) => match steward::perform(manager, *duty).await {
+            Some(Hand::Closes(worker)) => troubled.more(&mut lock(auditor), cluster_name(worker)),
+            Some(Hand::Opens(worker)) => {
+                troubled.less(&mut lock(auditor), cluster_name(worker), stage.now());
             }
-        }
+            None => {}
+        },
     }
 }
 
@@ -488,12 +487,6 @@ async fn lie(stage: &Arc<Stage>, worker: usize, job: &str) {
     let patch = json!({"status": {"conditions": finished}});
     let path = format!("{path}/{name}/status");
     objects::ask(&stage.servers[worker], Method::PATCH, &path, Some(&patch)).await;
-}
-
-async fn write_secret(manager: &Server, worker: usize, trust: objects::Trust) {
-    let (path, secret) = objects::secret(&cluster_name(worker), trust);
-    let path = format!("{path}/{}", cluster_name(worker));
-    objects::ask(manager, Method::PATCH, &path, Some(&secret)).await;
 }
 
 /// Switches the Workload of a job on or off, if it has one.

@@ -1,6 +1,6 @@
 //! What happens in a run, from one number: the clusters, what users do, and what goes wrong.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use rand::{RngExt as _, SeedableRng as _};
@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 
 use roadstead_core::dispatch::Bug;
 
-use super::fault::{Called, Entry, Fault, roll, roll_lost_events};
+use super::fault::{Called, Entry, Fault, Link, Right, Space, Way, roll, roll_lost_events};
 
 /// When the first user comes; until then everything starts undisturbed.
 const OPENING: Duration = Duration::from_secs(6);
@@ -35,6 +35,29 @@ const PUSHES_OUT: u32 = 3;
 const REVOKES: u32 = 2;
 /// Decides about both.
 const FICKLE_STREAM: u64 = 15;
+/// In one run of so many, a worker is cut off for so long that an administrator decides about what runs there.
+const GIVES_UP: u32 = 6;
+/// Decides about it.
+const WORD_STREAM: u64 = 16;
+/// In a run in which a worker is kept away, one job in so many runs for longer than a lost worker is waited for.
+const OUTLASTS: u32 = 2;
+/// How often who waits for a worker to be said lost looks, and how many times.
+const WORD_LOOKS: (Duration, u32) = (Duration::from_secs(15), 8);
+/// In one run of so many, the Secret of a worker leads to another one for a while.
+const MISLEADS: u32 = 6;
+/// Decides about it.
+const MISLEAD_STREAM: u64 = 17;
+/// In one run of so many, queues say what is done about lost workers, and jobs are spread over them.
+const BY_QUEUE: u32 = 3;
+/// Decides about it.
+const QUEUES_STREAM: u64 = 18;
+/// When who deleted a lost worker tries to register it again, after it answers: it must have left first.
+const BACK: [Duration; 4] = [
+    Duration::from_secs(10),
+    Duration::from_secs(70),
+    Duration::from_secs(200),
+    Duration::from_secs(400),
+];
 /// When who deleted a worker tries to register it again: it must have left first.
 const AGAIN: [Duration; 3] = [
     Duration::from_mins(1),
@@ -64,6 +87,11 @@ pub enum Lost {
     Fence,
     /// It runs the job elsewhere after a while.
     RetryAnyway,
+}
+
+impl Lost {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Wait, Self::Fence, Self::RetryAnyway];
 }
 
 /// How a host's clock is wrong.
@@ -103,6 +131,8 @@ pub struct JobPlan {
     pub vanishes: bool,
     /// Whether it is urgent.
     pub urgent: bool,
+    /// What its queue says about lost workers; nothing in the queue that goes by the configuration.
+    pub queue: Option<Lost>,
 }
 
 /// What a user does.
@@ -128,18 +158,40 @@ pub enum Act {
     Spoil(usize),
     /// Writes a good one again.
     Mend(usize),
-    /// Says by annotation what a worker may take: `true` nothing new, `drain` nothing at all, `None` everything again.
-    Cordon(usize, Option<&'static str>),
-    /// Takes a worker out of the config, unless it is said to be lost: that would say that what runs there is lost too.
-    TakeOut(usize),
-    /// Puts it in again.
-    PutBack(usize),
-    /// Deletes a worker's cluster object, unless it is said to be lost.
-    Unregister(usize),
-    /// Makes it again, if it has gone.
-    Register(usize),
     /// Takes back all capacity that was given to ProvisioningRequests on a worker.
     Revoke(usize),
+    /// Does what administrators do.
+    Steward(Duty),
+}
+
+/// What an administrator does with a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Duty {
+    /// Says by annotation what it may take: `true` nothing new, `drain` nothing at all, `None` everything again.
+    Cordon(usize, Option<&'static str>),
+    /// Takes it out of the config.
+    TakeOut(usize, Heard),
+    /// Puts it in again.
+    PutBack(usize),
+    /// Deletes its cluster object.
+    Unregister(usize, Heard),
+    /// Makes it again, if it has gone.
+    Register(usize),
+    /// Points its Secret at another worker.
+    Mislead(usize, usize),
+    /// Points it at its own again.
+    LeadBack(usize),
+}
+
+/// What the manager must say of a worker's connection so that something is done: it decides what that means.
+///
+/// *Source*: `spec/multikueue.md 4.5`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// That it is connected: what runs there is to end there.
+    Answers,
+    /// That it is lost: what runs there is lost, which is the administrator's word for it.
+    Lost,
 }
 
 /// Everything about one run.
@@ -153,6 +205,8 @@ pub struct Script {
     pub spread: Spread,
     /// What is done about lost workers.
     pub lost: Lost,
+    /// Whether there are queues that say it otherwise.
+    pub by_queue: bool,
     /// After how long a worker counts as lost for good.
     pub lost_after: Duration,
     /// CPUs of the manager's queue.
@@ -213,9 +267,9 @@ impl Script {
         let mut acts = acts(&mut dice);
         // Why lost events last: the numbers of the others stay as they are.
         let faults = { roll(&mut dice, number).into_iter() }.chain(roll_lost_events(seed, number));
-        let faults = faults.enumerate().collect();
+        let mut faults: Vec<Entry> = faults.collect();
         strangers(&mut dice, number, &mut acts);
-        let compares = dice.random_ratio(1, 4);
+        let mut compares = dice.random_ratio(1, 4);
         let mut dice = ChaCha8Rng::seed_from_u64(seed);
         dice.set_stream(ANEW_STREAM);
         let by_room = dice.random_ratio(1, BY_ROOM);
@@ -229,18 +283,37 @@ impl Script {
         dice.set_stream(FICKLE_STREAM);
         let pushes_out = dice.random_ratio(1, PUSHES_OUT);
         revoke(&mut dice, &workers, &mut acts);
+        let mut dice = ChaCha8Rng::seed_from_u64(seed);
+        dice.set_stream(WORD_STREAM);
+        if dice.random_ratio(1, GIVES_UP) {
+            faults.push(give_up(&mut dice, number, lost_after, &mut acts));
+            // Why: without troubles nothing is given up, and long jobs are not waited for.
+            compares = false;
+        }
+        let mut dice = ChaCha8Rng::seed_from_u64(seed);
+        dice.set_stream(MISLEAD_STREAM);
+        if dice.random_ratio(1, MISLEADS) && mislead(&mut dice, number, lost_after, (&mut acts, &faults)) {
+            compares = false;
+        }
+        let mut dice = ChaCha8Rng::seed_from_u64(seed);
+        dice.set_stream(QUEUES_STREAM);
+        let by_queue = dice.random_ratio(1, BY_QUEUE);
+        if by_queue {
+            spread_over_queues(&mut dice, &mut acts);
+        }
         Self {
             seed,
             workers,
             spread: if by_room { Spread::Capacity } else { spread },
             lost,
+            by_queue,
             lost_after,
             cpus,
             preempts: pushes_out,
             processes,
             servers,
             acts,
-            faults,
+            faults: faults.into_iter().enumerate().collect(),
             resync: RESYNC,
             compares,
             bug: None,
@@ -366,23 +439,12 @@ impl Script {
 fn strangers(dice: &mut ChaCha8Rng, workers: usize, acts: &mut Vec<(Duration, Act)>) {
     let submitted: Vec<(Duration, String)> = acts
         .iter()
-        .filter_map(|(at, act)| match act {
-            Act::Submit(job) => Some((*at, job.name.clone())),
-            Act::Delete(_)
-            | Act::DeleteWorkload(_)
-            | Act::Deactivate(_)
-            | Act::Activate(_)
-            | Act::Squat(..)
-            | Act::Vacate(..)
-            | Act::Lie(..)
-            | Act::Spoil(_)
-            | Act::Mend(_)
-            | Act::Cordon(..)
-            | Act::TakeOut(_)
-            | Act::PutBack(_)
-            | Act::Unregister(_)
-            | Act::Register(_)
-            | Act::Revoke(_) => None,
+        .filter_map(|(at, act)| {
+            if let Act::Submit(job) = act {
+                Some((*at, job.name.clone()))
+            } else {
+                None
+            }
         })
         .collect();
     for (at, name) in submitted {
@@ -437,22 +499,167 @@ fn steward(dice: &mut ChaCha8Rng, workers: usize, acts: &mut Vec<(Duration, Act)
     let worker = dice.random_range(1..=workers);
     let from = OPENING + Duration::from_millis(dice.random_range(0..60_000));
     let until = from + Duration::from_millis(dice.random_range(5_000..90_000));
-    match dice.random_range(0..4) {
-        0 => acts.extend([
-            (from, Act::Cordon(worker, Some("true"))),
-            (until, Act::Cordon(worker, None)),
-        ]),
-        1 => acts.extend([
-            (from, Act::Cordon(worker, Some("drain"))),
-            (until, Act::Cordon(worker, None)),
-        ]),
-        2 => acts.extend([(from, Act::TakeOut(worker)), (until, Act::PutBack(worker))]),
+    let duties = match dice.random_range(0..4) {
+        0 => vec![
+            (from, Duty::Cordon(worker, Some("true"))),
+            (until, Duty::Cordon(worker, None)),
+        ],
+        1 => vec![
+            (from, Duty::Cordon(worker, Some("drain"))),
+            (until, Duty::Cordon(worker, None)),
+        ],
+        2 => vec![
+            (from, Duty::TakeOut(worker, Heard::Answers)),
+            (until, Duty::PutBack(worker)),
+        ],
         _ => {
-            acts.push((from, Act::Unregister(worker)));
-            acts.extend(AGAIN.map(|later| (from + later, Act::Register(worker))));
+            let again = AGAIN.map(|later| (from + later, Duty::Register(worker)));
+            let first = (from, Duty::Unregister(worker, Heard::Answers));
+            std::iter::once(first).chain(again).collect()
+        }
+    };
+    add_duties(acts, duties);
+}
+
+fn add_duties(acts: &mut Vec<(Duration, Act)>, duties: Vec<(Duration, Duty)>) {
+    acts.extend(duties.into_iter().map(|(at, duty)| (at, Act::Steward(duty))));
+    acts.sort_by_key(|(at, _)| *at);
+}
+
+/// A worker is cut off, mostly for longer than it is waited for, and an administrator takes it out of the config or deletes it:
+/// mostly when it is said to be lost, which is their word that its runs are lost; else just before, which is none. Later it is
+/// wanted again. Gives the trouble.
+fn give_up(
+    dice: &mut ChaCha8Rng,
+    workers: usize,
+    lost_after: Duration,
+    acts: &mut Vec<(Duration, Act)>,
+) -> Entry {
+    let worker = dice.random_range(1..=workers);
+    outlast(dice, lost_after, acts);
+    let mut secs = |from: u64, to: u64| Duration::from_secs(dice.random_range(from..to));
+    let at = OPENING + secs(20, 80);
+    let (longer, shorter) = (lost_after + secs(120, 300), secs(60, 150));
+    let (looks_at, wanted_at) = (at + secs(5, 60), at + secs(90, 500));
+    let lasts = if dice.random_ratio(3, 4) { longer } else { shorter };
+    let heard = if dice.random_ratio(3, 4) {
+        Heard::Lost
+    } else {
+        Heard::Answers
+    };
+    let is_deleted = dice.random_ratio(1, 2);
+    let way = [Way::Both, Way::Requests, Way::Answers][dice.random_range(0..3)];
+    let duty = if is_deleted {
+        Duty::Unregister(worker, heard)
+    } else {
+        Duty::TakeOut(worker, heard)
+    };
+    let mut duties = match heard {
+        Heard::Answers => vec![(at.saturating_sub(Duration::from_secs(1)), duty)],
+        Heard::Lost => {
+            let (pause, times) = WORD_LOOKS;
+            (0..times).map(|time| (looks_at + pause * time, duty)).collect()
+        }
+    };
+    let back = at + lasts;
+    if is_deleted {
+        duties.extend(BACK.map(|later| (back + later, Duty::Register(worker))));
+    } else {
+        let last = duties.last().map_or(at, |(at, _)| *at);
+        duties.push((wanted_at.max(last), Duty::PutBack(worker)));
+    }
+    add_duties(acts, duties);
+    Entry {
+        at,
+        lasts,
+        fault: Fault::Cut {
+            link: Link { from: 0, to: worker },
+            way,
+        },
+    }
+}
+
+/// Some jobs run for longer than a lost worker is waited for.
+fn outlast(dice: &mut ChaCha8Rng, lost_after: Duration, acts: &mut [(Duration, Act)]) {
+    for (_, act) in acts {
+        if let Act::Submit(job) = act
+            && dice.random_ratio(1, OUTLASTS)
+        {
+            let secs = lost_after.as_secs() + dice.random_range(60..300);
+            job.secs = i64::try_from(secs).unwrap_or(i64::MAX);
         }
     }
-    acts.sort_by_key(|(at, _)| *at);
+}
+
+/// An administrator points the Secret of one worker at another, and back later. Tells whether they do.
+fn mislead(
+    dice: &mut ChaCha8Rng,
+    workers: usize,
+    lost_after: Duration,
+    (acts, faults): (&mut Vec<(Duration, Act)>, &[Entry]),
+) -> bool {
+    let worker = dice.random_range(1..=workers);
+    let other = (worker + dice.random_range(1..workers) - 1) % workers + 1;
+    let is_one = |cluster: usize| [worker, other].contains(&cluster);
+    // Why: a worker is known by the lease on it, and by its name as long as that has an object; without them nothing is noticed.
+    let hides = |entry: &Entry| match entry.fault {
+        Fault::NoNamespace {
+            cluster,
+            which: Space::Leases,
+        }
+        | Fault::Rewind { cluster } => is_one(cluster),
+        Fault::Deny {
+            link,
+            right: Right::Leases | Right::Changes,
+        } => link.from == 0 && is_one(link.to),
+        Fault::Crash { .. }
+        | Fault::CrashAtCall { .. }
+        | Fault::Cut { .. }
+        | Fault::LoseRequests { .. }
+        | Fault::LoseAnswers { .. }
+        | Fault::Duplicate { .. }
+        | Fault::Delay { .. }
+        | Fault::Refuse { .. }
+        | Fault::Silence { .. }
+        | Fault::DropWatches { .. }
+        | Fault::LoseEvents { .. }
+        | Fault::Compact { .. }
+        | Fault::ServerDown { .. }
+        | Fault::Stale { .. }
+        | Fault::Deny { .. }
+        | Fault::NoNamespace { .. }
+        | Fault::Forge { .. }
+        | Fault::Rival { .. }
+        | Fault::ClockJump { .. } => false,
+    };
+    let goes =
+        |(_, act): &(Duration, Act)| matches!(act, Act::Steward(Duty::Unregister(of, _)) if is_one(*of));
+    if faults.iter().any(hides) || acts.iter().any(goes) {
+        return false;
+    }
+    outlast(dice, lost_after, acts);
+    let from = OPENING + Duration::from_millis(dice.random_range(5_000..80_000));
+    let longer = lost_after + Duration::from_secs(dice.random_range(60..200));
+    let shorter = Duration::from_secs(dice.random_range(20..120));
+    let until = from + if dice.random_ratio(1, 2) { longer } else { shorter };
+    let duties = vec![
+        (from, Duty::Mislead(worker, other)),
+        (until, Duty::LeadBack(worker)),
+    ];
+    add_duties(acts, duties);
+    true
+}
+
+/// Jobs of one name stay in one queue.
+fn spread_over_queues(dice: &mut ChaCha8Rng, acts: &mut [(Duration, Act)]) {
+    let mut queues = BTreeMap::new();
+    for (_, act) in acts {
+        if let Act::Submit(job) = act {
+            let queue = dice.random_range(0..=Lost::ALL.len());
+            let queue = *queues.entry(job.name.clone()).or_insert(queue);
+            job.queue = Lost::ALL.get(queue).copied();
+        }
+    }
 }
 
 /// Whoever gives capacity to workers takes it back, as providers do.
@@ -502,6 +709,7 @@ fn acts(dice: &mut ChaCha8Rng) -> Vec<(Duration, Act)> {
             fails: dice.random_ratio(1, 8),
             vanishes: dice.random_ratio(1, 6),
             urgent: dice.random_ratio(1, 3),
+            queue: None,
         };
         acts.push((at, Act::Submit(job)));
         let mut later = || at + Duration::from_millis(dice.random_range(1..rush));

@@ -77,6 +77,8 @@ pub(super) struct Stage {
     rival_config: Arc<Config>,
     manager_config: Arc<Config>,
     worker_config: Arc<Config>,
+    /// Whether queues say what is done about lost workers.
+    by_queue: bool,
     bug: Option<Bug>,
 }
 
@@ -161,6 +163,7 @@ impl Stage {
             missing: Mutex::default(),
             manager_config: Arc::new(manager_config(script)),
             worker_config: Arc::new(config()),
+            by_queue: script.by_queue,
             bug: script.bug,
         })
     }
@@ -183,7 +186,7 @@ impl Stage {
                 .checked_sub(1)
                 .and_then(|worker| script.workers.get(worker))
             {
-                Some(plan) => objects::of_worker(plan),
+                Some(plan) => objects::of_worker(plan, script.by_queue),
                 None => objects::of_manager(script),
             };
             objects::create(server, objects).await?;
@@ -418,7 +421,7 @@ impl Stage {
                 if objects::has_namespace(server, which).await {
                     continue;
                 }
-                let made = objects::create(server, objects::namespace(which)).await;
+                let made = objects::create(server, objects::namespace(which, self.by_queue)).await;
                 if made.is_ok() {
                     self.note(format_args!("{} has {which:?} again", cluster_name(cluster)));
                 } else {
@@ -500,6 +503,7 @@ fn rival_job(number: usize) -> JobPlan {
         fails: false,
         vanishes: false,
         urgent: false,
+        queue: None,
     }
 }
 

@@ -6,7 +6,7 @@ use roadstead_apiserver::Server;
 use serde_json::{Value, json};
 
 use super::objects::{self, cluster_name};
-use super::script::Act;
+use super::script::{Duty, Heard};
 
 /// What it means for a worker: while it is closed nobody waits for it.
 pub(super) enum Hand {
@@ -19,54 +19,64 @@ pub(super) enum Hand {
 /// Does it, if it can be done; `None` when nothing was changed.
 ///
 /// Spec: safety F28
-pub(super) async fn perform(manager: &Server, act: &Act) -> Option<Hand> {
-    match act {
-        Act::Cordon(worker, wish) => {
+pub(super) async fn perform(manager: &Server, duty: Duty) -> Option<Hand> {
+    match duty {
+        Duty::Cordon(worker, wish) => {
             let patch = json!({"metadata": {"annotations": {"roadstead.dev/cordon": wish}}});
-            objects::ask(manager, Method::PATCH, &path(*worker), Some(&patch)).await;
+            objects::ask(manager, Method::PATCH, &path(worker), Some(&patch)).await;
             Some(match wish {
-                Some(_) => Hand::Closes(*worker),
-                None => Hand::Opens(*worker),
+                Some(_) => Hand::Closes(worker),
+                None => Hand::Opens(worker),
             })
         }
-        Act::TakeOut(worker) if !is_lost(manager, *worker).await => {
+        Duty::TakeOut(worker, when) => {
+            if heard(manager, worker).await != when {
+                return None;
+            }
             let is_listed = relist(manager, |listed| {
-                listed.retain(|name| *name != cluster_name(*worker));
+                listed.retain(|name| *name != cluster_name(worker));
             })
             .await;
-            is_listed.then_some(Hand::Closes(*worker))
+            is_listed.then_some(Hand::Closes(worker))
         }
-        Act::PutBack(worker) => {
+        Duty::PutBack(worker) => {
             let comes = relist(manager, |listed| {
-                if !listed.iter().any(|name| *name == cluster_name(*worker)) {
-                    listed.push(cluster_name(*worker).into());
+                if !listed.iter().any(|name| *name == cluster_name(worker)) {
+                    listed.push(cluster_name(worker).into());
                 }
             });
-            comes.await.then_some(Hand::Opens(*worker))
+            comes.await.then_some(Hand::Opens(worker))
         }
-        Act::Unregister(worker) if !is_lost(manager, *worker).await => {
-            let (status, _) = objects::ask(manager, Method::DELETE, &path(*worker), None).await;
-            status.is_success().then_some(Hand::Closes(*worker))
+        Duty::Unregister(worker, when) => {
+            let (_, cluster) = objects::ask(manager, Method::GET, &path(worker), None).await;
+            // Why the second: what was asked to go already is not closed once more.
+            if heard(manager, worker).await != when || !cluster["metadata"]["deletionTimestamp"].is_null() {
+                return None;
+            }
+            let (status, _) = objects::ask(manager, Method::DELETE, &path(worker), None).await;
+            status.is_success().then_some(Hand::Closes(worker))
         }
-        Act::Register(worker) => {
-            let (path, object) = objects::cluster(&cluster_name(*worker));
+        Duty::Register(worker) => {
+            let (path, object) = objects::cluster(&cluster_name(worker));
             let (status, _) = objects::ask(manager, Method::POST, &path, Some(&object)).await;
-            status.is_success().then_some(Hand::Opens(*worker))
+            status.is_success().then_some(Hand::Opens(worker))
         }
-        Act::TakeOut(_)
-        | Act::Unregister(_)
-        | Act::Submit(_)
-        | Act::Delete(_)
-        | Act::DeleteWorkload(_)
-        | Act::Deactivate(_)
-        | Act::Activate(_)
-        | Act::Squat(..)
-        | Act::Vacate(..)
-        | Act::Lie(..)
-        | Act::Spoil(_)
-        | Act::Mend(_)
-        | Act::Revoke(_) => None,
+        Duty::Mislead(worker, other) => {
+            write_secret(manager, worker, other, objects::Trust::Worker).await;
+            Some(Hand::Closes(worker))
+        }
+        Duty::LeadBack(worker) => {
+            write_secret(manager, worker, worker, objects::Trust::Worker).await;
+            Some(Hand::Opens(worker))
+        }
     }
+}
+
+/// Writes a kubeconfig that leads to a worker into the Secret of one, which may be another.
+pub(super) async fn write_secret(manager: &Server, worker: usize, to: usize, trust: objects::Trust) {
+    let (path, secret) = objects::secret(&cluster_name(worker), &cluster_name(to), trust);
+    let path = format!("{path}/{}", cluster_name(worker));
+    objects::ask(manager, Method::PATCH, &path, Some(&secret)).await;
 }
 
 fn path(worker: usize) -> String {
@@ -74,11 +84,15 @@ fn path(worker: usize) -> String {
     format!("{}/{name}", objects::cluster(&name).0)
 }
 
-/// Whether nobody says that the manager is connected to it.
-async fn is_lost(manager: &Server, worker: usize) -> bool {
+/// What the manager says of its connection.
+async fn heard(manager: &Server, worker: usize) -> Heard {
     let (_, cluster) = objects::ask(manager, Method::GET, &path(worker), None).await;
     let mut conditions = cluster["status"]["conditions"].as_array().into_iter().flatten();
-    !conditions.any(|said| said["type"] == "Active" && said["status"] == "True")
+    if conditions.any(|said| said["type"] == "Active" && said["status"] == "True") {
+        Heard::Answers
+    } else {
+        Heard::Lost
+    }
 }
 
 /// Changes the list of the config; tells whether it did.

@@ -24,6 +24,7 @@ fn burst(seed: u64) -> Script {
         fails: false,
         vanishes: false,
         urgent: false,
+        queue: None,
     };
     let worker = WorkerPlan {
         cpus: 100,

@@ -177,11 +177,21 @@ fn a_run_that_nothing_disturbed_is_not_taken_back() {
         .is_empty()
     );
     assert!(taken_back(Policy::Wait, &|scene| scene.remove("east", PERSON, JOBS, "a")).is_empty());
-    let without_east = json!({"spec": {"clusters": ["west"]}});
-    let unlisted = taken_back(Policy::Wait, &|scene| {
-        scene.edit("manager", PERSON, CONFIGS, "all", without_east.clone());
-    });
-    assert!(unlisted.is_empty(), "the administrator gave the cluster up");
+    let unlisted = |lost: bool| {
+        taken_back(Policy::Wait, &|scene| {
+            if lost {
+                scene.active("east", "False", "ClientConnectionFailed");
+            }
+            let without_east = json!({"spec": {"clusters": ["west"]}});
+            scene.edit("manager", PERSON, CONFIGS, "all", without_east);
+        })
+    };
+    assert!(unlisted(true).is_empty(), "the administrator gave the cluster up");
+    assert_eq!(
+        unlisted(false),
+        ["multikueue 10.F8"],
+        "what runs there was to end there"
+    );
 }
 
 /// Spec: multikueue 10.F8, safety F15. Found by seed 22722: a backup from before the last restore brought back an earlier dispatch.

@@ -4,7 +4,7 @@ use roadstead_apiserver::RESTORER;
 use serde_json::json;
 
 use super::scene::{
-    JOBS, MANAGER, PERSON, PODS, QUEUES, SYSTEM, Scene, WORKER, WORKLOADS, condition, rules, wl,
+    CLUSTERS, JOBS, MANAGER, PERSON, PODS, QUEUES, SYSTEM, Scene, WORKER, WORKLOADS, condition, rules, wl,
 };
 use crate::audit::ending::Outcome;
 use crate::audit::{End, Promise, Rules};
@@ -202,6 +202,24 @@ fn at_rest_nothing_of_ours_is_left_on_workers() {
     scene.remove("manager", SYSTEM, WORKLOADS, &wl("a"));
     scene.rest();
     scene.is_fine();
+}
+
+/// A worker that has left keeps the lease of its manager, whose account there has no right to delete it.
+///
+/// Spec: safety 1 I5; found by seeds 2365, 2590 and 2726.
+#[test]
+fn at_rest_the_managers_own_lease_is_no_orphan_and_anything_else_of_ours_is() {
+    let left = |resource: &str| {
+        let mut scene = Scene::new();
+        scene.live("a", "east");
+        let meta = json!({"name": "roadstead-multikueue", "labels": {"kueue.x-k8s.io/multikueue-origin": "multikueue"}});
+        scene.put("east", MANAGER, resource, json!({"metadata": meta}));
+        scene.remove("manager", SYSTEM, CLUSTERS, "east");
+        scene.rest();
+        (scene.broken(), scene.auditor.ending().left_over.len())
+    };
+    assert_eq!(left("leases.coordination.k8s.io"), (vec![], 0));
+    assert_eq!(left("configmaps"), (vec!["I10", "I5"], 1));
 }
 
 /// Spec: safety 1 I5.

@@ -4,7 +4,9 @@ use base64::Engine as _;
 use roadstead_apiserver::RESTORER;
 use serde_json::json;
 
-use super::scene::{JOBS, MANAGER, PERSON, PODS, SYSTEM, Scene, WORKER, WORKLOADS, condition, rules, wl};
+use super::scene::{
+    JOBS, MANAGER, PERSON, PODS, QUEUES, SYSTEM, Scene, WORKER, WORKLOADS, condition, rules, wl,
+};
 use crate::audit::{Clocks, Policy, Rules};
 
 /// Quota that is still held.
@@ -14,7 +16,7 @@ fn quota() -> serde_json::Value {
 
 impl Scene {
     /// The next dispatch of a job that was taken back: it runs in the west.
-    fn go_west(&mut self, job: &str) {
+    pub(super) fn go_west(&mut self, job: &str) {
         self.status("manager", MANAGER, job, json!({"clusterName": null}));
         self.offer(job, "west");
         self.admit(job, "west");
@@ -550,4 +552,25 @@ fn pods_of_a_deleted_job_still_run() {
     );
     scene.go_west("a");
     scene.is_fine();
+}
+
+/// Spec: safety 3.5, I1.
+#[test]
+fn a_job_is_judged_by_what_its_queue_says_about_lost_workers() {
+    let twice = |policy: Policy, said: Option<&str>| {
+        let mut scene = Scene::under(Rules { policy, ..rules() });
+        let notes = json!({"roadstead.dev/worker-lost-policy": said});
+        let queue = json!({"metadata": {"name": "cq", "annotations": notes}});
+        scene.put("manager", PERSON, QUEUES, queue);
+        let local = json!({"metadata": {"name": "lq"}, "spec": {"clusterQueue": "cq"}});
+        scene.put("manager", PERSON, "localqueues.kueue.x-k8s.io", local);
+        scene.start("a", "east");
+        scene.go_west("a");
+        scene.broken()
+    };
+    assert!(twice(Policy::RetryAnyway, None).is_empty());
+    assert_eq!(twice(Policy::RetryAnyway, Some("Wait")), ["I1"]);
+    assert_eq!(twice(Policy::RetryAnyway, Some("Fence")), ["I1"]);
+    assert_eq!(twice(Policy::Wait, None), ["I1"]);
+    assert!(twice(Policy::Wait, Some("RetryAnyway")).is_empty());
 }

@@ -1,7 +1,7 @@
 //! Runs that are told step by step, because the dice seldom do.
 
-use super::super::fault::Link;
-use super::super::script::{JobPlan, Lost};
+use super::super::fault::{Link, Way};
+use super::super::script::{Duty, Heard, JobPlan, Lost};
 use super::*;
 
 /// A run in which nothing happens but this.
@@ -44,9 +44,66 @@ fn a_worker_that_is_used_again_is_said_to_be_although_the_first_write_failed() -
     is_fine(&told(acts, vec![(59, 10, refuse)]))
 }
 
+/// A long job while a worker is cut off for ten minutes, and this duty is tried when the cut has been noticed and before it. Tells
+/// whether the job ran on two workers at once.
+fn runs_twice(duty: impl Fn(usize, Heard) -> Duty, heard: Heard) -> Result<bool, String> {
+    let workers = Script::from_seed(1).workers.len();
+    let mut overlaps = 0;
+    for worker in 1..=workers {
+        let job = JobPlan {
+            secs: 400,
+            ..missed()
+        };
+        let duty = Act::Steward(duty(worker, heard));
+        let acts = vec![(10, Act::Submit(job)), (49, duty.clone()), (150, duty)];
+        let link = Link { from: 0, to: worker };
+        let way = Way::Both;
+        let script = Script {
+            lost_after: Duration::from_mins(1),
+            ..told(acts, vec![(50, 600, Fault::Cut { link, way })])
+        };
+        let outcome = Player::new()?.play(&script, Keep::Lines)?;
+        if !outcome.violations.is_empty() {
+            return Err(outcome.violations.join("\n"));
+        }
+        let is_overlap = |line: &&String| line.contains("was on two clusters");
+        overlaps += outcome.trace.iter().filter(is_overlap).count();
+    }
+    Ok(overlaps > 0)
+}
+
+/// Spec: safety 3.5, I1; multikueue 4.5
+#[test]
+fn a_job_runs_elsewhere_once_its_lost_worker_was_taken_out_or_deleted() -> Result<(), String> {
+    for duty in [Duty::TakeOut, Duty::Unregister] {
+        if !runs_twice(duty, Heard::Lost)? {
+            return Err("nobody believed the administrator".to_owned());
+        }
+    }
+    Ok(())
+}
+
+/// Spec: safety 3.5, I1; multikueue 4.5
+#[test]
+fn who_takes_out_a_worker_that_answers_gives_no_word_about_what_runs_there() -> Result<(), String> {
+    if runs_twice(Duty::TakeOut, Heard::Answers)? {
+        return Err("it was taken for a word".to_owned());
+    }
+    Ok(())
+}
+
 /// A job that ends while nothing of that gets through to the manager: every event of every worker is left out meanwhile.
 fn end_is_missed() -> Script {
-    let job = JobPlan {
+    let workers = Script::from_seed(1).workers.len();
+    let lost = (1..=workers).map(|to| {
+        let link = Link { from: 0, to };
+        (35, 60, Fault::LoseEvents { link, every: 1 })
+    });
+    told(vec![(10, Act::Submit(missed()))], lost.collect())
+}
+
+fn missed() -> JobPlan {
+    JobPlan {
         name: "missed".to_owned(),
         pods: 1,
         cpus: 1,
@@ -54,13 +111,8 @@ fn end_is_missed() -> Script {
         fails: false,
         vanishes: false,
         urgent: false,
-    };
-    let workers = Script::from_seed(1).workers.len();
-    let lost = (1..=workers).map(|to| {
-        let link = Link { from: 0, to };
-        (35, 60, Fault::LoseEvents { link, every: 1 })
-    });
-    told(vec![(10, Act::Submit(job))], lost.collect())
+        queue: None,
+    }
 }
 
 /// Everything else goes on, so nothing but the comparison of what is known with what is stored can find it.
