@@ -248,9 +248,13 @@ impl Remote {
 
     /// It is at this place from now on, where its lease has not been seen yet.
     fn moves_to(&self, place: &Place) {
-        let moves = self.with(|link| link.home.replace(place.clone()).is_some_and(|before| before != *place));
+        let moves = self.with(|link| {
+            link.home
+                .replace(place.clone())
+                .is_some_and(|before| before != *place)
+        });
         if moves {
-            self.lease.modify(|lease| lease.take().is_some());
+            let _ = self.lease.modify(|lease| lease.take().is_some());
         }
     }
 

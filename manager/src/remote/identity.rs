@@ -110,7 +110,9 @@ impl Fleet {
                 Verdict::Same => return Ok(true),
                 Verdict::Another => break,
                 Verdict::AskLease => lease = Some(self.lease_there(client).await.map_err(not_yet)?),
-                Verdict::AskCopies => copies = Some(self.copies_there(remote, client).await.map_err(not_yet)?),
+                Verdict::AskCopies => {
+                    copies = Some(self.copies_there(remote, client).await.map_err(not_yet)?);
+                }
             }
         }
         let placed = (self.placed)(&remote.name).ok_or_else(|| not_yet(NOT_LISTED.to_owned()))?;
@@ -203,3 +205,6 @@ fn is_known(copy: &PartialObjectMeta<Workload>, placed: Option<&Workload>, seen:
         dispatch: placed.and_then(|placed| placed.metadata.uid.as_deref().zip(number(&placed.metadata))),
     })
 }
+
+#[cfg(test)]
+mod tests;

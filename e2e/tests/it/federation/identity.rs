@@ -93,6 +93,9 @@ fn a_secret_that_leads_to_another_cluster_while_a_job_runs_is_refused_until_it_l
         is_connected(second, EAST).await;
         let there = || async { leases.get_opt(&lease).await.ok()? };
         eventually(there).await;
+        let log = fs::read_to_string(second.shared.stage.log(SPARE).unwrap()).unwrap();
+        assert!(log.contains("used from now on because nothing of this manager runs"));
+        assert!(!log.contains("as after a restore"), "its storage is another one");
         put(&client, &secret, &good).await;
         let leads_back = || async {
             let renewed = Api::<Lease>::namespaced(first.shared.client(EAST), LEASES)
@@ -118,7 +121,10 @@ async fn keeps_no_lease(room: Room, cluster: &str, account: &str) {
     let others: Vec<_> = rules.iter().filter(|rule| !is_of_leases(rule)).collect();
     assert_ne!(others.len(), rules.len(), "the right is there at first");
     let patch = Patch::Merge(json!({ "rules": others }));
-    roles.patch(account, &PatchParams::default(), &patch).await.unwrap();
+    roles
+        .patch(account, &PatchParams::default(), &patch)
+        .await
+        .unwrap();
 }
 
 /// The second manager has east, and comes to west with an account that may not see its lease. Then it may keep none in east either.
@@ -162,9 +168,6 @@ fn without_a_lease_a_cluster_is_known_by_the_jobs_that_run_there() {
         let before = remembers_other(second, EAST, &of_place).await;
         put(&client, &secret, &west).await;
         let elsewhere = remembers_other(second, EAST, &before).await;
-        let log = fs::read_to_string(stage.log(SPARE).unwrap()).unwrap();
-        assert!(log.contains("used from now on because nothing of this manager runs"));
-        assert!(!log.contains("as after a restore"));
         second.submit(second.job("goes", "1", 1)).await;
         second.job_is(SPARE, "goes", "Complete").await;
         assert_eq!(first.started("goes").await, WEST);

@@ -244,9 +244,13 @@ mod tests {
     /// Spec: safety 3.8, I1
     #[test]
     fn the_lease_of_one_place_is_not_remembered_with_another() {
-        let next = |before: &Identity, lease, place: &str| Identity::next(Some(before), lease, place.to_owned());
+        let next =
+            |before: &Identity, lease, place: &str| Identity::next(Some(before), lease, place.to_owned());
         let kept = identity("uid", "here");
-        assert_eq!(Identity::next(None, None, "here".to_owned()), without_lease("here"));
+        assert_eq!(
+            Identity::next(None, None, "here".to_owned()),
+            without_lease("here")
+        );
         assert_eq!(next(&kept, None, "here"), kept, "the right to it was taken away");
         assert_eq!(next(&kept, Some("anew"), "here"), identity("anew", "here"));
         assert_eq!(next(&kept, None, "there"), without_lease("there"));
