@@ -300,13 +300,16 @@ impl Dispatch {
             let (due, here, caches) = (self.due.clone(), remote.due.clone(), self.caches.clone());
             let (jobs_due, memory) = (self.jobs_due.clone(), self.memory.clone());
             jobs.objects.listen(move |change| {
+                let jobs = [change.old, change.new].into_iter().flatten();
+                let workloads: BTreeSet<Key> = jobs.filter_map(|job| named(job)).collect();
                 // Why: what was made anew under this name waits until this one is gone.
                 for key in namesakes(&caches, kind, change.key) {
-                    due.add(key, Lane::Placed);
+                    if !workloads.contains(&key) {
+                        due.add(key, Lane::Placed);
+                    }
                 }
                 memory.note_gone(change.old.and_then(|job| named(job)).as_ref(), change);
-                for job in [change.old, change.new].into_iter().flatten() {
-                    let Some(key) = named(job) else { continue };
+                for key in workloads {
                     if caches.workloads.get(&key).is_none() {
                         if !forgets {
                             here.add(key, Lane::New);

@@ -76,6 +76,8 @@ pub(crate) fn over_network(rules: Rules, user_agent: String, permit: Permit) -> 
 }
 
 /// One worker cluster.
+///
+/// Invariant: everything here is of one cluster. A name that leads to another one gets a new `Remote`.
 pub(crate) struct Remote {
     /// Its name.
     pub(crate) name: ClusterName,
@@ -133,6 +135,8 @@ impl Place {
 
 struct Link {
     connection: Connection,
+    /// Where the cluster is of which everything here is; `None` before the first attempt to connect.
+    home: Option<Place>,
     client: Option<Client>,
     /// To which API server the client goes.
     place: Place,
@@ -186,6 +190,7 @@ impl Remote {
             witness: Mutex::default(),
             link: Mutex::new(Link {
                 connection: Connection::new(now),
+                home: None,
                 client: None,
                 place: Place::default(),
                 orphaned: false,
@@ -239,6 +244,18 @@ impl Remote {
     /// Whether it was ever connected, so that what is cached of it is all there was.
     pub(crate) fn was_connected(&self) -> bool {
         self.with(|link| link.seen)
+    }
+
+    /// It is at this place from now on, where its lease has not been seen yet.
+    fn moves_to(&self, place: &Place) {
+        let moves = self.with(|link| {
+            link.home
+                .replace(place.clone())
+                .is_some_and(|before| before != *place)
+        });
+        if moves {
+            let _ = self.lease.modify(|lease| lease.take().is_some());
+        }
     }
 
     /// Whether its Secret is gone, so that it is kept only for what runs there.

@@ -239,7 +239,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
         changed: changed.clone(),
         greet: greet(dispatch.clone(), changed.clone()),
         is_free: ask(&dispatch, |d, name| sites::is_free(d, name, (d.clock)())),
-        may_run: ask(&dispatch, sites::may_run),
+        placed: ask(&dispatch, sites::placed),
         metrics: counts,
         told: remote::told::Told::default(),
         clock: clock.clone(),
@@ -282,7 +282,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
     dispatch
 }
 
-fn ask(dispatch: &Dispatch, question: fn(&Dispatch, &ClusterName) -> bool) -> Ask {
+fn ask<T: 'static>(dispatch: &Dispatch, question: fn(&Dispatch, &ClusterName) -> T) -> Ask<T> {
     let dispatch = dispatch.clone();
     Box::new(move |name| question(&dispatch, name))
 }

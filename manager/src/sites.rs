@@ -102,16 +102,17 @@ fn stood(remote: &Remote, config: Option<&str>) -> Stood {
     })
 }
 
-/// Whether a Workload is placed on a cluster and has not ended, as far as is known.
-pub(crate) fn may_run(d: &Dispatch, name: &ClusterName) -> bool {
+/// The Workloads that are placed on a cluster and have not ended; `None` when not all are known.
+pub(crate) fn placed(d: &Dispatch, name: &ClusterName) -> Option<Vec<Arc<api::Workload>>> {
     let placed = |w: &Arc<api::Workload>| w.cluster_name() == Some(name.as_str()) && !w.is_true("Finished");
-    !d.knows_everything() || d.caches.workloads.all().iter().any(placed)
+    let all = || d.caches.workloads.all().into_iter();
+    d.knows_everything().then(|| all().filter(placed).collect())
 }
 
 /// Whether a cluster holds nothing of ours any more: nothing is there as far as is known, and no Workload is placed there.
 /// One that has been lost for the whole timeout is not waited for; what is left there is found if it ever comes back.
 pub(crate) fn is_free(d: &Dispatch, name: &ClusterName, now: Timestamp) -> bool {
-    if may_run(d, name) {
+    if placed(d, name).is_none_or(|placed| !placed.is_empty()) {
         return false;
     }
     let Some(remote) = d.registry.get(name) else {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{Api, ResourceExt as _};
+use roadstead_api::constants::annotations::CLUSTER_IDENTITY;
 use roadstead_api::constants::finalizers::LEAVING;
 use roadstead_api::kueue::v1beta2::MultiKueueCluster;
 use roadstead_kubeio::write::{self, Written};
@@ -57,8 +58,8 @@ impl Fleet {
             tokio::time::sleep(LOOK).await;
         }
         let why = format!(
-            "its MultiKueueCluster cannot be given finalizer {LEAVING}, so who deletes that cuts off what runs there; it is tried again \
-             when the cluster is connected anew"
+            "its MultiKueueCluster cannot be given finalizer {LEAVING} and annotation {CLUSTER_IDENTITY}, so who deletes that, or points \
+             its Secret at another cluster, cuts off what runs there; it is tried again when the cluster is connected anew"
         );
         self.told.failed(name, HOLDING, &why);
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::{Api, Client};
-use roadstead_api::kueue::v1beta2::MultiKueueCluster;
+use roadstead_api::kueue::v1beta2::{MultiKueueCluster, Workload};
 use roadstead_core::bug;
 use roadstead_core::cluster::{Attempt, Connection, Reason};
 use roadstead_core::name::{ClusterName, Key};
@@ -29,6 +29,7 @@ use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
+use super::identity::Recognised;
 use super::leaving;
 use super::refused::Refused;
 use super::registry::Registry;
@@ -59,8 +60,9 @@ pub(super) const NOT_ACCEPTED: &str = "the API server does not accept the creden
 /// What is tried, for the memory of what was told of it.
 const ACTIVE: &str = "writing condition Active";
 const ORIGIN: &str = "claiming the lease of this origin";
+const IDENTITY: &str = "recognising the cluster";
 /// A question about a cluster.
-pub(crate) type Ask = Box<dyn Fn(&ClusterName) -> bool + Send + Sync>;
+pub(crate) type Ask<T = bool> = Box<dyn Fn(&ClusterName) -> T + Send + Sync>;
 /// What is done with a new cluster, until the token is cancelled.
 pub(crate) type Greet = Box<dyn Fn(&Arc<Remote>, CancellationToken) + Send + Sync>;
 
@@ -94,8 +96,8 @@ pub(crate) struct Fleet {
     pub(crate) greet: Greet,
     /// Tells whether nothing of ours is held by a cluster any more.
     pub(crate) is_free: Ask,
-    /// Tells whether something of ours may run there.
-    pub(crate) may_run: Ask,
+    /// Tells which Workloads may run there; `None` while not all are known.
+    pub(crate) placed: Ask<Option<Vec<Arc<Workload>>>>,
     /// What is counted.
     pub(crate) metrics: Metrics,
     /// What was logged of each cluster.
@@ -151,9 +153,18 @@ impl Fleet {
                 () = stop.cancelled() => break,
                 names = touched.take() => names,
                 Some(ended) = tasks.join_next() => {
-                    // Why not swallowed: nobody would keep the lease of that cluster, or say how it stands.
-                    if let Err(Ok(panic)) = ended.map_err(JoinError::try_into_panic) {
-                        std::panic::resume_unwind(panic);
+                    let begins_anew: Option<ClusterName> = match ended.map_err(JoinError::try_into_panic) {
+                        // Why not swallowed: nobody would keep the lease of that cluster, or say how it stands.
+                        Err(Ok(panic)) => std::panic::resume_unwind(panic),
+                        Ok(name) => name,
+                        Err(Err(_cancelled)) => None,
+                    };
+                    if let Some(name) = begins_anew
+                        && let Some(one) = supervised.get_mut(name.as_str())
+                    {
+                        one.stop.cancel();
+                        *one = self.begin(name.clone(), &stop, &mut tasks);
+                        self.changed.mark(name);
                     }
                     continue;
                 }
@@ -187,30 +198,33 @@ impl Fleet {
                     Some(one) if everybody || names.contains(&Some(name.clone())) => one.nudge.notify_one(),
                     Some(_) => {}
                     None => {
-                        let one = Supervised {
-                            stop: stop.child_token(),
-                            nudge: Arc::new(Notify::new()),
-                        };
-                        let remote = Arc::new(Remote::new(
-                            ClusterName::from(name.as_str()),
-                            (&self.kinds, &self.templates),
-                            (self.clock)(),
-                            self.lessor.grant(),
-                        ));
-                        (self.greet)(&remote, one.stop.clone());
-                        self.registry.insert(remote.clone());
-                        tasks.spawn(supervise(
-                            self.clone(),
-                            remote,
-                            one.nudge.clone(),
-                            one.stop.clone(),
-                        ));
+                        let one = self.begin(ClusterName::from(name.as_str()), &stop, &mut tasks);
                         supervised.insert(name, one);
                     }
                 }
             }
         }
         tasks.shutdown().await;
+    }
+
+    /// Begins to supervise a cluster of which nothing is known yet.
+    fn begin(
+        self: &Arc<Self>,
+        name: ClusterName,
+        stop: &CancellationToken,
+        tasks: &mut JoinSet<Option<ClusterName>>,
+    ) -> Supervised {
+        let one = Supervised {
+            stop: stop.child_token(),
+            nudge: Arc::new(Notify::new()),
+        };
+        let known = (self.kinds.as_slice(), &self.templates);
+        let remote = Arc::new(Remote::new(name, known, (self.clock)(), self.lessor.grant()));
+        (self.greet)(&remote, one.stop.clone());
+        self.registry.insert(remote.clone());
+        let (nudge, stop) = (one.nudge.clone(), one.stop.clone());
+        tasks.spawn(supervise(self.clone(), remote, nudge, stop));
+        one
     }
 
     fn load(&self, name: &str) -> Result<Endpoint, Refusal> {
@@ -289,7 +303,13 @@ fn has_new_meaning(change: &Change<'_, MultiKueueCluster>) -> bool {
     change.old.map(version) != change.new.map(version)
 }
 
-async fn supervise(fleet: Arc<Fleet>, remote: Arc<Remote>, nudge: Arc<Notify>, stop: CancellationToken) {
+/// Until `stop`, or until the name leads to another cluster, for which it is to be begun anew; then it gives that name.
+async fn supervise(
+    fleet: Arc<Fleet>,
+    remote: Arc<Remote>,
+    nudge: Arc<Notify>,
+    stop: CancellationToken,
+) -> Option<ClusterName> {
     let name = remote.name.to_string();
     let work = async {
         let mut current: Option<String> = None;
@@ -328,16 +348,25 @@ async fn supervise(fleet: Arc<Fleet>, remote: Arc<Remote>, nudge: Arc<Notify>, s
                 }
                 Attempt::Open { timeout } => {
                     let timeout = Duration::try_from(timeout).unwrap_or(Duration::MAX);
-                    Box::pin(serve(&fleet, &remote, (&endpoint, client), timeout, &nudge)).await;
+                    match Box::pin(fleet.recognise(&remote, &client, &Place::of(&endpoint))).await {
+                        Recognised::Enter => {
+                            fleet.told.succeeded(&name, IDENTITY);
+                            Box::pin(serve(&fleet, &remote, (&endpoint, client), timeout, &nudge)).await;
+                        }
+                        Recognised::BeginAnew => return remote.name.clone(),
+                        Recognised::Refused(reason, sentence) => {
+                            refuse(&fleet, &remote, (IDENTITY, reason, sentence), &nudge).await;
+                        }
+                    }
                 }
             }
         }
     };
     tokio::select! {
         biased;
-        () = stop.cancelled() => {}
-        () = work => {}
-        () = fleet.keep_saying(&remote) => {}
+        () = stop.cancelled() => None,
+        begins_anew = work => Some(begins_anew),
+        () = fleet.keep_saying(&remote) => None,
     }
 }
 
@@ -350,15 +379,11 @@ async fn serve(
     nudge: &Notify,
 ) {
     let name = remote.name.as_str();
-    let place = Place::of(endpoint);
-    if let Some(why) = fleet.is_another(remote, &client, &place).await {
-        return refuse(fleet, remote, why, nudge).await;
-    }
     // Why first: as long as another manager has our origin there, nothing of it may even be seen.
     let mut held = None;
     let claimed = fleet.lessor.renew(&client, remote, &mut held).await;
     if let Renewed::Taken(reason, sentence) = claimed {
-        return refuse(fleet, remote, (reason, sentence), nudge).await;
+        return refuse(fleet, remote, (ORIGIN, reason, sentence), nudge).await;
     }
     if matches!(claimed, Renewed::Kept) {
         fleet.told.succeeded(name, ORIGIN);
@@ -407,7 +432,6 @@ async fn serve(
             Some(format!("the lease of this manager cannot be renewed: {why}"))
         }
         (Ok(()), _) => {
-            remote.with(|link| link.place = place);
             // Why before it counts as connected: from then on jobs are sent there.
             fleet.hold(name).await;
             if bug!(fleet.policy, EarlyEventLost) {
@@ -415,6 +439,7 @@ async fn serve(
             }
             remote.with(|link| {
                 link.client = Some(client.clone());
+                link.place = Place::of(endpoint);
                 link.seen = true;
                 link.connection.opened();
             });
@@ -479,11 +504,15 @@ impl Fleet {
     }
 }
 
-/// Says why nothing is done there, and waits a while.
-async fn refuse(fleet: &Arc<Fleet>, remote: &Arc<Remote>, why: (Reason, String), nudge: &Notify) {
-    let (reason, sentence) = why;
+/// Says what failed and why, so that nothing is done there, and waits a while.
+async fn refuse(
+    fleet: &Arc<Fleet>,
+    remote: &Arc<Remote>,
+    (what, reason, sentence): (&'static str, Reason, String),
+    nudge: &Notify,
+) {
     let words = format!("not used, {}: {sentence}", reason.as_str());
-    fleet.told.failed(remote.name.as_str(), ORIGIN, &words);
+    fleet.told.failed(remote.name.as_str(), what, &words);
     remote.with(|link| link.connection.not_ours(reason, sentence, (fleet.clock)()));
     fleet.settle(remote).await;
     tokio::select! {
@@ -495,7 +524,7 @@ async fn refuse(fleet: &Arc<Fleet>, remote: &Arc<Remote>, why: (Reason, String),
 
 /// Why a kind cannot be watched. What an API server says of a kind that it does not serve names none, and what it says of a
 /// credential that has expired or was withdrawn is one word.
-fn of_kind(kind: &str, why: String) -> String {
+pub(super) fn of_kind(kind: &str, why: String) -> String {
     if NOT_SERVED.iter().any(|words| why.contains(words)) {
         format!("{kind} is not served there ({why}): install its CustomResourceDefinition")
     } else if why == UNAUTHORIZED {

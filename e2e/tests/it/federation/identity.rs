@@ -1,20 +1,66 @@
 //! Which cluster a MultiKueueCluster leads to.
 
+use std::fs;
+
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::rbac::v1::{PolicyRule, Role};
 use kube::api::{DeleteParams, Patch, PatchParams};
-use kube::{Api, ResourceExt as _};
+use kube::{Api, Client, ResourceExt as _};
+use roadstead_api::constants::annotations::CLUSTER_IDENTITY;
 use roadstead_api::kueue::v1beta2::MultiKueueCluster;
 use roadstead_e2e::stage::SYSTEM_NAMESPACE;
 use serde_json::json;
 
-use super::fixture::{EAST, EVEN, MANAGER, SPARE, WEST, beside_others, cluster_name, was_sent_once};
+use super::fixture::{EAST, EVEN, MANAGER, Room, SPARE, WEST, beside_others, cluster_name, was_sent_once};
 use super::kubeconfigs::{active, forget, put, register, says};
 use super::second::{SECOND, enlist, of_its_own, with_second};
+use crate::shared::eventually;
 
 /// Where managers keep their leases.
 const LEASES: &str = "roadstead-system";
 const BOTH: &[(&str, &str)] = &[(MANAGER, "8"), (SPARE, "8"), (EAST, "8"), (WEST, "8")];
+
+/// The name of the Secret of a cluster, and the kubeconfig in it.
+async fn secret_of(client: &Client, cluster: &str) -> (String, String) {
+    let clusters: Api<MultiKueueCluster> = Api::all(client.clone());
+    let source = clusters.get(cluster).await.unwrap().spec.cluster_source;
+    let name = source.kube_config.unwrap().location;
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
+    let data = secrets.get(&name).await.unwrap().data.unwrap();
+    let text = String::from_utf8(data["kubeconfig"].0.clone()).unwrap();
+    (name, text)
+}
+
+/// Waits until a cluster of the second manager is connected.
+async fn is_connected(second: Room, cluster: &str) {
+    let client = second.shared.client(SPARE);
+    active(&client, cluster, |said| says(said, "True", "Active", "Connected")).await;
+}
+
+/// Waits until a cluster of the second manager is refused, because its Secret leads to another one; of the job there is nothing in
+/// west.
+async fn is_refused(second: Room, cluster: &str, job: &str) {
+    let client = second.shared.client(SPARE);
+    active(&client, cluster, |said| {
+        says(said, "False", "ClusterChanged", "leads to another cluster now")
+    })
+    .await;
+    let workload = second.workload(job).await.unwrap();
+    assert_eq!(cluster_name(&workload).as_deref(), Some(cluster));
+    assert!(second.jobs(WEST).get_opt(job).await.unwrap().is_none());
+}
+
+/// Waits until something else is remembered of a cluster of the second manager than this, and gives it.
+async fn remembers_other(second: Room, cluster: &str, than: &str) -> String {
+    let clusters: Api<MultiKueueCluster> = Api::all(second.shared.client(SPARE));
+    eventually(|| async {
+        let found = clusters.get(cluster).await.ok()?;
+        let now = found.annotations().get(CLUSTER_IDENTITY)?;
+        (now != than).then(|| now.clone())
+    })
+    .await
+}
 
 /// The second manager has east. While its job runs there, the Secret of east leads to west, which it does not have.
 ///
@@ -28,42 +74,29 @@ fn a_secret_that_leads_to_another_cluster_while_a_job_runs_is_refused_until_it_l
         assert_eq!(first.started("stays").await, EAST);
 
         let client = second.shared.client(SPARE);
-        let secrets: Api<Secret> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
         let clusters: Api<MultiKueueCluster> = Api::all(client.clone());
-        let source = clusters.get(EAST).await.unwrap().spec.cluster_source;
-        let secret = source.kube_config.unwrap().location;
-        let good = secrets.get(&secret).await.unwrap().data.unwrap();
+        let (secret, good) = secret_of(&client, EAST).await;
         let west = second.shared.stage.planes().worker(WEST).unwrap();
         put(&client, &secret, &west.kubeconfig()).await;
-        active(&client, EAST, |said| {
-            says(said, "False", "ClusterChanged", "leads to another cluster now")
-        })
-        .await;
-        let workload = second.workload("stays").await.unwrap();
-        assert_eq!(cluster_name(&workload).as_deref(), Some(EAST));
-        assert!(first.jobs(WEST).get_opt("stays").await.unwrap().is_none());
+        is_refused(second, EAST, "stays").await;
         let leases: Api<Lease> = Api::namespaced(first.shared.client(WEST), LEASES);
         let lease = format!("roadstead-{SECOND}");
         assert!(leases.get_opt(&lease).await.unwrap().is_none(), "it wrote there");
 
-        let back = Patch::Merge(json!({"data": good}));
-        secrets
-            .patch(&secret, &PatchParams::default(), &back)
-            .await
-            .unwrap();
-        active(&client, EAST, |said| says(said, "True", "Active", "Connected")).await;
+        put(&client, &secret, &good).await;
+        is_connected(second, EAST).await;
         second.job_is(SPARE, "stays", "Complete").await;
         assert!(was_sent_once(&second.workload("stays").await.unwrap()));
 
         // Now nothing runs, and it may lead elsewhere.
         put(&client, &secret, &west.kubeconfig()).await;
-        active(&client, EAST, |said| says(said, "True", "Active", "Connected")).await;
+        is_connected(second, EAST).await;
         let there = || async { leases.get_opt(&lease).await.ok()? };
-        crate::shared::eventually(there).await;
-        secrets
-            .patch(&secret, &PatchParams::default(), &back)
-            .await
-            .unwrap();
+        eventually(there).await;
+        let log = fs::read_to_string(second.shared.stage.log(SPARE).unwrap()).unwrap();
+        assert!(log.contains("used from now on because nothing of this manager runs"));
+        assert!(!log.contains("as after a restore"), "its storage is another one");
+        put(&client, &secret, &good).await;
         let leads_back = || async {
             let renewed = Api::<Lease>::namespaced(first.shared.client(EAST), LEASES)
                 .get(&lease)
@@ -75,8 +108,74 @@ fn a_secret_that_leads_to_another_cluster_while_a_job_runs_is_refused_until_it_l
                 .any(|value| value.starts_with(&uid))
                 .then_some(())
         };
-        crate::shared::eventually(leads_back).await;
+        eventually(leads_back).await;
         leases.delete(&lease, &DeleteParams::default()).await.unwrap();
+    });
+}
+
+/// An account may keep no lease there any more.
+async fn keeps_no_lease(room: Room, cluster: &str, account: &str) {
+    let roles: Api<Role> = Api::namespaced(room.shared.client(cluster), LEASES);
+    let rules = roles.get(account).await.unwrap().rules.unwrap();
+    let is_of_leases = |rule: &PolicyRule| rule.resources.iter().flatten().any(|one| one == "leases");
+    let others: Vec<_> = rules.iter().filter(|rule| !is_of_leases(rule)).collect();
+    assert_ne!(others.len(), rules.len(), "the right is there at first");
+    let patch = Patch::Merge(json!({ "rules": others }));
+    roles
+        .patch(account, &PatchParams::default(), &patch)
+        .await
+        .unwrap();
+}
+
+/// The second manager has east, and comes to west with an account that may not see its lease. Then it may keep none in east either.
+///
+/// Spec: safety 3.8, I1
+#[test]
+fn without_a_lease_a_cluster_is_known_by_the_jobs_that_run_there() {
+    let over = of_its_own(json!({}));
+    with_second("known-by-jobs", BOTH, over, |first, second| async move {
+        enlist(second, &[EAST]).await;
+        let (stage, client) = (&second.shared.stage, second.shared.client(SPARE));
+        let (_, west) = secret_of(&first.shared.client(MANAGER), WEST).await;
+        let (secret, good) = secret_of(&client, EAST).await;
+        let (link, plane) = (stage.link(EAST).unwrap(), stage.planes().worker(EAST).unwrap());
+        let moved = good.replace(&link.server_url(), &plane.server_url());
+        assert_ne!(moved, good, "it has another address too");
+
+        second.submit(second.job("stays", "1", 60)).await;
+        assert_eq!(first.started("stays").await, EAST);
+        let kept = remembers_other(second, EAST, "").await;
+        put(&client, &secret, &west).await;
+        is_refused(second, EAST, "stays").await;
+
+        // Why dead meanwhile: so that it does not know the copy there either.
+        stage.kill(SPARE).unwrap();
+        keeps_no_lease(first, EAST, &format!("roadstead-{SECOND}")).await;
+        put(&client, &secret, &moved).await;
+        stage.restart(SPARE).await.unwrap();
+        is_connected(second, EAST).await;
+        let of_place = remembers_other(second, EAST, &kept).await;
+        assert!(of_place.starts_with("- "), "{of_place}");
+        // It has no lease to remember now, and what it knows is in its memory.
+        put(&client, &secret, &west).await;
+        is_refused(second, EAST, "stays").await;
+        put(&client, &secret, &good).await;
+        is_connected(second, EAST).await;
+        second.job_is(SPARE, "stays", "Complete").await;
+        assert!(was_sent_once(&second.workload("stays").await.unwrap()));
+
+        // Now nothing runs, and it may lead elsewhere.
+        let before = remembers_other(second, EAST, &of_place).await;
+        put(&client, &secret, &west).await;
+        let elsewhere = remembers_other(second, EAST, &before).await;
+        second.submit(second.job("goes", "1", 1)).await;
+        second.job_is(SPARE, "goes", "Complete").await;
+        assert_eq!(first.started("goes").await, WEST);
+        let jobs = second.jobs(SPARE);
+        jobs.delete("goes", &DeleteParams::background()).await.unwrap();
+        second.is_swept_in(WEST).await;
+        put(&client, &secret, &good).await;
+        remembers_other(second, EAST, &elsewhere).await;
     });
 }
 

@@ -97,7 +97,8 @@ pub const LEASE_RENEWAL: &str = "roadstead.dev/lease-renewal";
 pub const LEASE_WATCHED: &str = "roadstead.dev/lease-watched";
 /// On the lease of a manager: the `MultiKueueCluster` by which it knows the cluster.
 pub const LEASE_CLUSTER: &str = "roadstead.dev/lease-cluster";
-/// On a `MultiKueueCluster`: UID of the manager's lease there, and a print of where it was found, with a space between.
+/// On a `MultiKueueCluster`: UID of the manager's lease there (`-` where none was seen), and a print of where that is, with a space
+/// between.
 pub const CLUSTER_IDENTITY: &str = "roadstead.dev/cluster-identity";
 /// On a `Workload`: why it does not run, as a record for people and programs (`spec/experience.md`).
 pub const EXPLANATION: &str = "roadstead.dev/explanation";
