@@ -51,8 +51,11 @@ const FEDERATION: [Figure; 9] = [
 /// The one that is promised for [`PROMISED_JOBS`] only.
 const MEMORY: &str = "manager_rss_mb_1000";
 
+/// Reads a figure.
+type Of = fn(&Report) -> f64;
+
 /// The figures of a federation that must be as good with many workers as with few.
-const FLAT_FIGURES: [(&str, fn(&Report) -> f64); 2] = [
+const FLAT_FIGURES: [(&str, Of); 2] = [
     ("requests_per_job", |r| r.requests_per_job),
     ("latency_ms_p50", |r| r.latency_ms_p50),
 ];
@@ -63,11 +66,11 @@ struct Figure {
     name: &'static str,
     unit: Unit,
     limit: Limit,
-    of: fn(&Report) -> f64,
+    of: Of,
 }
 
 impl Figure {
-    const fn new(name: &'static str, unit: Unit, limit: Limit, of: fn(&Report) -> f64) -> Self {
+    const fn new(name: &'static str, unit: Unit, limit: Limit, of: Of) -> Self {
         Self {
             name,
             unit,

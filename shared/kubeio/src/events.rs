@@ -144,7 +144,7 @@ pub fn recorder(
             // Why not over then: a process in which nobody is left to record anything goes on.
             () = async {
                 tokio::join!(writer.tell_at_once(prompt), writer.tell_later(later));
-                std::future::pending().await
+                std::future::pending::<()>().await;
             } => {}
         }
     };
