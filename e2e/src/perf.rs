@@ -12,7 +12,8 @@
 //! without Kubernetes.
 //!
 //! Reading order: this file (what is reported), `federation` (the run), `bare` (the bare client), `eyes` (when things
-//! were seen), `requests` (what was asked of the API servers), `crowd`, `herd`, `sick`, `worker`, `engine`.
+//! were seen), `requests` (what was asked of the API servers), `limits` (what `--check` demands), `crowd`, `herd`, `sick`, `worker`,
+//! `engine`.
 
 mod bare;
 pub mod crowd;
@@ -20,6 +21,7 @@ pub mod engine;
 mod eyes;
 mod federation;
 pub mod herd;
+mod limits;
 mod requests;
 pub mod sick;
 pub mod worker;
@@ -66,6 +68,9 @@ pub struct Sizes {
     /// Print one JSON object on standard output; progress goes to standard error
     #[arg(long)]
     pub json: bool,
+    /// Exit with code 1 if a figure misses its limit, with a line for each on standard error; needs a machine that does nothing else
+    #[arg(long)]
+    pub check: bool,
     /// How many workers; several numbers are measured one after the other
     #[arg(long, default_value = "2", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=50))]
     pub workers: Vec<u16>,
@@ -101,7 +106,7 @@ pub struct Restart {
 }
 
 /// What was found.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct Report {
     /// Number of workers.
     pub workers: u16,
@@ -188,14 +193,18 @@ impl ByWorkers {
     }
 }
 
-/// Measures and prints; fails if something could not be measured.
+/// Measures and prints; fails if something could not be measured, or missed a limit that is to be checked.
 pub async fn main(args: Args) -> ExitCode {
+    let mut missed = Vec::new();
     let done = async {
         match args.what {
             What::Federation(sizes) => {
                 let mut reports = Vec::new();
                 for workers in &sizes.workers {
                     reports.push(federation::measure(&sizes, *workers).await?);
+                }
+                if sizes.check {
+                    missed = limits::of_federation(&reports);
                 }
                 match &*reports {
                     [report] => print(report, &report.requests, sizes.json),
@@ -225,7 +234,13 @@ pub async fn main(args: Args) -> ExitCode {
                 let report = herd::measure(&sizes).await?;
                 print(&report, &report.requests, sizes.json)
             }
-            What::Sick(sizes) => print(&sick::measure(&sizes).await?, &[], sizes.json),
+            What::Sick(sizes) => {
+                let report = sick::measure(&sizes).await?;
+                if sizes.check {
+                    missed = limits::of_sick(&report);
+                }
+                print(&report, &[], sizes.json)
+            }
             What::Worker(sizes) => {
                 let report = worker::measure(&sizes).await?;
                 print(&report, &report.requests, sizes.json)
@@ -237,13 +252,17 @@ pub async fn main(args: Args) -> ExitCode {
             }
         }
     };
-    match done.await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            // Why: a closed standard error must not hide the exit code.
-            let _ = writeln!(std::io::stderr().lock(), "perf: {error:#}");
-            ExitCode::FAILURE
-        }
+    let failed = done.await.err();
+    let mut said: Vec<String> = failed.iter().map(|error| format!("{error:#}")).collect();
+    said.extend(missed.iter().map(ToString::to_string));
+    for line in &said {
+        // Why: a closed standard error must not hide the exit code.
+        let _ = writeln!(std::io::stderr().lock(), "perf: {line}");
+    }
+    if said.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     }
 }
 

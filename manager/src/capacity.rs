@@ -174,8 +174,7 @@ impl Queues {
 
 /// What a ClusterQueue is to take: its spec, whether it is being deleted, and whether it says that it takes nothing.
 fn offer(queue: &ClusterQueue) -> (&ClusterQueueSpec, bool, bool) {
-    let mut conditions = queue.status.iter().flat_map(|status| &status.conditions);
-    let inactive = conditions.any(|c| c.type_ == "Active" && c.status == "False");
+    let inactive = roadstead_convert::says_inactive(queue);
     (&queue.spec, queue.metadata.deletion_timestamp.is_some(), inactive)
 }
 

@@ -12,14 +12,14 @@ use roadstead_api::kueue::v1beta2::{AdmissionCheck, MultiKueueCluster, MultiKueu
 use roadstead_core::check::{self, MULTIKUEUE_PARAMETERS, Parameters, Usable};
 use roadstead_core::name::{CheckName, ClusterName};
 use roadstead_engine::active::condition_patch;
-use roadstead_engine::caches::Caches;
+use roadstead_engine::caches::{Caches, watch_of};
 use roadstead_engine::clock::Clock;
 use roadstead_engine::process::tell_unread;
 use roadstead_kubeio::cache::{Cache, Change};
 use roadstead_kubeio::dirty::Dirty;
 use roadstead_kubeio::trouble::Troubles;
 use roadstead_kubeio::write::{self, Written};
-use tokio::task::JoinSet;
+use roadstead_serve::shutdown::Tasks;
 use tokio_util::sync::CancellationToken;
 
 /// How long after a write that failed it is tried again.
@@ -47,15 +47,18 @@ impl Federation {
     }
 
     /// Lists and watches the configs and the clusters until `stop`; the checks belong to the engine.
-    pub(crate) fn list(&self, client: &Client, tasks: &mut JoinSet<()>, stop: &CancellationToken) {
+    pub(crate) fn list(&self, client: &Client, tasks: &mut Tasks, stop: &CancellationToken) {
         let (configs, clusters) = (self.configs.clone(), self.clusters.clone());
-        tasks.spawn(configs.run(Api::all(client.clone()), None, stop.clone()));
-        tasks.spawn(clusters.run(Api::all(client.clone()), None, stop.clone()));
+        let watching = configs.run(Api::all(client.clone()), None, stop.clone());
+        tasks.spawn(watch_of("multikueueconfigs"), watching);
+        let watching = clusters.run(Api::all(client.clone()), None, stop.clone());
+        tasks.spawn(watch_of("multikueueclusters"), watching);
         for (kind, health) in [
             ("multikueueconfigs", self.configs.health()),
             ("multikueueclusters", self.clusters.health()),
         ] {
-            tasks.spawn(tell_unread(kind.to_owned(), health, stop.clone()));
+            let telling = tell_unread(kind.to_owned(), health, stop.clone());
+            tasks.spawn(format!("health of {kind}"), telling);
         }
     }
 

@@ -13,6 +13,7 @@ use roadstead_api::constants::labels;
 use roadstead_core::dispatch::{LostPolicy, Policy};
 use roadstead_core::lease::Terms;
 use roadstead_core::name::ClusterName;
+use roadstead_engine::caches::watch_of;
 use roadstead_engine::checks::{Checks, NoChecks};
 use roadstead_engine::clock::{Clock, Uptime};
 use roadstead_engine::host::{Error, Host};
@@ -23,7 +24,7 @@ use roadstead_kubeio::cache::Cache;
 use roadstead_kubeio::dirty::Dirty;
 use roadstead_serve::args::Args;
 use roadstead_serve::health::Readiness;
-use tokio::task::JoinSet;
+use roadstead_serve::shutdown::Tasks;
 use tokio_util::sync::CancellationToken;
 
 use crate::checks::Federation;
@@ -53,7 +54,7 @@ pub async fn run(args: &Args) -> Result<(), Error> {
     let host = Host::prepare(args, NAME, CONTROLLERS).await?;
     let dial = remote::over_network(rules(&host.config), host.user_agent.clone(), host.permit.clone());
     let parts = host.parts(NAME);
-    let mut tasks = JoinSet::new();
+    let mut tasks = Tasks::new();
     let metrics = assemble(parts, dial, &host.readiness, &mut tasks, &host.stop)
         .await
         .map_err(Error::Engine)?;
@@ -67,7 +68,7 @@ pub async fn assemble(
     parts: Parts,
     dial: Dial,
     readiness: &Readiness,
-    tasks: &mut JoinSet<()>,
+    tasks: &mut Tasks,
     stop: &CancellationToken,
 ) -> Result<Metrics, process::Error> {
     let parts = parts.with_steady_clock();
@@ -84,7 +85,7 @@ pub async fn assemble_with_bug(
     dial: Dial,
     bug: Option<roadstead_core::dispatch::Bug>,
     readiness: &Readiness,
-    tasks: &mut JoinSet<()>,
+    tasks: &mut Tasks,
     stop: &CancellationToken,
 ) -> Result<Metrics, process::Error> {
     let parts = parts.with_steady_clock();
@@ -97,7 +98,7 @@ async fn start(
     parts: Parts,
     site: Site,
     readiness: &Readiness,
-    tasks: &mut JoinSet<()>,
+    tasks: &mut Tasks,
     stop: &CancellationToken,
 ) -> Result<Metrics, process::Error> {
     let federation = parts.controllers.contains("multikueue").then_some(site);
@@ -183,7 +184,7 @@ fn lessor(
 }
 
 /// Starts everything that has to do with worker clusters.
-fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &CancellationToken) -> Dispatch {
+fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationToken) -> Dispatch {
     let Site {
         client,
         config,
@@ -260,9 +261,9 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
             work.await;
         })
     };
-    tasks.spawn(leading(fleet.run(stop.clone()).boxed()));
+    tasks.spawn("connections", leading(fleet.run(stop.clone()).boxed()));
     let conditions = federation.run(client.clone(), clock.clone(), stop.clone());
-    tasks.spawn(leading(conditions.boxed()));
+    tasks.spawn("admission checks", leading(conditions.boxed()));
     let credentials = Credentials {
         client,
         secrets,
@@ -272,11 +273,12 @@ fn federate(site: Site, engine: &Engine, tasks: &mut JoinSet<()>, stop: &Cancell
         lifetime: token_lifetime(&config),
         clock: wall,
     };
-    tasks.spawn(leading(credentials.run(stop.clone()).boxed()));
+    let renewal = credentials.run(stop.clone());
+    tasks.spawn("credentials", leading(renewal.boxed()));
     if collects {
         let interval = Duration::try_from(config.multi_kueue.gc_interval).unwrap_or_default();
         let collection = gc::run(dispatch.clone(), registry, interval, stop.clone());
-        tasks.spawn(leading(collection.boxed()));
+        tasks.spawn("collection", leading(collection.boxed()));
     }
     follow(&dispatch, (changed, members), tasks, stop);
     dispatch
@@ -287,15 +289,12 @@ fn ask<T: 'static>(dispatch: &Dispatch, question: fn(&Dispatch, &ClusterName) ->
     Box::new(move |name| question(&dispatch, name))
 }
 
-fn list_secrets(
-    secrets: &Arc<Cache<Secret>>,
-    own: Api<Secret>,
-    tasks: &mut JoinSet<()>,
-    stop: &CancellationToken,
-) {
-    tasks.spawn(secrets.clone().run(own, None, stop.clone()));
+fn list_secrets(secrets: &Arc<Cache<Secret>>, own: Api<Secret>, tasks: &mut Tasks, stop: &CancellationToken) {
+    let watching = secrets.clone().run(own, None, stop.clone());
+    tasks.spawn(watch_of("secrets"), watching);
     let kind = "secrets".to_owned();
-    tasks.spawn(process::tell_unread(kind, secrets.health(), stop.clone()));
+    let telling = process::tell_unread(kind, secrets.health(), stop.clone());
+    tasks.spawn("health of secrets", telling);
 }
 
 /// Who begins to lead lists again what describes the federation.
@@ -324,7 +323,7 @@ fn greet(dispatch: Dispatch, changed: Bell) -> Greet {
 fn follow(
     dispatch: &Dispatch,
     (changed, members): (Bell, Bell),
-    tasks: &mut JoinSet<()>,
+    tasks: &mut Tasks,
     stop: &CancellationToken,
 ) {
     let moved = Arc::new(Dirty::new());
@@ -335,9 +334,10 @@ fn follow(
         moved.clone(),
         stop.clone(),
     );
-    tasks.spawn(witnesses);
+    tasks.spawn("witnesses", witnesses);
     let bells = (changed, members, moved);
-    tasks.spawn(follow_clusters(dispatch.clone(), bells, stop.clone()));
+    let following = follow_clusters(dispatch.clone(), bells, stop.clone());
+    tasks.spawn("changes of clusters", following);
 }
 
 fn token_lifetime(config: &Config) -> Duration {

@@ -22,7 +22,7 @@ use kube::{Api, Client, ResourceExt as _};
 use roadstead_api::constants::{annotations, labels};
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_core::dispatch::LostPolicy;
-use roadstead_core::lease::{Moment, Seen, Standing, Terms, Watch};
+use roadstead_core::lease::{LENGTH_MAX, Moment, Seen, Standing, Terms, Watch};
 use roadstead_core::name::{Key, PodSetName};
 use roadstead_core::status::Status;
 use roadstead_engine::caches::Caches;
@@ -89,6 +89,8 @@ struct Manager {
     standing: Option<Standing>,
     /// Why its lease cannot be marked.
     refusal: Trouble,
+    /// That its lease is longer than this worker waits.
+    excess: Trouble,
 }
 
 impl Manager {
@@ -236,7 +238,9 @@ impl Fence {
             // Why under the lock: it must not be before the last refusal.
             let now = self.uptime.now();
             for (origin, manager) in managers.iter_mut() {
-                manager.looked(began, now, seen.remove(origin));
+                let lease = seen.remove(origin);
+                tell_excess(origin, lease.as_ref(), &mut manager.excess);
+                manager.looked(began, now, lease);
             }
         }
         self.first_look();
@@ -265,7 +269,7 @@ impl Fence {
             };
             let secs = roadstead_convert::lease_secs(copy.metadata.annotations.as_ref());
             if let Some(secs) = secs.filter(|_| is_fenced_by_policy(&copy) && !seen.contains_key(origin)) {
-                let terms = Terms::of(Duration::from_secs(secs));
+                let terms = Terms::written(secs);
                 let shortest = missed.entry(origin.clone()).or_insert(terms);
                 *shortest = terms.min(*shortest);
             }
@@ -429,13 +433,31 @@ fn patience(change: Option<Moment>, now: Moment) -> Duration {
 /// A lease as its manager wrote it.
 fn parse(lease: &Lease) -> Seen {
     let number = lease.annotations().get(annotations::LEASE_RENEWAL);
-    let secs = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds);
     Seen {
         uid: lease.metadata.uid.clone().unwrap_or_default(),
         number: number.and_then(|text| text.parse().ok()).unwrap_or_default(),
-        terms: Terms::of(Duration::from_secs(
-            secs.and_then(|secs| u64::try_from(secs).ok()).unwrap_or_default(),
-        )),
+        terms: Terms::written(written_secs(lease)),
+    }
+}
+
+fn written_secs(lease: &Lease) -> u64 {
+    let secs = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds);
+    secs.and_then(|secs| u64::try_from(secs).ok()).unwrap_or_default()
+}
+
+/// Says once that a lease is taken for shorter than it says it is.
+fn tell_excess(origin: &str, lease: Option<&Lease>, told: &mut Trouble) {
+    let (secs, most) = (lease.map_or(0, written_secs), LENGTH_MAX.as_secs());
+    if secs <= most {
+        told.ends();
+        return;
+    }
+    let why = format!(
+        "spec.leaseDurationSeconds of the Lease of this manager is {secs}, and this worker waits at most {most} s for a manager before it          stops jobs of policy Fence; a running manager puts right what somebody else has written there; if it is the manager's, give          multiKueue.workerLostTimeout at most {} s there",
+        most + most / 2
+    );
+    if told.is_news(&why) {
+        tracing::warn!(origin, "{why}");
     }
 }
 

@@ -30,7 +30,7 @@ use roadstead_core::check::{self, PROVISIONING_PARAMETERS, Parameters};
 use roadstead_core::name::{CheckName, Key};
 use roadstead_core::provision::{Action, OnEviction};
 use roadstead_core::status::Status;
-use roadstead_engine::caches::Caches;
+use roadstead_engine::caches::{Caches, watch_of};
 use roadstead_engine::checks::{Checks, Elsewhere, Follow, Pass, Rest};
 use roadstead_engine::clock::Clock;
 use roadstead_engine::leader::Leadership;
@@ -39,8 +39,8 @@ use roadstead_kubeio::dirty::Dirty;
 use roadstead_kubeio::events::Recorder;
 use roadstead_kubeio::latest::Latest;
 use roadstead_kubeio::queue::{Lane, Queue};
+use roadstead_serve::shutdown::Tasks;
 use sha1::{Digest as _, Sha1};
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use failures::CreateFailures;
@@ -138,14 +138,17 @@ impl Provisioning {
     }
 
     /// Starts the watches and the loop that writes condition `Active`.
-    pub(crate) fn spawn(&self, leadership: &Leadership, tasks: &mut JoinSet<()>, stop: &CancellationToken) {
+    pub(crate) fn spawn(&self, leadership: &Leadership, tasks: &mut Tasks, stop: &CancellationToken) {
         let ours = Some(format!("{}={}", labels::MANAGED, labels::TRUE));
         let requests = Api::all(self.client.clone());
-        tasks.spawn(self.requests.clone().run(requests, None, stop.clone()));
+        let watching = self.requests.clone().run(requests, None, stop.clone());
+        tasks.spawn(watch_of("provisioningrequests"), watching);
         let templates = Api::all_with(self.client.clone(), &template::resource());
-        tasks.spawn(self.templates.clone().run(templates, ours, stop.clone()));
+        let watching = self.templates.clone().run(templates, ours, stop.clone());
+        tasks.spawn(watch_of("podtemplates"), watching);
         let configs = Api::all(self.client.clone());
-        tasks.spawn(self.configs.clone().run(configs, None, stop.clone()));
+        let watching = self.configs.clone().run(configs, None, stop.clone());
+        tasks.spawn(watch_of("provisioningrequestconfigs"), watching);
         let (this, followed, until) = (self.clone(), !leadership.leads(), stop.clone());
         let conditions = async move {
             // Why: a watch may be behind, and a request that the leader before us has made would be made again. Nothing is decided
@@ -157,7 +160,7 @@ impl Provisioning {
             }
             state::run(this, until).await;
         };
-        tasks.spawn(leadership.clone().then(stop.clone(), conditions));
+        tasks.spawn("provisioning", leadership.clone().then(stop.clone(), conditions));
     }
 
     /// The `AdmissionCheck` of this name, if it is ours.

@@ -8,7 +8,7 @@ use roadstead_engine::host::{Error, Host};
 use roadstead_engine::process::{self, Engine, Parts};
 use roadstead_serve::args::Args;
 use roadstead_serve::health::Readiness;
-use tokio::task::JoinSet;
+use roadstead_serve::shutdown::Tasks;
 use tokio_util::sync::CancellationToken;
 
 use crate::fence::{Fence, Guarded};
@@ -27,7 +27,7 @@ pub const NAME: &str = "roadstead-worker";
 pub async fn run(args: &Args) -> Result<(), Error> {
     let host = Host::prepare(args, NAME, CONTROLLERS).await?;
     let parts = host.parts(NAME);
-    let mut tasks = JoinSet::new();
+    let mut tasks = Tasks::new();
     let metrics = assemble(parts, &host.readiness, &mut tasks, &host.stop)
         .await
         .map_err(Error::Engine)?;
@@ -40,7 +40,7 @@ pub async fn run(args: &Args) -> Result<(), Error> {
 pub async fn assemble(
     parts: Parts,
     readiness: &Readiness,
-    tasks: &mut JoinSet<()>,
+    tasks: &mut Tasks,
     stop: &CancellationToken,
 ) -> Result<Metrics, process::Error> {
     let parts = parts.with_steady_clock();
@@ -78,7 +78,7 @@ pub async fn assemble(
         };
         fence.metrics.register(&mut metrics, fence.clone());
         let watch = fence.clone().run(stop.clone());
-        tasks.spawn(leadership.then(stop.clone(), watch));
+        tasks.spawn("fence", leadership.then(stop.clone(), watch));
         Arc::new(Guarded { checks, fence })
     } else {
         checks

@@ -40,6 +40,9 @@ pub struct Sizes {
     /// Print one JSON object on standard output; progress goes to standard error
     #[arg(long)]
     pub json: bool,
+    /// Exit with code 1 if a mean misses its limit, with a line for each on standard error; needs a machine that does nothing else
+    #[arg(long)]
+    pub check: bool,
     /// How many workers, the sick one among them
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(2..=50))]
     pub workers: u16,
@@ -60,7 +63,7 @@ enum Illness {
 const ILLNESSES: [Illness; 4] = [Illness::Reads, Illness::Writes, Illness::Full, Illness::Stopped];
 
 /// What was found.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct Report {
     /// Number of workers.
     pub workers: u16,
@@ -79,7 +82,7 @@ pub struct Report {
 }
 
 /// Times from the creation of a job until it may run on its worker, milliseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Beside {
     /// The median beside the sick worker, to that of the calm phases before and after.
     pub ratio_p50: f64,

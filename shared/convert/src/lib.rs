@@ -32,4 +32,6 @@ pub use inward::{counted_workload, workload, workload_status};
 pub use outward::{
     Shares, cluster_queue_status, cohort_status, local_queue_status, request_stop, status_patch, with_active,
 };
-pub use queues::{check, cluster_queue, cohort, flavor, local_queue, past_usage, queue_view, selector};
+pub use queues::{
+    check, cluster_queue, cohort, flavor, local_queue, past_usage, queue_view, says_inactive, selector,
+};

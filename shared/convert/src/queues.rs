@@ -169,10 +169,7 @@ pub fn queue_view(queue: &api::ClusterQueue) -> QueueView {
     let used = status.into_iter().flat_map(|status| &status.flavors_reservation);
     QueueView {
         queue: cluster_queue(queue),
-        active: !status.is_some_and(|status| {
-            let mut conditions = status.conditions.iter();
-            conditions.any(|c| c.type_ == "Active" && c.status == "False")
-        }),
+        active: !says_inactive(queue),
         used: used
             .map(|usage| {
                 let flavor = FlavorName::from(usage.name.as_str());
@@ -181,6 +178,12 @@ pub fn queue_view(queue: &api::ClusterQueue) -> QueueView {
             .collect(),
         pending: status.map_or(0, |status| u32::try_from(status.pending_workloads).unwrap_or(0)),
     }
+}
+
+/// Whether a ClusterQueue says that it takes nothing. One that says nothing yet may take something.
+pub fn says_inactive(queue: &api::ClusterQueue) -> bool {
+    let mut conditions = queue.status.iter().flat_map(|status| &status.conditions);
+    conditions.any(|c| c.type_ == "Active" && c.status == "False")
 }
 
 /// A LocalQueue.

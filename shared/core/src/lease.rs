@@ -43,6 +43,10 @@ impl Moment {
 /// The longest time between two renewals, and between two looks.
 const BEAT_MAX: Duration = Duration::from_secs(5);
 
+/// Limit: the longest lease that a worker takes. Whoever can write the Lease there could else keep the worker waiting for years for a
+/// manager that is gone.
+pub const LENGTH_MAX: Duration = Duration::from_hours(24);
+
 /// How far the number of a lease may come between two looks: of renewals a second apart, more than a hundred years.
 const LEAP_MAX: u64 = 1 << 32;
 
@@ -65,6 +69,11 @@ impl Terms {
     pub fn of(length: Duration) -> Self {
         let length = Duration::from_secs(length.as_secs().max(1));
         Self { length }
+    }
+
+    /// A lease of so many seconds as somebody has written it, as a worker takes it: at most [`LENGTH_MAX`].
+    pub fn written(secs: u64) -> Self {
+        Self::of(Duration::from_secs(secs).min(LENGTH_MAX))
     }
 
     /// The lease for a manager that gives a lost worker up after `timeout`: two thirds of it, so that [`Self::closed_after`]

@@ -3,6 +3,7 @@
 //! Invariant: decisions read only from here; nothing in the decision path asks the API server.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use k8s_openapi::api::core::v1::{LimitRange, Namespace};
@@ -10,7 +11,7 @@ use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::core::{DynamicObject, GroupVersionKind};
 use kube::discovery::ApiResource;
-use kube::{Api, Client, ResourceExt as _};
+use kube::{Api, Client, Resource, ResourceExt as _};
 use roadstead_api::constants::{annotations, labels};
 use roadstead_api::kueue::v1beta2::{
     AdmissionCheck, ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Topology, Workload,
@@ -20,7 +21,8 @@ use roadstead_core::name::Key;
 use roadstead_jobs::JobKind;
 use roadstead_kubeio::cache::{Cache, Health};
 use roadstead_kubeio::latest::Follower;
-use tokio::task::JoinSet;
+use roadstead_serve::shutdown::{Name, Tasks};
+use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
 use crate::jobs::JobRef;
@@ -48,6 +50,19 @@ pub struct KindCache {
 /// Whether a job is held back, and no stop is under way.
 pub fn is_suspended(kind: &dyn JobKind, job: &DynamicObject) -> bool {
     kind.is_suspended(&job.data) && !kind.is_stopping(job.annotations())
+}
+
+/// What the task is called that lists and watches a kind of objects.
+pub fn watch_of(kind: &str) -> Name {
+    format!("watch of {kind}").into()
+}
+
+fn watch<K>(kind: &str, cache: &Arc<Cache<K>>, client: &Client, tasks: &mut Tasks, stop: &CancellationToken)
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+{
+    let watching = cache.clone().run(Api::all(client.clone()), None, stop.clone());
+    tasks.spawn(watch_of(kind), watching);
 }
 
 /// All caches of the local cluster.
@@ -162,67 +177,24 @@ impl Caches {
     }
 
     /// Starts one list-and-watch per kind.
-    pub fn spawn(&self, client: &Client, tasks: &mut JoinSet<()>, stop: &CancellationToken) {
-        let all = client.clone();
-        tasks.spawn(
-            self.cluster_queues
-                .clone()
-                .run(Api::all(all.clone()), None, stop.clone()),
-        );
-        tasks.spawn(
-            self.cohorts
-                .clone()
-                .run(Api::all(all.clone()), None, stop.clone()),
-        );
-        tasks.spawn(
-            self.topologies
-                .clone()
-                .run(Api::all(all.clone()), None, stop.clone()),
-        );
-        tasks.spawn(
-            self.local_queues
-                .clone()
-                .run(Api::all(all.clone()), None, stop.clone()),
-        );
-        tasks.spawn(
-            self.flavors
-                .clone()
-                .run(Api::all(all.clone()), None, stop.clone()),
-        );
-        tasks.spawn(self.checks.clone().run(Api::all(all.clone()), None, stop.clone()));
-        tasks.spawn(
-            self.workloads
-                .clone()
-                .run(Api::all(all.clone()), None, stop.clone()),
-        );
-        tasks.spawn(
-            self.workload_classes
-                .clone()
-                .run(Api::all(all.clone()), None, stop.clone()),
-        );
-        tasks.spawn(
-            self.pod_classes
-                .clone()
-                .run(Api::all(all.clone()), None, stop.clone()),
-        );
-        tasks.spawn(
-            self.namespaces
-                .clone()
-                .run(Api::all(all.clone()), None, stop.clone()),
-        );
-        tasks.spawn(
-            self.limit_ranges
-                .clone()
-                .run(Api::all(all.clone()), None, stop.clone()),
-        );
-        tasks.spawn(
-            self.runtime_classes
-                .clone()
-                .run(Api::all(all.clone()), None, stop.clone()),
-        );
+    pub fn spawn(&self, client: &Client, tasks: &mut Tasks, stop: &CancellationToken) {
+        watch("clusterqueues", &self.cluster_queues, client, tasks, stop);
+        watch("cohorts", &self.cohorts, client, tasks, stop);
+        watch("topologies", &self.topologies, client, tasks, stop);
+        watch("localqueues", &self.local_queues, client, tasks, stop);
+        watch("resourceflavors", &self.flavors, client, tasks, stop);
+        watch("admissionchecks", &self.checks, client, tasks, stop);
+        watch("workloads", &self.workloads, client, tasks, stop);
+        let classes = &self.workload_classes;
+        watch("workloadpriorityclasses", classes, client, tasks, stop);
+        watch("priorityclasses", &self.pod_classes, client, tasks, stop);
+        watch("namespaces", &self.namespaces, client, tasks, stop);
+        watch("limitranges", &self.limit_ranges, client, tasks, stop);
+        watch("runtimeclasses", &self.runtime_classes, client, tasks, stop);
         for jobs in self.jobs.iter() {
-            let api = Api::all_with(all.clone(), &jobs.resource);
-            tasks.spawn(jobs.objects.clone().run(api, None, stop.clone()));
+            let api = Api::all_with(client.clone(), &jobs.resource);
+            let watching = jobs.objects.clone().run(api, None, stop.clone());
+            tasks.spawn(watch_of(&jobs.resource.plural), watching);
         }
     }
 

@@ -15,7 +15,6 @@ use roadstead_core::leader::Replica;
 use roadstead_kubeio::connect;
 use roadstead_kubeio::date::ServerTime;
 use roadstead_kubeio::permit::Permit;
-use roadstead_kubeio::reconcile::panic_text;
 use roadstead_serve::args::{self, Args};
 use roadstead_serve::exit::ExitKind;
 use roadstead_serve::health::Readiness;
@@ -24,7 +23,6 @@ use roadstead_serve::metrics::Metrics;
 use roadstead_serve::shutdown::{self, Tasks};
 use roadstead_serve::tls::Lifetimes;
 use roadstead_serve::{config, telemetry};
-use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::{self, Uptime};
@@ -192,22 +190,18 @@ impl Host {
         }
     }
 
-    /// Serves health and metrics, takes part in the election, and waits for the end of `tasks`, which all watch `stop`. Who led
-    /// lets another lead at once after an end in good order.
+    /// Serves health and metrics, takes part in the election, and waits for the end of `tasks`, which all watch `stop`; the first
+    /// that ends before stops the process. Who led lets another lead at once after an end in good order.
     ///
     /// *Errors*: a port cannot be had, the end was not orderly, or this replica leads no more: then the process must end at once,
     /// and nothing is waited for.
-    pub async fn run(mut self, registry: Registry, tasks: JoinSet<()>) -> Result<(), Error> {
-        let mut all = Tasks::new();
+    pub async fn run(mut self, registry: Registry, mut tasks: Tasks) -> Result<(), Error> {
         let health = Listener::bind("health", &self.config.health.bind)
             .await
             .map_err(Error::Listen)?;
         if let Some(listener) = health {
             let (router, stop) = (self.readiness.router(&self.config.health), self.stop.clone());
-            all.spawn("health", async move {
-                listener.serve(router, None, stop).await;
-                Ok::<_, std::convert::Infallible>(())
-            });
+            tasks.spawn("health", listener.serve(router, None, stop));
         }
         let metrics = Metrics::new(registry, self.name, env!("CARGO_PKG_VERSION"));
         if let Some(listener) = Listener::bind("metrics", &self.config.metrics.bind)
@@ -215,13 +209,8 @@ impl Host {
             .map_err(Error::Listen)?
         {
             let stop = self.stop.clone();
-            all.spawn("metrics", async move {
-                listener.serve(metrics.router(), None, stop).await;
-                Ok::<_, std::convert::Infallible>(())
-            });
+            tasks.spawn("metrics", listener.serve(metrics.router(), None, stop));
         }
-        let stop = self.stop.clone();
-        all.spawn("controllers", until_all_ended(tasks, stop));
         let mut candidate = self.candidate.take();
         let lost = async {
             match &mut candidate {
@@ -232,33 +221,13 @@ impl Host {
         let ended = tokio::select! {
             biased;
             lost = lost => return Err(Error::Lost(lost)),
-            ended = all.run(self.stop) => ended.map_err(Error::Shutdown),
+            ended = tasks.run(self.stop) => ended.map_err(Error::Shutdown),
         };
         if let Some(mut candidate) = candidate {
             candidate.release().await;
         }
         ended
     }
-}
-
-/// A part of the process panicked.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}; this is a fault of the program: start it again, and please report it")]
-struct Panicked(String);
-
-/// Waits for the end of all parts; the first that panics stops the others.
-async fn until_all_ended(mut tasks: JoinSet<()>, stop: CancellationToken) -> Result<(), Panicked> {
-    let mut outcome = Ok(());
-    while let Some(ended) = tasks.join_next().await {
-        let Err(Ok(panic)) = ended.map_err(JoinError::try_into_panic) else {
-            continue;
-        };
-        let words = panic_text(&*panic).to_owned();
-        tracing::error!("a part of this process panicked; stopping: {words}");
-        stop.cancel();
-        outcome = outcome.and(Err(Panicked(words)));
-    }
-    outcome
 }
 
 /// What API servers note about who has sent a request.
@@ -319,28 +288,34 @@ mod tests {
 
     /// Else who starts it again could not tell this end from one that was asked for.
     #[tokio::test]
-    async fn a_process_whose_part_has_panicked_ends_with_an_error_that_says_so() {
-        let (stop, mut parts, mut all) = (CancellationToken::new(), JoinSet::new(), Tasks::new());
-        parts.spawn(async { std::panic::resume_unwind(Box::new("no quota")) });
-        parts.spawn(stop.clone().cancelled_owned());
-        all.spawn("controllers", until_all_ended(parts, stop.clone()));
-        let error = Error::Shutdown(all.run(stop).await.unwrap_err());
-        let source = std::error::Error::source(&error).map(ToString::to_string);
-        assert_eq!(error.to_string(), "controllers failed");
-        assert!(
-            source
-                .unwrap()
-                .starts_with("no quota; this is a fault of the program")
+    async fn a_process_whose_part_has_ended_unasked_ends_with_an_error_that_says_so() {
+        let ends = async |how: fn()| {
+            let (stop, mut parts) = (CancellationToken::new(), Tasks::new());
+            parts.spawn("dispatch", async move { how() });
+            parts.spawn("brain", stop.clone().cancelled_owned());
+            let error = Error::Shutdown(parts.run(stop.clone()).await.unwrap_err());
+            assert!(stop.is_cancelled());
+            let source = std::error::Error::source(&error).map(ToString::to_string);
+            let text = error.to_string();
+            assert_eq!(finish("test", Err(error)), ExitCode::from(1));
+            (text, source.unwrap_or_default())
+        };
+        let remedy = "this is a fault of the program: start it again, and please report it";
+        let (text, _) = ends(|| ()).await;
+        assert_eq!(
+            text,
+            format!("dispatch ended although nobody asked it to stop; {remedy}")
         );
-        assert_eq!(finish("test", Err(error)), ExitCode::from(1));
+        let (text, source) = ends(|| std::panic::resume_unwind(Box::new("no quota"))).await;
+        assert_eq!(text, format!("dispatch panicked; {remedy}"));
+        assert!(source.contains("no quota"), "{source}");
     }
 
     #[tokio::test]
     async fn parts_that_end_when_they_are_asked_to_are_no_error() {
-        let (stop, mut parts, mut all) = (CancellationToken::new(), JoinSet::new(), Tasks::new());
-        parts.spawn(stop.clone().cancelled_owned());
-        all.spawn("controllers", until_all_ended(parts, stop.clone()));
+        let (stop, mut parts) = (CancellationToken::new(), Tasks::new());
+        parts.spawn("brain", stop.clone().cancelled_owned());
         stop.cancel();
-        all.run(stop).await.unwrap();
+        parts.run(stop).await.unwrap();
     }
 }

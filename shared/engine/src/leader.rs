@@ -39,14 +39,15 @@ impl Leadership {
     }
 
     /// Of a replica that has not won yet.
-    pub(crate) fn waiting() -> Self {
+    pub fn waiting() -> Self {
         Self {
             elected: true,
             won: CancellationToken::new(),
         }
     }
 
-    pub(crate) fn win(&self) {
+    /// It leads from now on.
+    pub fn win(&self) {
         self.won.cancel();
     }
 

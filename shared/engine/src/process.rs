@@ -19,10 +19,10 @@ use roadstead_kubeio::reconcile;
 use roadstead_kubeio::trouble;
 use roadstead_serve::health::Condition;
 use roadstead_serve::listen::Listener;
+use roadstead_serve::shutdown::{self, Tasks};
 use roadstead_serve::tls::{CertSlot, Lifetimes, server_config};
 use roadstead_serve::webhook::Webhooks;
 use tokio::sync::mpsc;
-use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::brain::{Brain, MAIL_MAX};
@@ -45,6 +45,10 @@ use crate::workloads::{self, Requests, Workloads};
 const WORKLOAD_WORKERS: usize = 16;
 /// Passes over jobs at the same time.
 const JOB_WORKERS: usize = 16;
+
+/// Limit: time the parts of the engine get to finish after the stop. Less than the process has, so that what hangs on an API server
+/// is cut off in good order.
+const FINISH_MAX: Duration = Duration::from_secs(3);
 
 /// The controllers that the engine brings; names for `--controllers`.
 pub const CONTROLLERS: &[&str] = &["admission", "core", "jobs", "webhooks"];
@@ -157,7 +161,7 @@ impl Engine {
         self,
         checks: Arc<dyn Checks>,
         (synced, webhooks): (Condition, Condition),
-        tasks: &mut JoinSet<()>,
+        tasks: &mut Tasks,
         stop: &CancellationToken,
     ) -> Result<(), Error> {
         let Parts {
@@ -170,7 +174,7 @@ impl Engine {
             leadership,
             ..
         } = self.parts;
-        tasks.spawn(self.events);
+        tasks.spawn("events", self.events);
         let (post, mail) = mpsc::channel(MAIL_MAX);
         let (ask, asks) = mpsc::channel(ASKS_MAX);
         let (proposals, requests): (Arc<Proposals>, Arc<Requests>) = Default::default();
@@ -256,7 +260,7 @@ impl Engine {
             leadership,
             checks,
         };
-        tasks.spawn(parts.run(self.caches, synced, stop.clone()));
+        tasks.spawn_fallible("engine", parts.run(self.caches, synced, stop.clone()));
         Ok(())
     }
 }
@@ -272,7 +276,12 @@ struct Running {
 }
 
 impl Running {
-    async fn run(self, caches: Caches, synced: Condition, stop: CancellationToken) {
+    async fn run(
+        self,
+        caches: Caches,
+        synced: Condition,
+        stop: CancellationToken,
+    ) -> Result<(), shutdown::Error> {
         let followed = !self.leadership.leads();
         let listed = tokio::select! {
             biased;
@@ -280,45 +289,46 @@ impl Running {
             () = unlisted::tell(caches.healths(), &synced) => false,
         };
         if !listed {
-            return;
+            return Ok(());
         }
         synced.ready();
         if followed {
             if !self.leadership.won(&stop).await {
-                return;
+                return Ok(());
             }
             // Why: what the leader before us has written last may not have come yet, and quota that it gave would be given twice.
             caches.refresh();
             self.checks.catch_up();
             if !all_live(&caches, &stop).await {
-                return;
+                return Ok(());
             }
         }
-        let mut running = JoinSet::new();
+        let mut running = Tasks::new();
         if let Some((brain, statuses)) = self.admission {
-            running.spawn(brain.run(stop.clone()));
+            running.spawn("brain", brain.run(stop.clone()));
             let due = self.finalizers_due;
             let ended = move |name: &ClusterQueueName| {
                 due.add(queues::Object::ClusterQueue(name.as_str().into()), Lane::New);
             };
-            running.spawn(statuses.run(ended, stop.clone()));
+            running.spawn("statuses of queues", statuses.run(ended, stop.clone()));
         }
         if let Some((workloads, finalizers)) = self.core {
             let queue = workloads.due.clone();
             let pass = move |key| workloads.clone().reconcile(key);
             let passes = reconcile::run("workload", queue, WORKLOAD_WORKERS, stop.clone(), pass);
-            running.spawn(passes);
+            running.spawn("workloads", passes);
             let queue = finalizers.due.clone();
             let pass = move |object| finalizers.clone().reconcile(object);
             let passes = reconcile::run("finalizer", queue, queues::WORKERS, stop.clone(), pass);
-            running.spawn(passes);
+            running.spawn("finalizers", passes);
         }
         if let Some(jobs) = self.jobs {
             let queue = jobs.due.clone();
             let pass = move |at| jobs.clone().reconcile(at);
-            running.spawn(reconcile::run("job", queue, JOB_WORKERS, stop.clone(), pass));
+            let passes = reconcile::run("job", queue, JOB_WORKERS, stop.clone(), pass);
+            running.spawn("jobs", passes);
         }
-        until_stopped(running, &stop).await;
+        until_stopped(running, stop).await
     }
 }
 
@@ -328,7 +338,7 @@ async fn serve(
     handlers: Webhooks,
     certificates: Certificates,
     ask: mpsc::Sender<Ask>,
-    tasks: &mut JoinSet<()>,
+    tasks: &mut Tasks,
     stop: &CancellationToken,
 ) -> Result<(), Error> {
     let (config, slot) = (&certificates.config, &certificates.slot);
@@ -338,42 +348,27 @@ async fn serve(
         .await
         .map_err(|source| Error::Listen { source })?;
     if let Some(listener) = listener {
-        tasks.spawn(listener.serve(handlers.router(), Some(tls), stop.clone()));
+        let serving = listener.serve(handlers.router(), Some(tls), stop.clone());
+        tasks.spawn("webhooks", serving);
     }
     if config.feature_gates.enabled(FeatureGate::VisibilityOnDemand) {
         visibility.start(&certificates.leadership, tasks, stop).await?;
     }
     // Why at once: stored objects of an older version need the conversion webhook before they can be listed.
-    tasks.spawn(certificates.run(stop.clone()));
+    tasks.spawn("certificates", certificates.run(stop.clone()));
     Ok(())
 }
 
 /// Waits for the stop, or makes one of the end of any part, and gives the parts a moment to finish.
 ///
-/// *Panics* when a part has ended by itself, so that the process does not end as if it had been asked to.
-async fn until_stopped(mut running: JoinSet<()>, stop: &CancellationToken) {
-    let mut fault = None;
-    tokio::select! {
-        biased;
-        () = stop.cancelled() => {}
-        Some(ended) = running.join_next() => {
-            let words = match ended.map_err(JoinError::try_into_panic) {
-                Err(Ok(panic)) => format!("a part of the engine panicked: {}", reconcile::panic_text(&*panic)),
-                Ok(()) | Err(Err(_)) => "a part of the engine has ended by itself".to_owned(),
-            };
-            // Why the whole process: half an engine would hold quota and never give it back.
-            tracing::error!("{words}; stopping the process");
-            stop.cancel();
-            fault = Some(words);
-        }
+/// Why the whole process: half an engine would hold quota and never give it back.
+async fn until_stopped(mut running: Tasks, stop: CancellationToken) -> Result<(), shutdown::Error> {
+    let ended = running.run_within(stop, FINISH_MAX).await;
+    if let Err(cut_off @ shutdown::Error::Stuck { .. }) = &ended {
+        tracing::warn!("cut off at the end: {cut_off}");
+        return Ok(());
     }
-    while tokio::time::timeout(Duration::from_secs(3), running.join_next())
-        .await
-        .is_ok_and(|e| e.is_some())
-    {}
-    if let Some(words) = fault {
-        std::panic::resume_unwind(Box::new(words));
-    }
+    ended
 }
 
 /// The enabled job kinds, in the order of the registry.
@@ -396,10 +391,11 @@ async fn all_live(caches: &Caches, stop: &CancellationToken) -> bool {
 }
 
 /// Lists and watches everything until `stop`.
-fn list(caches: &Caches, client: &Client, tasks: &mut JoinSet<()>, stop: &CancellationToken) {
+fn list(caches: &Caches, client: &Client, tasks: &mut Tasks, stop: &CancellationToken) {
     caches.spawn(client, tasks, stop);
     for (kind, health) in caches.healths() {
-        tasks.spawn(tell_unread(kind, health, stop.clone()));
+        let name = format!("health of {kind}");
+        tasks.spawn(name, tell_unread(kind, health, stop.clone()));
     }
 }
 
@@ -426,22 +422,27 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_engine_whose_part_has_ended_by_itself_stops_the_process_and_is_no_orderly_end() {
         let ends = async |how: fn()| {
-            let (stop, mut running, mut engine) = (CancellationToken::new(), JoinSet::new(), JoinSet::new());
-            running.spawn(async move { how() });
-            running.spawn(stop.clone().cancelled_owned());
-            let token = stop.clone();
-            engine.spawn(async move { until_stopped(running, &token).await });
-            let panic = engine.join_next().await.unwrap().unwrap_err().into_panic();
+            let (stop, mut running, mut process) = (CancellationToken::new(), Tasks::new(), Tasks::new());
+            running.spawn("brain", async move { how() });
+            running.spawn("jobs", stop.clone().cancelled_owned());
+            process.spawn_fallible("engine", until_stopped(running, stop.clone()));
+            let error = process.run(stop.clone()).await.unwrap_err();
             assert!(stop.is_cancelled());
-            reconcile::panic_text(&*panic).to_owned()
+            assert_eq!(error.to_string(), "engine failed");
+            std::error::Error::source(&error).unwrap().to_string()
         };
-        assert_eq!(ends(|| ()).await, "a part of the engine has ended by itself");
+        let early = ends(|| ()).await;
+        assert!(early.starts_with("brain ended although"), "{early}");
         let panicked = ends(|| std::panic::resume_unwind(Box::new("no quota"))).await;
-        assert_eq!(panicked, "a part of the engine panicked: no quota");
+        assert!(panicked.starts_with("brain panicked"), "{panicked}");
+    }
 
-        let (stop, mut running) = (CancellationToken::new(), JoinSet::new());
-        running.spawn(stop.clone().cancelled_owned());
+    #[tokio::test(start_paused = true)]
+    async fn a_part_of_the_engine_that_hangs_is_cut_off_and_the_end_is_orderly() {
+        let (stop, mut running) = (CancellationToken::new(), Tasks::new());
+        running.spawn("brain", stop.clone().cancelled_owned());
+        running.spawn("jobs", std::future::pending());
         stop.cancel();
-        until_stopped(running, &stop).await;
+        until_stopped(running, stop).await.unwrap();
     }
 }

@@ -26,9 +26,9 @@ use roadstead_core::name::{ClusterQueueName, Key};
 use roadstead_core::state::PendingEntry;
 use roadstead_serve::delegated::{Asked, Guard, Reply, answering, health};
 use roadstead_serve::listen::Listener;
+use roadstead_serve::shutdown::Tasks;
 use roadstead_serve::tls::{CertSlot, server_config_asking_clients};
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -89,7 +89,7 @@ impl Visibility {
     pub(crate) async fn start(
         self,
         leadership: &Leadership,
-        tasks: &mut JoinSet<()>,
+        tasks: &mut Tasks,
         stop: &CancellationToken,
     ) -> Result<(), Error> {
         let Self {
@@ -117,14 +117,10 @@ impl Visibility {
             Box::pin(async move { answerer.answer(asked).await })
         });
         let router = health().merge(guard.protect(pages, path::question));
-        tasks.spawn(listener.serve(router, Some(tls), stop.clone()));
-        tasks.spawn(reviews::follow(
-            client,
-            config,
-            guard,
-            leadership.clone(),
-            stop.clone(),
-        ));
+        let serving = listener.serve(router, Some(tls), stop.clone());
+        tasks.spawn("visibility", serving);
+        let reviews = reviews::follow(client, config, guard, leadership.clone(), stop.clone());
+        tasks.spawn("visibility's access reviews", reviews);
         Ok(())
     }
 }

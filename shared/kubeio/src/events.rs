@@ -141,7 +141,11 @@ pub fn recorder(
         tokio::select! {
             biased;
             () = stop.cancelled() => {}
-            ((), ()) = async { tokio::join!(writer.tell_at_once(prompt), writer.tell_later(later)) } => {}
+            // Why not over then: a process in which nobody is left to record anything goes on.
+            () = async {
+                tokio::join!(writer.tell_at_once(prompt), writer.tell_later(later));
+                std::future::pending::<()>().await;
+            } => {}
         }
     };
     (recorder, work)

@@ -1,5 +1,6 @@
 //! The orderly end of a process: signals, named tasks, and a limit on patience.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::future::Future;
 use std::time::Duration;
@@ -12,6 +13,9 @@ use crate::exit::ExitKind;
 
 /// Limit: time all tasks together get to end after the stop. The process is gone within this.
 pub const STOP_MAX: Duration = Duration::from_secs(5);
+
+/// What a task is called in logs and errors.
+pub type Name = Cow<'static, str>;
 
 /// Cause of a task's end.
 pub type TaskError = Box<dyn std::error::Error + Send + Sync>;
@@ -30,31 +34,35 @@ pub enum Error {
     #[error("{task} failed")]
     Failed {
         /// Name of the task.
-        task: &'static str,
+        task: Name,
         /// Its error.
         #[source]
         source: TaskError,
     },
     /// A task panicked.
-    #[error("{task} panicked")]
+    #[error("{task} panicked; this is a fault of the program: start it again, and please report it")]
     Panicked {
         /// Name of the task.
-        task: &'static str,
+        task: Name,
         /// The runtime's report.
         #[source]
         source: JoinError,
     },
     /// A task ended although nobody asked for it.
-    #[error("{task} ended although the process was to go on")]
+    #[error(
+        "{task} ended although nobody asked it to stop; this is a fault of the program: start it again, and please report it"
+    )]
     EndedEarly {
         /// Name of the task.
-        task: &'static str,
+        task: Name,
     },
     /// Tasks did not end in time.
-    #[error("still busy after {} s: {}", STOP_MAX.as_secs(), tasks.join(", "))]
+    #[error("still busy after {} s: {}", patience.as_secs(), tasks.join(", "))]
     Stuck {
         /// Names of the tasks.
-        tasks: Vec<&'static str>,
+        tasks: Vec<Name>,
+        /// How long was waited.
+        patience: Duration,
     },
 }
 
@@ -99,7 +107,7 @@ fn on_signals_then(second: impl FnOnce() + Send + 'static) -> Result<Cancellatio
 #[derive(Debug, Default)]
 pub struct Tasks {
     set: JoinSet<Result<(), TaskError>>,
-    names: HashMap<Id, &'static str>,
+    names: HashMap<Id, Name>,
 }
 
 impl Tasks {
@@ -108,21 +116,38 @@ impl Tasks {
         Self::default()
     }
 
-    /// Starts a task. It should watch the token that [`Tasks::run`] is given.
-    pub fn spawn<F, E>(&mut self, name: &'static str, task: F)
+    /// Starts a task. It must watch the token that [`Tasks::run`] is given, and end only after that.
+    pub fn spawn(&mut self, name: impl Into<Name>, task: impl Future<Output = ()> + Send + 'static) {
+        self.spawn_fallible(name, async move {
+            task.await;
+            Ok::<_, std::convert::Infallible>(())
+        });
+    }
+
+    /// The same for one that may fail.
+    pub fn spawn_fallible<F, E>(&mut self, name: impl Into<Name>, task: F)
     where
         F: Future<Output = Result<(), E>> + Send + 'static,
         E: Into<TaskError>,
     {
         let handle = self.set.spawn(async move { task.await.map_err(Into::into) });
-        self.names.insert(handle.id(), name);
+        self.names.insert(handle.id(), name.into());
     }
 
-    /// Waits until `stop` is cancelled or a task ends, cancels `stop`, and waits for the rest, at most [`STOP_MAX`].
+    /// Waits until `stop` is cancelled or a task ends, cancels `stop`, and waits for the rest, at most [`STOP_MAX`]. Without tasks
+    /// it waits for `stop`.
     ///
     /// # Errors
-    /// The first task that failed, panicked or ended unasked; else the tasks that did not end in time.
-    pub async fn run(mut self, stop: CancellationToken) -> Result<(), Error> {
+    /// The first task that failed, panicked or ended unasked, which is logged at once too; else the tasks that did not end in time.
+    pub async fn run(&mut self, stop: CancellationToken) -> Result<(), Error> {
+        self.run_within(stop, STOP_MAX).await
+    }
+
+    /// The same with another limit on patience.
+    ///
+    /// # Errors
+    /// As [`Tasks::run`].
+    pub async fn run_within(&mut self, stop: CancellationToken, patience: Duration) -> Result<(), Error> {
         let mut outcome = Ok(());
         let mut deadline = None;
         loop {
@@ -130,10 +155,10 @@ impl Tasks {
                 None => tokio::select! {
                     biased;
                     () = stop.cancelled() => {
-                        deadline = Some(Instant::now() + STOP_MAX);
+                        deadline = Some(Instant::now() + patience);
                         continue;
                     }
-                    ended = self.set.join_next_with_id() => ended,
+                    Some(ended) = self.set.join_next_with_id() => Some(ended),
                 },
                 Some(deadline) => match timeout_at(deadline, self.set.join_next_with_id()).await {
                     Ok(ended) => ended,
@@ -146,14 +171,22 @@ impl Tasks {
             stop.cancel();
         }
         stop.cancel();
-        let mut stuck: Vec<&'static str> = self.names.values().copied().collect();
+        let mut stuck: Vec<Name> = self.names.values().cloned().collect();
         stuck.sort_unstable();
         self.set.abort_all();
         if stuck.is_empty() {
             outcome
         } else {
-            outcome.and(Err(Error::Stuck { tasks: stuck }))
+            outcome.and(Err(Error::Stuck {
+                tasks: stuck,
+                patience,
+            }))
         }
+    }
+
+    /// Ends all tasks where they are, and waits until they are gone.
+    pub async fn shutdown(mut self) {
+        self.set.shutdown().await;
     }
 
     fn judge(
@@ -165,15 +198,26 @@ impl Tasks {
             Ok((id, _)) => *id,
             Err(error) => error.id(),
         };
-        let task = self.names.remove(&id).unwrap_or("unnamed task");
+        let task = self.names.remove(&id).unwrap_or(Name::Borrowed("unnamed task"));
         match ended {
             Ok((_, Ok(()))) if stop.is_cancelled() => {
-                tracing::debug!(task, "ended");
+                tracing::debug!(%task, "ended");
                 Ok(())
             }
-            Ok((_, Ok(()))) => Err(Error::EndedEarly { task }),
+            Ok((_, Ok(()))) => {
+                let error = Error::EndedEarly { task };
+                tracing::error!("{error}; the process stops");
+                Err(error)
+            }
+            // Why not logged: who fails in an orderly way says so, and it is the last word of the process.
             Ok((_, Err(source))) => Err(Error::Failed { task, source }),
-            Err(source) => Err(Error::Panicked { task, source }),
+            Err(source) => {
+                let error = Error::Panicked { task, source };
+                if let Error::Panicked { source, .. } = &error {
+                    tracing::error!("{error}: {source}; the process stops");
+                }
+                Err(error)
+            }
         }
     }
 }
@@ -187,12 +231,8 @@ mod tests {
 
     use super::*;
 
-    fn waits(stop: &CancellationToken) -> impl Future<Output = Result<(), io::Error>> + Send + use<> {
-        let stop = stop.clone();
-        async move {
-            stop.cancelled().await;
-            Ok(())
-        }
+    fn waits(stop: &CancellationToken) -> impl Future<Output = ()> + Send + use<> {
+        stop.clone().cancelled_owned()
     }
 
     #[tokio::test]
@@ -210,7 +250,7 @@ mod tests {
         let stop = CancellationToken::new();
         let mut tasks = Tasks::new();
         tasks.spawn("steady", waits(&stop));
-        tasks.spawn("brain", async { Err(io::Error::other("no quota")) });
+        tasks.spawn_fallible("brain", async { Err(io::Error::other("no quota")) });
         let error = tasks.run(stop.clone()).await.unwrap_err();
         assert_eq!(error.to_string(), "brain failed");
         assert!(stop.is_cancelled());
@@ -219,19 +259,30 @@ mod tests {
     #[tokio::test]
     async fn a_task_that_ends_unasked_or_panics_is_an_error() {
         let mut tasks = Tasks::new();
-        tasks.spawn("brain", async { Ok::<_, io::Error>(()) });
-        assert!(matches!(
-            tasks.run(CancellationToken::new()).await,
-            Err(Error::EndedEarly { task: "brain" })
-        ));
+        tasks.spawn("brain", async {});
+        let error = tasks.run(CancellationToken::new()).await.unwrap_err();
+        assert!(matches!(&error, Error::EndedEarly { task } if task == "brain"));
+        let text = error.to_string();
+        assert!(
+            text.starts_with("brain ended although nobody asked it to stop;"),
+            "{text}"
+        );
+        assert!(text.contains("start it again"), "{text}");
         let mut tasks = Tasks::new();
-        tasks.spawn("brain", async {
-            panic!("broken invariant") as Result<(), io::Error>
-        });
-        assert!(matches!(
-            tasks.run(CancellationToken::new()).await,
-            Err(Error::Panicked { task: "brain", .. })
-        ));
+        tasks.spawn("brain", async { panic!("broken invariant") });
+        let error = tasks.run(CancellationToken::new()).await.unwrap_err();
+        assert!(matches!(&error, Error::Panicked { task, .. } if task == "brain"));
+    }
+
+    /// Else a process whose controllers are all switched off would end at once.
+    #[tokio::test(start_paused = true)]
+    async fn without_tasks_it_waits_for_the_stop() {
+        let (stop, mut tasks) = (CancellationToken::new(), Tasks::new());
+        let running = tasks.run(stop.clone());
+        tokio::pin!(running);
+        assert!(timeout_at(Instant::now() + STOP_MAX, &mut running).await.is_err());
+        stop.cancel();
+        running.await.unwrap();
     }
 
     /// Spec: design 4, SIGTERM ends the process within 5 s.
@@ -240,7 +291,7 @@ mod tests {
         let stop = CancellationToken::new();
         let mut tasks = Tasks::new();
         tasks.spawn("polite", waits(&stop));
-        tasks.spawn("stuck", std::future::pending::<Result<(), io::Error>>());
+        tasks.spawn("stuck", std::future::pending());
         stop.cancel();
         let before = Instant::now();
         let error = tasks.run(stop).await.unwrap_err();

@@ -41,6 +41,31 @@ fn a_lease_that_lapsed_between_two_looks_relieves_those_who_asked_meanwhile() {
     );
 }
 
+/// Else whoever can write the Lease could keep the fence away for as long as they like, and the manager would start the same jobs
+/// elsewhere.
+///
+/// Spec: safety 3.2, 3.5
+#[test]
+fn a_lease_on_which_somebody_has_written_years_ends_with_the_limit() {
+    let edited = |number: u64| {
+        let mut lease = renewed(number);
+        lease.spec.get_or_insert_default().lease_duration_seconds = Some(i32::MAX);
+        lease
+    };
+    let (mut manager, mut told) = (Manager::default(), Trouble::default());
+    for second in 1..=3 {
+        let now = at(second * 1000);
+        tell_excess("north", Some(&edited(second)), &mut told);
+        manager.looked(now, now, Some(edited(second)));
+    }
+    assert_eq!(manager.settle(at(3000)).1, Standing::Held);
+    assert!(told.ends(), "it was told");
+    let ends = at(3000).plus(LENGTH_MAX);
+    assert_eq!(manager.watch.standing(ends), Standing::Expired);
+    tell_excess("north", Some(&renewed(4)), &mut told);
+    assert!(!told.ends(), "the manager has put it right");
+}
+
 /// Spec: safety 3.3
 #[test]
 fn no_answer_is_waited_for_beyond_the_moment_at_which_something_is_to_be_done() {

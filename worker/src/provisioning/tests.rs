@@ -1,13 +1,21 @@
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
+use futures::stream;
 use http::{Method, Request, Response};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, Full, StreamBody};
 use kube::client::Body;
 use roadstead_api::kueue::v1beta2::ProvisioningRequestConfigSpec;
 use roadstead_core::condition::Truth;
 use roadstead_core::status::CheckPhase;
+use roadstead_kubeio::cache::Health;
 use roadstead_kubeio::events;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 use super::*;
 
@@ -117,7 +125,7 @@ fn answering(answers: [(Method, u16, Value); 3]) -> Client {
         let (_, code, body) = answer.expect("an answer");
         let body = Body::from(serde_json::to_vec(body).unwrap());
         let answer = Response::builder().status(*code).body(body);
-        std::future::ready(Ok::<_, std::io::Error>(answer.unwrap()))
+        std::future::ready(Ok::<_, io::Error>(answer.unwrap()))
     });
     Client::new(service, "ns")
 }
@@ -227,4 +235,70 @@ async fn a_request_whose_name_is_still_taken_is_no_failure_and_waited_for() {
         why.unwrap_err().contains("still being deleted"),
         "tried again until it is gone"
     );
+}
+
+/// An API server whose watches tell nothing, and that answers a second list of requests only when it is let.
+fn lagging(stored: &Arc<Mutex<Vec<ProvisioningRequest>>>, let_go: &Arc<Notify>) -> Client {
+    let (stored, let_go, lists) = (stored.clone(), let_go.clone(), Arc::<AtomicUsize>::default());
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (stored, let_go, lists) = (stored.clone(), let_go.clone(), lists.clone());
+        async move {
+            let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
+            let list = |version: usize, items: &[Value]| {
+                let metadata = json!({ "resourceVersion": version.to_string() });
+                json!({ "apiVersion": "x/v1", "kind": "List", "metadata": metadata, "items": items })
+            };
+            let (code, answer) = if request.method() != Method::GET {
+                (404, json!({ "kind": "Status", "status": "Failure", "code": 404 }))
+            } else if query.contains("watch") {
+                let silent = stream::pending::<io::Result<Frame<Bytes>>>();
+                let silent = StreamBody::new(silent).boxed_unsync();
+                return Ok::<_, io::Error>(Response::new(silent));
+            } else if path.ends_with("/provisioningrequests") {
+                let earlier = lists.fetch_add(1, Ordering::Relaxed);
+                if earlier > 0 {
+                    let_go.notified().await;
+                }
+                let items: Vec<Value> = stored.lock().unwrap().iter().map(|one| json!(one)).collect();
+                (200, list(10 * (earlier + 1), &items))
+            } else {
+                (200, list(10, &[]))
+            };
+            let body = Full::new(Bytes::from(answer.to_string()));
+            let body = body.map_err(|never| match never {}).boxed_unsync();
+            Ok(Response::builder().status(code).body(body).unwrap())
+        }
+    });
+    Client::new(service, "ns")
+}
+
+/// What the leader before us has asked for last may not have come through our watch, and would be asked for again.
+///
+/// Spec: safety F6
+#[tokio::test(start_paused = true)]
+async fn who_begins_to_lead_decides_nothing_before_requests_have_been_listed_again() {
+    let (stored, let_go) = (Arc::default(), Arc::<Notify>::default());
+    let p = cluster_of(lagging(&stored, &let_go), &config());
+    p.served.set(Served::NotYet);
+    let (leadership, stop, mut tasks) = (Leadership::waiting(), CancellationToken::new(), Tasks::new());
+    p.spawn(&leadership, &mut tasks, &stop);
+    for mut health in [p.requests.health(), p.templates.health(), p.configs.health()] {
+        health.wait_for(|health| *health == Health::Live).await;
+    }
+    let mut asked = request_object("wl-chk-1", "r1", "w1", &json!([]));
+    asked.metadata.resource_version = Some("15".to_owned());
+    stored.lock().unwrap().push(asked);
+    tokio::time::sleep(DEADLINE).await;
+    let known = || p.requests.get(&Key::new("ns", "wl-chk-1")).is_some();
+    assert!(!known(), "its watch is behind");
+
+    leadership.win();
+    tokio::time::sleep(DEADLINE).await;
+    assert_eq!(p.served.get(), Served::NotYet, "nothing may be decided");
+    let_go.notify_one();
+    tokio::time::sleep(DEADLINE).await;
+    assert_eq!(p.served.get(), Served::Yes);
+    assert!(known());
+    stop.cancel();
+    tasks.run(stop).await.unwrap();
 }

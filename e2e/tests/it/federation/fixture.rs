@@ -56,6 +56,10 @@ const NO_PODS: &str = "no-pods";
 
 /// Plenty for small jobs everywhere.
 pub(super) const EVEN: &[(&str, &str)] = &[(MANAGER, "16"), (EAST, "8"), (WEST, "8")];
+/// East has the most room, so that everything is sent there as long as it is well.
+pub(super) const EAST_IS_LARGER: &[(&str, &str)] = &[(MANAGER, "16"), (EAST, "8"), (WEST, "4")];
+/// Longer than a test: such a job ends when it is told to.
+pub(super) const LONG_SECS: u32 = 600;
 
 // Why one for all: what the federation does in the background must outlive the test that started it.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
@@ -301,6 +305,18 @@ pub(super) fn alone<F: Future<Output = ()> + Send + 'static>(
         }
         room.stays_clean();
     });
+}
+
+/// Runs a part of a test, and what puts right afterwards what it needed, also when it fails.
+pub(super) async fn and_then(
+    body: impl Future<Output = ()> + Send + 'static,
+    mend: impl Future<Output = ()>,
+) {
+    let ended = tokio::spawn(body).await;
+    mend.await;
+    if let Err(error) = ended {
+        resume_unwind(error.into_panic());
+    }
 }
 
 /// A queue for CPU only.

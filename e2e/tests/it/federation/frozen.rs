@@ -9,16 +9,12 @@ use roadstead_api::kueue::v1beta2::{MultiKueueCluster, Workload};
 use roadstead_e2e::link::Cut;
 use tokio::time::{Instant, sleep};
 
-use super::fixture::{EAST, MANAGER, Room, WEST, alone, cluster_name, condition};
+use super::fixture::{EAST, EAST_IS_LARGER, LONG_SECS, MANAGER, Room, WEST, alone, cluster_name, condition};
 use super::once::{annotation, copy, guarded, lost_policy, obedient, runs};
 use super::unheard::end;
 use super::unsure::active;
 use crate::shared::eventually;
 
-/// East has the most room, so that everything is sent there as long as it is well.
-const EAST_IS_LARGER: &[(&str, &str)] = &[(MANAGER, "16"), (EAST, "8"), (WEST, "4")];
-/// Longer than a test: such a job ends when it is told to.
-const LONG_SECS: u32 = 600;
 /// Longer than the manager would wait for a fence: one and a half leases of ten seconds.
 const PAST_EVERYTHING: Duration = Duration::from_secs(25);
 /// Longer than a lease of ten seconds, and less than the manager would wait for a fence.

@@ -1,6 +1,5 @@
 //! Queues with a policy of their own for lost workers, whatever the configuration says.
 
-use std::panic::resume_unwind;
 use std::time::Duration;
 
 use k8s_openapi::api::batch::v1::Job;
@@ -14,15 +13,13 @@ use roadstead_e2e::stage::Part;
 use serde_json::json;
 use tokio::time::{Instant, sleep_until};
 
-use super::fixture::{EAST, MANAGER, Room, WEST, alone, cluster_name, condition, cpu_queue};
+use super::fixture::{
+    EAST, EAST_IS_LARGER, LONG_SECS, MANAGER, Room, WEST, alone, and_then, cluster_name, condition, cpu_queue,
+};
 use super::once::{annotation, copy, guarded, lost_policy, obedient, runs, starts_again, stops};
 use super::unsure::active;
 use crate::shared::eventually;
 
-/// East has the most room, so that everything is sent there as long as it is well.
-const EAST_IS_LARGER: &[(&str, &str)] = &[(MANAGER, "16"), (EAST, "8"), (WEST, "4")];
-/// Longer than a test: such a job ends when it is told to.
-const LONG_SECS: u32 = 600;
 /// `workerLostTimeout`.
 const TIMEOUT: Duration = Duration::from_secs(15);
 /// Longer than the manager would wait for a fence: one and a half leases of ten seconds.
@@ -47,12 +44,10 @@ fn configured<F: Future<Output = ()> + Send + 'static>(
         let stage = &room.shared.stage;
         let over = json!({"roadstead": {"multiKueue": {"workerLostPolicy": policy}}});
         stage.recast(MANAGER, Part::Manager, &over).await.unwrap();
-        // Why a task: so that the manager has its old configuration again also when it fails.
-        let ended = tokio::spawn(body(room)).await;
-        stage.recast(MANAGER, Part::Manager, &json!({})).await.unwrap();
-        if let Err(error) = ended {
-            resume_unwind(error.into_panic());
-        }
+        and_then(body(room), async {
+            stage.recast(MANAGER, Part::Manager, &json!({})).await.unwrap();
+        })
+        .await;
     });
 }
 

@@ -1,27 +1,87 @@
-//! A worker that takes rights away from the manager: to take its jobs back, to read its queues.
+//! Rights that the manager has no more: on a worker, to take its jobs back or to read its queues; in its own cluster, to write
+//! finalizers.
 
 use std::fs;
 
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use roadstead_api::constants::annotations::{DISPATCH_EPOCH, EXPLANATION};
-use roadstead_api::kueue::v1beta2::Workload;
+use roadstead_api::constants::finalizers::{LEAVING, OUTCOME};
+use roadstead_api::kueue::v1beta2::{MultiKueueCluster, Workload};
 use roadstead_e2e::link::Cut;
 use serde_json::json;
 
-use super::fixture::{EAST, EVEN, MANAGER, Room, WEST, alone, cluster_name, condition};
+use super::fixture::{EAST, EVEN, MANAGER, Room, WEST, alone, and_then, cluster_name, condition};
 use crate::shared::{chain, eventually};
 
+/// The role of the manager's account on a worker, and that of its process in its own cluster.
 const ROLE: &str = "roadstead-multikueue";
+const OWN_ROLE: &str = "roadstead:manager";
 /// What the API server says.
 const NO_DELETION: &str = "cannot delete resource";
 const NO_PATCH: &str = "cannot patch resource";
 
+fn roles(room: Room, cluster: &str) -> Api<ClusterRole> {
+    Api::all(room.shared.client(cluster))
+}
+
 async fn give(room: Room, worker: &str, rules: &[PolicyRule]) {
-    let roles: Api<ClusterRole> = Api::all(room.shared.client(worker));
+    give_to(room, worker, ROLE, rules).await;
+}
+
+async fn give_to(room: Room, cluster: &str, role: &str, rules: &[PolicyRule]) {
     let patch = Patch::Merge(json!({ "rules": rules }));
-    roles.patch(ROLE, &PatchParams::default(), &patch).await.unwrap();
+    let params = PatchParams::default();
+    roles(room, cluster).patch(role, &params, &patch).await.unwrap();
+}
+
+/// Takes a verb on a resource out of a role. Gives the rules that it had.
+async fn take(room: Room, (cluster, role): (&str, &str), verb: &str, resource: &str) -> Vec<PolicyRule> {
+    let before = roles(room, cluster).get(role).await.unwrap().rules.unwrap();
+    let mut without = before.clone();
+    for rule in &mut without {
+        let resources = rule.resources.get_or_insert_default();
+        if !rule.verbs.iter().any(|one| one == verb) || !resources.iter().any(|one| one == resource) {
+            continue;
+        }
+        // The others of its rule stay.
+        if resources.len() > 1 {
+            resources.retain(|one| one != resource);
+        } else {
+            rule.verbs.retain(|one| one != verb);
+        }
+    }
+    assert_ne!(without, before, "the right is there at first");
+    give_to(room, cluster, role, &without).await;
+    before
+}
+
+/// Waits for a line with all these words in what the manager has logged after its first `skipped` lines.
+async fn logged(room: Room, skipped: usize, words: &[&str]) {
+    let log = room.shared.stage.log(MANAGER).unwrap();
+    eventually(|| async {
+        let text = fs::read_to_string(&log).unwrap();
+        let mut new = text.lines().skip(skipped);
+        new.any(|line| words.iter().all(|word| line.contains(word)))
+            .then_some(())
+    })
+    .await;
+}
+
+fn log_lines(room: Room) -> usize {
+    let log = room.shared.stage.log(MANAGER).unwrap();
+    fs::read_to_string(log).unwrap().lines().count()
+}
+
+async fn set_active(room: Room, job: &str, active: bool) {
+    let name = room.workload(job).await.unwrap().name_any();
+    let patch = json!({"spec": {"active": active}});
+    room.merge::<Workload>(MANAGER, &name, patch).await;
+}
+
+fn holds_quota(workload: &Workload, status: &str) -> bool {
+    condition(workload, "QuotaReserved").is_some_and(|c| c.0 == status)
 }
 
 fn explains(workload: &Workload, words: &str) -> bool {
@@ -29,6 +89,14 @@ fn explains(workload: &Workload, words: &str) -> bool {
     annotations
         .and_then(|all| all.get(EXPLANATION))
         .is_some_and(|told| told.contains("DeletionRefusedByCluster") && told.contains(words))
+}
+
+/// What `roadstead explain` says of a job.
+async fn explained(room: Room, job: &str) -> String {
+    let manager = room.shared.stage.kubeconfig(MANAGER).display().to_string();
+    let explain = ["explain", job, "-n", room.name, "--kubeconfig", &manager];
+    let said = room.shared.stage.command(&explain).await;
+    said.unwrap_or_else(|error| panic!("{}", chain(&error)))
 }
 
 /// And nothing is run elsewhere meanwhile.
@@ -39,31 +107,14 @@ fn a_worker_that_refuses_to_delete_a_job_is_named_with_its_words_until_it_does()
     alone("no-deletion", EVEN, |room| async move {
         room.submit(room.job("stays", "1", 600)).await;
         let worker = room.started("stays").await;
-        let roles: Api<ClusterRole> = Api::all(room.shared.client(&worker));
-        let before = roles.get(ROLE).await.unwrap().rules.unwrap();
-        let mut without = before.clone();
-        for rule in &mut without {
-            if rule.resources.iter().flatten().any(|one| one == "jobs") {
-                rule.verbs.retain(|verb| verb != "delete");
-            }
-        }
-        assert_ne!(without, before, "the right is there at first");
-        give(room, &worker, &without).await;
-
-        let name = room.workload("stays").await.unwrap().metadata.name.unwrap();
-        let active = |active: bool| json!({"spec": {"active": active}});
-        let holds_quota =
-            |w: &Workload, status: &str| condition(w, "QuotaReserved").is_some_and(|c| c.0 == status);
-        room.merge::<Workload>(MANAGER, &name, active(false)).await;
+        let before = take(room, (&worker, ROLE), "delete", "jobs").await;
+        set_active(room, "stays", false).await;
         // The worker stops it, as it was asked to, and what is left of it cannot be removed.
         room.workload_where("stays", |w| holds_quota(w, "False")).await;
-        room.merge::<Workload>(MANAGER, &name, active(true)).await;
+        set_active(room, "stays", true).await;
         room.workload_where("stays", |w| explains(w, NO_DELETION) && holds_quota(w, "True"))
             .await;
-        let manager = room.shared.stage.kubeconfig(MANAGER).display().to_string();
-        let explain = ["explain", "stays", "-n", room.name, "--kubeconfig", &manager];
-        let said = room.shared.stage.command(&explain).await;
-        let said = said.unwrap_or_else(|error| panic!("{}", chain(&error)));
+        let said = explained(room, "stays").await;
         assert!(said.contains(NO_DELETION), "{said}");
 
         give(room, &worker, &before).await;
@@ -83,38 +134,122 @@ fn a_worker_that_refuses_the_request_to_stop_is_named_with_its_words_until_it_do
     alone("no-stop", EVEN, |room| async move {
         room.submit(room.job("runs-on", "1", 600)).await;
         let worker = room.started("runs-on").await;
-        let roles: Api<ClusterRole> = Api::all(room.shared.client(&worker));
-        let before = roles.get(ROLE).await.unwrap().rules.unwrap();
-        let mut without = before.clone();
-        for rule in &mut without {
-            if rule
-                .resources
-                .iter()
-                .flatten()
-                .any(|one| one == "workloads/status")
-            {
-                rule.verbs.retain(|verb| verb != "patch");
-            }
-        }
-        assert_ne!(without, before, "the right is there at first");
-        give(room, &worker, &without).await;
-
-        let name = room.workload("runs-on").await.unwrap().metadata.name.unwrap();
-        room.merge::<Workload>(MANAGER, &name, json!({"spec": {"active": false}}))
-            .await;
+        let before = take(room, (&worker, ROLE), "patch", "workloads/status").await;
+        set_active(room, "runs-on", false).await;
         let told = room.workload_where("runs-on", |w| explains(w, NO_PATCH)).await;
-        assert!(
-            condition(&told, "QuotaReserved").is_some_and(|c| c.0 == "True"),
-            "it runs still"
-        );
+        assert!(holds_quota(&told, "True"), "it runs still");
 
         give(room, &worker, &before).await;
-        room.workload_where("runs-on", |w| {
-            condition(w, "QuotaReserved").is_some_and(|c| c.0 == "False")
-        })
-        .await;
+        room.workload_where("runs-on", |w| holds_quota(w, "False")).await;
         let background = DeleteParams::background();
         room.jobs(MANAGER).delete("runs-on", &background).await.unwrap();
+        room.is_swept().await;
+    });
+}
+
+/// It was stopped and deleted as it was asked to, and stays because of our finalizer alone, which nobody else would say.
+///
+/// Spec: multikueue 4.4; safety 3.7
+#[test]
+fn a_worker_that_refuses_to_have_the_finalizer_of_a_job_taken_off_is_named_with_its_words_until_it_does() {
+    alone("no-letting-go", EVEN, |room| async move {
+        room.submit(room.job("kept", "1", 600)).await;
+        let worker = room.started("kept").await;
+        let job = room.jobs(&worker).get("kept").await.unwrap();
+        assert!(job.finalizers().iter().any(|one| one == OUTCOME), "{job:?}");
+        let before = take(room, (&worker, ROLE), "patch", "jobs").await;
+
+        set_active(room, "kept", false).await;
+        room.workload_where("kept", |w| holds_quota(w, "False")).await;
+        set_active(room, "kept", true).await;
+        let stays = |w: &Workload| explains(w, NO_PATCH) && explains(w, OUTCOME) && holds_quota(w, "True");
+        room.workload_where("kept", stays).await;
+        let job = room.jobs(&worker).get("kept").await.unwrap();
+        assert!(job.metadata.deletion_timestamp.is_some(), "{job:?}");
+        let said = explained(room, "kept").await;
+        assert!(said.contains(NO_PATCH) && said.contains(OUTCOME), "{said}");
+
+        give(room, &worker, &before).await;
+        let again = room.workload_where("kept", |w| cluster_name(w).is_some()).await;
+        assert_eq!(again.annotations()[DISPATCH_EPOCH], "2");
+        let background = DeleteParams::background();
+        room.jobs(MANAGER).delete("kept", &background).await.unwrap();
+        room.is_swept().await;
+    });
+}
+
+/// Its connection is opened anew, so that the manager meets it as if for the first time.
+async fn connects_anew(room: Room, worker: &str) {
+    let (link, skipped) = (room.shared.stage.link(worker).unwrap(), log_lines(room));
+    link.cut(Cut::Refuse);
+    logged(room, skipped, &["connection lost", worker]).await;
+    link.heal();
+}
+
+/// Jobs go there all the same, and a cluster that nothing of ours is left in stays.
+///
+/// Spec: safety 3.8, F28
+#[test]
+fn a_manager_that_may_not_write_the_finalizer_of_a_cluster_says_what_that_means_until_it_may() {
+    alone("no-finalizers", EVEN, |room| async move {
+        let right = (MANAGER, OWN_ROLE);
+        let before = roles(room, MANAGER).get(OWN_ROLE).await.unwrap().rules.unwrap();
+        let body = async move {
+            let clusters: Api<MultiKueueCluster> = Api::all(room.shared.client(MANAGER));
+            let held = || async {
+                let cluster = clusters.get(WEST).await.ok()?;
+                let held = cluster.finalizers().iter().any(|one| one == LEAVING);
+                held.then_some(())
+            };
+            eventually(held).await;
+            let before = take(room, right, "patch", "multikueueclusters").await;
+            let skipped = log_lines(room);
+            let bare = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+            clusters
+                .patch(WEST, &PatchParams::default(), &bare)
+                .await
+                .unwrap();
+            connects_anew(room, WEST).await;
+            let refused = "the finalizers of its MultiKueueCluster cannot be written: ";
+            logged(room, skipped, &[refused, NO_PATCH, "apply deploy/rights", WEST]).await;
+            logged(room, skipped, &["cannot be given finalizer", LEAVING, WEST]).await;
+            for job in ["fills", "goes-on"] {
+                room.submit(room.job(job, "6", 10)).await;
+            }
+            for job in ["fills", "goes-on"] {
+                room.started(job).await;
+            }
+            let works_on = room.jobs(WEST).list(&ListParams::default()).await.unwrap();
+            assert_eq!(works_on.items.len(), 1, "one of them is there");
+            for job in ["fills", "goes-on"] {
+                room.job_is(MANAGER, job, "Complete").await;
+            }
+            room.is_swept().await;
+            give_to(room, MANAGER, OWN_ROLE, &before).await;
+            connects_anew(room, WEST).await;
+            eventually(held).await;
+
+            take(room, right, "patch", "multikueueclusters").await;
+            let skipped = log_lines(room);
+            clusters.delete(WEST, &DeleteParams::default()).await.unwrap();
+            let stays = "so it stays although nothing of ours is left there";
+            logged(room, skipped, &[stays, NO_PATCH, "apply deploy/rights", WEST]).await;
+            assert!(clusters.get_opt(WEST).await.unwrap().is_some());
+        };
+        and_then(body, async {
+            give_to(room, MANAGER, OWN_ROLE, &before).await;
+            let clusters: Api<MultiKueueCluster> = Api::all(room.shared.client(MANAGER));
+            eventually(|| async {
+                let left = clusters.get_opt(WEST).await.ok()?;
+                left.is_none_or(|one| one.metadata.deletion_timestamp.is_none())
+                    .then_some(())
+            })
+            .await;
+            room.shared.stage.join(WEST).await.unwrap();
+        })
+        .await;
+        room.submit(room.job("afterwards", "8", 1)).await;
+        room.ran_once("afterwards").await;
         room.is_swept().await;
     });
 }
@@ -128,8 +263,7 @@ fn a_worker_whose_queues_may_not_be_read_gets_jobs_and_is_named_in_the_log() {
         "no-queues",
         &[(MANAGER, "16"), (EAST, "8"), (WEST, "1")],
         |room| async move {
-            let roles: Api<ClusterRole> = Api::all(room.shared.client(EAST));
-            let before = roles.get(ROLE).await.unwrap().rules.unwrap();
+            let before = roles(room, EAST).get(ROLE).await.unwrap().rules.unwrap();
             let reads_queues =
                 |rule: &PolicyRule| rule.resources.iter().flatten().any(|one| one == "clusterqueues");
             let without: Vec<PolicyRule> = { before.iter() }
@@ -137,29 +271,20 @@ fn a_worker_whose_queues_may_not_be_read_gets_jobs_and_is_named_in_the_log() {
                 .cloned()
                 .collect();
             assert_ne!(without, before, "the right is there at first");
-            let log = room.shared.stage.log(MANAGER).unwrap();
-            let before_that = fs::read_to_string(&log).unwrap().lines().count();
-            let told = |words: &'static str| {
-                let log = log.clone();
-                move || {
-                    let text = fs::read_to_string(&log).unwrap();
-                    let mut new = text.lines().skip(before_that);
-                    let said = new.any(|line| line.contains(words) && line.contains(EAST));
-                    async move { said.then_some(()) }
-                }
-            };
+            let before_that = log_lines(room);
+            let told = |words: &'static str| async move { logged(room, before_that, &[words, EAST]).await };
             give(room, EAST, &without).await;
             // What is being watched goes on; a new connection needs the right.
             let link = room.shared.stage.link(EAST).unwrap();
             link.cut(Cut::Refuse);
-            eventually(told("connection lost")).await;
+            told("connection lost").await;
             link.heal();
-            eventually(told("its queues cannot be read")).await;
+            told("its queues cannot be read").await;
             room.submit(room.job("asked", "2", 1)).await;
             assert_eq!(room.started("asked").await, EAST);
             room.job_is(MANAGER, "asked", "Complete").await;
             give(room, EAST, &before).await;
-            eventually(told("its queues can be read again")).await;
+            told("its queues can be read again").await;
             room.is_swept().await;
         },
     );

@@ -28,6 +28,17 @@ fn seen(number: u64) -> Option<Seen> {
     })
 }
 
+/// Spec: safety 3.2, 3.5
+#[test]
+fn a_worker_takes_no_lease_for_longer_than_the_limit_whatever_is_written_there() {
+    assert_eq!(Terms::written(600).length(), Duration::from_mins(10));
+    assert_eq!(Terms::written(0).length(), Duration::from_secs(1));
+    let most = LENGTH_MAX.as_secs();
+    for secs in [most, most + 1, u64::from(u32::MAX), u64::MAX] {
+        assert_eq!(Terms::written(secs).length(), LENGTH_MAX, "{secs}");
+    }
+}
+
 /// Spec: safety "how this fits" 3; safety 3.4
 #[test]
 fn a_lease_is_two_thirds_of_the_timeout_and_what_follows_ends_with_it() {

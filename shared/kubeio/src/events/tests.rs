@@ -191,3 +191,17 @@ async fn events_that_cannot_be_written_are_counted_and_told_once_until_they_are_
     assert!(unwritten.written(start + QUIET * 2) && !unwritten.written(start + QUIET * 4));
     assert!(unwritten.failed(&refused(500, "in namespace b"), start + QUIET * 4));
 }
+
+/// Else a process whose controllers are switched off would end: the end of any part ends it.
+#[tokio::test(start_paused = true)]
+async fn who_writes_events_waits_for_the_stop_also_when_nobody_records_any() {
+    let address = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+    let (client, stop) = (Client::try_from(address).unwrap(), CancellationToken::new());
+    let (recorder, work) = recorder(client, "test", Arc::new(|| Timestamp::UNIX_EPOCH), stop.clone());
+    drop(recorder);
+    let work = tokio::spawn(work);
+    sleep(LINGER).await;
+    assert!(!work.is_finished());
+    stop.cancel();
+    work.await.unwrap();
+}

@@ -17,6 +17,7 @@ use roadstead_engine::process::Parts;
 use roadstead_kubeconfigs::check::Refusal;
 use roadstead_manager::Dial;
 use roadstead_serve::health::Readiness;
+use roadstead_serve::shutdown::Tasks;
 use roadstead_serve::tls::Lifetimes;
 use roadstead_world::{Garbage, Node, World};
 use tokio::task::JoinSet;
@@ -237,19 +238,14 @@ impl Stage {
             let life = process.start().await;
             lives(number, Step::Starts);
             self.note(format_args!("{} starts", self.name(number)));
-            let mut tasks = JoinSet::new();
+            let mut tasks = Tasks::new();
             self.assemble(number, &life, &mut tasks).await;
-            loop {
-                let ended = tokio::select! {
-                    biased;
-                    () = life.ended() => break,
-                    ended = tasks.join_next() => ended,
-                };
-                match ended {
-                    None => break,
-                    Some(Ok(())) => {}
-                    // As the product's own host does.
-                    Some(Err(_panic)) => life.stop.cancel(),
+            tokio::select! {
+                biased;
+                () = life.ended() => {}
+                // As the product's own host does.
+                ended = tasks.run(life.stop.clone()) => if let Err(error) = ended {
+                    self.note(format_args!("{}: {error}", self.name(number)));
                 }
             }
             self.note(format_args!("{} ends", self.name(number)));
@@ -260,7 +256,7 @@ impl Stage {
         }
     }
 
-    async fn assemble(&self, number: usize, life: &Life, tasks: &mut JoinSet<()>) {
+    async fn assemble(&self, number: usize, life: &Life, tasks: &mut Tasks) {
         let clock = self.clocks[number].clone();
         let is_rival = Some(number) == self.rival;
         let is_manager = number == 0 || is_rival;

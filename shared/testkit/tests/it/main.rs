@@ -3,4 +3,5 @@
 #![expect(clippy::unwrap_used, reason = "a test ends where it goes wrong")]
 
 mod burst;
+mod comes;
 mod quota;

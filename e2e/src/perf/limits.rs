@@ -1,0 +1,328 @@
+//! What the figures must keep to: `perf federation --check` and `perf sick --check` fail when one does not.
+//!
+//! *Limits*: figures in milliseconds and megabytes are of a machine of about two cores that does nothing else meanwhile; ratios are
+//! to the bare client, or to calm phases, in the same run.
+//!
+//! *Source*: README, "Speed of a federation"; `spec/safety.md` I12 for what a sick worker may cost.
+
+use std::cmp::Ordering;
+use std::fmt;
+
+use super::{Report, sick};
+
+/// How many jobs a manager's memory is promised for.
+const PROMISED_JOBS: u16 = 1000;
+/// How much a figure may grow from the fewest workers of a run to the most.
+const FLAT: f64 = 1.5;
+/// What the mean beside a sick worker may be, to that of the calm phases.
+const SICK_MEAN: Limit = Limit::AtMost(1.2);
+
+/// The figures of a federation.
+const FEDERATION: [Figure; 9] = [
+    Figure::new("admitted_ms_p50", Unit::Millis, Limit::Under(40.0), |r| {
+        r.admitted_ms_p50
+    }),
+    Figure::new("mirror_ms_p50", Unit::Millis, Limit::Under(50.0), |r| {
+        r.mirror_ms_p50
+    }),
+    Figure::new("latency_ratio_p50", Unit::ToBare, Limit::AtMost(1.5), |r| {
+        r.latency_ratio_p50
+    }),
+    Figure::new("throughput_ratio", Unit::ToBare, Limit::AtLeast(0.7), |r| {
+        r.throughput_ratio
+    }),
+    Figure::new("requests_per_job", Unit::Count, Limit::AtMost(25.0), |r| {
+        r.requests_per_job
+    }),
+    Figure::new("failed_requests_per_job", Unit::Count, Limit::Under(0.2), |r| {
+        r.failed_requests_per_job
+    }),
+    Figure::new("placed_to_job_ms_p99", Unit::Millis, Limit::Under(2000.0), |r| {
+        r.placed_to_job_ms_p99
+    }),
+    Figure::new("manager_cpu_ms_per_job", Unit::Millis, Limit::AtMost(10.0), |r| {
+        r.manager_cpu_ms_per_job
+    }),
+    Figure::new(MEMORY, Unit::Megabytes, Limit::Under(80.0), |r| {
+        r.manager_rss_mb_1000
+    }),
+];
+
+/// The one that is promised for [`PROMISED_JOBS`] only.
+const MEMORY: &str = "manager_rss_mb_1000";
+
+/// Reads a figure.
+type Of = fn(&Report) -> f64;
+
+/// The figures of a federation that must be as good with many workers as with few.
+const FLAT_FIGURES: [(&str, Of); 2] = [
+    ("requests_per_job", |r| r.requests_per_job),
+    ("latency_ms_p50", |r| r.latency_ms_p50),
+];
+
+/// A figure of a federation with its limit.
+struct Figure {
+    /// Its name in the report.
+    name: &'static str,
+    unit: Unit,
+    limit: Limit,
+    of: Of,
+}
+
+impl Figure {
+    const fn new(name: &'static str, unit: Unit, limit: Limit, of: Of) -> Self {
+        Self {
+            name,
+            unit,
+            limit,
+            of,
+        }
+    }
+}
+
+/// In what a figure is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unit {
+    Millis,
+    Megabytes,
+    Count,
+    /// A ratio to the bare client in the same run.
+    ToBare,
+    /// A ratio to the calm phases of the same run.
+    ToCalm,
+    /// A ratio to the run with the fewest workers.
+    ToFewest,
+}
+
+impl Unit {
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Millis => " ms",
+            Self::Megabytes => " MB",
+            Self::Count => "",
+            Self::ToBare => " of the bare client",
+            Self::ToCalm => " of the calm phases",
+            Self::ToFewest => " of the run with the fewest workers",
+        }
+    }
+}
+
+/// What a figure must keep to.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Limit {
+    Under(f64),
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+impl Limit {
+    /// Why by comparison with what is met: a figure that is no number meets none.
+    fn is_met(self, measured: f64) -> bool {
+        match self {
+            Self::Under(limit) => measured < limit,
+            Self::AtMost(limit) => measured <= limit,
+            Self::AtLeast(limit) => measured >= limit,
+        }
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Under(limit) => write!(f, "under {limit}"),
+            Self::AtMost(limit) => write!(f, "at most {limit}"),
+            Self::AtLeast(limit) => write!(f, "at least {limit}"),
+        }
+    }
+}
+
+/// A figure that did not keep to its limit.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Missed {
+    figure: String,
+    measured: f64,
+    limit: Limit,
+    unit: Unit,
+}
+
+impl fmt::Display for Missed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            figure,
+            measured,
+            limit,
+            unit,
+        } = self;
+        write!(f, "{figure}: measured {measured}, limit {limit}{}", unit.words())
+    }
+}
+
+fn check(figure: String, measured: f64, limit: Limit, unit: Unit) -> Option<Missed> {
+    (!limit.is_met(measured)).then_some(Missed {
+        figure,
+        measured,
+        limit,
+        unit,
+    })
+}
+
+/// What the runs of a federation, one for each number of workers, have missed.
+pub(super) fn of_federation(reports: &[Report]) -> Vec<Missed> {
+    let each = reports.iter().flat_map(|report| {
+        let promised = |figure: &&Figure| figure.name != MEMORY || report.jobs_held <= PROMISED_JOBS;
+        { FEDERATION.iter() }.filter(promised).filter_map(|figure| {
+            let name = format!("{} with {} workers", figure.name, report.workers);
+            check(name, (figure.of)(report), figure.limit, figure.unit)
+        })
+    });
+    each.chain(grown(reports)).collect()
+}
+
+/// What grows with the workers.
+fn grown(reports: &[Report]) -> Vec<Missed> {
+    let by_workers = |a: &&Report, b: &&Report| -> Ordering { a.workers.cmp(&b.workers) };
+    let (Some(few), Some(many)) = (
+        reports.iter().min_by(by_workers),
+        reports.iter().max_by(by_workers),
+    ) else {
+        return Vec::new();
+    };
+    let figures = FLAT_FIGURES.iter().filter_map(|(name, of)| {
+        let name = format!("{name} with {} workers to {}", many.workers, few.workers);
+        let ratio = super::rounded(of(many) / of(few));
+        check(name, ratio, Limit::AtMost(FLAT), Unit::ToFewest)
+    });
+    figures.collect()
+}
+
+/// What jobs beside a sick worker have missed.
+pub(super) fn of_sick(report: &sick::Report) -> Vec<Missed> {
+    let sick::Report {
+        workers: _,
+        jobs: _,
+        reads_fail,
+        writes_fail,
+        full,
+        stopped,
+        seconds: _,
+    } = report;
+    let all = [
+        ("reads_fail", reads_fail),
+        ("writes_fail", writes_fail),
+        ("full", full),
+        ("stopped", stopped),
+    ];
+    let missed = all.into_iter().filter_map(|(name, beside)| {
+        let name = format!("{name}.ratio_mean");
+        check(name, beside.ratio_mean, SICK_MEAN, Unit::ToCalm)
+    });
+    missed.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As in the README.
+    fn good(workers: u16) -> Report {
+        Report {
+            workers,
+            admitted_ms_p50: 24.0,
+            latency_ms_p50: 40.0,
+            latency_ratio_p50: 1.2,
+            mirror_ms_p50: 4.0,
+            throughput_ratio: 0.9,
+            placed_to_job_ms_p99: 90.0,
+            manager_cpu_ms_per_job: 6.3,
+            requests_per_job: 15.0,
+            failed_requests_per_job: 0.01,
+            manager_rss_mb_1000: 61.0,
+            jobs_held: 1000,
+            ..Report::default()
+        }
+    }
+
+    fn lines(missed: &[Missed]) -> Vec<String> {
+        missed.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_federation_as_promised_misses_nothing() {
+        assert_eq!(of_federation(&[good(2), good(20)]), []);
+        assert_eq!(of_federation(&[]), []);
+    }
+
+    #[test]
+    fn each_figure_that_is_missed_is_named_with_what_was_measured_and_its_limit() {
+        let bad = Report {
+            admitted_ms_p50: 40.0,
+            latency_ms_p50: 61.0,
+            latency_ratio_p50: 1.51,
+            mirror_ms_p50: 50.0,
+            throughput_ratio: 0.69,
+            placed_to_job_ms_p99: 2000.0,
+            manager_cpu_ms_per_job: 10.1,
+            requests_per_job: 25.5,
+            failed_requests_per_job: 0.2,
+            manager_rss_mb_1000: 80.0,
+            ..good(20)
+        };
+        assert_eq!(
+            lines(&of_federation(&[good(2), bad])),
+            [
+                "admitted_ms_p50 with 20 workers: measured 40, limit under 40 ms",
+                "mirror_ms_p50 with 20 workers: measured 50, limit under 50 ms",
+                "latency_ratio_p50 with 20 workers: measured 1.51, limit at most 1.5 of the bare client",
+                "throughput_ratio with 20 workers: measured 0.69, limit at least 0.7 of the bare client",
+                "requests_per_job with 20 workers: measured 25.5, limit at most 25",
+                "failed_requests_per_job with 20 workers: measured 0.2, limit under 0.2",
+                "placed_to_job_ms_p99 with 20 workers: measured 2000, limit under 2000 ms",
+                "manager_cpu_ms_per_job with 20 workers: measured 10.1, limit at most 10 ms",
+                "manager_rss_mb_1000 with 20 workers: measured 80, limit under 80 MB",
+                "requests_per_job with 20 workers to 2: measured 1.7, limit at most 1.5 of the run with the fewest workers",
+                "latency_ms_p50 with 20 workers to 2: measured 1.53, limit at most 1.5 of the run with the fewest workers",
+            ]
+        );
+    }
+
+    #[test]
+    fn memory_is_promised_for_a_thousand_jobs() {
+        let held = |jobs_held| Report {
+            manager_rss_mb_1000: 181.0,
+            jobs_held,
+            ..good(2)
+        };
+        assert_eq!(of_federation(&[held(5000)]), []);
+        assert_eq!(of_federation(&[held(1000)]).len(), 1);
+    }
+
+    #[test]
+    fn a_figure_that_is_no_number_is_missed() {
+        let report = Report {
+            throughput_ratio: f64::NAN,
+            ..good(2)
+        };
+        assert_eq!(of_federation(&[report]).len(), 1);
+    }
+
+    /// Spec: safety I12
+    #[test]
+    fn jobs_beside_a_sick_worker_take_at_most_a_fifth_longer_on_average() {
+        let beside = |ratio_mean| sick::Beside {
+            ratio_mean,
+            ..sick::Beside::default()
+        };
+        let report = |full| sick::Report {
+            reads_fail: beside(1.2),
+            writes_fail: beside(0.7),
+            full: beside(full),
+            stopped: beside(1.06),
+            ..sick::Report::default()
+        };
+        assert_eq!(of_sick(&report(1.0)), []);
+        assert_eq!(
+            lines(&of_sick(&report(1.21))),
+            ["full.ratio_mean: measured 1.21, limit at most 1.2 of the calm phases"]
+        );
+    }
+}
