@@ -453,7 +453,9 @@ fn tell_excess(origin: &str, lease: Option<&Lease>, told: &mut Trouble) {
         return;
     }
     let why = format!(
-        "spec.leaseDurationSeconds of the Lease of this manager is {secs}, and this worker waits at most {most} s for a manager before it          stops jobs of policy Fence; a running manager puts right what somebody else has written there; if it is the manager's, give          multiKueue.workerLostTimeout at most {} s there",
+        "spec.leaseDurationSeconds of the Lease of this manager is {secs}, and this worker waits at most {most} s for a manager before it \
+         stops jobs of policy Fence; a running manager puts right what somebody else has written there; if it is the manager's, give \
+         multiKueue.workerLostTimeout at most {} s there",
         most + most / 2
     );
     if told.is_news(&why) {

@@ -23,6 +23,7 @@ fn script() -> Script {
         fails: false,
         vanishes: false,
         urgent: false,
+        queue: None,
     };
     let worker = WorkerPlan {
         cpus: 4,
