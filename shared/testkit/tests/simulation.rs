@@ -35,8 +35,8 @@ fn seeds_break_no_invariant_and_repeat() {
 /// and `cargo run --release --bin simulate -- --bug-bank` tells the new ones.
 const SHOWN_BY: [(&str, u64); 15] = [
     ("ForeignJobDeleted", 5),
-    ("TtlRerun", 3),
-    ("OrphanOnUnreachable", 0),
+    ("TtlRerun", 6),
+    ("OrphanOnUnreachable", 6),
     ("EvictionOnBlip", 19),
     ("InactiveStillUsed", 1),
     ("WinnerTooEarly", 2),

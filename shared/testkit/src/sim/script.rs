@@ -1,5 +1,7 @@
 //! What happens in a run, from one number: the clusters, what users do, and what goes wrong.
 
+mod duties;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -8,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 
 use roadstead_core::dispatch::Bug;
 
-use super::fault::{Called, Entry, Fault, Link, Right, Space, Way, roll, roll_lost_events};
+use super::fault::{Called, Entry, Fault, roll, roll_lost_events};
 
 /// When the first user comes; until then everything starts undisturbed.
 const OPENING: Duration = Duration::from_secs(6);
@@ -31,18 +33,12 @@ const STEWARD: u32 = 3;
 const STEWARD_STREAM: u64 = 14;
 /// In one run of so many, the manager's queue lets higher priorities push lower ones out.
 const PUSHES_OUT: u32 = 3;
-/// On one worker of so many that ask for capacity, it is taken back.
-const REVOKES: u32 = 2;
 /// Decides about both.
 const FICKLE_STREAM: u64 = 15;
 /// In one run of so many, a worker is cut off for so long that an administrator decides about what runs there.
 const GIVES_UP: u32 = 6;
 /// Decides about it.
 const WORD_STREAM: u64 = 16;
-/// In a run in which a worker is kept away, one job in so many runs for longer than a lost worker is waited for.
-const OUTLASTS: u32 = 2;
-/// How often who waits for a worker to be said lost looks, and how many times.
-const WORD_LOOKS: (Duration, u32) = (Duration::from_secs(15), 8);
 /// In one run of so many, the Secret of a worker leads to another one for a while.
 const MISLEADS: u32 = 6;
 /// Decides about it.
@@ -51,19 +47,6 @@ const MISLEAD_STREAM: u64 = 17;
 const BY_QUEUE: u32 = 3;
 /// Decides about it.
 const QUEUES_STREAM: u64 = 18;
-/// When who deleted a lost worker tries to register it again, after it answers: it must have left first.
-const BACK: [Duration; 4] = [
-    Duration::from_secs(10),
-    Duration::from_secs(70),
-    Duration::from_secs(200),
-    Duration::from_secs(400),
-];
-/// When who deleted a worker tries to register it again: it must have left first.
-const AGAIN: [Duration; 3] = [
-    Duration::from_mins(1),
-    Duration::from_secs(130),
-    Duration::from_secs(320),
-];
 /// How long users keep coming.
 const RUSH: Duration = Duration::from_mins(1);
 
@@ -277,22 +260,24 @@ impl Script {
         let mut dice = ChaCha8Rng::seed_from_u64(seed);
         dice.set_stream(STEWARD_STREAM);
         if dice.random_ratio(1, STEWARD) {
-            steward(&mut dice, number, &mut acts);
+            duties::steward(&mut dice, number, &mut acts);
         }
         let mut dice = ChaCha8Rng::seed_from_u64(seed);
         dice.set_stream(FICKLE_STREAM);
         let pushes_out = dice.random_ratio(1, PUSHES_OUT);
-        revoke(&mut dice, &workers, &mut acts);
+        duties::revoke(&mut dice, &workers, &mut acts);
         let mut dice = ChaCha8Rng::seed_from_u64(seed);
         dice.set_stream(WORD_STREAM);
         if dice.random_ratio(1, GIVES_UP) {
-            faults.push(give_up(&mut dice, number, lost_after, &mut acts));
+            faults.push(duties::give_up(&mut dice, number, lost_after, &mut acts));
             // Why: without troubles nothing is given up, and long jobs are not waited for.
             compares = false;
         }
         let mut dice = ChaCha8Rng::seed_from_u64(seed);
         dice.set_stream(MISLEAD_STREAM);
-        if dice.random_ratio(1, MISLEADS) && mislead(&mut dice, number, lost_after, (&mut acts, &faults)) {
+        if dice.random_ratio(1, MISLEADS)
+            && duties::mislead(&mut dice, number, lost_after, (&mut acts, &faults))
+        {
             compares = false;
         }
         let mut dice = ChaCha8Rng::seed_from_u64(seed);
@@ -494,162 +479,6 @@ fn anew(dice: &mut ChaCha8Rng, acts: &mut Vec<(Duration, Act)>) {
     acts.sort_by_key(|(at, _)| *at);
 }
 
-/// An administrator closes a worker for a while, or takes it away and brings it back.
-fn steward(dice: &mut ChaCha8Rng, workers: usize, acts: &mut Vec<(Duration, Act)>) {
-    let worker = dice.random_range(1..=workers);
-    let from = OPENING + Duration::from_millis(dice.random_range(0..60_000));
-    let until = from + Duration::from_millis(dice.random_range(5_000..90_000));
-    let duties = match dice.random_range(0..4) {
-        0 => vec![
-            (from, Duty::Cordon(worker, Some("true"))),
-            (until, Duty::Cordon(worker, None)),
-        ],
-        1 => vec![
-            (from, Duty::Cordon(worker, Some("drain"))),
-            (until, Duty::Cordon(worker, None)),
-        ],
-        2 => vec![
-            (from, Duty::TakeOut(worker, Heard::Answers)),
-            (until, Duty::PutBack(worker)),
-        ],
-        _ => {
-            let again = AGAIN.map(|later| (from + later, Duty::Register(worker)));
-            let first = (from, Duty::Unregister(worker, Heard::Answers));
-            std::iter::once(first).chain(again).collect()
-        }
-    };
-    add_duties(acts, duties);
-}
-
-fn add_duties(acts: &mut Vec<(Duration, Act)>, duties: Vec<(Duration, Duty)>) {
-    acts.extend(duties.into_iter().map(|(at, duty)| (at, Act::Steward(duty))));
-    acts.sort_by_key(|(at, _)| *at);
-}
-
-/// A worker is cut off, mostly for longer than it is waited for, and an administrator takes it out of the config or deletes it:
-/// mostly when it is said to be lost, which is their word that its runs are lost; else just before, which is none. Later it is
-/// wanted again. Gives the trouble.
-fn give_up(
-    dice: &mut ChaCha8Rng,
-    workers: usize,
-    lost_after: Duration,
-    acts: &mut Vec<(Duration, Act)>,
-) -> Entry {
-    let worker = dice.random_range(1..=workers);
-    outlast(dice, lost_after, acts);
-    let mut secs = |from: u64, to: u64| Duration::from_secs(dice.random_range(from..to));
-    let at = OPENING + secs(20, 80);
-    let (longer, shorter) = (lost_after + secs(120, 300), secs(60, 150));
-    let (looks_at, wanted_at) = (at + secs(5, 60), at + secs(90, 500));
-    let lasts = if dice.random_ratio(3, 4) { longer } else { shorter };
-    let heard = if dice.random_ratio(3, 4) {
-        Heard::Lost
-    } else {
-        Heard::Answers
-    };
-    let is_deleted = dice.random_ratio(1, 2);
-    let way = [Way::Both, Way::Requests, Way::Answers][dice.random_range(0..3)];
-    let duty = if is_deleted {
-        Duty::Unregister(worker, heard)
-    } else {
-        Duty::TakeOut(worker, heard)
-    };
-    let mut duties = match heard {
-        Heard::Answers => vec![(at.saturating_sub(Duration::from_secs(1)), duty)],
-        Heard::Lost => {
-            let (pause, times) = WORD_LOOKS;
-            (0..times).map(|time| (looks_at + pause * time, duty)).collect()
-        }
-    };
-    let back = at + lasts;
-    if is_deleted {
-        duties.extend(BACK.map(|later| (back + later, Duty::Register(worker))));
-    } else {
-        let last = duties.last().map_or(at, |(at, _)| *at);
-        duties.push((wanted_at.max(last), Duty::PutBack(worker)));
-    }
-    add_duties(acts, duties);
-    Entry {
-        at,
-        lasts,
-        fault: Fault::Cut {
-            link: Link { from: 0, to: worker },
-            way,
-        },
-    }
-}
-
-/// Some jobs run for longer than a lost worker is waited for.
-fn outlast(dice: &mut ChaCha8Rng, lost_after: Duration, acts: &mut [(Duration, Act)]) {
-    for (_, act) in acts {
-        if let Act::Submit(job) = act
-            && dice.random_ratio(1, OUTLASTS)
-        {
-            let secs = lost_after.as_secs() + dice.random_range(60..300);
-            job.secs = i64::try_from(secs).unwrap_or(i64::MAX);
-        }
-    }
-}
-
-/// An administrator points the Secret of one worker at another, and back later. Tells whether they do.
-fn mislead(
-    dice: &mut ChaCha8Rng,
-    workers: usize,
-    lost_after: Duration,
-    (acts, faults): (&mut Vec<(Duration, Act)>, &[Entry]),
-) -> bool {
-    let worker = dice.random_range(1..=workers);
-    let other = (worker + dice.random_range(1..workers) - 1) % workers + 1;
-    let is_one = |cluster: usize| [worker, other].contains(&cluster);
-    // Why: a worker is known by the lease on it, and by its name as long as that has an object; without them nothing is noticed.
-    let hides = |entry: &Entry| match entry.fault {
-        Fault::NoNamespace {
-            cluster,
-            which: Space::Leases,
-        }
-        | Fault::Rewind { cluster } => is_one(cluster),
-        Fault::Deny {
-            link,
-            right: Right::Leases | Right::Changes,
-        } => link.from == 0 && is_one(link.to),
-        Fault::Crash { .. }
-        | Fault::CrashAtCall { .. }
-        | Fault::Cut { .. }
-        | Fault::LoseRequests { .. }
-        | Fault::LoseAnswers { .. }
-        | Fault::Duplicate { .. }
-        | Fault::Delay { .. }
-        | Fault::Refuse { .. }
-        | Fault::Silence { .. }
-        | Fault::DropWatches { .. }
-        | Fault::LoseEvents { .. }
-        | Fault::Compact { .. }
-        | Fault::ServerDown { .. }
-        | Fault::Stale { .. }
-        | Fault::Deny { .. }
-        | Fault::NoNamespace { .. }
-        | Fault::Forge { .. }
-        | Fault::Rival { .. }
-        | Fault::ClockJump { .. } => false,
-    };
-    let goes =
-        |(_, act): &(Duration, Act)| matches!(act, Act::Steward(Duty::Unregister(of, _)) if is_one(*of));
-    if faults.iter().any(hides) || acts.iter().any(goes) {
-        return false;
-    }
-    outlast(dice, lost_after, acts);
-    let from = OPENING + Duration::from_millis(dice.random_range(5_000..80_000));
-    let longer = lost_after + Duration::from_secs(dice.random_range(60..200));
-    let shorter = Duration::from_secs(dice.random_range(20..120));
-    let until = from + if dice.random_ratio(1, 2) { longer } else { shorter };
-    let duties = vec![
-        (from, Duty::Mislead(worker, other)),
-        (until, Duty::LeadBack(worker)),
-    ];
-    add_duties(acts, duties);
-    true
-}
-
 /// Jobs of one name stay in one queue.
 fn spread_over_queues(dice: &mut ChaCha8Rng, acts: &mut [(Duration, Act)]) {
     let mut queues = BTreeMap::new();
@@ -660,17 +489,6 @@ fn spread_over_queues(dice: &mut ChaCha8Rng, acts: &mut [(Duration, Act)]) {
             job.queue = Lost::ALL.get(queue).copied();
         }
     }
-}
-
-/// Whoever gives capacity to workers takes it back, as providers do.
-fn revoke(dice: &mut ChaCha8Rng, workers: &[WorkerPlan], acts: &mut Vec<(Duration, Act)>) {
-    for (worker, _) in (1..).zip(workers).filter(|(_, plan)| plan.asks_capacity) {
-        if dice.random_ratio(1, REVOKES) {
-            let at = OPENING + Duration::from_millis(dice.random_range(0..90_000));
-            acts.push((at, Act::Revoke(worker)));
-        }
-    }
-    acts.sort_by_key(|(at, _)| *at);
 }
 
 /// How wrong the rate of a clock may be, in millionths: two of them differ by less than a tenth then.
