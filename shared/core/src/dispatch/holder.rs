@@ -52,7 +52,9 @@ impl<'a> Pass<'a> {
                 let given_up = match (self.o.policy.lost, fence) {
                     // Why: who takes out or deletes a cluster that does not answer says that its run is lost. Why not who did so before:
                     // what ran there was to end there, and may go on.
-                    _ if self.site(cluster).stood.is_taken_away(membership) => Some((timeout, Closed::Certainly)),
+                    _ if self.site(cluster).stood.is_taken_away(membership) => {
+                        Some((timeout, Closed::Certainly))
+                    }
                     (LostPolicy::RetryAnyway, _) => Some((timeout, Closed::Perhaps)),
                     (LostPolicy::Fence, Fence::Closes { at }) => Some((*at, Closed::Certainly)),
                     // Why both: it may yet fence itself.

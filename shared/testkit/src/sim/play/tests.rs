@@ -85,7 +85,8 @@ fn a_job_runs_elsewhere_once_its_lost_worker_was_taken_out_or_deleted() -> Resul
 
 /// Spec: safety 3.5, I1; multikueue 4.5
 #[test]
-fn who_takes_out_or_deletes_a_worker_that_answers_gives_no_word_about_what_runs_there() -> Result<(), String> {
+fn who_takes_out_or_deletes_a_worker_that_answers_gives_no_word_about_what_runs_there() -> Result<(), String>
+{
     for duty in [Duty::TakeOut, Duty::Unregister] {
         if runs_twice(duty, Heard::Answers)? {
             return Err("it was taken for a word".to_owned());
