@@ -157,11 +157,25 @@ fn said(clusters: &BTreeMap<Arc<str>, BTreeSet<Place>>) -> String {
     format!("live on {} clusters at once: {}", clusters.len(), all.join(", "))
 }
 
+/// Where and when a job ended, and of which dispatch.
+struct Ended {
+    on: Arc<str>,
+    at: Timestamp,
+    epoch: Option<u64>,
+}
+
+impl Ended {
+    /// Why also by its number: it may be sent to that cluster again, once it is back (seed 84).
+    fn was_given_up(&self, run: &Run, words: &Words) -> bool {
+        words.released(&run.case, &self.on) || words.was_given_up(&run.case, &self.on, self.epoch)
+    }
+}
+
 /// I11. How often the Workload ended, and where its job ended.
 #[derive(Default)]
 pub(super) struct Outcomes {
     endings: BTreeMap<Run, u32>,
-    ended: BTreeMap<Run, (Arc<str>, Timestamp)>,
+    ended: BTreeMap<Run, Ended>,
     /// UIDs of what was brought back from a backup: it starts again whatever anybody wants.
     revived: BTreeSet<Arc<str>>,
     /// UIDs of jobs that failed because they were being deleted.
@@ -204,8 +218,15 @@ impl Outcomes {
                 let is_killed = self.killed.contains(uid(new));
                 let is_past = self.revived.contains(uid(new)) && is_of_the_past(book, run, new);
                 if was_sent_here && !is_past && !(end == End::Failed && is_killed) {
-                    let end = (seen.place.cluster.clone(), seen.now);
-                    self.ended.entry(run.clone()).or_insert(end);
+                    if { self.ended.get(run) }.is_some_and(|ended| ended.was_given_up(run, words)) {
+                        self.ended.remove(run);
+                    }
+                    let ended = || Ended {
+                        on: seen.place.cluster.clone(),
+                        at: seen.now,
+                        epoch: epoch(new),
+                    };
+                    self.ended.entry(run.clone()).or_insert_with(ended);
                 }
             } else if is_let_go(new)
                 && !before.is_some_and(is_let_go)
@@ -223,7 +244,7 @@ impl Outcomes {
         let ended_here = self
             .ended
             .get(run)
-            .is_some_and(|(at, _)| *at == seen.place.cluster);
+            .is_some_and(|ended| ended.on == seen.place.cluster);
         let shown = || {
             let mut jobs = book
                 .local_jobs()
@@ -251,15 +272,16 @@ impl Outcomes {
             findings.about("I11", &run.case, what);
         }
         // Why Wait only: with the other policies an end that nobody could see does not count.
-        let Some((place, at)) = self
+        let Some(ended) = self
             .ended
             .get(run)
             .filter(|_| book.policy(&run.case) == Policy::Wait)
         else {
             return;
         };
-        if !words.released(&run.case, place) {
-            let what = format!("its job ended on {place} at {at} and runs again on {cluster}");
+        if !ended.was_given_up(run, words) {
+            let Ended { on, at, .. } = ended;
+            let what = format!("its job ended on {on} at {at} and runs again on {cluster}");
             findings.about("I11", &run.case, what);
         }
     }

@@ -14,7 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::Findings;
 use super::book::{Book, CLUSTERS, CONFIGS, Name, Seen};
 use super::bulkhead::Bulkhead;
-use super::object::{is_deleting, is_true, winner};
+use super::object::{epoch, is_deleting, is_true, winner};
 
 /// How much longer than the timeout it may take: a manager's clock goes wrong by less than a tenth, and it looks at what it waits
 /// for at its own pace.
@@ -38,6 +38,8 @@ pub(super) struct Words {
     placed: BTreeMap<Name, (Arc<str>, Timestamp)>,
     /// Runs that were let go on such a word.
     released: BTreeSet<(Name, Arc<str>)>,
+    /// The number of the last dispatch that was let go so, of each cluster: it may be sent there again.
+    given_up: BTreeMap<(Name, Arc<str>), u64>,
     /// Clusters whose objects went while they were lost: nobody could take back what is there.
     abandoned: BTreeSet<Arc<str>>,
 }
@@ -65,6 +67,12 @@ impl Words {
     /// Whether a run on a cluster was let go because an administrator said that it is lost.
     pub(super) fn released(&self, case: &Name, cluster: &Arc<str>) -> bool {
         self.released.contains(&(case.clone(), cluster.clone()))
+    }
+
+    /// Whether that was so of the run of this dispatch.
+    pub(super) fn was_given_up(&self, case: &Name, cluster: &Arc<str>, epoch: Option<u64>) -> bool {
+        let last = self.given_up.get(&(case.clone(), cluster.clone()));
+        last.zip(epoch).is_some_and(|(last, epoch)| epoch <= *last)
     }
 
     /// Whether a cluster went while it was lost and has not come back.
@@ -112,6 +120,9 @@ impl Words {
         }
         if !before.is_empty() && self.stands(before) {
             self.released.insert((case.clone(), before.into()));
+            if let Some(number) = seen.before().and_then(epoch) {
+                self.given_up.insert((case.clone(), before.into()), number);
+            }
         }
         if after.is_empty() {
             self.placed.remove(case);
