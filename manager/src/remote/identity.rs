@@ -62,9 +62,10 @@ fn changed(name: &str) -> String {
 
 fn left_behind(ours: &str) -> String {
     format!(
-        "its Secret leads to another cluster now, as far as can be seen, which is used from now on because nothing of this manager runs \
-         on the one before; what was only offered there stays there until the Secret leads back or somebody deletes it; to see it, ask \
-         the one before: kubectl get workloads.kueue.x-k8s.io --all-namespaces --selector {ours}"
+        "its Secret leads to another cluster now, as far as can be seen, which is used from now on because no Workload of this manager is \
+         placed on the one before; what was only offered there, and jobs deleted here that still end there, stay until the Secret leads \
+         back or somebody deletes them; to see them, ask the one before: kubectl get workloads.kueue.x-k8s.io,jobs.batch \
+         --all-namespaces --selector {ours}"
     )
 }
 

@@ -94,7 +94,7 @@ fn a_secret_that_leads_to_another_cluster_while_a_job_runs_is_refused_until_it_l
         let there = || async { leases.get_opt(&lease).await.ok()? };
         eventually(there).await;
         let log = fs::read_to_string(second.shared.stage.log(SPARE).unwrap()).unwrap();
-        assert!(log.contains("used from now on because nothing of this manager runs"));
+        assert!(log.contains("used from now on because no Workload of this manager is placed"));
         assert!(!log.contains("as after a restore"), "its storage is another one");
         put(&client, &secret, &good).await;
         let leads_back = || async {
