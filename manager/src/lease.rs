@@ -332,9 +332,8 @@ impl Lessor {
 
 fn terms(lease: &Lease) -> Terms {
     let secs = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds);
-    Terms::of(Duration::from_secs(
-        secs.and_then(|secs| u64::try_from(secs).ok()).unwrap_or_default(),
-    ))
+    // Why as a worker takes it: nobody else counts on a longer one, whoever has written that.
+    Terms::written(secs.and_then(|secs| u64::try_from(secs).ok()).unwrap_or_default())
 }
 
 fn number(lease: &Lease) -> u64 {

@@ -29,6 +29,8 @@ use crate::lease::Renewed;
 const PAGE: u32 = 500;
 const PAGE_TIME: Duration = Duration::from_secs(10);
 const PAGES_MAX: u32 = 1_000;
+/// How long what is remembered of a cluster may stay wrong after the manager could not write it.
+const HOLD_PAUSE: Duration = Duration::from_secs(10);
 /// Why nothing can be said yet.
 const NOT_LISTED: &str = "this manager has not listed all of its Workloads yet";
 
@@ -72,6 +74,11 @@ fn left_behind(ours: &str) -> String {
 impl Fleet {
     /// Whether a cluster may be connected where its Secret leads now.
     pub(super) async fn recognise(&self, remote: &Remote, client: &Client, place: &Place) -> Recognised {
+        // Why without asking: everything here is of the cluster in this place, whatever could not be written down.
+        if remote.with(|link| link.seen && link.place == *place) {
+            remote.moves_to(place);
+            return Recognised::Enter;
+        }
         let cluster = self.clusters.named(remote.name.as_str());
         let known = cluster.and_then(|cluster| remembered(&cluster));
         let mut recognised = None;
@@ -185,9 +192,10 @@ impl Fleet {
     pub(super) async fn follow_lease(&self, remote: &Remote) {
         let mut lease = remote.lease.follow();
         loop {
-            // Why before the first change: there may have been one since the cluster was remembered.
+            // Why before the first change: there may have been one since the cluster was remembered. Why again and again: it may
+            // not have been possible to write that down.
             self.hold(remote.name.as_str()).await;
-            lease.changed().await;
+            let _again = tokio::time::timeout(HOLD_PAUSE, lease.changed()).await;
         }
     }
 }

@@ -338,10 +338,6 @@ enum Search<'a> {
     Busy,
 }
 
-fn runs_elsewhere(workload: &OwnedWorkload) -> bool {
-    workload.site == Site::Elsewhere && !matches!(workload.stage, Stage::Finished { .. })
-}
-
 struct Draft<'a> {
     seen: &'a JobObserved<'a>,
     actions: Vec<Action>,
@@ -426,9 +422,9 @@ impl<'a> Draft<'a> {
         let seen = self.seen;
         let found = seen.workloads.iter().find(|w| w.fit == Fit::Equivalent);
         if found.is_none()
-            && let Some(away) = seen.workloads.iter().find(|w| runs_elsewhere(w))
+            && let Some(last) = seen.workloads.iter().find(|w| self.is_needed(w))
         {
-            return self.find_away(away);
+            return self.find_last(last);
         }
         let mut surplus: Vec<&OwnedWorkload> = seen
             .workloads
@@ -466,31 +462,46 @@ impl<'a> Draft<'a> {
         Search::Busy
     }
 
-    /// A Workload that no longer describes the job, while that may run in a worker cluster.
+    /// Whether a Workload that no longer describes the job says what nothing else does: where the job may run, that it has ended
+    /// before it shows that, or that pods are counted which are being taken away.
+    fn is_needed(&self, workload: &OwnedWorkload) -> bool {
+        let finished = matches!(workload.stage, Stage::Finished { .. });
+        let goes = workload.presence == Presence::Going && !finished && self.seen.pods == Pods::Some;
+        goes || (workload.site == Site::Elsewhere && !(finished && self.seen.ended == Ended::Yes))
+    }
+
+    /// A Workload that no longer describes the job and is needed still.
     ///
-    /// Unlike the anchor: the run there is ended first, as where somebody deletes the Workload; a stop of the job here ends
-    /// nothing, and a Workload that is gone would leave nobody who ends it before the next run begins.
-    fn find_away(&mut self, away: &'a OwnedWorkload) -> Search<'a> {
-        if away.presence == Presence::Going {
-            return Search::Found(away);
+    /// Unlike the anchor: a run in a worker cluster is ended first, as where somebody deletes the Workload; a stop of the job here
+    /// ends nothing, and a Workload that is gone would leave nobody who ends it before the next run begins.
+    fn find_last(&mut self, last: &'a OwnedWorkload) -> Search<'a> {
+        if last.presence == Presence::Going || matches!(last.stage, Stage::Finished { .. }) {
+            return Search::Found(last);
         }
-        self.actions.push(Action::WithdrawWorkload(away.key.clone()));
-        let text = format!("Deleted not matching Workload: {}", away.key);
-        self.notes.push(Note::normal("DeletedWorkload", text));
+        self.withdraw(last);
         Search::Busy
+    }
+
+    fn withdraw(&mut self, workload: &OwnedWorkload) {
+        if workload.presence == Presence::Going {
+            return;
+        }
+        let key = &workload.key;
+        self.actions.push(Action::WithdrawWorkload(key.clone()));
+        let text = format!("Deleted not matching Workload: {key}");
+        self.notes.push(Note::normal("DeletedWorkload", text));
     }
 
     fn delete(&mut self, surplus: &[&OwnedWorkload]) {
         for workload in surplus {
-            let action = if runs_elsewhere(workload) {
-                Action::WithdrawWorkload
-            } else {
-                Action::DeleteWorkload
-            };
-            self.actions.push(action(workload.key.clone()));
+            self.follow_up = FollowUp::Retry;
+            if self.is_needed(workload) {
+                self.withdraw(workload);
+                continue;
+            }
+            self.actions.push(Action::DeleteWorkload(workload.key.clone()));
             let text = format!("Deleted not matching Workload: {}", workload.key);
             self.notes.push(Note::normal("DeletedWorkload", text));
-            self.follow_up = FollowUp::Retry;
         }
     }
 

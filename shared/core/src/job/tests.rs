@@ -300,16 +300,36 @@ fn a_changed_job_that_may_run_elsewhere_waits_until_it_has_ended_there() {
 
     workload.presence = Presence::Live;
     workload.stage = Stage::Finished { news: News::Told };
-    check(
-        &observed(&[workload.clone()]),
-        &[Action::DeleteWorkload(key("w"))],
-        &told,
-    );
+    let workloads = [workload.clone()];
+    let mut seen = observed(&workloads);
+    check(&seen, &[], &[]);
+    seen.ended = Ended::Yes;
+    check(&seen, &[Action::DeleteWorkload(key("w"))], &told);
     workload.stage = Stage::Reserved;
     assert_eq!(
         plan(&observed(&[owned("a"), workload])).actions,
         withdrawn,
         "it is no excuse that another one fits"
+    );
+}
+
+/// Somebody has suspended and changed the job in one write, and pods are shown that have ended elsewhere meanwhile.
+///
+/// Spec: jobs 5.3 C4; safety I4
+#[test]
+fn what_goes_stays_while_pods_are_counted_that_only_it_can_take_away() {
+    let mut workload = owned("w");
+    workload.fit = Fit::Different;
+    workload.presence = Presence::Going;
+    let workloads = [workload];
+    let mut seen = observed(&workloads);
+    seen.pods = Pods::Some;
+    check(&seen, &[], &[]);
+    seen.pods = Pods::None;
+    check(
+        &seen,
+        &[Action::DeleteWorkload(key("w"))],
+        &[("DeletedWorkload", "Deleted not matching Workload: lab/w")],
     );
 }
 
