@@ -276,7 +276,8 @@ impl Lessor {
             .map(String::as_str);
         let remembered = |name: &str| self.clusters.named(name).map(|cluster| remembered(&cluster));
         let uid = stored.metadata.uid.as_deref().unwrap_or_default();
-        let other = identity::other_name(remote.name.as_str(), uid, written, remembered)?;
+        let place = remote.place_asked();
+        let other = identity::other_name(remote.name.as_str(), (uid, &place), written, remembered)?;
         let sentence = format!(
             "this manager has this cluster already, as MultiKueueCluster \"{other}\"; use that one, or let it leave before this one \
              comes (roadstead cluster leave {other}, or delete it and wait until it is gone)"

@@ -29,6 +29,7 @@ use kube::discovery::ApiResource;
 use kube::{Client, ResourceExt as _};
 use roadstead_api::constants::annotations;
 use roadstead_api::kueue::v1beta2::Workload;
+use roadstead_core::cluster::identity::{Identity, Past};
 use roadstead_core::cluster::{Connection, Reason};
 use roadstead_core::dispatch::Witness;
 use roadstead_core::lease::{Grant, Guard};
@@ -135,15 +136,15 @@ impl Place {
 
 struct Link {
     connection: Connection,
-    /// Where the cluster is of which everything here is; `None` before the first attempt to connect.
+    /// Where it is asked or connected now, or was last; `None` before the first attempt to connect.
     home: Option<Place>,
+    /// Of which cluster everything here is; `None` until its caches have been filled once.
+    memory: Option<Identity>,
     client: Option<Client>,
     /// To which API server the client goes.
     place: Place,
     /// Its Secret is gone; it is kept only for what runs there.
     orphaned: bool,
-    /// Its caches have been filled once.
-    seen: bool,
     /// What condition `Active` is to say; `None` before the first attempt.
     shown: Option<Connection>,
 }
@@ -191,10 +192,10 @@ impl Remote {
             link: Mutex::new(Link {
                 connection: Connection::new(now),
                 home: None,
+                memory: None,
                 client: None,
                 place: Place::default(),
                 orphaned: false,
-                seen: false,
                 shown: None,
             }),
         }
@@ -243,7 +244,7 @@ impl Remote {
 
     /// Whether it was ever connected, so that what is cached of it is all there was.
     pub(crate) fn was_connected(&self) -> bool {
-        self.with(|link| link.seen)
+        self.with(|link| link.memory.is_some())
     }
 
     /// It is at this place from now on, where its lease has not been seen yet.
@@ -256,6 +257,35 @@ impl Remote {
         if moves {
             let _ = self.lease.modify(|lease| lease.take().is_some());
         }
+    }
+
+    /// A short text for where it is asked or connected now; empty before the first attempt to connect.
+    pub(crate) fn place_asked(&self) -> String {
+        self.with(|link| link.home.as_ref().map(Place::print).unwrap_or_default())
+    }
+
+    /// What is known of it.
+    fn past(&self) -> Past {
+        self.with(|link| match (&link.memory, &link.home) {
+            (Some(memory), _) => Past::Connected(memory.clone()),
+            (None, Some(tried)) => Past::Tried(tried.print()),
+            (None, None) => Past::Untried,
+        })
+    }
+
+    /// Its caches are filled where it is asked now, or its lease there has changed since.
+    fn is_of_home(&self) {
+        let lease = self.lease.get();
+        self.with(|link| {
+            let Some(home) = &link.home else {
+                return;
+            };
+            link.memory = Some(Identity::next(
+                link.memory.as_ref(),
+                lease.as_deref(),
+                home.print(),
+            ));
+        });
     }
 
     /// Whether its Secret is gone, so that it is kept only for what runs there.

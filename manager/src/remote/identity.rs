@@ -62,6 +62,12 @@ fn changed(name: &str) -> String {
     )
 }
 
+fn still_ends(name: &str) -> String {
+    format!(
+        "its Secret leads to another cluster now, while jobs that have ended or were deleted here are still on the one before: point it          back until they are gone there; otherwise it is used, and they stay there, when the time after which a worker counts as lost          has passed (multiKueue.workerLostTimeout); if it is the same cluster after all, remove annotation {CLUSTER_IDENTITY} of          MultiKueueCluster \"{name}\""
+    )
+}
+
 fn left_behind(ours: &str) -> String {
     format!(
         "its Secret leads to another cluster now, as far as can be seen, which is used from now on because no Workload of this manager is \
@@ -74,26 +80,17 @@ fn left_behind(ours: &str) -> String {
 impl Fleet {
     /// Whether a cluster may be connected where its Secret leads now.
     pub(super) async fn recognise(&self, remote: &Remote, client: &Client, place: &Place) -> Recognised {
-        // Why without asking: everything here is of the cluster in this place, whatever could not be written down.
-        if remote.with(|link| link.seen && link.place == *place) {
-            remote.moves_to(place);
-            return Recognised::Enter;
-        }
         let cluster = self.clusters.named(remote.name.as_str());
-        let known = cluster.and_then(|cluster| remembered(&cluster));
-        let mut recognised = None;
-        if let Some(known) = known {
+        let past = remote.past();
+        let mut same = None;
+        if let Some(known) = past.known(cluster.and_then(|cluster| remembered(&cluster))) {
             match self.is_same(&known, remote, client, place).await {
-                Ok(true) => recognised = Some(known.place),
+                Ok(true) => same = Some(known),
                 Ok(false) => {}
                 Err((reason, sentence)) => return Recognised::Refused(reason, sentence),
             }
         }
-        let home = remote.with(|link| link.home.clone());
-        // Why the other place is compared too: an attempt may have failed elsewhere since the cluster was remembered.
-        let is_home =
-            |home: Place| home == *place || recognised.as_deref().is_some_and(|known| known == home.print());
-        if !home.is_none_or(is_home) {
+        if !past.stays(&place.print(), same.as_ref()) {
             return Recognised::BeginAnew;
         }
         remote.moves_to(place);
@@ -127,6 +124,9 @@ impl Fleet {
         let name = remote.name.as_str();
         if !placed.is_empty() {
             return Err((Reason::ClusterChanged, changed(name)));
+        }
+        if remote.held.has_jobs() && !(self.is_free)(&remote.name) {
+            return Err((Reason::ClusterChanged, still_ends(name)));
         }
         self.told.decided(name, &left_behind(&self.ours));
         Ok(false)
@@ -192,6 +192,7 @@ impl Fleet {
     pub(super) async fn follow_lease(&self, remote: &Remote) {
         let mut lease = remote.lease.follow();
         loop {
+            remote.is_of_home();
             // Why before the first change: there may have been one since the cluster was remembered. Why again and again: it may
             // not have been possible to write that down.
             self.hold(remote.name.as_str()).await;

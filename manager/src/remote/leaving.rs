@@ -44,7 +44,9 @@ impl Fleet {
             };
             let held = cluster.finalizers().iter().any(|f| f == LEAVING);
             let annotations = self.to_remember(&cluster);
-            if (held && annotations.is_empty()) || cluster.metadata.deletion_timestamp.is_some() {
+            // Why not where it is being deleted: an API server takes no new finalizer then.
+            let may_hold = cluster.metadata.deletion_timestamp.is_none();
+            if (held && annotations.is_empty()) || !(held || may_hold) {
                 self.told.succeeded(name, HOLDING);
                 return;
             }

@@ -246,6 +246,18 @@ impl Fleet {
         Ok((endpoint, client))
     }
 
+    /// Ends when the credentials of a cluster are others than these, or are gone.
+    async fn credentials_change(&self, name: &str, endpoint: &Endpoint, nudge: &Notify) {
+        let print = fingerprint(endpoint);
+        loop {
+            nudge.notified().await;
+            if self.load(name).is_ok_and(|now| fingerprint(&now) == print) {
+                continue;
+            }
+            return;
+        }
+    }
+
     /// Says how a connection stands, now and as long as nothing else is to be said.
     async fn report(&self, remote: &Remote, connection: Connection) {
         remote.with(|link| link.shown = Some(connection));
@@ -348,7 +360,14 @@ async fn supervise(
                 }
                 Attempt::Open { timeout } => {
                     let timeout = Duration::try_from(timeout).unwrap_or(Duration::MAX);
-                    match Box::pin(fleet.recognise(&remote, &client, &Place::of(&endpoint))).await {
+                    let place = Place::of(&endpoint);
+                    let recognised = tokio::select! {
+                        biased;
+                        recognised = Box::pin(fleet.recognise(&remote, &client, &place)) => recognised,
+                        // Why: that may take long, and the other credentials may lead to another cluster.
+                        () = fleet.credentials_change(&name, &endpoint, &nudge) => continue,
+                    };
+                    match recognised {
                         Recognised::Enter => {
                             fleet.told.succeeded(&name, IDENTITY);
                             Box::pin(serve(&fleet, &remote, (&endpoint, client), timeout, &nudge)).await;
@@ -437,10 +456,10 @@ async fn serve(
             if bug!(fleet.policy, EarlyEventLost) {
                 fleet.settle(remote).await;
             }
+            remote.is_of_home();
             remote.with(|link| {
                 link.client = Some(client.clone());
                 link.place = Place::of(endpoint);
-                link.seen = true;
                 link.connection.opened();
             });
             fleet.told.connected(name);

@@ -4,13 +4,15 @@ use http::{Method, Request, Response};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::client::Body;
+use kube::core::DynamicObject;
 use roadstead_api::config::Config;
 use roadstead_api::constants::finalizers::LEAVING;
 use roadstead_core::lease::{Grant, Moment, Terms};
+use roadstead_core::name::Key;
 use roadstead_engine::clock::{Uptime, system};
 use roadstead_engine::leader::Leadership;
 use roadstead_kubeconfigs::check::{Refusal, Rules};
-use roadstead_kubeio::cache::Cache;
+use roadstead_kubeio::cache::{Cache, Change};
 use serde_json::from_value;
 
 use super::super::registry::Registry;
@@ -134,6 +136,107 @@ async fn a_lease_that_was_made_anew_before_anybody_followed_it_is_remembered() {
     assert_eq!(noted, format!("anew {}", here.print()));
 }
 
+/// A list of the copy of Workload `w`, owned by these.
+fn copies(owners: &Value) -> Value {
+    let metadata = json!({
+        "namespace": "ns", "name": "w", "uid": "copy", "annotations": {WORKLOAD_UID: "w"}, "ownerReferences": owners,
+    });
+    let items =
+        [json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": metadata})];
+    json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList", "metadata": {}, "items": items})
+}
+
+/// Workload `w`, placed in east.
+fn one() -> Option<Vec<Arc<Workload>>> {
+    let placed = json!({"namespace": "ns", "name": "w", "uid": "w"});
+    Some(vec![workload(&placed)])
+}
+
+fn is_refused(said: &Recognised, reason: Reason, words: &str) -> bool {
+    matches!(said, Recognised::Refused(why, text) if *why == reason && text.contains(words))
+}
+
+/// The manager was connected there, and what is written is older than that.
+///
+/// Spec: safety 3.8, I1
+#[tokio::test(start_paused = true)]
+async fn where_it_is_connected_is_known_before_that_is_written() {
+    let (here, there) = (place("here"), place("there"));
+    let (client, _) = answering(200, copies(&json!([])));
+    let written = format!("- {}", here.print());
+    for (placed, expected) in [(one(), None), (Some(Vec::new()), Some(Recognised::BeginAnew))] {
+        let (fleet, remote) = fleet(client.clone(), &written, placed);
+        remote.moves_to(&there);
+        remote.is_of_home();
+        let said = fleet.recognise(&remote, &client, &there).await;
+        assert_eq!(said, Recognised::Enter, "it is where it was");
+        let said = fleet.recognise(&remote, &client, &here).await;
+        match expected {
+            Some(expected) => assert_eq!(said, expected),
+            None => assert!(
+                is_refused(&said, Reason::ClusterChanged, "jobs of this manager may run"),
+                "{said:?}"
+            ),
+        }
+    }
+}
+
+/// Spec: safety 3.8
+#[tokio::test(start_paused = true)]
+async fn jobs_that_nobody_has_any_more_are_not_left_behind_at_once() {
+    let (client, _) = answering(200, copies(&json!([])));
+    for (is_free, words) in [(false, Some("are still on the one before")), (true, None)] {
+        let (mut fleet, remote) = fleet(
+            client.clone(),
+            &format!("- {}", place("here").print()),
+            Some(Vec::new()),
+        );
+        fleet.is_free = Box::new(move |_| is_free);
+        remote.moves_to(&place("here"));
+        remote.is_of_home();
+        let labels = json!({"kueue.x-k8s.io/prebuilt-workload-name": "gone"});
+        let job: Arc<DynamicObject> = Arc::new(
+            from_value(json!({"metadata": {"namespace": "ns", "name": "job", "labels": labels}})).unwrap(),
+        );
+        remote.held.job_changed(
+            0,
+            &Change {
+                key: &Key::new("ns", "job"),
+                old: None,
+                new: Some(&job),
+            },
+        );
+        let said = fleet.recognise(&remote, &client, &place("there")).await;
+        match words {
+            Some(words) => assert!(is_refused(&said, Reason::ClusterChanged, words), "{said:?}"),
+            None => assert_eq!(said, Recognised::BeginAnew),
+        }
+    }
+}
+
+/// Spec: safety 3.8, F28
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_is_being_deleted_is_remembered_while_it_waits_and_held_no_more() {
+    let mut goes = east("uid print");
+    goes["metadata"]["resourceVersion"] = json!("8");
+    goes["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let mut held_by_another = goes.clone();
+    held_by_another["metadata"]["finalizers"] = json!(["another"]);
+    for (cluster, writes) in [(goes, 1), (held_by_another, 0)] {
+        let (client, sent) = answering(200, cluster.clone());
+        let (fleet, remote) = fleet(client, "uid print", Some(Vec::new()));
+        fleet.clusters.observe(from_value(cluster).unwrap());
+        remote.moves_to(&place("here"));
+        fleet.hold("east").await;
+        let sent = sent.lock().unwrap();
+        assert_eq!(sent.len(), writes);
+        assert!(
+            sent.iter()
+                .all(|one| one["metadata"]["finalizers"] == json!([LEAVING]))
+        );
+    }
+}
+
 /// What is said where east leads `there` now, and the lease that is known afterwards; without a lease to know it by.
 async fn recognised(
     home: Option<&str>,
@@ -153,27 +256,12 @@ async fn recognised(
 /// Spec: safety 3.8, I1
 #[tokio::test(start_paused = true)]
 async fn where_a_secret_leads_elsewhere_what_is_there_and_what_may_run_decide() {
-    let notes = json!({WORKLOAD_UID: "w"});
-    let copy = |owners: Value| {
-        let metadata = json!({
-            "namespace": "ns", "name": "w", "uid": "copy", "annotations": notes, "ownerReferences": owners,
-        });
-        let items =
-            [json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": metadata})];
-        json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList", "metadata": {}, "items": items})
-    };
-    let offered = || (200, copy(json!([])));
+    let offered = || (200, copies(&json!([])));
     let runs = || {
         let job = json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j"}]);
-        (200, copy(job))
-    };
-    let one = || {
-        Some(vec![workload(
-            &json!({"namespace": "ns", "name": "w", "uid": "w"}),
-        )])
+        (200, copies(&job))
     };
     let none = || Some(Vec::new());
-    let refused = |said: &Recognised, reason: Reason, words: &str| matches!(said, Recognised::Refused(why, text) if *why == reason && text.contains(words));
 
     let (said, lease) = recognised(Some("here"), one(), runs()).await;
     assert_eq!(
@@ -184,19 +272,19 @@ async fn where_a_secret_leads_elsewhere_what_is_there_and_what_may_run_decide() 
     assert_eq!(recognised(None, one(), runs()).await.0, Recognised::Enter);
     let (said, lease) = recognised(Some("here"), one(), offered()).await;
     assert!(
-        refused(&said, Reason::ClusterChanged, "leads to another cluster"),
+        is_refused(&said, Reason::ClusterChanged, "leads to another cluster"),
         "{said:?}"
     );
     assert_eq!(lease.as_deref(), Some("uid"));
     let failed = json!({"kind": "Status", "code": 500, "message": "no quorum", "reason": "InternalError"});
     let (said, _) = recognised(Some("here"), one(), (500, failed)).await;
     assert!(
-        refused(&said, Reason::ClientConnectionFailed, "no quorum"),
+        is_refused(&said, Reason::ClientConnectionFailed, "no quorum"),
         "{said:?}"
     );
     let (said, _) = recognised(Some("here"), None, runs()).await;
     assert!(
-        refused(&said, Reason::ClientConnectionFailed, NOT_LISTED),
+        is_refused(&said, Reason::ClientConnectionFailed, NOT_LISTED),
         "{said:?}"
     );
 

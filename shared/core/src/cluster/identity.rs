@@ -99,6 +99,42 @@ impl Identity {
     }
 }
 
+/// What a process knows of a cluster under its name, whatever is written about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Past {
+    /// Nothing was asked there yet.
+    Untried,
+    /// It was asked in this place, and some of what it has may have been read; it was never connected.
+    Tried(String),
+    /// It was connected, and everything that is known is of this cluster.
+    Connected(Identity),
+}
+
+impl Past {
+    /// By which identity a cluster is to be known; `None` when by none. `written`: what is written about it.
+    ///
+    /// Why the own memory first: what is written may be older, where it could not be written. Why not without anything written: who
+    /// takes that away says that the cluster is the right one.
+    pub fn known(&self, written: Option<Identity>) -> Option<Identity> {
+        let written = written?;
+        Some(match self {
+            Self::Connected(identity) => identity.clone(),
+            Self::Untried | Self::Tried(_) => written,
+        })
+    }
+
+    /// Whether what the process knows may stay when it goes to `place`. `same`: the identity by which that cluster was known, if it
+    /// is the same cluster.
+    pub fn stays(&self, place: &str, same: Option<&Identity>) -> bool {
+        match self {
+            Self::Untried => true,
+            // Why not by `same` alone: where it was tried may have been another cluster than the one of which something is written.
+            Self::Tried(tried) => tried == place || same.is_some_and(|known| known.place == *tried),
+            Self::Connected(identity) => identity.place == place || same.is_some(),
+        }
+    }
+}
+
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.lease.as_deref().unwrap_or(NO_LEASE), self.place)
@@ -138,18 +174,20 @@ impl Copy<'_> {
 }
 
 /// The other MultiKueueCluster by which this manager has the cluster already, if there is one. `lease` is the UID of the lease that
-/// is there, `written` the name on it. `remembered` tells what is remembered of a MultiKueueCluster, `None` when there is none
-/// of that name.
+/// is there, `written` the name on it, `place` where that is. `remembered` tells what is remembered of a MultiKueueCluster, `None` when
+/// there is none of that name.
 pub fn other_name<'a>(
     ours: &str,
-    lease: &str,
+    (lease, place): (&str, &str),
     written: Option<&'a str>,
     remembered: impl FnOnce(&str) -> Option<Option<Identity>>,
 ) -> Option<&'a str> {
     let other = written.filter(|name| *name != ours)?;
-    // Why compared: that one may lead elsewhere by now. Where no lease of it is known it may have this one.
-    let known = remembered(other)?.and_then(|identity| identity.lease);
-    let has_it = known.is_none_or(|known| known == lease);
+    // Why compared: that one may lead elsewhere by now. Where nothing is known of it, it may have this one.
+    let has_it = remembered(other)?.is_none_or(|known| match &known.lease {
+        Some(known) => known == lease,
+        None => known.place == place,
+    });
     has_it.then_some(other)
 }
 
@@ -258,6 +296,41 @@ mod tests {
         assert_eq!(next(&without_lease("here"), Some("uid"), "here"), kept);
     }
 
+    /// Spec: safety 3.8, I1
+    #[test]
+    fn what_was_connected_is_known_by_its_own_memory_while_something_is_written() {
+        let (written, own) = (identity("uid", "here"), identity("uid", "there"));
+        let tried = Past::Tried("there".to_owned());
+        for past in [Past::Untried, tried] {
+            assert_eq!(past.known(Some(written.clone())), Some(written.clone()));
+            assert_eq!(past.known(None), None);
+        }
+        let connected = Past::Connected(own.clone());
+        assert_eq!(connected.known(Some(written)), Some(own));
+        assert_eq!(connected.known(None), None, "somebody has said so");
+    }
+
+    /// Spec: safety 3.8, I1
+    #[test]
+    fn what_is_known_of_one_cluster_is_not_taken_to_another() {
+        let tried = || Past::Tried("tried".to_owned());
+        let connected = || Past::Connected(identity("uid", "here"));
+        let (here, of_tried) = (identity("uid", "here"), identity("uid", "tried"));
+        for (past, place, same, expected) in [
+            (Past::Untried, "there", None, true),
+            (Past::Untried, "there", Some(&here), true),
+            (tried(), "tried", None, true),
+            (tried(), "there", None, false),
+            (tried(), "there", Some(&here), false),
+            (tried(), "there", Some(&of_tried), true),
+            (connected(), "here", None, true),
+            (connected(), "there", None, false),
+            (connected(), "there", Some(&here), true),
+        ] {
+            assert_eq!(past.stays(place, same), expected, "{past:?} {place} {same:?}");
+        }
+    }
+
     /// Spec: safety 3.8, I5
     #[test]
     fn a_cluster_has_one_name_as_long_as_the_first_leads_there() {
@@ -265,25 +338,20 @@ mod tests {
             |_: &str| None,
             |identity: Option<Identity>| move |_: &str| Some(identity),
         );
-        let known = || Some(identity("uid", "here"));
+        let (known, here) = (|| Some(identity("uid", "there")), ("uid", "here"));
         assert_eq!(
-            other_name("east", "uid", None, none),
+            other_name("east", here, None, none),
             None,
             "nobody has written one"
         );
-        assert_eq!(other_name("east", "uid", Some("east"), led(known())), None);
-        assert_eq!(other_name("alias", "uid", Some("east"), none), None, "it is gone");
-        assert_eq!(
-            other_name("alias", "uid", Some("east"), led(known())),
-            Some("east")
-        );
-        for unknown in [None, Some(without_lease("there"))] {
-            assert_eq!(
-                other_name("alias", "uid", Some("east"), led(unknown)),
-                Some("east")
-            );
+        assert_eq!(other_name("east", here, Some("east"), led(known())), None);
+        assert_eq!(other_name("alias", here, Some("east"), none), None, "it is gone");
+        for has_it in [known(), None, Some(without_lease("here"))] {
+            assert_eq!(other_name("alias", here, Some("east"), led(has_it)), Some("east"));
         }
-        let elsewhere = Some(identity("other", "there"));
-        assert_eq!(other_name("alias", "uid", Some("east"), led(elsewhere)), None);
+        for elsewhere in [identity("other", "here"), without_lease("there")] {
+            let led = led(Some(elsewhere));
+            assert_eq!(other_name("alias", here, Some("east"), led), None);
+        }
     }
 }
