@@ -88,7 +88,8 @@ fn a_secret_that_leads_to_another_cluster_while_a_job_runs_is_refused_until_it_l
         second.job_is(SPARE, "stays", "Complete").await;
         assert!(was_sent_once(&second.workload("stays").await.unwrap()));
 
-        // Now nothing runs, and it may lead elsewhere.
+        // Now nothing is there, and it may lead elsewhere.
+        second.is_swept_in(EAST).await;
         put(&client, &secret, &west.kubeconfig()).await;
         is_connected(second, EAST).await;
         let there = || async { leases.get_opt(&lease).await.ok()? };
@@ -164,7 +165,8 @@ fn without_a_lease_a_cluster_is_known_by_the_jobs_that_run_there() {
         second.job_is(SPARE, "stays", "Complete").await;
         assert!(was_sent_once(&second.workload("stays").await.unwrap()));
 
-        // Now nothing runs, and it may lead elsewhere.
+        // Now nothing is there, and it may lead elsewhere.
+        second.is_swept_in(EAST).await;
         let before = remembers_other(second, EAST, &of_place).await;
         put(&client, &secret, &west).await;
         let elsewhere = remembers_other(second, EAST, &before).await;

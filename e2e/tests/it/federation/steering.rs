@@ -153,7 +153,20 @@ fn a_job_that_its_user_suspends_is_resumed_and_its_run_in_the_worker_goes_on() {
 /// Spec: jobs 5.3 C3, C4; safety I1, I4
 #[test]
 fn a_job_whose_size_is_changed_while_it_runs_is_stopped_in_its_worker_and_starts_anew() {
-    beside_others("resized", EVEN, |room| async move {
+    is_resized("resized", json!({"parallelism": 2}));
+}
+
+/// As who applies the first manifest again, with another size.
+///
+/// Spec: jobs 5.3 C3, C4; safety I1, I4
+#[test]
+fn a_job_that_is_suspended_and_changed_in_one_write_is_stopped_in_its_worker_and_starts_anew() {
+    is_resized("resized-suspended", json!({"parallelism": 2, "suspend": true}));
+}
+
+/// A job of one pod runs in a worker when its spec is changed so that it has two.
+fn is_resized(test: &'static str, change: Value) {
+    beside_others(test, EVEN, |room| async move {
         let mut job = room.job("train", "1", LONG_SECS);
         job["spec"]["completions"] = json!(2);
         room.submit(job).await;
@@ -162,8 +175,7 @@ fn a_job_whose_size_is_changed_while_it_runs_is_stopped_in_its_worker_and_starts
         let run = room.jobs(&first).get("train").await.unwrap();
         let pod = room.hold_pod(&first, "train").await;
 
-        let wider = json!({"spec": {"parallelism": 2}});
-        let _: Job = room.merge(MANAGER, "train", wider).await;
+        let _: Job = room.merge(MANAGER, "train", json!({ "spec": change })).await;
         eventually(|| async {
             let stopping = room.jobs(&first).get("train").await.ok()?;
             (stopping.spec?.suspend == Some(true)).then_some(())
