@@ -147,9 +147,9 @@ fn copies(owners: &Value) -> Value {
 }
 
 /// Workload `w`, placed in east.
-fn one() -> Option<Vec<Arc<Workload>>> {
+fn one() -> Vec<Arc<Workload>> {
     let placed = json!({"namespace": "ns", "name": "w", "uid": "w"});
-    Some(vec![workload(&placed)])
+    vec![workload(&placed)]
 }
 
 fn is_refused(said: &Recognised, reason: Reason, words: &str) -> bool {
@@ -164,7 +164,10 @@ async fn where_it_is_connected_is_known_before_that_is_written() {
     let (here, there) = (place("here"), place("there"));
     let (client, _) = answering(200, copies(&json!([])));
     let written = format!("- {}", here.print());
-    for (placed, expected) in [(one(), None), (Some(Vec::new()), Some(Recognised::BeginAnew))] {
+    for (placed, expected) in [
+        (Some(one()), None),
+        (Some(Vec::new()), Some(Recognised::BeginAnew)),
+    ] {
         let (fleet, remote) = fleet(client.clone(), &written, placed);
         remote.moves_to(&there);
         remote.is_of_home();
@@ -263,21 +266,21 @@ async fn where_a_secret_leads_elsewhere_what_is_there_and_what_may_run_decide() 
     };
     let none = || Some(Vec::new());
 
-    let (said, lease) = recognised(Some("here"), one(), runs()).await;
+    let (said, lease) = recognised(Some("here"), Some(one()), runs()).await;
     assert_eq!(
         (said, lease),
         (Recognised::Enter, None),
         "its lease is not seen there yet"
     );
-    assert_eq!(recognised(None, one(), runs()).await.0, Recognised::Enter);
-    let (said, lease) = recognised(Some("here"), one(), offered()).await;
+    assert_eq!(recognised(None, Some(one()), runs()).await.0, Recognised::Enter);
+    let (said, lease) = recognised(Some("here"), Some(one()), offered()).await;
     assert!(
         is_refused(&said, Reason::ClusterChanged, "leads to another cluster"),
         "{said:?}"
     );
     assert_eq!(lease.as_deref(), Some("uid"));
     let failed = json!({"kind": "Status", "code": 500, "message": "no quorum", "reason": "InternalError"});
-    let (said, _) = recognised(Some("here"), one(), (500, failed)).await;
+    let (said, _) = recognised(Some("here"), Some(one()), (500, failed)).await;
     assert!(
         is_refused(&said, Reason::ClientConnectionFailed, "no quorum"),
         "{said:?}"
@@ -297,6 +300,6 @@ async fn where_a_secret_leads_elsewhere_what_is_there_and_what_may_run_decide() 
         Recognised::Enter
     );
     assert_eq!(recognised(None, none(), offered()).await.0, Recognised::Enter);
-    let (said, _) = recognised(Some("third"), one(), runs()).await;
+    let (said, _) = recognised(Some("third"), Some(one()), runs()).await;
     assert_eq!(said, Recognised::BeginAnew, "what is known is of a third cluster");
 }
