@@ -35,6 +35,7 @@ use roadstead_kubeio::trouble::Troubles;
 use roadstead_kubeio::write::{self, Written};
 use serde_json::{Value, json};
 
+use crate::remote::registry::Registry;
 use crate::remote::{Remote, remembered};
 
 /// How long one request about a lease may take.
@@ -58,6 +59,8 @@ pub(crate) struct Lessor {
     pub(crate) terms: Terms,
     /// The MultiKueueClusters of this manager.
     pub(crate) clusters: Arc<Cache<MultiKueueCluster>>,
+    /// What this process knows of its workers.
+    pub(crate) registry: Arc<Registry>,
     /// Namespaces of our own cluster.
     pub(crate) namespaces: Arc<Cache<Namespace>>,
     /// The clock that counts.
@@ -274,7 +277,12 @@ impl Lessor {
             .annotations()
             .get(annotations::LEASE_CLUSTER)
             .map(String::as_str);
-        let remembered = |name: &str| self.clusters.named(name).map(|cluster| remembered(&cluster));
+        // Why this process first: what is written of the other one may be older.
+        let seen = |name: &str| self.registry.get(&name.into()).and_then(|other| other.seen_now());
+        let remembered = |name: &str| {
+            let cluster = self.clusters.named(name)?;
+            Some(seen(name).or_else(|| remembered(&cluster)))
+        };
         let uid = stored.metadata.uid.as_deref().unwrap_or_default();
         let place = remote.place_asked();
         let other = identity::other_name(remote.name.as_str(), (uid, &place), written, remembered)?;

@@ -249,7 +249,9 @@ impl Remote {
 
     /// It is at this place from now on, where its lease has not been seen yet.
     fn moves_to(&self, place: &Place) {
+        let memory = self.memory();
         let moves = self.with(|link| {
+            link.memory = memory;
             link.home
                 .replace(place.clone())
                 .is_some_and(|before| before != *place)
@@ -266,25 +268,39 @@ impl Remote {
 
     /// What is known of it.
     fn past(&self) -> Past {
-        self.with(|link| match (&link.memory, &link.home) {
-            (Some(memory), _) => Past::Connected(memory.clone()),
+        let (memory, home) = (self.memory(), self.with(|link| link.home.clone()));
+        match (memory, home) {
+            (Some(memory), _) => Past::Connected(memory),
             (None, Some(tried)) => Past::Tried(tried.print()),
             (None, None) => Past::Untried,
+        }
+    }
+
+    /// Of which cluster everything here is, with the lease that is seen there now; `None` until its caches have been filled once.
+    fn memory(&self) -> Option<Identity> {
+        let now = self.seen_now();
+        self.with(|link| {
+            let memory = link.memory.clone()?;
+            Some(now.filter(|now| now.place == memory.place).unwrap_or(memory))
         })
     }
 
-    /// Its caches are filled where it is asked now, or its lease there has changed since.
+    /// The lease that is seen where it is asked or connected now; `None` while none is.
+    pub(crate) fn seen_now(&self) -> Option<Identity> {
+        let lease = self.lease.get()?;
+        let place = self.with(|link| Some(link.home.as_ref()?.print()))?;
+        Some(Identity::next(None, Some(&lease), place))
+    }
+
+    /// Its caches are filled where it is asked now.
     fn is_of_home(&self) {
-        let lease = self.lease.get();
+        let (now, memory) = (self.seen_now(), self.memory());
         self.with(|link| {
             let Some(home) = &link.home else {
                 return;
             };
-            link.memory = Some(Identity::next(
-                link.memory.as_ref(),
-                lease.as_deref(),
-                home.print(),
-            ));
+            let lease = now.and_then(|now| now.lease);
+            link.memory = Some(Identity::next(memory.as_ref(), lease.as_deref(), home.print()));
         });
     }
 

@@ -167,7 +167,7 @@ fn lost_policy(config: &Config) -> LostPolicy {
 fn lessor(
     config: &Config,
     engine: &Engine,
-    federation: &Federation,
+    (federation, registry): (&Federation, &Arc<Registry>),
     (clock, uptime): (&Clock, Uptime),
 ) -> Lessor {
     let timeout = Duration::try_from(config.multi_kueue.worker_lost_timeout).unwrap_or_default();
@@ -176,6 +176,7 @@ fn lessor(
         namespace: config.roadstead.multi_kueue.lease_namespace.clone(),
         terms: Terms::for_timeout(timeout),
         clusters: federation.clusters.clone(),
+        registry: registry.clone(),
         troubles: roadstead_kubeio::trouble::Troubles::default(),
         namespaces: engine.caches.namespaces.clone(),
         uptime,
@@ -202,7 +203,12 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
     let fresh = fresh(&leadership, &federation, &secrets);
     let registry = Arc::new(Registry::default());
     counts.tell_leases_of(registry.clone());
-    let lessor = Arc::new(lessor(&config, engine, &federation, (&clock, uptime)));
+    let lessor = Arc::new(lessor(
+        &config,
+        engine,
+        (&federation, &registry),
+        (&clock, uptime),
+    ));
     let dispatch = Dispatch {
         caches: engine.caches.clone(),
         federation: federation.clone(),
@@ -327,6 +333,7 @@ fn follow(
     stop: &CancellationToken,
 ) {
     let moved = Arc::new(Dirty::new());
+    witness::ring_on_words(&dispatch.federation, moved.clone());
     let witnesses = witness::run(
         dispatch.client.clone(),
         dispatch.federation.clone(),

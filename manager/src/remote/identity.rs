@@ -31,6 +31,8 @@ const PAGE_TIME: Duration = Duration::from_secs(10);
 const PAGES_MAX: u32 = 1_000;
 /// How long what is remembered of a cluster may stay wrong after the manager could not write it.
 const HOLD_PAUSE: Duration = Duration::from_secs(10);
+/// How often it is tried each time.
+const TRIES_AGAIN: u32 = 2;
 /// Why nothing can be said yet.
 const NOT_LISTED: &str = "this manager has not listed all of its Workloads yet";
 
@@ -64,7 +66,10 @@ fn changed(name: &str) -> String {
 
 fn still_ends(name: &str) -> String {
     format!(
-        "its Secret leads to another cluster now, while jobs that have ended or were deleted here are still on the one before: point it          back until they are gone there; otherwise it is used, and they stay there, when the time after which a worker counts as lost          has passed (multiKueue.workerLostTimeout); if it is the same cluster after all, remove annotation {CLUSTER_IDENTITY} of          MultiKueueCluster \"{name}\""
+        "its Secret leads to another cluster now, while jobs that have ended or were deleted here are still on the one before: point it \
+         back until they are gone there; otherwise it is used, and they stay there, when the time after which a worker counts as lost \
+         has passed (multiKueue.workerLostTimeout); if it is the same cluster after all, remove annotation {CLUSTER_IDENTITY} of \
+         MultiKueueCluster \"{name}\""
     )
 }
 
@@ -192,10 +197,9 @@ impl Fleet {
     pub(super) async fn follow_lease(&self, remote: &Remote) {
         let mut lease = remote.lease.follow();
         loop {
-            remote.is_of_home();
             // Why before the first change: there may have been one since the cluster was remembered. Why again and again: it may
             // not have been possible to write that down.
-            self.hold(remote.name.as_str()).await;
+            self.hold(remote.name.as_str(), TRIES_AGAIN).await;
             let _again = tokio::time::timeout(HOLD_PAUSE, lease.changed()).await;
         }
     }

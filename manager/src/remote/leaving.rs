@@ -21,8 +21,8 @@ use super::told::REMEDY;
 
 /// How often a cluster that leaves is looked at.
 pub(super) const LOOK: Duration = Duration::from_secs(1);
-/// How often putting the finalizer on is tried when somebody else writes the object at the same time.
-const TRIES: u32 = 5;
+/// How often putting the finalizer on is tried before a cluster is connected all the same.
+pub(super) const TRIES: u32 = 5;
 
 /// The condition of one that leaves and does not answer.
 const KIND: &str = "Leaving";
@@ -37,8 +37,8 @@ pub(super) fn leaves(cluster: &MultiKueueCluster) -> bool {
 
 impl Fleet {
     /// Puts our finalizer on, and notes which cluster it is, before anything of ours is sent there.
-    pub(super) async fn hold(&self, name: &str) {
-        for _ in 0..TRIES {
+    pub(super) async fn hold(&self, name: &str, tries: u32) {
+        for _ in 0..tries {
             let Some(cluster) = self.clusters.named(name) else {
                 return;
             };
@@ -61,7 +61,7 @@ impl Fleet {
         }
         let why = format!(
             "its MultiKueueCluster cannot be given finalizer {LEAVING} and annotation {CLUSTER_IDENTITY}, so who deletes that, or points \
-             its Secret at another cluster, cuts off what runs there; it is tried again when the cluster is connected anew"
+             its Secret at another cluster, cuts off what runs there; it is tried again as long as the cluster is connected"
         );
         self.told.failed(name, HOLDING, &why);
     }

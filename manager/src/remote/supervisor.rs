@@ -365,7 +365,11 @@ async fn supervise(
                         biased;
                         recognised = Box::pin(fleet.recognise(&remote, &client, &place)) => recognised,
                         // Why: that may take long, and the other credentials may lead to another cluster.
-                        () = fleet.credentials_change(&name, &endpoint, &nudge) => continue,
+                        () = fleet.credentials_change(&name, &endpoint, &nudge) => {
+                            // Why here too: they may be the old ones again when they are read next, and the attempt has ended all the same.
+                            remote.with(|link| link.connection.credentials_changed((fleet.clock)()));
+                            continue;
+                        }
                     };
                     match recognised {
                         Recognised::Enter => {
@@ -452,7 +456,7 @@ async fn serve(
         }
         (Ok(()), _) => {
             // Why before it counts as connected: from then on jobs are sent there.
-            fleet.hold(name).await;
+            fleet.hold(name, leaving::TRIES).await;
             if bug!(fleet.policy, EarlyEventLost) {
                 fleet.settle(remote).await;
             }

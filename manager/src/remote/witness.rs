@@ -1,6 +1,6 @@
-//! Who took a cluster out after it was lost: asked of the API server itself, once per loss.
+//! Who took a cluster out after they were told that it is lost: asked of the API server itself, once per loss.
 //!
-//! Why not of the caches: a watch may be behind by any time, and who took it out before the loss, not knowing of it, gave
+//! Why not of the caches: a watch may be behind by any time, and who took it out before they were told gave
 //! no word about what runs there.
 //!
 //! *Source*: `spec/safety.md 3.5`; decided in [`roadstead_core::dispatch::Witness`].
@@ -12,6 +12,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
+use roadstead_api::constants::conditions::{ACTIVE, FALSE};
 use roadstead_api::kueue::v1beta2::{MultiKueueCluster, MultiKueueConfig};
 use roadstead_core::name::ClusterName;
 use roadstead_kubeio::dirty::Dirty;
@@ -27,7 +28,7 @@ const LOOK_MAX: Duration = Duration::from_secs(5);
 /// The pause before the next one when it failed.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// Looks whenever one of the marked clusters is lost, until `stop`.
+/// Looks whenever one of the marked clusters is lost and people are told so, until `stop`.
 pub(crate) async fn run(
     client: Client,
     federation: Federation,
@@ -57,6 +58,21 @@ pub(crate) async fn run(
     }
 }
 
+/// Marks a cluster when people are told that it is lost.
+pub(crate) fn ring_on_words(federation: &Federation, bell: Arc<Dirty<ClusterName>>) {
+    federation.clusters.listen(move |change| {
+        let is_said = |cluster: Option<&Arc<_>>| cluster.is_some_and(|cluster| is_said_lost(cluster));
+        if is_said(change.new) && !is_said(change.old) {
+            bell.mark(ClusterName::from(&*change.key.name));
+        }
+    });
+}
+
+fn is_said_lost(cluster: &MultiKueueCluster) -> bool {
+    let mut said = cluster.status.iter().flat_map(|status| &status.conditions);
+    said.any(|said| said.type_ == ACTIVE && said.status == FALSE)
+}
+
 /// Notes who still belongs to the federation of those that are lost now.
 async fn look(
     client: &Client,
@@ -65,7 +81,12 @@ async fn look(
     names: &BTreeSet<ClusterName>,
 ) -> Result<(), kube::Error> {
     // Invariant: since when they are lost is read before anything is asked, so what is answered is of after that.
-    let lost = names.iter().filter_map(|name| registry.get(name));
+    // Why by the cache: who is not told of the loss yet rings again when that is written.
+    let is_said = |name: &&ClusterName| {
+        let cluster = federation.clusters.named(name.as_str());
+        cluster.is_some_and(|cluster| is_said_lost(&cluster))
+    };
+    let lost = names.iter().filter(is_said).filter_map(|name| registry.get(name));
     let lost: Vec<(Arc<Remote>, Timestamp)> = lost
         .filter_map(|remote| Some((remote.clone(), remote.lost_since()?)))
         .collect();
@@ -73,11 +94,12 @@ async fn look(
         return Ok(());
     }
     let all = ListParams::default();
-    let configs = Api::<MultiKueueConfig>::all(client.clone())
+    // Invariant: the clusters first, so that who takes one out of a config that is listed after them was told of its loss.
+    let clusters = Api::<MultiKueueCluster>::all(client.clone())
         .list(&all)
         .await?
         .items;
-    let clusters = Api::<MultiKueueCluster>::all(client.clone())
+    let configs = Api::<MultiKueueConfig>::all(client.clone())
         .list(&all)
         .await?
         .items;
@@ -101,10 +123,10 @@ fn note(remote: &Remote, since: Timestamp, configs: &[MultiKueueConfig], cluster
         .iter()
         .filter(|config| config.spec.clusters.iter().any(|one| one == name));
     let listing: Vec<String> = listing.map(ResourceExt::name_any).collect();
-    let stays = clusters
-        .iter()
-        .any(|cluster| cluster.name_any() == name && cluster.metadata.deletion_timestamp.is_none());
-    remote.witnessed(|witness| witness.saw(since, listing, stays));
+    let cluster = clusters.iter().find(|cluster| cluster.name_any() == name);
+    let told = cluster.is_some_and(is_said_lost);
+    let stays = cluster.is_some_and(|cluster| cluster.metadata.deletion_timestamp.is_none());
+    remote.witnessed(|witness| witness.saw(since, told, listing, stays));
 }
 
 #[cfg(test)]
@@ -123,10 +145,14 @@ mod tests {
         let config = |clusters: &[&str]| -> MultiKueueConfig {
             from_value(json!({"metadata": {"name": "all"}, "spec": {"clusters": clusters}})).unwrap()
         };
-        let cluster = |deleted: Option<&str>| -> MultiKueueCluster {
+        let cluster = |active: &str, deleted: Option<&str>| -> MultiKueueCluster {
+            let said = json!({
+                "type": "Active", "status": active, "reason": "r", "message": "", "lastTransitionTime": "1970-01-01T00:00:09Z",
+            });
             from_value(json!({
                 "metadata": {"name": "east", "deletionTimestamp": deleted},
                 "spec": {"clusterSource": {"kubeConfig": {"location": "east", "locationType": "Secret"}}},
+                "status": {"conditions": [said]},
             }))
             .unwrap()
         };
@@ -136,12 +162,14 @@ mod tests {
             (stood.listed, stood.stayed)
         };
         assert_eq!(word(&east), (false, false), "nobody has looked");
-        note(&east, at(0), &[config(&["east"])], &[cluster(None)]);
+        note(&east, at(0), &[config(&["east"])], &[cluster("True", None)]);
+        assert_eq!(word(&east), (false, false), "nobody is told of it");
+        note(&east, at(0), &[config(&["east"])], &[cluster("False", None)]);
         assert_eq!(word(&east), (true, true));
 
         east.with(|link| link.connection.opened());
         east.with(|link| link.connection.watch_ended(at(9)));
-        let deleted = cluster(Some("1970-01-01T00:00:08Z"));
+        let deleted = cluster("False", Some("1970-01-01T00:00:08Z"));
         note(&east, at(9), &[config(&["west"])], &[deleted]);
         assert_eq!(word(&east), (false, false), "it was out before it was lost");
     }

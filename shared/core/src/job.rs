@@ -439,7 +439,7 @@ impl<'a> Draft<'a> {
                 self.actions.push(Action::UpdateWorkloadSpec(kept.key.clone()));
                 let text = format!("Updated not matching Workload for suspended job: {}", kept.key);
                 self.notes.push(Note::normal("UpdatedWorkload", text));
-                self.delete(&surplus);
+                self.delete(&surplus, false);
                 return Search::Busy;
             }
             if seen.run == Run::Running && seen.ended == Ended::No && !seen.workloads.is_empty() {
@@ -458,16 +458,24 @@ impl<'a> Draft<'a> {
         if surplus.is_empty() {
             return found.map_or(Search::Missing, Search::Found);
         }
-        self.delete(&surplus);
+        self.delete(&surplus, found.is_none());
         Search::Busy
     }
 
     /// Whether a Workload that no longer describes the job says what nothing else does: where the job may run, that it has ended
     /// before it shows that, or that pods are counted which are being taken away.
     fn is_needed(&self, workload: &OwnedWorkload) -> bool {
+        let goes = workload.presence == Presence::Going && self.counts_pods(workload);
+        goes || self.may_run_elsewhere(workload)
+    }
+
+    fn counts_pods(&self, workload: &OwnedWorkload) -> bool {
+        self.seen.pods == Pods::Some && !matches!(workload.stage, Stage::Finished { .. })
+    }
+
+    fn may_run_elsewhere(&self, workload: &OwnedWorkload) -> bool {
         let finished = matches!(workload.stage, Stage::Finished { .. });
-        let goes = workload.presence == Presence::Going && !finished && self.seen.pods == Pods::Some;
-        goes || (workload.site == Site::Elsewhere && !(finished && self.seen.ended == Ended::Yes))
+        workload.site == Site::Elsewhere && !(finished && self.seen.ended == Ended::Yes)
     }
 
     /// A Workload that no longer describes the job and is needed still.
@@ -492,10 +500,11 @@ impl<'a> Draft<'a> {
         self.notes.push(Note::normal("DeletedWorkload", text));
     }
 
-    fn delete(&mut self, surplus: &[&OwnedWorkload]) {
+    /// `all`: none is left then. Why it matters: pods that are counted would be nobody's.
+    fn delete(&mut self, surplus: &[&OwnedWorkload], all: bool) {
         for workload in surplus {
             self.follow_up = FollowUp::Retry;
-            if self.is_needed(workload) {
+            if self.may_run_elsewhere(workload) || (all && self.counts_pods(workload)) {
                 self.withdraw(workload);
                 continue;
             }

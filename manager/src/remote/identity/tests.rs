@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::client::Body;
 use kube::core::DynamicObject;
 use roadstead_api::config::Config;
+use roadstead_api::constants::annotations::LEASE_CLUSTER;
 use roadstead_api::constants::finalizers::LEAVING;
 use roadstead_core::lease::{Grant, Moment, Terms};
 use roadstead_core::name::Key;
@@ -50,10 +51,14 @@ fn place(server: &str) -> Place {
 
 /// The cluster of which this is remembered.
 fn east(identity: &str) -> Value {
+    named("east", identity)
+}
+
+fn named(name: &str, identity: &str) -> Value {
     json!({
         "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "MultiKueueCluster",
         "metadata": {
-            "name": "east", "uid": "1", "resourceVersion": "7", "finalizers": [LEAVING],
+            "name": name, "uid": "1", "resourceVersion": "7", "finalizers": [LEAVING],
             "annotations": {CLUSTER_IDENTITY: identity},
         },
         "spec": {"clusterSource": {"kubeConfig": {"location": "east", "locationType": "Secret"}}},
@@ -84,6 +89,7 @@ fn fleet(client: Client, identity: &str, placed: Option<Vec<Arc<Workload>>>) -> 
         namespace: "ns".to_owned(),
         terms,
         clusters: clusters.clone(),
+        registry: registry.clone(),
         namespaces: Cache::<Namespace>::new(),
         uptime: Uptime::start(),
         troubles: roadstead_kubeio::trouble::Troubles::default(),
@@ -230,7 +236,7 @@ async fn a_cluster_that_is_being_deleted_is_remembered_while_it_waits_and_held_n
         let (fleet, remote) = fleet(client, "uid print", Some(Vec::new()));
         fleet.clusters.observe(from_value(cluster).unwrap());
         remote.moves_to(&place("here"));
-        fleet.hold("east").await;
+        fleet.hold("east", 1).await;
         let sent = sent.lock().unwrap();
         assert_eq!(sent.len(), writes);
         assert!(
@@ -238,6 +244,41 @@ async fn a_cluster_that_is_being_deleted_is_remembered_while_it_waits_and_held_n
                 .all(|one| one["metadata"]["finalizers"] == json!([LEAVING]))
         );
     }
+}
+
+/// The Secrets of east and west were exchanged while nothing ran: the lease where east leads now bears the name of west.
+///
+/// Spec: safety 3.8, I5
+#[tokio::test(start_paused = true)]
+async fn where_the_other_name_leads_now_counts_before_what_is_written_of_it() {
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": "lease", "uid": "of-west", "annotations": {LEASE_CLUSTER: "west"}}, "spec": {},
+    });
+    let (client, _) = answering(200, lease);
+    let (fleet, east) = fleet(client.clone(), "of-east print", Some(Vec::new()));
+    fleet.lessor.namespaces.observe(
+        from_value(json!({"metadata": {"name": "kube-system", "uid": "manager", "resourceVersion": "1"}}))
+            .unwrap(),
+    );
+    let mut written = named("west", "of-west print");
+    written["metadata"]["uid"] = json!("2");
+    fleet.clusters.observe(from_value(written).unwrap());
+    let west = Arc::new(Remote::new(
+        "west".into(),
+        (&[], &Arc::default()),
+        Timestamp::UNIX_EPOCH,
+        fleet.lessor.grant(),
+    ));
+    fleet.registry.insert(west.clone());
+    let said = fleet.lessor.renew(&client, &east, &mut None).await;
+    assert!(
+        matches!(said, Renewed::Taken(Reason::RegisteredTwice, _)),
+        "{said:?}"
+    );
+    west.moves_to(&place("of east"));
+    west.lease.set(Some("of-east".into()));
+    assert_eq!(fleet.lessor.renew(&client, &east, &mut None).await, Renewed::Kept);
 }
 
 /// What is said where east leads `there` now, and the lease that is known afterwards; without a lease to know it by.

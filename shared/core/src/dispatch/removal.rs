@@ -1,7 +1,7 @@
-//! Whether somebody took a cluster out of the federation who could know that it was lost: the word that its runs are lost.
+//! Whether somebody took a cluster out of the federation who was told that it is lost: the word that its runs are lost.
 //!
 //! Why no times: that of a removal is told by no API for a cluster that is taken out of a config, a watch may tell of it at any
-//! time after it, and clocks differ. What a look shows that began when the cluster was lost already is later than the loss; so
+//! time after it, and clocks differ. What a look shows that began when the cluster was said to be lost is later than that; so
 //! who took the cluster out since has done so later as well. What is not known, as after a restart, counts as no word: the
 //! policy decides then, and [`Waiting::WorkerLost`](super::Waiting) tells how to give the word.
 //!
@@ -13,7 +13,7 @@ use jiff::Timestamp;
 
 use super::Membership;
 
-/// What belonged to a cluster at some moment after its present loss.
+/// What belonged to a cluster at some moment after it was told that it is lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Witness {
     /// Of which loss.
@@ -25,8 +25,20 @@ pub struct Witness {
 }
 
 impl Witness {
-    /// A look that began after the loss at `since` showed that these configs list it, and whether it is there and not deleted.
-    pub fn saw(&mut self, since: Timestamp, configs: impl IntoIterator<Item = String>, stays: bool) {
+    /// A look that began after the loss at `since` showed whether condition `Active` says so, that these configs list it, and whether it
+    /// is there and not deleted.
+    ///
+    /// Why not of the loss alone: people may not be told of it for as long as an attempt to connect takes (seed 2908).
+    pub fn saw(
+        &mut self,
+        since: Timestamp,
+        told: bool,
+        configs: impl IntoIterator<Item = String>,
+        stays: bool,
+    ) {
+        if !told {
+            return;
+        }
         if self.since != Some(since) {
             *self = Self {
                 since: Some(since),
@@ -47,7 +59,7 @@ impl Witness {
     }
 }
 
-/// What belonged to a lost cluster once it was lost.
+/// What belonged to a lost cluster once it was said to be lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stood {
     /// The config of the Workload's check listed it.
@@ -57,7 +69,7 @@ pub struct Stood {
 }
 
 impl Stood {
-    /// Whether something of that has been taken away since, by somebody who could know of the loss; what it has `now` was not.
+    /// Whether something of that has been taken away since, by somebody who was told of the loss; what it has `now` was not.
     pub(super) fn is_taken_away(self, now: Membership) -> bool {
         match now {
             Membership::Listed => false,
@@ -86,9 +98,10 @@ mod tests {
     fn only_what_stood_after_this_loss_can_have_been_taken_away_knowing_of_it() {
         let mut witness = Witness::default();
         let stood = |witness: &Witness, second| witness.stood(at(second), Some("all"));
-        assert_eq!(stood(&witness, 1), NOTHING);
-        witness.saw(at(1), ["all".to_owned()], true);
-        witness.saw(at(1), [], false);
+        witness.saw(at(1), false, ["all".to_owned()], true);
+        assert_eq!(stood(&witness, 1), NOTHING, "nobody is told of it");
+        witness.saw(at(1), true, ["all".to_owned()], true);
+        witness.saw(at(1), true, [], false);
         let both = Stood {
             listed: true,
             stayed: true,
@@ -98,9 +111,9 @@ mod tests {
             assert!(!witness.stood(at(1), elsewhere).listed);
         }
         assert_eq!(stood(&witness, 9), NOTHING, "it was back in between");
-        witness.saw(at(9), [], false);
+        witness.saw(at(9), true, [], false);
         assert_eq!(stood(&witness, 9), NOTHING);
-        witness.saw(at(9), ["all".to_owned()], false);
+        witness.saw(at(9), true, ["all".to_owned()], false);
         assert!(stood(&witness, 9).listed, "it was taken in again and out");
     }
 

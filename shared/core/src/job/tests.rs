@@ -320,17 +320,19 @@ fn a_changed_job_that_may_run_elsewhere_waits_until_it_has_ended_there() {
 fn what_goes_stays_while_pods_are_counted_that_only_it_can_take_away() {
     let mut workload = owned("w");
     workload.fit = Fit::Different;
+    workload.stage = Stage::Reserved;
+    let told = [("DeletedWorkload", "Deleted not matching Workload: lab/w")];
+    let live = [workload.clone()];
+    let mut seen = observed(&live);
+    seen.pods = Pods::Some;
+    check(&seen, &[Action::WithdrawWorkload(key("w"))], &told);
     workload.presence = Presence::Going;
     let workloads = [workload];
     let mut seen = observed(&workloads);
     seen.pods = Pods::Some;
     check(&seen, &[], &[]);
     seen.pods = Pods::None;
-    check(
-        &seen,
-        &[Action::DeleteWorkload(key("w"))],
-        &[("DeletedWorkload", "Deleted not matching Workload: lab/w")],
-    );
+    check(&seen, &[Action::DeleteWorkload(key("w"))], &told);
 }
 
 /// Spec: jobs 15.22.
