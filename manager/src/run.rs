@@ -203,12 +203,8 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
     let fresh = fresh(&leadership, &federation, &secrets);
     let registry = Arc::new(Registry::default());
     counts.tell_leases_of(registry.clone());
-    let lessor = Arc::new(lessor(
-        &config,
-        engine,
-        (&federation, &registry),
-        (&clock, uptime),
-    ));
+    let known = (&federation, &registry);
+    let lessor = Arc::new(lessor(&config, engine, known, (&clock, uptime)));
     let dispatch = Dispatch {
         caches: engine.caches.clone(),
         federation: federation.clone(),
