@@ -197,6 +197,8 @@ impl Lessor {
             let now = self.uptime.now();
             remote.granting(|grant| grant.sending(now, terms(stored)));
             self.note(remote, stored);
+        } else {
+            let _ = remote.lease.modify(|known| known.take().is_some());
         }
         Ok(stored)
     }

@@ -147,6 +147,8 @@ struct Link {
     orphaned: bool,
     /// What condition `Active` is to say; `None` before the first attempt.
     shown: Option<Connection>,
+    /// The last loss that condition `Active` was seen to say, by its time.
+    told: Option<Timestamp>,
 }
 
 impl Remote {
@@ -197,6 +199,7 @@ impl Remote {
                 place: Place::default(),
                 orphaned: false,
                 shown: None,
+                told: None,
             }),
         }
     }
@@ -231,6 +234,22 @@ impl Remote {
             .lost_since()
     }
 
+    /// Since when it is lost, once condition `Active` has said so; what is asked of the API server from then on is of after that.
+    pub(crate) fn told_lost_since(&self) -> Option<Timestamp> {
+        self.with(|link| {
+            link.connection
+                .lost_since()
+                .filter(|since| link.told == Some(*since))
+        })
+    }
+
+    /// Condition `Active` says this now; tells whether people know of the present loss only since.
+    fn is_told(&self, shown: &Connection) -> bool {
+        let before = self.told_lost_since();
+        self.with(|link| link.told = shown.says_lost_since());
+        before.is_none() && self.told_lost_since().is_some()
+    }
+
     /// The client, while it is connected.
     pub(crate) fn client(&self) -> Option<Client> {
         let link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
@@ -249,9 +268,7 @@ impl Remote {
 
     /// It is at this place from now on, where its lease has not been seen yet.
     fn moves_to(&self, place: &Place) {
-        let memory = self.memory();
         let moves = self.with(|link| {
-            link.memory = memory;
             link.home
                 .replace(place.clone())
                 .is_some_and(|before| before != *place)
@@ -268,20 +285,10 @@ impl Remote {
 
     /// What is known of it.
     fn past(&self) -> Past {
-        let (memory, home) = (self.memory(), self.with(|link| link.home.clone()));
-        match (memory, home) {
-            (Some(memory), _) => Past::Connected(memory),
+        self.with(|link| match (&link.memory, &link.home) {
+            (Some(memory), _) => Past::Connected(memory.clone()),
             (None, Some(tried)) => Past::Tried(tried.print()),
             (None, None) => Past::Untried,
-        }
-    }
-
-    /// Of which cluster everything here is, with the lease that is seen there now; `None` until its caches have been filled once.
-    fn memory(&self) -> Option<Identity> {
-        let now = self.seen_now();
-        self.with(|link| {
-            let memory = link.memory.clone()?;
-            Some(now.filter(|now| now.place == memory.place).unwrap_or(memory))
         })
     }
 
@@ -292,15 +299,18 @@ impl Remote {
         Some(Identity::next(None, Some(&lease), place))
     }
 
-    /// Its caches are filled where it is asked now.
+    /// Its caches are filled where it is connected now, or its lease there has changed since.
     fn is_of_home(&self) {
-        let (now, memory) = (self.seen_now(), self.memory());
+        let lease = self.lease.get();
         self.with(|link| {
             let Some(home) = &link.home else {
                 return;
             };
-            let lease = now.and_then(|now| now.lease);
-            link.memory = Some(Identity::next(memory.as_ref(), lease.as_deref(), home.print()));
+            link.memory = Some(Identity::next(
+                link.memory.as_ref(),
+                lease.as_deref(),
+                home.print(),
+            ));
         });
     }
 

@@ -329,7 +329,6 @@ fn follow(
     stop: &CancellationToken,
 ) {
     let moved = Arc::new(Dirty::new());
-    witness::ring_on_words(&dispatch.federation, moved.clone());
     let witnesses = witness::run(
         dispatch.client.clone(),
         dispatch.federation.clone(),

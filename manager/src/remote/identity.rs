@@ -195,13 +195,23 @@ impl Fleet {
 
     /// Remembers a lease that is made anew. Never ends by itself.
     pub(super) async fn follow_lease(&self, remote: &Remote) {
-        let mut lease = remote.lease.follow();
-        loop {
-            // Why before the first change: there may have been one since the cluster was remembered. Why again and again: it may
-            // not have been possible to write that down.
-            self.hold(remote.name.as_str(), TRIES_AGAIN).await;
-            let _again = tokio::time::timeout(HOLD_PAUSE, lease.changed()).await;
-        }
+        let (mut lease, mut seen) = (remote.lease.follow(), remote.lease.follow());
+        // Why beside the rest: what is to be written may hang.
+        let remember = async {
+            loop {
+                remote.is_of_home();
+                seen.changed().await;
+            }
+        };
+        let write = async {
+            loop {
+                // Why before the first change: there may have been one since the cluster was remembered. Why again and again: it may
+                // not have been possible to write that down.
+                self.hold(remote.name.as_str(), TRIES_AGAIN).await;
+                let _again = tokio::time::timeout(HOLD_PAUSE, lease.changed()).await;
+            }
+        };
+        tokio::join!(remember, write);
     }
 }
 
@@ -221,4 +231,4 @@ fn is_known(copy: &PartialObjectMeta<Workload>, placed: Option<&Workload>, seen:
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

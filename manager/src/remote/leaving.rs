@@ -159,8 +159,9 @@ fn told(old: &[Condition], is_lost: bool, now: Timestamp) -> Option<Vec<Conditio
             type_: KIND.to_owned(),
             status: "True".to_owned(),
             reason: "WorkerLost".to_owned(),
-            message: "It is being deleted and does not answer, and what was sent there may still run, so it stays: bring it back, or say \
-                      that its runs are lost by taking it out of the MultiKueueConfig (put it in first if it is not listed)"
+            message: "It is being deleted and does not answer, and what was sent there may still run, so it stays: bring it back, or say, \
+                      once condition Active is False, that its runs are lost by taking it out of the MultiKueueConfig (put it in first if it \
+                      is not listed)"
                 .to_owned(),
             // Times of conditions have whole seconds.
             last_transition_time: Time(Timestamp::from_second(now.as_second()).unwrap_or(now)),

@@ -275,8 +275,12 @@ impl Fleet {
 
     async fn say(&self, remote: &Remote) {
         let name = remote.name.as_str();
-        let shown = remote.with(|link| link.shown.as_ref().and_then(Connection::active));
-        let (Some(active), Some(cluster)) = (shown, self.clusters.named(name)) else {
+        let (Some(shown), Some(cluster)) =
+            (remote.with(|link| link.shown.clone()), self.clusters.named(name))
+        else {
+            return;
+        };
+        let Some(active) = shown.active() else {
             return;
         };
         let old = cluster
@@ -286,22 +290,39 @@ impl Fleet {
             .unwrap_or_default();
         let generation = cluster.metadata.generation;
         let Some(patch) = condition_patch(old, &active, generation, (self.clock)()) else {
-            return;
+            return self.is_said(remote, &shown);
         };
         let api: Api<MultiKueueCluster> = Api::all(self.client.clone());
         match write::patch_status(&api, name, &patch).await {
             Written::Done(object) => {
+                let since = shown
+                    .says_lost_since()
+                    .filter(|since| remote.lost_since() == Some(*since));
+                if let Some(since) = since {
+                    // Why already: nobody could delete it knowing of the loss before this was stored.
+                    let stays = object.metadata.deletion_timestamp.is_none();
+                    remote.witnessed(|witness| witness.saw(since, [], stays));
+                }
                 self.clusters.observe(*object);
                 self.told.succeeded(name, ACTIVE);
+                self.is_said(remote, &shown);
             }
             Written::Gone | Written::Conflict | Written::AlreadyExists => {}
             Written::Refused(why) | Written::Unclear(why) => {
                 let why = format!(
-                    "condition Active of its MultiKueueCluster cannot be written, so its AdmissionChecks and queues go by the old one: \
-                     {why}; {REMEDY}"
+                    "condition Active of its MultiKueueCluster cannot be written, so its AdmissionChecks and queues go by the old one, and \
+                     while it does not say that the cluster is lost nobody can give its runs up: {why}; {REMEDY}"
                 );
                 self.told.failed(name, ACTIVE, &why);
             }
+        }
+    }
+
+    /// Condition `Active` says this.
+    fn is_said(&self, remote: &Remote, shown: &Connection) {
+        // Why a ring: from now on it can be said that its runs are lost, and who looks for that begins now.
+        if remote.is_told(shown) {
+            self.changed.mark(remote.name.clone());
         }
     }
 }
@@ -628,7 +649,9 @@ async fn credentials_differ(fleet: &Fleet, remote: &Arc<Remote>, endpoint: &Endp
                     remote.set_orphaned(true);
                     fleet.changed.mark(remote.name.clone());
                     let mut shown = remote.with(|link| link.connection.clone());
-                    shown.refused(refusal.reason, &refusal.message, (fleet.clock)());
+                    // Why other words than when it is lost as well: that is to be told too.
+                    let words = format!("{}; what runs there is waited for", refusal.message);
+                    shown.refused(refusal.reason, &words, (fleet.clock)());
                     fleet.report(remote, shown).await;
                 }
             }

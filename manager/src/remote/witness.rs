@@ -12,7 +12,6 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
-use roadstead_api::constants::conditions::{ACTIVE, FALSE};
 use roadstead_api::kueue::v1beta2::{MultiKueueCluster, MultiKueueConfig};
 use roadstead_core::name::ClusterName;
 use roadstead_kubeio::dirty::Dirty;
@@ -28,7 +27,7 @@ const LOOK_MAX: Duration = Duration::from_secs(5);
 /// The pause before the next one when it failed.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// Looks whenever one of the marked clusters is lost and people are told so, until `stop`.
+/// Looks whenever one of the marked clusters is lost and people have been told of that, until `stop`.
 pub(crate) async fn run(
     client: Client,
     federation: Federation,
@@ -58,21 +57,6 @@ pub(crate) async fn run(
     }
 }
 
-/// Marks a cluster when people are told that it is lost.
-pub(crate) fn ring_on_words(federation: &Federation, bell: Arc<Dirty<ClusterName>>) {
-    federation.clusters.listen(move |change| {
-        let is_said = |cluster: Option<&Arc<_>>| cluster.is_some_and(|cluster| is_said_lost(cluster));
-        if is_said(change.new) && !is_said(change.old) {
-            bell.mark(ClusterName::from(&*change.key.name));
-        }
-    });
-}
-
-fn is_said_lost(cluster: &MultiKueueCluster) -> bool {
-    let mut said = cluster.status.iter().flat_map(|status| &status.conditions);
-    said.any(|said| said.type_ == ACTIVE && said.status == FALSE)
-}
-
 /// Notes who still belongs to the federation of those that are lost now.
 async fn look(
     client: &Client,
@@ -80,26 +64,20 @@ async fn look(
     registry: &Registry,
     names: &BTreeSet<ClusterName>,
 ) -> Result<(), kube::Error> {
-    // Invariant: since when they are lost is read before anything is asked, so what is answered is of after that.
-    // Why by the cache: who is not told of the loss yet rings again when that is written.
-    let is_said = |name: &&ClusterName| {
-        let cluster = federation.clusters.named(name.as_str());
-        cluster.is_some_and(|cluster| is_said_lost(&cluster))
-    };
-    let lost = names.iter().filter(is_said).filter_map(|name| registry.get(name));
+    // Invariant: which loss people were told of is read before anything is asked, so what is answered is of after that.
+    let lost = names.iter().filter_map(|name| registry.get(name));
     let lost: Vec<(Arc<Remote>, Timestamp)> = lost
-        .filter_map(|remote| Some((remote.clone(), remote.lost_since()?)))
+        .filter_map(|remote| Some((remote.clone(), remote.told_lost_since()?)))
         .collect();
     if lost.is_empty() {
         return Ok(());
     }
     let all = ListParams::default();
-    // Invariant: the clusters first, so that who takes one out of a config that is listed after them was told of its loss.
-    let clusters = Api::<MultiKueueCluster>::all(client.clone())
+    let configs = Api::<MultiKueueConfig>::all(client.clone())
         .list(&all)
         .await?
         .items;
-    let configs = Api::<MultiKueueConfig>::all(client.clone())
+    let clusters = Api::<MultiKueueCluster>::all(client.clone())
         .list(&all)
         .await?
         .items;
@@ -116,17 +94,17 @@ async fn look(
     Ok(())
 }
 
-/// Notes what a look has shown of a cluster that was lost before it began.
+/// Notes what a look has shown of a cluster of whose loss people were told before it began.
 fn note(remote: &Remote, since: Timestamp, configs: &[MultiKueueConfig], clusters: &[MultiKueueCluster]) {
     let name = remote.name.as_str();
     let listing = configs
         .iter()
         .filter(|config| config.spec.clusters.iter().any(|one| one == name));
     let listing: Vec<String> = listing.map(ResourceExt::name_any).collect();
-    let cluster = clusters.iter().find(|cluster| cluster.name_any() == name);
-    let told = cluster.is_some_and(is_said_lost);
-    let stays = cluster.is_some_and(|cluster| cluster.metadata.deletion_timestamp.is_none());
-    remote.witnessed(|witness| witness.saw(since, told, listing, stays));
+    let stays = clusters
+        .iter()
+        .any(|cluster| cluster.name_any() == name && cluster.metadata.deletion_timestamp.is_none());
+    remote.witnessed(|witness| witness.saw(since, listing, stays));
 }
 
 #[cfg(test)]
@@ -145,14 +123,10 @@ mod tests {
         let config = |clusters: &[&str]| -> MultiKueueConfig {
             from_value(json!({"metadata": {"name": "all"}, "spec": {"clusters": clusters}})).unwrap()
         };
-        let cluster = |active: &str, deleted: Option<&str>| -> MultiKueueCluster {
-            let said = json!({
-                "type": "Active", "status": active, "reason": "r", "message": "", "lastTransitionTime": "1970-01-01T00:00:09Z",
-            });
+        let cluster = |deleted: Option<&str>| -> MultiKueueCluster {
             from_value(json!({
                 "metadata": {"name": "east", "deletionTimestamp": deleted},
                 "spec": {"clusterSource": {"kubeConfig": {"location": "east", "locationType": "Secret"}}},
-                "status": {"conditions": [said]},
             }))
             .unwrap()
         };
@@ -162,14 +136,12 @@ mod tests {
             (stood.listed, stood.stayed)
         };
         assert_eq!(word(&east), (false, false), "nobody has looked");
-        note(&east, at(0), &[config(&["east"])], &[cluster("True", None)]);
-        assert_eq!(word(&east), (false, false), "nobody is told of it");
-        note(&east, at(0), &[config(&["east"])], &[cluster("False", None)]);
+        note(&east, at(0), &[config(&["east"])], &[cluster(None)]);
         assert_eq!(word(&east), (true, true));
 
         east.with(|link| link.connection.opened());
         east.with(|link| link.connection.watch_ended(at(9)));
-        let deleted = cluster("False", Some("1970-01-01T00:00:08Z"));
+        let deleted = cluster(Some("1970-01-01T00:00:08Z"));
         note(&east, at(9), &[config(&["west"])], &[deleted]);
         assert_eq!(word(&east), (false, false), "it was out before it was lost");
     }

@@ -23,10 +23,10 @@ use crate::lease::Lessor;
 use crate::metrics::Metrics;
 
 /// What was sent.
-type Sent = Arc<Mutex<Vec<Value>>>;
+pub(in crate::remote) type Sent = Arc<Mutex<Vec<Value>>>;
 
 /// An API server that keeps what it is sent, and gives this answer to every request: a code, and the lines to go with it.
-fn answering(code: u16, body: Value) -> (Client, Sent) {
+pub(in crate::remote) fn answering(code: u16, body: Value) -> (Client, Sent) {
     let sent = Sent::default();
     let kept = sent.clone();
     let service = tower::service_fn(move |request: Request<Body>| {
@@ -50,7 +50,7 @@ fn place(server: &str) -> Place {
 }
 
 /// The cluster of which this is remembered.
-fn east(identity: &str) -> Value {
+pub(in crate::remote) fn east(identity: &str) -> Value {
     named("east", identity)
 }
 
@@ -70,7 +70,11 @@ fn workload(metadata: &Value) -> Arc<Workload> {
 }
 
 /// A manager that remembers this of east, where these Workloads are placed.
-fn fleet(client: Client, identity: &str, placed: Option<Vec<Arc<Workload>>>) -> (Fleet, Arc<Remote>) {
+pub(in crate::remote) fn fleet(
+    client: Client,
+    identity: &str,
+    placed: Option<Vec<Arc<Workload>>>,
+) -> (Fleet, Arc<Remote>) {
     let mut config = Config::without_file("own");
     config.leader_election.leader_elect = false;
     let terms = Terms::of(Duration::from_mins(10));

@@ -2,6 +2,7 @@ use serde_json::{Value, from_value, json};
 
 use roadstead_kubeio::latest::Latest;
 
+use super::super::identity::tests::{answering, east, fleet};
 use super::super::sign::Sign;
 use super::*;
 
@@ -36,6 +37,47 @@ fn a_cluster_is_not_looked_at_again_for_a_status() {
         assert!(is_looked_at(Some(&cluster("metadata", field, value))), "{field}");
     }
     assert!(is_looked_at(None));
+}
+
+/// What stands in the API server when people are told can be taken away by who knows of the loss; before that nothing can.
+///
+/// Spec: safety 3.5
+#[tokio::test(start_paused = true)]
+async fn a_loss_is_known_to_people_once_its_condition_is_stored_and_only_that_loss() {
+    let at = |second| Timestamp::from_second(second).unwrap();
+    let (client, _) = answering(200, east(""));
+    let (fleet, remote) = fleet(client, "", None);
+    let stayed = || {
+        remote
+            .told_lost_since()
+            .map(|since| remote.witnessed(|w| w.stood(since, None)).stayed)
+    };
+    let lose = |second| {
+        remote.with(|link| {
+            link.connection.opened();
+            link.shown = Some(link.connection.clone());
+            link.connection.watch_ended(at(second));
+        });
+    };
+    lose(1);
+    fleet.say(&remote).await;
+    assert_eq!(stayed(), None, "the condition is True");
+    assert!(fleet.changed.take_now().is_empty());
+    remote.with(|link| link.connection.failed("no answer", at(61)));
+    fleet.settle(&remote).await;
+    assert_eq!((remote.told_lost_since(), stayed()), (Some(at(1)), Some(true)));
+    assert_eq!(fleet.changed.take_now(), ["east".into()].into());
+    lose(99);
+    assert_eq!(stayed(), None, "of this one nobody is told yet");
+
+    let (refusing, _) = answering(
+        403,
+        json!({"kind": "Status", "code": 403, "message": "no right", "reason": "Forbidden"}),
+    );
+    let (fleet, remote) = super::super::identity::tests::fleet(refusing, "", None);
+    remote.with(|link| link.connection.failed("no answer", at(1)));
+    fleet.settle(&remote).await;
+    assert_eq!(remote.told_lost_since(), None, "nobody was told");
 }
 
 /// Until all are, it counts as lost, and nothing that its caches hold is looked at.

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 
 use super::Membership;
 
-/// What belonged to a cluster at some moment after it was told that it is lost.
+/// What belonged to a cluster at some moment after people were told of its present loss.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Witness {
     /// Of which loss.
@@ -25,20 +25,11 @@ pub struct Witness {
 }
 
 impl Witness {
-    /// A look that began after the loss at `since` showed whether condition `Active` says so, that these configs list it, and whether it
-    /// is there and not deleted.
+    /// A look that began after people were told of the loss at `since` showed that these configs list it, and whether it is there and
+    /// not deleted.
     ///
-    /// Why not of the loss alone: people may not be told of it for as long as an attempt to connect takes (seed 2908).
-    pub fn saw(
-        &mut self,
-        since: Timestamp,
-        told: bool,
-        configs: impl IntoIterator<Item = String>,
-        stays: bool,
-    ) {
-        if !told {
-            return;
-        }
+    /// Why not after the loss itself: nobody may be told of it for as long as an attempt to connect takes (seed 2908).
+    pub fn saw(&mut self, since: Timestamp, configs: impl IntoIterator<Item = String>, stays: bool) {
         if self.since != Some(since) {
             *self = Self {
                 since: Some(since),
@@ -98,10 +89,9 @@ mod tests {
     fn only_what_stood_after_this_loss_can_have_been_taken_away_knowing_of_it() {
         let mut witness = Witness::default();
         let stood = |witness: &Witness, second| witness.stood(at(second), Some("all"));
-        witness.saw(at(1), false, ["all".to_owned()], true);
-        assert_eq!(stood(&witness, 1), NOTHING, "nobody is told of it");
-        witness.saw(at(1), true, ["all".to_owned()], true);
-        witness.saw(at(1), true, [], false);
+        assert_eq!(stood(&witness, 1), NOTHING);
+        witness.saw(at(1), ["all".to_owned()], true);
+        witness.saw(at(1), [], false);
         let both = Stood {
             listed: true,
             stayed: true,
@@ -111,9 +101,9 @@ mod tests {
             assert!(!witness.stood(at(1), elsewhere).listed);
         }
         assert_eq!(stood(&witness, 9), NOTHING, "it was back in between");
-        witness.saw(at(9), true, [], false);
+        witness.saw(at(9), [], false);
         assert_eq!(stood(&witness, 9), NOTHING);
-        witness.saw(at(9), true, ["all".to_owned()], false);
+        witness.saw(at(9), ["all".to_owned()], false);
         assert!(stood(&witness, 9).listed, "it was taken in again and out");
     }
 

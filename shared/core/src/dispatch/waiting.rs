@@ -233,7 +233,11 @@ impl Waiting {
                         "put \"{cluster}\", which had left when it was lost, into the MultiKueueConfig and take it out again"
                     ),
                 };
-                format!("bring cluster \"{cluster}\" back, or {give_up} to run it elsewhere")
+                // Why once: before it is said there, nobody's word is taken (`removal`).
+                format!(
+                    "bring cluster \"{cluster}\" back, or, once condition Active of its MultiKueueCluster is False, {give_up} to run it \
+                     elsewhere"
+                )
             }
         }
     }
