@@ -5,10 +5,14 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use roadstead_api::kueue::v1beta2::{MultiKueueCluster, MultiKueueConfig, Workload};
+use roadstead_e2e::link::Cut;
 use roadstead_e2e::stage::{Error, FEDERATION, SYSTEM_NAMESPACE};
 use serde_json::json;
 
-use super::fixture::{EAST, MANAGER, Room, WEST, alone, cluster_name, condition};
+use super::fixture::{EAST, EVEN, MANAGER, Room, WEST, alone, cluster_name, condition};
+use super::kubeconfigs::{active, says};
+use super::once::{obedient, runs};
+use super::policies::room_under;
 use super::unheard::end;
 use crate::shared::{chain, eventually};
 
@@ -16,6 +20,8 @@ use crate::shared::{chain, eventually};
 const WEST_IS_LARGER: &[(&str, &str)] = &[(MANAGER, "32"), (EAST, "4"), (WEST, "8")];
 /// Long enough for what is done to its cluster meanwhile.
 const RUNS_SECONDS: u32 = 15;
+/// Longer than the test.
+const LONG_SECONDS: u32 = 600;
 
 async fn run(room: Room, verb: &str, more: &[&str]) -> Result<String, Error> {
     let manager = room.shared.stage.kubeconfig(MANAGER).display().to_string();
@@ -157,6 +163,42 @@ fn a_cluster_taken_out_of_the_config_ends_its_job_there_once() {
         config(room, &[EAST, WEST]).await;
         settle_in_west(room, "again", 1).await;
         room.job_is(MANAGER, "again", "Complete").await;
+    });
+}
+
+/// Under `Wait` nothing but the administrator's word gives a run up: it counts once they were told of the loss.
+///
+/// Spec: multikueue 4.5; safety 3.5
+#[test]
+fn a_cluster_taken_out_of_the_config_when_it_is_said_to_be_lost_gives_its_job_away() {
+    alone("given-up", EVEN, |other| async move {
+        // Why another room than the one that is looked at: what runs on is what the word accepts.
+        let room = room_under(other, "Wait", "given-up-runs").await;
+        let client = room.shared.client(MANAGER);
+        room.submit(obedient(room.job("train", "1", LONG_SECONDS))).await;
+        let first = room.started("train").await;
+        let second = if first == EAST { WEST } else { EAST };
+        let link = room.shared.stage.link(&first).unwrap();
+        link.cut(Cut::Refuse);
+        active(&client, &first, |said| {
+            says(said, "False", "ClientConnectionFailed", "")
+        })
+        .await;
+        config(room, &[second]).await;
+        eventually(|| async {
+            let job = room.jobs(second).get_opt("train").await.ok()??;
+            runs(&job).then_some(())
+        })
+        .await;
+        let workload = room.workload("train").await.unwrap();
+        assert_eq!(cluster_name(&workload).as_deref(), Some(second));
+
+        link.heal();
+        room.is_swept_in(&first).await;
+        config(room, &[EAST, WEST]).await;
+        let jobs = room.jobs(MANAGER);
+        jobs.delete("train", &DeleteParams::background()).await.unwrap();
+        room.is_swept().await;
     });
 }
 

@@ -28,7 +28,7 @@ const PAST_EVERYTHING: Duration = Duration::from_secs(22);
 const TWICE: &str = "it may run twice";
 
 /// One more room in the same federation, whose ClusterQueue has this policy.
-async fn room_under(room: Room, policy: &str, name: &'static str) -> Room {
+pub(super) async fn room_under(room: Room, policy: &str, name: &'static str) -> Room {
     let room = Room::open(room.shared, name, cpu_queue(name, EAST_IS_LARGER)).await;
     lost_policy(room, policy).await;
     room
