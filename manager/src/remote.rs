@@ -147,8 +147,16 @@ struct Link {
     orphaned: bool,
     /// What condition `Active` is to say; `None` before the first attempt.
     shown: Option<Connection>,
-    /// The last loss that condition `Active` was seen to say, by its time.
-    told: Option<Timestamp>,
+    /// The last loss that condition `Active` was seen to say.
+    told: Option<Told>,
+}
+
+/// A loss that people can know of.
+struct Told {
+    /// Since when it is lost.
+    since: Timestamp,
+    /// The version of the MultiKueueCluster that was the first to say so, until what belonged to it then has been looked at.
+    first: Option<String>,
 }
 
 impl Remote {
@@ -239,15 +247,42 @@ impl Remote {
         self.with(|link| {
             link.connection
                 .lost_since()
-                .filter(|since| link.told == Some(*since))
+                .filter(|since| link.told.as_ref().is_some_and(|told| told.since == *since))
         })
     }
 
-    /// Condition `Active` says this now; tells whether people know of the present loss only since.
-    fn is_told(&self, shown: &Connection) -> bool {
+    /// Condition `Active` says this now, in a MultiKueueCluster of this version if that is the first to say it; tells whether
+    /// people know of the present loss only since.
+    fn is_told(&self, shown: &Connection, version: Option<String>) -> bool {
         let before = self.told_lost_since();
-        self.with(|link| link.told = shown.says_lost_since());
+        self.with(|link| {
+            let told = shown.says_lost_since();
+            if link.told.as_ref().map(|told| told.since) != told {
+                link.told = told.map(|since| Told {
+                    since,
+                    first: version,
+                });
+            }
+        });
         before.is_none() && self.told_lost_since().is_some()
+    }
+
+    /// The version of the MultiKueueCluster that was the first to say the loss at `since`, if what belonged to it then has not
+    /// been looked at.
+    fn first_told(&self, since: Timestamp) -> Option<String> {
+        self.with(|link| {
+            let told = link.told.as_ref().filter(|told| told.since == since)?;
+            told.first.clone()
+        })
+    }
+
+    /// What belonged to it when the loss at `since` was first said has been looked at, or cannot be any more.
+    fn first_is_seen(&self, since: Timestamp) {
+        self.with(|link| {
+            if let Some(told) = link.told.as_mut().filter(|told| told.since == since) {
+                told.first = None;
+            }
+        });
     }
 
     /// The client, while it is connected.

@@ -333,7 +333,7 @@ fn follow(
         dispatch.client.clone(),
         dispatch.federation.clone(),
         dispatch.registry.clone(),
-        moved.clone(),
+        (moved.clone(), changed.clone()),
         stop.clone(),
     );
     tasks.spawn("witnesses", witnesses);

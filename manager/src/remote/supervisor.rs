@@ -290,7 +290,7 @@ impl Fleet {
             .unwrap_or_default();
         let generation = cluster.metadata.generation;
         let Some(patch) = condition_patch(old, &active, generation, (self.clock)()) else {
-            return self.is_said(remote, &shown);
+            return self.is_said(remote, &shown, None);
         };
         let api: Api<MultiKueueCluster> = Api::all(self.client.clone());
         match write::patch_status(&api, name, &patch).await {
@@ -303,9 +303,10 @@ impl Fleet {
                     let stays = object.metadata.deletion_timestamp.is_none();
                     remote.witnessed(|witness| witness.saw(since, [], stays));
                 }
+                let version = object.metadata.resource_version.clone();
                 self.clusters.observe(*object);
                 self.told.succeeded(name, ACTIVE);
-                self.is_said(remote, &shown);
+                self.is_said(remote, &shown, version);
             }
             Written::Gone | Written::Conflict | Written::AlreadyExists => {}
             Written::Refused(why) | Written::Unclear(why) => {
@@ -318,10 +319,10 @@ impl Fleet {
         }
     }
 
-    /// Condition `Active` says this.
-    fn is_said(&self, remote: &Remote, shown: &Connection) {
+    /// Condition `Active` says this, for the first time in this version of the object.
+    fn is_said(&self, remote: &Remote, shown: &Connection, version: Option<String>) {
         // Why a ring: from now on it can be said that its runs are lost, and who looks for that begins now.
-        if remote.is_told(shown) {
+        if remote.is_told(shown, version) {
             self.changed.mark(remote.name.clone());
         }
     }

@@ -1,7 +1,8 @@
 //! Who took a cluster out after they were told that it is lost: asked of the API server itself, once per loss.
 //!
 //! Why not of the caches: a watch may be behind by any time, and who took it out before they were told gave
-//! no word about what runs there.
+//! no word about what runs there. Why the configs as they were when the loss was first said: a script takes the cluster out
+//! sooner than the answer to that write arrives here.
 //!
 //! *Source*: `spec/safety.md 3.5`; decided in [`roadstead_core::dispatch::Witness`].
 
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kube::api::ListParams;
+use kube::api::{ListParams, VersionMatch};
 use kube::{Api, Client, ResourceExt};
 use roadstead_api::kueue::v1beta2::{MultiKueueCluster, MultiKueueConfig};
 use roadstead_core::name::ClusterName;
@@ -27,12 +28,13 @@ const LOOK_MAX: Duration = Duration::from_secs(5);
 /// The pause before the next one when it failed.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// Looks whenever one of the marked clusters is lost and people have been told of that, until `stop`.
+/// Looks whenever one of the marked clusters is lost and people have been told of that, until `stop`. Rings `changed` for those
+/// of which a look has shown more: who took one out may have done so before the look was over.
 pub(crate) async fn run(
     client: Client,
     federation: Federation,
     registry: Arc<Registry>,
-    marked: Arc<Dirty<ClusterName>>,
+    (marked, changed): (Arc<Dirty<ClusterName>>, Arc<Dirty<ClusterName>>),
     stop: CancellationToken,
 ) {
     let mut names = BTreeSet::new();
@@ -45,7 +47,7 @@ pub(crate) async fn run(
             () = tokio::time::sleep(RETRY), if !names.is_empty() => {}
         }
         names.extend(marked.take_now());
-        let look = look(&client, &federation, &registry, &names);
+        let look = look(&client, &federation, &registry, &names, &changed);
         match tokio::time::timeout(LOOK_MAX, look).await {
             Ok(Ok(())) => names.clear(),
             Ok(Err(error)) => {
@@ -63,6 +65,7 @@ async fn look(
     federation: &Federation,
     registry: &Registry,
     names: &BTreeSet<ClusterName>,
+    changed: &Dirty<ClusterName>,
 ) -> Result<(), kube::Error> {
     // Invariant: which loss people were told of is read before anything is asked, so what is answered is of after that.
     let lost = names.iter().filter_map(|name| registry.get(name));
@@ -71,6 +74,15 @@ async fn look(
         .collect();
     if lost.is_empty() {
         return Ok(());
+    }
+    for (remote, since) in &lost {
+        let Some(version) = remote.first_told(*since) else {
+            continue;
+        };
+        if let Some(configs) = configs_at(client, &version).await? {
+            note(remote, *since, listing(&remote.name, &configs), false, changed);
+        }
+        remote.first_is_seen(*since);
     }
     let all = ListParams::default();
     let configs = Api::<MultiKueueConfig>::all(client.clone())
@@ -82,7 +94,8 @@ async fn look(
         .await?
         .items;
     for (remote, since) in &lost {
-        note(remote, *since, &configs, &clusters);
+        let stays = stays(&remote.name, &clusters);
+        note(remote, *since, listing(&remote.name, &configs), stays, changed);
     }
     // Why: a cache that is older than this look would show as taken out what was only not listed yet.
     for config in configs {
@@ -94,30 +107,138 @@ async fn look(
     Ok(())
 }
 
+/// The configs when the storage was at this version; `None` if it does not know that any more.
+///
+/// Why the version of another kind: all custom resources of an API server are in one storage with one count of versions.
+async fn configs_at(client: &Client, version: &str) -> Result<Option<Vec<MultiKueueConfig>>, kube::Error> {
+    let then = ListParams::default().at(version).matching(VersionMatch::Exact);
+    match Api::<MultiKueueConfig>::all(client.clone()).list(&then).await {
+        Ok(configs) => Ok(Some(configs.items)),
+        // Compacted, not a version there, later than all that is there: a storage that was set back.
+        Err(kube::Error::Api(status)) if [410, 400, 504].contains(&status.code) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The names of the configs that list a cluster.
+fn listing(name: &ClusterName, configs: &[MultiKueueConfig]) -> Vec<String> {
+    let lists = |config: &&MultiKueueConfig| config.spec.clusters.iter().any(|one| one == name.as_str());
+    configs.iter().filter(lists).map(ResourceExt::name_any).collect()
+}
+
+/// Whether a cluster is there and not being deleted.
+fn stays(name: &ClusterName, clusters: &[MultiKueueCluster]) -> bool {
+    clusters
+        .iter()
+        .any(|cluster| cluster.name_any() == name.as_str() && cluster.metadata.deletion_timestamp.is_none())
+}
+
 /// Notes what a look has shown of a cluster of whose loss people were told before it began.
-fn note(remote: &Remote, since: Timestamp, configs: &[MultiKueueConfig], clusters: &[MultiKueueCluster]) {
-    let name = remote.name.as_str();
-    let listing = configs
-        .iter()
-        .filter(|config| config.spec.clusters.iter().any(|one| one == name));
-    let listing: Vec<String> = listing.map(ResourceExt::name_any).collect();
-    let stays = clusters
-        .iter()
-        .any(|cluster| cluster.name_any() == name && cluster.metadata.deletion_timestamp.is_none());
-    remote.witnessed(|witness| witness.saw(since, listing, stays));
+fn note(remote: &Remote, since: Timestamp, listing: Vec<String>, stays: bool, changed: &Dirty<ClusterName>) {
+    let shows_more = remote.witnessed(|witness| {
+        let before = witness.clone();
+        witness.saw(since, listing, stays);
+        *witness != before
+    });
+    if shows_more {
+        changed.mark(remote.name.clone());
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use http::{Request, Response};
+    use kube::client::Body;
+    use roadstead_core::cluster::Connection;
     use roadstead_core::lease::{Grant, Moment, Terms};
-    use serde_json::{from_value, json};
+    use roadstead_kubeio::cache::Cache;
+    use serde_json::{Value, from_value, json};
 
+    use super::super::identity::tests::fleet;
     use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    /// An API server whose config listed east until just after version 7, and that may have forgotten that.
+    fn server(remembers: bool) -> Client {
+        let configs = |clusters: &[&str]| {
+            let config = json!({"metadata": {"name": "all"}, "spec": {"clusters": clusters}});
+            (200, json!({"metadata": {}, "items": [config]}))
+        };
+        let service = tower::service_fn(move |request: Request<Body>| async move {
+            let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
+            let (code, answer) = if path.ends_with("/multikueueclusters") {
+                (200, json!({"metadata": {}, "items": []}))
+            } else if !query.contains("resourceVersion") {
+                configs(&["west"])
+            } else if !remembers {
+                (
+                    410,
+                    json!({"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}),
+                )
+            } else {
+                assert!(
+                    query.contains("resourceVersion=7&resourceVersionMatch=Exact"),
+                    "{query}"
+                );
+                configs(&["east", "west"])
+            };
+            let body = Body::from(Value::to_string(&answer).into_bytes());
+            Ok::<_, std::io::Error>(Response::builder().status(code).body(body).unwrap())
+        });
+        Client::new(service, "ns")
+    }
+
+    /// A script that waits for condition `Active` and takes the cluster out at once gives its word.
+    ///
+    /// Spec: safety 3.5
+    #[tokio::test]
+    async fn who_took_it_out_right_after_the_loss_was_said_knew_of_it() {
+        for (version, remembers, is_word) in [
+            (Some("7"), true, true),
+            (Some("7"), false, false),
+            (None, true, false),
+        ] {
+            let client = server(remembers);
+            let (fleet, remote) = fleet(client.clone(), "", None);
+            let mut shown = Connection::new(at(0));
+            shown.failed("no answer", at(1));
+            assert!(remote.is_told(&shown, version.map(str::to_owned)));
+            assert!(
+                !remote.is_told(&shown, Some("9".to_owned())),
+                "the first one counts"
+            );
+            let federation = Federation {
+                checks: Cache::new(),
+                configs: Cache::new(),
+                clusters: Cache::new(),
+            };
+            let names = BTreeSet::from(["east".into()]);
+            let changed = Dirty::new();
+            let looks = || look(&client, &federation, &fleet.registry, &names, &changed);
+            looks().await.unwrap();
+            assert_eq!(
+                changed.take_now(),
+                names,
+                "what was decided meanwhile is decided again"
+            );
+            looks().await.unwrap();
+            assert_eq!(changed.take_now(), BTreeSet::new());
+            let stood = remote.witnessed(|witness| witness.stood(at(0), Some("all")));
+            assert_eq!(
+                (stood.listed, stood.stayed),
+                (is_word, false),
+                "{version:?} {remembers}"
+            );
+            assert_eq!(remote.first_told(at(0)), None, "it is looked at once");
+        }
+    }
 
     /// Spec: safety 3.5
     #[test]
     fn what_a_look_after_the_loss_has_shown_can_be_taken_away_knowing_of_it() {
-        let at = |second| Timestamp::from_second(second).unwrap();
         let grant = Grant::new(Moment::default(), Terms::of(Duration::from_secs(30)));
         let east = Remote::new("east".into(), (&[], &Arc::default()), at(0), grant);
         let config = |clusters: &[&str]| -> MultiKueueConfig {
@@ -135,14 +256,17 @@ mod tests {
             let stood = east.witnessed(|w| w.stood(since, Some("all")));
             (stood.listed, stood.stayed)
         };
+        let look = |since, config: MultiKueueConfig, cluster| {
+            let stays = stays(&east.name, &[cluster]);
+            note(&east, since, listing(&east.name, &[config]), stays, &Dirty::new());
+        };
         assert_eq!(word(&east), (false, false), "nobody has looked");
-        note(&east, at(0), &[config(&["east"])], &[cluster(None)]);
+        look(at(0), config(&["east"]), cluster(None));
         assert_eq!(word(&east), (true, true));
 
         east.with(|link| link.connection.opened());
         east.with(|link| link.connection.watch_ended(at(9)));
-        let deleted = cluster(Some("1970-01-01T00:00:08Z"));
-        note(&east, at(9), &[config(&["west"])], &[deleted]);
+        look(at(9), config(&["west"]), cluster(Some("1970-01-01T00:00:08Z")));
         assert_eq!(word(&east), (false, false), "it was out before it was lost");
     }
 }

@@ -9,8 +9,7 @@ use roadstead_e2e::link::Cut;
 use roadstead_e2e::stage::{Error, FEDERATION, SYSTEM_NAMESPACE};
 use serde_json::json;
 
-use super::fixture::{EAST, EVEN, MANAGER, Room, WEST, alone, cluster_name, condition};
-use super::kubeconfigs::{active, says};
+use super::fixture::{EAST, EVEN, MANAGER, Room, WEST, alone, and_then, cluster_name, condition};
 use super::once::{obedient, runs};
 use super::policies::room_under;
 use super::unheard::end;
@@ -174,32 +173,45 @@ fn a_cluster_taken_out_of_the_config_when_it_is_said_to_be_lost_gives_its_job_aw
     alone("given-up", EVEN, |other| async move {
         // Why another room than the one that is looked at: what runs on is what the word accepts.
         let room = room_under(other, "Wait", "given-up-runs").await;
-        let client = room.shared.client(MANAGER);
-        room.submit(obedient(room.job("train", "1", LONG_SECONDS))).await;
-        let first = room.started("train").await;
-        let second = if first == EAST { WEST } else { EAST };
-        let link = room.shared.stage.link(&first).unwrap();
-        link.cut(Cut::Refuse);
-        active(&client, &first, |said| {
-            says(said, "False", "ClientConnectionFailed", "")
+        and_then(give_up(room), async {
+            for worker in [EAST, WEST] {
+                room.shared.stage.link(worker).unwrap().heal();
+            }
+            config(room, &[EAST, WEST]).await;
         })
         .await;
-        config(room, &[second]).await;
-        eventually(|| async {
-            let job = room.jobs(second).get_opt("train").await.ok()??;
-            runs(&job).then_some(())
-        })
-        .await;
-        let workload = room.workload("train").await.unwrap();
-        assert_eq!(cluster_name(&workload).as_deref(), Some(second));
-
-        link.heal();
-        room.is_swept_in(&first).await;
-        config(room, &[EAST, WEST]).await;
-        let jobs = room.jobs(MANAGER);
-        jobs.delete("train", &DeleteParams::background()).await.unwrap();
-        room.is_swept().await;
     });
+}
+
+async fn is_said_to_be_lost(room: Room, name: &str) -> bool {
+    let cluster = clusters(room).get(name).await.unwrap();
+    let conditions = cluster.status.into_iter().flat_map(|status| status.conditions);
+    { conditions }.any(|said| said.type_ == "Active" && said.reason == "ClientConnectionFailed")
+}
+
+async fn give_up(room: Room) {
+    room.submit(obedient(room.job("train", "1", LONG_SECONDS))).await;
+    let first = room.started("train").await;
+    let second = if first == EAST { WEST } else { EAST };
+    let link = room.shared.stage.link(&first).unwrap();
+    link.cut(Cut::Refuse);
+    // Without a pause, as a script that follows the condition.
+    while !is_said_to_be_lost(room, &first).await {}
+    config(room, &[second]).await;
+    eventually(|| async {
+        let job = room.jobs(second).get_opt("train").await.ok()??;
+        runs(&job).then_some(())
+    })
+    .await;
+    let workload = room.workload("train").await.unwrap();
+    assert_eq!(cluster_name(&workload).as_deref(), Some(second));
+
+    link.heal();
+    room.is_swept_in(&first).await;
+    config(room, &[EAST, WEST]).await;
+    let jobs = room.jobs(MANAGER);
+    jobs.delete("train", &DeleteParams::background()).await.unwrap();
+    room.is_swept().await;
 }
 
 /// Spec: multikueue 10.F34, 13.B8; safety I1, F28
