@@ -295,16 +295,16 @@ impl Fleet {
         let api: Api<MultiKueueCluster> = Api::all(self.client.clone());
         match write::patch_status(&api, name, &patch).await {
             Written::Done(object) => {
+                let version = object.metadata.resource_version.clone();
+                let stays = object.metadata.deletion_timestamp.is_none();
+                self.clusters.observe(*object);
                 let since = shown
                     .says_lost_since()
                     .filter(|since| remote.lost_since() == Some(*since));
                 if let Some(since) = since {
                     // Why already: nobody could delete it knowing of the loss before this was stored.
-                    let stays = object.metadata.deletion_timestamp.is_none();
                     remote.witnessed(|witness| witness.saw(since, [], stays));
                 }
-                let version = object.metadata.resource_version.clone();
-                self.clusters.observe(*object);
                 self.told.succeeded(name, ACTIVE);
                 self.is_said(remote, &shown, version);
             }

@@ -75,14 +75,11 @@ async fn look(
     if lost.is_empty() {
         return Ok(());
     }
+    let mut first = Vec::new();
     for (remote, since) in &lost {
-        let Some(version) = remote.first_told(*since) else {
-            continue;
-        };
-        if let Some(configs) = configs_at(client, &version).await? {
-            note(remote, *since, listing(&remote.name, &configs), false, changed);
+        if let Some(version) = remote.first_told(*since) {
+            first.push((remote, *since, configs_at(client, &version).await?));
         }
-        remote.first_is_seen(*since);
     }
     let all = ListParams::default();
     let configs = Api::<MultiKueueConfig>::all(client.clone())
@@ -93,29 +90,33 @@ async fn look(
         .list(&all)
         .await?
         .items;
+    // Why before anything is noted: a cache that is older than this look would show as taken out what was only not listed yet.
+    for config in &configs {
+        federation.configs.observe(config.clone());
+    }
+    for cluster in &clusters {
+        federation.clusters.observe(cluster.clone());
+    }
+    for (remote, since, configs) in first {
+        note(remote, since, listing(&remote.name, &configs), false, changed);
+        remote.first_is_seen(since);
+    }
     for (remote, since) in &lost {
         let stays = stays(&remote.name, &clusters);
         note(remote, *since, listing(&remote.name, &configs), stays, changed);
     }
-    // Why: a cache that is older than this look would show as taken out what was only not listed yet.
-    for config in configs {
-        federation.configs.observe(config);
-    }
-    for cluster in clusters {
-        federation.clusters.observe(cluster);
-    }
     Ok(())
 }
 
-/// The configs when the storage was at this version; `None` if it does not know that any more.
+/// The configs when the storage was at this version; none if it does not know that any more.
 ///
 /// Why the version of another kind: all custom resources of an API server are in one storage with one count of versions.
-async fn configs_at(client: &Client, version: &str) -> Result<Option<Vec<MultiKueueConfig>>, kube::Error> {
+async fn configs_at(client: &Client, version: &str) -> Result<Vec<MultiKueueConfig>, kube::Error> {
     let then = ListParams::default().at(version).matching(VersionMatch::Exact);
     match Api::<MultiKueueConfig>::all(client.clone()).list(&then).await {
-        Ok(configs) => Ok(Some(configs.items)),
+        Ok(configs) => Ok(configs.items),
         // Compacted, not a version there, later than all that is there: a storage that was set back.
-        Err(kube::Error::Api(status)) if [410, 400, 504].contains(&status.code) => Ok(None),
+        Err(kube::Error::Api(status)) if [410, 400, 504].contains(&status.code) => Ok(Vec::new()),
         Err(error) => Err(error),
     }
 }
@@ -164,7 +165,8 @@ mod tests {
     /// An API server whose config listed east until just after version 7, and that may have forgotten that.
     fn server(remembers: bool) -> Client {
         let configs = |clusters: &[&str]| {
-            let config = json!({"metadata": {"name": "all"}, "spec": {"clusters": clusters}});
+            let config =
+                json!({"metadata": {"name": "all", "resourceVersion": "9"}, "spec": {"clusters": clusters}});
             (200, json!({"metadata": {}, "items": [config]}))
         };
         let service = tower::service_fn(move |request: Request<Body>| async move {
@@ -215,6 +217,14 @@ mod tests {
                 configs: Cache::new(),
                 clusters: Cache::new(),
             };
+            let east = remote.clone();
+            federation.configs.listen(move |_| {
+                let stood = east.witnessed(|witness| witness.stood(at(0), Some("all")));
+                assert!(
+                    !stood.listed,
+                    "an older cache would show as taken out what it does not list yet"
+                );
+            });
             let names = BTreeSet::from(["east".into()]);
             let changed = Dirty::new();
             let looks = || look(&client, &federation, &fleet.registry, &names, &changed);
