@@ -155,8 +155,17 @@ struct Link {
 struct Told {
     /// Since when it is lost.
     since: Timestamp,
-    /// The version of the MultiKueueCluster that was the first to say so, until what belonged to it then has been looked at.
-    first: Option<String>,
+    first: First,
+}
+
+/// The version of the MultiKueueCluster that was the first to say a loss.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum First {
+    /// No answer to a write of ours has told it yet: the watch may be faster.
+    Unknown,
+    Version(String),
+    /// What the configs listed then has been looked at, or is not known any more.
+    Seen,
 }
 
 impl Remote {
@@ -251,36 +260,41 @@ impl Remote {
         })
     }
 
-    /// Condition `Active` says this now, in a MultiKueueCluster of this version if that is the first to say it; tells whether
-    /// people know of the present loss only since.
+    /// Condition `Active` says this now, in a MultiKueueCluster of this version if a write of ours is the first to say it; tells
+    /// whether there is something to look at that was not there before.
     fn is_told(&self, shown: &Connection, version: Option<String>) -> bool {
-        let before = self.told_lost_since();
+        let first = version.map_or(First::Unknown, First::Version);
         self.with(|link| {
-            let told = shown.says_lost_since();
-            if link.told.as_ref().map(|told| told.since) != told {
-                link.told = told.map(|since| Told {
-                    since,
-                    first: version,
-                });
+            let Some(since) = shown.says_lost_since() else {
+                link.told = None;
+                return false;
+            };
+            match link.told.as_mut().filter(|told| told.since == since) {
+                Some(told) if told.first == First::Unknown && first != First::Unknown => told.first = first,
+                Some(_) => return false,
+                None => link.told = Some(Told { since, first }),
             }
-        });
-        before.is_none() && self.told_lost_since().is_some()
-    }
-
-    /// The version of the MultiKueueCluster that was the first to say the loss at `since`, if what belonged to it then has not
-    /// been looked at.
-    fn first_told(&self, since: Timestamp) -> Option<String> {
-        self.with(|link| {
-            let told = link.told.as_ref().filter(|told| told.since == since)?;
-            told.first.clone()
+            link.connection.lost_since() == Some(since)
         })
     }
 
-    /// What belonged to it when the loss at `since` was first said has been looked at, or cannot be any more.
+    /// The version of the MultiKueueCluster that was the first to say the loss at `since`, if what the configs listed then has
+    /// not been looked at.
+    fn first_told(&self, since: Timestamp) -> Option<String> {
+        self.with(|link| match &link.told {
+            Some(Told {
+                since: said,
+                first: First::Version(version),
+            }) if *said == since => Some(version.clone()),
+            _ => None,
+        })
+    }
+
+    /// What the configs listed when the loss at `since` was first said has been looked at, or is not known any more.
     fn first_is_seen(&self, since: Timestamp) {
         self.with(|link| {
             if let Some(told) = link.told.as_mut().filter(|told| told.since == since) {
-                told.first = None;
+                told.first = First::Seen;
             }
         });
     }

@@ -66,8 +66,10 @@ pub(crate) fn sites(
     let check = workload.status.checks.keys().find(is_ours);
     let config = check.and_then(|check| d.federation.config_of_name(check));
     let site = |name: ClusterName| {
-        let cluster = d.federation.clusters.named(name.as_str());
         let remote = d.registry.get(&name);
+        // Why before its MultiKueueCluster is read: what a look has shown is never newer than what is read after it.
+        let stood = { remote.as_ref() }.map_or_else(Stood::default, |r| stood(r, config.as_deref()));
+        let cluster = d.federation.clusters.named(name.as_str());
         let room = match (&asked, &remote) {
             // Why only where room is asked for: by another dispatcher it is asked at the same time as the others, and holds up nobody.
             (Some(asked), Some(remote)) => match remote.doubtful() {
@@ -85,7 +87,7 @@ pub(crate) fn sites(
         let site = Site {
             room,
             cordon,
-            stood: { remote.as_ref() }.map_or_else(Stood::default, |r| stood(r, config.as_deref())),
+            stood,
             late: remote.as_ref().is_some_and(|remote| remote.is_late()),
             lease: remote.map_or(Tenure::Held, |remote| d.lessor.tenure(&remote)),
         };

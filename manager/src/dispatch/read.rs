@@ -128,6 +128,21 @@ impl Scene {
     }
 }
 
+/// The sites without what a look has shown of who lists a cluster, if that may be newer than `clusters`, those of the check's
+/// config as they were read: what is not listed there yet would seem to have been taken out. A config that changes is looked at
+/// again anyway.
+fn no_newer(
+    d: &Dispatch,
+    (check, clusters): (Option<&CheckName>, &[ClusterName]),
+    mut sites: BTreeMap<ClusterName, Site>,
+) -> BTreeMap<ClusterName, Site> {
+    let is_older = || check.is_some_and(|check| d.federation.clusters_of_name(check) != clusters);
+    if sites.values().any(|site| site.stood.listed) && is_older() {
+        { sites.values_mut() }.for_each(|site| site.stood.listed = false);
+    }
+    sites
+}
+
 /// Gathers the scene of one Workload, whose status may be one that is being composed. Without `stored` it is gone.
 pub(super) fn scene(
     d: &Dispatch,
@@ -219,8 +234,9 @@ pub(super) fn scene(
         sites::dispatcher(d, &clusters)
     };
     let known = remotes.keys().cloned();
+    let sites = sites::sites(d, &workload, known, dispatcher, (d.clock)());
     Scene {
-        sites: sites::sites(d, &workload, known, dispatcher, (d.clock)()),
+        sites: no_newer(d, (check.as_ref(), &clusters), sites),
         stored: stored_status,
         check,
         owner,
