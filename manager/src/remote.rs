@@ -3,6 +3,7 @@
 //! Invariant: each worker has a client, caches, a queue and a supervisor of its own. Nothing that happens to one of them
 //! waits for another (`spec/safety.md I12`).
 
+mod active;
 mod doubt;
 mod held;
 mod identity;
@@ -155,17 +156,11 @@ struct Link {
 struct Told {
     /// Since when it is lost.
     since: Timestamp,
-    first: First,
-}
-
-/// The version of the MultiKueueCluster that was the first to say a loss.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum First {
-    /// No answer to a write of ours has told it yet: the watch may be faster.
-    Unknown,
-    Version(String),
+    /// The lowest version of the MultiKueueCluster that is known to say so; `None` until a write of ours is answered: the watch
+    /// may be faster.
+    first: Option<u64>,
     /// What the configs listed then has been looked at, or is not known any more.
-    Seen,
+    seen: bool,
 }
 
 impl Remote {
@@ -260,41 +255,53 @@ impl Remote {
         })
     }
 
-    /// Condition `Active` says this now, in a MultiKueueCluster of this version if a write of ours is the first to say it; tells
-    /// whether there is something to look at that was not there before.
-    fn is_told(&self, shown: &Connection, version: Option<String>) -> bool {
-        let first = version.map_or(First::Unknown, First::Version);
+    /// Condition `Active` says this, in a MultiKueueCluster of this version if a write of ours made it say so; tells whether there
+    /// is something to look at that was not there before.
+    ///
+    /// Answers come in any order: what is not of the present loss says nothing, and the lowest version is the first.
+    fn is_told(&self, shown: &Connection, version: Option<u64>) -> bool {
         self.with(|link| {
-            let Some(since) = shown.says_lost_since() else {
-                link.told = None;
+            let lost = link.connection.lost_since();
+            let Some(since) = shown.says_lost_since().filter(|since| lost == Some(*since)) else {
                 return false;
             };
-            match link.told.as_mut().filter(|told| told.since == since) {
-                Some(told) if told.first == First::Unknown && first != First::Unknown => told.first = first,
-                Some(_) => return false,
-                None => link.told = Some(Told { since, first }),
+            let is_new = link.told.as_ref().is_none_or(|told| told.since != since);
+            if is_new {
+                link.told = None;
             }
-            link.connection.lost_since() == Some(since)
+            let told = link.told.get_or_insert(Told {
+                since,
+                first: None,
+                seen: false,
+            });
+            let is_earlier = version.is_some_and(|version| told.first.is_none_or(|first| version < first));
+            if is_earlier {
+                (told.first, told.seen) = (version, false);
+            }
+            is_new || is_earlier
         })
     }
 
     /// The version of the MultiKueueCluster that was the first to say the loss at `since`, if what the configs listed then has
     /// not been looked at.
-    fn first_told(&self, since: Timestamp) -> Option<String> {
-        self.with(|link| match &link.told {
-            Some(Told {
-                since: said,
-                first: First::Version(version),
-            }) if *said == since => Some(version.clone()),
-            _ => None,
+    fn first_told(&self, since: Timestamp) -> Option<u64> {
+        self.with(|link| {
+            let told = link
+                .told
+                .as_ref()
+                .filter(|told| told.since == since && !told.seen)?;
+            told.first
         })
     }
 
-    /// What the configs listed when the loss at `since` was first said has been looked at, or is not known any more.
-    fn first_is_seen(&self, since: Timestamp) {
+    /// What the configs listed when the loss at `since` was said in this version has been looked at, or is not known any more.
+    fn first_is_seen(&self, since: Timestamp, version: u64) {
         self.with(|link| {
-            if let Some(told) = link.told.as_mut().filter(|told| told.since == since) {
-                told.first = First::Seen;
+            if let Some(told) = &mut link.told
+                && told.since == since
+                && told.first == Some(version)
+            {
+                told.seen = true;
             }
         });
     }

@@ -128,17 +128,18 @@ impl Scene {
     }
 }
 
-/// The sites without what a look has shown of who lists a cluster, if that may be newer than `clusters`, those of the check's
-/// config as they were read: what is not listed there yet would seem to have been taken out. A config that changes is looked at
+/// The sites without what a look has shown of who lists a cluster, where that may be newer than `clusters`, those of the check's
+/// config as they were read: what is not listed there yet would seem to have been taken out. What a config takes in is looked at
 /// again anyway.
 fn no_newer(
     d: &Dispatch,
     (check, clusters): (Option<&CheckName>, &[ClusterName]),
     mut sites: BTreeMap<ClusterName, Site>,
 ) -> BTreeMap<ClusterName, Site> {
-    let is_older = || check.is_some_and(|check| d.federation.clusters_of_name(check) != clusters);
-    if sites.values().any(|site| site.stood.listed) && is_older() {
-        { sites.values_mut() }.for_each(|site| site.stood.listed = false);
+    let unlisted = { sites.iter_mut() }.filter(|(name, site)| site.stood.listed && !clusters.contains(name));
+    for (name, site) in unlisted {
+        let now = check.map(|check| d.federation.clusters_of_name(check));
+        site.stood.listed = !now.is_some_and(|now| now.contains(name));
     }
     sites
 }

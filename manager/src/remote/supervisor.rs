@@ -1,5 +1,4 @@
-//! One supervisor per MultiKueueCluster: loads its credentials, connects, notices loss, connects again, and says in
-//! condition `Active` how it stands.
+//! One supervisor per MultiKueueCluster: loads its credentials, connects, notices loss, connects again.
 //!
 //! Invariant: the supervisor never touches Workloads. It rings bells: connected, lost.
 
@@ -11,9 +10,8 @@ use jiff::Timestamp;
 use kube::{Api, Client};
 use roadstead_api::kueue::v1beta2::{MultiKueueCluster, Workload};
 use roadstead_core::bug;
-use roadstead_core::cluster::{Attempt, Connection, Reason};
+use roadstead_core::cluster::{Attempt, Reason};
 use roadstead_core::name::{ClusterName, Key};
-use roadstead_engine::active::condition_patch;
 use roadstead_engine::caches::Templates;
 use roadstead_engine::clock::Clock;
 use roadstead_engine::until;
@@ -23,7 +21,6 @@ use roadstead_kubeio::cache::{Cache, Change, Health};
 use roadstead_kubeio::connect::Endpoint;
 use roadstead_kubeio::dirty::Dirty;
 use roadstead_kubeio::latest::Follower;
-use roadstead_kubeio::write::{self, Written};
 use tokio::sync::Notify;
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -34,14 +31,14 @@ use super::leaving;
 use super::refused::Refused;
 use super::registry::Registry;
 use super::sign::silence;
-use super::told::{self, REMEDY, Told};
+use super::told::{self, Told};
 use super::{Dial, Place, Remote, Secrets};
 use crate::lease::{Lessor, Renewed, report, rights};
 use crate::metrics::Metrics;
 
 /// How often a lost worker is looked for between the attempts of the back-off table, and how often what could not be written
 /// is written again.
-const LOOK: Duration = Duration::from_secs(2);
+pub(super) const LOOK: Duration = Duration::from_secs(2);
 /// How often it is looked whether everything is listed, and for how long that is waited for.
 const LISTING_PAUSE: Duration = Duration::from_millis(20);
 const LISTING_MAX: Duration = Duration::from_secs(5);
@@ -58,7 +55,6 @@ pub(super) const NOT_ACCEPTED: &str = "the API server does not accept the creden
                             was deleted; run \"roadstead cluster join\" for this cluster again, or put a valid kubeconfig \
                             into its Secret";
 /// What is tried, for the memory of what was told of it.
-const ACTIVE: &str = "writing condition Active";
 const ORIGIN: &str = "claiming the lease of this origin";
 const IDENTITY: &str = "recognising the cluster";
 /// A question about a cluster.
@@ -255,75 +251,6 @@ impl Fleet {
                 continue;
             }
             return;
-        }
-    }
-
-    /// Says how a connection stands, now and as long as nothing else is to be said.
-    async fn report(&self, remote: &Remote, connection: Connection) {
-        remote.with(|link| link.shown = Some(connection));
-        self.say(remote).await;
-    }
-
-    /// Says it again until it stands there: a write may fail, and with the cluster its AdmissionCheck and all queues would stay
-    /// inactive. Never ends by itself.
-    async fn keep_saying(&self, remote: &Remote) {
-        loop {
-            tokio::time::sleep(LOOK).await;
-            self.say(remote).await;
-        }
-    }
-
-    async fn say(&self, remote: &Remote) {
-        let name = remote.name.as_str();
-        let (Some(shown), Some(cluster)) =
-            (remote.with(|link| link.shown.clone()), self.clusters.named(name))
-        else {
-            return;
-        };
-        let Some(active) = shown.active() else {
-            return;
-        };
-        let old = cluster
-            .status
-            .as_ref()
-            .map(|s| s.conditions.as_slice())
-            .unwrap_or_default();
-        let generation = cluster.metadata.generation;
-        let Some(patch) = condition_patch(old, &active, generation, (self.clock)()) else {
-            return self.is_said(remote, &shown, None);
-        };
-        let api: Api<MultiKueueCluster> = Api::all(self.client.clone());
-        match write::patch_status(&api, name, &patch).await {
-            Written::Done(object) => {
-                let version = object.metadata.resource_version.clone();
-                let stays = object.metadata.deletion_timestamp.is_none();
-                self.clusters.observe(*object);
-                let since = shown
-                    .says_lost_since()
-                    .filter(|since| remote.lost_since() == Some(*since));
-                if let Some(since) = since {
-                    // Why already: nobody could delete it knowing of the loss before this was stored.
-                    remote.witnessed(|witness| witness.saw(since, [], stays));
-                }
-                self.told.succeeded(name, ACTIVE);
-                self.is_said(remote, &shown, version);
-            }
-            Written::Gone | Written::Conflict | Written::AlreadyExists => {}
-            Written::Refused(why) | Written::Unclear(why) => {
-                let why = format!(
-                    "condition Active of its MultiKueueCluster cannot be written, so its AdmissionChecks and queues go by the old one, and \
-                     while it does not say that the cluster is lost nobody can give its runs up: {why}; {REMEDY}"
-                );
-                self.told.failed(name, ACTIVE, &why);
-            }
-        }
-    }
-
-    /// Condition `Active` says this, for the first time in this version of the object.
-    fn is_said(&self, remote: &Remote, shown: &Connection, version: Option<String>) {
-        // Why a ring: from now on it can be said that its runs are lost, and who looks for that begins now.
-        if remote.is_told(shown, version) {
-            self.changed.mark(remote.name.clone());
         }
     }
 }

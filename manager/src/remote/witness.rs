@@ -80,7 +80,7 @@ async fn look(
     }
     let first = lost.iter().filter_map(|(remote, since)| {
         let version = remote.first_told(*since)?;
-        Some(async move { (remote, *since, configs_at(client, &version).await) })
+        Some(async move { (remote, (*since, version), configs_at(client, version).await) })
     });
     let (configs, clusters) = (
         Api::<MultiKueueConfig>::all(client.clone()),
@@ -103,7 +103,7 @@ async fn look(
         note(remote, *since, listing(&remote.name, &configs), stays, changed);
     }
     let mut again = BTreeSet::new();
-    for (remote, since, past) in first {
+    for (remote, (since, version), past) in first {
         match past {
             Past::Listed(configs) => note(remote, since, listing(&remote.name, &configs), false, changed),
             Past::Forgotten => {}
@@ -112,7 +112,7 @@ async fn look(
                 continue;
             }
         }
-        remote.first_is_seen(since);
+        remote.first_is_seen(since, version);
     }
     Ok(again)
 }
@@ -129,13 +129,20 @@ enum Past {
 /// The configs when the storage was at this version.
 ///
 /// Why the version of another kind: all custom resources of an API server are in one storage with one count of versions.
-async fn configs_at(client: &Client, version: &str) -> Past {
-    let then = ListParams::default().at(version).matching(VersionMatch::Exact);
+async fn configs_at(client: &Client, version: u64) -> Past {
+    let then = ListParams::default()
+        .at(&version.to_string())
+        .matching(VersionMatch::Exact);
     let configs = Api::<MultiKueueConfig>::all(client.clone());
     match tokio::time::timeout(PAST_MAX, configs.list(&then)).await {
         Ok(Ok(configs)) => Past::Listed(configs.items),
         Ok(Err(kube::Error::Api(status))) if [400, 410].contains(&status.code) => Past::Forgotten,
-        Ok(Err(_)) | Err(_) => Past::Unclear,
+        Ok(Err(error)) => {
+            let why = write::describe(&error);
+            tracing::debug!("looking what was listed when a cluster was said to be lost: {why}");
+            Past::Unclear
+        }
+        Err(_elapsed) => Past::Unclear,
     }
 }
 
@@ -224,13 +231,13 @@ mod tests {
 
     impl Scene {
         /// The answer to the write that said so has told this version, if it has come.
-        fn told(version: Option<&str>, past: u16) -> Self {
+        fn told(version: Option<u64>, past: u16) -> Self {
             let past = Arc::new(AtomicU16::new(past));
             let client = server(&past);
             let (fleet, east) = fleet(client.clone(), "", None);
             let mut shown = Connection::new(at(0));
             shown.failed("no answer", at(1));
-            assert!(east.is_told(&shown, version.map(str::to_owned)));
+            assert!(east.is_told(&shown, version));
             let federation = Federation {
                 checks: Cache::new(),
                 configs: Cache::new(),
@@ -276,17 +283,14 @@ mod tests {
     /// Spec: safety 3.5
     #[tokio::test]
     async fn who_took_it_out_right_after_the_loss_was_said_knew_of_it() {
-        let scene = Scene::told(Some("7"), 200);
-        assert!(
-            !scene.east.is_told(&scene.shown, Some("9".to_owned())),
-            "the first one counts"
-        );
+        let scene = Scene::told(Some(7), 200);
+        assert!(!scene.east.is_told(&scene.shown, Some(9)), "the first one counts");
         assert_eq!(scene.look().await, (false, true));
         assert!(scene.is_word());
         scene.past.store(500, Relaxed);
         assert_eq!(scene.look().await, (false, false), "it is asked once");
 
-        let forgotten = Scene::told(Some("7"), 410);
+        let forgotten = Scene::told(Some(7), 410);
         assert_eq!(forgotten.look().await, (false, true));
         assert!(!forgotten.is_word());
         assert_eq!(forgotten.look().await, (false, false));
@@ -296,7 +300,7 @@ mod tests {
     #[tokio::test]
     async fn who_belonged_to_a_lost_cluster_is_asked_until_it_is_answered() {
         for code in [500, 504] {
-            let scene = Scene::told(Some("7"), code);
+            let scene = Scene::told(Some(7), code);
             assert_eq!(
                 scene.look().await,
                 (true, true),
@@ -316,7 +320,24 @@ mod tests {
         let scene = Scene::told(None, 200);
         assert_eq!(scene.look().await, (false, true));
         assert!(!scene.is_word());
-        assert!(scene.east.is_told(&scene.shown, Some("7".to_owned())));
+        assert!(scene.east.is_told(&scene.shown, Some(9)));
+        assert!(
+            scene.east.is_told(&scene.shown, Some(7)),
+            "written twice, answered in another order"
+        );
+        assert_eq!(scene.look().await, (false, true));
+        assert!(scene.is_word());
+    }
+
+    /// Spec: safety 3.5
+    #[tokio::test]
+    async fn a_late_answer_of_before_the_present_loss_takes_nothing_from_it() {
+        let scene = Scene::told(Some(7), 200);
+        let mut earlier = Connection::new(at(-9));
+        earlier.failed("no answer", at(-8));
+        assert!(!scene.east.is_told(&earlier, Some(5)));
+        earlier.opened();
+        assert!(!scene.east.is_told(&earlier, Some(6)), "it says True");
         assert_eq!(scene.look().await, (false, true));
         assert!(scene.is_word());
     }
