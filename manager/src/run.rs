@@ -36,7 +36,7 @@ use crate::lease::Lessor;
 use crate::metrics::Metrics as FederationMetrics;
 use crate::remote::registry::Registry;
 use crate::remote::supervisor::{Ask, Fleet, Greet};
-use crate::remote::witness;
+use crate::remote::witness::Witnesses;
 use crate::remote::{self, Dial};
 use crate::sites;
 
@@ -227,6 +227,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
         clock: clock.clone(),
     };
     let changed = Arc::new(Dirty::new());
+    let told = Arc::new(remote::told::Told::default());
     let fleet = Arc::new(Fleet {
         client: client.clone(),
         clusters: federation.clusters.clone(),
@@ -244,7 +245,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
         is_free: ask(&dispatch, |d, name| sites::is_free(d, name, (d.clock)())),
         placed: ask(&dispatch, sites::placed),
         metrics: counts,
-        told: remote::told::Told::default(),
+        told: told.clone(),
         clock: clock.clone(),
         #[cfg(feature = "bugbank")]
         policy,
@@ -282,7 +283,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
         let collection = gc::run(dispatch.clone(), registry, interval, stop.clone());
         tasks.spawn("collection", leading(collection.boxed()));
     }
-    follow(&dispatch, (changed, members), tasks, stop);
+    follow(&dispatch, (changed, members), told, tasks, stop);
     dispatch
 }
 
@@ -325,18 +326,19 @@ fn greet(dispatch: Dispatch, changed: Bell) -> Greet {
 fn follow(
     dispatch: &Dispatch,
     (changed, members): (Bell, Bell),
+    told: Arc<remote::told::Told>,
     tasks: &mut Tasks,
     stop: &CancellationToken,
 ) {
     let moved = Arc::new(Dirty::new());
-    let witnesses = witness::run(
-        dispatch.client.clone(),
-        dispatch.federation.clone(),
-        dispatch.registry.clone(),
-        (moved.clone(), changed.clone()),
-        stop.clone(),
-    );
-    tasks.spawn("witnesses", witnesses);
+    let witnesses = Witnesses {
+        client: dispatch.client.clone(),
+        federation: dispatch.federation.clone(),
+        registry: dispatch.registry.clone(),
+        changed: changed.clone(),
+        told,
+    };
+    tasks.spawn("witnesses", witnesses.run(moved.clone(), stop.clone()));
     let bells = (changed, members, moved);
     let following = follow_clusters(dispatch.clone(), bells, stop.clone());
     tasks.spawn("changes of clusters", following);

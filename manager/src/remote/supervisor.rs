@@ -97,7 +97,7 @@ pub(crate) struct Fleet {
     /// What is counted.
     pub(crate) metrics: Metrics,
     /// What was logged of each cluster.
-    pub(crate) told: Told,
+    pub(crate) told: Arc<Told>,
     /// The time.
     pub(crate) clock: Clock,
     /// What is planted here.
@@ -463,7 +463,7 @@ impl Fleet {
         let changed = || self.changed.mark(remote.name.clone());
         let tell = async {
             self.report(remote, connection).await;
-            let told = (remote, &self.told);
+            let told = (remote, &*self.told);
             report::tell(&self.lessor, &self.clusters, &self.client, told, changed).await;
         };
         tokio::join!(tell, self.follow_lease(remote));

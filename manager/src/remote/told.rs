@@ -37,6 +37,11 @@ impl Told {
         }
     }
 
+    /// What was tried is not of use any more, so nobody needs to hear how it ended.
+    pub(super) fn is_over(&self, cluster: &str, what: &'static str) {
+        let _ = self.0.ends(&(cluster.into(), what));
+    }
+
     /// Something was decided about a cluster that goes for each attempt until it is connected.
     pub(super) fn decided(&self, cluster: &str, words: &str) {
         if self.0.is_news((cluster.into(), DECIDED), words) {
@@ -63,6 +68,12 @@ impl Told {
         let _ = self.0.ends(&(cluster.into(), DECIDED));
         let failed_attempts = self.0.ends(&(cluster.into(), CONNECTING)).unwrap_or_default();
         tracing::info!(cluster, failed_attempts, "connected");
+    }
+
+    /// What lasts, in the words it was told in.
+    #[cfg(test)]
+    pub(super) fn words(&self, cluster: &str, what: &'static str) -> Option<String> {
+        self.0.words(&(cluster.into(), what))
     }
 
     /// It is no worker of this manager any more.

@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Remote;
 use super::registry::Registry;
+use super::told::Told;
 use crate::checks::Federation;
 
 /// How long one look may take.
@@ -31,90 +32,116 @@ const PAST_MAX: Duration = Duration::from_secs(4);
 /// The pause before the next one when it failed.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// Looks whenever one of the marked clusters is lost and people have been told of that, until `stop`. Rings `changed` for those
-/// of which a look has shown more: who took one out may have done so before the look was over.
-pub(crate) async fn run(
-    client: Client,
-    federation: Federation,
-    registry: Arc<Registry>,
-    (marked, changed): (Arc<Dirty<ClusterName>>, Arc<Dirty<ClusterName>>),
-    stop: CancellationToken,
-) {
-    let mut names = BTreeSet::new();
-    loop {
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => return,
-            more = marked.take(), if names.is_empty() => names.extend(more),
-            // Why again: until it has looked, nobody can give their word.
-            () = tokio::time::sleep(RETRY), if !names.is_empty() => {}
-        }
-        names.extend(marked.take_now());
-        let look = look(&client, &federation, &registry, &names, &changed);
-        match tokio::time::timeout(LOOK_MAX, look).await {
-            Ok(Ok(again)) => names = again,
-            Ok(Err(error)) => {
-                let why = write::describe(&error);
-                tracing::debug!("looking which lost clusters are still listed: {why}");
-            }
-            Err(_elapsed) => tracing::debug!("looking which lost clusters are still listed: no answer"),
-        }
-    }
+/// What is tried, for the memory of what was told of it.
+const ASKING: &str = "asking which configs listed it when it was first said to be lost";
+
+/// Looks who belongs to the federation of the clusters that are lost.
+pub(crate) struct Witnesses {
+    pub(crate) client: Client,
+    pub(crate) federation: Federation,
+    pub(crate) registry: Arc<Registry>,
+    /// Rung for those of which a look has shown more: who took one out may have done so before the look was over.
+    pub(crate) changed: Arc<Dirty<ClusterName>>,
+    pub(crate) told: Arc<Told>,
 }
 
-/// Notes who still belongs to the federation of those that are lost now; gives those that are to be looked at again.
-async fn look(
-    client: &Client,
-    federation: &Federation,
-    registry: &Registry,
-    names: &BTreeSet<ClusterName>,
-    changed: &Dirty<ClusterName>,
-) -> Result<BTreeSet<ClusterName>, kube::Error> {
-    // Invariant: which loss people were told of is read before anything is asked, so what is answered is of after that.
-    let lost = names.iter().filter_map(|name| registry.get(name));
-    let lost: Vec<(Arc<Remote>, Timestamp)> = lost
-        .filter_map(|remote| Some((remote.clone(), remote.told_lost_since()?)))
-        .collect();
-    if lost.is_empty() {
-        return Ok(BTreeSet::new());
-    }
-    let first = lost.iter().filter_map(|(remote, since)| {
-        let version = remote.first_told(*since)?;
-        Some(async move { (remote, (*since, version), configs_at(client, version).await) })
-    });
-    let (configs, clusters) = (
-        Api::<MultiKueueConfig>::all(client.clone()),
-        Api::<MultiKueueCluster>::all(client.clone()),
-    );
-    let all = ListParams::default();
-    let now = future::try_join(configs.list(&all), clusters.list(&all));
-    let (now, first) = future::join(now, future::join_all(first)).await;
-    let (configs, clusters) = now?;
-    let (configs, clusters) = (configs.items, clusters.items);
-    // Why before anything is noted: a cache that is older than this look would show as taken out what was only not listed yet.
-    for config in &configs {
-        federation.configs.observe(config.clone());
-    }
-    for cluster in &clusters {
-        federation.clusters.observe(cluster.clone());
-    }
-    for (remote, since) in &lost {
-        let stays = stays(&remote.name, &clusters);
-        note(remote, *since, listing(&remote.name, &configs), stays, changed);
-    }
-    let mut again = BTreeSet::new();
-    for (remote, (since, version), past) in first {
-        match past {
-            Past::Listed(configs) => note(remote, since, listing(&remote.name, &configs), false, changed),
-            Past::Forgotten => {}
-            Past::Unclear => {
-                again.insert(remote.name.clone());
-                continue;
+impl Witnesses {
+    /// Looks whenever one of the marked clusters is lost and people have been told of that, until `stop`.
+    pub(crate) async fn run(self, marked: Arc<Dirty<ClusterName>>, stop: CancellationToken) {
+        let mut names = BTreeSet::new();
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                more = marked.take(), if names.is_empty() => names.extend(more),
+                // Why again: until it has looked, nobody can give their word.
+                () = tokio::time::sleep(RETRY), if !names.is_empty() => {}
+            }
+            names.extend(marked.take_now());
+            match tokio::time::timeout(LOOK_MAX, self.look(&names)).await {
+                Ok(Ok(again)) => names = again,
+                Ok(Err(error)) => {
+                    let why = write::describe(&error);
+                    tracing::debug!("looking which lost clusters are still listed: {why}");
+                }
+                Err(_elapsed) => tracing::debug!("looking which lost clusters are still listed: no answer"),
             }
         }
-        remote.first_is_seen(since, version);
     }
-    Ok(again)
+
+    /// Notes who still belongs to the federation of those that are lost now; gives those that are to be looked at again.
+    async fn look(&self, names: &BTreeSet<ClusterName>) -> Result<BTreeSet<ClusterName>, kube::Error> {
+        // Invariant: which loss people were told of is read before anything is asked, so what is answered is of after that.
+        let lost = names.iter().filter_map(|name| self.registry.get(name));
+        let lost: Vec<(Arc<Remote>, Timestamp)> = lost
+            .filter_map(|remote| Some((remote.clone(), remote.told_lost_since()?)))
+            .collect();
+        for back in { names.iter() }.filter(|name| !lost.iter().any(|(remote, _)| remote.name == **name)) {
+            self.told.is_over(back.as_str(), ASKING);
+        }
+        if lost.is_empty() {
+            return Ok(BTreeSet::new());
+        }
+        let first = lost.iter().filter_map(|(remote, since)| {
+            let version = remote.first_told(*since)?;
+            Some(async move { (remote, (*since, version), configs_at(&self.client, version).await) })
+        });
+        let (configs, clusters) = (
+            Api::<MultiKueueConfig>::all(self.client.clone()),
+            Api::<MultiKueueCluster>::all(self.client.clone()),
+        );
+        let all = ListParams::default();
+        let now = future::try_join(configs.list(&all), clusters.list(&all));
+        let (now, first) = future::join(now, future::join_all(first)).await;
+        let (configs, clusters) = now?;
+        let (configs, clusters) = (configs.items, clusters.items);
+        // Why before anything is noted: a cache that is older than this look would show as taken out what was only not listed yet.
+        for config in &configs {
+            self.federation.configs.observe(config.clone());
+        }
+        for cluster in &clusters {
+            self.federation.clusters.observe(cluster.clone());
+        }
+        for (remote, since) in &lost {
+            let stays = stays(&remote.name, &clusters);
+            note(
+                remote,
+                *since,
+                listing(&remote.name, &configs),
+                stays,
+                &self.changed,
+            );
+        }
+        let mut again = BTreeSet::new();
+        for (remote, (since, version), past) in first {
+            let name = remote.name.as_str();
+            match past {
+                Past::Listed(configs) => {
+                    self.told.succeeded(name, ASKING);
+                    note(
+                        remote,
+                        since,
+                        listing(&remote.name, &configs),
+                        false,
+                        &self.changed,
+                    );
+                }
+                Past::Forgotten => self.told.is_over(name, ASKING),
+                Past::Unclear(why) => {
+                    let why = format!(
+                        "it is not known which MultiKueueConfigs listed it when condition Active was first seen to say that it is lost, \
+                         so whoever took it out right then has not given up what runs there: {why}; it is asked again until it is \
+                         answered, and who is in a hurry lists it again and takes it out again a few seconds later"
+                    );
+                    self.told.failed(name, ASKING, &why);
+                    again.insert(remote.name.clone());
+                    continue;
+                }
+            }
+            remote.first_is_seen(since, version);
+        }
+        Ok(again)
+    }
 }
 
 /// What the configs listed at some version of the storage.
@@ -123,7 +150,7 @@ enum Past {
     /// The storage does not know that any more.
     Forgotten,
     /// No answer: later it may be known. A storage that was set back says so as well, until it has come as far again.
-    Unclear,
+    Unclear(String),
 }
 
 /// The configs when the storage was at this version.
@@ -137,12 +164,12 @@ async fn configs_at(client: &Client, version: u64) -> Past {
     match tokio::time::timeout(PAST_MAX, configs.list(&then)).await {
         Ok(Ok(configs)) => Past::Listed(configs.items),
         Ok(Err(kube::Error::Api(status))) if [400, 410].contains(&status.code) => Past::Forgotten,
-        Ok(Err(error)) => {
-            let why = write::describe(&error);
-            tracing::debug!("looking what was listed when a cluster was said to be lost: {why}");
-            Past::Unclear
+        // Why in our words: the server's tell how far it has come, which is news each time.
+        Ok(Err(kube::Error::Api(status))) if status.code == 504 => {
+            Past::Unclear("the API server has not come as far as that yet (HTTP 504)".to_owned())
         }
-        Err(_elapsed) => Past::Unclear,
+        Ok(Err(error)) => Past::Unclear(write::describe(&error)),
+        Err(_elapsed) => Past::Unclear(format!("no answer within {} s", PAST_MAX.as_secs())),
     }
 }
 
@@ -221,9 +248,7 @@ mod tests {
 
     /// A manager that has lost east at 0 and has said so.
     struct Scene {
-        client: Client,
-        federation: Federation,
-        registry: Arc<Registry>,
+        witnesses: Witnesses,
         east: Arc<Remote>,
         past: Arc<AtomicU16>,
         shown: Connection,
@@ -252,9 +277,13 @@ mod tests {
                 );
             });
             Self {
-                client,
-                federation,
-                registry: fleet.registry,
+                witnesses: Witnesses {
+                    client,
+                    federation,
+                    registry: fleet.registry,
+                    changed: Arc::default(),
+                    told: Arc::default(),
+                },
                 east,
                 past,
                 shown,
@@ -263,11 +292,10 @@ mod tests {
 
         /// Looks once: whether it is to be looked at again, and whether what was decided meanwhile is to be decided again.
         async fn look(&self) -> (bool, bool) {
-            let (names, changed) = (BTreeSet::from(["east".into()]), Dirty::new());
-            let again = look(&self.client, &self.federation, &self.registry, &names, &changed);
-            let again = again.await.unwrap();
-            assert_eq!(self.federation.configs.all().len(), 1);
-            (again == names, changed.take_now() == names)
+            let names = BTreeSet::from(["east".into()]);
+            let again = self.witnesses.look(&names).await.unwrap();
+            assert_eq!(self.witnesses.federation.configs.all().len(), 1);
+            (again == names, self.witnesses.changed.take_now() == names)
         }
 
         /// Whether who took it out has given their word.
@@ -308,10 +336,27 @@ mod tests {
             );
             assert_eq!(scene.look().await, (true, false));
             assert!(!scene.is_word());
+            let told = || scene.witnesses.told.words("east", ASKING);
+            let words = told().unwrap();
+            assert!(
+                words.contains("it is asked again until it is answered"),
+                "{words}"
+            );
             scene.past.store(200, Relaxed);
             assert_eq!(scene.look().await, (false, true));
             assert!(scene.is_word());
+            assert_eq!(told(), None);
         }
+    }
+
+    /// Spec: safety 3.5
+    #[tokio::test]
+    async fn who_is_back_is_not_asked_about_any_more() {
+        let scene = Scene::told(Some(7), 500);
+        assert_eq!(scene.look().await, (true, true));
+        scene.east.with(|link| link.connection.opened());
+        assert_eq!(scene.look().await, (false, false));
+        assert_eq!(scene.witnesses.told.words("east", ASKING), None);
     }
 
     /// Spec: safety 3.5

@@ -116,7 +116,7 @@ pub(in crate::remote) fn fleet(
         is_free: Box::new(|_| false),
         placed: Box::new(move |_| placed.clone()),
         metrics: Metrics::new(Leadership::assumed(&config)),
-        told: Told::default(),
+        told: Arc::new(Told::default()),
         clock: system(),
         #[cfg(feature = "bugbank")]
         policy: crate::dispatch::policy(
