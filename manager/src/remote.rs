@@ -149,15 +149,15 @@ struct Link {
     /// What condition `Active` is to say; `None` before the first attempt.
     shown: Option<Connection>,
     /// The last loss that condition `Active` was seen to say.
-    told: Option<Told>,
+    announced: Option<Announced>,
 }
 
 /// A loss that people can know of.
-struct Told {
+struct Announced {
     /// Since when it is lost.
     since: Timestamp,
-    /// The lowest version of the MultiKueueCluster that is known to say so; `None` until a write of ours is answered: the watch
-    /// may be faster.
+    /// The lowest version of the MultiKueueCluster that is known to say so; `None` until a write of ours is answered, or if
+    /// it never is.
     first: Option<u64>,
     /// What the configs listed then has been looked at, or is not known any more.
     seen: bool,
@@ -211,7 +211,7 @@ impl Remote {
                 place: Place::default(),
                 orphaned: false,
                 shown: None,
-                told: None,
+                announced: None,
             }),
         }
     }
@@ -251,7 +251,7 @@ impl Remote {
         self.with(|link| {
             link.connection
                 .lost_since()
-                .filter(|since| link.told.as_ref().is_some_and(|told| told.since == *since))
+                .filter(|since| link.announced.as_ref().is_some_and(|told| told.since == *since))
         })
     }
 
@@ -265,11 +265,11 @@ impl Remote {
             let Some(since) = shown.says_lost_since().filter(|since| lost == Some(*since)) else {
                 return false;
             };
-            let is_new = link.told.as_ref().is_none_or(|told| told.since != since);
+            let is_new = link.announced.as_ref().is_none_or(|told| told.since != since);
             if is_new {
-                link.told = None;
+                link.announced = None;
             }
-            let told = link.told.get_or_insert(Told {
+            let told = link.announced.get_or_insert(Announced {
                 since,
                 first: None,
                 seen: false,
@@ -287,7 +287,7 @@ impl Remote {
     fn first_told(&self, since: Timestamp) -> Option<u64> {
         self.with(|link| {
             let told = link
-                .told
+                .announced
                 .as_ref()
                 .filter(|told| told.since == since && !told.seen)?;
             told.first
@@ -297,7 +297,7 @@ impl Remote {
     /// What the configs listed when the loss at `since` was said in this version has been looked at, or is not known any more.
     fn first_is_seen(&self, since: Timestamp, version: u64) {
         self.with(|link| {
-            if let Some(told) = &mut link.told
+            if let Some(told) = &mut link.announced
                 && told.since == since
                 && told.first == Some(version)
             {

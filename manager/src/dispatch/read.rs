@@ -129,8 +129,8 @@ impl Scene {
 }
 
 /// The sites without what a look has shown of who lists a cluster, where that may be newer than `clusters`, those of the check's
-/// config as they were read: what is not listed there yet would seem to have been taken out. What a config takes in is looked at
-/// again anyway.
+/// config as they were read: what is listed by now was not taken out. What a look shows is in the caches before it is noted
+/// ([`crate::remote::witness`]), so this second reading is no older. What a config takes in is looked at again anyway.
 fn no_newer(
     d: &Dispatch,
     (check, clusters): (Option<&CheckName>, &[ClusterName]),
@@ -138,8 +138,8 @@ fn no_newer(
 ) -> BTreeMap<ClusterName, Site> {
     let unlisted = { sites.iter_mut() }.filter(|(name, site)| site.stood.listed && !clusters.contains(name));
     for (name, site) in unlisted {
-        let now = check.map(|check| d.federation.clusters_of_name(check));
-        site.stood.listed = !now.is_some_and(|now| now.contains(name));
+        let by_now = check.map(|check| d.federation.clusters_of_name(check));
+        site.stood.listed = by_now.is_some_and(|listed| !listed.contains(name));
     }
     sites
 }

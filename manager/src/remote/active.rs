@@ -8,6 +8,7 @@ use roadstead_api::kueue::v1beta2::MultiKueueCluster;
 use roadstead_core::cluster::Connection;
 use roadstead_engine::active::condition_patch;
 use roadstead_kubeio::write::{self, Written};
+use serde_json::json;
 
 use super::Remote;
 use super::supervisor::{Fleet, LOOK};
@@ -49,17 +50,18 @@ impl Fleet {
             .unwrap_or_default();
         let was_false = { old.iter() }.any(|said| said.type_ == conditions::ACTIVE && said.status == "False");
         let generation = cluster.metadata.generation;
-        let Some(patch) = condition_patch(old, &active, generation, (self.clock)()) else {
+        let Some(mut patch) = condition_patch(old, &active, generation, (self.clock)()) else {
             return self.is_said(remote, &shown, None);
         };
+        // Why: a write that changes nothing is answered with a version of before this loss. What turns False changes its time.
+        if was_false {
+            patch["metadata"]["resourceVersion"] = json!(cluster.metadata.resource_version);
+        }
         let api: Api<MultiKueueCluster> = Api::all(self.client.clone());
         match write::patch_status(&api, name, &patch).await {
             Written::Done(object) => {
                 let version = object.metadata.resource_version.as_deref();
-                // Why only where it was not False: a write that changes nothing gives a version of before this loss.
-                let version = version
-                    .filter(|_| !was_false)
-                    .and_then(|version| version.parse().ok());
+                let version = version.and_then(|version| version.parse().ok());
                 let stays = object.metadata.deletion_timestamp.is_none();
                 self.clusters.observe(*object);
                 let since = shown

@@ -37,6 +37,13 @@ impl Told {
         }
     }
 
+    /// What was tried can succeed no more; said where its trouble was.
+    pub(super) fn given_up(&self, cluster: &str, what: &'static str, why: &str) {
+        if self.0.ends(&(cluster.into(), what)).is_some() {
+            tracing::warn!(cluster, "{why}");
+        }
+    }
+
     /// What was tried is not of use any more, so nobody needs to hear how it ended.
     pub(super) fn is_over(&self, cluster: &str, what: &'static str) {
         let _ = self.0.ends(&(cluster.into(), what));

@@ -25,15 +25,15 @@ use super::registry::Registry;
 use super::told::Told;
 use crate::checks::Federation;
 
-/// How long one look may take.
-const LOOK_MAX: Duration = Duration::from_secs(5);
-/// How long, of that, the question may take what a config listed at some version: a cache that is behind waits for 3 s.
+/// How long the question may take who is listed now.
+const NOW_MAX: Duration = Duration::from_secs(5);
+/// How long the question may take what a config listed at some version: a cache that is behind waits for 3 s.
 const PAST_MAX: Duration = Duration::from_secs(4);
-/// The pause before the next one when it failed.
+/// The pause before the next look when something was not answered.
 const RETRY: Duration = Duration::from_secs(2);
-
 /// What is tried, for the memory of what was told of it.
-const ASKING: &str = "asking which configs listed it when it was first said to be lost";
+const LOOKING: &str = "asking which MultiKueueConfigs list it";
+const ASKING: &str = "asking which MultiKueueConfigs listed it when it was first said to be lost";
 
 /// Looks who belongs to the federation of the clusters that are lost.
 pub(crate) struct Witnesses {
@@ -53,94 +53,127 @@ impl Witnesses {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                more = marked.take(), if names.is_empty() => names.extend(more),
+                more = marked.take() => names.extend(more),
                 // Why again: until it has looked, nobody can give their word.
                 () = tokio::time::sleep(RETRY), if !names.is_empty() => {}
             }
-            names.extend(marked.take_now());
-            match tokio::time::timeout(LOOK_MAX, self.look(&names)).await {
-                Ok(Ok(again)) => names = again,
-                Ok(Err(error)) => {
-                    let why = write::describe(&error);
-                    tracing::debug!("looking which lost clusters are still listed: {why}");
-                }
-                Err(_elapsed) => tracing::debug!("looking which lost clusters are still listed: no answer"),
-            }
+            names = self.look(&names).await;
         }
     }
 
     /// Notes who still belongs to the federation of those that are lost now; gives those that are to be looked at again.
-    async fn look(&self, names: &BTreeSet<ClusterName>) -> Result<BTreeSet<ClusterName>, kube::Error> {
+    async fn look(&self, names: &BTreeSet<ClusterName>) -> BTreeSet<ClusterName> {
         // Invariant: which loss people were told of is read before anything is asked, so what is answered is of after that.
         let lost = names.iter().filter_map(|name| self.registry.get(name));
         let lost: Vec<(Arc<Remote>, Timestamp)> = lost
             .filter_map(|remote| Some((remote.clone(), remote.told_lost_since()?)))
             .collect();
-        for back in { names.iter() }.filter(|name| !lost.iter().any(|(remote, _)| remote.name == **name)) {
-            self.told.is_over(back.as_str(), ASKING);
+        let asked: Vec<(&Remote, Timestamp, u64)> = lost
+            .iter()
+            .filter_map(|(remote, since)| Some((&**remote, *since, remote.first_told(*since)?)))
+            .collect();
+        for name in names {
+            if !lost.iter().any(|(remote, _)| remote.name == *name) {
+                self.told.is_over(name.as_str(), LOOKING);
+            }
+            if !asked.iter().any(|(remote, ..)| remote.name == *name) {
+                self.told.is_over(name.as_str(), ASKING);
+            }
         }
-        if lost.is_empty() {
-            return Ok(BTreeSet::new());
+        // Why first: what is listed now is known sooner than what was, and may be taken away meanwhile.
+        if !lost.is_empty() && !self.look_now(&lost).await {
+            return names.clone();
         }
-        let first = lost.iter().filter_map(|(remote, since)| {
-            let version = remote.first_told(*since)?;
-            Some(async move { (remote, (*since, version), configs_at(&self.client, version).await) })
+        let past = asked.into_iter().map(async |(remote, since, version)| {
+            let is_known = self.look_back(remote, since, version).await;
+            (!is_known).then(|| remote.name.clone())
         });
+        future::join_all(past).await.into_iter().flatten().collect()
+    }
+
+    /// Notes who is listed now, and there to stay; tells whether that was answered.
+    async fn look_now(&self, lost: &[(Arc<Remote>, Timestamp)]) -> bool {
         let (configs, clusters) = (
             Api::<MultiKueueConfig>::all(self.client.clone()),
             Api::<MultiKueueCluster>::all(self.client.clone()),
         );
         let all = ListParams::default();
-        let now = future::try_join(configs.list(&all), clusters.list(&all));
-        let (now, first) = future::join(now, future::join_all(first)).await;
-        let (configs, clusters) = now?;
-        let (configs, clusters) = (configs.items, clusters.items);
+        let lists = future::try_join(configs.list(&all), clusters.list(&all));
+        let why = match tokio::time::timeout(NOW_MAX, lists).await {
+            Ok(Ok((configs, clusters))) => {
+                self.note_now(lost, &configs.items, &clusters.items);
+                return true;
+            }
+            Ok(Err(error)) => write::describe(&error),
+            Err(_elapsed) => format!("no answer within {} s", NOW_MAX.as_secs()),
+        };
+        for (remote, _) in lost {
+            tracing::debug!(cluster = remote.name.as_str(), "{LOOKING}: {why}");
+            // Why without a reason: one that changes with each attempt would be told each time.
+            self.told.failed(
+                remote.name.as_str(),
+                LOOKING,
+                "it is lost, and which MultiKueueConfigs list it is not answered, so whoever takes it out of one does not yet give up what \
+                 runs there; it is asked again until it is answered, and the log says why at level debug",
+            );
+        }
+        false
+    }
+
+    fn note_now(
+        &self,
+        lost: &[(Arc<Remote>, Timestamp)],
+        configs: &[MultiKueueConfig],
+        clusters: &[MultiKueueCluster],
+    ) {
         // Why before anything is noted: a cache that is older than this look would show as taken out what was only not listed yet.
-        for config in &configs {
+        for config in configs {
             self.federation.configs.observe(config.clone());
         }
-        for cluster in &clusters {
+        for cluster in clusters {
             self.federation.clusters.observe(cluster.clone());
         }
-        for (remote, since) in &lost {
-            let stays = stays(&remote.name, &clusters);
+        for (remote, since) in lost {
+            self.told.succeeded(remote.name.as_str(), LOOKING);
+            let stays = stays(&remote.name, clusters);
             note(
                 remote,
                 *since,
-                listing(&remote.name, &configs),
+                listing(&remote.name, configs),
                 stays,
                 &self.changed,
             );
         }
-        let mut again = BTreeSet::new();
-        for (remote, (since, version), past) in first {
-            let name = remote.name.as_str();
-            match past {
-                Past::Listed(configs) => {
-                    self.told.succeeded(name, ASKING);
-                    note(
-                        remote,
-                        since,
-                        listing(&remote.name, &configs),
-                        false,
-                        &self.changed,
-                    );
-                }
-                Past::Forgotten => self.told.is_over(name, ASKING),
-                Past::Unclear(why) => {
-                    let why = format!(
-                        "it is not known which MultiKueueConfigs listed it when condition Active was first seen to say that it is lost, \
-                         so whoever took it out right then has not given up what runs there: {why}; it is asked again until it is \
-                         answered, and who is in a hurry lists it again and takes it out again a few seconds later"
-                    );
-                    self.told.failed(name, ASKING, &why);
-                    again.insert(remote.name.clone());
-                    continue;
-                }
+    }
+
+    /// Notes who was listed when the loss was first said, in this version; tells whether that is settled.
+    async fn look_back(&self, remote: &Remote, since: Timestamp, version: u64) -> bool {
+        let name = remote.name.as_str();
+        match configs_at(&self.client, version).await {
+            Past::Listed(configs) => {
+                self.told.succeeded(name, ASKING);
+                note(remote, since, listing(&remote.name, &configs), false, &self.changed);
             }
-            remote.first_is_seen(since, version);
+            Past::Forgotten => self.told.given_up(
+                name,
+                ASKING,
+                "the API server does not know any more which MultiKueueConfigs listed it when condition Active first said that it is lost; \
+                 who took it out right then and means to give up what runs there: list it again, wait ten seconds, and take it out again",
+            ),
+            Past::Unclear(why) => {
+                tracing::debug!(cluster = name, version, "{ASKING}: {why}");
+                self.told.failed(
+                    name,
+                    ASKING,
+                    "which MultiKueueConfigs listed it when condition Active first said that it is lost is not answered, so whoever took it \
+                     out right then has not yet given up what runs there; it is asked again until it is answered, and the log says why at \
+                     level debug",
+                );
+                return false;
+            }
         }
-        Ok(again)
+        remote.first_is_seen(since, version);
+        true
     }
 }
 
@@ -164,10 +197,6 @@ async fn configs_at(client: &Client, version: u64) -> Past {
     match tokio::time::timeout(PAST_MAX, configs.list(&then)).await {
         Ok(Ok(configs)) => Past::Listed(configs.items),
         Ok(Err(kube::Error::Api(status))) if [400, 410].contains(&status.code) => Past::Forgotten,
-        // Why in our words: the server's tell how far it has come, which is news each time.
-        Ok(Err(kube::Error::Api(status))) if status.code == 504 => {
-            Past::Unclear("the API server has not come as far as that yet (HTTP 504)".to_owned())
-        }
         Ok(Err(error)) => Past::Unclear(write::describe(&error)),
         Err(_elapsed) => Past::Unclear(format!("no answer within {} s", PAST_MAX.as_secs())),
     }
@@ -220,6 +249,9 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
+    /// Instead of a code: even the present is not known.
+    const NOTHING: u16 = 599;
+
     /// An API server whose config listed east until just after version 7; what it says of that: 200, or the code of a refusal.
     fn server(past: &Arc<AtomicU16>) -> Client {
         let past = past.clone();
@@ -231,6 +263,7 @@ mod tests {
                 assert_eq!(is_past, query.contains("resourceVersion"), "{query}");
                 let config = |clusters: &[&str]| json!({"metadata": {"name": "all", "resourceVersion": "9"}, "spec": {"clusters": clusters}});
                 let (code, items) = match (path.ends_with("/multikueueclusters"), is_past) {
+                    (true, _) if past == NOTHING => (500, json!([])),
                     (true, _) => (200, json!([])),
                     (false, false) => (200, json!([config(&["west"])])),
                     (false, true) => (past, json!([config(&["east", "west"])])),
@@ -293,7 +326,7 @@ mod tests {
         /// Looks once: whether it is to be looked at again, and whether what was decided meanwhile is to be decided again.
         async fn look(&self) -> (bool, bool) {
             let names = BTreeSet::from(["east".into()]);
-            let again = self.witnesses.look(&names).await.unwrap();
+            let again = self.witnesses.look(&names).await;
             assert_eq!(self.witnesses.federation.configs.all().len(), 1);
             (again == names, self.witnesses.changed.take_now() == names)
         }
@@ -347,6 +380,23 @@ mod tests {
             assert!(scene.is_word());
             assert_eq!(told(), None);
         }
+        let forgotten = Scene::told(Some(7), 504);
+        assert_eq!(forgotten.look().await, (true, true));
+        forgotten.past.store(410, Relaxed);
+        assert_eq!(forgotten.look().await, (false, false));
+        assert_eq!(forgotten.witnesses.told.words("east", ASKING), None);
+    }
+
+    /// Spec: safety 3.5
+    #[tokio::test]
+    async fn as_long_as_the_present_is_not_known_nothing_is_and_the_log_is_told() {
+        let scene = Scene::told(Some(7), NOTHING);
+        let names = BTreeSet::from(["east".into()]);
+        assert_eq!(scene.witnesses.look(&names).await, names);
+        assert!(scene.witnesses.told.words("east", LOOKING).is_some() && !scene.is_word());
+        scene.past.store(200, Relaxed);
+        assert_eq!(scene.look().await, (false, true));
+        assert!(scene.witnesses.told.words("east", LOOKING).is_none() && scene.is_word());
     }
 
     /// Spec: safety 3.5

@@ -80,6 +80,26 @@ async fn a_loss_is_known_to_people_once_its_condition_is_stored_and_only_that_lo
     assert_eq!(remote.told_lost_since(), None, "nobody was told");
 }
 
+/// What is answered then is a version in which it changed, so not one of before this loss.
+///
+/// Spec: safety 3.5
+#[tokio::test(start_paused = true)]
+async fn where_active_was_false_the_next_loss_is_written_only_over_what_was_read() {
+    let active = json!([{"type": "Active", "status": "False", "reason": "BadKubeConfig", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
+    for (conditions, expected) in [(active, json!("8")), (json!([]), Value::Null)] {
+        let mut cluster = east("");
+        cluster["status"] = json!({ "conditions": conditions });
+        cluster["metadata"]["resourceVersion"] = json!("8");
+        let (client, sent) = answering(200, cluster.clone());
+        let (fleet, remote) = fleet(client, "", None);
+        fleet.clusters.observe(from_value(cluster).unwrap());
+        remote.with(|link| link.connection.failed("no answer", Timestamp::UNIX_EPOCH));
+        fleet.settle(&remote).await;
+        let sent = sent.lock().unwrap();
+        assert_eq!(sent[0]["metadata"]["resourceVersion"], expected, "{sent:?}");
+    }
+}
+
 /// Until all are, it counts as lost, and nothing that its caches hold is looked at.
 ///
 /// Spec: multikueue 10.F6, 11.24; safety F26
