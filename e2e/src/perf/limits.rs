@@ -55,9 +55,11 @@ const MEMORY: &str = "manager_rss_mb_1000";
 type Of = fn(&Report) -> f64;
 
 /// The figures of a federation that must be as good with many workers as with few.
+///
+/// Why the time by the bare client's: 20 workers are 21 API servers on the same cores, which are slower for everybody.
 const FLAT_FIGURES: [(&str, Of); 2] = [
     ("requests_per_job", |r| r.requests_per_job),
-    ("latency_ms_p50", |r| r.latency_ms_p50),
+    ("latency_ratio_p50", |r| r.latency_ratio_p50),
 ];
 
 /// A figure of a federation with its limit.
@@ -228,7 +230,6 @@ mod tests {
         Report {
             workers,
             admitted_ms_p50: 24.0,
-            latency_ms_p50: 40.0,
             latency_ratio_p50: 1.2,
             mirror_ms_p50: 4.0,
             throughput_ratio: 0.9,
@@ -256,8 +257,7 @@ mod tests {
     fn each_figure_that_is_missed_is_named_with_what_was_measured_and_its_limit() {
         let bad = Report {
             admitted_ms_p50: 40.0,
-            latency_ms_p50: 61.0,
-            latency_ratio_p50: 1.51,
+            latency_ratio_p50: 1.83,
             mirror_ms_p50: 50.0,
             throughput_ratio: 0.69,
             placed_to_job_ms_p99: 2000.0,
@@ -272,7 +272,7 @@ mod tests {
             [
                 "admitted_ms_p50 with 20 workers: measured 40, limit under 40 ms",
                 "mirror_ms_p50 with 20 workers: measured 50, limit under 50 ms",
-                "latency_ratio_p50 with 20 workers: measured 1.51, limit at most 1.5 of the bare client",
+                "latency_ratio_p50 with 20 workers: measured 1.83, limit at most 1.5 of the bare client",
                 "throughput_ratio with 20 workers: measured 0.69, limit at least 0.7 of the bare client",
                 "requests_per_job with 20 workers: measured 25.5, limit at most 25",
                 "failed_requests_per_job with 20 workers: measured 0.2, limit under 0.2",
@@ -280,7 +280,7 @@ mod tests {
                 "manager_cpu_ms_per_job with 20 workers: measured 10.1, limit at most 10 ms",
                 "manager_rss_mb_1000 with 20 workers: measured 80, limit under 80 MB",
                 "requests_per_job with 20 workers to 2: measured 1.7, limit at most 1.5 of the run with the fewest workers",
-                "latency_ms_p50 with 20 workers to 2: measured 1.53, limit at most 1.5 of the run with the fewest workers",
+                "latency_ratio_p50 with 20 workers to 2: measured 1.53, limit at most 1.5 of the run with the fewest workers",
             ]
         );
     }
