@@ -30,6 +30,15 @@ impl Told {
         }
     }
 
+    /// The same with a reason that may be another one each time: that is no news.
+    pub(super) fn keeps_failing(&self, cluster: &str, what: &'static str, (words, why): (&str, &str)) {
+        if self.0.is_news((cluster.into(), what), words) {
+            tracing::warn!(cluster, "{words}: {why}; {REMEDY}");
+        } else {
+            tracing::debug!(cluster, "{words}: {why}");
+        }
+    }
+
     /// What was tried for a cluster has succeeded.
     pub(crate) fn succeeded(&self, cluster: &str, what: &'static str) {
         if let Some(attempts) = self.0.ends(&(cluster.into(), what)) {

@@ -108,14 +108,10 @@ impl Witnesses {
             Err(_elapsed) => format!("no answer within {} s", NOW_MAX.as_secs()),
         };
         for (remote, _) in lost {
-            tracing::debug!(cluster = remote.name.as_str(), "{LOOKING}: {why}");
-            // Why without a reason: one that changes with each attempt would be told each time.
-            self.told.failed(
-                remote.name.as_str(),
-                LOOKING,
-                "it is lost, and which MultiKueueConfigs list it is not answered, so whoever takes it out of one does not yet give up what \
-                 runs there; it is asked again until it is answered, and the log says why at level debug",
-            );
+            let words = "it is lost, and which MultiKueueConfigs list it is not answered, so whoever takes it out of one does not yet give up \
+                         what runs there";
+            self.told
+                .keeps_failing(remote.name.as_str(), LOOKING, (words, &why));
         }
         false
     }
@@ -161,14 +157,9 @@ impl Witnesses {
                  who took it out right then and means to give up what runs there: list it again, wait ten seconds, and take it out again",
             ),
             Past::Unclear(why) => {
-                tracing::debug!(cluster = name, version, "{ASKING}: {why}");
-                self.told.failed(
-                    name,
-                    ASKING,
-                    "which MultiKueueConfigs listed it when condition Active first said that it is lost is not answered, so whoever took it \
-                     out right then has not yet given up what runs there; it is asked again until it is answered, and the log says why at \
-                     level debug",
-                );
+                let words = "which MultiKueueConfigs listed it when condition Active first said that it is lost is not answered, so whoever took \
+                             it out right then has not yet given up what runs there";
+                self.told.keeps_failing(name, ASKING, (words, &why));
                 return false;
             }
         }
@@ -372,7 +363,7 @@ mod tests {
             let told = || scene.witnesses.told.words("east", ASKING);
             let words = told().unwrap();
             assert!(
-                words.contains("it is asked again until it is answered"),
+                words.contains("is not answered, so whoever took it out right then"),
                 "{words}"
             );
             scene.past.store(200, Relaxed);
