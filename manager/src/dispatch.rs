@@ -371,13 +371,15 @@ impl Dispatch {
     }
 
     /// Makes due what is on a worker, and those of the manager's Workloads which may be `concerned` and have not ended. Why not
-    /// all: those that have ended may be many, and matter only where something is left of them.
+    /// all: those that have ended may be many, and matter only where something is left of them, or where the job does not show its
+    /// end yet: if the worker has lost its copy meanwhile, nothing else makes it due (seed 6000).
     fn look_again(&self, name: &ClusterName, concerned: impl Fn(&Workload) -> bool) {
         let remote = self.registry.get(name);
         for workload in self.caches.workloads.all() {
             let key = roadstead_kubeio::cache::key_of(&*workload);
             let is_left = || remote.as_ref().is_some_and(|remote| remote.holds(&key));
-            if (concerned(&workload) && !workload.is_true("Finished")) || is_left() {
+            let is_open = || !workload.is_true("Finished") || self.owes_end(&workload, name);
+            if (concerned(&workload) && is_open()) || is_left() {
                 self.due.add(key, Lane::New);
             }
         }
@@ -389,6 +391,17 @@ impl Dispatch {
                 remote.due.add(key, Lane::New);
             }
         }
+    }
+
+    /// Whether the job of a Workload that ended on this worker does not show its end yet.
+    fn owes_end(&self, workload: &Workload, name: &ClusterName) -> bool {
+        let here = workload.cluster_name() == Some(name.as_str());
+        let Some(at) = here.then(|| job_of(&self.caches, workload)).flatten() else {
+            return false;
+        };
+        let jobs = self.caches.jobs.get(at.kind);
+        jobs.and_then(|jobs| Some(jobs.kind.finished(&jobs.objects.get(&at.key)?.data).is_none()))
+            .unwrap_or(false)
     }
 }
 

@@ -1,7 +1,7 @@
 //! What concerns one worker: its own queue, its own workers, its own client.
 //!
-//! Invariant: an action is carried out only if the plan made from what is stored *now* contains it. Creations are found
-//! again by name and origin, deletions carry a UID, so each may be repeated.
+//! Invariant: an action is carried out only if the plan made from what is stored *now* contains it; while nobody knows what that is,
+//! nothing is done. Creations are found again by name and origin, deletions carry a UID, so each may be repeated.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -38,6 +38,8 @@ const WORKERS: usize = 12;
 const OFFER_MAX: Duration = Duration::from_secs(5);
 /// When to look again while the federation is not known yet.
 const UNKNOWN_PAUSE: Duration = Duration::from_millis(200);
+/// When to look again while a write of the Workload is open; whoever has written it rings as soon as it is not.
+const UNSURE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Works for one worker until `stop`.
 pub(crate) async fn run(dispatch: Dispatch, remote: Arc<Remote>, stop: CancellationToken) {
@@ -63,6 +65,10 @@ async fn pass(d: &Dispatch, remote: &Remote, key: &Key) -> Outcome {
     } else {
         None
     };
+    // Why: it may name this worker by now, or no longer (seed 5843).
+    if d.caches.is_unsure(key) && !bug!(d.policy, LosersGoEarly) {
+        return Outcome::After(UNSURE_PAUSE);
+    }
     let (scene, mut plan) = d.plan_stored(key, (d.clock)());
     for action in plan.remote.remove(&remote.name).unwrap_or_default() {
         let site = Site {

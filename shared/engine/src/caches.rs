@@ -31,10 +31,12 @@ mod counting;
 mod queues;
 mod templates;
 pub(crate) mod unlisted;
+mod unsure;
 
 pub use counting::{Counting, LimitIndex};
 pub use queues::QueueIndex;
 pub use templates::Templates;
+use unsure::Unsure;
 
 /// A job kind with the cache of its objects.
 #[derive(Clone)]
@@ -84,6 +86,8 @@ pub struct Caches {
     pub topologies: Arc<Cache<Topology>>,
     /// Workloads.
     pub workloads: Arc<Cache<Workload>>,
+    /// Which of them may be stored otherwise than they are cached.
+    pub(crate) unsure: Arc<Unsure>,
     /// What their pod templates have in common with those in caches of other clusters.
     pub templates: Arc<Templates>,
     /// Workloads by the UID of their controller.
@@ -121,6 +125,7 @@ impl Caches {
             checks: Cache::new(),
             topologies: Cache::new(),
             workloads: templates.workloads(),
+            unsure: Arc::default(),
             templates,
             owners: Arc::default(),
             prebuilt: Arc::default(),
@@ -174,6 +179,14 @@ impl Caches {
     pub fn counting(mut self, counting: Counting) -> Self {
         self.counting = Arc::new(counting);
         self
+    }
+
+    /// Whether a Workload may be stored otherwise than it is cached, because a write of ours is under way or was not answered. Then
+    /// nothing is done that follows from what is stored and cannot be undone.
+    ///
+    /// Limit: of a write that is stored after its Workload was read again nothing is known before the watch tells.
+    pub fn is_unsure(&self, workload: &Key) -> bool {
+        self.unsure.is(workload, self.workloads.get(workload).as_deref())
     }
 
     /// Starts one list-and-watch per kind.

@@ -38,6 +38,8 @@ pub(crate) use policy::policy;
 
 /// Pause after a write met a newer version; the watch usually brings it sooner.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
+/// Pause after a Workload was not found of which the watch has not told that it is gone.
+const UNSEEN_PAUSE: Duration = Duration::from_secs(1);
 
 /// What the job reconciler asks the workload reconciler to write, by Workload.
 #[derive(Debug, Default)]
@@ -136,7 +138,11 @@ impl Workloads {
 
     /// One pass.
     pub(crate) async fn reconcile(self, key: Key) -> Outcome {
+        if let Err(outcome) = self.look_again(&key).await {
+            return outcome;
+        }
         let Some(stored) = self.caches.workloads.get(&key) else {
+            self.caches.unsure.settle(&key);
             self.requests.settle(&key);
             self.proposals.forget(&key);
             self.checks.gone(&key);
@@ -213,6 +219,28 @@ impl Workloads {
         until(wake_at, now).map_or(Outcome::Done, Outcome::After)
     }
 
+    /// Reads a Workload again if what became of an earlier write of it is not known. Why not from the watch: it may be as silent as
+    /// the answer was (seed 5843: a copy went that the stored status named).
+    async fn look_again(&self, key: &Key) -> Result<(), Outcome> {
+        if !self.caches.is_unsure(key) {
+            return Ok(());
+        }
+        let api: Api<Workload> = Api::namespaced(self.client.clone(), &key.namespace);
+        match api.get_opt(&key.name).await {
+            Ok(Some(stored)) => self.caches.workloads.observe(stored),
+            // Why not forgotten: a proxy says that too, and what is taken for gone ends everywhere. The watch tells.
+            Ok(None) => return Err(Outcome::After(UNSEEN_PAUSE)),
+            Err(error) => {
+                let why = write::describe(&error);
+                return Err(Outcome::Failed(format!(
+                    "an earlier write was not answered, and reading what is stored now failed: {why}"
+                )));
+            }
+        }
+        self.caches.unsure.settle(key);
+        Ok(())
+    }
+
     /// Writes the status. `Some` ends the pass.
     async fn store(
         &self,
@@ -222,6 +250,8 @@ impl Workloads {
     ) -> Option<Outcome> {
         let meta = &stored.metadata;
         patch["metadata"] = json!({ "resourceVersion": meta.resource_version, "uid": meta.uid });
+        let key = roadstead_kubeio::cache::key_of(stored);
+        self.caches.unsure.note(stored);
         let answer = write::patch_status(
             &self.api(stored),
             meta.name.as_deref().unwrap_or_default(),
@@ -231,11 +261,12 @@ impl Workloads {
         match answer {
             Written::Done(object) => {
                 self.caches.workloads.observe(*object);
+                self.caches.unsure.settle(&key);
                 None
             }
             Written::Gone => {
-                let key = roadstead_kubeio::cache::key_of(stored);
                 self.caches.workloads.forget(&key, meta.uid.as_deref());
+                self.caches.unsure.settle(&key);
                 Some(Outcome::Done)
             }
             Written::Conflict | Written::AlreadyExists => Some(Outcome::After(CONFLICT_PAUSE)),
@@ -243,7 +274,8 @@ impl Workloads {
                 "writing the status was not answered: {why}"
             ))),
             Written::Refused(why) => {
-                let (key, now) = (roadstead_kubeio::cache::key_of(stored), (self.clock)());
+                self.caches.unsure.settle(&key);
+                let now = (self.clock)();
                 if proposal.is_some_and(|proposal| self.proposals.refused(&key, proposal, now)) {
                     self.withdraw(&key, &Uid::new(meta.uid.clone().unwrap_or_default()))
                         .await;

@@ -24,7 +24,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio::sync::{OnceCell, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::shared::{chain, eventually};
 
@@ -41,6 +41,10 @@ const DEADLINE: Duration = Duration::from_mins(3);
 const DEADLINE_ALONE: Duration = Duration::from_mins(6);
 /// For starting everything, a first build included.
 const START_DEADLINE: Duration = Duration::from_mins(30);
+
+/// How often an API server that has no time for a question is asked, and how long it has until the next time.
+const ASKED_MAX: u32 = 20;
+const ASKED_PAUSE: Duration = Duration::from_millis(500);
 
 /// For telling what is there when a test has failed.
 const TELL: Duration = Duration::from_secs(20);
@@ -417,15 +421,28 @@ impl Room {
         })
     }
 
-    /// The manager's Workload of a job.
+    /// The manager's Workload of a job. Whoever has no time for the question now is asked again.
+    ///
+    /// Why: right after a definition was changed, and while its cache is behind, an API server answers so (429, 503, 504) for a
+    /// moment, and a Workload that is not seen for that reason is not gone.
     pub(super) async fn workload(&self, job: &str) -> Option<Workload> {
-        let all = self
-            .workloads(self.manager)
-            .list(&ListParams::default())
-            .await
-            .ok()?;
         let of_job = |workload: &Workload| workload.owner_references().iter().any(|owner| owner.name == job);
-        all.items.into_iter().find(of_job)
+        for _ in 0..ASKED_MAX {
+            match self.workloads(self.manager).list(&ListParams::default()).await {
+                Ok(all) => return all.items.into_iter().find(of_job),
+                Err(kube::Error::Api(status)) if [429, 503, 504].contains(&status.code) => {
+                    self.shared
+                        .say(&format!("{}: asked for its Workloads again: {status}", self.name));
+                    sleep(ASKED_PAUSE).await;
+                }
+                Err(error) => {
+                    self.shared
+                        .say(&format!("{}: its Workloads are not listed: {error}", self.name));
+                    return None;
+                }
+            }
+        }
+        None
     }
 
     /// Waits until the manager's Workload of a job is as wanted.
@@ -549,7 +566,15 @@ impl Room {
             "/spec/suspend",
             "/status",
         ];
-        for object in of.list(&ListParams::default()).await.into_iter().flatten() {
+        let objects = match of.list(&ListParams::default()).await {
+            Ok(objects) => objects,
+            Err(error) => {
+                return self
+                    .shared
+                    .say(&format!("{cluster}: each {kind} is not listed: {error}"));
+            }
+        };
+        for object in objects {
             let object = json!(object);
             let told = told.map(|path| object.pointer(path).unwrap_or(&Value::Null).to_string());
             self.shared.say(&format!("{cluster}: {kind} {}", told.join(" ")));

@@ -31,17 +31,21 @@ impl Workloads {
             patch["metadata"]["annotations"][key] = json!(value);
         }
         let name = meta.name.as_deref().unwrap_or_default();
-        match write::patch(&self.api(&stored), name, &patch).await {
+        let key = roadstead_kubeio::cache::key_of(&*stored);
+        self.caches.unsure.note(&stored);
+        let failed = |why| Outcome::Failed(format!("annotating the workload failed: {why}"));
+        let outcome = match write::patch(&self.api(&stored), name, &patch).await {
             Written::Done(object) => {
                 self.caches.workloads.observe((*object).clone());
                 Ok(Arc::new(*object))
             }
             Written::Gone => Err(Outcome::Done),
-            Written::Conflict | Written::AlreadyExists => Err(Outcome::After(CONFLICT_PAUSE)),
-            Written::Refused(why) | Written::Unclear(why) => {
-                Err(Outcome::Failed(format!("annotating the workload failed: {why}")))
-            }
-        }
+            Written::Refused(why) => Err(failed(why)),
+            Written::Conflict | Written::AlreadyExists => return Err(Outcome::After(CONFLICT_PAUSE)),
+            Written::Unclear(why) => return Err(failed(why)),
+        };
+        self.caches.unsure.settle(&key);
+        outcome
     }
 
     /// Switches it off, lets it follow its priority class, lets it go.

@@ -5,3 +5,4 @@
 mod burst;
 mod comes;
 mod quota;
+mod unanswered;

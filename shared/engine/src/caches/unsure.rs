@@ -1,0 +1,72 @@
+//! Which Workloads may be stored otherwise than they are cached, because of a write of ours.
+//!
+//! Invariant: a write that bears the version which was read is noted before it is sent. It is forgotten when its answer is cached or
+//! says that nothing was stored, or when a newer version is cached: whatever became of the write, that one shows it.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use roadstead_api::kueue::v1beta2::Workload;
+use roadstead_core::name::Key;
+use roadstead_kubeio::cache::key_of;
+
+/// See the module. The version with which the write was sent, by Workload.
+#[derive(Debug, Default)]
+pub(crate) struct Unsure(Mutex<BTreeMap<Key, String>>);
+
+impl Unsure {
+    /// A write is about to be sent that is only stored if this is still the stored one.
+    pub(crate) fn note(&self, read: &Workload) {
+        let version = read.metadata.resource_version.clone().unwrap_or_default();
+        self.all().insert(key_of(read), version);
+    }
+
+    /// What became of it is cached, or nothing did.
+    pub(crate) fn settle(&self, key: &Key) {
+        self.all().remove(key);
+    }
+
+    /// Whether what is `cached` may be older than what is stored.
+    pub(super) fn is(&self, key: &Key, cached: Option<&Workload>) -> bool {
+        let mut all = self.all();
+        let Some(version) = all.get(key) else { return false };
+        let same = cached.is_some_and(|w| w.metadata.resource_version.as_ref() == Some(version));
+        if !same {
+            all.remove(key);
+        }
+        same
+    }
+
+    fn all(&self) -> MutexGuard<'_, BTreeMap<Key, String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(version: &str) -> Workload {
+        let mut workload = Workload::default();
+        workload.metadata.namespace = Some("ns".to_owned());
+        workload.metadata.name = Some("w".to_owned());
+        workload.metadata.resource_version = Some(version.to_owned());
+        workload
+    }
+
+    /// Spec: safety F9, I15
+    #[test]
+    fn a_write_is_open_until_it_is_settled_or_something_newer_is_cached() {
+        let (unsure, key) = (Unsure::default(), Key::new("ns", "w"));
+        assert!(!unsure.is(&key, Some(&at("5"))), "nothing was written");
+        unsure.note(&at("5"));
+        assert!(unsure.is(&key, Some(&at("5"))));
+        unsure.settle(&key);
+        assert!(!unsure.is(&key, Some(&at("5"))), "it was refused");
+        unsure.note(&at("5"));
+        assert!(!unsure.is(&key, Some(&at("6"))));
+        unsure.note(&at("6"));
+        assert!(!unsure.is(&key, None), "it is gone");
+        assert!(unsure.all().is_empty(), "nothing is left behind");
+    }
+}

@@ -1,0 +1,99 @@
+//! Two troubles at once: what is stored on the manager, and not shown there.
+
+use std::time::Duration;
+
+use roadstead_testkit::sim::fault::{Entry, Fault, Link, Right, Way};
+use roadstead_testkit::sim::script::{Act, JobPlan, Lost, Script, Skew, Spread, WorkerPlan};
+use roadstead_testkit::sim::{Keep, Player};
+
+/// The manager's process, and its cluster.
+const MANAGER: usize = 0;
+/// The worker's.
+const WORKER: usize = 1;
+
+const fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+/// One worker, one job, and these troubles.
+fn script(lost: Lost, run_secs: i64, faults: &[(Duration, Duration, Fault)]) -> Script {
+    let job = JobPlan {
+        name: "once".to_owned(),
+        pods: 1,
+        cpus: 1,
+        secs: run_secs,
+        fails: false,
+        vanishes: false,
+        urgent: false,
+        queue: None,
+    };
+    let worker = WorkerPlan {
+        cpus: 4,
+        asks_capacity: false,
+        preempts: false,
+    };
+    let entry = |&(at, lasts, fault): &_| Entry { at, lasts, fault };
+    Script {
+        workers: vec![worker],
+        spread: Spread::Capacity,
+        lost,
+        by_queue: false,
+        cpus: 8,
+        preempts: false,
+        processes: vec![Skew::default(); 2],
+        servers: vec![Skew::default(); 2],
+        acts: vec![(secs(9), Act::Submit(job))],
+        lost_after: secs(30),
+        faults: (0..).zip(faults.iter().map(entry)).collect(),
+        compares: false,
+        ..Script::from_seed(1)
+    }
+}
+
+/// The manager may not write jobs until after its worker has ended this one and has then lost it: nothing is left that could be
+/// shown. It is told of that while the worker counts as lost, and the worker's return must ring once more.
+///
+/// Spec: multikueue 3.3, safety I3, F15, F19; seed 6000
+#[test]
+fn a_job_whose_end_could_not_be_shown_has_ended_after_its_worker_has_lost_it() {
+    let denied = Fault::Deny {
+        link: Link {
+            from: MANAGER,
+            to: MANAGER,
+        },
+        right: Right::Jobs,
+    };
+    let rewound = Fault::Rewind { cluster: WORKER };
+    // Each length moves what is tried again meanwhile.
+    for lasts in [60, 70, 80, 90] {
+        let faults = [
+            (secs(10), secs(lasts - 5), denied),
+            (secs(8), secs(lasts), rewound),
+        ];
+        let script = script(Lost::RetryAnyway, 5, &faults);
+        let outcome = Player::new().unwrap().play(&script, Keep::Lines).unwrap();
+        assert_eq!(outcome.violations, [""; 0], "{lasts} s");
+    }
+}
+
+/// The worker takes the copy when the manager can only write, and neither its answers nor its watches come back; then the worker,
+/// left alone, stops it. What is stopped there is named by the stored status, so it stays until that is known.
+///
+/// Spec: safety F9, I15; seed 5843
+#[test]
+fn a_copy_that_was_perhaps_chosen_stays_until_what_is_stored_is_known() {
+    let cut = |from, to, way| Fault::Cut {
+        link: Link { from, to },
+        way,
+    };
+    let faults = [
+        (secs(8), secs(20), cut(WORKER, WORKER, Way::Both)),
+        (secs(20), secs(150), cut(MANAGER, MANAGER, Way::Answers)),
+        (secs(30), secs(60), cut(MANAGER, WORKER, Way::Both)),
+    ];
+    let script = script(Lost::Fence, 60, &faults);
+    let outcome = Player::new().unwrap().play(&script, Keep::Lines).unwrap();
+    assert_eq!(outcome.violations, [""; 0]);
+    let asks = |line: &String| line.contains("manager>manager GET") && line.contains("workloads/");
+    assert!(outcome.trace.iter().any(asks), "it reads what is stored");
+}
