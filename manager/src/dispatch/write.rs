@@ -38,7 +38,7 @@ const WORKERS: usize = 12;
 const OFFER_MAX: Duration = Duration::from_secs(5);
 /// When to look again while the federation is not known yet.
 const UNKNOWN_PAUSE: Duration = Duration::from_millis(200);
-/// When to look again while a write of the Workload is open; whoever has written it rings as soon as it is not.
+/// When to look again while a write of the Workload is open; once it is stored, whoever has written it mostly rings before.
 const UNSURE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Works for one worker until `stop`.
@@ -57,7 +57,7 @@ async fn pass(d: &Dispatch, remote: &Remote, key: &Key) -> Outcome {
         return Outcome::Done;
     };
     if !d.knows_everything() {
-        return Outcome::After(UNKNOWN_PAUSE);
+        return Outcome::NotYet(UNKNOWN_PAUSE);
     }
     #[cfg(feature = "bugbank")]
     let _turn = if bug!(d.policy, HungBlocksAll) {
@@ -65,12 +65,17 @@ async fn pass(d: &Dispatch, remote: &Remote, key: &Key) -> Outcome {
     } else {
         None
     };
-    // Why: it may name this worker by now, or no longer (seed 5843).
-    if d.caches.is_unsure(key) && !bug!(d.policy, LosersGoEarly) {
-        return Outcome::After(UNSURE_PAUSE);
-    }
+    let version = || Some(d.caches.workloads.get(key)?.metadata.resource_version.clone());
+    let planned = version();
     let (scene, mut plan) = d.plan_stored(key, (d.clock)());
     for action in plan.remote.remove(&remote.name).unwrap_or_default() {
+        // Why: it may name this worker by now, or no longer (seed 5843). Why before each: the one before may have taken long.
+        if d.caches.is_unsure(key) && !bug!(d.policy, LosersGoEarly) {
+            return Outcome::NotYet(UNSURE_PAUSE);
+        }
+        if version() != planned {
+            return Outcome::NotYet(Duration::ZERO);
+        }
         let site = Site {
             d,
             remote,

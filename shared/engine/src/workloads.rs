@@ -1,7 +1,7 @@
 //! The workload reconciler: the only writer of a Workload's status and of its `spec.active`. It also lets `spec.priority`
 //! follow the value of the class that the Workload names, and deletes what has been kept long enough.
 //!
-//! One pass reads caches, lets [`lifecycle::step`], the process's [`Checks`] and [`lifecycle::settle`] compose the new
+//! One pass reads caches (and the Workload itself, when an earlier write of it was not answered), lets [`lifecycle::step`], the process's [`Checks`] and [`lifecycle::settle`] compose the new
 //! status, writes the difference as one patch, and then does what follows.
 //!
 //! Invariant: what users see change at once is written at once, with the resourceVersion of what was read.
@@ -38,8 +38,6 @@ pub(crate) use policy::policy;
 
 /// Pause after a write met a newer version; the watch usually brings it sooner.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
-/// Pause after a Workload was not found of which the watch has not told that it is gone.
-const UNSEEN_PAUSE: Duration = Duration::from_secs(1);
 
 /// What the job reconciler asks the workload reconciler to write, by Workload.
 #[derive(Debug, Default)]
@@ -226,10 +224,23 @@ impl Workloads {
             return Ok(());
         }
         let api: Api<Workload> = Api::namespaced(self.client.clone(), &key.namespace);
-        match api.get_opt(&key.name).await {
-            Ok(Some(stored)) => self.caches.workloads.observe(stored),
-            // Why not forgotten: a proxy says that too, and what is taken for gone ends everywhere. The watch tells.
-            Ok(None) => return Err(Outcome::After(UNSEEN_PAUSE)),
+        match api.get(&key.name).await {
+            Ok(stored) if self.caches.unsure.is_ahead_of(&stored) => {
+                self.caches.workloads.distrust();
+                self.caches.workloads.refresh();
+                return Err(Outcome::Failed(
+                    "it is stored as it was before it was read: the storage of this cluster's API server has gone back, as after a \
+                     restore from a backup; all Workloads are listed again"
+                        .to_owned(),
+                ));
+            }
+            Ok(stored) => self.caches.workloads.observe(stored),
+            // Why so strict: what is taken for gone ends everywhere.
+            Err(error) if write::says_gone(&error, &key.name) => {
+                let cached = self.caches.workloads.get(key);
+                let uid = cached.as_ref().and_then(|w| w.metadata.uid.as_deref());
+                self.caches.workloads.forget(key, uid);
+            }
             Err(error) => {
                 let why = write::describe(&error);
                 return Err(Outcome::Failed(format!(
@@ -264,12 +275,10 @@ impl Workloads {
                 self.caches.unsure.settle(&key);
                 None
             }
-            Written::Gone => {
-                self.caches.workloads.forget(&key, meta.uid.as_deref());
-                self.caches.unsure.settle(&key);
-                Some(Outcome::Done)
+            // Why not gone either: a proxy says that too, so it is read again before it counts as gone.
+            Written::Gone | Written::Conflict | Written::AlreadyExists => {
+                Some(Outcome::After(CONFLICT_PAUSE))
             }
-            Written::Conflict | Written::AlreadyExists => Some(Outcome::After(CONFLICT_PAUSE)),
             Written::Unclear(why) => Some(Outcome::Failed(format!(
                 "writing the status was not answered: {why}"
             ))),

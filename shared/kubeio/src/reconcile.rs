@@ -28,6 +28,8 @@ pub enum Outcome {
     Done,
     /// Look again after this time.
     After(Duration),
+    /// Nothing could be done yet; look again after this time. What failed before has not succeeded by that.
+    NotYet(Duration),
     /// It failed in a passing way; try again after a growing pause. The text is logged when it is another one than last time.
     Failed(String),
 }
@@ -71,6 +73,7 @@ pub async fn run<K, F, Fut>(
                         telling.succeeded(&key);
                         queue.add_after(key.clone(), delay);
                     }
+                    Ok(Outcome::NotYet(delay)) => queue.add_after(key.clone(), delay),
                     Ok(Outcome::Failed(why)) => {
                         let pause = failures.failed(key.clone());
                         telling.failed(&key, &why, pause);

@@ -27,7 +27,7 @@ pub enum Written<K> {
     /// The API server understood and said no: a webhook, validation, rights, a missing namespace. Trying the same again
     /// does not help until something changes.
     Refused(String),
-    /// No answer, or a passing one (429, 5xx, broken connection). The write may or may not have happened.
+    /// No answer, or a passing one (408, 429, 5xx, broken connection). The write may or may not have happened.
     Unclear(String),
 }
 
@@ -136,9 +136,7 @@ fn not_deleted<K>(error: &kube::Error, name: &str) -> Written<K> {
     let kube::Error::Api(status) = error else {
         return failed(error);
     };
-    let names_it = { status.details.as_ref() }
-        .is_some_and(|details| details.name == name && details.kind != "namespaces");
-    let denied = is_webhook_refusal(status);
+    let (names_it, denied) = (names(status, name), is_webhook_refusal(status));
     match (status.code, status.reason.as_str()) {
         (404, "NotFound") if names_it && !denied => Written::Gone,
         // Why: ours is gone then, and a successor stands there. Wire: API servers say so in two ways.
@@ -148,6 +146,18 @@ fn not_deleted<K>(error: &kube::Error, name: &str) -> Written<K> {
         (409, _) => Written::Unclear(describe(error)),
         _ => failed(error),
     }
+}
+
+/// Whether an answer is about this object, and not about its namespace or its kind, nor of a proxy.
+fn names(status: &Status, name: &str) -> bool {
+    let details = status.details.as_ref();
+    details.is_some_and(|details| details.name == name && details.kind != "namespaces")
+}
+
+/// Whether the answer to a question for an object certainly says that it is not stored.
+pub fn says_gone(error: &kube::Error, name: &str) -> bool {
+    matches!(error, kube::Error::Api(status)
+        if status.code == 404 && status.reason == "NotFound" && names(status, name))
 }
 
 fn is_of_uid(message: &str) -> bool {
@@ -177,7 +187,7 @@ fn failed<K>(error: &kube::Error) -> Written<K> {
         404 if is_about_object(status) => Written::Gone,
         409 if status.reason == "AlreadyExists" => Written::AlreadyExists,
         409 => Written::Conflict,
-        429 | 500..=599 if !is_webhook_refusal(status) => Written::Unclear(describe(error)),
+        408 | 429 | 500..=599 if !is_webhook_refusal(status) => Written::Unclear(describe(error)),
         _ => Written::Refused(describe(error)),
     }
 }

@@ -36,8 +36,8 @@ pub enum Bug {
     WinnerNotSticky,
     /// W4: a copy that ended ends the Workload, on whichever worker.
     AnyEndCounts,
-    /// The copies that did not win go before the choice is stored. Ours; shown by a burst and by no single seed, so it is not in the
-    /// bank.
+    /// The copies that did not win go before the choice is stored, and what follows for workers is done although nobody knows what is
+    /// stored. Ours; shown by a burst and by no single seed, so it is not in the bank.
     LosersGoEarly,
 }
 

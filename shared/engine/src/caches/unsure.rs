@@ -1,10 +1,11 @@
-//! Which Workloads may be stored otherwise than they are cached, because of a write of ours.
+//! Which Workloads may be stored otherwise than they are cached, because of a write of their status, or of the number of their dispatch.
 //!
-//! Invariant: a write that bears the version which was read is noted before it is sent. It is forgotten when its answer is cached or
-//! says that nothing was stored, or when a newer version is cached: whatever became of the write, that one shows it.
+//! Invariant: such a write bears the version that was read, and is noted before it is sent. It is forgotten when its answer is cached or
+//! says that nothing was stored, or when another version is cached: the write is in that one, or was not stored and never will be.
+//! Only the pass over a Workload, one at a time, notes and settles.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_core::name::Key;
@@ -26,11 +27,22 @@ impl Unsure {
         self.all().remove(key);
     }
 
-    /// Whether what is `cached` may be older than what is stored.
-    pub(super) fn is(&self, key: &Key, cached: Option<&Workload>) -> bool {
+    /// Whether the storage has gone back behind what the open write bears.
+    pub(crate) fn is_ahead_of(&self, stored: &Workload) -> bool {
+        let number = |version: &str| version.parse::<u64>().ok();
+        let stored_at = { stored.metadata.resource_version.as_deref() }.and_then(number);
+        let noted = self
+            .all()
+            .get(&key_of(stored))
+            .and_then(|version| number(version));
+        noted.zip(stored_at).is_some_and(|(noted, stored)| noted > stored)
+    }
+
+    /// Whether what is `cached` may be older than what is stored. Why asked for here: what is cached must be no older than the note.
+    pub(super) fn is(&self, key: &Key, cached: impl FnOnce() -> Option<Arc<Workload>>) -> bool {
         let mut all = self.all();
         let Some(version) = all.get(key) else { return false };
-        let same = cached.is_some_and(|w| w.metadata.resource_version.as_ref() == Some(version));
+        let same = cached().is_some_and(|w| w.metadata.resource_version.as_ref() == Some(version));
         if !same {
             all.remove(key);
         }
@@ -46,27 +58,32 @@ impl Unsure {
 mod tests {
     use super::*;
 
-    fn at(version: &str) -> Workload {
+    fn at(version: &str) -> Arc<Workload> {
         let mut workload = Workload::default();
         workload.metadata.namespace = Some("ns".to_owned());
         workload.metadata.name = Some("w".to_owned());
         workload.metadata.resource_version = Some(version.to_owned());
-        workload
+        Arc::new(workload)
     }
 
     /// Spec: safety F9, I15
     #[test]
     fn a_write_is_open_until_it_is_settled_or_something_newer_is_cached() {
         let (unsure, key) = (Unsure::default(), Key::new("ns", "w"));
-        assert!(!unsure.is(&key, Some(&at("5"))), "nothing was written");
+        assert!(!unsure.is(&key, || Some(at("5"))), "nothing was written");
         unsure.note(&at("5"));
-        assert!(unsure.is(&key, Some(&at("5"))));
+        assert!(unsure.is(&key, || Some(at("5"))));
         unsure.settle(&key);
-        assert!(!unsure.is(&key, Some(&at("5"))), "it was refused");
+        assert!(!unsure.is(&key, || Some(at("5"))), "it was refused");
         unsure.note(&at("5"));
-        assert!(!unsure.is(&key, Some(&at("6"))));
+        assert!(!unsure.is(&key, || Some(at("6"))));
         unsure.note(&at("6"));
-        assert!(!unsure.is(&key, None), "it is gone");
+        assert!(!unsure.is(&key, || None), "it is gone");
         assert!(unsure.all().is_empty(), "nothing is left behind");
+        assert!(!unsure.is_ahead_of(&at("4")));
+        unsure.note(&at("10"));
+        for (stored, is_ahead) in [("9", true), ("10", false), ("11", false)] {
+            assert_eq!(unsure.is_ahead_of(&at(stored)), is_ahead, "{stored}");
+        }
     }
 }

@@ -39,9 +39,10 @@ impl Workloads {
                 self.caches.workloads.observe((*object).clone());
                 Ok(Arc::new(*object))
             }
-            Written::Gone => Err(Outcome::Done),
             Written::Refused(why) => Err(failed(why)),
-            Written::Conflict | Written::AlreadyExists => return Err(Outcome::After(CONFLICT_PAUSE)),
+            Written::Gone | Written::Conflict | Written::AlreadyExists => {
+                return Err(Outcome::After(CONFLICT_PAUSE));
+            }
             Written::Unclear(why) => return Err(failed(why)),
         };
         self.caches.unsure.settle(&key);
