@@ -1,7 +1,7 @@
 //! What concerns one worker: its own queue, its own workers, its own client.
 //!
-//! Invariant: an action is carried out only if the plan made from what is stored *now* contains it; while nobody knows what that is,
-//! nothing is done. Creations are found again by name and origin, deletions carry a UID, so each may be repeated.
+//! Invariant: an action is carried out only if the plan made from what is stored *now* contains it; while nobody knows what that
+//! is, nothing is done. Creations are found again by name and origin, deletions carry a UID, so each may be repeated.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -56,8 +56,8 @@ async fn pass(d: &Dispatch, remote: &Remote, key: &Key) -> Outcome {
     let Some(client) = remote.client() else {
         return Outcome::Done;
     };
-    if !d.knows_everything() {
-        return Outcome::NotYet(UNKNOWN_PAUSE);
+    if let Some(pause) = unknown(d, key) {
+        return Outcome::NotYet(pause);
     }
     #[cfg(feature = "bugbank")]
     let _turn = if bug!(d.policy, HungBlocksAll) {
@@ -69,12 +69,10 @@ async fn pass(d: &Dispatch, remote: &Remote, key: &Key) -> Outcome {
     let planned = version();
     let (scene, mut plan) = d.plan_stored(key, (d.clock)());
     for action in plan.remote.remove(&remote.name).unwrap_or_default() {
-        // Why: it may name this worker by now, or no longer (seed 5843). Why before each: the one before may have taken long.
-        if d.caches.is_unsure(key) && !bug!(d.policy, LosersGoEarly) {
-            return Outcome::NotYet(UNSURE_PAUSE);
-        }
-        if version() != planned {
-            return Outcome::NotYet(Duration::ZERO);
+        // Why before each: the one before may have taken long.
+        let pause = unknown(d, key).or_else(|| (version() != planned).then_some(Duration::ZERO));
+        if let Some(pause) = pause {
+            return Outcome::NotYet(pause);
         }
         let site = Site {
             d,
@@ -88,6 +86,15 @@ async fn pass(d: &Dispatch, remote: &Remote, key: &Key) -> Outcome {
         }
     }
     Outcome::Done
+}
+
+/// When to look again while it is not known what is stored: of everything, or of this Workload, which may name this worker by now
+/// or no longer (seed 5843).
+fn unknown(d: &Dispatch, key: &Key) -> Option<Duration> {
+    if !d.knows_everything() {
+        return Some(UNKNOWN_PAUSE);
+    }
+    (d.caches.is_unsure(key) && !bug!(d.policy, LosersGoEarly)).then_some(UNSURE_PAUSE)
 }
 
 /// Who is to be told of a refusal.

@@ -1,7 +1,7 @@
 //! What this process knows of its own cluster: one cache per kind.
 //!
-//! Invariant: decisions read only from here; nothing in the decision path asks the API server, but what became of a write that it has
-//! not answered.
+//! Invariant: decisions read only from here; nothing in the decision path asks the API server, but what became of a write that it
+//! has not answered.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -182,8 +182,8 @@ impl Caches {
         self
     }
 
-    /// Whether a Workload may be stored otherwise than it is cached, because a write of its status or of the number of its dispatch is
-    /// under way, was not answered, or met a newer version. Then nothing is done elsewhere that follows from what is stored.
+    /// Whether a Workload may be stored otherwise than it is cached, because a write of its status or of the number of its dispatch
+    /// is under way, was not answered, or met a newer version. Then nothing is done elsewhere that follows from what is stored.
     ///
     /// Limit: of a write that is stored after its Workload was read again nothing is known before the watch tells.
     pub fn is_unsure(&self, workload: &Key) -> bool {

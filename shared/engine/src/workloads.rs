@@ -1,8 +1,9 @@
 //! The workload reconciler: the only writer of a Workload's status and of its `spec.active`. It also lets `spec.priority`
 //! follow the value of the class that the Workload names, and deletes what has been kept long enough.
 //!
-//! One pass reads caches (and the Workload itself, when an earlier write of it was not answered), lets [`lifecycle::step`], the process's [`Checks`] and [`lifecycle::settle`] compose the new
-//! status, writes the difference as one patch, and then does what follows.
+//! One pass reads caches (and the Workload itself, when it is not known what became of an earlier write of it), lets
+//! [`lifecycle::step`], the process's [`Checks`] and [`lifecycle::settle`] compose the new status, writes the difference as one
+//! patch, and then does what follows.
 //!
 //! Invariant: what users see change at once is written at once, with the resourceVersion of what was read.
 
@@ -223,28 +224,27 @@ impl Workloads {
         if !self.caches.is_unsure(key) {
             return Ok(());
         }
+        // Why before: one of that name that is made meanwhile is another one.
+        let uid = { self.caches.workloads.get(key) }.and_then(|cached| cached.metadata.uid.clone());
         let api: Api<Workload> = Api::namespaced(self.client.clone(), &key.namespace);
         match api.get(&key.name).await {
+            // Why not listed again from here: that is for who watches, and holds up everybody.
             Ok(stored) if self.caches.unsure.is_ahead_of(&stored) => {
-                self.caches.workloads.distrust();
-                self.caches.workloads.refresh();
                 return Err(Outcome::Failed(
-                    "it is stored as it was before it was read: the storage of this cluster's API server has gone back, as after a \
-                     restore from a backup; all Workloads are listed again"
+                    "it is stored as it was before it was last read, as after a restore of this cluster's etcd from a backup; \
+                     nothing is done for it until everything is listed again"
                         .to_owned(),
                 ));
             }
             Ok(stored) => self.caches.workloads.observe(stored),
             // Why so strict: what is taken for gone ends everywhere.
-            Err(error) if write::says_gone(&error, &key.name) => {
-                let cached = self.caches.workloads.get(key);
-                let uid = cached.as_ref().and_then(|w| w.metadata.uid.as_deref());
-                self.caches.workloads.forget(key, uid);
+            Err(error) if uid.is_some() && write::says_gone(&error, &key.name) => {
+                self.caches.workloads.forget(key, uid.as_deref());
             }
             Err(error) => {
                 let why = write::describe(&error);
                 return Err(Outcome::Failed(format!(
-                    "an earlier write was not answered, and reading what is stored now failed: {why}"
+                    "what became of an earlier write is not known, and reading what is stored now failed: {why}"
                 )));
             }
         }
@@ -275,13 +275,16 @@ impl Workloads {
                 self.caches.unsure.settle(&key);
                 None
             }
-            // Why not gone either: a proxy says that too, so it is read again before it counts as gone.
-            Written::Gone | Written::Conflict | Written::AlreadyExists => {
-                Some(Outcome::After(CONFLICT_PAUSE))
+            Written::Gone => Some(Outcome::Failed(not_found("writing the status"))),
+            Written::Conflict | Written::AlreadyExists => Some(Outcome::After(CONFLICT_PAUSE)),
+            Written::Unclear(why) => {
+                if write::lacked_webhook(&why) {
+                    self.caches.unsure.settle(&key);
+                }
+                Some(Outcome::Failed(format!(
+                    "writing the status was not answered: {why}"
+                )))
             }
-            Written::Unclear(why) => Some(Outcome::Failed(format!(
-                "writing the status was not answered: {why}"
-            ))),
             Written::Refused(why) => {
                 self.caches.unsure.settle(&key);
                 let now = (self.clock)();
@@ -319,6 +322,11 @@ impl Workloads {
             stored.metadata.namespace.as_deref().unwrap_or_default(),
         )
     }
+}
+
+/// Why not gone by that: a proxy says it too, so it is read again before it counts as gone.
+fn not_found(what: &str) -> String {
+    format!("{what} was answered by \"not found\" (404); it is read again")
 }
 
 /// Work on what holds quota goes before new work.

@@ -257,7 +257,7 @@ pub fn describe(error: &kube::Error) -> String {
 mod tests {
     use serde_json::{Value, from_value, json};
 
-    use super::{Written, not_deleted, without_values};
+    use super::{Written, not_deleted, says_gone, without_values};
 
     fn answer(status: Value) -> &'static str {
         let error = kube::Error::Api(Box::new(from_value(status).unwrap()));
@@ -303,6 +303,37 @@ mod tests {
         );
         assert_eq!(status(403, "Forbidden", "no", &details), "refused");
         assert_eq!(status(503, "ServiceUnavailable", "no", &none), "unclear");
+    }
+
+    /// Spec: safety F9
+    #[test]
+    fn only_a_404_that_names_the_object_says_that_it_is_not_stored() {
+        let gone = |status: Value| {
+            let error = kube::Error::Api(Box::new(from_value(status).unwrap()));
+            says_gone(&error, "a")
+        };
+        let status = |code: u16, reason: &str, details: Value| json!({"code": code, "reason": reason, "details": details});
+        let workload = json!({"name": "a", "group": "kueue.x-k8s.io", "kind": "workloads"});
+        assert!(gone(status(404, "NotFound", workload.clone())));
+        assert!(!gone(status(403, "Forbidden", workload)));
+        assert!(!gone(status(
+            404,
+            "NotFound",
+            json!({"name": "b", "kind": "workloads"})
+        )));
+        assert!(!gone(status(
+            404,
+            "NotFound",
+            json!({"name": "a", "kind": "namespaces"})
+        )));
+        assert!(
+            !gone(status(404, "NotFound", json!({}))),
+            "that kind is not served"
+        );
+        assert!(
+            !gone(status(404, "Failed to parse error data", Value::Null)),
+            "a proxy"
+        );
     }
 
     /// Spec: safety S8.

@@ -1,8 +1,9 @@
-//! Which Workloads may be stored otherwise than they are cached, because of a write of their status, or of the number of their dispatch.
+//! Which Workloads may be stored otherwise than they are cached, because of a write of their status, or of the number of their
+//! dispatch.
 //!
-//! Invariant: such a write bears the version that was read, and is noted before it is sent. It is forgotten when its answer is cached or
-//! says that nothing was stored, or when another version is cached: the write is in that one, or was not stored and never will be.
-//! Only the pass over a Workload, one at a time, notes and settles.
+//! Invariant: such a write bears the version that was read, and is noted before it is sent. It is forgotten when its answer is
+//! cached or says that nothing was stored, or when another version is cached: the write is in that one, or was not stored and
+//! never will be. Only the pass over a Workload, one at a time, notes and settles.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -38,7 +39,8 @@ impl Unsure {
         noted.zip(stored_at).is_some_and(|(noted, stored)| noted > stored)
     }
 
-    /// Whether what is `cached` may be older than what is stored. Why asked for here: what is cached must be no older than the note.
+    /// Whether what is `cached` may be older than what is stored. Why asked for here: what is cached must be no older than the
+    /// note.
     pub(super) fn is(&self, key: &Key, cached: impl FnOnce() -> Option<Arc<Workload>>) -> bool {
         let mut all = self.all();
         let Some(version) = all.get(key) else { return false };

@@ -11,7 +11,7 @@ use roadstead_kubeio::reconcile::Outcome;
 use roadstead_kubeio::write::{self, Written};
 use serde_json::json;
 
-use super::{CONFLICT_PAUSE, Workloads};
+use super::{CONFLICT_PAUSE, Workloads, not_found};
 use crate::caches::Caches;
 use crate::control;
 
@@ -40,9 +40,8 @@ impl Workloads {
                 Ok(Arc::new(*object))
             }
             Written::Refused(why) => Err(failed(why)),
-            Written::Gone | Written::Conflict | Written::AlreadyExists => {
-                return Err(Outcome::After(CONFLICT_PAUSE));
-            }
+            Written::Gone => return Err(Outcome::Failed(not_found("annotating the workload"))),
+            Written::Conflict | Written::AlreadyExists => return Err(Outcome::After(CONFLICT_PAUSE)),
             Written::Unclear(why) => return Err(failed(why)),
         };
         self.caches.unsure.settle(&key);
