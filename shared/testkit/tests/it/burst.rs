@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use roadstead_core::dispatch::Bug;
 use roadstead_testkit::sim::fault::{Entry, Fault, Link};
-use roadstead_testkit::sim::script::{Act, JobPlan, Script, Spread, WorkerPlan};
+use roadstead_testkit::sim::script::{Act, Script, Spread};
 use roadstead_testkit::sim::{Keep, Player};
+
+use crate::{plain_job, plain_worker};
 
 /// More than all queues of the manager work on together.
 const JOBS: u64 = 60;
@@ -16,21 +18,8 @@ const SEEDS: std::ops::Range<u64> = 4..24;
 fn burst(seed: u64) -> Script {
     let calm = Script::from_seed(seed);
     let start = Duration::from_secs(6);
-    let job = |number| JobPlan {
-        name: format!("job-{number}"),
-        pods: 1,
-        cpus: 1,
-        secs: 1,
-        fails: false,
-        vanishes: false,
-        urgent: false,
-        queue: None,
-    };
-    let worker = WorkerPlan {
-        cpus: 100,
-        asks_capacity: false,
-        preempts: false,
-    };
+    let job = |number| plain_job(&format!("job-{number}"), 1);
+    let worker = plain_worker(100);
     Script {
         workers: vec![worker; calm.workers.len()],
         spread: Spread::AllAtOnce,

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use roadstead_testkit::sim::fault::{Entry, Fault, Space};
-use roadstead_testkit::sim::script::{Act, JobPlan, Script, Skew, Spread, WorkerPlan};
+use roadstead_testkit::sim::script::{Act, Script, Skew, Spread};
 use roadstead_testkit::sim::{Keep, Player};
+
+use crate::{plain_job, plain_worker};
 
 /// The worker has no namespace, and so no LocalQueue, from then on, for so long.
 const MISSING: (Duration, Duration) = (Duration::from_secs(8), Duration::from_secs(90));
@@ -15,21 +17,8 @@ const SOON: f64 = 3.0;
 
 /// One worker, one job, and nothing else that could ring.
 fn script() -> Script {
-    let job = JobPlan {
-        name: "waits".to_owned(),
-        pods: 1,
-        cpus: 1,
-        secs: 1,
-        fails: false,
-        vanishes: false,
-        urgent: false,
-        queue: None,
-    };
-    let worker = WorkerPlan {
-        cpus: 4,
-        asks_capacity: false,
-        preempts: false,
-    };
+    let job = plain_job("waits", 1);
+    let worker = plain_worker(4);
     let queue_missing = Entry {
         at: MISSING.0,
         lasts: MISSING.1,

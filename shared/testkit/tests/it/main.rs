@@ -6,3 +6,28 @@ mod burst;
 mod comes;
 mod quota;
 mod unanswered;
+
+use roadstead_testkit::sim::script::{JobPlan, WorkerPlan};
+
+/// A job of one pod with one CPU that ends well.
+fn plain_job(name: &str, secs: i64) -> JobPlan {
+    JobPlan {
+        name: name.to_owned(),
+        pods: 1,
+        cpus: 1,
+        secs,
+        fails: false,
+        vanishes: false,
+        urgent: false,
+        queue: None,
+    }
+}
+
+/// A worker that has nothing but quota.
+const fn plain_worker(cpus: i64) -> WorkerPlan {
+    WorkerPlan {
+        cpus,
+        asks_capacity: false,
+        preempts: false,
+    }
+}

@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use roadstead_core::dispatch::Bug;
 use roadstead_testkit::sim::fault::{Entry, Fault, Link, Right, Way};
-use roadstead_testkit::sim::script::{Act, JobPlan, Lost, Script, Skew, Spread, WorkerPlan};
+use roadstead_testkit::sim::script::{Act, Lost, Script, Skew, Spread};
 use roadstead_testkit::sim::{Keep, Player};
+
+use crate::{plain_job, plain_worker};
 
 /// The manager's process, and its cluster.
 const MANAGER: usize = 0;
@@ -18,21 +20,8 @@ const fn secs(secs: u64) -> Duration {
 
 /// One worker, one job, and these troubles.
 fn script(lost: Lost, run_secs: i64, faults: &[(Duration, Duration, Fault)]) -> Script {
-    let job = JobPlan {
-        name: "once".to_owned(),
-        pods: 1,
-        cpus: 1,
-        secs: run_secs,
-        fails: false,
-        vanishes: false,
-        urgent: false,
-        queue: None,
-    };
-    let worker = WorkerPlan {
-        cpus: 4,
-        asks_capacity: false,
-        preempts: false,
-    };
+    let job = plain_job("once", run_secs);
+    let worker = plain_worker(4);
     let entry = |&(at, lasts, fault): &_| Entry { at, lasts, fault };
     Script {
         workers: vec![worker],
