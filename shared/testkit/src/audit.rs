@@ -323,6 +323,14 @@ impl Auditor {
             && jobs.all(|(place, job)| hopeless(&place.name) || lost::is_done(&self.book, place, job))
     }
 
+    /// Whether a job of the manager of which `counts` says so, by its name, waits with a reason.
+    pub fn waits(&self, counts: impl Fn(&str) -> bool) -> bool {
+        let mut jobs = self.book.local_jobs();
+        jobs.any(|(place, job)| {
+            counts(&place.name) && matches!(lost::standing(&self.book, place, job), lost::Standing::Waits(_))
+        })
+    }
+
     /// What was broken, in the order of time; each invariant at most once for each subject.
     pub fn violations(&self) -> &[Violation] {
         &self.violations

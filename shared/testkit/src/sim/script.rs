@@ -14,7 +14,7 @@ use super::fault::{Called, Entry, Fault, roll, roll_lost_events};
 
 /// When the first user comes; until then everything starts undisturbed.
 const OPENING: Duration = Duration::from_secs(6);
-/// The product's other pauses are shorter than this.
+/// The product's other pauses are shorter than this, but for the one of a worker that has failed again and again.
 const SETTLE: Duration = Duration::from_secs(150);
 /// How long the incremental dispatcher waits before it offers to more workers. *Source*: `spec/multikueue.md 7`.
 const ROUND: Duration = Duration::from_mins(5);

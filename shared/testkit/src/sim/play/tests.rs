@@ -1,7 +1,7 @@
 //! Runs that are told step by step, because the dice seldom do.
 
-use super::super::fault::{Link, Way};
-use super::super::script::{Duty, Heard, JobPlan, Lost};
+use super::super::fault::{Link, Space, Way};
+use super::super::script::{Duty, Heard, JobPlan, Lost, Spread};
 use super::*;
 
 /// A run in which nothing happens but this.
@@ -151,4 +151,34 @@ fn an_end_that_nobody_looks_for_is_held_against_the_product() -> Result<(), Stri
         Err(broken) if broken.contains("I3 broken") && broken.contains("team/missed") => Ok(()),
         Err(other) => Err(other),
     }
+}
+
+/// Its namespace is missing everywhere so long that the last try before it is back is followed by a pause of five minutes. Judged
+/// before the next one, the job would be held against the product: it waits here, and ends where the namespace was never missing.
+///
+/// Spec: safety 1 I13
+#[test]
+fn a_job_is_not_compared_before_its_next_try() -> Result<(), String> {
+    let workers = 1..=Script::from_seed(1).workers.len();
+    let gone = |cluster| Fault::NoNamespace {
+        cluster,
+        which: Space::Team,
+    };
+    let script = Script {
+        spread: Spread::AllAtOnce,
+        compares: true,
+        ..told(
+            vec![(10, Act::Submit(missed()))],
+            workers.map(|cluster| (8, 340, gone(cluster))).collect(),
+        )
+    };
+    let outcome = Player::new()?.play(&script, Keep::Lines)?;
+    if !outcome.violations.is_empty() {
+        return Err(outcome.violations.join("\n"));
+    }
+    // Why: else it was not tried late, and this run shows nothing.
+    if outcome.took < Duration::from_mins(10) {
+        return Err(format!("it did not have to wait: {:?}", outcome.took));
+    }
+    Ok(())
 }
