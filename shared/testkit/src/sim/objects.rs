@@ -180,18 +180,18 @@ pub(super) async fn delete_namespace(server: &Server, which: Space) {
     ask(server, Method::DELETE, &path, None).await;
 }
 
-/// Writes a condition with an early time into every copy on a worker that the manager has not given to it. Gives how many.
-pub(super) async fn forge(manager: &Server, worker: &Server, number: usize, what: Forgery) -> usize {
+/// Writes a condition with an early time into every copy on a worker that no manager has given to it. Gives how many.
+pub(super) async fn forge(managers: &[&Server], worker: &Server, number: usize, what: Forgery) -> usize {
     let path = workloads_path();
-    let (_, local) = ask(manager, Method::GET, &path, None).await;
+    let mut chosen = BTreeSet::new();
+    for manager in managers {
+        let (_, local) = ask(manager, Method::GET, &path, None).await;
+        let all = local["items"].as_array().into_iter().flatten();
+        let here = all.filter(|workload| workload["status"]["clusterName"] == cluster_name(number));
+        // Why the name will do: it is made from the UID of the job, which no two managers have in common.
+        chosen.extend(here.filter_map(|workload| workload["metadata"]["name"].as_str().map(str::to_owned)));
+    }
     let (_, copies) = ask(worker, Method::GET, &path, None).await;
-    let chosen: BTreeSet<&str> = local["items"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter(|workload| workload["status"]["clusterName"] == cluster_name(number))
-        .filter_map(|workload| workload["metadata"]["name"].as_str())
-        .collect();
     let mut written = 0;
     for copy in copies["items"].as_array().into_iter().flatten() {
         let name = copy["metadata"]["name"].as_str().unwrap_or_default();

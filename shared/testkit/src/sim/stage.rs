@@ -427,9 +427,11 @@ impl Stage {
         }
     }
 
-    /// Writes into the copies on a worker that were not chosen.
+    /// Writes into the copies on a worker that no manager has chosen.
     pub(super) async fn forge(&self, worker: usize, what: Forgery) {
-        let written = objects::forge(&self.servers[0], &self.servers[worker], worker, what).await;
+        let managers = std::iter::once(0).chain(self.rival);
+        let managers: Vec<&Server> = managers.map(|number| &self.servers[number]).collect();
+        let written = objects::forge(&managers, &self.servers[worker], worker, what).await;
         self.note(format_args!(
             "{written} copies on {} are {what:?}, so they say",
             cluster_name(worker)

@@ -9,11 +9,29 @@ use super::*;
 
 const WORKER: usize = 1;
 
+/// The number of the fault that is the second manager.
+const RIVALRY: usize = 7;
+
 async fn stage(player: &Player) -> Arc<Stage> {
-    let script = Script::from_seed(1).with_faults(&[]);
-    let stage = Stage::set(player.template(), &script, Trace::new(Keep::Hash));
-    stage.furnish(&script).await.unwrap();
+    furnished(player, &Script::from_seed(1).with_faults(&[])).await
+}
+
+async fn furnished(player: &Player, script: &Script) -> Arc<Stage> {
+    let stage = Stage::set(player.template(), script, Trace::new(Keep::Hash));
+    stage.furnish(script).await.unwrap();
     stage
+}
+
+/// A run with a second manager and nothing else.
+fn with_rival(called: Called) -> Script {
+    let mut script = Script::from_seed(1).with_faults(&[]);
+    let entry = super::super::fault::Entry {
+        at: Duration::from_secs(8),
+        lasts: Duration::from_mins(1),
+        fault: Fault::Rival { called },
+    };
+    script.faults.push((RIVALRY, entry));
+    script
 }
 
 async fn get(stage: &Stage, path: &str) -> (StatusCode, Value) {
@@ -138,11 +156,14 @@ fn a_backup_without_the_namespace_does_not_take_it_away_for_good() {
     });
 }
 
+/// A second manager chooses too: who said of its winner that it has finished would lie where managers have to believe it (seed 23201).
+///
 /// Spec: safety W4, W5, S13.
 #[test]
 fn what_is_forged_stands_in_copies_that_were_not_chosen_and_in_no_others() {
     with_player(async |player| {
-        let stage = stage(&player).await;
+        let script = with_rival(Called::Otherwise);
+        let (stage, rival) = (furnished(&player, &script).await, script.workers.len() + 1);
         let workload = |name: &str| {
             let object = json!({
                 "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload",
@@ -156,13 +177,20 @@ fn what_is_forged_stands_in_copies_that_were_not_chosen_and_in_no_others() {
             });
             (objects::workloads_path(), object)
         };
-        for server in [&stage.servers[0], &stage.servers[WORKER]] {
-            let both = vec![workload("chosen"), workload("other")];
-            objects::create(server, both).await.unwrap();
+        for (number, names) in [
+            (0, vec!["chosen", "other"]),
+            (rival, vec!["theirs"]),
+            (WORKER, vec!["chosen", "other", "theirs"]),
+        ] {
+            let all = names.into_iter().map(workload).collect();
+            objects::create(&stage.servers[number], all).await.unwrap();
         }
-        let path = format!("{}/chosen/status", objects::workloads_path());
-        let chosen = json!({"status": {"clusterName": cluster_name(WORKER)}});
-        objects::ask(&stage.servers[0], Method::PATCH, &path, Some(&chosen)).await;
+        for (number, name) in [(0, "chosen"), (rival, "theirs")] {
+            let path = format!("{}/{name}/status", objects::workloads_path());
+            let chosen = json!({"status": {"clusterName": cluster_name(WORKER)}});
+            let (status, _) = objects::ask(&stage.servers[number], Method::PATCH, &path, Some(&chosen)).await;
+            assert_eq!(status, StatusCode::OK);
+        }
         for (what, kind) in [
             (Forgery::Admitted, "Admitted"),
             (Forgery::Evicted, "Evicted"),
@@ -176,6 +204,7 @@ fn what_is_forged_stands_in_copies_that_were_not_chosen_and_in_no_others() {
             };
             assert!(says("other").await, "{kind}");
             assert!(!says("chosen").await, "{kind}");
+            assert!(!says("theirs").await, "{kind}");
         }
     });
 }
@@ -183,14 +212,7 @@ fn what_is_forged_stands_in_copies_that_were_not_chosen_and_in_no_others() {
 #[test]
 fn a_second_manager_has_a_cluster_and_ways_of_its_own_and_waits_for_its_time() {
     with_player(async |player| {
-        let mut script = Script::from_seed(1).with_faults(&[]);
-        let fault = Fault::Rival { called: Called::Same };
-        let entry = super::super::fault::Entry {
-            at: Duration::from_secs(8),
-            lasts: Duration::from_mins(1),
-            fault,
-        };
-        script.faults.push((7, entry));
+        let script = with_rival(Called::Same);
         let stage = Stage::set(player.template(), &script, Trace::new(Keep::Hash));
         let rival = script.workers.len() + 1;
         assert_eq!(stage.name(rival), RIVAL);
@@ -208,7 +230,7 @@ fn a_second_manager_has_a_cluster_and_ways_of_its_own_and_waits_for_its_time() {
                 .await
                 .is_err()
         );
-        stage.begin(7, fault).await;
+        stage.begin(RIVALRY, Fault::Rival { called: Called::Same }).await;
         stage.processes[rival].start().await;
     });
 }
