@@ -26,8 +26,8 @@ use crate::audit::{Auditor, Clocks, Policy, Rules};
 const QUIET: Duration = Duration::from_mins(1);
 /// How long it may take after that until it is quiet.
 const PATIENCE: Duration = Duration::from_mins(20);
-/// The longest pause after which a worker that failed for a Workload is asked again, which is more than a run is given to settle: it
-/// doubles with each failure (`manager/src/dispatch/memory.rs`).
+/// The longest pause after which a worker that failed for a Workload is asked again: it doubles with each failure
+/// (`manager/src/dispatch/memory.rs`). That is more than a run is given to settle.
 const TRY_AGAIN: Duration = Duration::from_mins(10);
 /// How often it is looked whether it is quiet.
 const LOOK: Duration = Duration::from_secs(10);

@@ -156,7 +156,8 @@ fn a_backup_without_the_namespace_does_not_take_it_away_for_good() {
     });
 }
 
-/// A second manager chooses too: who said of its winner that it has finished would lie where managers have to believe it (seed 23201).
+/// A second manager chooses too: who said of its winner that it has finished would lie where managers have to believe it
+/// (seed 23201).
 ///
 /// Spec: safety W4, W5, S13.
 #[test]
