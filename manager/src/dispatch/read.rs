@@ -12,7 +12,7 @@ use roadstead_api::constants::{annotations, controllers, finalizers};
 use roadstead_api::kueue::v1beta2::{CheckState, PodSet, Workload as ApiWorkload};
 use roadstead_core::dispatch::{
     self, Answer, Copies, Failure, Fence, Life, Local, LocalJob, LostPolicy, Observed, Origin, Owner, Plan,
-    Policy, RemoteJob, RemoteWorkload, Said, Site, Stop,
+    PodsThere, Policy, RemoteJob, RemoteWorkload, Said, Site, Stop,
 };
 use roadstead_core::lease::Closing;
 use roadstead_core::moment::later;
@@ -408,13 +408,25 @@ fn copies(
     let job = found.map(|(kind, job)| RemoteJob {
         origin,
         life: life(job.metadata.deletion_timestamp.is_some()),
-        // Why pods too: a job that is held may still have some.
-        suspended: is_suspended(kind, &job) && !kind.may_have_pods(&job.data),
+        pods: pods_there(kind, &job),
         finished: kind.finished(&job.data).is_some() && !killed(kind, &job),
         epoch: epoch(&job.metadata),
         kept: job.finalizers().iter().any(|f| f == finalizers::OUTCOME),
     });
     Copies { workload, job }
+}
+
+/// Why its status too: a job that is held may still have some.
+fn pods_there(kind: &dyn JobKind, job: &DynamicObject) -> PodsThere {
+    if !is_suspended(kind, job) || kind.is_active(&job.data) {
+        PodsThere::Some
+    } else if !kind.may_have_pods(&job.data) {
+        PodsThere::None
+    } else if kind.counts_ending_pods() {
+        PodsThere::Some
+    } else {
+        PodsThere::Untold
+    }
 }
 
 /// The number of the dispatch that a copy was sent for; 0 when it was sent for another Workload of that name.

@@ -65,20 +65,16 @@ impl JobKind for BatchJob {
     }
 
     fn pod_sets(&self, job: &Value) -> Result<Vec<JobPodSet>, Error> {
-        let malformed = |field, found: Option<&Value>, expected| Error::Malformed {
-            field,
-            found: found.map_or_else(|| "missing".to_owned(), type_of),
-            expected,
-        };
         let count = count(job);
         let count = u32::try_from(count).map_err(|_negative| Error::Malformed {
-            field: "spec.parallelism",
+            field: "spec.parallelism".to_owned(),
             found: count.to_string(),
             expected: "a number from 0 to 2147483647",
         })?;
-        let template = json::at(job, &TEMPLATE).filter(|template| template.is_object());
+        let found = json::at(job, &TEMPLATE);
+        let template = found.filter(|template| template.is_object());
         let template =
-            template.ok_or_else(|| malformed("spec.template", json::at(job, &TEMPLATE), "a pod template"))?;
+            template.ok_or_else(|| Error::malformed(TEMPLATE.join("."), found, "a pod template"))?;
         let mut template = template.clone();
         for label in NOT_IN_POD_SETS {
             json::remove(&mut template, &["metadata", "labels", label]);
@@ -458,18 +454,6 @@ fn partial_admission_problems(job: &Value) -> Vec<Problem> {
         }
     }
     problems
-}
-
-fn type_of(value: &Value) -> String {
-    let name = match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a text",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "an object",
-    };
-    name.to_owned()
 }
 
 #[cfg(test)]

@@ -76,12 +76,24 @@ pub enum Error {
     #[error("field {field} of the job is {found}, expected {expected}")]
     Malformed {
         /// The field.
-        field: &'static str,
+        field: String,
         /// What is there, as JSON type or value.
         found: String,
         /// What should be there.
         expected: &'static str,
     },
+}
+
+impl Error {
+    /// A field holds a value of another type, or none.
+    pub(crate) fn malformed(field: String, found: Option<&Value>, expected: &'static str) -> Self {
+        let found = found.map_or("missing", json::type_of).to_owned();
+        Self::Malformed {
+            field,
+            found,
+            expected,
+        }
+    }
 }
 
 /// Which part of an object a patch is sent to.
@@ -162,6 +174,11 @@ pub trait JobKind: Send + Sync {
     /// Whether a pod of it may be alive, also one that is being ended: then it may not start elsewhere.
     fn may_have_pods(&self, job: &Value) -> bool;
 
+    /// Whether its status counts pods that are being ended; else [`Self::may_have_pods`] never turns false again once it ran.
+    fn counts_ending_pods(&self) -> bool {
+        true
+    }
+
     /// Whether all its pods are ready or done.
     fn pods_ready(&self, job: &Value) -> bool;
 
@@ -207,6 +224,9 @@ pub trait JobKind: Send + Sync {
     fn priority_class<'a>(&self, _job: &'a Value) -> Option<&'a str> {
         None
     }
+
+    /// The kind's own defaults for a new job, after those of all kinds.
+    fn own_defaults(&self, _job: &mut Value) {}
 
     /// The kind's own rules for a new job.
     fn own_problems(&self, job: &Value) -> Vec<Problem>;

@@ -3,7 +3,8 @@
 //! Jobs are `serde_json::Value`s, never typed structs, so that fields this version does not know survive a copy to another
 //! cluster. This crate **never** talks to a server, reads a clock or decides whether something happens: it says how.
 //!
-//! Reading order: [`kind`] (the contract), [`batch`] (the first kind), [`podset`] (what is injected at start), [`naming`],
+//! Reading order: [`kind`] (the contract), [`batch`] (a kind with code of its own), [`by_path`] (kinds that are data, such as
+//! [`jobset`]), [`podset`] (what is injected at start), [`naming`],
 //! [`equivalence`], [`webhook`].
 //!
 //! ```
@@ -17,6 +18,9 @@ pub mod kind;
 
 pub mod batch;
 
+pub mod by_path;
+pub mod jobset;
+
 pub mod equivalence;
 pub mod json;
 pub mod labels;
@@ -24,13 +28,15 @@ pub mod naming;
 pub mod podset;
 pub mod problem;
 pub mod remote;
+#[cfg(test)]
+mod testing;
 pub mod webhook;
 
 pub use kind::{Gvk, JobKind, JobPodSet};
 
 /// All kinds that are known, in a fixed order.
 pub fn registry() -> Vec<&'static dyn JobKind> {
-    vec![&batch::BatchJob]
+    vec![&batch::BatchJob, &jobset::JOBSET]
 }
 
 /// The kind with this API group and kind name, whatever its version.

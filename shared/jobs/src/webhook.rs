@@ -95,6 +95,7 @@ pub fn default_job(kind: &dyn JobKind, job: &mut Value, facts: &DefaultFacts<'_>
             json::set(job, managed_by.path, json!(controllers::MULTIKUEUE));
         }
     }
+    kind.own_defaults(job);
 }
 
 fn default_label(job: &mut Value, key: &str, value: &str) {

@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::testing::apply;
 
 #[expect(clippy::needless_pass_by_value, reason = "so that calls read like the object")]
 fn job(spec: Value, status: Value) -> Value {
@@ -18,28 +19,6 @@ fn job(spec: Value, status: Value) -> Value {
             "ownerReferences": [{"kind": "Flow"}], "finalizers": ["x"]},
         "spec": spec, "status": status,
     })
-}
-
-/// Applies a merge patch, as the API server would.
-fn apply(job: &Value, patch: &Value) -> Value {
-    let (Value::Object(fields), Value::Object(patch)) = (job, patch) else {
-        return patch.clone();
-    };
-    let mut fields = fields.clone();
-    for (key, value) in patch {
-        if value.is_null() {
-            fields.remove(key);
-        } else {
-            let old = fields.get(key).cloned().filter(Value::is_object);
-            let merged = if value.is_object() {
-                apply(&old.unwrap_or_else(|| json!({})), value)
-            } else {
-                value.clone()
-            };
-            fields.insert(key.clone(), merged);
-        }
-    }
-    Value::Object(fields)
 }
 
 fn info(count: u32) -> PodSetInfo {
