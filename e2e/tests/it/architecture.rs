@@ -11,13 +11,17 @@ use serde::Deserialize;
 
 /// Each crate of ours with the crates of ours it may import, for tests too.
 const ARROWS: &[(&str, &[&str])] = &[
+    ("kinds", &[]),
     ("core", &[]),
     ("api", &[]),
-    ("jobs", &["core", "api"]),
+    ("jobs", &["kinds", "core", "api"]),
     ("convert", &["core", "api", "jobs"]),
     ("kubeio", &["core"]),
     ("serve", &["api"]),
-    ("engine", &["core", "api", "jobs", "convert", "kubeio", "serve"]),
+    (
+        "engine",
+        &["kinds", "core", "api", "jobs", "convert", "kubeio", "serve"],
+    ),
     ("kubeconfigs", &["core", "api", "kubeio"]),
     (
         "manager",
