@@ -16,10 +16,11 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use roadstead_core::lifecycle::Outcome;
 use roadstead_core::name::PodSetName;
+use roadstead_kinds::Kind;
 use serde_json::{Value, json};
 
 use crate::json;
-use crate::kind::{Error, Gvk, JobKind, JobPodSet, ManagedBy, Mirror, StopStep, Target};
+use crate::kind::{Error, JobKind, JobPodSet, Mirror, StopStep, Target};
 use crate::podset::{InjectError, PodSetInfo, inject, restore, same_number};
 use crate::problem::Problem;
 use crate::remote::{RemoteIdentity, skeleton};
@@ -32,14 +33,8 @@ pub type Path = &'static [&'static str];
 /// A kind of job whose integration needs no code. *Source*: `spec/jobs.md 9`.
 #[derive(Clone, Copy, Debug)]
 pub struct ByPath {
-    /// Group, version and kind.
-    pub gvk: Gvk,
-    /// The plural under which the API serves it.
-    pub plural: &'static str,
-    /// The name of the integration in the configuration file.
-    pub framework: &'static str,
-    /// Where it says who runs it.
-    pub managed_by: ManagedBy,
+    /// Its row of the table.
+    pub row: &'static Kind,
     /// The boolean that holds it back.
     pub suspend: Path,
     /// Where its pod sets stand, in their order.
@@ -60,9 +55,11 @@ pub struct ByPath {
     pub rules: Rules,
 }
 
-/// The webhook rules of one kind, beside those of all kinds.
+/// What only one kind does, beside what all do.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
+    /// Adds to the pod sets of a job what its controller will add to its pods, so that it is counted.
+    pub added: fn(&Value, &mut [JobPodSet]),
     /// Changes a new job after all other defaults.
     pub default: fn(&mut Value),
     /// What is wrong with a new job.
@@ -74,6 +71,7 @@ pub struct Rules {
 impl Rules {
     /// None.
     pub const NONE: Self = Self {
+        added: |_job, _pod_sets| {},
         default: |_job| {},
         create: |_job| Vec::new(),
         update: |_old, _new| Vec::new(),
@@ -132,20 +130,8 @@ fn of_this_version(job: &Value, mut patch: Value) -> Value {
 }
 
 impl JobKind for ByPath {
-    fn gvk(&self) -> Gvk {
-        self.gvk
-    }
-
-    fn plural(&self) -> &'static str {
-        self.plural
-    }
-
-    fn framework(&self) -> &'static str {
-        self.framework
-    }
-
-    fn managed_by(&self) -> Option<ManagedBy> {
-        Some(self.managed_by)
+    fn kind(&self) -> &'static Kind {
+        self.row
     }
 
     fn pod_sets(&self, job: &Value) -> Result<Vec<JobPodSet>, Error> {
@@ -165,7 +151,9 @@ impl JobKind for ByPath {
                 template: template.clone(),
             })
         };
-        groups.into_iter().map(set).collect()
+        let mut pod_sets = groups.into_iter().map(set).collect::<Result<Vec<_>, _>>()?;
+        (self.rules.added)(job, &mut pod_sets);
+        Ok(pod_sets)
     }
 
     fn template_paths(&self, job: &Value) -> Vec<String> {

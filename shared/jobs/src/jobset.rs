@@ -1,26 +1,17 @@
 //! `JobSet`. *Source*: `spec/jobs.md 9.2`, `spec/multikueue.md 5`.
 
+use roadstead_kinds::rows;
+
 use crate::by_path::places::{At, PodSets, Pods};
 use crate::by_path::signs::{Ends, Sign, Spare};
 use crate::by_path::{ByPath, Path, Rules};
-use crate::kind::{Gvk, ManagedBy};
 
 /// What is counted of each replicated job. These numbers count its Jobs, not their pods.
 const STATUSES: Path = &["status", "replicatedJobsStatus"];
 
 /// The kind `jobset.x-k8s.io/v1alpha2 JobSet`.
 pub static JOBSET: ByPath = ByPath {
-    gvk: Gvk {
-        group: "jobset.x-k8s.io",
-        version: "v1alpha2",
-        kind: "JobSet",
-    },
-    plural: "jobsets",
-    framework: "jobset.x-k8s.io/jobset",
-    managed_by: ManagedBy {
-        path: &["spec", "managedBy"],
-        default: "jobset.sigs.k8s.io/jobset-controller",
-    },
+    row: &rows::JOB_SET,
     suspend: &["spec", "suspend"],
     pod_sets: &[PodSets {
         at: At::Each {

@@ -20,6 +20,8 @@ pub mod batch;
 
 pub mod by_path;
 pub mod jobset;
+pub mod kubeflow;
+pub mod ray;
 
 pub mod equivalence;
 pub mod json;
@@ -36,7 +38,17 @@ pub use kind::{JobKind, JobPodSet};
 
 /// All kinds that are built, in the order of the table.
 pub fn registry() -> Vec<&'static dyn JobKind> {
-    vec![&batch::BatchJob, &jobset::JOBSET]
+    vec![
+        &batch::BatchJob,
+        &jobset::JOBSET,
+        &kubeflow::MPI_JOB,
+        &kubeflow::TF_JOB,
+        &kubeflow::PYTORCH_JOB,
+        &kubeflow::PADDLE_JOB,
+        &kubeflow::XGBOOST_JOB,
+        &kubeflow::JAX_JOB,
+        &ray::RAY_CLUSTER,
+    ]
 }
 
 /// The kind with this API group and kind name, whatever its version.

@@ -150,6 +150,7 @@ pub static JOB_SET: Kind = Kind {
     version: "v1alpha2",
     kind: "JobSet",
     plural: "jobsets",
+    built: Built::Whole,
     managed_by: spec("jobset.sigs.k8s.io/jobset-controller"),
     wrapped: &[PodPlace {
         holder: Holder::EachOf(&["spec", "replicatedJobs"]),
@@ -167,6 +168,7 @@ pub static MPI_JOB: Kind = Kind {
     version: "v2beta1",
     kind: "MPIJob",
     plural: "mpijobs",
+    built: Built::Whole,
     managed_by: run_policy("kubeflow.org/mpi-operator"),
     ..COMMON
 };
@@ -177,6 +179,7 @@ pub static TF_JOB: Kind = Kind {
     group: "kubeflow.org",
     kind: "TFJob",
     plural: "tfjobs",
+    built: Built::Whole,
     managed_by: run_policy(TRAINING_OPERATOR),
     ..COMMON
 };
@@ -187,6 +190,7 @@ pub static PYTORCH_JOB: Kind = Kind {
     group: "kubeflow.org",
     kind: "PyTorchJob",
     plural: "pytorchjobs",
+    built: Built::Whole,
     managed_by: run_policy(TRAINING_OPERATOR),
     wrapped: &[
         replicas_at(&["spec", "pytorchReplicaSpecs", "Master"]),
@@ -201,6 +205,7 @@ pub static PADDLE_JOB: Kind = Kind {
     group: "kubeflow.org",
     kind: "PaddleJob",
     plural: "paddlejobs",
+    built: Built::Whole,
     managed_by: run_policy(TRAINING_OPERATOR),
     ..COMMON
 };
@@ -211,18 +216,19 @@ pub static XGBOOST_JOB: Kind = Kind {
     group: "kubeflow.org",
     kind: "XGBoostJob",
     plural: "xgboostjobs",
+    built: Built::Whole,
     managed_by: run_policy(TRAINING_OPERATOR),
     ..COMMON
 };
 
-/// `JAXJob`. Wire: it may not name a prebuilt Workload. *Source*: `spec/jobs.md 9.3, 7.3`.
+/// `JAXJob`. Unlike the anchor: it may name a prebuilt Workload, else no worker could take its copy. *Source*: `spec/jobs.md 9.3`.
 pub static JAX_JOB: Kind = Kind {
     framework: "kubeflow.org/jaxjob",
     group: "kubeflow.org",
     kind: "JAXJob",
     plural: "jaxjobs",
+    built: Built::Whole,
     managed_by: run_policy(TRAINING_OPERATOR),
-    abilities: &[Ability::Dispatched],
     ..COMMON
 };
 
@@ -258,6 +264,7 @@ pub static RAY_CLUSTER: Kind = Kind {
     group: "ray.io",
     kind: "RayCluster",
     plural: "rayclusters",
+    built: Built::Whole,
     managed_by: spec(RAY_OPERATOR),
     abilities: RESIZED,
     wrapped: &[head_at(&["spec"]), groups_at(&["spec", "workerGroupSpecs"])],
