@@ -5,6 +5,7 @@
 //! Reading order: [`crds`], [`rights`], [`visibility`].
 
 use roadstead_api::rights::Process;
+use roadstead_kinds::{Kind, TABLE, rows};
 use serde_json::Value;
 
 /// Folder, below this crate's, in which the `CustomResourceDefinition`s are.
@@ -13,6 +14,8 @@ pub const CRD_DIR: &str = "crds";
 pub const RIGHTS_DIR: &str = "rights";
 /// Folder, below this crate's, in which the objects of the visibility API are.
 pub const VISIBILITY_DIR: &str = "visibility";
+/// The integrations that are on when the configuration names none. *Source*: `spec/jobs.md 3`.
+const ON_BY_DEFAULT: &[&Kind] = &[&rows::JOB];
 /// Namespace in which the reference's installations live, and ours.
 const NAMESPACE: &str = "kueue-system";
 /// Command that writes the manifests; named in their header and by the test that finds them out of date.
@@ -74,19 +77,24 @@ pub fn crds() -> Result<Vec<Manifest>, Error> {
         .collect()
 }
 
-/// What each process must be allowed in its own cluster, one file of several documents for each.
+/// What each process must be allowed in its own cluster, one file of several documents for each: with the integrations that are on
+/// by default. For each other integration a file that is to be applied when it is switched on.
 ///
 /// # Errors
 ///
 /// Only if an object cannot be written as YAML, which a test rules out for those there are.
 pub fn rights() -> Result<Vec<Manifest>, Error> {
-    let of = |process: Process| {
-        documents(
-            format!("{}.yaml", process.name()),
-            &roadstead_api::rights::manifests(process, NAMESPACE),
-        )
-    };
-    Process::ALL.into_iter().map(of).collect()
+    let mut manifests = Vec::new();
+    for process in Process::ALL {
+        let objects = roadstead_api::rights::manifests(process, NAMESPACE, ON_BY_DEFAULT);
+        manifests.push(documents(format!("{}.yaml", process.name()), &objects)?);
+        for kind in TABLE.built().filter(|kind| !ON_BY_DEFAULT.contains(kind)) {
+            let objects = roadstead_api::rights::of_integration(process, NAMESPACE, kind);
+            let file_name = format!("{}.{}.yaml", process.name(), kind.framework.replace('/', "."));
+            manifests.push(documents(file_name, &objects)?);
+        }
+    }
+    Ok(manifests)
 }
 
 /// What a cluster must be told about the visibility API, as one file of several documents.

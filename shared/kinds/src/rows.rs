@@ -97,10 +97,10 @@ const fn replicas_at(holder: &'static [&'static str]) -> PodPlace {
     }
 }
 
-const fn head_at(holder: &'static [&'static str]) -> PodPlace {
+const fn head_at(template: &'static [&'static str]) -> PodPlace {
     PodPlace {
-        holder: Holder::At(holder),
-        template: &["headGroupSpec", "template"],
+        holder: Holder::At(&[]),
+        template,
         absent: Absent::Wrong,
         pods: Pods::One,
     }
@@ -252,7 +252,7 @@ pub static RAY_JOB: Kind = Kind {
     managed_by: spec(RAY_OPERATOR),
     abilities: RESIZED,
     wrapped: &[
-        head_at(&["spec", "rayClusterSpec"]),
+        head_at(&["spec", "rayClusterSpec", "headGroupSpec", "template"]),
         groups_at(&["spec", "rayClusterSpec", "workerGroupSpecs"]),
     ],
     ..COMMON
@@ -267,7 +267,10 @@ pub static RAY_CLUSTER: Kind = Kind {
     built: Built::Whole,
     managed_by: spec(RAY_OPERATOR),
     abilities: RESIZED,
-    wrapped: &[head_at(&["spec"]), groups_at(&["spec", "workerGroupSpecs"])],
+    wrapped: &[
+        head_at(&["spec", "headGroupSpec", "template"]),
+        groups_at(&["spec", "workerGroupSpecs"]),
+    ],
     ..COMMON
 };
 

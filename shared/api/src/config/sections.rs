@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
+use roadstead_kinds::rows;
 use serde::Deserialize;
 
 use super::model::{
@@ -280,7 +281,7 @@ pub(super) fn wait_for_pods_ready(
 
 /// The names in `integrations.frameworks`, when the file names none.
 pub(super) fn frameworks(written: Option<Vec<String>>) -> Vec<String> {
-    written.unwrap_or_else(|| vec!["batch/job".into()])
+    written.unwrap_or_else(|| vec![rows::JOB.framework.to_owned()])
 }
 
 pub(super) fn integration_kinds(written: Option<Vec<IntegrationKind>>) -> Vec<GroupVersionKindName> {

@@ -355,7 +355,7 @@ impl Certificates {
             return Ok(());
         };
         let job: DynamicObject = serde_json::from_value(json!({
-            "apiVersion": "batch/v1", "kind": "Job",
+            "apiVersion": rows::JOB.api_version(), "kind": rows::JOB.kind,
             "metadata": { "generateName": "roadstead-probe-", "labels": { labels::QUEUE_NAME: "roadstead-probe" } },
             "spec": { "template": { "spec": {
                 "restartPolicy": "Never", "containers": [{ "name": "probe", "image": "probe" }] } } },
