@@ -364,7 +364,7 @@ fn owner(
             return Owner::Managed;
         }
         return Owner::NotManaged {
-            field: managed_by.path.join("."),
+            field: managed_by.said.to_owned(),
             value: value.to_owned(),
         };
     }

@@ -77,13 +77,15 @@ const COMMON: Kind = Kind {
 const fn spec(default: &'static str) -> Option<ManagedBy> {
     Some(ManagedBy {
         path: &["spec", "managedBy"],
+        said: "spec.managedBy",
         default,
     })
 }
 
-const fn run_policy(default: &'static str) -> Option<ManagedBy> {
+const fn run_policy(said: &'static str, default: &'static str) -> Option<ManagedBy> {
     Some(ManagedBy {
         path: &["spec", "runPolicy", "managedBy"],
+        said,
         default,
     })
 }
@@ -169,7 +171,7 @@ pub static MPI_JOB: Kind = Kind {
     kind: "MPIJob",
     plural: "mpijobs",
     built: Built::Whole,
-    managed_by: run_policy("kubeflow.org/mpi-operator"),
+    managed_by: run_policy("spec.runPolicy.managedBy", "kubeflow.org/mpi-operator"),
     ..COMMON
 };
 
@@ -180,7 +182,7 @@ pub static TF_JOB: Kind = Kind {
     kind: "TFJob",
     plural: "tfjobs",
     built: Built::Whole,
-    managed_by: run_policy(TRAINING_OPERATOR),
+    managed_by: run_policy("spec.managedBy", TRAINING_OPERATOR),
     ..COMMON
 };
 
@@ -191,7 +193,7 @@ pub static PYTORCH_JOB: Kind = Kind {
     kind: "PyTorchJob",
     plural: "pytorchjobs",
     built: Built::Whole,
-    managed_by: run_policy(TRAINING_OPERATOR),
+    managed_by: run_policy("spec.managedBy", TRAINING_OPERATOR),
     wrapped: &[
         replicas_at(&["spec", "pytorchReplicaSpecs", "Master"]),
         replicas_at(&["spec", "pytorchReplicaSpecs", "Worker"]),
@@ -206,7 +208,7 @@ pub static PADDLE_JOB: Kind = Kind {
     kind: "PaddleJob",
     plural: "paddlejobs",
     built: Built::Whole,
-    managed_by: run_policy(TRAINING_OPERATOR),
+    managed_by: run_policy("spec.managedBy", TRAINING_OPERATOR),
     ..COMMON
 };
 
@@ -217,7 +219,7 @@ pub static XGBOOST_JOB: Kind = Kind {
     kind: "XGBoostJob",
     plural: "xgboostjobs",
     built: Built::Whole,
-    managed_by: run_policy(TRAINING_OPERATOR),
+    managed_by: run_policy("spec.managedBy", TRAINING_OPERATOR),
     ..COMMON
 };
 
@@ -228,7 +230,7 @@ pub static JAX_JOB: Kind = Kind {
     kind: "JAXJob",
     plural: "jaxjobs",
     built: Built::Whole,
-    managed_by: run_policy(TRAINING_OPERATOR),
+    managed_by: run_policy("spec.managedBy", TRAINING_OPERATOR),
     ..COMMON
 };
 

@@ -7,8 +7,8 @@ use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, Pat
 use kube::core::GroupVersionKind;
 use kube::{Api, Client, ResourceExt as _};
 use roadstead_api::kueue::v1beta2::Workload;
-use roadstead_e2e::options::RUN_SECONDS;
-use roadstead_e2e::stage::{self, Queue, Runs, Spec, Stage, Worker};
+use roadstead_e2e::options::{Kind, PLAYED_JOBSETS, RUN_SECONDS};
+use roadstead_e2e::stage::{self, Queue, Runs, Solo, Spec, Stage, Worker};
 use roadstead_e2e::{Node, Options, Progress};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -81,7 +81,10 @@ pub(super) fn play<F: Future<Output = ()>>(
             .furnish(name, queue)
             .await
             .unwrap_or_else(|error| panic!("{}", chain(&error)));
-        let room = Room { stage, name };
+        let room = Room {
+            home: Home::Stage(stage),
+            name,
+        };
         if timeout(DEADLINE, body(room)).await.is_err() {
             let tail = |cluster: &str| std::fs::read_to_string(stage.log(cluster).unwrap()).unwrap();
             for cluster in [MANAGER, EAST] {
@@ -97,10 +100,37 @@ pub(super) fn play<F: Future<Output = ()>>(
     });
 }
 
-/// One test's part of the federation.
+/// Runs a test on one embedded cluster with a worker, in which JobSets are played.
+pub(super) fn play_embedded<F: Future<Output = ()>>(name: &'static str, body: impl FnOnce(Room) -> F) {
+    RUNTIME.block_on(async {
+        let node = Node::new(format!("{EAST}-1"), "64", "256Gi");
+        let mut options = Options::complete(name).with_node(node).of_kind(Kind::Embedded);
+        options.controllers.push(PLAYED_JOBSETS.to_owned());
+        let frameworks: Vec<&str> = INTEGRATIONS.split(',').collect();
+        let configuration = json!({"integrations": {"frameworks": frameworks}});
+        let started = Solo::start(options, &configuration, Progress::stderr()).await;
+        let solo = started.unwrap_or_else(|error| panic!("{}", chain(&error)));
+        let room = Room {
+            // Why never dropped: it ends with this process, and a reference to it can be copied.
+            home: Home::Solo(Box::leak(Box::new(solo))),
+            name,
+        };
+        let ended = timeout(DEADLINE, body(room)).await;
+        ended.expect("the test must end within its deadline");
+    });
+}
+
+/// Where a test plays.
+#[derive(Clone, Copy)]
+enum Home {
+    Stage(&'static Stage),
+    Solo(&'static Solo),
+}
+
+/// One test's part of it.
 #[derive(Clone, Copy)]
 pub(super) struct Room {
-    pub(super) stage: &'static Stage,
+    home: Home,
     pub(super) name: &'static str,
 }
 
@@ -136,8 +166,19 @@ pub(super) fn is_true(object: &Value, kind: &str) -> bool {
 }
 
 impl Room {
+    /// A client of a cluster; of the only one, where there is one.
     pub(super) fn client(self, cluster: &str) -> Client {
-        self.stage.client(cluster).unwrap()
+        match self.home {
+            Home::Stage(stage) => stage.client(cluster).unwrap(),
+            Home::Solo(solo) => solo.client().unwrap(),
+        }
+    }
+
+    pub(super) fn stage(self) -> &'static Stage {
+        match self.home {
+            Home::Stage(stage) => stage,
+            Home::Solo(_) => panic!("this test has one cluster"),
+        }
     }
 
     pub(super) fn api(self, cluster: &str, resource: &ApiResource) -> Api<DynamicObject> {

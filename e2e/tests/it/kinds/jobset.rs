@@ -1,10 +1,13 @@
 //! JobSets, with the JobSet controller.
 
-use kube::ResourceExt as _;
-use kube::api::{ApiResource, PostParams};
+use kube::Api;
+use kube::api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use roadstead_e2e::options::EXIT_CODE;
 use serde_json::{Value, json};
 
-use super::ground::{EAST, LONG_SECS, MANAGER, Room, WEST, condition, is_true, join, play, pods, resource};
+use super::ground::{
+    EAST, LONG_SECS, MANAGER, Room, WEST, condition, is_true, join, play, play_embedded, pods, resource,
+};
 use crate::shared::chain;
 
 const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
@@ -61,6 +64,27 @@ fn active(jobset: &Value) -> i64 {
         .sum()
 }
 
+/// A queue of sixteen cores on a cluster that has none yet.
+async fn lone_queue(room: Room) {
+    let named = |kind: &str, spec: Value| json!({"apiVersion": KUEUE, "kind": kind, "metadata": {"name": room.name, "namespace": room.name}, "spec": spec});
+    let mut flavor = named("ResourceFlavor", json!({}));
+    let resources = json!([{"name": "cpu", "nominalQuota": "16"}]);
+    let group =
+        json!({"coveredResources": ["cpu"], "flavors": [{"name": room.name, "resources": resources}]});
+    let mut queue = named(
+        "ClusterQueue",
+        json!({"namespaceSelector": {}, "resourceGroups": [group]}),
+    );
+    for object in [&mut flavor, &mut queue] {
+        object["metadata"].as_object_mut().unwrap().remove("namespace");
+    }
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": room.name}});
+    let local = named("LocalQueue", json!({"clusterQueue": room.name}));
+    for object in [namespace, flavor, queue, local] {
+        room.apply(EAST, object).await;
+    }
+}
+
 /// A queue on one cluster that has room for one JobSet, in which the higher priority goes first.
 async fn tight_queue(room: Room) {
     for (name, value) in [("low", -1), ("high", 1)] {
@@ -72,14 +96,9 @@ async fn tight_queue(room: Room) {
         "apiVersion": KUEUE, "kind": "ClusterQueue", "metadata": {"name": room.name},
         "spec": {"preemption": {"withinClusterQueue": "LowerPriority"}},
     });
-    let queues =
-        kube::Api::<kube::core::DynamicObject>::all_with(room.client(EAST), &resource(KUEUE, "ClusterQueue"));
+    let queues = Api::<DynamicObject>::all_with(room.client(EAST), &resource(KUEUE, "ClusterQueue"));
     queues
-        .patch(
-            room.name,
-            &kube::api::PatchParams::default(),
-            &kube::api::Patch::Merge(patch),
-        )
+        .patch(room.name, &PatchParams::default(), &Patch::Merge(patch))
         .await
         .unwrap();
 }
@@ -148,6 +167,31 @@ fn a_jobset_is_admitted_preempted_resumed_and_ends_on_one_cluster() {
     });
 }
 
+/// Server and controllers of the simulation and of the demo.
+#[test]
+fn a_jobset_ends_where_the_server_and_the_controllers_are_played() {
+    play_embedded("jobset-played", async |room| {
+        lone_queue(room).await;
+        let mut failing = jobset(room, "fails", 1);
+        let template = &mut failing["spec"]["replicatedJobs"][0]["template"]["spec"]["template"];
+        template["metadata"]["annotations"][EXIT_CODE] = json!("3");
+        for (jobset, end, said) in [
+            (failing, "Failed", "True Failed"),
+            (jobset(room, "works", 1), "Completed", "True Succeeded"),
+        ] {
+            let name = jobset["metadata"]["name"].as_str().unwrap().to_owned();
+            let created = submit(room, EAST, jobset).await;
+            assert_eq!(created["spec"]["suspend"], true);
+            let ended = room.until(EAST, &jobsets(), &name, |j| is_true(j, end)).await;
+            assert_eq!(ended["status"]["terminalState"], end);
+            let finished = room.workload(EAST, &name, |w| is_true(w, "Finished")).await;
+            assert_eq!(condition(&finished, "Finished").unwrap(), said);
+            room.delete(EAST, &jobsets(), &name).await;
+        }
+        room.is_empty(EAST, &all_of_it()).await;
+    });
+}
+
 /// Spec: jobs 7.2, 7.3, 15.59, 15.60
 #[test]
 fn a_jobset_is_defaulted_and_checked_by_our_webhooks() {
@@ -183,9 +227,9 @@ fn a_jobset_is_defaulted_and_checked_by_our_webhooks() {
         room.until(EAST, &jobsets(), "right", |j| j["spec"]["suspend"] == false)
             .await;
         let patch = json!({"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "another"}}});
-        let params = kube::api::PatchParams::default();
+        let params = PatchParams::default();
         let moved = api
-            .patch("right", &params, &kube::api::Patch::Merge(patch))
+            .patch("right", &params, &Patch::Merge(patch))
             .await
             .unwrap_err();
         assert!(moved.to_string().contains("field is immutable"), "{moved}");
@@ -276,14 +320,14 @@ fn a_jobset_that_is_stopped_by_the_manager_goes_with_its_pods_and_runs_anew() {
 #[test]
 fn a_worker_with_a_jobset_of_ours_is_not_called_clean() {
     play("jobset-left", &[(MANAGER, "16"), (WEST, "8")], async |room| {
-        join(room.stage, WEST).await;
+        join(room.stage(), WEST).await;
         submit(room, MANAGER, jobset(room, "train", LONG_SECS)).await;
         room.running(WEST, 4).await;
         // What only the JobSet is left of: a Workload would be found by itself.
         let workloads = room.api(WEST, &resource(KUEUE, "Workload"));
-        let all = workloads.list(&kube::api::ListParams::default()).await.unwrap();
+        let all = workloads.list(&ListParams::default()).await.unwrap();
         assert_eq!(all.items.len(), 1);
-        let path = |cluster: &str| room.stage.kubeconfig(cluster).display().to_string();
+        let path = |cluster: &str| room.stage().kubeconfig(cluster).display().to_string();
         let (of_worker, of_manager) = (path(WEST), path(MANAGER));
         let leave = async |more: &[&str]| {
             let args = [
@@ -296,7 +340,7 @@ fn a_worker_with_a_jobset_of_ours_is_not_called_clean() {
                 &of_manager,
                 "--yes",
             ];
-            room.stage.command(&[&args, more].concat()).await
+            room.stage().command(&[&args, more].concat()).await
         };
         let refused = leave(&["--timeout", "2s"]).await.unwrap_err();
         let refused = chain(&refused);
@@ -311,12 +355,6 @@ fn a_worker_with_a_jobset_of_ours_is_not_called_clean() {
             .await
             .unwrap_or_else(|error| panic!("{}", chain(&error)));
         assert!(left.contains("cluster west has left"), "{left}");
-        assert!(
-            room.api(MANAGER, &jobsets())
-                .get_opt("train")
-                .await
-                .unwrap()
-                .is_none_or(|j| j.meta().deletion_timestamp.is_some())
-        );
+        room.is_empty(MANAGER, &all_of_it()).await;
     });
 }
