@@ -90,6 +90,8 @@ pub enum Program {
     Kwok,
     /// Runs JobSets.
     JobSet,
+    /// Runs RayClusters.
+    Ray,
 }
 
 impl Program {
@@ -102,6 +104,7 @@ impl Program {
             Self::KubeScheduler => "kube-scheduler",
             Self::Kwok => "kwok",
             Self::JobSet => "jobset-controller",
+            Self::Ray => "ray-operator",
         }
     }
 
@@ -113,7 +116,7 @@ impl Program {
             | Self::KubeControllerManager
             | Self::KubeScheduler
             | Self::Kwok => true,
-            Self::JobSet => false,
+            Self::JobSet | Self::Ray => false,
         }
     }
 }

@@ -70,6 +70,18 @@ const JOBSET: Module = Module {
         "config/components/webhook/manifests.yaml",
     ],
 };
+const RAY: Module = Module {
+    name: "ray",
+    go_mod: include_str!("../../controlplane/ray/go.mod"),
+    go_sum: include_str!("../../controlplane/ray/go.sum"),
+    pinned: "github.com/ray-project/kuberay/ray-operator",
+    variables: &[],
+    manifests: &[
+        "config/crd/bases/ray.io_rayclusters.yaml",
+        "config/crd/bases/ray.io_rayjobs.yaml",
+        "config/crd/bases/ray.io_rayservices.yaml",
+    ],
+};
 
 fn module(program: Program) -> &'static Module {
     match program {
@@ -77,6 +89,7 @@ fn module(program: Program) -> &'static Module {
         Program::KubeApiserver | Program::KubeControllerManager | Program::KubeScheduler => &KUBERNETES,
         Program::Kwok => &KWOK,
         Program::JobSet => &JOBSET,
+        Program::Ray => &RAY,
     }
 }
 
@@ -88,6 +101,7 @@ fn package(program: Program) -> &'static str {
         Program::KubeScheduler => "k8s.io/kubernetes/cmd/kube-scheduler",
         Program::Kwok => "sigs.k8s.io/kwok/cmd/kwok",
         Program::JobSet => "sigs.k8s.io/jobset",
+        Program::Ray => "github.com/ray-project/kuberay/ray-operator",
     }
 }
 
@@ -329,7 +343,7 @@ mod tests {
     #[test]
     fn each_module_has_a_version_and_a_directory_of_its_own() {
         let cache = Path::new("/cache");
-        let modules = [&KUBERNETES, &ETCD, &KWOK, &JOBSET];
+        let modules = [&KUBERNETES, &ETCD, &KWOK, &JOBSET, &RAY];
         assert!(modules.iter().all(|module| module.version().is_some()));
         let mut dirs: Vec<_> = modules.iter().map(|module| module.dir(cache)).collect();
         dirs.dedup();

@@ -31,30 +31,44 @@ use crate::{ControlPlane, Progress, plane};
 pub enum Runs {
     /// `sigs.k8s.io/jobset`.
     JobSets,
+    /// `github.com/ray-project/kuberay`.
+    RayClusters,
 }
 
 /// What is particular about one controller.
 struct Part {
     program: Program,
+    /// Its arguments, from where its files are and the ports of its health and its webhooks.
+    arguments: fn(&Path, [u16; 2]) -> Vec<String>,
+    /// Its configuration file, from the same; `None` if it reads none.
+    configuration: Option<fn(&Path, [u16; 2]) -> Value>,
+    hooks: Option<Hooks>,
+}
+
+/// Where the webhooks of a controller are in a cluster.
+struct Hooks {
     namespace: &'static str,
     service: &'static str,
     /// Label that the pods of its jobs have: its webhooks for pods are called for no others.
     ///
     /// Why here: its release adds that to the generated webhooks by a patch.
     pod_label: &'static str,
-    /// Its configuration file, from where its certificate is and the ports of its health and its webhooks.
-    configuration: fn(&Path, [u16; 2]) -> Value,
 }
+
+const CONFIGURATION: &str = "config.yaml";
 
 impl Runs {
     const fn part(self) -> Part {
         match self {
             Self::JobSets => Part {
                 program: Program::JobSet,
-                namespace: "jobset-system",
-                service: "jobset-webhook-service",
-                pod_label: "jobset.sigs.k8s.io/jobset-name",
-                configuration: |certificates, [health, webhook]| {
+                arguments: |dir, _ports| {
+                    vec![
+                        "--config".to_owned(),
+                        dir.join(CONFIGURATION).display().to_string(),
+                    ]
+                },
+                configuration: Some(|dir, [health, webhook]| {
                     json!({
                         "apiVersion": "config.jobset.x-k8s.io/v1alpha1",
                         "kind": "Configuration",
@@ -62,9 +76,27 @@ impl Runs {
                         "leaderElection": {"leaderElect": false},
                         "health": {"healthProbeBindAddress": format!("127.0.0.1:{health}")},
                         "metrics": {"bindAddress": "0"},
-                        "webhook": {"host": "127.0.0.1", "port": webhook, "certDir": certificates},
+                        "webhook": {"host": "127.0.0.1", "port": webhook, "certDir": dir},
                     })
+                }),
+                hooks: Some(Hooks {
+                    namespace: "jobset-system",
+                    service: "jobset-webhook-service",
+                    pod_label: "jobset.sigs.k8s.io/jobset-name",
+                }),
+            },
+            Self::RayClusters => Part {
+                program: Program::Ray,
+                arguments: |_dir, [health, _webhook]| {
+                    let health = format!("--health-probe-bind-address=127.0.0.1:{health}");
+                    vec![
+                        health,
+                        "--metrics-addr=0".to_owned(),
+                        "--enable-leader-election=false".to_owned(),
+                    ]
                 },
+                configuration: None,
+                hooks: None,
             },
         }
     }
@@ -92,7 +124,10 @@ impl Controller {
         let [health, _metrics, webhook] = free_ports()?;
         let client = client_of(plane)?;
         install_kinds(cluster, &client, &objects(&binaries, part.program)?).await?;
-        let authority = certify(&part, dir.path())?;
+        let hooks = match &part.hooks {
+            Some(hooks) => Some((hooks, certify(hooks, dir.path())?)),
+            None => None,
+        };
         let spec = Spec {
             name: part.program.name(),
             program: path_of(&binaries, part.program)?.to_owned(),
@@ -118,10 +153,12 @@ impl Controller {
             sleep(POLL).await;
         }
         // Why last: webhooks without a process behind them refuse every pod and job.
-        let webhooks = { objects(&binaries, part.program)?.into_iter() }
-            .filter_map(|object| reachable(object, &part, &authority, webhook));
-        for object in around(&part).into_iter().chain(webhooks) {
-            apply_named(cluster, &client, object).await?;
+        if let Some((hooks, authority)) = hooks {
+            let webhooks = { objects(&binaries, part.program)?.into_iter() }
+                .filter_map(|object| reachable(object, hooks, &authority, webhook));
+            for object in around(hooks).into_iter().chain(webhooks) {
+                apply_named(cluster, &client, object).await?;
+            }
         }
         Ok(controller)
     }
@@ -194,16 +231,16 @@ async fn install_kinds(cluster: &str, client: &Client, objects: &[Value]) -> Res
 }
 
 /// Makes the certificate of its webhooks; gives the authority that has signed it, PEM.
-fn certify(part: &Part, dir: &Path) -> Result<String, Error> {
+fn certify(hooks: &Hooks, dir: &Path) -> Result<String, Error> {
     let certificates = |source| {
         Error::Plane(plane::Error::Certificates {
-            plane: part.service.to_owned(),
+            plane: hooks.service.to_owned(),
             source,
         })
     };
-    let authority = Authority::new(part.service).map_err(certificates)?;
+    let authority = Authority::new(hooks.service).map_err(certificates)?;
     let shown = authority
-        .webhook(part.service, part.namespace)
+        .webhook(hooks.service, hooks.namespace)
         .map_err(certificates)?;
     write(dir, "tls.crt", &shown.cert)?;
     write(dir, "tls.key", &shown.key)?;
@@ -220,42 +257,40 @@ fn settings(part: &Part, plane: &ControlPlane, dir: &Path, ports: [u16; 2]) -> R
     plane
         .write_kubeconfig(&dir.join("kubeconfig"))
         .map_err(Error::Plane)?;
-    let configuration = (part.configuration)(dir, ports);
-    // JSON is YAML.
-    write(dir, "config.yaml", &format!("{configuration:#}\n"))?;
-    Ok(vec![
-        "--config".to_owned(),
-        dir.join("config.yaml").display().to_string(),
-    ])
+    if let Some(configuration) = part.configuration {
+        // JSON is YAML.
+        write(dir, CONFIGURATION, &format!("{:#}\n", configuration(dir, ports)))?;
+    }
+    Ok((part.arguments)(dir, ports))
 }
 
 /// Its namespace, and the Service to which its webhooks lead.
-fn around(part: &Part) -> [Value; 2] {
+fn around(hooks: &Hooks) -> [Value; 2] {
     [
-        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": part.namespace}}),
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": hooks.namespace}}),
         json!({
             "apiVersion": "v1", "kind": "Service",
-            "metadata": {"name": part.service, "namespace": part.namespace},
+            "metadata": {"name": hooks.service, "namespace": hooks.namespace},
             "spec": {"type": "ExternalName", "externalName": "localhost"},
         }),
     ]
 }
 
 /// A webhook configuration of its release that leads to the process on this port; `None` for another object.
-fn reachable(mut object: Value, part: &Part, authority: &str, port: u16) -> Option<Value> {
+fn reachable(mut object: Value, hooks: &Hooks, authority: &str, port: u16) -> Option<Value> {
     let kind = object["kind"].as_str()?.to_owned();
     let webhooks = object["webhooks"].as_array_mut()?;
     for webhook in webhooks {
         let client = &mut webhook["clientConfig"];
-        client["service"]["name"] = part.service.into();
-        client["service"]["namespace"] = part.namespace.into();
+        client["service"]["name"] = hooks.service.into();
+        client["service"]["namespace"] = hooks.namespace.into();
         client["service"]["port"] = port.into();
         client["caBundle"] = STANDARD.encode(authority).into();
         if webhook["rules"][0]["resources"] == json!(["pods"]) {
-            let labelled = json!([{"key": part.pod_label, "operator": "Exists"}]);
+            let labelled = json!([{"key": hooks.pod_label, "operator": "Exists"}]);
             webhook["objectSelector"] = json!({"matchExpressions": labelled});
         }
     }
-    object["metadata"] = json!({"name": format!("{}-{kind}", part.namespace).to_lowercase()});
+    object["metadata"] = json!({"name": format!("{}-{kind}", hooks.namespace).to_lowercase()});
     Some(object)
 }

@@ -2,3 +2,4 @@
 
 mod ground;
 mod jobset;
+mod ray;

@@ -22,8 +22,10 @@ pub(super) const MANAGER: &str = "manager";
 pub(super) const EAST: &str = "east";
 /// For tests that take a worker out of the federation.
 pub(super) const WEST: &str = "west";
-/// The integrations that are on, everywhere.
-const INTEGRATIONS: &str = "batch/job,jobset.x-k8s.io/jobset";
+/// The integrations that are on in the federation.
+const INTEGRATIONS: &str = "batch/job,jobset.x-k8s.io/jobset,ray.io/raycluster";
+/// And where everything is played.
+const PLAYED: [&str; 2] = ["batch/job", "jobset.x-k8s.io/jobset"];
 /// Longer than a test.
 pub(super) const LONG_SECS: u32 = 600;
 
@@ -47,7 +49,9 @@ async fn start() -> Stage {
         let node = Node::new(format!("{name}-1"), "64", "256Gi");
         Worker::new(Options::complete(name).with_node(node)).unregistered()
     };
-    let mut spec = Spec::new(manager, vec![worker(EAST), worker(WEST)]).with_controller(Runs::JobSets);
+    let mut spec = Spec::new(manager, vec![worker(EAST), worker(WEST)])
+        .with_controller(Runs::JobSets)
+        .with_controller(Runs::RayClusters);
     let frameworks: Vec<&str> = INTEGRATIONS.split(',').collect();
     spec.configuration =
         json!({"integrations": {"frameworks": frameworks}, "multiKueue": {"gcInterval": "3s"}});
@@ -106,8 +110,7 @@ pub(super) fn play_embedded<F: Future<Output = ()>>(name: &'static str, body: im
         let node = Node::new(format!("{EAST}-1"), "64", "256Gi");
         let mut options = Options::complete(name).with_node(node).of_kind(Kind::Embedded);
         options.controllers.push(PLAYED_JOBSETS.to_owned());
-        let frameworks: Vec<&str> = INTEGRATIONS.split(',').collect();
-        let configuration = json!({"integrations": {"frameworks": frameworks}});
+        let configuration = json!({"integrations": {"frameworks": PLAYED}});
         let started = Solo::start(options, &configuration, Progress::stderr()).await;
         let solo = started.unwrap_or_else(|error| panic!("{}", chain(&error)));
         let room = Room {
