@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use crate::json;
 use crate::kind::{
-    Error, Gvk, JobKind, JobPodSet, Look, ManagedBy, Member, MemberMut, Members, Mirror, Pods, Remote, Target,
-    Write,
+    Error, Gvk, JobKind, JobPodSet, Look, ManagedBy, Member, MemberMut, Members, Mirror, Pods, Remote,
+    Target, Write,
 };
 use crate::labels::annotation;
 use crate::podset::{InjectError, PodSetInfo, inject, restore, same_number};
@@ -128,7 +128,10 @@ impl JobKind for BatchJob {
             json::set(&mut after, &TEMPLATE, template);
         }
         let patch = json::difference(job.data, &after);
-        Ok(patch.map(|patch| write(job, Target::Main, patch)).into_iter().collect())
+        Ok(patch
+            .map(|patch| write(job, Target::Main, patch))
+            .into_iter()
+            .collect())
     }
 
     fn stop(&self, members: Members<'_>, original: &[JobPodSet]) -> Vec<Write> {

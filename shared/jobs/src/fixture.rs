@@ -20,11 +20,7 @@ pub(crate) fn one<T>(object: &Value, look: impl FnOnce(Members<'_>) -> T) -> T {
 }
 
 /// Looks at two objects.
-pub(crate) fn both<T>(
-    first: &Value,
-    second: &Value,
-    look: impl FnOnce(Members<'_>, Members<'_>) -> T,
-) -> T {
+pub(crate) fn both<T>(first: &Value, second: &Value, look: impl FnOnce(Members<'_>, Members<'_>) -> T) -> T {
     one(first, |first| one(second, |second| look(first, second)))
 }
 

@@ -276,7 +276,11 @@ pub fn validate_update(
     let gated = annotations::ADMISSION_GATED_BY;
     if gates.enabled(FeatureGate::AdmissionGatedBy) {
         let by = |job: Member<'_>| annotation(job.meta, gated).unwrap_or_default().to_owned();
-        problems.extend(gates_may_only_shrink(&annotation_field(gated), &by(old), &by(new)));
+        problems.extend(gates_may_only_shrink(
+            &annotation_field(gated),
+            &by(old),
+            &by(new),
+        ));
     }
     problems.extend(kind.own_update_problems(old, new));
     if is_held {

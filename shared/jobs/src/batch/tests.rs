@@ -25,7 +25,9 @@ fn sent(writes: Vec<Write>) -> Vec<(Target, Value)> {
 /// The job after a start.
 fn started(job: &Value, infos: &[PodSetInfo]) -> Value {
     let writes = one(job, |job| BatchJob.start(job, infos)).unwrap();
-    sent(writes).iter().fold(job.clone(), |job, (_, patch)| apply(&job, patch))
+    sent(writes)
+        .iter()
+        .fold(job.clone(), |job, (_, patch)| apply(&job, patch))
 }
 
 fn stop(job: &Value, original: &[JobPodSet]) -> Vec<(Target, Value)> {
@@ -335,11 +337,7 @@ fn the_status_is_copied_unless_the_local_job_is_held_while_the_remote_runs() {
         assert_eq!(mirror(&local, &remote, now), expected);
         let remote = changed(&remote, |copy| BatchJob.forget_details(copy));
         assert_eq!(remote["spec"].get("template"), None);
-        assert_eq!(
-            mirror(&local, &remote, now),
-            expected,
-            "not by its details"
-        );
+        assert_eq!(mirror(&local, &remote, now), expected, "not by its details");
     };
     check(
         loose(json!({"active": 2, "ready": 1})),
@@ -446,7 +444,8 @@ fn a_job_that_failed_on_one_worker_can_still_end_on_another() {
         let mirror = mirror(local, remote, now);
         assert!(!mirror.is_deferred, "nothing is to be waited for");
         let sent = sent(mirror.writes);
-        sent.iter().fold(local.clone(), |job, (_, patch)| apply(&job, patch))
+        sent.iter()
+            .fold(local.clone(), |job, (_, patch)| apply(&job, patch))
     };
     let loose = |status: Value| job(json!({"suspend": false}), status);
     let is = |kind: &str, truth: &str| json!({"type": kind, "status": truth});
@@ -491,7 +490,10 @@ fn a_copy_that_fails_because_it_is_deleted_does_not_end_the_job() {
         }
         let shown = mirror(&job(json!({"suspend": false}), json!({})), &copy, now);
         let patch = sent(shown.writes).remove(0).1;
-        assert_eq!(patch["status"]["failed"], 1, "its failed pods are shown in any case");
+        assert_eq!(
+            patch["status"]["failed"], 1,
+            "its failed pods are shown in any case"
+        );
         let ends = !json::list(&patch, &["status", "conditions"]).is_empty();
         assert_eq!(ends, !look(&copy).killed);
         ends

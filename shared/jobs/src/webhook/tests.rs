@@ -284,12 +284,7 @@ fn a_change_is_checked() {
 fn gates_and_elasticity_do_not_grow_later() {
     let with = |annotations: Value| job(json!({}), annotations, true);
     let check = |old: Value, new: Value, expected: usize| {
-        let found = on_update(
-            &with(old),
-            &with(new),
-            Presence::Absent,
-            &FeatureGates::default(),
-        );
+        let found = on_update(&with(old), &with(new), Presence::Absent, &FeatureGates::default());
         assert_eq!(found.len(), expected);
     };
     check(json!({}), json!({GATES: "x.io/a"}), 1);
