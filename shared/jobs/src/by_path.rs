@@ -4,23 +4,22 @@
 //! implements [`JobKind`] itself, as `batch/v1 Job` does.
 //!
 //! Invariant: a status of these kinds says nothing about pods that are being ended. So a job that its controller has looked at
-//! is never taken for one without pods ([`JobKind::may_have_pods`]): it may start elsewhere only when its object is gone.
+//! is never taken for one without pods ([`Pods::Untold`]): it may start elsewhere only when its object is gone.
 //!
 //! Reading order: [`ByPath`], [`places`] (pod sets), [`signs`] (what a status says).
 
 pub mod places;
 pub mod signs;
 
-use std::collections::BTreeMap;
-
 use jiff::Timestamp;
 use roadstead_core::lifecycle::Outcome;
-use roadstead_core::name::PodSetName;
 use roadstead_kinds::Kind;
 use serde_json::{Value, json};
 
 use crate::json;
-use crate::kind::{Error, JobKind, JobPodSet, Mirror, StopStep, Target};
+use crate::kind::{
+    Error, JobKind, JobPodSet, Look, Member, MemberMut, Members, Mirror, Pods, Remote, Target, Write,
+};
 use crate::podset::{InjectError, PodSetInfo, inject, restore, same_number};
 use crate::problem::Problem;
 use crate::remote::{RemoteIdentity, skeleton};
@@ -59,13 +58,13 @@ pub struct ByPath {
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     /// Adds to the pod sets of a job what its controller will add to its pods, so that it is counted.
-    pub added: fn(&Value, &mut [JobPodSet]),
+    pub added: fn(Member<'_>, &mut [JobPodSet]),
     /// Changes a new job after all other defaults.
-    pub default: fn(&mut Value),
+    pub default: fn(&mut MemberMut<'_>),
     /// What is wrong with a new job.
-    pub create: fn(&Value) -> Vec<Problem>,
+    pub create: fn(Member<'_>) -> Vec<Problem>,
     /// What is wrong with a change, from the old and the new job.
-    pub update: fn(&Value, &Value) -> Vec<Problem>,
+    pub update: fn(Member<'_>, Member<'_>) -> Vec<Problem>,
 }
 
 impl Rules {
@@ -83,8 +82,32 @@ impl ByPath {
         places::groups(self.pod_sets, job)
     }
 
-    fn ended(&self, job: &Value) -> Option<(&'static str, Outcome)> {
-        self.ends.as_ref()?.of(job)
+    fn is_suspended(&self, job: &Value) -> bool {
+        json::is_true(job, self.suspend)
+    }
+
+    fn ended(&self, job: &Value) -> Option<Outcome> {
+        self.ends?.of(job)
+    }
+
+    fn is_killed(&self, job: Member<'_>) -> bool {
+        self.ends.is_some_and(|ends| ends.is_by_deletion(job))
+    }
+
+    fn without_pods(&self, job: &Value) -> Value {
+        let mut after = job.clone();
+        self.active.clear(&mut after);
+        after
+    }
+
+    /// The job with this end, unless it has ended or its kind has no end.
+    fn concluded(&self, job: &Value, outcome: &Outcome, now: Timestamp) -> Value {
+        let Some(ends) = self.ends.filter(|_| self.ended(job).is_none()) else {
+            return job.clone();
+        };
+        let mut after = self.without_pods(job);
+        ends.write(&mut after, outcome, now);
+        after
     }
 
     /// The job with its pod sets changed; the change gets the template and the position of each.
@@ -119,14 +142,19 @@ impl ByPath {
     }
 }
 
-/// A patch that is refused when somebody else has changed the job since it was read.
+/// A patch of the object that is refused when another client has changed the job since it was read.
 ///
 /// Why: a merge patch replaces lists as a whole, and the pod sets of most kinds are a list.
-fn of_this_version(job: &Value, mut patch: Value) -> Value {
-    if let Some(version) = json::at(job, &["metadata", "resourceVersion"]) {
-        json::set(&mut patch, &["metadata", "resourceVersion"], version.clone());
+fn write(job: Member<'_>, before: &Value, after: &Value) -> Option<Write> {
+    let mut patch = json::difference(before, after)?;
+    if let Some(version) = &job.meta.resource_version {
+        json::set(&mut patch, &["metadata", "resourceVersion"], json!(version));
     }
-    patch
+    Some(Write::Patch {
+        of: job.id(),
+        target: Target::Main,
+        patch,
+    })
 }
 
 impl JobKind for ByPath {
@@ -134,16 +162,14 @@ impl JobKind for ByPath {
         self.row
     }
 
-    fn pod_sets(&self, job: &Value) -> Result<Vec<JobPodSet>, Error> {
-        let groups = self.groups(job)?;
+    fn pod_sets(&self, members: Members<'_>) -> Result<Vec<JobPodSet>, Error> {
+        let job = members.first();
+        let groups = self.groups(job.data)?;
         let set = |group: Group| {
-            let template = job
-                .pointer(&group.pointer)
-                .filter(|template| template.is_object());
-            let template = template.ok_or_else(|| {
-                let found = job.pointer(&group.pointer);
-                Error::malformed(group.field.clone(), found, "a pod template")
-            })?;
+            let found = job.data.pointer(&group.pointer);
+            let template = found.filter(|template| template.is_object());
+            let template =
+                template.ok_or_else(|| Error::malformed(group.field.clone(), found, "a pod template"))?;
             Ok(JobPodSet {
                 count: group.count()?,
                 name: group.name,
@@ -156,55 +182,36 @@ impl JobKind for ByPath {
         Ok(pod_sets)
     }
 
-    fn template_paths(&self, job: &Value) -> Vec<String> {
-        let groups = self.groups(job).unwrap_or_default();
-        groups.into_iter().map(|group| group.field).collect()
+    fn look(&self, members: Members<'_>) -> Look {
+        let job = members.first();
+        let groups = self.groups(job.data);
+        let pods = if self.active.shows(job.data, &[]) {
+            Pods::Alive
+        } else if json::at(job.data, &["status"]).is_some_and(|status| *status != json!({})) {
+            Pods::Untold
+        } else {
+            Pods::None
+        };
+        Look {
+            suspended: self.is_suspended(job.data),
+            pods,
+            ready: groups
+                .as_ref()
+                .is_ok_and(|groups| self.ready.shows(job.data, groups)),
+            ended: self.ended(job.data),
+            killed: self.is_killed(job),
+            reclaimable: self
+                .spare
+                .map(|spare| spare.of(job.data, &groups.unwrap_or_default()))
+                .unwrap_or_default(),
+        }
     }
 
-    fn is_suspended(&self, job: &Value) -> bool {
-        json::is_true(job, self.suspend)
-    }
-
-    fn is_stopping(&self, _annotations: &BTreeMap<String, String>) -> bool {
-        // Why never: one write stops it.
-        false
-    }
-
-    fn suspend(&self, job: &mut Value) {
-        json::set(job, self.suspend, json!(true));
-    }
-
-    fn finished(&self, job: &Value) -> Option<Outcome> {
-        self.ended(job).map(|(_, outcome)| outcome)
-    }
-
-    fn is_active(&self, job: &Value) -> bool {
-        self.active.shows(job, &[])
-    }
-
-    fn may_have_pods(&self, job: &Value) -> bool {
-        // Why not by what it counts: see the module.
-        json::at(job, &["status"]).is_some_and(|status| *status != json!({}))
-    }
-
-    fn counts_ending_pods(&self) -> bool {
-        false
-    }
-
-    fn pods_ready(&self, job: &Value) -> bool {
-        self.groups(job)
-            .is_ok_and(|groups| self.ready.shows(job, &groups))
-    }
-
-    fn reclaimable(&self, job: &Value) -> BTreeMap<PodSetName, u32> {
-        let groups = self.groups(job).unwrap_or_default();
-        self.spare.map(|spare| spare.of(job, &groups)).unwrap_or_default()
-    }
-
-    fn start_patch(&self, job: &Value, infos: &[PodSetInfo]) -> Result<Value, InjectError> {
-        let groups = self.groups(job).unwrap_or_default();
+    fn start(&self, members: Members<'_>, infos: &[PodSetInfo]) -> Result<Vec<Write>, InjectError> {
+        let job = members.first();
+        let groups = self.groups(job.data).unwrap_or_default();
         same_number(groups.len(), infos.len())?;
-        let mut after = Self::with_templates(&groups, job, |at, group, template| {
+        let mut after = Self::with_templates(&groups, job.data, |at, group, template| {
             // Why by name first: nothing promises the order of what was admitted.
             let named = infos.iter().find(|info| info.name == group.name);
             named
@@ -212,89 +219,92 @@ impl JobKind for ByPath {
                 .map_or(Ok(()), |info| inject(template, info))
         })?;
         json::set(&mut after, self.suspend, json!(false));
-        let patch = json::difference(job, &after).unwrap_or_else(|| json!({}));
-        Ok(of_this_version(job, patch))
+        Ok(write(job, job.data, &after).into_iter().collect())
     }
 
-    fn stop_steps(&self, job: &Value, original: &[JobPodSet]) -> Vec<StopStep> {
-        if self.is_suspended(job) {
+    fn stop(&self, members: Members<'_>, original: &[JobPodSet]) -> Vec<Write> {
+        let job = members.first();
+        if self.is_suspended(job.data) {
             return Vec::new();
         }
-        let mut after = self.restored(job, original);
-        self.suspend(&mut after);
-        let patch = json::difference(job, &after).map(|patch| StopStep {
-            target: Target::Main,
-            patch: of_this_version(job, patch),
-        });
-        patch.into_iter().collect()
+        let mut after = self.restored(job.data, original);
+        json::set(&mut after, self.suspend, json!(true));
+        write(job, job.data, &after).into_iter().collect()
     }
 
-    fn remote_object(&self, local: &Value, identity: &RemoteIdentity<'_>, original: &[JobPodSet]) -> Value {
-        let mut copy = skeleton(self, &self.restored(local, original), identity);
+    fn copies(
+        &self,
+        members: Members<'_>,
+        identity: &RemoteIdentity<'_>,
+        original: &[JobPodSet],
+    ) -> Vec<Value> {
+        let local = members.first();
+        let data = &self.restored(local.data, original);
+        let mut copy = skeleton(self, Member { data, ..local }, identity);
         // Unlike the anchor: always held back at first, even when the local job has been let go already; the worker starts it.
-        self.suspend(&mut copy);
-        self.outlast_its_end(&mut copy);
-        copy
+        json::set(&mut copy, self.suspend, json!(true));
+        if let Some(field) = self.time_to_live {
+            json::remove(&mut copy, field);
+        }
+        vec![copy]
     }
 
-    fn outlast_its_end(&self, job: &mut Value) {
-        if let Some(field) = self.time_to_live {
-            json::remove(job, field);
+    fn mirror(&self, local: Members<'_>, remote: Remote<'_>, now: Timestamp) -> Mirror {
+        let job = local.first();
+        let after = match remote {
+            Remote::Copies(copies) if self.is_killed(copies.first()) => job.data.clone(),
+            Remote::Copies(copies) => copies.first().data.clone(),
+            Remote::AtRest => self.without_pods(job.data),
+            Remote::Ended(outcome) => self.concluded(job.data, outcome, now),
+        };
+        let patch = json::difference(&signs::status_of(job.data), &signs::status_of(&after));
+        let patch = patch.map(|patch| Write::Patch {
+            of: job.id(),
+            target: Target::Status,
+            patch,
+        });
+        Mirror {
+            writes: patch.into_iter().collect(),
+            is_deferred: false,
         }
     }
 
-    fn forget_details(&self, copy: &mut Value) {
-        for group in self.groups(copy).unwrap_or_default() {
-            if let Some(template) = copy.pointer_mut(&group.pointer) {
+    fn suspend(&self, job: &mut MemberMut<'_>) {
+        json::set(job.data, self.suspend, json!(true));
+    }
+
+    fn outlast_its_end(&self, job: &mut MemberMut<'_>) {
+        if let Some(field) = self.time_to_live {
+            json::remove(job.data, field);
+        }
+    }
+
+    fn forget_details(&self, copy: &mut MemberMut<'_>) {
+        for group in self.groups(copy.data).unwrap_or_default() {
+            if let Some(template) = copy.data.pointer_mut(&group.pointer) {
                 *template = Value::Null;
             }
         }
     }
 
-    fn is_killed(&self, job: &Value) -> bool {
-        self.ends.is_some_and(|ends| ends.is_by_deletion(job))
+    fn template_paths(&self, members: Members<'_>) -> Vec<String> {
+        let groups = self.groups(members.first().data).unwrap_or_default();
+        groups.into_iter().map(|group| group.field).collect()
     }
 
-    fn mirror(&self, local: &Value, remote: &Value, _now: Timestamp) -> Mirror {
-        if self.is_killed(remote) {
-            return Mirror::Nothing;
-        }
-        Mirror::from(json::difference(
-            &signs::status_of(local),
-            &signs::status_of(remote),
-        ))
+    fn priority_class<'a>(&self, members: Members<'a>) -> Option<&'a str> {
+        json::text(members.first().data, self.priority_class?).filter(|name| !name.is_empty())
     }
 
-    fn without_pods(&self, local: &Value) -> Option<Value> {
-        let mut after = local.clone();
-        self.active.clear(&mut after);
-        json::difference(&signs::status_of(local), &signs::status_of(&after))
-    }
-
-    fn conclusion(&self, local: &Value, outcome: &Outcome, now: Timestamp) -> Option<Value> {
-        let ends = self.ends.as_ref()?;
-        if self.finished(local).is_some() {
-            return None;
-        }
-        let mut after = local.clone();
-        self.active.clear(&mut after);
-        ends.write(&mut after, outcome, now);
-        json::difference(&signs::status_of(local), &signs::status_of(&after))
-    }
-
-    fn priority_class<'a>(&self, job: &'a Value) -> Option<&'a str> {
-        json::text(job, self.priority_class?).filter(|name| !name.is_empty())
-    }
-
-    fn own_defaults(&self, job: &mut Value) {
+    fn own_defaults(&self, job: &mut MemberMut<'_>) {
         (self.rules.default)(job);
     }
 
-    fn own_problems(&self, job: &Value) -> Vec<Problem> {
+    fn own_problems(&self, job: Member<'_>) -> Vec<Problem> {
         (self.rules.create)(job)
     }
 
-    fn own_update_problems(&self, old: &Value, new: &Value) -> Vec<Problem> {
+    fn own_update_problems(&self, old: Member<'_>, new: Member<'_>) -> Vec<Problem> {
         (self.rules.update)(old, new)
     }
 }

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::Path;
 use super::places::Group;
 use crate::json;
+use crate::kind::Member;
 
 /// Something that a status says.
 #[derive(Clone, Copy, Debug)]
@@ -99,22 +100,28 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// The condition that says how it ended, and how that was.
-    pub(super) fn of(self, job: &Value) -> Option<(&'static str, Outcome)> {
+    /// How it ended, if it ended.
+    pub(super) fn of(self, job: &Value) -> Option<Outcome> {
         let ended = [(self.failed, false), (self.succeeded, true)];
         ended.into_iter().find_map(|(kind, success)| {
             let condition = true_condition(job, kind)?;
             let message = json::text(condition, &["message"]).unwrap_or_default().to_owned();
-            Some((kind, Outcome { success, message }))
+            Some(Outcome { success, message })
         })
     }
 
     /// Whether it failed at or after its deletion: its pods were ended before it, so its end says nothing about what they did.
-    pub(super) fn is_by_deletion(self, job: &Value) -> bool {
-        let time = |at: &Value, path: &[&str]| json::text(at, path)?.parse::<Timestamp>().ok();
-        let deleted = time(job, &["metadata", "deletionTimestamp"]);
-        let failed = true_condition(job, self.failed);
-        deleted.is_some() && failed.and_then(|failed| time(failed, &["lastTransitionTime"])) >= deleted
+    pub(super) fn is_by_deletion(self, job: Member<'_>) -> bool {
+        let Some(deleted) = &job.meta.deletion_timestamp else {
+            return false;
+        };
+        let failed = true_condition(job.data, self.failed);
+        let since = failed.and_then(|failed| {
+            json::text(failed, &["lastTransitionTime"])?
+                .parse::<Timestamp>()
+                .ok()
+        });
+        since.is_some_and(|since| since >= deleted.0)
     }
 
     /// Has the status say that it ended like this.

@@ -1,8 +1,8 @@
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::testing::apply;
+use crate::fixture::{Tested, apply};
+use crate::kind::Pods;
 
 /// A kind with a list of pod sets, a word for its pods, and nothing else.
 static WIDGETS: ByPath = ByPath {
@@ -39,6 +39,8 @@ static WIDGETS: ByPath = ByPath {
     ..crate::jobset::JOBSET
 };
 
+const KIND: Tested = Tested(&WIDGETS);
+
 fn widget(groups: &Value) -> Value {
     let template = json!({"spec": {"containers": [{"name": "c"}]}});
     let mut widget = json!({"spec": {"head": {"template": template}, "groups": groups}});
@@ -51,7 +53,7 @@ fn widget(groups: &Value) -> Value {
 }
 
 fn counts(job: &Value) -> Vec<(String, u32)> {
-    let sets = WIDGETS.pod_sets(job).unwrap();
+    let sets = KIND.pod_sets(job).unwrap();
     sets.into_iter().map(|set| (set.name, set.count)).collect()
 }
 
@@ -64,14 +66,14 @@ fn pod_sets_stand_in_the_order_of_the_kind_and_are_counted() {
         counts(&widget(&groups)),
         expected.map(|(name, count)| (name.to_owned(), count))
     );
-    let paths = WIDGETS.template_paths(&widget(&groups));
+    let paths = KIND.template_paths(&widget(&groups));
     assert_eq!(paths[..2], ["spec.head.template", "spec.groups[0].template"]);
 }
 
 /// Spec: jobs 2.3
 #[test]
 fn what_is_wrong_with_pod_sets_is_said_with_the_field() {
-    let problem = |job: &Value| WIDGETS.pod_sets(job).unwrap_err().to_string();
+    let problem = |job: &Value| KIND.pod_sets(job).unwrap_err().to_string();
     let of = |groups: Value| problem(&widget(&groups));
     let many: Vec<Value> = (0..18).map(|at| json!({"name": format!("g{at}")})).collect();
     for (said, expected) in [
@@ -119,7 +121,6 @@ fn what_is_wrong_with_pod_sets_is_said_with_the_field() {
 
 #[test]
 fn nonsense_is_no_panic() {
-    let now = Timestamp::UNIX_EPOCH;
     for job in [
         json!(null),
         json!("x"),
@@ -127,14 +128,14 @@ fn nonsense_is_no_panic() {
         json!({"spec": {"groups": {"a": 1}, "head": null}, "status": {"conditions": 3, "state": []}}),
         json!({"spec": {"groups": [null, 3], "suspend": "yes"}, "status": {"conditions": [null, {"type": "Ready"}]}}),
     ] {
-        assert!(WIDGETS.pod_sets(&job).is_err());
-        assert!(!WIDGETS.is_active(&job) && !WIDGETS.pods_ready(&job) && !WIDGETS.is_suspended(&job));
-        assert_eq!(WIDGETS.finished(&job), None);
-        assert!(WIDGETS.reclaimable(&job).is_empty() && WIDGETS.template_paths(&job).is_empty());
-        assert_eq!(WIDGETS.stop_steps(&job, &[]).len(), 1);
-        assert_eq!(WIDGETS.without_pods(&job), None);
-        let _ = WIDGETS.mirror(&job, &json!({"status": {"state": "up"}}), now);
-        WIDGETS.forget_details(&mut job.clone());
+        assert!(KIND.pod_sets(&job).is_err());
+        assert!(KIND.look(&job).pods != Pods::Alive && !KIND.look(&job).ready && !KIND.look(&job).suspended);
+        assert_eq!(KIND.look(&job).ended, None);
+        assert!(KIND.look(&job).reclaimable.is_empty() && KIND.template_paths(&job).is_empty());
+        assert!(KIND.stop(&job, &[]).is_some());
+        assert_eq!(KIND.without_pods(&job), None);
+        KIND.mirror(&job, &json!({"status": {"state": "up"}}));
+        KIND.slimmed(&job);
     }
 }
 
@@ -148,23 +149,21 @@ fn what_is_injected_and_put_back_goes_by_name() {
     };
     let mut held = widget(&json!([{"name": "a"}, {"name": "b"}]));
     held["spec"]["suspend"] = json!(true);
-    let mut original = WIDGETS.pod_sets(&held).unwrap();
+    let mut original = KIND.pod_sets(&held).unwrap();
     let running = apply(
         &held,
-        &WIDGETS
-            .start_patch(&held, &[info("b"), info("head"), info("a")])
-            .unwrap(),
+        &KIND.start(&held, &[info("b"), info("head"), info("a")]).unwrap(),
     );
     let tiers = |job: &Value| {
-        let sets = WIDGETS.pod_sets(job).unwrap().into_iter();
+        let sets = KIND.pod_sets(job).unwrap().into_iter();
         sets.map(|set| set.template["spec"]["nodeSelector"]["tier"].clone())
             .collect::<Vec<_>>()
     };
     assert_eq!(tiers(&running), ["head", "a", "b"]);
     original.reverse();
-    let steps = WIDGETS.stop_steps(&running, &original);
-    assert_eq!(apply(&running, &steps[0].patch), held);
-    let error = WIDGETS.start_patch(&held, &[info("a")]).unwrap_err();
+    let steps = KIND.stop(&running, &original);
+    assert_eq!(apply(&running, &steps.unwrap()), held);
+    let error = KIND.start(&held, &[info("a")]).unwrap_err();
     assert_eq!(
         error.to_string(),
         "invalid podset infos: expecting 3 podset, got 1"
@@ -179,9 +178,9 @@ fn a_start_and_a_stop_name_the_version_that_was_read() {
     let mut job = widget(&json!([{"name": "a"}]));
     job["metadata"] = json!({"resourceVersion": "7"});
     let infos = [PodSetInfo::default(), PodSetInfo::default()];
-    let start = WIDGETS.start_patch(&job, &infos).unwrap();
+    let start = KIND.start(&job, &infos).unwrap();
     assert_eq!(start["metadata"]["resourceVersion"], "7");
-    let stop = WIDGETS.stop_steps(&job, &[]).remove(0).patch;
+    let stop = KIND.stop(&job, &[]).unwrap();
     assert_eq!(
         stop,
         json!({"metadata": {"resourceVersion": "7"}, "spec": {"suspend": true}})
@@ -192,22 +191,21 @@ fn a_start_and_a_stop_name_the_version_that_was_read() {
 #[test]
 fn only_a_job_without_a_status_is_known_to_have_no_pods() {
     let with = |status: Value| json!({"spec": {"suspend": true}, "status": status});
-    assert!(!WIDGETS.may_have_pods(&json!({"spec": {"suspend": true}})));
-    assert!(!WIDGETS.may_have_pods(&with(json!({}))));
-    assert!(WIDGETS.may_have_pods(&with(json!({"state": "down"}))));
-    assert!(!WIDGETS.counts_ending_pods());
+    assert!(KIND.look(&json!({"spec": {"suspend": true}})).pods == Pods::None);
+    assert!(KIND.look(&with(json!({}))).pods == Pods::None);
+    assert!(KIND.look(&with(json!({"state": "down"}))).pods != Pods::None);
 }
 
 #[test]
 fn a_job_whose_pods_are_gone_counts_none_and_a_kind_without_end_has_none() {
     let up = json!({"status": {"state": "up", "conditions": [{"type": "Ready", "status": "True"}]}});
-    assert!(WIDGETS.is_active(&up));
-    let down = apply(&up, &WIDGETS.without_pods(&up).unwrap());
+    assert!(KIND.look(&up).pods == Pods::Alive);
+    let down = apply(&up, &KIND.without_pods(&up).unwrap());
     assert_eq!(down["status"]["state"], "down");
-    assert_eq!(WIDGETS.without_pods(&down), None);
+    assert_eq!(KIND.without_pods(&down), None);
     let outcome = Outcome {
         success: true,
         message: String::new(),
     };
-    assert_eq!(WIDGETS.conclusion(&up, &outcome, Timestamp::UNIX_EPOCH), None);
+    assert_eq!(KIND.conclusion(&up, &outcome), None);
 }

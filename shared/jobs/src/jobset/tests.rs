@@ -1,13 +1,13 @@
-use jiff::Timestamp;
 use roadstead_core::lifecycle::Outcome;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::JobKind as _;
-use crate::kind::Mirror;
+use crate::fixture::{Tested, apply};
+use crate::kind::Pods;
 use crate::podset::PodSetInfo;
 use crate::remote::RemoteIdentity;
-use crate::testing::apply;
+
+const KIND: Tested = Tested(&JOBSET);
 
 fn template() -> Value {
     json!({"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [{"name": "c"}]}})
@@ -56,18 +56,18 @@ fn infos() -> [PodSetInfo; 2] {
 /// Spec: jobs 9.2, 15.71
 #[test]
 fn each_replicated_job_is_a_pod_set() {
-    let sets = JOBSET.pod_sets(&jobset(json!({}))).unwrap();
+    let sets = KIND.pod_sets(&jobset(json!({}))).unwrap();
     let sizes: Vec<_> = sets.iter().map(|set| (set.name.as_str(), set.count)).collect();
     assert_eq!(sizes, [("driver", 6), ("worker", 2)]);
     assert_eq!(sets[0].template, template());
     assert_eq!(
-        JOBSET.template_paths(&jobset(json!({}))),
+        KIND.template_paths(&jobset(json!({}))),
         [
             "spec.replicatedJobs[0].template.spec.template",
             "spec.replicatedJobs[1].template.spec.template"
         ]
     );
-    let empty = JOBSET
+    let empty = KIND
         .pod_sets(&json!({"spec": {"replicatedJobs": []}}))
         .unwrap_err();
     assert_eq!(
@@ -81,25 +81,28 @@ fn each_replicated_job_is_a_pod_set() {
 fn its_status_counts_jobs_and_not_pods() {
     let none = json!({"active": 0, "ready": 0, "succeeded": 0});
     let idle = jobset(counted(none.clone(), none.clone()));
-    assert!(!JOBSET.is_active(&idle) && !JOBSET.pods_ready(&idle));
+    assert!(KIND.look(&idle).pods != Pods::Alive && !KIND.look(&idle).ready);
     let starting = jobset(counted(json!({"active": 1}), none.clone()));
-    assert!(JOBSET.is_active(&starting) && !JOBSET.pods_ready(&starting));
+    assert!(KIND.look(&starting).pods == Pods::Alive && !KIND.look(&starting).ready);
     let ready = jobset(counted(json!({"active": 2, "ready": 2}), json!({"succeeded": 1})));
-    assert!(JOBSET.pods_ready(&ready));
-    assert!(!JOBSET.pods_ready(&jobset(json!({}))));
+    assert!(KIND.look(&ready).ready);
+    assert!(!KIND.look(&jobset(json!({}))).ready);
 }
 
 /// Spec: jobs 9.2, 5.11
 #[test]
 fn the_pods_of_jobs_that_have_succeeded_are_not_needed_any_more() {
     let spare = |driver: i64, worker: i64| {
-        let mut job = jobset(counted(
+        let job = jobset(counted(
             json!({"succeeded": driver}),
             json!({"succeeded": worker}),
         ));
-        let whole = JOBSET.reclaimable(&job);
-        JOBSET.forget_details(&mut job);
-        assert_eq!(JOBSET.reclaimable(&job), whole, "not by its templates");
+        let whole = KIND.look(&job).reclaimable;
+        assert_eq!(
+            KIND.look(&KIND.slimmed(&job)).reclaimable,
+            whole,
+            "not by its templates"
+        );
         whole
             .into_iter()
             .map(|(name, pods)| (name.to_string(), pods))
@@ -116,7 +119,7 @@ fn the_pods_of_jobs_that_have_succeeded_are_not_needed_any_more() {
 fn its_end_is_a_condition() {
     let end = |kind: &str, status: &str| {
         let condition = json!({"type": kind, "status": status, "message": "m"});
-        JOBSET.finished(&jobset(json!({"conditions": [condition]})))
+        KIND.look(&jobset(json!({"conditions": [condition]}))).ended
     };
     let outcome = |success| {
         Some(Outcome {
@@ -134,8 +137,8 @@ fn its_end_is_a_condition() {
 #[test]
 fn it_is_started_and_stopped_in_one_write_each() {
     let held = jobset(json!({}));
-    let original = JOBSET.pod_sets(&held).unwrap();
-    let running = apply(&held, &JOBSET.start_patch(&held, &infos()).unwrap());
+    let original = KIND.pod_sets(&held).unwrap();
+    let running = apply(&held, &KIND.start(&held, &infos()).unwrap());
     assert_eq!(running["spec"]["suspend"], false);
     let driver = &running["spec"]["replicatedJobs"][0];
     assert_eq!(
@@ -148,10 +151,9 @@ fn it_is_started_and_stopped_in_one_write_each() {
         pods["metadata"]["labels"],
         json!({"app": "a", "kueue.x-k8s.io/podset": "driver"})
     );
-    let steps = JOBSET.stop_steps(&running, &original);
-    assert_eq!(steps.len(), 1);
-    assert_eq!(apply(&running, &steps[0].patch), held);
-    assert_eq!(JOBSET.stop_steps(&held, &original), []);
+    let steps = KIND.stop(&running, &original);
+    assert_eq!(apply(&running, &steps.unwrap()), held);
+    assert_eq!(KIND.stop(&held, &original), None);
 }
 
 /// Spec: jobs 15.28
@@ -160,7 +162,7 @@ fn a_conflict_with_the_template_is_told() {
     let mut held = jobset(json!({}));
     held["spec"]["replicatedJobs"][1]["template"]["spec"]["template"]["spec"]["nodeSelector"] =
         json!({"tier": "own"});
-    let error = JOBSET.start_patch(&held, &infos()).unwrap_err();
+    let error = KIND.start(&held, &infos()).unwrap_err();
     assert!(
         error.is_permanent() && error.to_string().contains("conflict for nodeSelector"),
         "{error}"
@@ -171,13 +173,13 @@ fn a_conflict_with_the_template_is_told() {
 #[test]
 fn a_copy_carries_the_whole_spec_and_nothing_of_this_cluster() {
     let held = jobset(json!({"restarts": 1}));
-    let original = JOBSET.pod_sets(&held).unwrap();
-    let local = apply(&held, &JOBSET.start_patch(&held, &infos()).unwrap());
+    let original = KIND.pod_sets(&held).unwrap();
+    let local = apply(&held, &KIND.start(&held, &infos()).unwrap());
     let identity = RemoteIdentity {
         origin: "mgr",
         workload: "jobset-train-abcde",
     };
-    let copy = JOBSET.remote_object(&local, &identity, &original);
+    let copy = KIND.copy(&local, &identity, &original);
     let mut spec = held["spec"].clone();
     for field in ["managedBy", "ttlSecondsAfterFinished"] {
         spec.as_object_mut().unwrap().remove(field);
@@ -203,20 +205,17 @@ fn a_copy_carries_the_whole_spec_and_nothing_of_this_cluster() {
 /// Spec: multikueue 5, 11.57; jobs 10.3
 #[test]
 fn the_whole_status_is_mirrored_and_only_when_it_differs() {
-    let now = Timestamp::UNIX_EPOCH;
     let running = counted(json!({"active": 2}), json!({"active": 1}));
-    let (local, mut remote) = (jobset(json!({"restarts": 2})), jobset(running));
-    JOBSET.forget_details(&mut remote);
+    let (local, remote) = (jobset(json!({"restarts": 2})), jobset(running));
+    let remote = KIND.slimmed(&remote);
     assert_eq!(
         remote["spec"]["replicatedJobs"][0]["template"]["spec"]["template"],
         Value::Null
     );
-    let Mirror::Patch(patch) = JOBSET.mirror(&local, &remote, now) else {
-        panic!("it differs");
-    };
+    let patch = KIND.mirror(&local, &remote).expect("it differs");
     let local = apply(&local, &patch);
     assert_eq!(local["status"], remote["status"]);
-    assert_eq!(JOBSET.mirror(&local, &remote, now), Mirror::Nothing);
+    assert_eq!(KIND.mirror(&local, &remote), None);
 }
 
 /// Spec: safety 1 I11
@@ -229,11 +228,11 @@ fn a_copy_that_failed_because_it_was_deleted_shows_nothing() {
         copy["metadata"]["deletionTimestamp"] = json!(at(deleted));
         copy
     };
-    let mirrored = |copy: &Value| JOBSET.mirror(&jobset(json!({})), copy, Timestamp::UNIX_EPOCH);
-    assert!(JOBSET.is_killed(&copy("05")));
-    assert_eq!(mirrored(&copy("04")), Mirror::Nothing);
-    assert!(!JOBSET.is_killed(&copy("06")));
-    assert_ne!(mirrored(&copy("06")), Mirror::Nothing);
+    let mirrored = |copy: &Value| KIND.mirror(&jobset(json!({})), copy);
+    assert!(KIND.look(&copy("05")).killed);
+    assert_eq!(mirrored(&copy("04")), None);
+    assert!(!KIND.look(&copy("06")).killed);
+    assert!(mirrored(&copy("06")).is_some());
 }
 
 /// Spec: safety 2 W9
@@ -244,12 +243,10 @@ fn an_end_without_a_copy_is_written_with_the_words_of_the_workload() {
         success: true,
         message: "ended there".to_owned(),
     };
-    let patch = JOBSET
-        .conclusion(&local, &outcome, Timestamp::UNIX_EPOCH)
-        .unwrap();
+    let patch = KIND.conclusion(&local, &outcome).unwrap();
     let ended = apply(&local, &patch);
-    assert_eq!(JOBSET.finished(&ended), Some(outcome.clone()));
+    assert_eq!(KIND.look(&ended).ended, Some(outcome.clone()));
     assert_eq!(ended["status"]["terminalState"], "Completed");
-    assert!(!JOBSET.is_active(&ended));
-    assert_eq!(JOBSET.conclusion(&ended, &outcome, Timestamp::UNIX_EPOCH), None);
+    assert!(KIND.look(&ended).pods != Pods::Alive);
+    assert_eq!(KIND.conclusion(&ended, &outcome), None);
 }

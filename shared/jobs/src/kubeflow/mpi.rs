@@ -1,10 +1,10 @@
 //! What only MPIJobs have. *Source*: `spec/jobs.md 9.4`.
 
 use roadstead_api::constants::annotations::{POD_INDEX_OFFSET, PODSET_GROUP_NAME};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::json;
-use crate::labels::annotation;
+use crate::kind::MemberMut;
 
 const LAUNCHER: [&str; 4] = ["spec", "mpiReplicaSpecs", "Launcher", "template"];
 const WORKER: [&str; 4] = ["spec", "mpiReplicaSpecs", "Worker", "template"];
@@ -12,12 +12,16 @@ const WORKER: [&str; 4] = ["spec", "mpiReplicaSpecs", "Worker", "template"];
 /// When the launcher is a worker too, the pods of the worker template begin with index 1.
 ///
 /// Why not where both are one group for topology: there each pod set counts from the launcher on by itself.
-pub(super) fn default(job: &mut Value) {
-    let both = json::at(job, &LAUNCHER).is_some() && json::at(job, &WORKER).is_some();
-    let grouped =
-        json::at(job, &LAUNCHER).is_some_and(|template| annotation(template, PODSET_GROUP_NAME).is_some());
-    if both && !grouped && json::is_true(job, &["spec", "runLauncherAsWorker"]) {
+pub(super) fn default(job: &mut MemberMut<'_>) {
+    let both = json::at(job.data, &LAUNCHER).is_some() && json::at(job.data, &WORKER).is_some();
+    let group = [
+        LAUNCHER.as_slice(),
+        &["metadata", "annotations", PODSET_GROUP_NAME],
+    ]
+    .concat();
+    let grouped = json::at(job.data, &group).is_some();
+    if both && !grouped && json::is_true(job.data, &["spec", "runLauncherAsWorker"]) {
         let path = [WORKER.as_slice(), &["metadata", "annotations", POD_INDEX_OFFSET]].concat();
-        json::set(job, &path, json!("1"));
+        json::set(job.data, &path, json!("1"));
     }
 }

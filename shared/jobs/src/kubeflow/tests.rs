@@ -1,13 +1,11 @@
-use jiff::Timestamp;
 use roadstead_core::lifecycle::Outcome;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::JobKind as _;
-use crate::kind::Mirror;
+use crate::fixture::{Tested, apply};
+use crate::kind::Pods;
 use crate::podset::PodSetInfo;
 use crate::remote::RemoteIdentity;
-use crate::testing::apply;
 
 /// Each kind with the map of its replicas and the roles in it.
 const KINDS: [(&ByPath, &str, &[&str]); 6] = [
@@ -58,7 +56,8 @@ fn infos(roles: &[&str]) -> Vec<PodSetInfo> {
 /// Spec: jobs 9.3, 9.4, 15.72
 #[test]
 fn replicas_are_pod_sets_in_the_order_of_the_kind() {
-    for (kind, map, roles) in KINDS {
+    for (by_path, map, roles) in KINDS {
+        let kind = Tested(by_path);
         let sets = kind.pod_sets(&job(map, roles, &json!({}))).unwrap();
         let expected = roles
             .iter()
@@ -88,44 +87,54 @@ fn replicas_are_pod_sets_in_the_order_of_the_kind() {
 /// Spec: jobs 9.3, 5.8, 5.9
 #[test]
 fn each_is_started_and_stopped_by_its_run_policy() {
-    for (kind, map, roles) in KINDS {
+    for (by_path, map, roles) in KINDS {
+        let kind = Tested(by_path);
         let held = job(map, roles, &json!({}));
-        assert!(kind.is_suspended(&held));
+        assert!(kind.look(&held).suspended);
         let original = kind.pod_sets(&held).unwrap();
-        let running = apply(&held, &kind.start_patch(&held, &infos(roles)).unwrap());
+        let running = apply(&held, &kind.start(&held, &infos(roles)).unwrap());
         assert_eq!(running["spec"]["runPolicy"]["suspend"], false);
         for role in roles {
             let tier = &running["spec"][map][role]["template"]["spec"]["nodeSelector"]["tier"];
             assert_eq!(*tier, role.to_lowercase());
         }
-        let steps = kind.stop_steps(&running, &original);
-        assert_eq!(apply(&running, &steps[0].patch), held, "{map}");
+        let steps = kind.stop(&running, &original);
+        assert_eq!(apply(&running, &steps.unwrap()), held, "{map}");
     }
 }
 
 /// Spec: jobs 9.3, 5.12
 #[test]
 fn pods_readiness_and_end_are_read_from_the_status() {
-    for (kind, map, roles) in KINDS {
+    for (by_path, map, roles) in KINDS {
+        let kind = Tested(by_path);
         let with = |status: Value| job(map, roles, &status);
         let role = roles[0];
-        assert!(kind.is_active(&with(json!({"replicaStatuses": {role: {"active": 1}}}))));
-        assert!(!kind.is_active(&with(
-            json!({"replicaStatuses": {role: {"active": 0, "succeeded": 1}, "other": {}}})
-        )));
+        assert!(
+            kind.look(&with(json!({"replicaStatuses": {role: {"active": 1}}})))
+                .pods
+                == Pods::Alive
+        );
+        assert!(
+            kind.look(&with(
+                json!({"replicaStatuses": {role: {"active": 0, "succeeded": 1}, "other": {}}})
+            ))
+            .pods
+                != Pods::Alive
+        );
         let said = |kind: &str, status: &str| json!({"conditions": [{"type": kind, "status": status, "message": "m"}]});
-        assert!(kind.pods_ready(&with(said("Running", "True"))));
-        assert!(!kind.pods_ready(&with(said("Running", "False"))));
+        assert!(kind.look(&with(said("Running", "True"))).ready);
+        assert!(!kind.look(&with(said("Running", "False"))).ready);
         let end = |success| {
             Some(Outcome {
                 success,
                 message: "m".to_owned(),
             })
         };
-        assert_eq!(kind.finished(&with(said("Succeeded", "True"))), end(true));
-        assert_eq!(kind.finished(&with(said("Failed", "True"))), end(false));
-        assert_eq!(kind.finished(&with(said("Suspended", "True"))), None);
-        assert!(kind.reclaimable(&with(said("Running", "True"))).is_empty());
+        assert_eq!(kind.look(&with(said("Succeeded", "True"))).ended, end(true));
+        assert_eq!(kind.look(&with(said("Failed", "True"))).ended, end(false));
+        assert_eq!(kind.look(&with(said("Suspended", "True"))).ended, None);
+        assert!(kind.look(&with(said("Running", "True"))).reclaimable.is_empty());
     }
 }
 
@@ -136,39 +145,42 @@ fn each_is_copied_without_what_belongs_here_and_mirrored_as_it_is() {
         origin: "mgr",
         workload: "w",
     };
-    for (kind, map, roles) in KINDS {
+    for (by_path, map, roles) in KINDS {
+        let kind = Tested(by_path);
         let local = job(map, roles, &json!({}));
-        assert_eq!(kind.manager_of(&local), Some("kueue.x-k8s.io/multikueue"));
-        let copy = kind.remote_object(&local, &identity, &kind.pod_sets(&local).unwrap());
+        assert_eq!(
+            kind.manager_of(&local),
+            Some("kueue.x-k8s.io/multikueue".to_owned())
+        );
+        let copy = kind.copy(&local, &identity, &kind.pod_sets(&local).unwrap());
         assert_eq!(
             copy["spec"]["runPolicy"],
             json!({"suspend": true, "backoffLimit": 3})
         );
         assert_eq!(copy["spec"][map], local["spec"][map]);
-        assert_eq!(copy["apiVersion"], kind.row.api_version());
+        assert_eq!(copy["apiVersion"], by_path.row.api_version());
         let remote = job(
             map,
             roles,
             &json!({"replicaStatuses": {roles[0]: {"active": 2}}, "startTime": "2026-01-01T00:00:00Z"}),
         );
-        let Mirror::Patch(patch) = kind.mirror(&local, &remote, Timestamp::UNIX_EPOCH) else {
-            panic!("it differs");
-        };
+        let patch = kind.mirror(&local, &remote).expect("it differs");
         let shown = apply(&local, &patch);
         assert_eq!(shown["status"], remote["status"]);
         let rest = apply(&shown, &kind.without_pods(&shown).unwrap());
-        assert!(!kind.is_active(&rest));
+        assert!(kind.look(&rest).pods != Pods::Alive);
     }
 }
 
 /// Spec: jobs 5.13
 #[test]
 fn the_priority_class_of_the_scheduling_policy_is_the_jobs_own() {
-    for (kind, map, roles) in KINDS {
+    for (by_path, map, roles) in KINDS {
+        let kind = Tested(by_path);
         let mut with = job(map, roles, &json!({}));
         assert_eq!(kind.priority_class(&with), None);
         with["spec"]["runPolicy"]["schedulingPolicy"] = json!({"priorityClass": "high"});
-        assert_eq!(kind.priority_class(&with), Some("high"));
+        assert_eq!(kind.priority_class(&with).as_deref(), Some("high"));
     }
 }
 
@@ -179,7 +191,7 @@ fn a_launcher_that_works_moves_the_index_of_the_workers() {
         let mut job = job("mpiReplicaSpecs", &["Launcher", "Worker"], &json!({}));
         job["spec"]["runLauncherAsWorker"] = json!(true);
         change(&mut job);
-        MPI_JOB.own_defaults(&mut job);
+        let job = Tested(&MPI_JOB).defaulted(&job);
         let annotations = &job["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["metadata"]["annotations"];
         annotations["kueue.x-k8s.io/pod-index-offset"].clone()
     };

@@ -1,14 +1,13 @@
-use jiff::Timestamp;
 use roadstead_core::lifecycle::Outcome;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::JobKind as _;
-use crate::kind::Mirror;
+use crate::fixture::{Tested, apply};
+use crate::kind::Pods;
 use crate::podset::PodSetInfo;
-use crate::problem::Problem;
 use crate::remote::RemoteIdentity;
-use crate::testing::apply;
+
+const KIND: Tested = Tested(&RAY_CLUSTER);
 
 fn cluster(spec: Value) -> Value {
     let template =
@@ -28,18 +27,18 @@ fn cluster(spec: Value) -> Value {
 }
 
 fn head(cluster: &Value) -> Value {
-    let sets = RAY_CLUSTER.pod_sets(cluster).unwrap();
+    let sets = KIND.pod_sets(cluster).unwrap();
     sets[0].template["spec"]["containers"].clone()
 }
 
 /// Spec: jobs 9.6, 15.77
 #[test]
 fn a_cluster_has_a_head_and_its_groups() {
-    let sets = RAY_CLUSTER.pod_sets(&cluster(json!({}))).unwrap();
+    let sets = KIND.pod_sets(&cluster(json!({}))).unwrap();
     let sizes: Vec<_> = sets.iter().map(|set| (set.name.as_str(), set.count)).collect();
     assert_eq!(sizes, [("head", 1), ("gpu", 8)]);
     let alone = cluster(json!({"workerGroupSpecs": null}));
-    assert_eq!(RAY_CLUSTER.pod_sets(&alone).unwrap().len(), 1);
+    assert_eq!(KIND.pod_sets(&alone).unwrap().len(), 1);
 }
 
 /// Spec: jobs 9.6, 15.73
@@ -74,13 +73,13 @@ fn what_the_operator_adds_to_the_head_is_counted() {
 #[test]
 fn it_is_started_and_stopped_without_what_is_only_counted() {
     let held = cluster(json!({"gcsFaultToleranceOptions": {}}));
-    let original = RAY_CLUSTER.pod_sets(&held).unwrap();
+    let original = KIND.pod_sets(&held).unwrap();
     let infos = ["head", "gpu"].map(|name| PodSetInfo {
         name: name.to_owned(),
         node_selector: [("tier".to_owned(), name.to_owned())].into(),
         ..PodSetInfo::default()
     });
-    let running = apply(&held, &RAY_CLUSTER.start_patch(&held, &infos).unwrap());
+    let running = apply(&held, &KIND.start(&held, &infos).unwrap());
     assert_eq!(running["spec"]["suspend"], false);
     assert_eq!(
         running["spec"]["workerGroupSpecs"][0]["template"]["spec"]["nodeSelector"],
@@ -89,13 +88,13 @@ fn it_is_started_and_stopped_without_what_is_only_counted() {
     let containers =
         |cluster: &Value| cluster["spec"]["headGroupSpec"]["template"]["spec"]["containers"].clone();
     assert_eq!(containers(&running), containers(&held));
-    let steps = RAY_CLUSTER.stop_steps(&running, &original);
-    assert_eq!(apply(&running, &steps[0].patch), held);
+    let steps = KIND.stop(&running, &original);
+    assert_eq!(apply(&running, &steps.unwrap()), held);
     let identity = RemoteIdentity {
         origin: "mgr",
         workload: "w",
     };
-    let copy = RAY_CLUSTER.remote_object(&running, &identity, &original);
+    let copy = KIND.copy(&running, &identity, &original);
     assert_eq!(containers(&copy), containers(&held));
     assert_eq!(copy["spec"].get("managedBy"), None);
 }
@@ -109,33 +108,25 @@ fn it_is_active_while_it_is_ready_and_never_done() {
         cluster
     };
     let up = with(json!({"state": "ready", "desiredWorkerReplicas": 2}));
-    assert!(RAY_CLUSTER.is_active(&up) && RAY_CLUSTER.pods_ready(&up));
+    assert!(KIND.look(&up).pods == Pods::Alive && KIND.look(&up).ready);
     let failed = with(json!({"state": "failed"}));
-    assert!(!RAY_CLUSTER.is_active(&failed) && !RAY_CLUSTER.pods_ready(&failed));
-    assert_eq!(RAY_CLUSTER.finished(&failed), None);
+    assert!(KIND.look(&failed).pods != Pods::Alive && !KIND.look(&failed).ready);
+    assert_eq!(KIND.look(&failed).ended, None);
     let outcome = Outcome {
         success: true,
         message: String::new(),
     };
-    assert_eq!(RAY_CLUSTER.conclusion(&up, &outcome, Timestamp::UNIX_EPOCH), None);
-    let Mirror::Patch(patch) = RAY_CLUSTER.mirror(&with(json!({})), &up, Timestamp::UNIX_EPOCH) else {
-        panic!("it differs");
-    };
+    assert_eq!(KIND.conclusion(&up, &outcome), None);
+    let patch = KIND.mirror(&with(json!({})), &up).expect("it differs");
     let shown = apply(&with(json!({})), &patch);
     assert_eq!(shown["status"], up["status"]);
-    let gone = apply(&shown, &RAY_CLUSTER.without_pods(&shown).unwrap());
+    let gone = apply(&shown, &KIND.without_pods(&shown).unwrap());
     assert_eq!(gone["status"]["state"], "suspended");
 }
 
 /// Spec: jobs 9.6, 15.78
 #[test]
 fn the_rules_of_clusters_in_a_queue() {
-    let words = |problems: Vec<Problem>| {
-        problems
-            .into_iter()
-            .map(|problem| problem.to_string())
-            .collect::<Vec<_>>()
-    };
     let group = |name: &str| json!({"groupName": name, "template": {}});
     let many: Vec<Value> = (0..18).map(|at| group(&format!("g{at}"))).collect();
     for (spec, expected) in [
@@ -158,11 +149,11 @@ fn the_rules_of_clusters_in_a_queue() {
         ),
     ] {
         let queued = cluster(spec);
-        assert_eq!(words(RAY_CLUSTER.own_problems(&queued)), expected);
+        assert_eq!(KIND.problems(&queued), expected);
         let mut free = queued.clone();
         free["metadata"]["labels"] = json!({});
-        assert_eq!(words(RAY_CLUSTER.own_problems(&free)), [""; 0], "without a queue");
-        assert_eq!(words(RAY_CLUSTER.own_update_problems(&queued, &free)), expected);
-        assert_eq!(words(RAY_CLUSTER.own_update_problems(&free, &free)), [""; 0]);
+        assert_eq!(KIND.problems(&free), [""; 0], "without a queue");
+        assert_eq!(KIND.update_problems(&queued, &free), expected);
+        assert_eq!(KIND.update_problems(&free, &free), [""; 0]);
     }
 }
