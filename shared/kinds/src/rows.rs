@@ -74,18 +74,18 @@ const COMMON: Kind = Kind {
     wrapped: &[],
 };
 
-const fn spec(default: &'static str) -> Option<ManagedBy> {
-    Some(ManagedBy {
+const fn spec(default: &'static str) -> ManagedBy {
+    ManagedBy {
         path: &["spec", "managedBy"],
         default,
-    })
+    }
 }
 
-const fn run_policy(default: &'static str) -> Option<ManagedBy> {
-    Some(ManagedBy {
+const fn run_policy(default: &'static str) -> ManagedBy {
+    ManagedBy {
         path: &["spec", "runPolicy", "managedBy"],
         default,
-    })
+    }
 }
 
 const fn replicas_at(holder: &'static [&'static str]) -> PodPlace {
@@ -132,7 +132,7 @@ pub static JOB: Kind = Kind {
     kind: "Job",
     plural: "jobs",
     built: Built::Whole,
-    managed_by: spec("kubernetes.io/job-controller"),
+    managed_by: Some(spec("kubernetes.io/job-controller")),
     abilities: RESIZED,
     wrapped: &[PodPlace {
         holder: Holder::At(&[]),
@@ -150,7 +150,7 @@ pub static JOB_SET: Kind = Kind {
     version: "v1alpha2",
     kind: "JobSet",
     plural: "jobsets",
-    managed_by: spec("jobset.sigs.k8s.io/jobset-controller"),
+    managed_by: Some(spec("jobset.sigs.k8s.io/jobset-controller")),
     wrapped: &[PodPlace {
         holder: Holder::EachOf(&["spec", "replicatedJobs"]),
         template: &["template", "spec", "template"],
@@ -167,7 +167,7 @@ pub static MPI_JOB: Kind = Kind {
     version: "v2beta1",
     kind: "MPIJob",
     plural: "mpijobs",
-    managed_by: run_policy("kubeflow.org/mpi-operator"),
+    managed_by: Some(run_policy("kubeflow.org/mpi-operator")),
     ..COMMON
 };
 
@@ -177,7 +177,7 @@ pub static TF_JOB: Kind = Kind {
     group: "kubeflow.org",
     kind: "TFJob",
     plural: "tfjobs",
-    managed_by: run_policy(TRAINING_OPERATOR),
+    managed_by: Some(run_policy(TRAINING_OPERATOR)),
     ..COMMON
 };
 
@@ -187,7 +187,7 @@ pub static PYTORCH_JOB: Kind = Kind {
     group: "kubeflow.org",
     kind: "PyTorchJob",
     plural: "pytorchjobs",
-    managed_by: run_policy(TRAINING_OPERATOR),
+    managed_by: Some(run_policy(TRAINING_OPERATOR)),
     wrapped: &[
         replicas_at(&["spec", "pytorchReplicaSpecs", "Master"]),
         replicas_at(&["spec", "pytorchReplicaSpecs", "Worker"]),
@@ -201,7 +201,7 @@ pub static PADDLE_JOB: Kind = Kind {
     group: "kubeflow.org",
     kind: "PaddleJob",
     plural: "paddlejobs",
-    managed_by: run_policy(TRAINING_OPERATOR),
+    managed_by: Some(run_policy(TRAINING_OPERATOR)),
     ..COMMON
 };
 
@@ -211,7 +211,7 @@ pub static XGBOOST_JOB: Kind = Kind {
     group: "kubeflow.org",
     kind: "XGBoostJob",
     plural: "xgboostjobs",
-    managed_by: run_policy(TRAINING_OPERATOR),
+    managed_by: Some(run_policy(TRAINING_OPERATOR)),
     ..COMMON
 };
 
@@ -221,7 +221,7 @@ pub static JAX_JOB: Kind = Kind {
     group: "kubeflow.org",
     kind: "JAXJob",
     plural: "jaxjobs",
-    managed_by: run_policy(TRAINING_OPERATOR),
+    managed_by: Some(run_policy(TRAINING_OPERATOR)),
     abilities: &[Ability::Dispatched],
     ..COMMON
 };
@@ -233,7 +233,7 @@ pub static TRAIN_JOB: Kind = Kind {
     version: "v1alpha1",
     kind: "TrainJob",
     plural: "trainjobs",
-    managed_by: spec("trainer.kubeflow.org/trainjob-controller"),
+    managed_by: Some(spec("trainer.kubeflow.org/trainjob-controller")),
     ..COMMON
 };
 
@@ -243,7 +243,7 @@ pub static RAY_JOB: Kind = Kind {
     group: "ray.io",
     kind: "RayJob",
     plural: "rayjobs",
-    managed_by: spec(RAY_OPERATOR),
+    managed_by: Some(spec(RAY_OPERATOR)),
     abilities: RESIZED,
     wrapped: &[
         head_at(&["spec", "rayClusterSpec", "headGroupSpec", "template"]),
@@ -258,7 +258,7 @@ pub static RAY_CLUSTER: Kind = Kind {
     group: "ray.io",
     kind: "RayCluster",
     plural: "rayclusters",
-    managed_by: spec(RAY_OPERATOR),
+    managed_by: Some(spec(RAY_OPERATOR)),
     abilities: RESIZED,
     wrapped: &[
         head_at(&["spec", "headGroupSpec", "template"]),
@@ -273,7 +273,7 @@ pub static RAY_SERVICE: Kind = Kind {
     group: "ray.io",
     kind: "RayService",
     plural: "rayservices",
-    managed_by: spec(RAY_OPERATOR),
+    managed_by: Some(spec(RAY_OPERATOR)),
     abilities: RESIZED,
     ..COMMON
 };
@@ -286,7 +286,7 @@ pub static APP_WRAPPER: Kind = Kind {
     kind: "AppWrapper",
     plural: "appwrappers",
     built: Built::Webhooks,
-    managed_by: spec("workload.codeflare.dev/appwrapper-controller"),
+    managed_by: Some(spec("workload.codeflare.dev/appwrapper-controller")),
     ..COMMON
 };
 
