@@ -23,6 +23,11 @@ struct Bank {
 
 const BANKS: &[Bank] = &[
     Bank {
+        module: "conformance",
+        ordinary: "150 generated traces are compared with a real API server",
+        nightly: "500 traces",
+    },
+    Bank {
         module: "federation/calls",
         ordinary: "the manager dies once at each kind of write for a job, and at every eighth call of its start",
         nightly: "it dies before and after each call for a job, and at each call of its start",
@@ -36,6 +41,31 @@ const BANKS: &[Bank] = &[
         module: "federation/processes",
         ordinary: "the workers are killed 6 times",
         nightly: "30 times",
+    },
+    Bank {
+        module: "federation/clocks",
+        ordinary: "clocks of processes are wrong and jump",
+        nightly: "they also drift apart, and processes come back with another clock",
+    },
+    Bank {
+        module: "federation/past",
+        ordinary: "an API server lags behind its etcd, is started anew, or lets pages expire",
+        nightly: "it also goes on after it stood still, or its etcd forgets each second",
+    },
+    Bank {
+        module: "federation/poison",
+        ordinary: "each annotation and label of ours with a quarter of the nonsense",
+        nightly: "with all of it",
+    },
+    Bank {
+        module: "federation/servers",
+        ordinary: "the manager loses its API server, or API server and etcd",
+        nightly: "it also loses only its etcd",
+    },
+    Bank {
+        module: "federation/strain",
+        ordinary: "the API server of a worker gets a tenth of the time, or connections do not last",
+        nightly: "the etcd of a worker gets a tenth of the time too",
     },
 ];
 
