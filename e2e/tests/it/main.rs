@@ -21,6 +21,7 @@ mod gauges;
 mod jobs;
 mod kinds;
 mod lifecycle;
+mod nightly;
 mod observer;
 mod owner;
 mod scenarios;

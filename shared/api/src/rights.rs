@@ -17,6 +17,8 @@ pub const ACCOUNT: &str = "kueue-controller-manager";
 const RBAC: &str = "rbac.authorization.k8s.io";
 /// Where a job is created in dry-run, to see whether webhooks are called already.
 const PROBED_NAMESPACE: &str = "default";
+/// The kinds whose integration is on when the configuration names none. *Source*: `spec/jobs.md 3`.
+pub const BY_DEFAULT: &[&Kind] = &[&rows::JOB];
 const READ: [&str; 3] = ["get", "list", "watch"];
 
 /// Which process.

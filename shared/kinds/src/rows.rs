@@ -74,20 +74,20 @@ const COMMON: Kind = Kind {
     wrapped: &[],
 };
 
-const fn spec(default: &'static str) -> Option<ManagedBy> {
-    Some(ManagedBy {
+const fn spec(default: &'static str) -> ManagedBy {
+    ManagedBy {
         path: &["spec", "managedBy"],
         said: "spec.managedBy",
         default,
-    })
+    }
 }
 
-const fn run_policy(said: &'static str, default: &'static str) -> Option<ManagedBy> {
-    Some(ManagedBy {
+const fn run_policy(said: &'static str, default: &'static str) -> ManagedBy {
+    ManagedBy {
         path: &["spec", "runPolicy", "managedBy"],
         said,
         default,
-    })
+    }
 }
 
 const fn replicas_at(holder: &'static [&'static str]) -> PodPlace {
@@ -134,7 +134,7 @@ pub static JOB: Kind = Kind {
     kind: "Job",
     plural: "jobs",
     built: Built::Whole,
-    managed_by: spec("kubernetes.io/job-controller"),
+    managed_by: Some(spec("kubernetes.io/job-controller")),
     abilities: RESIZED,
     wrapped: &[PodPlace {
         holder: Holder::At(&[]),
@@ -153,7 +153,7 @@ pub static JOB_SET: Kind = Kind {
     kind: "JobSet",
     plural: "jobsets",
     built: Built::Whole,
-    managed_by: spec("jobset.sigs.k8s.io/jobset-controller"),
+    managed_by: Some(spec("jobset.sigs.k8s.io/jobset-controller")),
     wrapped: &[PodPlace {
         holder: Holder::EachOf(&["spec", "replicatedJobs"]),
         template: &["template", "spec", "template"],
@@ -171,7 +171,10 @@ pub static MPI_JOB: Kind = Kind {
     kind: "MPIJob",
     plural: "mpijobs",
     built: Built::Whole,
-    managed_by: run_policy("spec.runPolicy.managedBy", "kubeflow.org/mpi-operator"),
+    managed_by: Some(run_policy(
+        "spec.runPolicy.managedBy",
+        "kubeflow.org/mpi-operator",
+    )),
     ..COMMON
 };
 
@@ -182,7 +185,7 @@ pub static TF_JOB: Kind = Kind {
     kind: "TFJob",
     plural: "tfjobs",
     built: Built::Whole,
-    managed_by: run_policy("spec.managedBy", TRAINING_OPERATOR),
+    managed_by: Some(run_policy("spec.managedBy", TRAINING_OPERATOR)),
     ..COMMON
 };
 
@@ -193,7 +196,7 @@ pub static PYTORCH_JOB: Kind = Kind {
     kind: "PyTorchJob",
     plural: "pytorchjobs",
     built: Built::Whole,
-    managed_by: run_policy("spec.managedBy", TRAINING_OPERATOR),
+    managed_by: Some(run_policy("spec.managedBy", TRAINING_OPERATOR)),
     wrapped: &[
         replicas_at(&["spec", "pytorchReplicaSpecs", "Master"]),
         replicas_at(&["spec", "pytorchReplicaSpecs", "Worker"]),
@@ -208,7 +211,7 @@ pub static PADDLE_JOB: Kind = Kind {
     kind: "PaddleJob",
     plural: "paddlejobs",
     built: Built::Whole,
-    managed_by: run_policy("spec.managedBy", TRAINING_OPERATOR),
+    managed_by: Some(run_policy("spec.managedBy", TRAINING_OPERATOR)),
     ..COMMON
 };
 
@@ -219,7 +222,7 @@ pub static XGBOOST_JOB: Kind = Kind {
     kind: "XGBoostJob",
     plural: "xgboostjobs",
     built: Built::Whole,
-    managed_by: run_policy("spec.managedBy", TRAINING_OPERATOR),
+    managed_by: Some(run_policy("spec.managedBy", TRAINING_OPERATOR)),
     ..COMMON
 };
 
@@ -230,7 +233,7 @@ pub static JAX_JOB: Kind = Kind {
     kind: "JAXJob",
     plural: "jaxjobs",
     built: Built::Whole,
-    managed_by: run_policy("spec.managedBy", TRAINING_OPERATOR),
+    managed_by: Some(run_policy("spec.managedBy", TRAINING_OPERATOR)),
     ..COMMON
 };
 
@@ -241,7 +244,7 @@ pub static TRAIN_JOB: Kind = Kind {
     version: "v1alpha1",
     kind: "TrainJob",
     plural: "trainjobs",
-    managed_by: spec("trainer.kubeflow.org/trainjob-controller"),
+    managed_by: Some(spec("trainer.kubeflow.org/trainjob-controller")),
     ..COMMON
 };
 
@@ -251,7 +254,7 @@ pub static RAY_JOB: Kind = Kind {
     group: "ray.io",
     kind: "RayJob",
     plural: "rayjobs",
-    managed_by: spec(RAY_OPERATOR),
+    managed_by: Some(spec(RAY_OPERATOR)),
     abilities: RESIZED,
     wrapped: &[
         head_at(&["spec", "rayClusterSpec", "headGroupSpec", "template"]),
@@ -267,7 +270,7 @@ pub static RAY_CLUSTER: Kind = Kind {
     kind: "RayCluster",
     plural: "rayclusters",
     built: Built::Whole,
-    managed_by: spec(RAY_OPERATOR),
+    managed_by: Some(spec(RAY_OPERATOR)),
     abilities: RESIZED,
     wrapped: &[
         head_at(&["spec", "headGroupSpec", "template"]),
@@ -282,7 +285,7 @@ pub static RAY_SERVICE: Kind = Kind {
     group: "ray.io",
     kind: "RayService",
     plural: "rayservices",
-    managed_by: spec(RAY_OPERATOR),
+    managed_by: Some(spec(RAY_OPERATOR)),
     abilities: RESIZED,
     ..COMMON
 };
@@ -295,7 +298,7 @@ pub static APP_WRAPPER: Kind = Kind {
     kind: "AppWrapper",
     plural: "appwrappers",
     built: Built::Webhooks,
-    managed_by: spec("workload.codeflare.dev/appwrapper-controller"),
+    managed_by: Some(spec("workload.codeflare.dev/appwrapper-controller")),
     ..COMMON
 };
 

@@ -4,7 +4,6 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroup, APIResourceList};
 use kube::Client;
-use kube::core::Request;
 use kube::discovery::ApiResource;
 use serde::de::DeserializeOwned;
 
@@ -60,8 +59,8 @@ async fn versions(client: &Client, group: &str) -> Result<Vec<String>, kube::Err
 
 /// What is at a path of the discovery; `None` when the API server says that there is nothing.
 async fn get<T: DeserializeOwned>(client: &Client, path: String) -> Result<Option<T>, kube::Error> {
-    let request = Request::new(path).get("", &kube::api::GetParams::default());
-    match client.request(request.map_err(kube::Error::BuildRequest)?).await {
+    let request = http::Request::get(path).body(Vec::new());
+    match client.request(request.map_err(kube::Error::HttpError)?).await {
         Ok(found) => Ok(Some(found)),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
         Err(error) => Err(error),

@@ -5,8 +5,9 @@
 use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
-use roadstead_kinds::rows;
 use serde::Deserialize;
+
+use crate::rights::BY_DEFAULT;
 
 use super::model::{
     AdmissionFairSharing, CertManagement, DeviceClassMapping, Health, LeaderElection, QuotaCheckStrategy,
@@ -281,7 +282,11 @@ pub(super) fn wait_for_pods_ready(
 
 /// The names in `integrations.frameworks`, when the file names none.
 pub(super) fn frameworks(written: Option<Vec<String>>) -> Vec<String> {
-    written.unwrap_or_else(|| vec![rows::JOB.framework.to_owned()])
+    written.unwrap_or_else(|| {
+        { BY_DEFAULT.iter() }
+            .map(|kind| kind.framework.to_owned())
+            .collect()
+    })
 }
 
 pub(super) fn integration_kinds(written: Option<Vec<IntegrationKind>>) -> Vec<GroupVersionKindName> {
