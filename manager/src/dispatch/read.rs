@@ -678,6 +678,8 @@ mod tests {
         config.integrations.frameworks = vec!["batch/job".to_owned()];
         assert_eq!(enabled(&config), ["batch/job"]);
         config.integrations.frameworks = vec!["kubeflow.org/mpijob".to_owned()];
+        assert_eq!(enabled(&config), ["kubeflow.org/mpijob"]);
+        config.integrations.frameworks = vec!["trainer.kubeflow.org/trainjob".to_owned()];
         assert_eq!(enabled(&config), [""; 0]);
     }
 }

@@ -194,7 +194,7 @@ fn conditions_mut(job: &mut Value) -> impl Iterator<Item = &mut Value> {
 }
 
 /// The entries of a list, or the values of a map.
-fn entries<'a>(job: &'a Value, of: Path) -> impl Iterator<Item = &'a Value> {
+fn entries(job: &Value, of: Path) -> impl Iterator<Item = &Value> {
     let found = json::at(job, of);
     let list = found.and_then(Value::as_array).into_iter().flatten();
     let map = found

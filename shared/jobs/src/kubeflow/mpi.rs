@@ -1,4 +1,4 @@
-//! What only MPIJobs have. *Source*: `spec/jobs.md 9.4`.
+//! What only an `MPIJob` has. *Source*: `spec/jobs.md 9.4`.
 
 use roadstead_api::constants::annotations::{POD_INDEX_OFFSET, PODSET_GROUP_NAME};
 use serde_json::json;

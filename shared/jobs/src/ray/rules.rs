@@ -1,4 +1,4 @@
-//! What is refused of a RayCluster that a queue holds. *Source*: `spec/jobs.md 9.6`.
+//! What is refused of a `RayCluster` that a queue holds. *Source*: `spec/jobs.md 9.6`.
 
 use super::head;
 use crate::json;
