@@ -233,7 +233,7 @@ fn job(set: &JobSet, entry: &ReplicatedJob, index: i32) -> Job {
     let mut spec = entry.template.spec.clone().unwrap_or_default();
     spec.completion_mode.get_or_insert_with(|| "Indexed".to_owned());
     // Why: an Indexed Job needs a number of completions.
-    spec.completions = spec.completions.or(Some(spec.parallelism.unwrap_or(1)));
+    spec.completions = spec.completions.or_else(|| Some(spec.parallelism.unwrap_or(1)));
     spec.suspend = Some(set.spec.suspend == Some(true));
     spec.template.metadata = Some(marked(spec.template.metadata.take()));
     if let Some(pod) = &mut spec.template.spec {
