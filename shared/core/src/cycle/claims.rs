@@ -101,7 +101,10 @@ impl State {
             let heir = self.clusters.at(*cluster)?.queue.as_ref()?.claim.as_ref()?;
             (!heir.is_overdue()).then_some(*cluster)
         });
-        let Some(heir) = heirs.next().and_then(|cluster| self.queue_mut(cluster)?.claim.as_mut()) else {
+        let Some(heir) = heirs
+            .next()
+            .and_then(|cluster| self.queue_mut(cluster)?.claim.as_mut())
+        else {
             return false;
         };
         heir.victims.extend(claim.victims.iter().cloned());

@@ -165,7 +165,10 @@ impl Play {
         let mut workload = self.server.workloads[key].clone();
         match end {
             End::None => return,
-            End::Stopped => release(&mut workload, self.server.now),
+            End::Stopped => {
+                self.forgive(&workload.queue, workload.priority);
+                release(&mut workload, self.server.now);
+            }
             End::Finished => finish(&mut workload),
         }
         self.server.put(workload);
@@ -207,11 +210,12 @@ impl Play {
         }
     }
 
-    /// Another head in their queue is something else that changed.
-    fn forgive(&mut self, queue: u8) {
-        let name = format!("lq{queue}");
-        for workload in self.server.workloads.values().filter(|w| w.queue == name) {
-            self.tolls.remove(&workload.uid);
+    /// A workload that comes to a queue, or comes back, may go before those that are not of higher priority: something else changed.
+    fn forgive(&mut self, queue: &str, priority: i32) {
+        for workload in self.server.workloads.values() {
+            if workload.queue == queue && workload.priority <= priority {
+                self.tolls.remove(&workload.uid);
+            }
         }
     }
 
@@ -247,7 +251,7 @@ proptest! {
         play.fill(users);
         let mut ends = ends.into_iter();
         for (number, (head, turns)) in heads.into_iter().enumerate() {
-            play.forgive(head.queue);
+            play.forgive(&format!("lq{}", head.queue), i32::from(head.priority));
             play.create(100 + u8::try_from(number).unwrap(), head);
             for end in ends.by_ref().take(usize::from(turns)) {
                 play.turn(end);
