@@ -3,7 +3,7 @@
 //! *Limits*: figures in milliseconds and megabytes are of a machine of about two cores that does nothing else meanwhile; ratios are
 //! to the bare client, or to calm phases, in the same run.
 //!
-//! *Source*: README, "Speed of a federation"; `spec/safety.md` I12 for what a sick worker may cost.
+//! *Source*: `e2e/docs/performance.md`; `spec/safety.md` I12 for what a sick worker may cost.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -225,7 +225,7 @@ pub(super) fn of_sick(report: &sick::Report) -> Vec<Missed> {
 mod tests {
     use super::*;
 
-    /// As in the README.
+    /// As in `e2e/docs/performance.md`.
     fn good(workers: u16) -> Report {
         Report {
             workers,

@@ -13,3 +13,6 @@ pub mod config;
 pub mod explain;
 pub mod failure;
 pub mod output;
+
+#[cfg(test)]
+mod documents;

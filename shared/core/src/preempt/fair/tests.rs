@@ -432,7 +432,7 @@ proptest! {
     }
 }
 
-/// Not as it should be: README names it. Two resources, of which each is scarce for another queue.
+/// A known fault (`spec/known-faults.md`). Two resources, of which each is scarce for another queue.
 ///
 /// Spec: admission-engine 10 item 16.
 #[test]
