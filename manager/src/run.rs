@@ -14,7 +14,7 @@ use roadstead_core::dispatch::{LostPolicy, Policy};
 use roadstead_core::lease::Terms;
 use roadstead_core::name::ClusterName;
 use roadstead_engine::caches::watch_of;
-use roadstead_engine::checks::{Checks, NoChecks};
+use roadstead_engine::checks::{CheckList, Checks};
 use roadstead_engine::clock::{Clock, Uptime};
 use roadstead_engine::host::{Error, Host};
 use roadstead_engine::leader::Leadership;
@@ -108,12 +108,14 @@ async fn start(
     if let Some(site) = &federation {
         site.counts.register(&mut metrics);
     }
-    let checks: Arc<dyn Checks> = match federation {
-        Some(site) => Arc::new(federate(site, &engine, tasks, stop)),
-        None => Arc::new(NoChecks),
-    };
+    let mut checks = Vec::<Arc<dyn Checks>>::new();
+    if let Some(site) = federation {
+        checks.push(Arc::new(federate(site, &engine, tasks, stop)));
+    }
     let conditions = (readiness.condition("caches"), readiness.condition("webhooks"));
-    engine.start(checks, conditions, tasks, stop).await?;
+    engine
+        .start(CheckList::new(checks), conditions, tasks, stop)
+        .await?;
     Ok(metrics)
 }
 
@@ -250,7 +252,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
         #[cfg(feature = "bugbank")]
         policy,
     });
-    ring_on_cordons(&federation, changed.clone());
+    ring_on_wishes(&federation, changed.clone());
     let members = Arc::new(Dirty::new());
     federation.ring_on_configs(members.clone());
     federation.list(&client, tasks, stop);
@@ -349,10 +351,12 @@ fn token_lifetime(config: &Config) -> Duration {
     Duration::from_secs(u64::try_from(secs).unwrap_or_default())
 }
 
-/// Why: a cordon changes what every Workload may do, and comes as an annotation.
-fn ring_on_cordons(federation: &Federation, bell: Arc<Dirty<ClusterName>>) {
+/// Why: a cordon, and the word that a loss is final, change what every Workload may do, and come as annotations.
+fn ring_on_wishes(federation: &Federation, bell: Arc<Dirty<ClusterName>>) {
     federation.clusters.listen(move |change| {
-        let wish = |cluster: Option<&Arc<_>>| cluster.map(|cluster| sites::cordon(cluster));
+        let wish = |cluster: Option<&Arc<_>>| {
+            cluster.map(|cluster| (sites::cordon(cluster), sites::given_up(cluster)))
+        };
         if change.old.is_some() && wish(change.old) != wish(change.new) {
             bell.mark(ClusterName::from(&*change.key.name));
         }

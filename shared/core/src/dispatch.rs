@@ -38,11 +38,11 @@ pub use concern::is_followed;
 use holder::{Closed, Holder};
 pub use observed::{
     Answer, Cause, Copies, Cordon, Dispatcher, Drift, Failure, Fence, Life, Local, LocalJob, LostPolicy,
-    Observed, Order, Origin, Owner, Policy, Remote, RemoteJob, RemoteWorkload, Said, Site, Stop,
+    Observed, Order, Origin, Owner, PodsThere, Policy, Remote, RemoteJob, RemoteWorkload, Said, Site, Stop,
 };
 pub use offer::{ROUND, WIDEN};
 pub use removal::{Stood, Witness};
-pub use waiting::{Membership, Waiting};
+pub use waiting::{Waiting, ways_out};
 
 /// Reason of the Events about dispatch. *Source*: `spec/multikueue.md 8`.
 const EVENT: &str = "MultiKueue";
@@ -480,6 +480,10 @@ impl<'a> Pass<'a> {
                     if w.active && w.evicted.is_none() && w.stop == Stop::NotRequested {
                         let message = message.clone();
                         self.act(cluster, RemoteAction::RequestStop { message });
+                    } else if job.pods == PodsThere::Untold {
+                        // Why: a status that does not count its last pods never says that they are gone. A job that goes after
+                        // its pods does.
+                        self.remove(cluster, copies);
                     }
                 }
                 // Why also what does not run: as long as it is active its worker may start it, again too.
@@ -534,7 +538,6 @@ impl<'a> Pass<'a> {
             cluster: cluster.clone(),
             since,
             until,
-            membership: self.membership(cluster),
         }
     }
 

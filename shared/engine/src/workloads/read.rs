@@ -5,14 +5,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube::ResourceExt as _;
+use kube::core::DynamicObject;
 use roadstead_api::constants::labels;
 use roadstead_api::kueue::v1beta2::Workload as ApiWorkload;
 use roadstead_core::lifecycle::{JobFacts, Observed, Policy, Proposal, Request};
 use roadstead_core::name::{Key, PodSetName};
 use roadstead_core::queue::{ClusterQueue, StopPolicy};
 use roadstead_core::workload::Workload;
+use roadstead_jobs::kind::Pods;
 
-use crate::caches::{Caches, is_suspended};
+use crate::caches::Caches;
 use crate::control;
 
 /// The facts around one Workload.
@@ -57,7 +59,7 @@ impl Facts {
     /// Whether the job has stopped, as far as it says itself.
     pub(super) const fn at_rest(&self) -> bool {
         match &self.job {
-            JobFacts::NoOwner | JobFacts::OwnerGone => true,
+            JobFacts::Awaited | JobFacts::Unknown | JobFacts::OwnerGone => true,
             JobFacts::Present {
                 active, suspended, ..
             } => !*active && *suspended,
@@ -118,30 +120,72 @@ pub(super) fn facts(caches: &Caches, policy: Policy, stored: &ApiWorkload, workl
 
 fn job(caches: &Caches, stored: &ApiWorkload) -> JobFacts {
     let Some((at, uid)) = control::of(caches, stored) else {
-        // Why: it was made for a job that is gone and left it behind. *Source*: `spec/jobs.md 5.10`. An owner of a kind we do not
-        // know looks after its Workload itself.
-        return if stored.owner_references().is_empty() && stored.labels().contains_key(labels::JOB_UID) {
-            JobFacts::OwnerGone
-        } else {
-            JobFacts::NoOwner
-        };
+        return without_job(stored);
     };
     let Some(jobs) = caches.jobs.get(at.kind) else {
-        return JobFacts::NoOwner;
+        return JobFacts::Unknown;
     };
-    match jobs.objects.get(&at.key) {
-        Some(job) if job.metadata.uid.as_deref() == Some(uid.as_str()) => {
-            if job.metadata.deletion_timestamp.is_some() {
-                return JobFacts::OwnerGone;
-            }
-            JobFacts::Present {
-                finished: jobs.kind.finished(&job.data),
-                active: jobs.kind.is_active(&job.data),
-                suspended: is_suspended(jobs.kind, &job),
-                ready: jobs.kind.pods_ready(&job.data),
-                reclaimable: jobs.kind.reclaimable(&job.data),
-            }
+    let is_it = |object: &DynamicObject| {
+        object.metadata.uid.as_deref() == Some(uid.as_str()) && object.metadata.deletion_timestamp.is_none()
+    };
+    let Some(job) = jobs.job(&at.key).filter(|job| is_it(job.first())) else {
+        return JobFacts::OwnerGone;
+    };
+    let look = job.look(jobs.kind);
+    JobFacts::Present {
+        active: look.pods == Pods::Alive,
+        finished: look.ended,
+        suspended: look.suspended,
+        ready: look.ready,
+        reclaimable: look.reclaimable,
+    }
+}
+
+/// What is known of a Workload that belongs to no job here. *Source*: `spec/jobs.md 5.10`, `spec/admission-engine.md 3.3`.
+fn without_job(stored: &ApiWorkload) -> JobFacts {
+    let (is_owned, said) = (!stored.owner_references().is_empty(), stored.labels());
+    if !is_owned && said.contains_key(labels::JOB_UID) {
+        // It was made for a job that is gone and left it behind.
+        JobFacts::OwnerGone
+    } else if !is_owned && said.contains_key(labels::MULTIKUEUE_ORIGIN) {
+        JobFacts::Awaited
+    } else {
+        JobFacts::Unknown
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{from_value, json};
+
+    use super::*;
+
+    /// Spec: admission-engine 3.3; jobs 5.10.
+    #[test]
+    fn a_workload_without_a_job_here_is_awaited_left_behind_or_unknown() {
+        let owner = json!([{"apiVersion": "example.com/v1", "kind": "Thing", "name": "t", "uid": "u", "controller": true}]);
+        for (labels, owners, wanted) in [
+            (json!({}), json!([]), JobFacts::Unknown),
+            (json!({}), owner.clone(), JobFacts::Unknown),
+            (json!({labels::JOB_UID: "j"}), json!([]), JobFacts::OwnerGone),
+            (json!({labels::JOB_UID: "j"}), owner.clone(), JobFacts::Unknown),
+            (
+                json!({labels::MULTIKUEUE_ORIGIN: "hub"}),
+                json!([]),
+                JobFacts::Awaited,
+            ),
+            (
+                json!({labels::MULTIKUEUE_ORIGIN: "hub"}),
+                owner,
+                JobFacts::Unknown,
+            ),
+        ] {
+            let stored: ApiWorkload = from_value(json!({
+                "metadata": {"name": "w", "labels": labels, "ownerReferences": owners},
+                "spec": {"podSets": []},
+            }))
+            .unwrap();
+            assert_eq!(without_job(&stored), wanted, "{labels}");
         }
-        Some(_) | None => JobFacts::OwnerGone,
     }
 }

@@ -489,7 +489,7 @@ fn a_lost_winner_is_waited_for_as_the_policy_says() {
         waiting.to_string(),
         "cluster \"a\" does not answer since 1970-01-01T01:30:00Z, its run is kept"
     );
-    assert!(waiting.next_step().contains("MultiKueueConfig"));
+    assert!(waiting.next_step().contains("roadstead cluster give-up a"));
 }
 
 /// Spec: multikueue 10.F31, 10.F32, safety 3.5 (an admin's word)
@@ -554,7 +554,7 @@ fn no_winner_is_chosen_while_an_earlier_run_is_alive() {
     assert_eq!((plan.cluster(), plan.on("a")), (None, &ALL_GONE[..]));
     // Found by seed 722: what a job counts may be older than its last pods.
     let held = RemoteJob {
-        suspended: true,
+        pods: PodsThere::None,
         ..RUNNING
     };
     let plan = case.clone().remote("a", reachable(None, Some(held))).plan();
