@@ -119,7 +119,9 @@ async fn evictions(ground: &Ground, job: &str) -> u64 {
 /// Spec: admission-engine B130, 10.2.
 #[test]
 fn two_victims_that_stop_one_after_the_other_are_enough() {
-    alone("fair-slow", json!({"fairSharing": {}}), async |solo| {
+    let strategies = json!(["LessThanOrEqualToFinalShare", "LessThanInitialShare"]);
+    let fair = json!({"fairSharing": {"preemptionStrategies": strategies}});
+    alone("fair-slow", fair, async |solo| {
         let ground = Ground::new(solo.client().unwrap(), "slow").await;
         let member = |quota: &str| {
             json!({
