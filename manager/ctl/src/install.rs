@@ -15,7 +15,7 @@ use std::time::Duration;
 use roadstead_api::install::{Values, manifests, objects::definitions, owned};
 use roadstead_api::rights::Process;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use crate::args::{Format, Install, Part};
@@ -152,7 +152,9 @@ fn values(args: &Install) -> Result<Values, Failure> {
         .code(Code::Usage)
     };
     let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-    serde_saphyr::from_str(&text).map_err(|error| wrong(error.to_string()))
+    let chosen: Map<String, Value> =
+        serde_saphyr::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+    Values::over_defaults(&chosen).map_err(|error| wrong(error.to_string()))
 }
 
 fn print(objects: &[Value]) -> Result<(), Failure> {

@@ -1,9 +1,9 @@
 //! The objects of an installation.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::owned::{self, DEFINITIONS};
-use super::values::{Refusal, Values};
+use super::values::{Refusal, Values, merge};
 use crate::constants::groups;
 use crate::constants::names::LEASE_NAMESPACE;
 use crate::crd::{self, WEBHOOK_SERVICE};
@@ -145,16 +145,6 @@ impl Place {
     }
 }
 
-/// Merges objects key by key; anything else replaces.
-fn merge(into: &mut Value, over: &Map<String, Value>) {
-    for (key, value) in over {
-        match (&mut into[key], value) {
-            (held @ Value::Object(_), Value::Object(over)) => merge(held, over),
-            (held, value) => held.clone_from(value),
-        }
-    }
-}
-
 /// A short text that differs when `text` does: FNV-1a, 64 bits.
 fn digest(text: &str) -> String {
     let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -290,7 +280,9 @@ fn rename_account(object: &mut Value, name: &str) {
     if object["kind"] == "ServiceAccount" {
         object["metadata"]["name"] = name.into();
     }
-    for subject in object["subjects"].as_array_mut().into_iter().flatten() {
+    // Why not by index: that would put the key into objects that have none.
+    let subjects = object.get_mut("subjects").and_then(Value::as_array_mut);
+    for subject in subjects.into_iter().flatten() {
         subject["name"] = name.into();
     }
 }
@@ -564,6 +556,8 @@ mod tests {
                 for subject in subjects {
                     assert_eq!(subject["name"], "queuer", "{object}");
                 }
+                let is_binding = object["kind"].to_string().contains("Binding");
+                assert_eq!(object.get("subjects").is_some(), is_binding, "{object}");
             }
             assert_eq!(
                 of_kind(&objects, "ServiceAccount")[0]["metadata"]["name"],
