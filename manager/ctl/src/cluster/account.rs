@@ -214,6 +214,8 @@ pub(crate) fn holds(live: &Value, wanted: &Value) -> bool {
         (Value::Array(live), Value::Array(wanted)) => {
             live.len() == wanted.len() && live.iter().zip(wanted).all(|(live, wanted)| holds(live, wanted))
         }
+        // Why: an API server writes `1.0` as `1`.
+        (Value::Number(live), Value::Number(wanted)) => live == wanted || live.as_f64() == wanted.as_f64(),
         (live, wanted) => live == wanted,
     }
 }
@@ -246,6 +248,8 @@ mod tests {
         live["rules"][0]["verbs"] = json!([]);
         assert!(!holds(&live, &wanted));
         assert!(!holds(&json!({"rules": wanted["rules"]}), &wanted));
+        assert!(holds(&json!({"maximum": 1}), &json!({"maximum": 1.0})));
+        assert!(!holds(&json!({"maximum": 2}), &json!({"maximum": 1.0})));
         let wanted = json!({"tolerations": [], "nodeSelector": {}});
         assert!(holds(&json!({}), &wanted));
         assert!(!holds(&json!({"tolerations": [{"key": "a"}]}), &wanted));

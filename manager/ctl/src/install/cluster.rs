@@ -95,10 +95,15 @@ impl Site {
     /// The object that stands under a name; nothing if there is none or the kind is not served.
     pub(super) async fn stands(&self, object: &Value) -> Result<Option<Value>, Failure> {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
-        let found = self.api(object).get_opt(name).await;
-        let found =
-            found.map_err(|error| Failure::request(format!("reading {} failed", title(object)), &error))?;
-        Ok(found.and_then(|found| serde_json::to_value(found).ok()))
+        match self.api(object).get_opt(name).await {
+            Ok(found) => Ok(found.and_then(|found| serde_json::to_value(found).ok())),
+            // Why: of a kind that is not served the API server says so without naming the object.
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+            Err(error) => Err(Failure::request(
+                format!("reading {} failed", title(object)),
+                &error,
+            )),
+        }
     }
 
     /// Compares every object with what stands in the cluster.

@@ -74,13 +74,18 @@ pub async fn run(args: &Uninstall) -> Result<(), Failure> {
         }
     }
     if args.definitions {
+        site.release_data(&definitions).await?;
         for definition in &definitions {
             removal.removed.push(site.delete(definition).await?);
         }
     } else {
         removal.kept.extend(definitions.iter().map(title));
     }
-    site.is_gone(&kinds, process, args.timeout).await?;
+    site.is_gone(&kinds, process.name(), args.timeout).await?;
+    if args.definitions {
+        site.is_gone(&[definition()], owned::DEFINITIONS, args.timeout)
+            .await?;
+    }
     removal
         .verified
         .extend(kinds.iter().map(|kind| kind.plural.clone()));
@@ -227,36 +232,67 @@ impl Site {
 
     /// How many objects there are of each kind that would go with its definition.
     async fn data(&self, wanted: &[Value]) -> Result<Vec<String>, Failure> {
-        let ours: Vec<Value> = definitions(&self.namespace);
         let mut data = Vec::new();
-        for definition in &ours {
-            let name = &definition["metadata"]["name"];
-            if !wanted.iter().any(|each| each["metadata"]["name"] == *name) {
-                continue;
-            }
-            let spec = &definition["spec"];
-            let kind = kind_of(&json!({
-                "apiVersion": format!("{}/{}",
-                    spec["group"].as_str().unwrap_or_default(),
-                    spec["versions"][0]["name"].as_str().unwrap_or_default()),
-                "kind": spec["names"]["kind"],
-            }));
-            let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &kind);
-            let listed = match api.list(&ListParams::default()).await {
-                Ok(listed) => listed.items.len(),
-                Err(kube::Error::Api(status)) if status.code == 404 => 0,
-                Err(error) => {
-                    return Err(Failure::request(
-                        format!("counting {} failed", kind.plural),
-                        &error,
-                    ));
-                }
-            };
-            if listed > 0 {
-                data.push(format!("{listed} {}", kind.plural));
+        for kind in self.kinds_of(wanted) {
+            let count = self.objects(&kind).await?.len();
+            if count > 0 {
+                data.push(format!("{count} {}", kind.plural));
             }
         }
         Ok(data)
+    }
+
+    /// The kinds that these definitions define.
+    fn kinds_of(&self, wanted: &[Value]) -> Vec<ApiResource> {
+        let is_wanted = |name: &Value| wanted.iter().any(|each| each["metadata"]["name"] == *name);
+        definitions(&self.namespace)
+            .iter()
+            .filter(|definition| is_wanted(&definition["metadata"]["name"]))
+            .map(|definition| {
+                let text = |pointer: &str| {
+                    definition
+                        .pointer(pointer)
+                        .and_then(Value::as_str)
+                        .unwrap_or_default()
+                };
+                let version = format!("{}/{}", text("/spec/group"), text("/spec/versions/0/name"));
+                kind_of(&json!({"apiVersion": version, "kind": text("/spec/names/kind")}))
+            })
+            .collect()
+    }
+
+    /// All objects of a kind; none if it is not served.
+    async fn objects(&self, kind: &ApiResource) -> Result<Vec<DynamicObject>, Failure> {
+        let api: Api<DynamicObject> = Api::all_with(self.client.clone(), kind);
+        match api.list(&ListParams::default()).await {
+            Ok(listed) => Ok(listed.items),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
+            Err(error) => Err(Failure::request(
+                format!("listing {} failed", kind.plural),
+                &error,
+            )),
+        }
+    }
+
+    /// Takes the finalizers from all objects of our kinds. Why: only the process takes them away, and it is gone, so the definitions
+    /// would stay for ever.
+    async fn release_data(&self, wanted: &[Value]) -> Result<(), Failure> {
+        for kind in self.kinds_of(wanted) {
+            let held = self.objects(&kind).await?.into_iter();
+            for object in held.filter(|object| !object.finalizers().is_empty()) {
+                let api: Api<DynamicObject> = match object.namespace() {
+                    Some(namespace) => Api::namespaced_with(self.client.clone(), &namespace, &kind),
+                    None => Api::all_with(self.client.clone(), &kind),
+                };
+                let free = json!({"metadata": {"finalizers": null}});
+                let what = format!("releasing {}/{} failed", kind.plural, object.name_any());
+                let answer = write::patch(&api, &object.name_any(), &free).await;
+                if !matches!(answer, Written::Gone) {
+                    done(&what, answer)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     async fn delete(&self, object: &Value) -> Result<String, Failure> {
@@ -298,10 +334,10 @@ impl Site {
     }
 
     /// Waits until nothing of the installation is left.
-    async fn is_gone(&self, kinds: &[ApiResource], process: Process, limit: Duration) -> Result<(), Failure> {
+    async fn is_gone(&self, kinds: &[ApiResource], name: &str, limit: Duration) -> Result<(), Failure> {
         let started = Instant::now();
         loop {
-            let left = self.marked(kinds, process.name()).await?;
+            let left = self.marked(kinds, name).await?;
             let Some(first) = left.first() else { return Ok(()) };
             if started.elapsed() > limit {
                 return Err(late(
