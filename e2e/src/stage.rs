@@ -6,11 +6,12 @@
 //!
 //! Reading order: [`spec`], this file, [`programs`] (where our binaries come from), `subject` (one process),
 //! `account` (as whom it runs), `clock` (what time it believes it is), `detour` (how it reaches its API server), `objects` (what is
-//! applied to the clusters), `kueue` (a cluster with the reference in our place), `solo` (one cluster with a worker alone), [`deployed`] (a
-//! process as its Deployment asks for it).
+//! applied to the clusters), `kueue` (a cluster with the reference in our place), `solo` (one cluster with a worker alone),
+//! `controller` (a controller of other people beside ours), [`deployed`] (a process as its Deployment asks for it).
 
 mod account;
 mod clock;
+mod controller;
 pub mod deployed;
 mod detour;
 mod kueue;
@@ -35,6 +36,7 @@ use tokio::process::Command;
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
+pub use controller::{Controller, Runs};
 pub use kueue::Kueue;
 pub use objects::apply;
 pub use programs::Programs;
@@ -165,6 +167,8 @@ pub struct Stage {
     links: BTreeMap<String, Link>,
     /// They answer as long as they are held.
     answerers: Vec<Answerer>,
+    /// They run as long as they are held.
+    controllers: Vec<Controller>,
     /// By cluster name: where Kueue runs instead of us.
     foreign: BTreeMap<String, Arc<Kueue>>,
     programs: Programs,
@@ -197,6 +201,7 @@ impl Stage {
             queues,
             priorities,
             configuration,
+            controllers,
         } = spec;
         progress.step(&format!("starting {} control planes", workers.len() + 1));
         let engines = { workers.iter() }.map(|worker| (&worker.options.name, &worker.engine));
@@ -223,6 +228,7 @@ impl Stage {
             subjects: Mutex::default(),
             links: BTreeMap::new(),
             answerers: Vec::new(),
+            controllers: Vec::new(),
             foreign,
             programs,
             configuration,
@@ -240,6 +246,11 @@ impl Stage {
             stage.give_account(plane, &plane.server_url()).await
         }))
         .await?;
+        for runs in controllers {
+            let started = { stage.all_planes() }.map(|plane| Controller::start(runs, plane, &stage.progress));
+            let started = try_join_all(started).await?;
+            stage.controllers.extend(started);
+        }
         stage.progress.step("starting the manager and the workers");
         stage.start_subjects().await?;
         stage.progress.step("creating namespaces and queues");

@@ -20,6 +20,7 @@ mod federation;
 mod gauges;
 mod install;
 mod jobs;
+mod kinds;
 mod lifecycle;
 mod nightly;
 mod observer;
