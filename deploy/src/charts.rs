@@ -8,6 +8,7 @@ use roadstead_api::install::objects::{
 use roadstead_api::install::owned::{DEFINITIONS, VERSION};
 use roadstead_api::install::values::Values;
 use roadstead_api::rights::Process;
+use roadstead_kinds::{Kind, TABLE};
 use serde_json::{Value, json};
 
 use crate::{Error, Manifest, generated, yaml};
@@ -114,12 +115,13 @@ fn template(group: &Group) -> Result<String, Error> {
     for object in &group.objects {
         // Why: Helm makes the namespace of a release itself.
         if object["kind"] != "Namespace" {
-            documents.push(expressed(&yaml(group.name, object)?));
+            documents.push(expressed(&yaml(&group.name, object)?));
         }
     }
     let text = documents.join("---\n");
     let text = match group.when {
         When::Always => text,
+        When::Integration(kind) => only_if(&asks_for(kind), &text),
         When::Budget => only_if(".Values.podDisruptionBudget.enabled", &text),
         When::Network => only_if(".Values.networkPolicy.enabled", &text),
         When::People => only_if(".Values.rolesForPeople.enabled", &text),
@@ -134,6 +136,18 @@ fn template(group: &Group) -> Result<String, Error> {
         ""
     };
     Ok(generated(&format!("{check}{text}")))
+}
+
+/// Whether the values name an integration, or one that works through it.
+fn asks_for(kind: &Kind) -> String {
+    let through =
+        |row: &&'static Kind| row.framework == kind.framework || row.implies == Some(kind.framework);
+    let listed = "(dig \"integrations\" \"frameworks\" (list) .Values.configuration)";
+    let any: Vec<String> = { TABLE.iter() }
+        .filter(through)
+        .map(|row| format!("(has \"{}\" {listed})", row.framework))
+        .collect();
+    format!("or {}", any.join(" "))
 }
 
 fn only_if(condition: &str, text: &str) -> String {

@@ -2,9 +2,11 @@
 //!
 //! It never talks to a cluster and never reads the manifests it wrote, except in the test that compares both.
 //!
-//! Reading order: [`crds`], [`rights`], [`visibility`], [`charts`].
+//! Reading order: [`crds`], [`rights`], [`visibility`], [`charts`], [`parts`] (what an image
+//! holds beside the program).
 
 pub mod charts;
+pub mod parts;
 
 use roadstead_api::install::{Place, Values};
 use roadstead_api::rights::{BY_DEFAULT, Process};

@@ -18,6 +18,7 @@ mod demo;
 mod disturbance;
 mod federation;
 mod gauges;
+mod install;
 mod jobs;
 mod kinds;
 mod lifecycle;

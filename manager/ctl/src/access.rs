@@ -76,7 +76,7 @@ pub async fn worker(kubeconfig: &Path) -> Result<Worker, Failure> {
     })
 }
 
-async fn local(kubeconfig: Option<&Path>, flag: &str) -> Result<Client, Failure> {
+pub(crate) async fn local(kubeconfig: Option<&Path>, flag: &str) -> Result<Client, Failure> {
     connect::command(kubeconfig, USER_AGENT).await.map_err(|error| {
         let why = if let connect::Error::NoCluster { .. } = error {
             "KUBECONFIG is not set, and this does not run inside of a cluster".to_owned()

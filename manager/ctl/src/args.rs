@@ -20,6 +20,12 @@ pub struct Cli {
 /// What a command is about.
 #[derive(Debug, Subcommand)]
 pub enum Area {
+    /// Install the manager or the worker in a cluster, with the objects of the charts.
+    Install(Install),
+    /// Take the manager or the worker away again, and prove that nothing of it is left.
+    Uninstall(Uninstall),
+    /// Look whether this cluster is healthy: named checks, each with what was seen, why it matters, and the next command. Reads only.
+    Doctor(Doctor),
     /// Worker clusters: register, list, cordon, uncordon, drain, give up, remove.
     Cluster {
         /// What to do.
@@ -34,6 +40,110 @@ pub enum Area {
         #[command(subcommand)]
         verb: ConfigVerb,
     },
+}
+
+/// Which part of Roadstead a cluster has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Part {
+    /// On the management cluster.
+    Manager,
+    /// On a worker cluster.
+    Worker,
+}
+
+/// `roadstead install`
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "flags of a command line are on or off, each by itself"
+)]
+#[derive(Clone, Debug, Args)]
+pub struct Install {
+    /// What to install
+    pub part: Part,
+    /// Kubeconfig of an administrator of the cluster [default: KUBECONFIG, else in-cluster]
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Namespace to install into
+    #[arg(short, long, default_value = "kueue-system")]
+    pub namespace: String,
+    /// Values as for the chart, in YAML: image, replicas, ports, configuration and others
+    #[arg(long, value_name = "FILE")]
+    pub values: Option<PathBuf>,
+    /// Show what would be done, do nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Print the objects as YAML, for those who would rather apply them themselves; no cluster is asked
+    #[arg(long)]
+    pub print_yaml: bool,
+    /// Wait until every replica is ready
+    #[arg(long)]
+    pub wait: bool,
+    /// Longest wait
+    #[arg(long, value_name = "TIME", default_value = "120s", value_parser = duration)]
+    pub timeout: Duration,
+    /// Do not ask
+    #[arg(short, long)]
+    pub yes: bool,
+    /// Format of the result
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: Format,
+}
+
+/// `roadstead uninstall`
+#[derive(Clone, Debug, Args)]
+pub struct Uninstall {
+    /// What to take away
+    pub part: Part,
+    /// Kubeconfig of an administrator of the cluster [default: KUBECONFIG, else in-cluster]
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Namespace that it was installed into
+    #[arg(short, long, default_value = "kueue-system")]
+    pub namespace: String,
+    /// Remove the definitions too, and with them every queue and every Workload of the cluster
+    #[arg(long)]
+    pub definitions: bool,
+    /// Longest wait for everything to be gone
+    #[arg(long, value_name = "TIME", default_value = "120s", value_parser = duration)]
+    pub timeout: Duration,
+    /// Do not ask
+    #[arg(short, long)]
+    pub yes: bool,
+    /// Format of the result
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: Format,
+}
+
+/// `roadstead doctor`. Exit code 0: healthy, 1: a check failed, 2: nothing could be asked.
+#[derive(Clone, Debug, Args)]
+pub struct Doctor {
+    /// Kubeconfig of the cluster [default: KUBECONFIG, else in-cluster]; reading is enough
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Namespace of the manager or the worker
+    #[arg(short, long, default_value = "kueue-system")]
+    pub namespace: String,
+    /// Look again until no check fails
+    #[arg(long)]
+    pub wait: bool,
+    /// Longest wait
+    #[arg(long, value_name = "TIME", default_value = "120s", value_parser = duration)]
+    pub timeout: Duration,
+    /// Format of the result: table is all checks, short what is not well
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: DoctorFormat,
+}
+
+/// How findings are printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum DoctorFormat {
+    /// All checks, for people.
+    #[default]
+    Table,
+    /// Only what is not well.
+    Short,
+    /// One JSON value.
+    Json,
 }
 
 /// `roadstead explain`
@@ -320,6 +430,8 @@ fn token_lifetime(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::{Path, PathBuf};
     use std::time::Duration;
 
     use clap::{CommandFactory as _, Parser as _};
@@ -327,6 +439,35 @@ mod tests {
     use roadstead_kinds::rows;
 
     use super::{Area, Cli, ClusterVerb, duration};
+
+    /// Lines of shell in the README and in `deploy/docs` that call the command, each with its file.
+    fn documented() -> Vec<(String, String)> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut files: Vec<PathBuf> = fs::read_dir(root.join("deploy/docs"))
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .collect();
+        files.sort();
+        files.push(root.join("README.md"));
+        let mut found = Vec::new();
+        for file in files {
+            let text = fs::read_to_string(&file).unwrap();
+            let calls = text.lines().filter(|line| line.starts_with("roadstead "));
+            let name = file.file_name().unwrap().to_string_lossy().into_owned();
+            found.extend(calls.map(|line| (name.clone(), line.split(" #").next().unwrap().to_owned())));
+        }
+        found
+    }
+
+    #[test]
+    fn every_command_in_the_documentation_is_understood() {
+        let documented = documented();
+        assert!(documented.len() > 15, "{documented:?}");
+        for (file, line) in documented {
+            let parsed = Cli::try_parse_from(line.split_whitespace());
+            assert!(parsed.is_ok(), "{file}: {line}: {}", parsed.unwrap_err());
+        }
+    }
 
     #[test]
     fn command_tree_is_well_formed() {

@@ -3,15 +3,17 @@
 //! It **never** writes a credential to disk, prints one, or waits without a limit. Data goes to stdout, progress to
 //! stderr; every failure says what, why, and the next command ([`failure::Failure`]).
 //!
-//! Reading order: [`args`], [`cluster`] (`join`, `list`, `cordon`, `uncordon`, `drain`, `leave`), [`explain`], [`config`] (`check`),
+//! Reading order: [`args`], [`install`], [`doctor`], [`cluster`] (`join`, `list`, `cordon`, `uncordon`, `drain`, `leave`), [`explain`], [`config`] (`check`),
 //! [`access`] (who we talk to), [`output`], [`failure`].
 
 pub mod access;
 pub mod args;
 pub mod cluster;
 pub mod config;
+pub mod doctor;
 pub mod explain;
 pub mod failure;
+pub mod install;
 pub mod output;
 
 #[cfg(test)]

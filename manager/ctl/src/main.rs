@@ -9,8 +9,10 @@ use jiff::Timestamp;
 use roadstead_ctl::args::{Area, Cli, ClusterVerb, ConfigVerb};
 use roadstead_ctl::cluster::{cordon, give_up, join, leave, list};
 use roadstead_ctl::config;
+use roadstead_ctl::doctor;
 use roadstead_ctl::explain;
 use roadstead_ctl::failure::Failure;
+use roadstead_ctl::install;
 use roadstead_ctl::output;
 
 /// Name of the file under which kubectl finds its plugins.
@@ -54,6 +56,9 @@ async fn run(cli: Cli) -> Result<(), Failure> {
             ClusterVerb::Drain(args) => cordon::drain(&args).await,
             ClusterVerb::GiveUp(args) => give_up::run(&args).await,
         },
+        Area::Install(args) => install::run(&args).await,
+        Area::Uninstall(args) => install::remove::run(&args).await,
+        Area::Doctor(args) => doctor::run(&args, now).await,
         Area::Explain(args) => explain::run(&args, now).await,
         Area::Config { verb } => match verb {
             ConfigVerb::Check(args) => config::check(&args),

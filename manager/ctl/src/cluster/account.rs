@@ -201,16 +201,31 @@ fn title<K: Resource<DynamicType = ()>>(object: &K) -> String {
     format!("{}/{}", K::kind(&()).to_lowercase(), object.name_any())
 }
 
-/// Whether everything of `wanted` is in `live`: maps may have more, lists may not.
-fn holds(live: &Value, wanted: &Value) -> bool {
+/// Whether everything of `wanted` is in `live`: maps may have more, lists may not. Of what is empty nothing need be there: API servers
+/// leave it out.
+pub(crate) fn holds(live: &Value, wanted: &Value) -> bool {
     match (live, wanted) {
-        (Value::Object(live), Value::Object(wanted)) => wanted
-            .iter()
-            .all(|(key, wanted)| live.get(key).is_some_and(|live| holds(live, wanted))),
+        (Value::Object(live), Value::Object(wanted)) => {
+            wanted.iter().all(|(key, wanted)| match live.get(key) {
+                Some(live) => holds(live, wanted),
+                None => is_empty(wanted),
+            })
+        }
         (Value::Array(live), Value::Array(wanted)) => {
             live.len() == wanted.len() && live.iter().zip(wanted).all(|(live, wanted)| holds(live, wanted))
         }
+        // Why: an API server writes `1.0` as `1`.
+        (Value::Number(live), Value::Number(wanted)) => live == wanted || live.as_f64() == wanted.as_f64(),
         (live, wanted) => live == wanted,
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
 }
 
@@ -233,5 +248,10 @@ mod tests {
         live["rules"][0]["verbs"] = json!([]);
         assert!(!holds(&live, &wanted));
         assert!(!holds(&json!({"rules": wanted["rules"]}), &wanted));
+        assert!(holds(&json!({"maximum": 1}), &json!({"maximum": 1.0})));
+        assert!(!holds(&json!({"maximum": 2}), &json!({"maximum": 1.0})));
+        let wanted = json!({"tolerations": [], "nodeSelector": {}});
+        assert!(holds(&json!({}), &wanted));
+        assert!(!holds(&json!({"tolerations": [{"key": "a"}]}), &wanted));
     }
 }

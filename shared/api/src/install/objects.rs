@@ -1,13 +1,14 @@
 //! The objects of an installation.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::owned::{self, DEFINITIONS};
-use super::values::{Refusal, Values};
+use super::values::{Refusal, Values, merge};
 use crate::constants::groups;
 use crate::crd::{self, WEBHOOK_SERVICE};
 use crate::rights::{self, Process};
 use crate::visibility;
+use roadstead_kinds::{Kind, TABLE};
 
 /// Group of the configuration file.
 const CONFIG_API: &str = "config.kueue.x-k8s.io/v1beta2";
@@ -35,6 +36,8 @@ const OTHERS: [&str; 2] = [
 pub enum When {
     /// Always.
     Always,
+    /// If `configuration.integrations.frameworks` names this one, or one that works through it.
+    Integration(&'static Kind),
     /// If `podDisruptionBudget.enabled`.
     Budget,
     /// If `networkPolicy.enabled`.
@@ -49,7 +52,7 @@ pub enum When {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     /// Name of the file in the chart, without its extension.
-    pub name: &'static str,
+    pub name: String,
     /// When they are installed.
     pub when: When,
     /// In the order in which they are applied.
@@ -141,16 +144,6 @@ impl Place {
     }
 }
 
-/// Merges objects key by key; anything else replaces.
-fn merge(into: &mut Value, over: &Map<String, Value>) {
-    for (key, value) in over {
-        match (&mut into[key], value) {
-            (held @ Value::Object(_), Value::Object(over)) => merge(held, over),
-            (held, value) => held.clone_from(value),
-        }
-    }
-}
-
 /// A short text that differs when `text` does: FNV-1a, 64 bits.
 fn digest(text: &str) -> String {
     let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -187,8 +180,13 @@ pub fn configuration(namespace: &str, ports: &Ports) -> [Value; 2] {
 /// *Errors*: values that contradict each other.
 pub fn manifests(process: Process, namespace: &str, values: &Values) -> Result<Vec<Value>, Refusal> {
     let place = Place::of(process, namespace, values)?;
+    let frameworks: Vec<String> = { values.configuration.get("integrations").into_iter() }
+        .flat_map(|section| section["frameworks"].as_array().into_iter().flatten())
+        .filter_map(|name| name.as_str().map(str::to_owned))
+        .collect();
     let is_wanted = |when: When| match when {
         When::Always => true,
+        When::Integration(kind) => TABLE.enabled(&frameworks).contains(&kind),
         When::Budget => values.pod_disruption_budget.enabled,
         When::Network => values.network_policy.enabled,
         When::Monitor => values.service_monitor.enabled,
@@ -203,14 +201,29 @@ pub fn manifests(process: Process, namespace: &str, values: &Values) -> Result<V
 
 /// The objects of a process by group.
 pub fn groups(process: Process, place: &Place) -> Vec<Group> {
-    let group = |name, when, mut objects: Vec<Value>| {
+    let group = |name: &str, when, mut objects: Vec<Value>| {
         for object in &mut objects {
             owned::mark(object, process.name());
         }
+        let name = name.to_owned();
         Group { name, when, objects }
     };
-    vec![
-        group("rights", When::Always, rights(process, place)),
+    let rest = { TABLE.built() }
+        .filter(|kind| !rights::BY_DEFAULT.contains(kind))
+        .map(|kind| {
+            let mut objects = rights::of_integration(process, &place.namespace, kind);
+            for object in &mut objects {
+                rename_account(object, &place.account);
+            }
+            group(
+                &format!("rights-{}", kind.plural),
+                When::Integration(kind),
+                objects,
+            )
+        });
+    let mut groups = vec![group("rights", When::Always, rights(process, place))];
+    groups.extend(rest);
+    groups.extend([
         group("configuration", When::Always, vec![config_map(process, place)]),
         group("services", When::Always, services(process, place)),
         group("visibility", When::Always, visibility::manifests(place)),
@@ -223,7 +236,8 @@ pub fn groups(process: Process, place: &Place) -> Vec<Group> {
         ),
         group("people", When::People, people()),
         group("servicemonitor", When::Monitor, vec![monitor(process, place)]),
-    ]
+    ]);
+    groups
 }
 
 /// The definitions of all kinds, marked; the conversion webhook is in `namespace`.
@@ -254,8 +268,21 @@ fn rights(process: Process, place: &Place) -> Vec<Value> {
         if object["kind"] == "Namespace" {
             object["metadata"]["labels"] = json!({"pod-security.kubernetes.io/enforce": "restricted"});
         }
+        rename_account(object, &place.account);
     }
     objects
+}
+
+/// Gives a service account, and whatever is bound to it, the name of the place.
+fn rename_account(object: &mut Value, name: &str) {
+    if object["kind"] == "ServiceAccount" {
+        object["metadata"]["name"] = name.into();
+    }
+    // Why not by index: that would put the key into objects that have none.
+    let subjects = object.get_mut("subjects").and_then(Value::as_array_mut);
+    for subject in subjects.into_iter().flatten() {
+        subject["name"] = name.into();
+    }
 }
 
 /// Labels by which the Services find the pods; `control-plane` is what the reference's installations select.
@@ -516,6 +543,25 @@ mod tests {
             ports[0],
             json!({"name": "webhook", "containerPort": 19443, "protocol": "TCP"})
         );
+    }
+
+    #[test]
+    fn another_account_is_the_one_that_everything_is_bound_to() {
+        for process in Process::ALL {
+            let objects = made(process, json!({"serviceAccount": "queuer"}));
+            for object in &objects {
+                let subjects = object["subjects"].as_array().into_iter().flatten();
+                for subject in subjects {
+                    assert_eq!(subject["name"], "queuer", "{object}");
+                }
+                let is_binding = object["kind"].to_string().contains("Binding");
+                assert_eq!(object.get("subjects").is_some(), is_binding, "{object}");
+            }
+            assert_eq!(
+                of_kind(&objects, "ServiceAccount")[0]["metadata"]["name"],
+                "queuer"
+            );
+        }
     }
 
     #[test]

@@ -226,6 +226,15 @@ impl fmt::Display for Refusal {
 impl std::error::Error for Refusal {}
 
 impl Values {
+    /// The defaults with what was chosen merged over them, key by key, as Helm does.
+    ///
+    /// *Errors*: an unknown key, or a value of another type.
+    pub fn over_defaults(chosen: &Map<String, Value>) -> Result<Self, serde_json::Error> {
+        let mut values = serde_json::to_value(Self::default())?;
+        merge(&mut values, chosen);
+        serde_json::from_value(values)
+    }
+
     /// Values that contradict each other, each with the key and what is allowed.
     ///
     /// *Errors*: all of them at once.
@@ -269,6 +278,16 @@ impl Values {
             Ok(())
         } else {
             Err(Refusal(wrong))
+        }
+    }
+}
+
+/// Merges objects key by key; anything else replaces.
+pub(super) fn merge(into: &mut Value, over: &Map<String, Value>) {
+    for (key, value) in over {
+        match (&mut into[key], value) {
+            (held @ Value::Object(_), Value::Object(over)) => merge(held, over),
+            (held, value) => held.clone_from(value),
         }
     }
 }
@@ -317,6 +336,22 @@ mod tests {
                 "configuration.webhook is set by the installation; use ports and the namespace of the installation",
             ]
         );
+    }
+
+    #[test]
+    fn what_is_chosen_is_merged_over_the_defaults_key_by_key() {
+        let chosen = json!({"resources": {"requests": {"cpu": "1"}}, "ports": {"health": 1081}});
+        let values = Values::over_defaults(chosen.as_object().unwrap()).unwrap();
+        let kept = &Values::default().resources["limits"];
+        assert_eq!(&values.resources["limits"], kept);
+        assert_eq!(
+            values.resources["requests"],
+            json!({"cpu": "1", "memory": "128Mi"})
+        );
+        assert_eq!((values.ports.health, values.ports.webhook), (1081, 9443));
+        let wrong = json!({"replica": 2});
+        let error = Values::over_defaults(wrong.as_object().unwrap()).unwrap_err();
+        assert!(error.to_string().contains("unknown field `replica`"), "{error}");
     }
 
     #[test]

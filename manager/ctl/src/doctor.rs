@@ -1,0 +1,110 @@
+//! `roadstead doctor`: named checks of one cluster, each with what was seen, why it matters, and the next command.
+//!
+//! It only reads. What it may not read is told as unknown and is no failure.
+//!
+//! Reading order: [`run`], `facts` (what is read), `checks` (what is made of it).
+
+mod checks;
+mod facts;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use tokio::time::{Instant, sleep};
+
+use crate::access;
+use crate::args::{Doctor, DoctorFormat};
+use crate::failure::{Code, Failure};
+use crate::install::LOOK_EVERY;
+use crate::output;
+use checks::{Finding, Level};
+use facts::Facts;
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Report {
+    healthy: bool,
+    failed: usize,
+    warnings: usize,
+    unknown: usize,
+    findings: Vec<Finding>,
+}
+
+impl Report {
+    fn of(findings: Vec<Finding>) -> Self {
+        let count = |level: Level| findings.iter().filter(|finding| finding.level == level).count();
+        Self {
+            healthy: count(Level::Failed) == 0,
+            failed: count(Level::Failed),
+            warnings: count(Level::Warning),
+            unknown: count(Level::Unknown),
+            findings,
+        }
+    }
+}
+
+/// Looks at a cluster and prints what was found.
+///
+/// *Errors*: a check failed (exit code 1), or nothing could be asked (exit code 2).
+pub async fn run(args: &Doctor, now: Timestamp) -> Result<(), Failure> {
+    let client = access::local(args.kubeconfig.as_deref(), "--kubeconfig")
+        .await
+        .map_err(|failure| failure.code(Code::Usage))?;
+    let started = Instant::now();
+    let report = loop {
+        let facts = Facts::read(&client, &args.namespace, now).await?;
+        let report = Report::of(checks::judge(&facts));
+        if report.healthy || !args.wait || started.elapsed() >= args.timeout {
+            break report;
+        }
+        sleep(LOOK_EVERY).await;
+    };
+    print(args.output, &report)?;
+    let Some(first) = { report.findings.iter() }.find(|finding| finding.level == Level::Failed) else {
+        return Ok(());
+    };
+    Err(Failure::new(
+        format!("{} of {} checks failed", report.failed, report.findings.len()),
+        format!("{}: {}", first.check, first.seen),
+        first.next.clone().unwrap_or_else(|| "see above".to_owned()),
+    ))
+}
+
+fn print(format: DoctorFormat, report: &Report) -> Result<(), Failure> {
+    let is_shown = |finding: &&Finding| match format {
+        DoctorFormat::Table | DoctorFormat::Json => true,
+        DoctorFormat::Short => matches!(finding.level, Level::Failed | Level::Warning),
+    };
+    let shape = match format {
+        DoctorFormat::Json => crate::args::Format::Json,
+        DoctorFormat::Table | DoctorFormat::Short => crate::args::Format::Table,
+    };
+    output::result(shape, report, "", || {
+        let mut lines = Vec::new();
+        let mut group = "";
+        for finding in report.findings.iter().filter(is_shown) {
+            if finding.group != group {
+                group = finding.group;
+                lines.push(group.to_owned());
+            }
+            lines.push(format!(
+                "  {:<7} {}: {}",
+                finding.level.word(),
+                finding.check,
+                finding.seen
+            ));
+            if matches!(finding.level, Level::Failed | Level::Warning) {
+                lines.push(format!("          why:  {}", finding.why));
+                lines.extend(finding.next.iter().map(|next| format!("          next: {next}")));
+            }
+        }
+        lines.push(format!(
+            "{} checks: {} failed, {} warnings, {} unknown",
+            report.findings.len(),
+            report.failed,
+            report.warnings,
+            report.unknown
+        ));
+        lines.join("\n")
+    })
+}

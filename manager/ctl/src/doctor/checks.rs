@@ -1,0 +1,227 @@
+//! The checks: each is decided from facts alone, one file for what belongs together.
+
+mod cluster;
+mod process;
+mod queues;
+mod webhooks;
+mod workers;
+
+use std::collections::BTreeSet;
+
+use roadstead_api::rights::Process;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::facts::{Facts, Unread};
+
+/// Seconds by which clocks may differ before credentials and leases suffer.
+const CLOCK_SECS_MAX: i64 = 30;
+/// Names of faulty objects that are shown.
+const SHOWN_MAX: usize = 5;
+
+/// How a check came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Level {
+    /// As it must be.
+    Ok,
+    /// It works, but an administrator should look.
+    Warning,
+    /// Broken.
+    Failed,
+    /// It may not be read.
+    Unknown,
+}
+
+impl Level {
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Warning => "WARNING",
+            Self::Failed => "FAILED",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// What a check found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Finding {
+    pub(super) group: &'static str,
+    pub(super) check: &'static str,
+    pub(super) level: Level,
+    /// What was seen.
+    pub(super) seen: String,
+    /// Why it matters.
+    pub(super) why: &'static str,
+    /// The next command, or what to change.
+    pub(super) next: Option<String>,
+}
+
+/// What was seen, and what to do if it is not good.
+struct Seen {
+    level: Level,
+    text: String,
+    next: Option<String>,
+}
+
+fn good(text: impl Into<String>) -> Seen {
+    Seen {
+        level: Level::Ok,
+        text: text.into(),
+        next: None,
+    }
+}
+
+fn bad(text: impl Into<String>, next: impl Into<String>) -> Seen {
+    Seen {
+        level: Level::Failed,
+        text: text.into(),
+        next: Some(next.into()),
+    }
+}
+
+fn warning(text: impl Into<String>, next: impl Into<String>) -> Seen {
+    Seen {
+        level: Level::Warning,
+        ..bad(text, next)
+    }
+}
+
+/// Good if none of the named is at fault, else `otherwise` of the first few.
+fn none_of(faulty: Vec<String>, fine: impl Into<String>, otherwise: impl FnOnce(String) -> Seen) -> Seen {
+    if faulty.is_empty() {
+        return good(fine);
+    }
+    let more = faulty.len().saturating_sub(SHOWN_MAX);
+    let shown: Vec<String> = faulty.into_iter().take(SHOWN_MAX).collect();
+    let shown = shown.join(", ");
+    otherwise(if more == 0 {
+        shown
+    } else {
+        format!("{shown} and {more} more")
+    })
+}
+
+type Judge = fn(&Facts) -> Result<Seen, Unread>;
+
+/// Where a check makes sense.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum On {
+    Both,
+    Manager,
+    Worker,
+}
+
+struct Check {
+    group: &'static str,
+    name: &'static str,
+    on: On,
+    why: &'static str,
+    judge: Judge,
+}
+
+const fn check(group: &'static str, name: &'static str, on: On, why: &'static str, judge: Judge) -> Check {
+    Check {
+        group,
+        name,
+        on,
+        why,
+        judge,
+    }
+}
+
+/// What puts an installation right.
+const INSTALL: &str = "roadstead install manager|worker";
+
+/// All checks, in the order in which they are printed.
+fn all() -> impl Iterator<Item = &'static Check> {
+    [
+        cluster::CHECKS,
+        process::CHECKS,
+        webhooks::CHECKS,
+        workers::CHECKS,
+        queues::CHECKS,
+    ]
+    .into_iter()
+    .flatten()
+}
+
+/// All findings, in the order of the checks. Checks that make no sense on this cluster are left out.
+pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
+    let process = facts.process();
+    let fits = |on: On| match on {
+        On::Both => true,
+        On::Manager => process == Some(Process::Manager),
+        On::Worker => process == Some(Process::Worker),
+    };
+    let one = |check: &Check| {
+        let seen = (check.judge)(facts).unwrap_or_else(|Unread(why)| Seen {
+            level: Level::Unknown,
+            text: why,
+            next: None,
+        });
+        Finding {
+            group: check.group,
+            check: check.name,
+            level: seen.level,
+            seen: seen.text,
+            why: check.why,
+            next: seen.next,
+        }
+    };
+    all().filter(|check| fits(check.on)).map(one).collect()
+}
+
+fn name(object: &Value) -> String {
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    match object["metadata"]["namespace"].as_str() {
+        Some(namespace) => format!("{namespace}/{name}"),
+        None => name.to_owned(),
+    }
+}
+
+/// Objects of a list inside an object.
+fn items<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
+    object
+        .pointer(pointer)
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+}
+
+/// Status and message of a condition.
+fn condition<'a>(object: &'a Value, kind: &str) -> Option<(&'a str, &'a str)> {
+    let found = items(object, "/status/conditions").find(|each| each["type"] == kind)?;
+    Some((
+        found["status"].as_str()?,
+        found["message"].as_str().unwrap_or_default(),
+    ))
+}
+
+/// Those whose condition is not `True`, each with the message.
+fn without_condition(objects: &[Value], kind: &str) -> Vec<String> {
+    let faulty = |object: &Value| match condition(object, kind) {
+        Some(("True", _)) => None,
+        Some((_, message)) => Some(format!("{} ({message})", name(object))),
+        None => Some(format!("{} (not looked at yet)", name(object))),
+    };
+    objects.iter().filter_map(faulty).collect()
+}
+
+fn names(objects: &[Value]) -> BTreeSet<&str> {
+    objects
+        .iter()
+        .filter_map(|object| object["metadata"]["name"].as_str())
+        .collect()
+}
+
+fn look_at_log(facts: &Facts) -> String {
+    format!(
+        "kubectl -n {} logs -l control-plane=controller-manager --tail=50",
+        facts.namespace
+    )
+}
+
+#[cfg(test)]
+mod tests;

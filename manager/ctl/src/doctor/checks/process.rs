@@ -1,0 +1,204 @@
+//! Checks of the process of the installation.
+
+use jiff::Timestamp;
+use roadstead_api::install::owned;
+use roadstead_api::rights;
+use roadstead_serve::config;
+use serde_json::Value;
+
+use super::{
+    CLOCK_SECS_MAX, Check, INSTALL, On, Seen, bad, check, good, look_at_log, name, none_of, warning,
+};
+use crate::doctor::facts::{Facts, Unread};
+
+const PROCESS: &str = "process";
+
+pub(super) const CHECKS: &[Check] = &[
+    check(
+        PROCESS,
+        "deployment",
+        On::Both,
+        "nothing decides about queues without the process",
+        deployment,
+    ),
+    check(
+        PROCESS,
+        "replicas",
+        On::Both,
+        "with no ready replica nothing is admitted and every job is refused",
+        replicas,
+    ),
+    check(
+        PROCESS,
+        "image-version",
+        On::Both,
+        "command and process of different versions may disagree",
+        image_version,
+    ),
+    check(
+        PROCESS,
+        "service-account",
+        On::Both,
+        "pods without their account do not start",
+        service_account,
+    ),
+    check(
+        PROCESS,
+        "cluster-role",
+        On::Both,
+        "without its rights the process stands still",
+        cluster_role,
+    ),
+    check(
+        PROCESS,
+        "configuration",
+        On::Both,
+        "a process with a wrong configuration does not start",
+        configuration,
+    ),
+    check(
+        PROCESS,
+        "leader",
+        On::Both,
+        "only the replica that leads decides",
+        leader,
+    ),
+];
+
+fn deployment(facts: &Facts) -> Result<Seen, Unread> {
+    Ok(match facts.deployment()? {
+        Some(found) => good(name(found)),
+        None => bad(
+            format!("nothing is installed in namespace {}", facts.namespace),
+            format!("{INSTALL} --namespace {}", facts.namespace),
+        ),
+    })
+}
+
+/// What is said of the Deployment, if there is one.
+fn of_deployment(facts: &Facts, judge: impl FnOnce(&Value) -> Seen) -> Result<Seen, Unread> {
+    match facts.deployment()? {
+        Some(found) => Ok(judge(found)),
+        None => Err(Unread("there is no Deployment".to_owned())),
+    }
+}
+
+fn replicas(facts: &Facts) -> Result<Seen, Unread> {
+    of_deployment(facts, |found| {
+        let wanted = found["spec"]["replicas"].as_u64().unwrap_or(1);
+        let ready = found["status"]["readyReplicas"].as_u64().unwrap_or(0);
+        let text = format!("{ready} of {wanted} ready");
+        let look = format!(
+            "kubectl -n {} describe pods -l app.kubernetes.io/name={}",
+            facts.namespace,
+            found["metadata"]["name"].as_str().unwrap_or_default()
+        );
+        match ready {
+            0 => bad(text, look),
+            some if some < wanted => warning(text, look),
+            _ => good(text),
+        }
+    })
+}
+
+fn image_version(facts: &Facts) -> Result<Seen, Unread> {
+    of_deployment(facts, |found| {
+        let version = found["metadata"]["labels"][owned::VERSION_LABEL]
+            .as_str()
+            .unwrap_or("unknown");
+        if version == owned::VERSION {
+            good(version)
+        } else {
+            warning(
+                format!("installed is {version}, this command is {}", owned::VERSION),
+                format!("use roadstead {version}, or {INSTALL}"),
+            )
+        }
+    })
+}
+
+fn service_account(facts: &Facts) -> Result<Seen, Unread> {
+    let Some(found) = facts.deployment()? else {
+        return Err(Unread("there is no Deployment".to_owned()));
+    };
+    let account = found["spec"]["template"]["spec"]["serviceAccountName"]
+        .as_str()
+        .unwrap_or(rights::ACCOUNT);
+    Ok(match facts.named("ServiceAccount", account)? {
+        Some(_) => good(account),
+        None => bad(format!("no ServiceAccount {account}"), INSTALL),
+    })
+}
+
+fn cluster_role(facts: &Facts) -> Result<Seen, Unread> {
+    let Some(process) = facts.process() else {
+        return Err(Unread("there is no Deployment".to_owned()));
+    };
+    let wanted = rights::manifests(process, &facts.namespace, rights::BY_DEFAULT);
+    let roles: Vec<&Value> = wanted
+        .iter()
+        .filter(|object| object["kind"] == "ClusterRole")
+        .collect();
+    let mut faulty = Vec::new();
+    for role in &roles {
+        let role_name = role["metadata"]["name"].as_str().unwrap_or_default();
+        let same = facts
+            .named("ClusterRole", role_name)?
+            .is_some_and(|found| found["rules"] == role["rules"]);
+        if !same {
+            faulty.push(role_name.to_owned());
+        }
+    }
+    Ok(none_of(faulty, "as installed", |names| {
+        bad(format!("missing or changed: {names}"), INSTALL)
+    }))
+}
+
+fn configuration(facts: &Facts) -> Result<Seen, Unread> {
+    let maps = facts.all("ConfigMap")?;
+    let Some(map) = maps.iter().find(|map| owned::by(map).is_some()) else {
+        return Ok(bad("there is no ConfigMap of the installation", INSTALL));
+    };
+    let text = map["data"]["config.yaml"].as_str().unwrap_or_default();
+    Ok(match config::parse(&name(map), text, &[], &facts.namespace) {
+        Ok(config) if config.warnings.is_empty() => good("can be used"),
+        Ok(config) => warning(config.warnings.join("; "), "take these keys out of the values"),
+        Err(error) => bad(
+            error.to_string(),
+            "mend the values, then install again with --values",
+        ),
+    })
+}
+
+fn leader(facts: &Facts) -> Result<Seen, Unread> {
+    let lease = roadstead_api::config::Config::without_file(&facts.namespace)
+        .leader_election
+        .resource_name;
+    let Some(found) = facts.named("Lease", &lease)? else {
+        return Ok(bad(
+            format!("no replica has ever led (Lease {lease})"),
+            look_at_log(facts),
+        ));
+    };
+    let spec = &found["spec"];
+    let holder = spec["holderIdentity"].as_str().unwrap_or_default();
+    let lasts = spec["leaseDurationSeconds"].as_i64().unwrap_or(15);
+    let renewed = spec["renewTime"]
+        .as_str()
+        .and_then(|time| time.parse::<Timestamp>().ok());
+    let age = renewed.map(|renewed| {
+        facts
+            .server_now
+            .unwrap_or(facts.now)
+            .duration_since(renewed)
+            .as_secs()
+    });
+    Ok(match age {
+        _ if holder.is_empty() => bad("no replica leads", look_at_log(facts)),
+        Some(age) if age > 2 * lasts + CLOCK_SECS_MAX => bad(
+            format!("{holder} has not renewed its lease for {age} s"),
+            look_at_log(facts),
+        ),
+        Some(_) | None => good(holder),
+    })
+}

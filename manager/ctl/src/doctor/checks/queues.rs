@@ -1,0 +1,334 @@
+//! Checks of queues, flavors and admission checks.
+
+use std::collections::BTreeSet;
+
+use roadstead_api::constants::controllers::{MULTIKUEUE, PROVISIONING_REQUEST};
+use roadstead_api::rights::Process;
+use serde_json::Value;
+
+use super::{
+    Check, On, Seen, bad, check, condition, good, items, name, names, none_of, warning, without_condition,
+};
+use crate::doctor::facts::{Facts, Unread};
+
+const QUEUES: &str = "queues";
+
+pub(super) const CHECKS: &[Check] = &[
+    check(
+        QUEUES,
+        "queues-present",
+        On::Both,
+        "without a queue every job waits",
+        queues_present,
+    ),
+    check(
+        QUEUES,
+        "queues-active",
+        On::Both,
+        "an inactive ClusterQueue admits nothing",
+        queues_active,
+    ),
+    check(
+        QUEUES,
+        "queues-stopped",
+        On::Both,
+        "a stopped queue admits nothing",
+        queues_stopped,
+    ),
+    check(
+        QUEUES,
+        "local-queues-lead-somewhere",
+        On::Both,
+        "jobs in such a queue wait for ever",
+        local_queues,
+    ),
+    check(
+        QUEUES,
+        "flavors-exist",
+        On::Both,
+        "a ClusterQueue with an unknown flavor is inactive",
+        flavors_exist,
+    ),
+    check(
+        QUEUES,
+        "flavors-match-nodes",
+        On::Worker,
+        "jobs of this flavor are admitted, and their pods stay pending",
+        flavors_match_nodes,
+    ),
+    check(
+        QUEUES,
+        "checks-exist",
+        On::Both,
+        "a ClusterQueue with an unknown check is inactive",
+        checks_exist,
+    ),
+    check(
+        QUEUES,
+        "checks-active",
+        On::Both,
+        "workloads wait for a check that is not active",
+        checks_active,
+    ),
+    check(
+        QUEUES,
+        "checks-handled",
+        On::Both,
+        "no process answers for this controller",
+        checks_handled,
+    ),
+    check(
+        QUEUES,
+        "check-parameters",
+        On::Both,
+        "a check without its parameters never becomes ready",
+        check_parameters,
+    ),
+    check(
+        QUEUES,
+        "dispatch",
+        On::Manager,
+        "jobs in a queue without a multikueue check are not sent to workers",
+        dispatch,
+    ),
+    check(
+        QUEUES,
+        "workloads-have-queues",
+        On::Both,
+        "such a workload waits until its queue is made",
+        workloads_have_queues,
+    ),
+];
+
+fn queues_present(facts: &Facts) -> Result<Seen, Unread> {
+    let (clusters, locals) = (facts.all("ClusterQueue")?.len(), facts.all("LocalQueue")?.len());
+    let text = format!("{clusters} ClusterQueues, {locals} LocalQueues");
+    Ok(if clusters == 0 || locals == 0 {
+        warning(
+            text,
+            "make a ResourceFlavor, a ClusterQueue, and a LocalQueue in each namespace that submits",
+        )
+    } else {
+        good(text)
+    })
+}
+
+fn queues_active(facts: &Facts) -> Result<Seen, Unread> {
+    let faulty = without_condition(facts.all("ClusterQueue")?, "Active");
+    Ok(none_of(faulty, "all", |names| {
+        bad(format!("inactive: {names}"), "kubectl describe clusterqueue NAME")
+    }))
+}
+
+fn queues_stopped(facts: &Facts) -> Result<Seen, Unread> {
+    let is_stopped = |queue: &&Value| {
+        matches!(
+            queue["spec"]["stopPolicy"].as_str(),
+            Some("Hold" | "HoldAndDrain")
+        )
+    };
+    let queues = facts.all("ClusterQueue")?.iter().chain(facts.all("LocalQueue")?);
+    let faulty = queues.filter(is_stopped).map(name).collect();
+    Ok(none_of(faulty, "none", |names| {
+        warning(
+            format!("stopped: {names}"),
+            "set spec.stopPolicy to None when it may go on",
+        )
+    }))
+}
+
+fn local_queues(facts: &Facts) -> Result<Seen, Unread> {
+    let there = names(facts.all("ClusterQueue")?);
+    let leads_nowhere = |queue: &&Value| {
+        !queue["spec"]["clusterQueue"]
+            .as_str()
+            .is_some_and(|name| there.contains(name))
+    };
+    let faulty = facts
+        .all("LocalQueue")?
+        .iter()
+        .filter(leads_nowhere)
+        .map(name)
+        .collect();
+    Ok(none_of(faulty, "all", |names| {
+        bad(
+            format!("lead to no ClusterQueue: {names}"),
+            "make the ClusterQueue that spec.clusterQueue names",
+        )
+    }))
+}
+
+/// Names in a list of each ClusterQueue that are not among those there.
+fn dangling(
+    facts: &Facts,
+    there: &BTreeSet<&str>,
+    of: fn(&Value) -> Vec<&str>,
+) -> Result<Vec<String>, Unread> {
+    let mut faulty = Vec::new();
+    for queue in facts.all("ClusterQueue")? {
+        let unknown = of(queue).into_iter().filter(|each| !there.contains(each));
+        faulty.extend(unknown.map(|each| format!("{each} (in {})", name(queue))));
+    }
+    Ok(faulty)
+}
+
+fn flavors_of(queue: &Value) -> Vec<&str> {
+    let groups = items(queue, "/spec/resourceGroups");
+    groups
+        .flat_map(|group| items(group, "/flavors"))
+        .filter_map(|flavor| flavor["name"].as_str())
+        .collect()
+}
+
+fn checks_of(queue: &Value) -> Vec<&str> {
+    let strategy = items(queue, "/spec/admissionChecksStrategy/admissionChecks")
+        .filter_map(|check| check["name"].as_str());
+    let plain = items(queue, "/spec/admissionChecks").filter_map(Value::as_str);
+    strategy.chain(plain).collect()
+}
+
+fn flavors_exist(facts: &Facts) -> Result<Seen, Unread> {
+    let there = names(facts.all("ResourceFlavor")?);
+    Ok(none_of(dangling(facts, &there, flavors_of)?, "all", |names| {
+        bad(
+            format!("unknown: {names}"),
+            "make the ResourceFlavor, or take it out of the ClusterQueue",
+        )
+    }))
+}
+
+fn flavors_match_nodes(facts: &Facts) -> Result<Seen, Unread> {
+    let nodes = facts.all("Node")?;
+    let fits = |node: &Value, labels: &Value| {
+        let mut wanted = labels.as_object().into_iter().flatten();
+        wanted.all(|(key, value)| node["metadata"]["labels"][key] == *value)
+    };
+    let matches_none = |flavor: &&Value| !nodes.iter().any(|node| fits(node, &flavor["spec"]["nodeLabels"]));
+    let faulty = facts
+        .all("ResourceFlavor")?
+        .iter()
+        .filter(matches_none)
+        .map(name)
+        .collect();
+    Ok(none_of(faulty, "every flavor has a node", |names| {
+        warning(
+            format!("match no node: {names}"),
+            "kubectl get nodes --show-labels",
+        )
+    }))
+}
+
+fn checks_exist(facts: &Facts) -> Result<Seen, Unread> {
+    let there = names(facts.all("AdmissionCheck")?);
+    Ok(none_of(dangling(facts, &there, checks_of)?, "all", |names| {
+        bad(
+            format!("unknown: {names}"),
+            "make the AdmissionCheck, or take it out of the ClusterQueue",
+        )
+    }))
+}
+
+fn checks_active(facts: &Facts) -> Result<Seen, Unread> {
+    let faulty = without_condition(facts.all("AdmissionCheck")?, "Active");
+    Ok(none_of(faulty, "all", |names| {
+        bad(
+            format!("inactive: {names}"),
+            "kubectl describe admissioncheck NAME",
+        )
+    }))
+}
+
+fn checks_handled(facts: &Facts) -> Result<Seen, Unread> {
+    let ours = match facts.process() {
+        Some(Process::Manager) => MULTIKUEUE,
+        Some(Process::Worker) => PROVISIONING_REQUEST,
+        None => return Err(Unread("there is no Deployment".to_owned())),
+    };
+    let is_foreign = |check: &&Value| check["spec"]["controllerName"] != ours;
+    let with_controller = |check: &Value| {
+        format!(
+            "{} ({})",
+            name(check),
+            check["spec"]["controllerName"].as_str().unwrap_or_default()
+        )
+    };
+    let faulty = facts
+        .all("AdmissionCheck")?
+        .iter()
+        .filter(is_foreign)
+        .map(with_controller)
+        .collect();
+    Ok(none_of(faulty, "all by this process", |names| {
+        warning(
+            format!("by other controllers: {names}"),
+            "make sure that they run",
+        )
+    }))
+}
+
+fn check_parameters(facts: &Facts) -> Result<Seen, Unread> {
+    let mut faulty = Vec::new();
+    for check in facts.all("AdmissionCheck")? {
+        let parameters = &check["spec"]["parameters"];
+        let (kind, wanted) = (parameters["kind"].as_str(), parameters["name"].as_str());
+        let is_there = match (kind, wanted) {
+            (Some(kind @ ("MultiKueueConfig" | "ProvisioningRequestConfig")), Some(wanted)) => {
+                facts.named(kind, wanted)?.is_some()
+            }
+            (Some(_), Some(_)) => true,
+            _ => check["spec"]["controllerName"] != MULTIKUEUE,
+        };
+        if !is_there {
+            faulty.push(format!("{} (names {})", name(check), wanted.unwrap_or("none")));
+        }
+    }
+    Ok(none_of(faulty, "all are there", |names| {
+        bad(
+            format!("missing: {names}"),
+            "make the object that spec.parameters names",
+        )
+    }))
+}
+
+fn dispatch(facts: &Facts) -> Result<Seen, Unread> {
+    let checks = facts.all("AdmissionCheck")?;
+    let dispatches = |queue: &Value| {
+        checks_of(queue).iter().any(|wanted| {
+            checks.iter().any(|check| {
+                check["metadata"]["name"] == *wanted && check["spec"]["controllerName"] == MULTIKUEUE
+            })
+        })
+    };
+    let faulty = { facts.all("ClusterQueue")?.iter() }
+        .filter(|queue| !dispatches(queue))
+        .map(name)
+        .collect();
+    Ok(none_of(faulty, "every ClusterQueue sends to workers", |names| {
+        warning(
+            format!("run their jobs on the management cluster: {names}"),
+            "add a multikueue AdmissionCheck to them",
+        )
+    }))
+}
+
+fn workloads_have_queues(facts: &Facts) -> Result<Seen, Unread> {
+    let queues: BTreeSet<String> = facts.all("LocalQueue")?.iter().map(name).collect();
+    let waits_in_vain = |workload: &&Value| {
+        let namespace = workload["metadata"]["namespace"].as_str().unwrap_or_default();
+        let queue = workload["spec"]["queueName"].as_str().unwrap_or_default();
+        let is_finished = condition(workload, "Finished").is_some_and(|(status, _)| status == "True");
+        !is_finished && !queues.contains(&format!("{namespace}/{queue}"))
+    };
+    let faulty = facts
+        .all("Workload")?
+        .iter()
+        .filter(waits_in_vain)
+        .map(name)
+        .collect();
+    Ok(none_of(faulty, "all", |names| {
+        bad(
+            format!("their LocalQueue does not exist: {names}"),
+            "make the LocalQueue, or delete the job",
+        )
+    }))
+}

@@ -1,0 +1,215 @@
+//! Checks of webhooks, their certificate, and the visibility API.
+
+use jiff::Timestamp;
+use roadstead_api::constants::names::{MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS};
+use roadstead_api::crd::WEBHOOK_SERVICE;
+use roadstead_api::visibility;
+use serde_json::Value;
+
+use super::{Check, INSTALL, On, Seen, bad, check, condition, good, items, look_at_log, none_of, warning};
+use crate::doctor::facts::{Facts, Unread};
+
+const WEBHOOKS: &str = "webhooks and certificates";
+
+pub(super) const CHECKS: &[Check] = &[
+    check(
+        WEBHOOKS,
+        "mutating-webhooks",
+        On::Both,
+        "jobs would start without waiting for their queue",
+        mutating_webhooks,
+    ),
+    check(
+        WEBHOOKS,
+        "validating-webhooks",
+        On::Both,
+        "wrong queues would be stored",
+        validating_webhooks,
+    ),
+    check(
+        WEBHOOKS,
+        "certificate-authority",
+        On::Both,
+        "the API server refuses every job that it cannot ask about",
+        certificate_authority,
+    ),
+    check(
+        WEBHOOKS,
+        "lock-out",
+        On::Both,
+        "a webhook on its own namespace could keep the process from coming back",
+        lock_out,
+    ),
+    check(
+        WEBHOOKS,
+        "certificate",
+        On::Both,
+        "the API server refuses webhooks with an expired certificate",
+        certificate,
+    ),
+    check(
+        WEBHOOKS,
+        "webhook-service",
+        On::Both,
+        "the API server reaches the webhooks through this Service",
+        webhook_service,
+    ),
+    check(
+        WEBHOOKS,
+        "webhook-endpoints",
+        On::Both,
+        "the API server finds no webhook without a ready endpoint",
+        webhook_endpoints,
+    ),
+    check(
+        WEBHOOKS,
+        "visibility",
+        On::Both,
+        "the order of waiting workloads cannot be shown",
+        visibility_served,
+    ),
+];
+
+fn registered(facts: &Facts, kind: &'static str, known: &str) -> Result<Seen, Unread> {
+    let found = facts.named(kind, known)?;
+    Ok(match found.map(|found| items(found, "/webhooks").count()) {
+        Some(count) if count > 0 => good(format!("{count} webhooks")),
+        Some(_) | None => bad(format!("no {kind} {known}"), look_at_log(facts)),
+    })
+}
+
+fn mutating_webhooks(facts: &Facts) -> Result<Seen, Unread> {
+    registered(facts, "MutatingWebhookConfiguration", MUTATING_WEBHOOKS)
+}
+
+fn validating_webhooks(facts: &Facts) -> Result<Seen, Unread> {
+    registered(facts, "ValidatingWebhookConfiguration", VALIDATING_WEBHOOKS)
+}
+
+/// All webhooks of ours.
+fn webhooks(facts: &Facts) -> Result<Vec<&Value>, Unread> {
+    let mutating = facts.named("MutatingWebhookConfiguration", MUTATING_WEBHOOKS)?;
+    let validating = facts.named("ValidatingWebhookConfiguration", VALIDATING_WEBHOOKS)?;
+    let both = mutating.into_iter().chain(validating);
+    Ok(both.flat_map(|found| items(found, "/webhooks")).collect())
+}
+
+fn certificate_authority(facts: &Facts) -> Result<Seen, Unread> {
+    let without = |hook: &&&Value| {
+        hook["clientConfig"]["caBundle"]
+            .as_str()
+            .is_none_or(str::is_empty)
+    };
+    let hook_name = |hook: &&Value| hook["name"].as_str().unwrap_or_default().to_owned();
+    let faulty = webhooks(facts)?.iter().filter(without).map(hook_name).collect();
+    Ok(none_of(faulty, "in every webhook", |names| {
+        bad(format!("without authority: {names}"), look_at_log(facts))
+    }))
+}
+
+fn lock_out(facts: &Facts) -> Result<Seen, Unread> {
+    let covers_core = |hook: &&&Value| {
+        let of_jobs = items(hook, "/rules")
+            .any(|rule| items(rule, "/apiGroups").any(|group| group == "batch" || group == ""));
+        let spared: Vec<&Value> = items(hook, "/namespaceSelector/matchExpressions")
+            .filter(|each| each["operator"] == "NotIn")
+            .flat_map(|each| items(each, "/values"))
+            .collect();
+        let spares = |namespace: &str| spared.iter().any(|value| **value == namespace);
+        of_jobs && !(spares("kube-system") && spares(&facts.namespace))
+    };
+    let hook_name = |hook: &&Value| hook["name"].as_str().unwrap_or_default().to_owned();
+    let faulty = webhooks(facts)?
+        .iter()
+        .filter(covers_core)
+        .map(hook_name)
+        .collect();
+    Ok(none_of(
+        faulty,
+        "kube-system and the own namespace are left alone",
+        |names| {
+            bad(
+                format!("asked about the own namespace too: {names}"),
+                look_at_log(facts),
+            )
+        },
+    ))
+}
+
+fn certificate(facts: &Facts) -> Result<Seen, Unread> {
+    let known = roadstead_api::config::Config::without_file(&facts.namespace)
+        .cert_management
+        .webhook_secret_name;
+    let Some(found) = facts.named("Secret", &known)? else {
+        return Ok(bad(format!("no Secret {known}"), look_at_log(facts)));
+    };
+    let ends = found["data"]["tls.crt"].as_str().and_then(expiry);
+    Ok(match ends {
+        None => bad(
+            format!("Secret {known} holds no certificate"),
+            renew_certificate(facts, &known),
+        ),
+        Some(ends) if ends <= facts.now => bad(format!("ended at {ends}"), renew_certificate(facts, &known)),
+        Some(ends) => good(format!("until {ends}")),
+    })
+}
+
+fn renew_certificate(facts: &Facts, secret: &str) -> String {
+    format!(
+        "kubectl -n {} delete secret {secret}; the process makes a new one",
+        facts.namespace
+    )
+}
+
+/// When a certificate in base64 of PEM ends.
+fn expiry(encoded: &str) -> Option<Timestamp> {
+    use base64::Engine as _;
+    let pem = base64::engine::general_purpose::STANDARD.decode(encoded).ok()?;
+    let (_, pem) = x509_parser::pem::parse_x509_pem(&pem).ok()?;
+    let certificate = pem.parse_x509().ok()?;
+    Timestamp::from_second(certificate.validity().not_after.timestamp()).ok()
+}
+
+fn webhook_service(facts: &Facts) -> Result<Seen, Unread> {
+    Ok(match facts.named("Service", WEBHOOK_SERVICE)? {
+        Some(_) => good(WEBHOOK_SERVICE),
+        None => bad(format!("no Service {WEBHOOK_SERVICE}"), INSTALL),
+    })
+}
+
+fn webhook_endpoints(facts: &Facts) -> Result<Seen, Unread> {
+    let of_service =
+        |slice: &&Value| slice["metadata"]["labels"]["kubernetes.io/service-name"] == WEBHOOK_SERVICE;
+    let slices = facts.all("EndpointSlice")?.iter().filter(of_service);
+    let ready = slices
+        .flat_map(|slice| items(slice, "/endpoints"))
+        .filter(|endpoint| endpoint["conditions"]["ready"] != false)
+        .count();
+    Ok(if ready > 0 {
+        good(format!("{ready} ready"))
+    } else {
+        bad(
+            "no endpoint is ready",
+            format!("kubectl -n {} get pods", facts.namespace),
+        )
+    })
+}
+
+fn visibility_served(facts: &Facts) -> Result<Seen, Unread> {
+    let mut faulty = Vec::new();
+    for version in visibility::VERSIONS {
+        let known = format!("{version}.{}", visibility::GROUP);
+        match facts.named("APIService", &known)? {
+            Some(found) if condition(found, "Available").is_some_and(|(status, _)| status == "True") => {}
+            Some(found) => {
+                let message =
+                    condition(found, "Available").map_or("not looked at yet", |(_, message)| message);
+                faulty.push(format!("{known} ({message})"));
+            }
+            None => faulty.push(format!("{known} (missing)")),
+        }
+    }
+    Ok(none_of(faulty, "served", |names| {
+        warning(format!("not available: {names}"), "kubectl describe apiservice")
+    }))
+}

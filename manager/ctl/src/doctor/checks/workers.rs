@@ -1,0 +1,204 @@
+//! Checks of worker clusters of a manager, and their credentials.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use roadstead_kubeconfigs::secret;
+use serde_json::Value;
+
+use super::{
+    Check, Level, On, Seen, bad, check, good, items, name, names, none_of, warning, without_condition,
+};
+use crate::doctor::facts::{Facts, Unread};
+
+/// Seconds before the end of a credential at which it should have been renewed.
+const RENEW_SECS: i64 = 300;
+
+const WORKERS: &str = "worker clusters";
+
+pub(super) const CHECKS: &[Check] = &[
+    check(
+        WORKERS,
+        "clusters-registered",
+        On::Manager,
+        "without a worker cluster no job runs",
+        clusters_registered,
+    ),
+    check(
+        WORKERS,
+        "clusters-active",
+        On::Manager,
+        "no job is sent to a cluster that is not connected",
+        clusters_active,
+    ),
+    check(
+        WORKERS,
+        "clusters-listed",
+        On::Manager,
+        "a cluster in no MultiKueueConfig gets no jobs",
+        clusters_listed,
+    ),
+    check(
+        WORKERS,
+        "clusters-exist",
+        On::Manager,
+        "a name without a cluster is waited for in vain",
+        clusters_exist,
+    ),
+    check(
+        WORKERS,
+        "clusters-cordoned",
+        On::Manager,
+        "a cordoned cluster gets no new jobs",
+        clusters_cordoned,
+    ),
+    check(
+        WORKERS,
+        "fences",
+        On::Manager,
+        "a worker without a fence may run on while its jobs start elsewhere",
+        fences,
+    ),
+    check(
+        WORKERS,
+        "credentials-present",
+        On::Manager,
+        "without its Secret a cluster cannot be reached",
+        credentials_present,
+    ),
+    check(
+        WORKERS,
+        "credentials-age",
+        On::Manager,
+        "with an expired credential the connection ends",
+        credentials_age,
+    ),
+];
+
+fn clusters_registered(facts: &Facts) -> Result<Seen, Unread> {
+    Ok(match facts.all("MultiKueueCluster")?.len() {
+        0 => warning("none", "roadstead cluster join NAME --kubeconfig FILE"),
+        count => good(format!("{count}")),
+    })
+}
+
+fn clusters_active(facts: &Facts) -> Result<Seen, Unread> {
+    let faulty = without_condition(facts.all("MultiKueueCluster")?, "Active");
+    Ok(none_of(faulty, "all are connected", |names| {
+        bad(format!("not connected: {names}"), "roadstead cluster list")
+    }))
+}
+
+/// Names of clusters in all configs.
+fn listed(facts: &Facts) -> Result<BTreeSet<&str>, Unread> {
+    let configs = facts.all("MultiKueueConfig")?.iter();
+    Ok(configs
+        .flat_map(|config| items(config, "/spec/clusters"))
+        .filter_map(Value::as_str)
+        .collect())
+}
+
+fn clusters_listed(facts: &Facts) -> Result<Seen, Unread> {
+    let listed = listed(facts)?;
+    let there = names(facts.all("MultiKueueCluster")?);
+    let faulty = there.difference(&listed).map(ToString::to_string).collect();
+    Ok(none_of(
+        faulty,
+        "every cluster is in a MultiKueueConfig",
+        |names| {
+            warning(
+                format!("in no MultiKueueConfig: {names}"),
+                "kubectl edit multikueueconfig NAME",
+            )
+        },
+    ))
+}
+
+fn clusters_exist(facts: &Facts) -> Result<Seen, Unread> {
+    let there = names(facts.all("MultiKueueCluster")?);
+    let faulty = listed(facts)?
+        .difference(&there)
+        .map(ToString::to_string)
+        .collect();
+    Ok(none_of(faulty, "every name is a cluster", |names| {
+        warning(
+            format!("named in a MultiKueueConfig, but not registered: {names}"),
+            "roadstead cluster join NAME --kubeconfig FILE, or take the name out",
+        )
+    }))
+}
+
+fn clusters_cordoned(facts: &Facts) -> Result<Seen, Unread> {
+    let cordon = roadstead_api::constants::annotations::CORDON;
+    let is_cordoned = |cluster: &&Value| !cluster["metadata"]["annotations"][cordon].is_null();
+    let faulty = facts
+        .all("MultiKueueCluster")?
+        .iter()
+        .filter(is_cordoned)
+        .map(name)
+        .collect();
+    Ok(none_of(faulty, "none", |names| {
+        warning(format!("cordoned: {names}"), "roadstead cluster uncordon NAME")
+    }))
+}
+
+fn fences(facts: &Facts) -> Result<Seen, Unread> {
+    let faulty = without_condition(facts.all("MultiKueueCluster")?, "WorkerFence");
+    Ok(none_of(
+        faulty,
+        "every worker stops its jobs by itself when it is cut off",
+        |names| {
+            warning(
+                format!("without a fence: {names}"),
+                "kubectl describe multikueuecluster NAME",
+            )
+        },
+    ))
+}
+
+/// Name of the Secret of a cluster.
+fn secret_of(cluster: &Value) -> Option<&str> {
+    let source = cluster.pointer("/spec/clusterSource/kubeConfig")?;
+    (source["locationType"] == "Secret").then(|| source["location"].as_str())?
+}
+
+fn credentials_present(facts: &Facts) -> Result<Seen, Unread> {
+    let there = names(facts.all("Secret")?);
+    let is_missing = |cluster: &&Value| secret_of(cluster).is_some_and(|secret| !there.contains(secret));
+    let faulty = facts
+        .all("MultiKueueCluster")?
+        .iter()
+        .filter(is_missing)
+        .map(name)
+        .collect();
+    Ok(none_of(faulty, "every Secret is there", |names| {
+        bad(
+            format!("without a Secret: {names}"),
+            "roadstead cluster join NAME --kubeconfig FILE",
+        )
+    }))
+}
+
+fn credentials_age(facts: &Facts) -> Result<Seen, Unread> {
+    let now = facts.server_now.unwrap_or(facts.now);
+    let mut late = Vec::new();
+    let mut ended = false;
+    for found in facts.all("Secret")? {
+        let ends = found["metadata"]["annotations"][secret::EXPIRES_AT].as_str();
+        let Some(ends) = ends.and_then(|time| time.parse::<Timestamp>().ok()) else {
+            continue;
+        };
+        let left = ends.duration_since(now).as_secs();
+        if left < RENEW_SECS {
+            ended |= left <= 0;
+            late.push(format!("{} (until {ends})", name(found)));
+        }
+    }
+    Ok(none_of(late, "all were renewed in time", |names| Seen {
+        level: if ended { Level::Failed } else { Level::Warning },
+        ..bad(
+            format!("not renewed: {names}"),
+            "roadstead cluster join NAME --kubeconfig FILE makes a new one",
+        )
+    }))
+}

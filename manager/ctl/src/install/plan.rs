@@ -1,0 +1,234 @@
+//! What is in the way of an installation, and what will be done: decided from what was read.
+
+use roadstead_api::install::owned;
+use roadstead_api::rights::Process;
+use serde_json::Value;
+
+use crate::cluster::account::State;
+use crate::failure::Failure;
+
+/// What has to be done to one object.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Step {
+    /// The object as it must be.
+    pub(super) object: Value,
+    /// Kind and name, as kubectl writes them.
+    pub(super) title: String,
+    /// How it stands.
+    pub(super) state: State,
+    /// Whether it is left as it is, because others have made it or the cluster does not serve its kind.
+    pub(super) left: Option<&'static str>,
+}
+
+impl Step {
+    /// Whether it must be applied.
+    pub(super) fn is_due(&self) -> bool {
+        self.left.is_none() && self.state != State::Same
+    }
+
+    /// Whether it defines a kind.
+    pub(super) fn is_definition(&self) -> bool {
+        self.object["kind"] == "CustomResourceDefinition"
+    }
+}
+
+/// A Deployment, as far as it matters here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    /// The installation that it belongs to.
+    pub(super) installed: Option<String>,
+    /// `app.kubernetes.io/name`.
+    pub(super) app: Option<String>,
+    pub(super) images: Vec<String>,
+}
+
+impl Found {
+    fn is_kueue(&self) -> bool {
+        let by_image = |image: &String| {
+            let name = image.split(['@', ':']).next().unwrap_or_default();
+            name.ends_with("/kueue")
+        };
+        self.installed.is_none() && (self.app.as_deref() == Some("kueue") || self.images.iter().any(by_image))
+    }
+}
+
+/// Refuses where another engine would decide about the same queues.
+pub(super) fn refuse_others(process: Process, namespace: &str, found: &[Found]) -> Result<(), Failure> {
+    if let Some(kueue) = found.iter().find(|each| each.is_kueue()) {
+        let Found {
+            namespace: theirs,
+            name,
+            ..
+        } = kueue;
+        return Err(Failure::new(
+            format!("Kueue runs in this cluster already: Deployment {theirs}/{name}"),
+            "two engines would admit the same workloads, each without knowing of the other",
+            format!(
+                "stop it first: kubectl -n {theirs} scale deployment {name} --replicas=0; queues and workloads stay and are taken over. \
+                 Then delete it: kubectl -n {theirs} delete deployment {name}"
+            ),
+        ));
+    }
+    let of_ours = |each: &&Found| {
+        each.installed
+            .as_deref()
+            .is_some_and(|name| name != process.name() || each.namespace != namespace)
+    };
+    if let Some(other) = found.iter().find(of_ours) {
+        let installed = other.installed.as_deref().unwrap_or_default();
+        let part = installed.trim_start_matches("roadstead-");
+        return Err(Failure::new(
+            format!(
+                "{installed} is installed in this cluster already, in namespace {}",
+                other.namespace
+            ),
+            "a cluster has one engine: two would admit the same workloads",
+            format!(
+                "take it away first: roadstead uninstall {part} --namespace {}",
+                other.namespace
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// Refuses to put definitions of this version over those of a newer one.
+pub(super) fn refuse_newer(name: &str, stands: &Value) -> Result<(), Failure> {
+    let theirs = stands["metadata"]["labels"][owned::VERSION_LABEL]
+        .as_str()
+        .unwrap_or_default();
+    if owned::by(stands).is_none() || numbers(theirs) <= numbers(owned::VERSION) {
+        return Ok(());
+    }
+    Err(Failure::new(
+        format!(
+            "definition {name} was installed by {theirs}, and this is {}",
+            owned::VERSION
+        ),
+        "fields that the newer version stores would be lost",
+        format!("use roadstead {theirs} or newer"),
+    ))
+}
+
+/// The numbers of a version such as `v1.2.3`.
+fn numbers(version: &str) -> Vec<u64> {
+    let parts = version.trim_start_matches('v').split(['.', '-']);
+    parts.map_while(|part| part.parse().ok()).collect()
+}
+
+/// Refuses a namespace that others have made and in which the pods could not start.
+pub(super) fn refuse_namespace(wanted: &Value, stands: &Value) -> Result<(), Failure> {
+    const ENFORCE: &str = "pod-security.kubernetes.io/enforce";
+    let name = wanted["metadata"]["name"].as_str().unwrap_or_default();
+    if stands["metadata"]["deletionTimestamp"].is_string() {
+        return Err(Failure::new(
+            format!("namespace {name} is being deleted"),
+            "nothing can be created in it any more",
+            "wait until it is gone, then run the same command again",
+        ));
+    }
+    let level = stands["metadata"]["labels"][ENFORCE].as_str();
+    match level {
+        None | Some("privileged" | "baseline" | "restricted") => Ok(()),
+        Some(other) => Err(Failure::new(
+            format!("namespace {name} has label {ENFORCE}={other}"),
+            "that is no level of pod security, so the API server refuses every pod there",
+            format!("kubectl label namespace {name} {ENFORCE}=restricted --overwrite"),
+        )),
+    }
+}
+
+/// For people, before they say yes.
+pub(super) fn describe(process: Process, namespace: &str, steps: &[Step]) -> String {
+    let mut lines = vec![format!(
+        "plan for {} {} in namespace {namespace}",
+        process.name(),
+        owned::VERSION
+    )];
+    lines.extend(steps.iter().map(|step| match (step.left, step.state) {
+        (Some(why), _) => format!("  leave  {} ({why})", step.title),
+        (None, State::Missing) => format!("  create {}", step.title),
+        (None, State::Different) => format!("  change {}", step.title),
+        (None, State::Same) => format!("  keep   {}", step.title),
+    }));
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn found(namespace: &str, installed: Option<&str>, image: &str) -> Found {
+        Found {
+            namespace: namespace.to_owned(),
+            name: "kueue-controller-manager".to_owned(),
+            installed: installed.map(str::to_owned),
+            app: None,
+            images: vec![image.to_owned()],
+        }
+    }
+
+    #[test]
+    fn a_cluster_that_runs_kueue_is_refused_with_what_to_do() {
+        let kueue = found("kueue-system", None, "registry.k8s.io/kueue/kueue:v0.17.0");
+        let refused = refuse_others(Process::Manager, "kueue-system", &[kueue]).unwrap_err();
+        assert!(refused.what.contains("Kueue runs in this cluster"), "{refused}");
+        assert!(refused.next.contains("--replicas=0"), "{refused}");
+        let other = found("tools", None, "registry.example/kueueviz:v1");
+        refuse_others(Process::Manager, "kueue-system", &[other]).unwrap();
+    }
+
+    #[test]
+    fn a_second_installation_is_refused_and_the_same_one_again_is_not() {
+        let ours = found(
+            "ours",
+            Some("roadstead-manager"),
+            "roadstead/roadstead-manager:v1",
+        );
+        refuse_others(Process::Manager, "ours", std::slice::from_ref(&ours)).unwrap();
+        for (process, namespace) in [(Process::Manager, "elsewhere"), (Process::Worker, "ours")] {
+            let refused = refuse_others(process, namespace, std::slice::from_ref(&ours)).unwrap_err();
+            assert_eq!(
+                refused.next,
+                "take it away first: roadstead uninstall manager --namespace ours"
+            );
+        }
+    }
+
+    #[test]
+    fn definitions_of_a_newer_version_are_not_overwritten() {
+        let stands = |version: &str| json!({"metadata": {"labels": {owned::LABEL: owned::DEFINITIONS, owned::VERSION_LABEL: version}}});
+        refuse_newer("a", &stands("v0.0.9")).unwrap();
+        refuse_newer("a", &stands(owned::VERSION)).unwrap();
+        let refused = refuse_newer("a", &stands("v99.10.0")).unwrap_err();
+        assert!(refused.what.contains("v99.10.0"), "{refused}");
+        refuse_newer("a", &json!({"metadata": {}})).unwrap();
+    }
+
+    #[test]
+    fn a_namespace_that_goes_or_refuses_every_pod_is_named() {
+        let wanted = json!({"metadata": {"name": "ours"}});
+        let level =
+            |level: &str| json!({"metadata": {"labels": {"pod-security.kubernetes.io/enforce": level}}});
+        for good in [json!({}), level("baseline"), level("restricted")] {
+            refuse_namespace(&wanted, &good).unwrap();
+        }
+        assert!(
+            refuse_namespace(&wanted, &level("none"))
+                .unwrap_err()
+                .next
+                .contains("kubectl label namespace ours")
+        );
+        let going = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+        assert!(
+            refuse_namespace(&wanted, &going)
+                .unwrap_err()
+                .what
+                .contains("is being deleted")
+        );
+    }
+}
