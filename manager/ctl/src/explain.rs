@@ -10,7 +10,7 @@ use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt as _};
 use roadstead_api::constants::labels::QUEUE_NAME;
 use roadstead_api::kueue::v1beta2::Workload;
-use roadstead_kubeio::connect;
+use roadstead_kubeio::connect::{self, Chosen};
 
 use self::view::{View, render, view};
 use crate::access::USER_AGENT;
@@ -23,15 +23,17 @@ const PAGE: u32 = 500;
 
 /// Prints the answer for every Workload that is meant.
 pub async fn run(args: &Explain, now: Timestamp) -> Result<(), Failure> {
-    let client = connect::command(args.kubeconfig.as_deref(), USER_AGENT)
-        .await
-        .map_err(|error| {
-            Failure::new(
-                "there is no management cluster to talk to",
-                error.to_string(),
-                "name a kubeconfig with --kubeconfig FILE",
-            )
-        })?;
+    let chosen = Chosen {
+        kubeconfig: args.kubeconfig.as_deref(),
+        context: args.context.as_deref(),
+    };
+    let client = connect::command(chosen, USER_AGENT).await.map_err(|error| {
+        Failure::new(
+            "there is no management cluster to talk to",
+            error.to_string(),
+            "name a kubeconfig with --kubeconfig FILE",
+        )
+    })?;
     let namespace = args.namespace.clone();
     let namespace = namespace.unwrap_or_else(|| client.default_namespace().to_owned());
     let found = find(&client, &namespace, &args.name).await?;

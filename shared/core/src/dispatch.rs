@@ -42,7 +42,7 @@ pub use observed::{
 };
 pub use offer::{ROUND, WIDEN};
 pub use removal::{Stood, Witness};
-pub use waiting::{Membership, Waiting};
+pub use waiting::{Membership, Missing, Waiting};
 
 /// Reason of the Events about dispatch. *Source*: `spec/multikueue.md 8`.
 const EVENT: &str = "MultiKueue";

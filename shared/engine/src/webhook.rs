@@ -57,7 +57,7 @@ pub(crate) fn handlers(
         let (mutate, validate) = match enabled {
             Some(kind) => jobs::handlers(kind, caches.clone(), config.clone(), &filled),
             None if kind.is_none() && gvk.kind == "AppWrapper" && kinds::wraps(config) => kinds::appwrapper(),
-            None => (answers::unchanged(), answers::unchanged()),
+            None => (answers::unchanged(), answers::unheeded(gvk.kind)),
         };
         let path = mutate_path(gvk.group, gvk.version, gvk.kind);
         match enabled.and_then(|kind| lookup.preparation(kind, config)) {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::json;
 use crate::kind::JobKind;
-use crate::labels::{annotation, label, queue};
+use crate::labels::{Identifiers, annotation, label, prebuilt, queue};
 use crate::problem::{Problem, gates_may_only_shrink, gates_of, is_subdomain};
 
 use topology::Template;
@@ -83,11 +83,12 @@ pub fn default_job(kind: &dyn JobKind, job: &mut Value, facts: &DefaultFacts<'_>
         kind.outlast_its_end(job);
     }
     let deleting = json::at(job, &["metadata", "deletionTimestamp"]).is_some();
-    let held = queue(job).is_some() || facts.namespace == Namespace::InsideAll;
+    // Why not outside: who reads jobs there leaves them alone, so what is held would be held for ever.
+    let held = inside && (queue(job).is_some() || facts.namespace == Namespace::InsideAll);
     if held && !deleting && facts.owner != Owner::ManagedAncestor {
         kind.suspend(job);
     }
-    if let (Some(managed_by), Some(queue)) = (kind.managed_by(), queue(job)) {
+    if let (Some(managed_by), Some(queue), true) = (kind.managed_by(), queue(job), inside) {
         let ours = kind
             .manager_of(job)
             .is_none_or(|manager| manager == managed_by.default);
@@ -182,7 +183,7 @@ fn common_problems(kind: &dyn JobKind, job: &Value, gates: &FeatureGates) -> Vec
         label_field(labels::QUEUE_NAME),
         label(job, labels::QUEUE_NAME),
     );
-    problems.extend(prebuilt_problems(kind, job));
+    problems.extend(prebuilt_problems(kind, job, gates));
     problems.extend(max_time_problems(job));
     if is_elastic(job, gates) && !ELASTIC_KINDS.contains(&kind.gvk().kind) {
         let text = format!("elastic job is not supported for \"{}\"", describe(kind));
@@ -210,12 +211,13 @@ fn max_time_problems(job: &Value) -> Option<Problem> {
     Some(Problem::invalid(field, why).of(text))
 }
 
-fn prebuilt_problems(kind: &dyn JobKind, job: &Value) -> Vec<Problem> {
+fn prebuilt_problems(kind: &dyn JobKind, job: &Value, gates: &FeatureGates) -> Vec<Problem> {
+    let identifiers = Identifiers::of(gates);
     let mut problems = Vec::new();
     let places = [
         (
             annotation_field(annotations::PREBUILT_WORKLOAD_NAME),
-            annotation(job, annotations::PREBUILT_WORKLOAD_NAME),
+            annotation(job, annotations::PREBUILT_WORKLOAD_NAME).filter(|name| identifiers.read(name)),
         ),
         (
             label_field(labels::PREBUILT_WORKLOAD_NAME),
@@ -254,8 +256,8 @@ pub fn validate_update(
         problems.push(Problem::invalid(field, text));
     }
     if is_held || is_elastic(new, gates) {
-        problems.extend(prebuilt_problems(kind, new));
-    } else if crate::labels::prebuilt(old) != crate::labels::prebuilt(new) {
+        problems.extend(prebuilt_problems(kind, new, gates));
+    } else if prebuilt(old, Identifiers::of(gates)) != prebuilt(new, Identifiers::of(gates)) {
         problems.push(Problem::invalid(
             label_field(labels::PREBUILT_WORKLOAD_NAME),
             IMMUTABLE,

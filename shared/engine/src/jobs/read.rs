@@ -18,6 +18,7 @@ use roadstead_core::name::{FlavorName, Key};
 use roadstead_core::queue::Flavor;
 use roadstead_jobs::JobPodSet;
 use roadstead_jobs::equivalence::{Tolerations, same_pod_sets};
+use roadstead_jobs::labels::Identifiers;
 use roadstead_jobs::podset::{InjectError, PodSetInfo, Provenance, StartFacts, running_form};
 use serde_json::Value;
 
@@ -88,7 +89,8 @@ pub(super) fn scene(jobs: &Jobs, kind: &KindCache, object: &DynamicObject) -> Re
             set.min_count = None;
         }
     }
-    let prebuilt = roadstead_jobs::labels::prebuilt(&job).map(str::to_owned);
+    let identifiers = Identifiers::of(&jobs.config.feature_gates);
+    let prebuilt = roadstead_jobs::labels::prebuilt(&job, identifiers).map(str::to_owned);
     let stored: Vec<Arc<Workload>> = match &prebuilt {
         Some(name) => jobs
             .caches
