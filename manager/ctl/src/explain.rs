@@ -1,7 +1,9 @@
 //! `roadstead explain`: why a job or a Workload does not run, or where it does.
 //!
-//! It reads only Workloads (and, when there is none, the job) of the management cluster, with the caller's own rights.
+//! It reads only Workloads of the management cluster, the job when there is none, and the queues when one has not been tried, with the
+//! caller's own rights.
 
+mod line;
 pub mod view;
 
 use jiff::Timestamp;
@@ -14,7 +16,7 @@ use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_kinds::{Kind, Kinds, TABLE};
 use roadstead_kubeio::connect::{self, Chosen};
 
-use self::view::{View, render, view};
+use self::view::{PENDING_EVALUATION, render, view};
 use crate::access::USER_AGENT;
 use crate::args::Explain;
 use crate::failure::{Code, Failure};
@@ -42,7 +44,17 @@ pub async fn run(args: &Explain, now: Timestamp) -> Result<(), Failure> {
     if found.is_empty() {
         return Err(missing(&client, TABLE, &namespace, &args.name).await);
     }
-    let views: Vec<View> = found.iter().map(|workload| view(workload, now)).collect();
+    let mut views = Vec::new();
+    for workload in &found {
+        let mut view = view(workload, now);
+        // Why only then: any other reason says more.
+        if view.reason == PENDING_EVALUATION
+            && let Some(line) = line::read(&client, workload).await
+        {
+            view.stands_in(&line);
+        }
+        views.push(view);
+    }
     let names: Vec<String> = found
         .iter()
         .map(|workload| format!("workload.kueue.x-k8s.io/{}", workload.name_any()))
