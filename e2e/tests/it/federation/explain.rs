@@ -1,8 +1,8 @@
 //! `roadstead explain` says for every job one reason and one next step.
 
 use k8s_openapi::api::events::v1::Event;
-use kube::ResourceExt as _;
-use kube::api::ListParams;
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::{Api, ResourceExt as _};
 use roadstead_api::constants::annotations::EXPLANATION;
 use roadstead_api::kueue::v1beta2::{ClusterQueue, Workload};
 use serde_json::{Value, json};
@@ -157,8 +157,12 @@ fn jobs_that_wait_for_quota_run_or_have_ended_are_explained_too() {
 fn what_stands_behind_a_strict_head_is_told_who_is_first_and_its_own_place() {
     let small = &[(MANAGER, "2"), (EAST, "4"), (WEST, "4")];
     beside_others("explained-line", small, |room| async move {
-        let strict = json!({"spec": {"queueingStrategy": "StrictFIFO"}});
-        room.merge::<ClusterQueue>(MANAGER, room.name, strict).await;
+        let strict = Patch::Merge(json!({"spec": {"queueingStrategy": "StrictFIFO"}}));
+        let queues = Api::<ClusterQueue>::all(room.shared.client(MANAGER));
+        queues
+            .patch(room.name, &PatchParams::default(), &strict)
+            .await
+            .unwrap();
         room.submit(room.job("runs", "2", 30)).await;
         room.started("runs").await;
         let waiting = ["one", "two", "three"];

@@ -248,7 +248,7 @@ fn older_writers_are_checked_by_the_same_rules() {
         let made = create(&client, &older("10")).await;
         assert_eq!(made["spec"]["cohort"], "c");
         let newer = object("ClusterQueue", "older", json!({}));
-        let seen = super::ground::api(&client, &newer).get("older").await.unwrap();
+        let seen = api(&client, &newer).get("older").await.unwrap();
         assert_eq!(seen.data["spec"]["cohortName"], "c");
     });
 }
