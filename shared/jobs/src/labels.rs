@@ -1,29 +1,28 @@
 //! What users write on jobs to steer the queue: labels and annotations.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use roadstead_api::config::{FeatureGate, FeatureGates};
 use roadstead_api::constants::{annotations, labels};
-use serde_json::Value;
 
-use crate::json;
 use crate::problem::LABEL_LEN_MAX;
 
 /// A label of an object.
-pub fn label<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
-    json::text(object, &["metadata", "labels", key])
+pub fn label<'a>(object: &'a ObjectMeta, key: &str) -> Option<&'a str> {
+    object.labels.as_ref()?.get(key).map(String::as_str)
 }
 
 /// An annotation of an object.
-pub fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
-    json::text(object, &["metadata", "annotations", key])
+pub fn annotation<'a>(object: &'a ObjectMeta, key: &str) -> Option<&'a str> {
+    object.annotations.as_ref()?.get(key).map(String::as_str)
 }
 
 /// The queue an object names; an empty name counts as none.
-pub fn queue(object: &Value) -> Option<&str> {
+pub fn queue(object: &ObjectMeta) -> Option<&str> {
     label(object, labels::QUEUE_NAME).filter(|name| !name.is_empty())
 }
 
 /// The `WorkloadPriorityClass` an object names.
-pub fn priority_class(object: &Value) -> Option<&str> {
+pub fn priority_class(object: &ObjectMeta) -> Option<&str> {
     label(object, labels::PRIORITY_CLASS).filter(|name| !name.is_empty())
 }
 
@@ -66,7 +65,7 @@ impl Identifiers {
 /// The existing Workload an object wants to use.
 ///
 /// *Source*: `spec/jobs.md 2.4`.
-pub fn prebuilt(object: &Value, identifiers: Identifiers) -> Option<&str> {
+pub fn prebuilt(object: &ObjectMeta, identifiers: Identifiers) -> Option<&str> {
     identifiers.choose(
         annotation(object, annotations::PREBUILT_WORKLOAD_NAME),
         label(object, labels::PREBUILT_WORKLOAD_NAME),
@@ -74,31 +73,35 @@ pub fn prebuilt(object: &Value, identifiers: Identifiers) -> Option<&str> {
 }
 
 /// The longest time the job may run, in seconds; `None` when the label is absent or not a positive 32-bit number.
-pub fn max_execution_secs(object: &Value) -> Option<i32> {
+pub fn max_execution_secs(object: &ObjectMeta) -> Option<i32> {
     let secs = label(object, labels::MAX_EXEC_TIME_SECONDS)?;
     secs.parse::<i32>().ok().filter(|secs| *secs > 0)
 }
 
 /// The gates that keep an object out of the queue, as written.
-pub fn gated_by(object: &Value) -> Option<&str> {
+pub fn gated_by(object: &ObjectMeta) -> Option<&str> {
     annotation(object, annotations::ADMISSION_GATED_BY)
 }
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
     use roadstead_api::config::FeatureGates;
-    use serde_json::{Value, json};
+    use serde_json::{Value, from_value, json};
 
     use super::{Identifiers, max_execution_secs, prebuilt, queue};
 
-    /// Spec: jobs 2.4.
+    fn meta(fields: Value) -> ObjectMeta {
+        from_value(fields).unwrap()
+    }
+
     /// Spec: jobs 2.4; api API-14
     #[test]
     fn the_prebuilt_name_is_read_where_the_gate_says() {
         let name = "kueue.x-k8s.io/prebuilt-workload-name";
         let long = "a".repeat(64);
         let read = |labels: Value, annotations: Value, identifiers| {
-            let job = json!({"metadata": {"labels": labels, "annotations": annotations}});
+            let job = meta(json!({"labels": labels, "annotations": annotations}));
             prebuilt(&job, identifiers).map(str::to_owned)
         };
         let (label, annotation) = (json!({name: "l"}), json!({name: "a"}));
@@ -137,14 +140,13 @@ mod tests {
     /// Spec: jobs 5.6.
     #[test]
     fn only_a_positive_time_is_a_limit() {
-        let job =
-            |text: &str| json!({"metadata": {"labels": {"kueue.x-k8s.io/max-exec-time-seconds": text}}});
+        let job = |text: &str| meta(json!({"labels": {"kueue.x-k8s.io/max-exec-time-seconds": text}}));
         assert_eq!(max_execution_secs(&job("60")), Some(60));
         for text in ["0", "-1", "abc", "2147483648", ""] {
             assert_eq!(max_execution_secs(&job(text)), None, "{text}");
         }
         assert_eq!(
-            queue(&json!({"metadata": {"labels": {"kueue.x-k8s.io/queue-name": ""}}})),
+            queue(&meta(json!({"labels": {"kueue.x-k8s.io/queue-name": ""}}))),
             None
         );
     }
