@@ -33,6 +33,7 @@ mod origin;
 mod pages;
 mod past;
 mod pending;
+mod plain;
 mod poison;
 mod policies;
 mod preempted;

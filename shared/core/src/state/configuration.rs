@@ -49,6 +49,7 @@ impl State {
                     active,
                     pending: Pending::default(),
                     tries: 0,
+                    claim: None,
                 });
                 true
             }
@@ -65,6 +66,7 @@ impl State {
         let Some(id) = self.clusters.id(name) else { return };
         let touched = self.tree_of(id);
         self.unlink(id);
+        self.forget_claim(id);
         let Some(queue) = self.clusters.at_mut(id).and_then(|cluster| cluster.queue.take()) else {
             return;
         };
