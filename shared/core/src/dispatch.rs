@@ -279,7 +279,7 @@ impl<'a> Pass<'a> {
             }
             Holder::GivenUp(closed) => {
                 if closed == Closed::Perhaps {
-                    self.note(Severity::Warning, may_run_twice(winner));
+                    self.note(Severity::Warning, waiting::may_run_twice(winner));
                 }
                 return self.retry(check, REMOTE_LOST.to_owned(), None);
             }
@@ -679,14 +679,6 @@ impl<'a> Pass<'a> {
 
 fn admitted_on(cluster: &ClusterName) -> String {
     format!("The workload was admitted on \"{cluster}\"")
-}
-
-/// Unlike the anchor: there it is not said.
-fn may_run_twice(cluster: &ClusterName) -> String {
-    format!(
-        "Worker cluster \"{cluster}\" is lost and is not known to have stopped the job: it may run twice until the \
-         cluster is back"
-    )
 }
 
 /// Reasons of `Finished` that are no real end. *Source*: `spec/multikueue.md 1.1`.

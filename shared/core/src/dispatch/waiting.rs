@@ -368,6 +368,14 @@ impl fmt::Display for Waiting {
     }
 }
 
+/// What is said when the run of a lost cluster is given up without proof. Unlike the anchor: there it is not said.
+pub(super) fn may_run_twice(cluster: &ClusterName) -> String {
+    format!(
+        "Worker cluster \"{cluster}\" is lost and is not known to have stopped the job: it may run twice until the \
+         cluster is back"
+    )
+}
+
 fn plain(names: &[ClusterName]) -> String {
     let names: Vec<&str> = names.iter().map(ClusterName::as_str).collect();
     names.join(", ")
