@@ -146,12 +146,12 @@ impl Metrics {
         // Wire: the first two are the reference's, the rest is ours.
         let counters = [
             (
-                "kueue_multikueue_workloads_dispatched",
+                "multikueue_workloads_dispatched",
                 "Copies of workloads created on workers",
                 &all.dispatched,
             ),
             (
-                "kueue_multikueue_workloads_admitted",
+                "multikueue_workloads_admitted",
                 "Workloads for which a worker was chosen",
                 &all.admitted,
             ),
@@ -424,8 +424,8 @@ mod tests {
         metrics.lag(&east, "Job", None);
         let text = shown(&metrics);
         for line in [
-            "kueue_multikueue_workloads_dispatched_total{cluster_queue=\"team\",cluster=\"east\",replica_role=\"standalone\"} 1",
-            "kueue_multikueue_workloads_admitted_total{cluster_queue=\"team\",cluster=\"east\",replica_role=\"standalone\"} 1",
+            "multikueue_workloads_dispatched_total{cluster_queue=\"team\",cluster=\"east\",replica_role=\"standalone\"} 1",
+            "multikueue_workloads_admitted_total{cluster_queue=\"team\",cluster=\"east\",replica_role=\"standalone\"} 1",
             "roadstead_dispatch_hop_seconds_sum{cluster=\"east\",hop=\"place\"} 2.0",
             "roadstead_cluster_request_seconds_count{cluster=\"east\"} 2",
             "roadstead_cluster_request_errors_total{cluster=\"east\"} 1",

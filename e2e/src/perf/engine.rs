@@ -347,7 +347,7 @@ fn workload(index: usize, room: Room, now: Timestamp) -> Workload {
         active: true,
         job_uid: None,
         max_execution_secs: None,
-        gated: false,
+        gated_by: String::new(),
         pod_sets: vec![PodSet {
             name: "main".into(),
             group: None,

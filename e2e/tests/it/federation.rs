@@ -30,6 +30,7 @@ mod meddling;
 mod namespaces;
 mod once;
 mod origin;
+mod pages;
 mod past;
 mod pending;
 mod plain;

@@ -108,7 +108,7 @@ async fn finish(client: &Client, name: &str) {
         .unwrap();
 }
 
-async fn page(solo: &Solo) -> String {
+pub(crate) async fn page(solo: &Solo) -> String {
     let mut stream = TcpStream::connect(solo.metrics()).await.unwrap();
     let request = b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n";
     stream.write_all(request).await.unwrap();
@@ -156,11 +156,23 @@ async fn queues_tell_their_state_and_go_when_nobody_needs_them() {
     let configuration = json!({
         "metrics": {"enableClusterQueueResources": true},
         "fairSharing": {"preemptionStrategies": ["LessThanOrEqualToFinalShare"]},
+        "admissionFairSharing": {"usageHalfLifeTime": "168h"},
     });
     let solo = start("gauges", configuration).await;
     let client = solo.client().unwrap();
     within(async {
         queue(&client, "alpha", "doomed", "4").await;
+        let used = eventually(|| async {
+            let local = get(&locals(&client), "alpha").await?;
+            let past = &local.data["status"]["fairSharing"]["admissionFairSharingStatus"];
+            past.is_object().then(|| past["consumedResources"].clone())
+        })
+        .await;
+        assert_eq!(
+            used,
+            json!({"cpu": "0"}),
+            "its ClusterQueue does not go by usage, and says it all the same"
+        );
         submit(&client, "long", "alpha", "3").await;
         admitted(&client, "long").await;
         let status = eventually(|| async {
@@ -222,9 +234,42 @@ async fn queues_tell_their_state_and_go_when_nobody_needs_them() {
         })
         .await;
         assert!(left.contains("kueue_build_info"));
+        moves(&solo, &client).await;
     })
     .await;
     within(pace(&solo, &client)).await;
+}
+
+/// Series of a cohort go with the last queue that names it, and a cohort without a parent has a share too.
+async fn moves(solo: &Solo, client: &Client) {
+    queue(client, "mover", "default", "4").await;
+    let cohort = |name: &str| Patch::Merge(json!({"spec": {"cohortName": name}}));
+    let params = PatchParams::default();
+    queues(client)
+        .patch("mover", &params, &cohort("loose"))
+        .await
+        .unwrap();
+    let quota = |cohort: &str| {
+        format!(
+            "kueue_cluster_queue_nominal_quota{{replica_role=\"leader\",cohort=\"{cohort}\",cluster_queue=\"mover\""
+        )
+    };
+    line(solo, &quota("loose")).await;
+    submit(client, "counted", "mover", "1").await;
+    admitted(client, "counted").await;
+    let total = "kueue_cohort_subtree_admitted_workloads_total{replica_role=\"leader\",cohort=\"loose\"";
+    assert!(line(solo, total).await.ends_with(" 1"));
+    line(
+        solo,
+        "kueue_cohort_weighted_share{replica_role=\"leader\",cohort=\"loose\"}",
+    )
+    .await;
+    queues(client)
+        .patch("mover", &params, &cohort("crew"))
+        .await
+        .unwrap();
+    line(solo, &quota("crew")).await;
+    eventually(|| async { (!page(solo).await.contains("\"loose\"")).then_some(()) }).await;
 }
 
 /// Many changes of one queue within a second make about one write of its status.
@@ -261,9 +306,13 @@ async fn the_operators_labels_stand_behind_the_others() {
         {"name": "team"},
         {"name": "owner", "sourceKind": "LocalQueue", "sourceAnnotationKey": "example.com/owner"},
         {"name": "tier", "sourceKind": "Workload", "sourceLabelKey": "example.com/tier", "trackedValues": ["gold"]},
+        {"name": "bill", "sourceKind": "Workload", "sourceAnnotationKey": "example.com/bill", "trackedValues": ["ann"]},
     ]);
     let configuration = json!({
         "metrics": {"customLabels": labels},
+        "managedJobsNamespaceSelector": {"matchExpressions": [
+            {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "kueue-system", "quiet"]},
+        ]},
         "featureGates": {"CustomMetricLabels": true},
     });
     let solo = start("labels", configuration).await;
@@ -286,7 +335,7 @@ async fn the_operators_labels_stand_behind_the_others() {
         line(&solo, &format!("{of_queue},custom_team=\"red\"}} 3")).await;
         let counted = "kueue_admitted_workloads_total{replica_role=\"leader\",cluster_queue=\"alpha\",priority_class=\"\"";
         for tier in ["", "gold", "kueue.x-k8s.io/_UNTRACKED_VALUE_"] {
-            line(&solo, &format!("{counted},custom_team=\"red\",custom_tier=\"{tier}\"}} 1")).await;
+            line(&solo, &format!("{counted},custom_team=\"red\",custom_tier=\"{tier}\",custom_bill=\"\"}} 1")).await;
         }
         let of_local = "kueue_local_queue_reserving_active_workloads{replica_role=\"leader\",name=\"alpha\",namespace=\"team\"";
         line(&solo, &format!("{of_local},custom_owner=\"ann\"}} 3")).await;
@@ -297,4 +346,61 @@ async fn the_operators_labels_stand_behind_the_others() {
         assert!(!page.contains("custom_team=\"red\""), "{page}");
     })
     .await;
+    within(billed(&solo, &client)).await;
+    within(quiet(&client)).await;
+}
+
+/// What metrics read from a Workload is copied from its job, and the gauge of those that are admitted carries it.
+async fn billed(solo: &Solo, client: &Client) {
+    let job = json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {"name": "billed", "namespace": "team", "labels": {"kueue.x-k8s.io/queue-name": "alpha", "example.com/tier": "gold"},
+            "annotations": {"example.com/bill": "ann", "example.com/other": "x"}},
+        "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [
+            {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}}},
+    });
+    stage::apply(client, job).await.unwrap();
+    let admitted = "kueue_admitted_active_workloads{replica_role=\"leader\",cluster_queue=\"alpha\",custom_team=\"blue\",\
+                    custom_tier=\"gold\",custom_bill=\"ann\"}";
+    assert!(line(solo, admitted).await.ends_with(" 1.0"));
+    let all = workloads(client)
+        .list(&kube::api::ListParams::default())
+        .await
+        .unwrap();
+    let of_job = all
+        .items
+        .iter()
+        .find(|w| w.name_any().starts_with("job-billed"))
+        .unwrap();
+    let notes = of_job.annotations();
+    assert_eq!(notes.get("example.com/bill").map(String::as_str), Some("ann"));
+    assert!(!notes.contains_key("example.com/other"));
+}
+
+/// Spec: jobs 3. A job that names a queue in a namespace that is left out runs at once, and who makes it is told.
+async fn quiet(client: &Client) {
+    let space = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "quiet"}});
+    stage::apply(client, space).await.unwrap();
+    let job = json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {"name": "left-alone", "namespace": "quiet", "labels": {"kueue.x-k8s.io/queue-name": "alpha"}},
+        "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}},
+    });
+    let request = http::Request::post("/apis/batch/v1/namespaces/quiet/jobs")
+        .header("content-type", "application/json")
+        .body(kube::client::Body::from(serde_json::to_vec(&job).unwrap()))
+        .unwrap();
+    let answer = client.send(request).await.unwrap();
+    assert_eq!(answer.status().as_u16(), 201);
+    let warned: Vec<&str> = answer
+        .headers()
+        .get_all("warning")
+        .iter()
+        .filter_map(|w| w.to_str().ok())
+        .collect();
+    let words = "label kueue.x-k8s.io/queue-name (alpha) has no effect: managedJobsNamespaceSelector leaves namespace quiet out";
+    assert_eq!(warned.len(), 1, "{warned:?}");
+    assert!(warned[0].contains(words), "{warned:?}");
+    let made: Value = serde_json::from_slice(&answer.into_body().collect_bytes().await.unwrap()).unwrap();
+    assert_ne!(made["spec"]["suspend"], true);
 }

@@ -14,5 +14,6 @@ mod ground;
 mod jobs;
 mod queues;
 mod serving;
+mod words;
 mod workloads;
 mod wrappers;

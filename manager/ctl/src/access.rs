@@ -3,9 +3,8 @@
 use std::path::Path;
 
 use base64::Engine as _;
-use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client};
-use roadstead_kubeio::connect;
+use roadstead_kubeio::connect::{self, Chosen};
 
 use crate::args::Manager;
 use crate::failure::{Code, Failure};
@@ -29,7 +28,11 @@ pub struct Worker {
 
 /// Connects to the manager and makes sure that the namespace is there.
 pub async fn manager(args: &Manager) -> Result<Client, Failure> {
-    let client = local(args.kubeconfig.as_deref(), "--manager-kubeconfig").await?;
+    let chosen = Chosen {
+        kubeconfig: args.kubeconfig.as_deref(),
+        context: args.context.as_deref(),
+    };
+    let client = local(chosen, "--manager-kubeconfig").await?;
     let namespaces = Api::<k8s_openapi::api::core::v1::Namespace>::all(client.clone());
     match namespaces.get_opt(&args.namespace).await {
         Ok(Some(_)) => Ok(client),
@@ -46,8 +49,12 @@ pub async fn manager(args: &Manager) -> Result<Client, Failure> {
 }
 
 /// Connects to a worker as its administrator.
-pub async fn worker(kubeconfig: &Path) -> Result<Worker, Failure> {
-    let client = local(Some(kubeconfig), "--kubeconfig").await?;
+pub async fn worker(kubeconfig: &Path, context: Option<&str>) -> Result<Worker, Failure> {
+    let chosen = Chosen {
+        kubeconfig: Some(kubeconfig),
+        context,
+    };
+    let client = local(chosen, "--kubeconfig").await?;
     let unusable = |why: String| {
         Failure::new(
             format!("the kubeconfig {} cannot be used", kubeconfig.display()),
@@ -55,8 +62,7 @@ pub async fn worker(kubeconfig: &Path) -> Result<Worker, Failure> {
             "check that the file is there and names a current context",
         )
     };
-    let file = Kubeconfig::read_from(kubeconfig).map_err(|e| unusable(e.to_string()))?;
-    let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
+    let config = connect::command_config(chosen)
         .await
         .map_err(|e| unusable(e.to_string()))?;
     let Some(roots) = config.root_cert.filter(|roots| !roots.is_empty()) else {
@@ -76,10 +82,16 @@ pub async fn worker(kubeconfig: &Path) -> Result<Worker, Failure> {
     })
 }
 
+<<<<<<< HEAD
 pub(crate) async fn local(kubeconfig: Option<&Path>, flag: &str) -> Result<Client, Failure> {
     connect::command(kubeconfig, USER_AGENT).await.map_err(|error| {
+=======
+async fn local(chosen: Chosen<'_>, flag: &str) -> Result<Client, Failure> {
+    connect::command(chosen, USER_AGENT).await.map_err(|error| {
+>>>>>>> wire
         let why = if let connect::Error::NoCluster { .. } = error {
-            "KUBECONFIG is not set, and this does not run inside of a cluster".to_owned()
+            "KUBECONFIG is not set, there is no ~/.kube/config, and this does not run inside of a cluster"
+                .to_owned()
         } else {
             let cause =
                 std::error::Error::source(&error).map_or_else(String::new, |cause| format!(" ({cause})"));

@@ -154,9 +154,12 @@ pub struct Explain {
     /// Its namespace [default: that of the kubeconfig's context]
     #[arg(short, long)]
     pub namespace: Option<String>,
-    /// Kubeconfig of the management cluster [default: KUBECONFIG, else in-cluster]
+    /// Kubeconfig of the management cluster [default: KUBECONFIG, else ~/.kube/config, else in-cluster]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
+    /// Context in it [default: the current one]
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
     /// Format of the result
     #[arg(short, long, value_enum, default_value_t)]
     pub output: Format,
@@ -172,7 +175,8 @@ pub enum ConfigVerb {
 /// `roadstead config check`
 #[derive(Clone, Debug, Args)]
 pub struct Check {
-    /// The file: a Kueue `Configuration`, and optionally `RoadsteadConfiguration` as a second document
+    /// The file: a Kueue `Configuration`, and optionally `RoadsteadConfiguration` as a second document; or a ConfigMap that holds it;
+    /// `-` is standard input
     pub file: PathBuf,
     /// Feature gates as on the command line of the process, for example MultiKueue=true,PriorityBoost=false
     #[arg(long, value_name = "GATE=BOOL", value_delimiter = ',')]
@@ -273,9 +277,12 @@ pub enum Format {
 /// Where the manager is.
 #[derive(Clone, Debug, Args)]
 pub struct Manager {
-    /// Kubeconfig of the management cluster [default: KUBECONFIG, else in-cluster]
+    /// Kubeconfig of the management cluster [default: KUBECONFIG, else ~/.kube/config, else in-cluster]
     #[arg(id = "manager_kubeconfig", long = "manager-kubeconfig", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
+    /// Context in it [default: the current one]
+    #[arg(id = "manager_context", long = "manager-context", value_name = "NAME")]
+    pub context: Option<String>,
     /// Namespace on the management cluster in which the manager looks for Secrets
     #[arg(short, long, default_value = "kueue-system")]
     pub namespace: String,
@@ -301,9 +308,12 @@ pub struct Owner {
 pub struct Join {
     /// Name of the cluster: lower-case letters, digits, dashes
     pub name: String,
-    /// Kubeconfig of an administrator of the worker cluster (its current context is used; it is never stored)
+    /// Kubeconfig of an administrator of the worker cluster (it is never stored)
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: PathBuf,
+    /// Context in it [default: the current one]
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
     /// Where the manager is.
     #[command(flatten)]
     pub manager: Manager,
@@ -361,6 +371,9 @@ pub struct Leave {
     /// Kubeconfig of an administrator of the worker cluster; without it the account there stays
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
+    /// Context in it [default: the current one]
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
     /// Where the manager is.
     #[command(flatten)]
     pub manager: Manager,
@@ -374,6 +387,9 @@ pub struct Leave {
     /// it cannot be reached
     #[arg(long)]
     pub force: bool,
+    /// Show what would be done, do nothing
+    #[arg(long)]
+    pub dry_run: bool,
     /// Do not ask
     #[arg(short, long)]
     pub yes: bool,

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use roadstead_api::config::{Config, FeatureGate};
-use roadstead_serve::config::{self, Error, Problem};
+use roadstead_serve::config::{self, Error, Problem, Source};
 use serde::Serialize;
 
 use crate::args::{Check, Format};
@@ -55,8 +55,11 @@ impl Row {
 ///
 /// *Errors*: everything that is wrong with it, with exit code 2.
 pub fn check(args: &Check) -> Result<(), Failure> {
-    let loaded = config::load(Some(&args.file), &args.feature_gates, &args.namespace);
     let file = args.file.display().to_string();
+    let read = Source::read(&args.file).map(Source::unwrapped);
+    let loaded = read.and_then(|Source { origin, text }| {
+        config::parse(&origin, &text, &args.feature_gates, &args.namespace)
+    });
     match loaded {
         Ok(config) => {
             let report = Report {
@@ -126,10 +129,7 @@ fn summary(file: &str, config: &Config) -> String {
             config.metrics.bind,
             config.visibility.bind()
         ),
-        format!(
-            "  pods ready      {}",
-            on_or_off(config.wait_for_pods_ready.is_some())
-        ),
+        format!("  pods ready      {}", pods_ready(config)),
         format!("  fair sharing    {}", on_or_off(config.fair_sharing.is_some())),
         format!("  origin          {}", config.multi_kueue.origin),
         format!(
@@ -148,6 +148,15 @@ fn summary(file: &str, config: &Config) -> String {
             .map(|warning| format!("warning: {warning}")),
     );
     lines.join("\n")
+}
+
+/// Whether it is on, how long it waits, and whether the file says so.
+fn pods_ready(config: &Config) -> String {
+    let from = if config.names_pods_ready { "" } else { ", default" };
+    match &config.wait_for_pods_ready {
+        Some(wait) => format!("on ({:#}{from})", wait.timeout),
+        None => "off".to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -192,6 +201,38 @@ mod tests {
         let file = format!("{HEADER}featureGates: {{PriorityBoost: true}}\n");
         let both = run(&file, &["PriorityBoost=true"]).unwrap();
         assert!(both.why.contains("cannot be used together"), "{}", both.why);
+    }
+
+    /// Spec: api API-13
+    #[test]
+    fn a_config_map_is_checked_by_what_it_holds() {
+        let map = |key: &str| {
+            format!(
+                "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: kueue-manager-config}}\ndata:\n  \
+                 controller_manager_config.yaml: |\n    apiVersion: config.kueue.x-k8s.io/v1beta1\n    kind: Configuration\n    {key}\n"
+            )
+        };
+        assert_eq!(run(&map("namespace: kueue"), &[]), None);
+        let failure = run(&map("nmaespace: kueue"), &[]).unwrap();
+        let wanted = "config.yaml data[controller_manager_config.yaml]:3:1: nmaespace: unknown key";
+        assert!(failure.why.contains(wanted), "{}", failure.why);
+    }
+
+    /// Spec: api API-13
+    #[test]
+    fn the_summary_tells_what_only_the_default_says() {
+        let shown = |text: &str| summary("f", &config::parse("f", text, &[], "ns").unwrap());
+        for (text, wanted) in [
+            (HEADER.to_owned(), "pods ready      on (30m, default)\n"),
+            (
+                format!("{HEADER}waitForPodsReady: {{timeout: 90s}}\n"),
+                "pods ready      on (1m 30s)\n",
+            ),
+            (HEADER.replace("v1beta2", "v1beta1"), "pods ready      off\n"),
+        ] {
+            let said = shown(&text);
+            assert!(said.contains(wanted), "{wanted}: {said}");
+        }
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! `roadstead explain`: why a job or a Workload does not run, or where it does.
 //!
-//! It reads only Workloads (and, when there is none, the job) of the management cluster, with the caller's own rights.
+//! It reads only Workloads of the management cluster, the job when there is none, and the queues when one has not been tried, with the
+//! caller's own rights.
 
+mod line;
 pub mod view;
 
 use jiff::Timestamp;
@@ -12,9 +14,9 @@ use kube::{Api, Client, ResourceExt as _};
 use roadstead_api::constants::labels::QUEUE_NAME;
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_kinds::{Kind, Kinds, TABLE};
-use roadstead_kubeio::connect;
+use roadstead_kubeio::connect::{self, Chosen};
 
-use self::view::{View, render, view};
+use self::view::{PENDING_EVALUATION, render, view};
 use crate::access::USER_AGENT;
 use crate::args::Explain;
 use crate::failure::{Code, Failure};
@@ -25,22 +27,34 @@ const PAGE: u32 = 500;
 
 /// Prints the answer for every Workload that is meant.
 pub async fn run(args: &Explain, now: Timestamp) -> Result<(), Failure> {
-    let client = connect::command(args.kubeconfig.as_deref(), USER_AGENT)
-        .await
-        .map_err(|error| {
-            Failure::new(
-                "there is no management cluster to talk to",
-                error.to_string(),
-                "name a kubeconfig with --kubeconfig FILE",
-            )
-        })?;
+    let chosen = Chosen {
+        kubeconfig: args.kubeconfig.as_deref(),
+        context: args.context.as_deref(),
+    };
+    let client = connect::command(chosen, USER_AGENT).await.map_err(|error| {
+        Failure::new(
+            "there is no management cluster to talk to",
+            error.to_string(),
+            "name a kubeconfig with --kubeconfig FILE",
+        )
+    })?;
     let namespace = args.namespace.clone();
     let namespace = namespace.unwrap_or_else(|| client.default_namespace().to_owned());
     let found = find(&client, &namespace, &args.name).await?;
     if found.is_empty() {
         return Err(missing(&client, TABLE, &namespace, &args.name).await);
     }
-    let views: Vec<View> = found.iter().map(|workload| view(workload, now)).collect();
+    let mut views = Vec::new();
+    for workload in &found {
+        let mut view = view(workload, now);
+        // Why only then: any other reason says more.
+        if view.reason == PENDING_EVALUATION
+            && let Some(line) = line::read(&client, workload).await
+        {
+            view.stands_in(&line);
+        }
+        views.push(view);
+    }
     let names: Vec<String> = found
         .iter()
         .map(|workload| format!("workload.kueue.x-k8s.io/{}", workload.name_any()))

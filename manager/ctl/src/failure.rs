@@ -76,7 +76,9 @@ impl Failure {
     /// A request to an API server that did not work.
     pub fn request(what: impl Into<String>, error: &kube::Error) -> Self {
         let code = if let kube::Error::Api(status) = error {
-            Some(status.code)
+            // Why not 403: a webhook that finds fields wrong says so too, and no rights help there.
+            let is_webhook = write::is_webhook_refusal(status);
+            Some(if is_webhook { 422 } else { status.code })
         } else {
             None
         };
@@ -141,5 +143,12 @@ mod tests {
         ] {
             assert!(next(code).contains(wanted), "{code}: {}", next(code));
         }
+        let words = "admission webhook \"vcohort.kb.io\" denied the request: spec.parentName: Invalid value";
+        let status = Status::failure(words, "Forbidden").with_code(403);
+        let failure = Failure::request("a", &kube::Error::Api(status.boxed()));
+        assert!(
+            failure.next.contains("mend what the API server names"),
+            "{failure}"
+        );
     }
 }

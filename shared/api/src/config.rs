@@ -18,7 +18,7 @@ mod v1beta1;
 mod v1beta2;
 
 pub use document::{Document, DocumentKind};
-pub use gates::{FeatureGate, FeatureGates, GateProblem};
+pub use gates::{FeatureGate, FeatureGates, GateProblem, RetiredGate};
 pub use model::{
     AdmissionFairSharing, CertManagement, Config, CustomLabel, DEFAULT_STEP_SIZE, DeviceClassMapping,
     DeviceMeter, DeviceSource, ExecConfig, ExecEnv, ExecProvider, FairSharing, Health, IncrementalDispatcher,

@@ -318,7 +318,10 @@ impl Server {
             ["openapi", "v3", "apis", group, version] => {
                 ok(openapi::document(&self.kinds_of(group, version), group, version))
             }
-            ["openapi", "v2"] => Err(Failure::not_implemented("OpenAPI v2")),
+            ["openapi", "v2"] if accept.contains("protobuf") => {
+                Ok(Answer::Bytes(openapi::V2_PROTOBUF, openapi::v2_protobuf(VERSION)))
+            }
+            ["openapi", "v2"] => ok(openapi::v2(VERSION)),
             ["metrics"] => Err(Failure::not_implemented("the page of metrics")),
             _ => Err(Failure::no_such_page()),
         }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
+use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::json;
@@ -10,6 +11,36 @@ use crate::kinds::Kind;
 
 static PUBLISHED: LazyLock<Value> =
     LazyLock::new(|| serde_json::from_str(include_str!("builtin/schemas.json")).unwrap_or_default());
+
+/// The media type of OpenAPI v2 as kubectl asks for it.
+pub(crate) const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+
+/// OpenAPI v2 without descriptions of kinds.
+///
+/// Why it is there at all: kubectl asks for it before it applies a `List`. What it finds no description of it leaves to the
+/// server, which validates every object.
+pub(crate) fn v2(version: &str) -> Value {
+    json!({
+        "swagger": "2.0", "info": {"title": "Kubernetes", "version": version}, "paths": {}, "definitions": {},
+    })
+}
+
+/// The same in protobuf: fields 1 (`swagger`) and 2 (`info`, with `title` and `version`) of the document.
+pub(crate) fn v2_protobuf(version: &str) -> Bytes {
+    let info = [text_field(1, "Kubernetes"), text_field(2, version)].concat();
+    [text_field(1, "2.0"), field(2, &info)].concat().into()
+}
+
+fn text_field(number: u8, text: &str) -> Vec<u8> {
+    field(number, text.as_bytes())
+}
+
+/// A field with a length. *Limit*: what is longer than 127 bytes is cut; everything here is shorter.
+fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+    let length = u8::try_from(bytes.len()).unwrap_or(u8::MAX).min(0x7f);
+    let bytes = bytes.get(..length.into()).unwrap_or_default();
+    [&[number << 3 | 2, length], bytes].concat()
+}
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 

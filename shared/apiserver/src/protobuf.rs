@@ -1,7 +1,9 @@
-//! The few messages that kubectl sends as protobuf whatever it is told: `auth can-i` and `auth whoami`, and `create` of
-//! namespaces, service accounts, config maps and tokens. All other protobuf is refused with 415, and so is a message with a
-//! field that is not known here.
+//! The messages that kubectl sends as protobuf whatever it is told: `auth can-i` and `auth whoami`, and what `create` makes by
+//! its typed clients (namespaces, accounts, config maps, secrets, services, jobs, roles and bindings, priority classes, tokens).
+//! All other protobuf is refused with 415, and so is a message with a field that is not known here.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
 /// How Kubernetes begins its protobuf.
@@ -9,95 +11,232 @@ const MAGIC: &[u8] = b"k8s\0";
 /// Nesting of messages that is read.
 const DEPTH_MAX: usize = 8;
 
-/// A field of a message: its number, its name, and the fields below it if it is a message.
-struct Field(u64, &'static str, &'static [Self]);
+/// A field of a message: its number, its name, and what it holds.
+struct Field(u64, &'static str, Shape);
 
-/// What the names of some fields say about them; all others are texts or messages.
-const MAPS: [&str; 3] = ["labels", "annotations", "data"];
-const LISTS: [&str; 1] = ["audiences"];
-const ENTRY: &[Field] = &[Field(1, "key", &[]), Field(2, "value", &[])];
+/// What a field holds.
+#[derive(Clone, Copy)]
+enum Shape {
+    Text,
+    Number,
+    Flag,
+    Message(&'static [Field]),
+    Texts,
+    Messages(&'static [Field]),
+    /// From text to text.
+    TextMap,
+    /// From text to bytes, which are base64 in JSON.
+    BytesMap,
+    IntOrString,
+}
+
+use Shape::{BytesMap, Flag, IntOrString, Message, Messages, Number, Text, TextMap, Texts};
+
 const META: &[Field] = &[
-    Field(1, "name", &[]),
-    Field(2, "generateName", &[]),
-    Field(3, "namespace", &[]),
-    Field(11, "labels", ENTRY),
-    Field(12, "annotations", ENTRY),
+    Field(1, "name", Text),
+    Field(2, "generateName", Text),
+    Field(3, "namespace", Text),
+    Field(11, "labels", TextMap),
+    Field(12, "annotations", TextMap),
 ];
 const NAMESPACE: &[Field] = &[
-    Field(1, "metadata", META),
-    Field(3, "status", &[Field(1, "phase", &[])]),
+    Field(1, "metadata", Message(META)),
+    Field(3, "status", Message(&[Field(1, "phase", Text)])),
 ];
-const ACCOUNT: &[Field] = &[Field(1, "metadata", META)];
-const CONFIG_MAP: &[Field] = &[Field(1, "metadata", META), Field(2, "data", ENTRY)];
-const TOKEN: &[Field] = &[
-    Field(1, "metadata", META),
+const ACCOUNT: &[Field] = &[Field(1, "metadata", Message(META))];
+const CONFIG_MAP: &[Field] = &[
+    Field(1, "metadata", Message(META)),
+    Field(2, "data", TextMap),
+    Field(3, "binaryData", BytesMap),
+    Field(4, "immutable", Flag),
+];
+const SECRET: &[Field] = &[
+    Field(1, "metadata", Message(META)),
+    Field(2, "data", BytesMap),
+    Field(3, "type", Text),
+    Field(4, "stringData", TextMap),
+    Field(5, "immutable", Flag),
+];
+const SERVICE: &[Field] = &[
+    Field(1, "metadata", Message(META)),
     Field(
         2,
         "spec",
-        &[Field(1, "audiences", &[]), Field(4, "expirationSeconds", &[])],
+        Message(&[
+            Field(
+                1,
+                "ports",
+                Messages(&[
+                    Field(1, "name", Text),
+                    Field(2, "protocol", Text),
+                    Field(3, "port", Number),
+                    Field(4, "targetPort", IntOrString),
+                    Field(5, "nodePort", Number),
+                ]),
+            ),
+            Field(2, "selector", TextMap),
+            Field(3, "clusterIP", Text),
+            Field(4, "type", Text),
+            Field(10, "externalName", Text),
+        ]),
+    ),
+    Field(3, "status", Message(&[Field(1, "loadBalancer", Message(&[]))])),
+];
+const CONTAINER: &[Field] = &[
+    Field(1, "name", Text),
+    Field(2, "image", Text),
+    Field(3, "command", Texts),
+    Field(4, "args", Texts),
+    Field(14, "imagePullPolicy", Text),
+];
+const POD: &[Field] = &[
+    Field(2, "containers", Messages(CONTAINER)),
+    Field(3, "restartPolicy", Text),
+    Field(8, "serviceAccountName", Text),
+];
+const JOB: &[Field] = &[
+    Field(1, "metadata", Message(META)),
+    Field(
+        2,
+        "spec",
+        Message(&[
+            Field(1, "parallelism", Number),
+            Field(2, "completions", Number),
+            Field(7, "backoffLimit", Number),
+            Field(
+                6,
+                "template",
+                Message(&[
+                    Field(1, "metadata", Message(META)),
+                    Field(2, "spec", Message(POD)),
+                ]),
+            ),
+            Field(10, "suspend", Flag),
+        ]),
+    ),
+    Field(3, "status", Message(&[])),
+];
+const RULE: &[Field] = &[
+    Field(1, "verbs", Texts),
+    Field(2, "apiGroups", Texts),
+    Field(3, "resources", Texts),
+    Field(4, "resourceNames", Texts),
+    Field(5, "nonResourceURLs", Texts),
+];
+const ROLE: &[Field] = &[
+    Field(1, "metadata", Message(META)),
+    Field(2, "rules", Messages(RULE)),
+    Field(
+        3,
+        "aggregationRule",
+        Message(&[Field(
+            1,
+            "clusterRoleSelectors",
+            Messages(&[Field(1, "matchLabels", TextMap)]),
+        )]),
+    ),
+];
+const BINDING: &[Field] = &[
+    Field(1, "metadata", Message(META)),
+    Field(
+        2,
+        "subjects",
+        Messages(&[
+            Field(1, "kind", Text),
+            Field(2, "apiGroup", Text),
+            Field(3, "name", Text),
+            Field(4, "namespace", Text),
+        ]),
+    ),
+    Field(
+        3,
+        "roleRef",
+        Message(&[
+            Field(1, "apiGroup", Text),
+            Field(2, "kind", Text),
+            Field(3, "name", Text),
+        ]),
+    ),
+];
+const PRIORITY: &[Field] = &[
+    Field(1, "metadata", Message(META)),
+    Field(2, "value", Number),
+    Field(3, "globalDefault", Flag),
+    Field(4, "description", Text),
+    Field(5, "preemptionPolicy", Text),
+];
+const TOKEN: &[Field] = &[
+    Field(1, "metadata", Message(META)),
+    Field(
+        2,
+        "spec",
+        Message(&[
+            Field(1, "audiences", Texts),
+            Field(4, "expirationSeconds", Number),
+        ]),
     ),
     Field(
         3,
         "status",
-        &[Field(1, "token", &[]), Field(2, "expirationTimestamp", &[])],
+        Message(&[Field(1, "token", Text), Field(2, "expirationTimestamp", Text)]),
     ),
 ];
 const ANSWER: &[Field] = &[
-    Field(1, "allowed", &[]),
-    Field(2, "reason", &[]),
-    Field(3, "evaluationError", &[]),
-    Field(4, "denied", &[]),
+    Field(1, "allowed", Flag),
+    Field(2, "reason", Text),
+    Field(3, "evaluationError", Text),
+    Field(4, "denied", Flag),
 ];
 const ACCESS: &[Field] = &[
-    Field(1, "metadata", META),
-    Field(3, "status", ANSWER),
+    Field(1, "metadata", Message(META)),
+    Field(3, "status", Message(ANSWER)),
     Field(
         2,
         "spec",
-        &[
+        Message(&[
             Field(
                 1,
                 "resourceAttributes",
-                &[
-                    Field(1, "namespace", &[]),
-                    Field(2, "verb", &[]),
-                    Field(3, "group", &[]),
-                    Field(4, "version", &[]),
-                    Field(5, "resource", &[]),
-                    Field(6, "subresource", &[]),
-                    Field(7, "name", &[]),
-                ],
+                Message(&[
+                    Field(1, "namespace", Text),
+                    Field(2, "verb", Text),
+                    Field(3, "group", Text),
+                    Field(4, "version", Text),
+                    Field(5, "resource", Text),
+                    Field(6, "subresource", Text),
+                    Field(7, "name", Text),
+                ]),
             ),
             Field(
                 2,
                 "nonResourceAttributes",
-                &[Field(1, "path", &[]), Field(2, "verb", &[])],
+                Message(&[Field(1, "path", Text), Field(2, "verb", Text)]),
             ),
-        ],
+        ]),
     ),
 ];
 const RULES: &[Field] = &[
-    Field(1, "metadata", META),
-    Field(2, "spec", &[Field(1, "namespace", &[])]),
+    Field(1, "metadata", Message(META)),
+    Field(2, "spec", Message(&[Field(1, "namespace", Text)])),
     Field(
         3,
         "status",
-        &[Field(3, "incomplete", &[]), Field(4, "evaluationError", &[])],
+        Message(&[Field(3, "incomplete", Flag), Field(4, "evaluationError", Text)]),
     ),
 ];
 const SELF: &[Field] = &[
-    Field(1, "metadata", META),
+    Field(1, "metadata", Message(META)),
     Field(
         2,
         "status",
-        &[Field(
+        Message(&[Field(
             1,
             "userInfo",
-            &[Field(1, "username", &[]), Field(2, "uid", &[])],
-        )],
+            Message(&[Field(1, "username", Text), Field(2, "uid", Text)]),
+        )]),
     ),
 ];
-const TYPE: &[Field] = &[Field(1, "apiVersion", &[]), Field(2, "kind", &[])];
+const TYPE: &[Field] = &[Field(1, "apiVersion", Text), Field(2, "kind", Text)];
 
 /// Reads one of these messages; nothing if it is another one, broken, or says more than is known here.
 pub(crate) fn decode(body: &[u8]) -> Option<Value> {
@@ -111,6 +250,12 @@ pub(crate) fn decode(body: &[u8]) -> Option<Value> {
         "Namespace" => NAMESPACE,
         "ServiceAccount" => ACCOUNT,
         "ConfigMap" => CONFIG_MAP,
+        "Secret" => SECRET,
+        "Service" => SERVICE,
+        "Job" => JOB,
+        "Role" | "ClusterRole" => ROLE,
+        "RoleBinding" | "ClusterRoleBinding" => BINDING,
+        "PriorityClass" => PRIORITY,
         "TokenRequest" => TOKEN,
         _ => return None,
     };
@@ -174,35 +319,79 @@ fn message(mut bytes: &[u8], fields: &[Field], depth: usize) -> Option<Value> {
     while !bytes.is_empty() {
         let (number, held) = next(&mut bytes)?;
         let known = fields.iter().find(|field| field.0 == number);
-        let (inner, Field(_, name, below)) = match (held, known) {
-            (Held::Number(0) | Held::Bytes([]), _) => continue,
-            (Held::Number(n), Some(Field(_, name, _))) => {
-                out.insert((*name).to_owned(), n.into());
-                continue;
+        let Some(Field(_, name, shape)) = known else {
+            // Why: what is not understood must not be dropped in silence. A zero says nothing: Go writes it where nothing was set.
+            match held {
+                Held::Number(0) | Held::Bytes([]) => continue,
+                Held::Number(_) | Held::Bytes(_) => return None,
             }
-            (Held::Bytes(inner), Some(field)) => (inner, field),
-            // Why: what is not understood must not be dropped in silence.
-            (_, None) => return None,
         };
-        let value = if below.is_empty() {
-            json!(std::str::from_utf8(inner).ok()?)
-        } else {
-            message(inner, below, depth + 1)?
-        };
-        let slot = out.entry((*name).to_owned());
-        if MAPS.contains(name) {
-            let key = value["key"].as_str().unwrap_or_default().to_owned();
-            let value = value["value"].as_str().unwrap_or_default();
-            slot.or_insert_with(|| json!({}))[key] = value.into();
-        } else if LISTS.contains(name) {
-            if let Some(list) = slot.or_insert_with(|| json!([])).as_array_mut() {
-                list.push(value);
-            }
-        } else {
-            slot.or_insert(value);
-        }
+        set(&mut out, name, *shape, held, depth)?;
     }
     Some(Value::Object(out))
+}
+
+/// Sets a field to what is held, or adds it where a field may come again. Zeros of single fields are left out.
+fn set(out: &mut Map<String, Value>, name: &str, shape: Shape, held: Held<'_>, depth: usize) -> Option<()> {
+    let text = |bytes| std::str::from_utf8(bytes).ok();
+    match (shape, held) {
+        (Number | Flag, Held::Number(0)) => {}
+        (Number, Held::Number(number)) => {
+            out.insert(name.to_owned(), number.cast_signed().into());
+        }
+        (Flag, Held::Number(_)) => {
+            out.insert(name.to_owned(), true.into());
+        }
+        (Texts, Held::Bytes(inner)) => push(out, name, text(inner)?.into()),
+        (Messages(below), Held::Bytes(inner)) => push(out, name, message(inner, below, depth + 1)?),
+        (TextMap | BytesMap, Held::Bytes(inner)) => {
+            let key = text(raw_field(inner, 1).unwrap_or_default())?;
+            let value = raw_field(inner, 2).unwrap_or_default();
+            let value = match shape {
+                BytesMap => STANDARD.encode(value),
+                _ => text(value)?.to_owned(),
+            };
+            let map = out.entry(name.to_owned()).or_insert_with(|| json!({}));
+            map[key] = value.into();
+        }
+        (Text | Message(_) | IntOrString, Held::Bytes([])) => {}
+        (Text, Held::Bytes(inner)) => {
+            out.insert(name.to_owned(), text(inner)?.into());
+        }
+        (Message(below), Held::Bytes(inner)) => {
+            out.insert(name.to_owned(), message(inner, below, depth + 1)?);
+        }
+        (IntOrString, Held::Bytes(inner)) => {
+            const EITHER: &[Field] = &[
+                Field(1, "type", Number),
+                Field(2, "number", Number),
+                Field(3, "text", Text),
+            ];
+            let either = message(inner, EITHER, depth + 1)?;
+            let which = if either["type"].is_null() {
+                "number"
+            } else {
+                "text"
+            };
+            match &either[which] {
+                Value::Null => {}
+                value => {
+                    out.insert(name.to_owned(), value.clone());
+                }
+            }
+        }
+        (Number | Flag, Held::Bytes(_)) => return None,
+        (Texts | Messages(_) | TextMap | BytesMap | Text | Message(_) | IntOrString, Held::Number(_)) => {
+            return None;
+        }
+    }
+    Some(())
+}
+
+fn push(out: &mut Map<String, Value>, name: &str, value: Value) {
+    if let Value::Array(list) = out.entry(name.to_owned()).or_insert_with(|| json!([])) {
+        list.push(value);
+    }
 }
 
 #[cfg(test)]
@@ -275,5 +464,100 @@ mod tests {
         );
         let finalizer = [text(1, "team"), text(14, "example.com/f")].concat();
         assert_eq!(decode(&wrapped(finalizer)), None);
+    }
+
+    fn wrapped(version: &str, kind: &str, raw: Vec<u8>) -> Vec<u8> {
+        let kind = [text(1, version), text(2, kind)].concat();
+        [
+            MAGIC.to_vec(),
+            bytes(1, kind),
+            bytes(2, raw),
+            text(3, ""),
+            text(4, ""),
+        ]
+        .concat()
+    }
+
+    fn entry(number: u8, key: &str, value: &[u8]) -> Vec<u8> {
+        bytes(number, [text(1, key), bytes(2, value.to_vec())].concat())
+    }
+
+    /// As `kubectl create secret generic s --from-literal=k=v` sends it.
+    #[test]
+    fn the_bytes_of_a_secret_become_base64() {
+        let raw = [
+            bytes(1, text(1, "s")),
+            entry(2, "k", b"\xff\x00"),
+            entry(2, "empty", b""),
+            text(3, "Opaque"),
+        ]
+        .concat();
+        let read = decode(&wrapped("v1", "Secret", raw)).unwrap();
+        assert_eq!(read["data"], json!({"k": "/wA=", "empty": ""}));
+        assert_eq!(read["type"], "Opaque");
+    }
+
+    /// As `kubectl create role r --verb=get,list --resource=pods` sends it: the core group is an empty text in a list.
+    #[test]
+    fn an_empty_text_in_a_list_is_kept() {
+        let rule = [text(1, "get"), text(1, "list"), text(2, ""), text(3, "pods")].concat();
+        let raw = [bytes(1, text(1, "r")), bytes(2, rule)].concat();
+        let read = decode(&wrapped("rbac.authorization.k8s.io/v1", "Role", raw)).unwrap();
+        let rules = json!([{"verbs": ["get", "list"], "apiGroups": [""], "resources": ["pods"]}]);
+        assert_eq!(read["rules"], rules);
+    }
+
+    /// As `kubectl create job j --image=i -- sleep 1` sends it, with the zeros that Go writes.
+    #[test]
+    fn a_job_is_read_and_one_with_a_field_beyond_is_refused() {
+        let job = |more: Vec<u8>| {
+            let container = [
+                text(1, "j"),
+                text(2, "i"),
+                text(3, "sleep"),
+                text(3, "1"),
+                text(5, ""),
+                bytes(8, Vec::new()),
+            ];
+            let container = [container.concat(), vec![0x80, 1, 0]].concat();
+            let pod = [bytes(2, container), text(3, "Never"), vec![11 << 3, 0], more].concat();
+            let template = [bytes(1, text(1, "")), bytes(2, pod)].concat();
+            let status = vec![4 << 3, 0, 5 << 3, 0, 6 << 3, 0];
+            [
+                bytes(1, text(1, "j")),
+                bytes(2, bytes(6, template)),
+                bytes(3, status),
+            ]
+            .concat()
+        };
+        let read = decode(&wrapped("batch/v1", "Job", job(Vec::new()))).unwrap();
+        let container = json!({"name": "j", "image": "i", "command": ["sleep", "1"]});
+        assert_eq!(
+            read["spec"]["template"]["spec"],
+            json!({"containers": [container], "restartPolicy": "Never"})
+        );
+        assert_eq!(read["status"], json!({}));
+        assert_eq!(decode(&wrapped("batch/v1", "Job", job(text(10, "node")))), None);
+    }
+
+    #[test]
+    fn numbers_keep_their_sign_and_a_port_is_a_number_or_a_name() {
+        let minus_one = [vec![0xff; 9], vec![1]].concat();
+        let raw = [bytes(1, text(1, "low")), vec![2 << 3], minus_one, vec![3 << 3, 1]].concat();
+        let read = decode(&wrapped("scheduling.k8s.io/v1", "PriorityClass", raw)).unwrap();
+        assert_eq!(
+            (&read["value"], &read["globalDefault"]),
+            (&json!(-1), &json!(true))
+        );
+        let port = |target: Vec<u8>| {
+            let port = [vec![3 << 3, 80], bytes(4, target)].concat();
+            let raw = [bytes(1, text(1, "s")), bytes(2, bytes(1, port))].concat();
+            decode(&wrapped("v1", "Service", raw)).unwrap()["spec"]["ports"][0]["targetPort"].clone()
+        };
+        assert_eq!(port(vec![1 << 3, 0, 2 << 3, 80, 3 << 3 | 2, 0]), json!(80));
+        assert_eq!(
+            port([vec![1 << 3, 1, 2 << 3, 0], text(3, "web")].concat()),
+            json!("web")
+        );
     }
 }

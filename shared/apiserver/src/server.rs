@@ -156,6 +156,8 @@ pub(crate) enum Answer {
     List(List),
     /// With a media type of its own.
     Typed(&'static str, Value),
+    /// Bytes of a media type of their own.
+    Bytes(&'static str, Bytes),
     Text(StatusCode, String),
     Stream(Body),
 }
@@ -428,6 +430,7 @@ pub(crate) fn render(answer: Result<Answer, Failure>, warnings: &[String]) -> Re
         Ok(Answer::Stored(code, value)) => (code, json, full(crate::json::bytes(&*value))),
         Ok(Answer::List(list)) => (StatusCode::OK, json, full(crate::json::bytes(&list))),
         Ok(Answer::Typed(kind, value)) => (StatusCode::OK, kind, full(crate::json::bytes(&value))),
+        Ok(Answer::Bytes(kind, bytes)) => (StatusCode::OK, kind, full(bytes)),
         Ok(Answer::Text(code, text)) => (code, "text/plain; charset=utf-8", full(text)),
         Ok(Answer::Stream(body)) => (StatusCode::OK, json, body),
         Err(failure) => match failure.plain() {

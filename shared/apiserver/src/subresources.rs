@@ -59,7 +59,11 @@ impl Server {
         let current = match self.get_plain(&plain).await? {
             Answer::Json(_, object) => object,
             Answer::Stored(_, object) => Value::clone(&object),
-            Answer::List(_) | Answer::Typed(..) | Answer::Text(..) | Answer::Stream(_) => Value::Null,
+            Answer::List(_)
+            | Answer::Typed(..)
+            | Answer::Bytes(..)
+            | Answer::Text(..)
+            | Answer::Stream(_) => Value::Null,
         };
         let before = scale_of(&current, &scale);
         let wanted = match call.method {
@@ -96,7 +100,11 @@ impl Server {
         match self.update(&plain, warnings).await? {
             Answer::Json(code, object) => Ok(Answer::Json(code, scale_of(&object, &scale))),
             Answer::Stored(code, object) => Ok(Answer::Json(code, scale_of(&object, &scale))),
-            other @ (Answer::List(_) | Answer::Typed(..) | Answer::Text(..) | Answer::Stream(_)) => Ok(other),
+            other @ (Answer::List(_)
+            | Answer::Typed(..)
+            | Answer::Bytes(..)
+            | Answer::Text(..)
+            | Answer::Stream(_)) => Ok(other),
         }
     }
 

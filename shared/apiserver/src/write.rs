@@ -280,7 +280,13 @@ impl Server {
 
     pub(crate) async fn update(&self, call: &Call, warnings: &mut Vec<String>) -> Result<Answer, Failure> {
         call.form()?;
-        if !["application/json", "application/yaml", ""].contains(&call.content_type()) {
+        let known = [
+            "application/json",
+            "application/yaml",
+            crate::request::PROTOBUF,
+            "",
+        ];
+        if !known.contains(&call.content_type()) {
             return Err(Failure::unsupported_media_type(
                 "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf",
             ));

@@ -8,6 +8,7 @@ use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use roadstead_api::config::{Config, FeatureGate, TransformationStrategy};
 use roadstead_core::amount::Amount;
+use roadstead_core::lifecycle::Reclaim;
 use roadstead_core::name::ResourceName;
 use roadstead_core::quantity;
 use roadstead_core::requests::{Amounts, Bounds, Claims, Input, Limits, Rules, Transformation};
@@ -23,6 +24,8 @@ pub struct Accounting<'a> {
     pub overhead: &'a dyn Fn(&str) -> Option<Amounts>,
     /// Whether annotation `kueue.x-k8s.io/priority-boost` counts.
     pub boost: Boost,
+    /// Whether finished pods free quota before their job ends.
+    pub reclaim: Reclaim,
 }
 
 impl fmt::Debug for Accounting<'_> {
@@ -31,6 +34,7 @@ impl fmt::Debug for Accounting<'_> {
             .field("rules", self.rules)
             .field("limits", self.limits)
             .field("boost", &self.boost)
+            .field("reclaim", &self.reclaim)
             .finish_non_exhaustive()
     }
 }
@@ -59,7 +63,17 @@ impl Accounting<'_> {
             limits: LIMITS,
             overhead: &|_| None,
             boost: Boost::Ignore,
+            reclaim: Reclaim::Count,
         }
+    }
+}
+
+/// Whether finished pods free quota before their job ends. *Source*: gate `ReclaimablePods`.
+pub fn reclaim(config: &Config) -> Reclaim {
+    if config.feature_gates.enabled(FeatureGate::ReclaimablePods) {
+        Reclaim::Count
+    } else {
+        Reclaim::Ignore
     }
 }
 

@@ -24,6 +24,8 @@ pub struct Made<'a> {
     pub kind: &'a str,
     /// Keys of labels to copy from the job (`integrations.labelKeysToCopy`).
     pub labels_to_copy: &'a [String],
+    /// Keys of annotations to copy from the job: those that metrics read from Workloads.
+    pub annotations_to_copy: &'a [String],
     /// The LocalQueue.
     pub queue: Option<String>,
     /// The pod sets.
@@ -55,7 +57,9 @@ pub fn workload_for_job(made: Made<'_>) -> api::Workload {
     }
     copied.insert(labels::JOB_UID.to_owned(), uid.clone());
     let travels = |key: &str| {
-        key.starts_with(annotations::PROVISIONING_PARAMETER_PREFIX) || key == annotations::ADMISSION_GATED_BY
+        key.starts_with(annotations::PROVISIONING_PARAMETER_PREFIX)
+            || key == annotations::ADMISSION_GATED_BY
+            || made.annotations_to_copy.iter().any(|wanted| wanted == key)
     };
     let notes = job.annotations.iter().flatten().filter(|(key, _)| travels(key));
     let notes: BTreeMap<String, String> = notes.map(|(key, value)| (key.clone(), value.clone())).collect();
@@ -290,6 +294,7 @@ mod tests {
         let notes = [
             (parameter.to_owned(), "60".to_owned()),
             ("other".to_owned(), "x".to_owned()),
+            ("noted".to_owned(), "y".to_owned()),
         ];
         let job = ObjectMeta {
             annotations: Some(notes.into()),
@@ -301,13 +306,15 @@ mod tests {
             api_version: "batch/v1",
             kind: "Job",
             labels_to_copy: &[],
+            annotations_to_copy: &["noted".to_owned()],
             queue: None,
             pod_sets: Vec::new(),
             priority: Priority::default(),
             max_execution_secs: None,
         });
         let kept = workload.metadata.annotations.unwrap();
-        assert_eq!(kept, [(parameter.to_owned(), "60".to_owned())].into());
+        let noted = ("noted".to_owned(), "y".to_owned());
+        assert_eq!(kept, [(parameter.to_owned(), "60".to_owned()), noted].into());
     }
 
     /// Spec: safety 3.1, 3.5.

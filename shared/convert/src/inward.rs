@@ -8,6 +8,7 @@ use roadstead_api::constants::{annotations, labels};
 use roadstead_api::kueue::v1beta2 as api;
 use roadstead_core::amount::Amount;
 use roadstead_core::condition::{Condition, Conditions, Truth};
+use roadstead_core::lifecycle::Reclaim;
 use roadstead_core::name::{
     CheckName, ClusterName, ClusterQueueName, FlavorName, Key, PodSetName, ResourceName, Uid,
 };
@@ -65,10 +66,22 @@ pub fn counted_workload(workload: &api::Workload, accounting: &Accounting<'_>) -
         max_execution_secs: spec
             .maximum_execution_time_seconds
             .and_then(|secs| u32::try_from(secs).ok()),
-        gated: gates.is_some_and(|gates| !gates.is_empty()),
+        gated_by: gates.cloned().unwrap_or_default(),
         pod_sets,
         problems: findings.sentence().into_iter().collect(),
-        status: workload_status(workload),
+        status: counted_status(workload, accounting.reclaim),
+    }
+}
+
+/// Why the counts are left out of what is looked at, and stay stored: what frees no quota must not look like it anywhere.
+fn counted_status(workload: &api::Workload, reclaim: Reclaim) -> Status {
+    let status = workload_status(workload);
+    match reclaim {
+        Reclaim::Count => status,
+        Reclaim::Ignore => Status {
+            reclaimable: BTreeMap::new(),
+            ..status
+        },
     }
 }
 

@@ -23,7 +23,7 @@ mod template;
 pub mod validate;
 pub mod versions;
 
-pub use accounting::{Accounting, Boost, limit_range, overhead, request_rules};
+pub use accounting::{Accounting, Boost, limit_range, overhead, reclaim, request_rules};
 pub use copies::{
     Made, Priority, Stamp, dispatch_annotations, epoch, lease_secs, lost_policy, pod_sets, remote_workload,
     spec_drift, workload_for_job,

@@ -69,7 +69,7 @@ fn workload(number: usize) -> Workload {
         active: true,
         job_uid: None,
         max_execution_secs: None,
-        gated: false,
+        gated_by: String::new(),
         pod_sets: vec![PodSet {
             name: "main".into(),
             count: 1,

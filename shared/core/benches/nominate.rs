@@ -168,7 +168,7 @@ fn workload(requests: &[(&str, i64)]) -> Workload {
         active: true,
         job_uid: None,
         max_execution_secs: None,
-        gated: false,
+        gated_by: String::new(),
         pod_sets: vec![PodSet {
             name: "main".into(),
             count: 1,

@@ -145,6 +145,11 @@ impl UsageBook {
         }
     }
 
+    /// Whether past usage counts at all; with a half-life of zero it is forgotten at once.
+    pub const fn remembers(&self) -> bool {
+        !self.policy.half_life.is_zero()
+    }
+
     /// A LocalQueue is there, or its weight changed. A new one has used nothing so far.
     pub fn open(&mut self, local: &Key, weight: Weight, now: Timestamp) {
         if let Some(account) = self.accounts.get_mut(local) {

@@ -232,11 +232,7 @@ impl State {
                 if !self.is_served(queue) {
                     return Some(Reason::QueueInactive {
                         queue: queue.spec.name.clone(),
-                        why: if queue.active.is_active() {
-                            "the cohorts above it form a circle".to_owned()
-                        } else {
-                            queue.active.message.to_string()
-                        },
+                        why: (queue.active.is_active()).then_some("the cohorts above it form a circle"),
                     });
                 }
                 // Why: an obstacle outside of the heap that is gone must not be shown on while the turn has not come.
@@ -252,8 +248,8 @@ impl State {
             return None;
         }
         if !may_queue(workload) {
-            let told = workload.gated && workload.active && !workload.deleting;
-            return told.then_some(Reason::Gated);
+            let told = workload.is_gated() && workload.active && !workload.deleting;
+            return told.then(|| Reason::Gated(workload.gated_by.clone()));
         }
         let Some((local, _)) = self.local_named(&local_key(workload)) else {
             return Some(Reason::LocalQueueMissing(workload.queue.clone()));
@@ -335,7 +331,7 @@ fn shows_obstacle(record: &Record) -> bool {
             | Reason::LocalQueueMissing(_)
             | Reason::LocalQueueStopped(_)
             | Reason::QueueMissing(_)
-            | Reason::Gated => true,
+            | Reason::Gated(_) => true,
             Reason::NoRoom { .. }
             | Reason::AwaitsVictims { .. }
             | Reason::AwaitsVictimsOfOthers

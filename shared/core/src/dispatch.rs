@@ -42,7 +42,7 @@ pub use observed::{
 };
 pub use offer::{ROUND, WIDEN};
 pub use removal::{Stood, Witness};
-pub use waiting::{Waiting, ways_out};
+pub use waiting::{Missing, Waiting, ways_out};
 
 /// Reason of the Events about dispatch. *Source*: `spec/multikueue.md 8`.
 const EVENT: &str = "MultiKueue";
@@ -228,8 +228,7 @@ impl<'a> Pass<'a> {
             // Core evicts the Workload next; until then what runs is still shown.
             (true, false, CheckPhase::Retry | CheckPhase::Rejected) => self.mirror_holder(),
             (true, false, CheckPhase::Ready) => self.retry(check, NO_CLUSTER_RECORDED.to_owned(), None),
-            // A new round: what is left of the last one goes first.
-            // And a new number is stored before anything is sent with it.
+            // A new round: what is left of the last one goes first. And a new number is stored before anything is sent with it.
             (true, false, CheckPhase::Pending)
                 if self.plan.status.cluster.is_some() || self.plan.epoch != self.o.epoch =>
             {
@@ -280,7 +279,7 @@ impl<'a> Pass<'a> {
             }
             Holder::GivenUp(closed) => {
                 if closed == Closed::Perhaps {
-                    self.note(Severity::Warning, may_run_twice(winner));
+                    self.note(Severity::Warning, waiting::may_run_twice(winner));
                 }
                 return self.retry(check, REMOTE_LOST.to_owned(), None);
             }

@@ -17,7 +17,7 @@ use crate::condition::Truth;
 use crate::moment::later;
 use crate::note::Note;
 use crate::queue::StopPolicy;
-use crate::status::{Admission, CheckPhase, Status};
+use crate::status::{Admission, CheckPhase, CheckState, Status};
 use crate::workload::PodSet;
 
 mod checks;
@@ -31,7 +31,8 @@ pub(crate) use evict::{TIME_IS_UP, time_is_up};
 
 pub use checks::required_checks;
 pub use observed::{
-    JobFacts, Observed, Orphans, Outcome, Policy, PreemptedReason, Proposal, Reclaim, Request, Retention,
+    FirstStatus, JobFacts, Observed, Orphans, Outcome, Policy, PreemptedReason, Proposal, Reclaim, Request,
+    Retention,
 };
 pub use ready::WaitForPods;
 pub use retire::Removal;
@@ -123,6 +124,8 @@ pub fn step(seen: &Observed<'_>, now: Timestamp) -> Next {
     draft.release_when_at_rest();
     draft.end_waiting();
     draft.take_proposal();
+    draft.say_that_it_waits();
+    draft.say_that_it_is_deactivated();
     draft.list_checks();
     draft.count_reclaimable();
     draft.tell_requests();
@@ -332,6 +335,11 @@ impl<'a> Draft<'a> {
             (None, None) => String::new(),
         };
         let local = self.seen.workload.queue.clone();
+        let is_missing = cluster_queue.is_none() || local_stop.is_none();
+        if is_missing && self.has_no_check_outstanding() {
+            // Wire: the reference admits what waits for no check before it looks at the queues, and what is admitted stays.
+            return;
+        }
         if cluster_queue.is_none() {
             self.lose_reservation(
                 "Misconfigured",
@@ -347,6 +355,15 @@ impl<'a> Draft<'a> {
         } else if local_stop != Some(StopPolicy::None) {
             self.lose_reservation("Suspended", format!("LocalQueue {local} is stopped"));
         }
+    }
+
+    fn has_no_check_outstanding(&self) -> bool {
+        let is_ready = |check: &CheckState| check.phase == CheckPhase::Ready;
+        let required = { self.seen.cluster_queue }
+            .map(|queue| required_checks(queue, self.status.admission.as_ref()))
+            .unwrap_or_default();
+        let checks = &self.status.checks;
+        checks.values().all(is_ready) && required.iter().all(|name| checks.get(name).is_some_and(is_ready))
     }
 
     /// Lets it into the queue again once what kept it out is over. *Source*: `spec/admission-engine.md 1.7, 1.8, 3.5`.
@@ -393,6 +410,12 @@ impl<'a> Draft<'a> {
             ),
         };
         if over {
+            if reason == "Reactivated" {
+                // Why: attempts begin anew, and until now it was told how many there had been.
+                for check in self.status.checks.values_mut() {
+                    check.retry_count = None;
+                }
+            }
             self.set(REQUEUED, Truth::True, reason, message);
         }
     }
@@ -412,7 +435,10 @@ impl<'a> Draft<'a> {
                     }
                     self.set(QUOTA_RESERVED, Truth::False, reason.clone(), message.clone());
                 }
-                if *reason == ADMISSION_GATED && !self.seen.workload.gated && self.status.has_closed_gate() {
+                if *reason == ADMISSION_GATED
+                    && !self.seen.workload.is_gated()
+                    && self.status.has_closed_gate()
+                {
                     self.set(BLOCKED_ON_GATES, Truth::True, "PreemptionGated", message.clone());
                 }
             }
@@ -425,6 +451,23 @@ impl<'a> Draft<'a> {
             // Why: a reservation made from an older view is left; the brain sees the newer one and decides again. And who
             // holds nothing has no room to make.
             Some(Proposal::Reserve { .. } | Proposal::Evict { .. }) | None => {}
+        }
+    }
+
+    /// Says of what nobody has looked at yet that it waits for that. *Source*: gate `UnadmittedWorkloadsExplicitStatus`.
+    fn say_that_it_waits(&mut self) {
+        let is_asked = self.seen.policy.first_status == FirstStatus::AtOnce;
+        if is_asked && self.status.conditions.get(QUOTA_RESERVED).is_none() {
+            let message = "Workload is pending evaluation in the scheduling queue";
+            self.set(QUOTA_RESERVED, Truth::False, "PendingEvaluation", message);
+        }
+    }
+
+    /// *Source*: `spec/api.md API-9.6`.
+    fn say_that_it_is_deactivated(&mut self) {
+        if !self.seen.workload.active && !self.has_quota() {
+            let message = "The workload is deactivated";
+            self.set(QUOTA_RESERVED, Truth::False, evict::DEACTIVATED, message);
         }
     }
 
@@ -442,7 +485,7 @@ impl<'a> Draft<'a> {
                 .is_some_and(|at| at > self.now);
         open && self.seen.local_stop == Some(StopPolicy::None)
             && !self.evicted_now
-            && !workload.gated
+            && !workload.is_gated()
             && !held_back
             && admission.pod_sets.len() == workload.pod_sets.len()
     }
@@ -486,7 +529,7 @@ impl<'a> Draft<'a> {
         for name in required {
             let now = self.now;
             let entry = self.status.checks.entry(name);
-            entry.or_insert_with(|| crate::status::CheckState::pending(now));
+            entry.or_insert_with(|| CheckState::pending(now));
         }
     }
 

@@ -11,7 +11,7 @@ use crate::check::{MULTIKUEUE_CONTROLLER, PROVISIONING_CONTROLLER};
 use crate::condition::{Active, Truth};
 use crate::hierarchy::{NodeId, NodeName, Share};
 use crate::name::{CheckName, ClusterQueueName, CohortName, FlavorName, Key, ResourceName};
-use crate::queue::{Check, ClusterQueue, Flavor, FlavorQuota, Quota, StopPolicy, UsageOrder};
+use crate::queue::{Check, ClusterQueue, Flavor, FlavorQuota, Quota, StopPolicy};
 use crate::quota::{Ledger, Usage};
 use crate::state::{Local, Place, Queue, State};
 
@@ -53,7 +53,7 @@ pub struct ClusterQueueReport {
     pub active: Active,
     /// `pendingWorkloads`.
     pub pending: usize,
-    /// The part of `pending` that was tried and waits for a change.
+    /// The part of `pending` that was tried and waits for a change; all of it in a queue that is not active.
     pub inadmissible: usize,
     /// How many different requests are among the pending that wait for their turn, and among the inadmissible.
     pub requests: (usize, usize),
@@ -78,7 +78,7 @@ pub struct LocalQueueReport {
     pub active: Active,
     /// `pendingWorkloads`.
     pub pending: usize,
-    /// The part of `pending` that was tried and waits for a change.
+    /// The part of `pending` that was tried and waits for a change; all of it in a queue that is not active.
     pub inadmissible: usize,
     /// `reservingWorkloads`.
     pub reserving: u32,
@@ -88,7 +88,8 @@ pub struct LocalQueueReport {
     pub reservation: Vec<FlavorTotal>,
     /// `flavorsUsage`, likewise.
     pub usage: Vec<FlavorTotal>,
-    /// What it consumed and its place in the order; only where usage orders the workloads of its ClusterQueue.
+    /// What it consumed and its place in the order, whether or not its ClusterQueue goes by that; `None` while
+    /// `admissionFairSharing` is off or there is no such ClusterQueue.
     pub past: Option<(PastUsage, Score)>,
 }
 
@@ -164,7 +165,11 @@ impl State {
         Some(ClusterQueueReport {
             active: queue.active.clone(),
             pending: queue.pending.len(),
-            inadmissible: queue.pending.parked_count(),
+            inadmissible: if queue.active.is_active() {
+                queue.pending.parked_count()
+            } else {
+                queue.pending.len()
+            },
             requests: queue.pending.class_counts(),
             reserving: ledger.reserving_count(),
             admitted: ledger.admitted_count(),
@@ -214,6 +219,10 @@ impl State {
 
     /// How many pending workloads of a LocalQueue wait for a change.
     fn parked_of(&self, local: &Local, queue: &Queue) -> usize {
+        if !queue.active.is_active() {
+            // Wire: what a queue that admits nothing keeps in its heap does not wait for its turn.
+            return local.pending;
+        }
         let (pending, parked) = (queue.pending.len(), queue.pending.parked_count());
         // Why so: counting one by one is left to queues with several LocalQueues and workloads in both places.
         if local.pending == pending || parked == 0 {
@@ -285,18 +294,28 @@ impl State {
             let totals = queue.map(|q| self.totals(&q.spec, usage, Borrowing::Hidden));
             totals.unwrap_or_default()
         };
-        let by_usage = queue.is_some_and(|queue| queue.spec.usage_order == UsageOrder::LeastUsedFirst);
-        let book = self.book.as_ref().filter(|_| by_usage);
+        let past = || {
+            let (book, queue) = (self.book.as_ref()?, queue?);
+            let mut past = book.past(key)?;
+            if book.remembers() {
+                // Wire: what was never used is told as zero.
+                for resource in queue.spec.groups.iter().flat_map(|group| &group.covered) {
+                    past.consumed.entry(resource.clone()).or_default();
+                }
+            }
+            Some((past, book.score(key)))
+        };
         Some(LocalQueueReport {
             cluster_queue: spec.cluster_queue.clone(),
             active,
             pending: local.pending,
             inadmissible: queue.map_or(0, |queue| self.parked_of(local, queue)),
-            reserving: local.ledger.reserving_count(),
-            admitted: local.ledger.admitted_count(),
+            // Wire: without its ClusterQueue nothing is held through it, although what was admitted runs on.
+            reserving: queue.map_or(0, |_| local.ledger.reserving_count()),
+            admitted: queue.map_or(0, |_| local.ledger.admitted_count()),
             reservation: listed(local.ledger.reserved()),
             usage: listed(local.ledger.admitted()),
-            past: book.and_then(|book| Some((book.past(key)?, book.score(key)))),
+            past: past(),
         })
     }
 }

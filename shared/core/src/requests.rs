@@ -98,6 +98,14 @@ pub struct Findings {
 }
 
 impl Findings {
+    /// Notes what the namespace does not allow; a field that has been named already is not named again.
+    fn outside(&mut self, field: String, text: &str) {
+        let start = format!("{field}: ");
+        if !self.outside_limits.iter().any(|told| told.starts_with(&start)) {
+            self.outside_limits.push(format!("{field}: {text}"));
+        }
+    }
+
     /// As one sentence, in the words of `spec/admission-engine.md 2.3` items 6 and 7; the former hides the latter.
     pub fn sentence(&self) -> Option<String> {
         // Wire: both phrases up to the colon.
@@ -167,17 +175,24 @@ fn complete(pod: &mut Pod, around: &Around<'_>) {
     if pod.overhead.is_empty() {
         pod.overhead = around.overhead.cloned().unwrap_or_default();
     }
-    for container in pod.containers.iter_mut().chain(&mut pod.init_containers) {
-        around.limits.fill(&mut container.resources);
-        fill_in(&mut container.resources.requests, &container.resources.limits);
-    }
-    // Why not for all: what containers ask for themselves adds up to the pod's request.
+    // Why not for all: what containers ask for themselves adds up to the pod's request. Why before limit ranges: so does the API
+    // server, which defaults a pod first, so a limit of the whole pod counts whole although its containers get defaults.
     let asked: Vec<&ResourceName> = { pod.containers.iter().chain(&pod.init_containers) }
-        .flat_map(|container| container.resources.requests.keys())
+        .flat_map(|container| {
+            container
+                .resources
+                .requests
+                .keys()
+                .chain(container.resources.limits.keys())
+        })
         .collect();
     let mut limits = pod.whole.limits.clone();
     limits.retain(|name, _| !asked.contains(&name));
     fill_in(&mut pod.whole.requests, &limits);
+    for container in pod.containers.iter_mut().chain(&mut pod.init_containers) {
+        around.limits.fill(&mut container.resources);
+        fill_in(&mut container.resources.requests, &container.resources.limits);
+    }
 }
 
 /// Copies what is missing.
@@ -232,9 +247,10 @@ fn check_defaults(path: &str, asked: &Pod, full: &Pod, findings: &mut Findings) 
                     .get(name)
                     .is_some_and(|limit| request > limit)
             {
-                findings.outside_limits.push(format!(
-                    "{place}.resources.requests[{name}]: requests must not be above the limitRange default"
-                ));
+                findings.outside(
+                    format!("{place}.resources.requests[{name}]"),
+                    "requests must not be above the limitRange default",
+                );
             }
         }
     }

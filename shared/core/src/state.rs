@@ -466,6 +466,11 @@ impl State {
             .min()
     }
 
+    /// Whether nothing new is admitted.
+    pub fn is_paused(&self) -> bool {
+        self.pace == Pace::Paused
+    }
+
     /// Whether another cycle would find something to do right now.
     pub fn has_work(&self) -> bool {
         let heads = self.pace == Pace::Running && (!self.ready.is_empty() || !self.gains.is_empty());

@@ -34,8 +34,8 @@ pub struct Workload {
     pub active: bool,
     /// `spec.maximumExecutionTimeSeconds`.
     pub max_execution_secs: Option<u32>,
-    /// Whether annotation `kueue.x-k8s.io/admission-gated-by` is non-empty.
-    pub gated: bool,
+    /// Annotation `kueue.x-k8s.io/admission-gated-by`: the gates of other controllers; empty without.
+    pub gated_by: String,
     /// What is asked for, in order.
     pub pod_sets: Vec<PodSet>,
     /// What is wrong with the request itself (requests above limits, an amount that does not parse): shown as
@@ -46,6 +46,11 @@ pub struct Workload {
 }
 
 impl Workload {
+    /// Whether gates of other controllers keep it out of the queue.
+    pub fn is_gated(&self) -> bool {
+        !self.gated_by.is_empty()
+    }
+
     /// Whether condition `QuotaReserved` is True.
     pub fn has_quota(&self) -> bool {
         self.status.conditions.is_true("QuotaReserved")

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use k8s_openapi::api::core::v1::{LimitRange, Namespace};
 use k8s_openapi::api::node::v1::RuntimeClass;
@@ -19,6 +19,7 @@ use roadstead_api::kueue::v1beta2::{
 };
 use roadstead_core::name::Key;
 use roadstead_jobs::JobKind;
+use roadstead_jobs::labels::Identifiers;
 use roadstead_kubeio::cache::{Cache, Health};
 use roadstead_kubeio::latest::Follower;
 use roadstead_serve::shutdown::{Name, Tasks};
@@ -137,9 +138,10 @@ impl Caches {
         for (kind, jobs) in caches.jobs.iter().enumerate() {
             let (prebuilt, of_kind) = (caches.prebuilt.clone(), jobs.clone());
             jobs.objects.listen(move |change| {
+                let identifiers = prebuilt.identifiers();
                 let claim = |object: Option<&Arc<DynamicObject>>| {
                     let key = of_kind.key_of(object?);
-                    Some((named(object?)?, JobRef { kind, key }))
+                    Some((wanted(object?, identifiers)?, JobRef { kind, key }))
                 };
                 prebuilt.note(change.key, claim(change.old), claim(change.new));
             });
@@ -150,6 +152,7 @@ impl Caches {
     /// The same, counting as the operator says.
     #[must_use]
     pub fn counting(mut self, counting: Counting) -> Self {
+        self.prebuilt.read_from(counting.identifiers());
         self.counting = Arc::new(counting);
         self
     }
@@ -271,12 +274,21 @@ impl OwnerIndex {
 
 /// Jobs by the Workload that they want to adopt.
 #[derive(Debug, Default)]
-pub struct PrebuiltIndex(Mutex<BTreeMap<Key, Claims>>);
+pub struct PrebuiltIndex(Mutex<BTreeMap<Key, Claims>>, OnceLock<Identifiers>);
 
 /// Who wants to adopt a Workload: each job with the name of a member that says so.
 type Claims = BTreeSet<(JobRef, Key)>;
 
 impl PrebuiltIndex {
+    fn read_from(&self, identifiers: Identifiers) {
+        // Why nothing when it was said before: a process has one configuration.
+        let _ = self.1.set(identifiers);
+    }
+
+    fn identifiers(&self) -> Identifiers {
+        self.1.get().copied().unwrap_or_default()
+    }
+
     /// The jobs that name this Workload.
     pub fn of(&self, workload: &Key) -> Vec<JobRef> {
         let index = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -305,14 +317,17 @@ impl PrebuiltIndex {
     }
 }
 
-/// The Workload that a job names.
+/// The Workload that a copy of ours names, in the annotation or in the label.
 pub fn named(job: &DynamicObject) -> Option<Key> {
-    let name = job
-        .annotations()
-        .get(annotations::PREBUILT_WORKLOAD_NAME)
-        .or_else(|| job.labels().get(labels::PREBUILT_WORKLOAD_NAME))
-        .filter(|name| !name.is_empty())?;
-    Some(Key::new(job.namespace().unwrap_or_default(), name.as_str()))
+    wanted(job, Identifiers::Annotations)
+}
+
+/// The Workload that a job wants to adopt.
+fn wanted(job: &DynamicObject, identifiers: Identifiers) -> Option<Key> {
+    let annotation = job.annotations().get(annotations::PREBUILT_WORKLOAD_NAME);
+    let label = job.labels().get(labels::PREBUILT_WORKLOAD_NAME);
+    let name = identifiers.choose(annotation.map(String::as_str), label.map(String::as_str))?;
+    Some(Key::new(job.namespace().unwrap_or_default(), name))
 }
 
 fn controller_uid(workload: &Workload) -> Option<&str> {

@@ -31,7 +31,7 @@ use prometheus_client::registry::Registry;
 use roadstead_api::config::{Config, FeatureGate, LabelSelector};
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_core::cycle::CycleOutcome;
-use roadstead_core::name::{ClusterQueueName, Key};
+use roadstead_core::name::{ClusterQueueName, CohortName, Key};
 use roadstead_kubeio::cache::Change as CacheChange;
 use roadstead_kubeio::events::Recorder;
 
@@ -211,7 +211,10 @@ impl Metrics {
 
     fn note(&self, change: &CacheChange<'_, Workload>) {
         let (old, new) = (change.old.map(|w| &**w), change.new.map(|w| &**w));
-        self.0.standings.note(change.key, old, new);
+        let counted = |workload: &Workload| self.0.caches.counted(workload);
+        let gauge = Metric::AdmittedActiveWorkloads.definition();
+        let said = |workload: &Workload| self.0.custom.of_workload(&gauge, &workload.metadata);
+        self.0.standings.note(change.key, (old, new), &counted, &said);
         match (old, new) {
             (Some(old), Some(new)) if old.metadata.uid == new.metadata.uid => {
                 if old.status != new.status
@@ -304,11 +307,16 @@ impl Metrics {
             specs: &specs,
             groups: self.0.standings.groups(),
             asked: self.0.standings.asked(),
+            admitted: (self.0.custom.reads_workloads()).then(|| self.0.standings.admitted()),
         })
     }
 
     /// All series of all metrics that are switched on, in the order of the table.
     fn page(&self) -> Vec<(Metric, BTreeMap<Labels, Value>)> {
+        // Why here: a cohort that is only named has no object whose end the cache could tell of.
+        let cohorts = self.0.reports.all().cohorts;
+        let is_known = |name: &str| cohorts.contains_key(&CohortName::from(name));
+        self.0.board.keep("cohort", &is_known);
         let mut gauges = self.gauges();
         let shown = Metric::ALL.iter().filter(|metric| self.is_on(**metric));
         shown
@@ -334,6 +342,26 @@ impl fmt::Debug for Metrics {
     }
 }
 
+/// The family of a metric as the library wants it, which adds the ending of counters itself.
+///
+/// Wire: the reference has gauges and counters whose names differ by that ending only. OpenMetrics would give both families
+/// one name, so such a counter is told as a value of unknown type there; the text format tells it as a counter
+/// (`roadstead_serve::metrics`).
+fn family(name: &'static str, kind: Kind) -> (&'static str, MetricType) {
+    match kind {
+        Kind::Counter => {
+            let stem = name.strip_suffix("_total").unwrap_or(name);
+            if Metric::ALL.iter().any(|other| other.definition().name == stem) {
+                (name, MetricType::Unknown)
+            } else {
+                (stem, MetricType::Counter)
+            }
+        }
+        Kind::Gauge => (name, MetricType::Gauge),
+        Kind::Histogram(_) => (name, MetricType::Histogram),
+    }
+}
+
 impl Collector for Metrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         for (metric, series) in self.page() {
@@ -341,16 +369,7 @@ impl Collector for Metrics {
                 continue;
             }
             let definition = metric.definition();
-            // Wire: the library adds the ending of counters itself.
-            let name = match definition.kind {
-                Kind::Counter => definition.name.strip_suffix("_total").unwrap_or(definition.name),
-                Kind::Gauge | Kind::Histogram(_) => definition.name,
-            };
-            let kind = match definition.kind {
-                Kind::Counter => MetricType::Counter,
-                Kind::Gauge => MetricType::Gauge,
-                Kind::Histogram(_) => MetricType::Histogram,
-            };
+            let (name, kind) = family(definition.name, definition.kind);
             let mut family = encoder.encode_descriptor(name, definition.help, None, kind)?;
             for (values, value) in series {
                 let custom = self.0.custom.of_series(&definition, &values, &self.0.caches);
@@ -360,6 +379,7 @@ impl Collector for Metrics {
                 labels.extend(custom.iter().map(|(label, value)| (*label, value.as_str())));
                 let mut one = family.encode_family(&labels)?;
                 match value {
+                    Value::Count(count) if matches!(kind, MetricType::Unknown) => one.encode_gauge(&count)?,
                     Value::Count(count) => {
                         one.encode_counter(&count, None::<&Exemplar<NoLabelSet, f64>>)?;
                     }

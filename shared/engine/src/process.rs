@@ -181,7 +181,7 @@ impl Engine {
         let (ask, asks) = mpsc::channel(ASKS_MAX);
         let (proposals, requests): (Arc<Proposals>, Arc<Requests>) = Default::default();
         let brain = Brain {
-            state: settings::state(&config, &clock),
+            state: settings::state(&config, &controllers, &clock),
             dirty: feed::connect(&self.caches),
             caches: self.caches.clone(),
             mail,
@@ -253,7 +253,8 @@ impl Engine {
             webhooks.ready();
         }
         let parts = Running {
-            admission: controllers.contains("admission").then_some((brain, statuses)),
+            brain,
+            statuses,
             core: controllers
                 .contains("core")
                 .then_some((workloads, finalizers.clone())),
@@ -269,7 +270,8 @@ impl Engine {
 
 /// The parts that run once everything has been listed and this replica leads; `None` for what is switched off.
 struct Running {
-    admission: Option<(Brain, queue_status::Writer)>,
+    brain: Brain,
+    statuses: queue_status::Writer,
     core: Option<(Workloads, Finalizers)>,
     jobs: Option<Jobs>,
     finalizers_due: Arc<Queue<queues::Object>>,
@@ -306,14 +308,12 @@ impl Running {
             }
         }
         let mut running = Tasks::new();
-        if let Some((brain, statuses)) = self.admission {
-            running.spawn("brain", brain.run(stop.clone()));
-            let due = self.finalizers_due;
-            let ended = move |name: &ClusterQueueName| {
-                due.add(queues::Object::ClusterQueue(name.as_str().into()), Lane::New);
-            };
-            running.spawn("statuses of queues", statuses.run(ended, stop.clone()));
-        }
+        running.spawn("brain", self.brain.run(stop.clone()));
+        let due = self.finalizers_due;
+        let ended = move |name: &ClusterQueueName| {
+            due.add(queues::Object::ClusterQueue(name.as_str().into()), Lane::New);
+        };
+        running.spawn("statuses of queues", self.statuses.run(ended, stop.clone()));
         if let Some((workloads, finalizers)) = self.core {
             let queue = workloads.due.clone();
             let pass = move |key| workloads.clone().reconcile(key);

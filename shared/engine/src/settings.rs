@@ -1,5 +1,6 @@
 //! What the configuration file says about admission, in the words of core. *Source*: `spec/api.md API-13, API-14`.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use roadstead_api::config::{Config, FeatureGate, PreemptionStrategy, QuotaCheckStrategy, RequeueTimestamp};
@@ -13,8 +14,9 @@ use roadstead_core::state::{Blocking, Event, Pace, Settings, State};
 
 use crate::clock::Clock;
 
-/// A state set up as the configuration says.
-pub(crate) fn state(config: &Config, clock: &Clock) -> State {
+/// A state set up as the configuration and `--controllers` say. Without controller `admission` nothing new is admitted, and everything
+/// else goes on: queues have their statuses, and what waits says why.
+pub(crate) fn state(config: &Config, controllers: &BTreeSet<&'static str>, clock: &Clock) -> State {
     let timestamp = match config
         .wait_for_pods_ready
         .as_ref()
@@ -32,7 +34,7 @@ pub(crate) fn state(config: &Config, clock: &Clock) -> State {
         },
         past_usage: past_usage(config),
     });
-    if config.roadstead.admission_paused {
+    if config.roadstead.admission_paused || !controllers.contains("admission") {
         state.apply(Event::Paused(Pace::Paused), clock());
     }
     state
@@ -95,4 +97,24 @@ fn past_usage(config: &Config) -> Option<UsagePolicy> {
             .map(|(name, weight)| (ResourceName::from(name.as_str()), *weight))
             .collect(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn without_controller_admission_nothing_new_is_admitted() {
+        let clock: Clock = Arc::new(|| jiff::Timestamp::UNIX_EPOCH);
+        let mut config = Config::without_file("ns");
+        let paused = |config: &Config, controllers: &[&'static str]| {
+            state(config, &controllers.iter().copied().collect(), &clock).is_paused()
+        };
+        assert!(!paused(&config, &["admission", "core"]));
+        assert!(paused(&config, &["core"]));
+        config.roadstead.admission_paused = true;
+        assert!(paused(&config, &["admission"]));
+    }
 }

@@ -56,7 +56,7 @@ pub(crate) fn handlers(
         let (mutate, validate) = match enabled {
             Some(kind) => jobs::handlers(kind, caches.clone(), config.clone(), &filled),
             None if row == &rows::APP_WRAPPER && wraps(config) => own::appwrapper(),
-            None => (answers::unchanged(), answers::unchanged()),
+            None => (answers::unchanged(), answers::unheeded(row.kind)),
         };
         let path = mutate_path(row.group, row.version, row.kind);
         match enabled.and_then(|kind| lookup.preparation(kind, config)) {

@@ -1,7 +1,10 @@
 //! What users write on jobs to steer the queue: labels and annotations.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use roadstead_api::config::{FeatureGate, FeatureGates};
 use roadstead_api::constants::{annotations, labels};
+
+use crate::problem::LABEL_LEN_MAX;
 
 /// A label of an object.
 pub fn label<'a>(object: &'a ObjectMeta, key: &str) -> Option<&'a str> {
@@ -23,13 +26,50 @@ pub fn priority_class(object: &ObjectMeta) -> Option<&str> {
     label(object, labels::PRIORITY_CLASS).filter(|name| !name.is_empty())
 }
 
-/// The existing Workload an object wants to use: the annotation first, then the label.
+/// Where names that identify a Workload are read. *Source*: gate `WorkloadIdentifierAnnotations`, `spec/jobs.md 2.4`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Identifiers {
+    /// The annotation first, then the label.
+    #[default]
+    Annotations,
+    /// The label first; an annotation counts only where no label could hold its name.
+    Labels,
+}
+
+impl Identifiers {
+    /// What the feature gates say.
+    pub fn of(gates: &FeatureGates) -> Self {
+        if gates.enabled(FeatureGate::WorkloadIdentifierAnnotations) {
+            Self::Annotations
+        } else {
+            Self::Labels
+        }
+    }
+
+    /// Whether an annotation with this name is looked at.
+    pub(crate) fn read(self, annotation: &str) -> bool {
+        self == Self::Annotations || annotation.len() > LABEL_LEN_MAX
+    }
+
+    /// Which of the names in an annotation and in a label counts; empty ones do not.
+    pub fn choose<'a>(self, annotation: Option<&'a str>, label: Option<&'a str>) -> Option<&'a str> {
+        let annotation = annotation.filter(|name| !name.is_empty() && self.read(name));
+        let label = label.filter(|name| !name.is_empty());
+        match self {
+            Self::Annotations => annotation.or(label),
+            Self::Labels => label.or(annotation),
+        }
+    }
+}
+
+/// The existing Workload an object wants to use.
 ///
 /// *Source*: `spec/jobs.md 2.4`.
-pub fn prebuilt(object: &ObjectMeta) -> Option<&str> {
-    annotation(object, annotations::PREBUILT_WORKLOAD_NAME)
-        .filter(|name| !name.is_empty())
-        .or_else(|| label(object, labels::PREBUILT_WORKLOAD_NAME).filter(|name| !name.is_empty()))
+pub fn prebuilt(object: &ObjectMeta, identifiers: Identifiers) -> Option<&str> {
+    identifiers.choose(
+        annotation(object, annotations::PREBUILT_WORKLOAD_NAME),
+        label(object, labels::PREBUILT_WORKLOAD_NAME),
+    )
 }
 
 /// The longest time the job may run, in seconds; `None` when the label is absent or not a positive 32-bit number.
@@ -46,22 +86,55 @@ pub fn gated_by(object: &ObjectMeta) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+    use roadstead_api::config::FeatureGates;
     use serde_json::{Value, from_value, json};
 
-    use super::{max_execution_secs, prebuilt, queue};
+    use super::{Identifiers, max_execution_secs, prebuilt, queue};
 
     fn meta(fields: Value) -> ObjectMeta {
         from_value(fields).unwrap()
     }
 
-    /// Spec: jobs 2.4.
+    /// Spec: jobs 2.4; api API-14
     #[test]
-    fn the_prebuilt_name_is_read_from_both_places() {
+    fn the_prebuilt_name_is_read_where_the_gate_says() {
         let name = "kueue.x-k8s.io/prebuilt-workload-name";
-        let both = meta(json!({"labels": {name: "l"}, "annotations": {name: "a"}}));
-        assert_eq!(prebuilt(&both), Some("a"));
-        assert_eq!(prebuilt(&meta(json!({"labels": {name: "l"}}))), Some("l"));
-        assert_eq!(prebuilt(&meta(json!({"labels": {name: ""}}))), None);
+        let long = "a".repeat(64);
+        let read = |labels: Value, annotations: Value, identifiers| {
+            let job = meta(json!({"labels": labels, "annotations": annotations}));
+            prebuilt(&job, identifiers).map(str::to_owned)
+        };
+        let (label, annotation) = (json!({name: "l"}), json!({name: "a"}));
+        for (labels, annotations, first, second) in [
+            (&label, &annotation, Some("a"), Some("l")),
+            (&label, &json!({}), Some("l"), Some("l")),
+            (&json!({}), &annotation, Some("a"), None),
+            (
+                &json!({}),
+                &json!({name: long}),
+                Some(long.as_str()),
+                Some(long.as_str()),
+            ),
+            (&json!({name: ""}), &json!({name: ""}), None, None),
+        ] {
+            let of = |identifiers| read(labels.clone(), annotations.clone(), identifiers);
+            assert_eq!(
+                of(Identifiers::Annotations).as_deref(),
+                first,
+                "{labels} {annotations}"
+            );
+            assert_eq!(
+                of(Identifiers::Labels).as_deref(),
+                second,
+                "{labels} {annotations}"
+            );
+        }
+        let gates = |on| FeatureGates::resolve([("WorkloadIdentifierAnnotations", on)]).unwrap();
+        assert_eq!(Identifiers::of(&gates(false)), Identifiers::Labels);
+        assert_eq!(
+            Identifiers::of(&FeatureGates::default()),
+            Identifiers::Annotations
+        );
     }
 
     /// Spec: jobs 5.6.

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::json;
 use crate::kind::{JobKind, Member, MemberMut, Members};
-use crate::labels::{annotation, label, queue};
+use crate::labels::{Identifiers, annotation, label, prebuilt, queue};
 use crate::problem::{Problem, gates_may_only_shrink, gates_of, is_subdomain};
 
 use topology::Template;
@@ -82,11 +82,12 @@ pub fn default_job(kind: &dyn JobKind, job: &mut MemberMut<'_>, facts: &DefaultF
         kind.outlast_its_end(job);
     }
     let deleting = job.meta.deletion_timestamp.is_some();
-    let held = queue(job.meta).is_some() || facts.namespace == Namespace::InsideAll;
+    // Why not outside: who reads jobs there leaves them alone, so what is held would be held for ever.
+    let held = inside && (queue(job.meta).is_some() || facts.namespace == Namespace::InsideAll);
     if held && !deleting && facts.owner != Owner::ManagedAncestor {
         kind.suspend(job);
     }
-    if let (Some(managed_by), Some(queue)) = (kind.kind().managed_by, queue(job.meta)) {
+    if let (Some(managed_by), Some(queue), true) = (kind.kind().managed_by, queue(job.meta), inside) {
         let ours = kind
             .manager_of(job.as_member())
             .is_none_or(|manager| manager == managed_by.default);
@@ -162,7 +163,7 @@ fn common_problems(kind: &dyn JobKind, job: Member<'_>, gates: &FeatureGates) ->
         label_field(labels::QUEUE_NAME),
         label(job.meta, labels::QUEUE_NAME),
     );
-    problems.extend(prebuilt_problems(kind, job));
+    problems.extend(prebuilt_problems(kind, job, gates));
     problems.extend(max_time_problems(job));
     if is_elastic(job, gates) && !kind.kind().can(Ability::Elastic) {
         let text = format!("elastic job is not supported for \"{}\"", kind.kind());
@@ -190,12 +191,13 @@ fn max_time_problems(job: Member<'_>) -> Option<Problem> {
     Some(Problem::invalid(field, why).of(text))
 }
 
-fn prebuilt_problems(kind: &dyn JobKind, job: Member<'_>) -> Vec<Problem> {
+fn prebuilt_problems(kind: &dyn JobKind, job: Member<'_>, gates: &FeatureGates) -> Vec<Problem> {
+    let identifiers = Identifiers::of(gates);
     let mut problems = Vec::new();
     let places = [
         (
             annotation_field(annotations::PREBUILT_WORKLOAD_NAME),
-            annotation(job.meta, annotations::PREBUILT_WORKLOAD_NAME),
+            annotation(job.meta, annotations::PREBUILT_WORKLOAD_NAME).filter(|name| identifiers.read(name)),
         ),
         (
             label_field(labels::PREBUILT_WORKLOAD_NAME),
@@ -234,8 +236,8 @@ pub fn validate_update(
         problems.push(Problem::invalid(field, text));
     }
     if is_held || is_elastic(new, gates) {
-        problems.extend(prebuilt_problems(kind, new));
-    } else if crate::labels::prebuilt(old.meta) != crate::labels::prebuilt(new.meta) {
+        problems.extend(prebuilt_problems(kind, new, gates));
+    } else if prebuilt(old.meta, Identifiers::of(gates)) != prebuilt(new.meta, Identifiers::of(gates)) {
         problems.push(Problem::invalid(
             label_field(labels::PREBUILT_WORKLOAD_NAME),
             IMMUTABLE,

@@ -3,7 +3,8 @@
 //! Invariant: nothing here runs a command, reads a file or follows a proxy for a *worker*; only the operator's own
 //! kubeconfig of the local cluster is read from disk (`spec/safety.md S1, S2, S4`).
 
-use std::path::Path;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http::header::{HeaderValue, USER_AGENT};
@@ -148,9 +149,71 @@ pub async fn local(kubeconfig: Option<&Path>, user_agent: &str) -> Result<Client
 
 /// The same for a command that a person runs: what the API server has no time for now (429, 503, 504) is asked again three times
 /// within seconds. *Why*: right after the definitions were applied, it answers lists with 429 for a moment.
-pub async fn command(kubeconfig: Option<&Path>, user_agent: &str) -> Result<Client, Error> {
-    let config = local_config(kubeconfig).await?;
+///
+/// It finds its cluster as kubectl does: the file that is named, else the files of `KUBECONFIG` together, else `~/.kube/config`, else
+/// the pod's service account; in them the context that is named, else the current one.
+pub async fn command(chosen: Chosen<'_>, user_agent: &str) -> Result<Client, Error> {
+    let config = command_config(chosen).await?;
     build(config, user_agent, &Permit::endless(), Extras::of_a_command())
+}
+
+/// Which cluster a person names for a command.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Chosen<'a> {
+    /// `--kubeconfig`.
+    pub kubeconfig: Option<&'a Path>,
+    /// `--context`.
+    pub context: Option<&'a str>,
+}
+
+/// The settings of a command's client, see [`command`].
+///
+/// *Errors*: as [`command`].
+pub async fn command_config(chosen: Chosen<'_>) -> Result<Config, Error> {
+    let files = match chosen.kubeconfig {
+        Some(file) => vec![file.to_owned()],
+        None => usual_files(
+            std::env::var_os("KUBECONFIG").as_deref(),
+            std::env::var_os("HOME").as_deref(),
+        ),
+    };
+    let named = files.iter().map(|file| file.display().to_string());
+    let path = named.collect::<Vec<_>>().join(", ");
+    let failed = |source| Error::Kubeconfig {
+        path: path.clone(),
+        source,
+    };
+    if files.is_empty() {
+        return Config::incluster().map_err(|source| Error::NoCluster { source });
+    }
+    let mut merged = Kubeconfig::default();
+    for file in &files {
+        let next = Kubeconfig::read_from(file).map_err(failed)?;
+        merged = merged.merge(next).map_err(failed)?;
+    }
+    let options = KubeConfigOptions {
+        context: chosen.context.map(str::to_owned),
+        ..KubeConfigOptions::default()
+    };
+    Config::from_custom_kubeconfig(merged, &options)
+        .await
+        .map_err(failed)
+}
+
+/// The files that kubectl reads: those of `KUBECONFIG` that are there, or all of them if none is, so that the first is named as
+/// missing; without the variable `~/.kube/config` if it is there.
+fn usual_files(variable: Option<&OsStr>, home: Option<&OsStr>) -> Vec<PathBuf> {
+    let listed = variable.map(std::env::split_paths).into_iter().flatten();
+    let listed: Vec<PathBuf> = listed.filter(|file| !file.as_os_str().is_empty()).collect();
+    let there: Vec<PathBuf> = listed.iter().filter(|file| file.exists()).cloned().collect();
+    match (there.is_empty(), listed.is_empty()) {
+        (false, _) => there,
+        (true, false) => listed,
+        (true, true) => {
+            let usual = home.map(|home| Path::new(home).join(".kube/config"));
+            usual.into_iter().filter(|file| file.exists()).collect()
+        }
+    }
 }
 
 /// The same, and it changes something only as long as the permit allows it. Its answers say what time it is.
@@ -271,6 +334,27 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
+
+    /// Spec: experience 3
+    #[test]
+    fn a_command_finds_its_files_as_kubectl_does() {
+        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let (one, two, none) = (
+            here.join("Cargo.toml"),
+            here.join("src/lib.rs"),
+            here.join("missing"),
+        );
+        let listed = |files: &[&PathBuf]| std::env::join_paths(files).unwrap();
+        let usual = |variable: Option<&OsStr>| usual_files(variable, Some(here.as_os_str()));
+        assert_eq!(usual(Some(&listed(&[&one, &none, &two]))), [one, two]);
+        assert_eq!(usual(Some(&listed(&[&none]))), [none], "so that it is named");
+        assert_eq!(
+            usual(Some(OsStr::new(""))),
+            [PathBuf::new(); 0],
+            "no ~/.kube/config there"
+        );
+        assert_eq!(usual_files(None, None), [PathBuf::new(); 0]);
+    }
 
     /// Answers so many requests with 429, and all others with 200.
     async fn busy(times: u32) -> (Config, Arc<AtomicU32>) {

@@ -200,7 +200,8 @@ fn is_about_object(status: &Status) -> bool {
         .is_none_or(|details| details.kind != "namespaces")
 }
 
-fn is_webhook_refusal(status: &Status) -> bool {
+/// Whether a validating or mutating webhook answered no, whatever code it gave: Kueue's and ours say 403 where fields are wrong.
+pub fn is_webhook_refusal(status: &Status) -> bool {
     status.message.starts_with("admission webhook") && status.message.contains("denied the request")
 }
 

@@ -7,6 +7,7 @@ mod idle;
 mod near;
 mod read;
 mod rules;
+mod source;
 mod tree;
 
 use std::fmt;
@@ -15,13 +16,15 @@ use std::path::{Path, PathBuf};
 
 use roadstead_api::config::{
     Config, DEFAULT_NAMESPACE, DISPATCHER_ALL_AT_ONCE, DISPATCHER_CAPACITY, DISPATCHER_INCREMENTAL,
-    FeatureGate, FeatureGates, GateProblem,
+    FeatureGate, FeatureGates, GateProblem, QuotaCheckStrategy,
 };
 use roadstead_kinds::{Kinds, TABLE};
 
 use crate::args::GateSetting;
 use crate::exit::ExitKind;
 use crate::tls;
+
+pub use source::Source;
 
 /// Limit: size of the configuration file in bytes; a `ConfigMap` cannot be larger.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -127,17 +130,8 @@ pub fn load(file: Option<&Path>, gates: &[GateSetting], own_namespace: &str) -> 
     let Some(path) = file else {
         return parse("--config", "", gates, own_namespace);
     };
-    let failed = |source| Error::Read {
-        path: path.to_owned(),
-        source,
-    };
-    if std::fs::metadata(path).map_err(failed)?.len() > FILE_BYTES_MAX {
-        return Err(Error::TooLarge {
-            path: path.to_owned(),
-        });
-    }
-    let text = std::fs::read_to_string(path).map_err(failed)?;
-    parse(&path.display().to_string(), &text, gates, own_namespace)
+    let Source { origin, text } = Source::read(path)?;
+    parse(&origin, &text, gates, own_namespace)
 }
 
 /// The same for a text; `origin` names it in problems.
@@ -163,6 +157,7 @@ fn parse_with(
     warn_of_curves(&mut config);
     warn_of_dispatcher(&mut config);
     warn_of_lifetime(&mut config);
+    warn_of_half_life(&mut config);
     match findings.into_problems() {
         problems if problems.is_empty() => Ok(config),
         problems => Err(Error::Problems { problems }),
@@ -248,6 +243,9 @@ fn resolve_gates(config: &mut Config, flag: &[GateSetting], findings: &mut Findi
     if config.feature_gates.enabled(FeatureGate::DisableWaitForPodsReady) {
         config.wait_for_pods_ready = None;
     }
+    if !config.feature_gates.enabled(FeatureGate::QuotaCheckStrategy) {
+        config.resources.quota_check_strategy = QuotaCheckStrategy::default();
+    }
     settings
 }
 
@@ -257,7 +255,7 @@ fn gate_message(problem: &GateProblem) -> String {
         GateProblem::Unknown { name } => {
             near::nearest(name, FeatureGate::ALL.iter().map(|gate| gate.name())).map(|near| (name, near))
         }
-        GateProblem::Locked { .. } | GateProblem::NeedsTopology { .. } => None,
+        GateProblem::Locked { .. } | GateProblem::Needs { .. } => None,
     };
     match near {
         Some((name, near)) => format!("unknown feature gate `{name}`; did you mean `{near}`?"),
@@ -302,6 +300,17 @@ fn warn_of_lifetime(config: &mut Config) {
         config.warnings.push(format!(
             "multiKueue.tokenLifetimeSeconds: {secs} is too long, no more than {TOKEN_LIFETIME_SECONDS_MAX} s (one day) are asked for"
         ));
+    }
+}
+
+fn warn_of_half_life(config: &mut Config) {
+    let sharing = config.admission_fair_sharing.as_ref();
+    if sharing.is_some_and(|sharing| sharing.usage_half_life_time.is_zero()) {
+        config.warnings.push(
+            "admissionFairSharing.usageHalfLifeTime: it is 0s, the default, so past usage is forgotten at once and orders nothing; \
+             write for example 168h"
+                .to_owned(),
+        );
     }
 }
 

@@ -6,6 +6,7 @@
 //! standard error that it could not write there: that would be a panic of whoever logs (`spec/safety.md` F33).
 
 use tracing::Subscriber;
+use tracing::level_filters::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, fmt};
@@ -30,6 +31,14 @@ pub enum Error {
         #[source]
         source: tracing_subscriber::filter::ParseError,
     },
+    /// A word that is no level. Why refused: the library would take it for a module of that name, and say everything about it.
+    #[error(
+        "--log-level `{level}` is not understood; write error, warn, info, debug, trace, or target=level"
+    )]
+    UnknownLevel {
+        /// As given.
+        level: String,
+    },
     /// Somebody already set up logging in this process.
     #[error("logging was already started in this process")]
     AlreadyStarted {
@@ -43,7 +52,7 @@ impl Error {
     /// A bad level is the caller's mistake.
     pub const fn exit_kind(&self) -> ExitKind {
         match self {
-            Self::Level { .. } => ExitKind::Usage,
+            Self::Level { .. } | Self::UnknownLevel { .. } => ExitKind::Usage,
             Self::AlreadyStarted { .. } => ExitKind::Failure,
         }
     }
@@ -69,6 +78,11 @@ fn filter(level: Option<&str>, verbose: u8) -> Result<EnvFilter, Error> {
         (None, 1) => format!("debug,{QUIET_LIBRARIES}"),
         (None, _) => format!("trace,{QUIET_LIBRARIES}"),
     };
+    let bare = |word: &&str| !word.is_empty() && !word.contains(['=', '[', ':']);
+    let mut bare = directives.split(',').map(str::trim).filter(bare);
+    if bare.any(|word| word.parse::<LevelFilter>().is_err()) {
+        return Err(Error::UnknownLevel { level: directives });
+    }
     let parsed = EnvFilter::builder().parse(&directives);
     parsed.map_err(|source| Error::Level {
         level: directives,
@@ -173,5 +187,18 @@ mod tests {
         let error = filter(Some("info,x=loud"), 0).unwrap_err();
         assert_eq!(error.exit_kind(), ExitKind::Usage);
         assert!(error.to_string().contains("x=loud"));
+        for word in ["loud", "info,verbose"] {
+            let error = filter(Some(word), 0).unwrap_err();
+            assert_eq!(error.exit_kind(), ExitKind::Usage);
+            assert!(error.to_string().contains(word), "{error}");
+        }
+        for good in [
+            "warn",
+            "OFF",
+            "info,kube=debug",
+            "info,roadstead_engine::brain=trace",
+        ] {
+            assert!(filter(Some(good), 0).is_ok(), "{good}");
+        }
     }
 }

@@ -97,7 +97,7 @@ fn a_worker_without_the_queue_is_not_asked_and_named_when_it_is_the_last() {
         room.submit(room.job("homeless", "1", 1)).await;
         let told = |w: &Workload| {
             let checks = w.status.iter().flat_map(|status| &status.admission_checks);
-            { checks }.any(|check| check.message.contains("has no such queue in this namespace"))
+            { checks }.any(|check| check.message.contains("is missing on "))
         };
         let waiting = room.workload_where("homeless", told).await;
         assert_eq!(waiting.labels().get(QUEUE_NAME), None, "{waiting:?}");

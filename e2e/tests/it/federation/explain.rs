@@ -1,10 +1,10 @@
 //! `roadstead explain` says for every job one reason and one next step.
 
 use k8s_openapi::api::events::v1::Event;
-use kube::ResourceExt as _;
-use kube::api::ListParams;
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::{Api, ResourceExt as _};
 use roadstead_api::constants::annotations::EXPLANATION;
-use roadstead_api::kueue::v1beta2::Workload;
+use roadstead_api::kueue::v1beta2::{ClusterQueue, Workload};
 use serde_json::{Value, json};
 
 use super::fixture::{EAST, MANAGER, Room, WEST, beside_others, condition};
@@ -149,5 +149,48 @@ fn jobs_that_wait_for_quota_run_or_have_ended_are_explained_too() {
             "{}",
             chain(&error)
         );
+    });
+}
+
+/// Spec: experience 5
+#[test]
+fn what_stands_behind_a_strict_head_is_told_who_is_first_and_its_own_place() {
+    let small = &[(MANAGER, "2"), (EAST, "4"), (WEST, "4")];
+    beside_others("explained-line", small, |room| async move {
+        let strict = Patch::Merge(json!({"spec": {"queueingStrategy": "StrictFIFO"}}));
+        let queues = Api::<ClusterQueue>::all(room.shared.client(MANAGER));
+        queues
+            .patch(room.name, &PatchParams::default(), &strict)
+            .await
+            .unwrap();
+        room.submit(room.job("runs", "2", 30)).await;
+        room.started("runs").await;
+        let waiting = ["one", "two", "three"];
+        for name in waiting {
+            room.submit(room.job(name, "1", 1)).await;
+        }
+        // Why not which: who was made in the same second is ordered by UID.
+        let behind = eventually(|| async {
+            let mut behind = Vec::new();
+            for name in waiting {
+                let said = answer(room, name).await;
+                let message = said["message"].as_str().unwrap().to_owned();
+                if message.starts_with("waits behind job ") {
+                    assert_eq!(said["reason"], "PendingEvaluation", "{said}");
+                    let head = message.split(' ').nth(3).unwrap();
+                    assert_eq!(said["next"], format!("roadstead explain {head} -n {}", room.name));
+                    behind.push(message);
+                }
+            }
+            (behind.len() == 2).then_some(behind)
+        })
+        .await;
+        let queue = format!("in StrictFIFO queue {}, position ", room.name);
+        let mut places: Vec<&str> = behind
+            .iter()
+            .map(|said| said.split(&queue).nth(1).unwrap())
+            .collect();
+        places.sort_unstable();
+        assert_eq!(places, ["2", "3"], "{behind:?}");
     });
 }

@@ -251,15 +251,22 @@ impl Shared {
 
     /// The lines of a process's metrics that begin so.
     pub(super) async fn metrics(&self, cluster: &str, start: &str) -> Vec<String> {
+        let (_, text) = self.metrics_as(cluster, "*/*").await;
+        let wanted = text.lines().filter(|line| line.starts_with(start));
+        wanted.map(str::to_owned).collect()
+    }
+
+    /// Head and body of a process's metrics for a client that accepts this.
+    pub(super) async fn metrics_as(&self, cluster: &str, accept: &str) -> (String, String) {
         let mut stream = TcpStream::connect(self.stage.metrics(cluster).unwrap())
             .await
             .unwrap();
-        let request = b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n";
-        stream.write_all(request).await.unwrap();
+        let request = format!("GET /metrics HTTP/1.0\r\nHost: localhost\r\nAccept: {accept}\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).await.unwrap();
-        let wanted = text.lines().filter(|line| line.starts_with(start));
-        wanted.map(str::to_owned).collect()
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        (head.to_lowercase(), body.to_owned())
     }
 }
 

@@ -179,6 +179,19 @@ fn a_cluster_joins_once_is_listed_renews_its_credential_and_leaves_nothing() {
 
         let stage = &room.shared.stage;
         let (worker, manager) = (text(&stage.kubeconfig(SPARE)), text(&stage.kubeconfig(MANAGER)));
+        let before = made(room).await;
+        let plan = [
+            "cluster",
+            "leave",
+            SPARE,
+            "--kubeconfig",
+            &worker,
+            "--manager-kubeconfig",
+            &manager,
+            "--dry-run",
+        ];
+        command(room, &plan).await;
+        assert_eq!(made(room).await, before, "a plan changes nothing");
         let left = command(
             room,
             &[

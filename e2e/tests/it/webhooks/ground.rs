@@ -74,8 +74,13 @@ pub(super) fn api(client: &Client, object: &Value) -> Api<DynamicObject> {
     }
 }
 
+/// The words of a refusal. Whatever a webhook refuses has one code and one reason.
 fn said(error: kube::Error) -> String {
     if let kube::Error::Api(status) = error {
+        if status.message.starts_with("admission webhook") {
+            let told = (status.code, status.reason.as_str());
+            assert_eq!(told, (403, "Forbidden"), "{}", status.message);
+        }
         return status.message.clone();
     }
     panic!("{}", chain(&error));

@@ -1,8 +1,9 @@
 //! ClusterQueue, Cohort, ResourceFlavor.
 
+use kube::api::PostParams;
 use serde_json::{Value, json};
 
-use super::ground::{KUEUE, OLDER, Part, create, judge, on_cluster, patch, try_create};
+use super::ground::{KUEUE, OLDER, Part, api, create, judge, on_cluster, patch, try_create};
 
 fn object(kind: &str, name: &str, spec: Value) -> Value {
     let mut object = json!({"apiVersion": KUEUE, "kind": kind, "metadata": {"name": name}});
@@ -247,7 +248,7 @@ fn older_writers_are_checked_by_the_same_rules() {
         let made = create(&client, &older("10")).await;
         assert_eq!(made["spec"]["cohort"], "c");
         let newer = object("ClusterQueue", "older", json!({}));
-        let seen = super::ground::api(&client, &newer).get("older").await.unwrap();
+        let seen = api(&client, &newer).get("older").await.unwrap();
         assert_eq!(seen.data["spec"]["cohortName"], "c");
     });
 }
@@ -341,6 +342,48 @@ fn each_rule_about_flavors_holds() {
         for (about, spec, refusal) in cases {
             let answer = try_create(&client, &object("ResourceFlavor", "rules", spec)).await;
             judge(about, &answer, "vresourceflavor.kb.io", refusal);
+        }
+    });
+}
+
+/// Programs tell a webhook's refusal from the schema's by its code, and find the fields in its causes.
+///
+/// Spec: api API-2.4
+#[test]
+fn a_refusal_is_forbidden_and_has_a_cause_for_each_field() {
+    let quotas = [quota("cpu", "-1", Value::Null, Value::Null)];
+    let two = json!({"resourceGroups": [group(&["cpu"], "f", &quotas)], "fairSharing": {"weight": "-1"}});
+    let one = json!({"fairSharing": {"weight": "-1"}});
+    on_cluster(|_, client| async move {
+        let by = "admission webhook \"vclusterqueue.kb.io\" denied the request: ";
+        let weight = "spec.fairSharing.weight: Invalid value: \"-1\"";
+        for (spec, fields) in [
+            (one, &["spec.fairSharing.weight"][..]),
+            (
+                two,
+                &[
+                    "spec.resourceGroups[0].flavors[0].resources[0].nominalQuota",
+                    "spec.fairSharing.weight",
+                ],
+            ),
+        ] {
+            let object = object("ClusterQueue", "refused", spec);
+            let typed = serde_json::from_value(object.clone()).unwrap();
+            let refused = api(&client, &object).create(&PostParams::default(), &typed).await;
+            let Err(kube::Error::Api(status)) = refused else {
+                panic!("{refused:?}");
+            };
+            assert_eq!((status.code, status.reason.as_str()), (403, "Forbidden"));
+            let causes = &status.details.as_ref().unwrap().causes;
+            let named: Vec<&str> = causes.iter().map(|cause| cause.field.as_str()).collect();
+            assert_eq!(named, fields);
+            assert!(
+                causes.iter().all(|cause| cause.reason == "FieldValueInvalid"),
+                "{causes:?}"
+            );
+            let (bracket, message) = (if fields.len() > 1 { "[" } else { "" }, &status.message);
+            assert!(message.starts_with(&format!("{by}{bracket}spec.")), "{message}");
+            assert!(message.contains(weight), "{message}");
         }
     });
 }

@@ -172,6 +172,8 @@ fn kinds_whose_integration_is_off_are_let_through_unchanged() {
                     "{path} {answer}"
                 );
                 assert_eq!(answer["response"].get("patch"), None, "{path}");
+                let warnings = answer["response"]["warnings"].as_array().map_or(0, Vec::len);
+                assert_eq!(warnings, usize::from(verb == "validate"), "{path} {answer}");
             }
         }
     });

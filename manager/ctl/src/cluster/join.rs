@@ -82,7 +82,7 @@ pub async fn run(args: &Join, now: Timestamp) -> Result<(), Failure> {
     let started = Instant::now();
     check_name(&args.name)?;
     let account = account::named(&args.owner)?;
-    let worker = access::worker(&args.kubeconfig).await?;
+    let worker = access::worker(&args.kubeconfig, args.context.as_deref()).await?;
     let endpoint = address(args, &worker)?;
     if args.print_yaml {
         return plan::print_objects(args, &account, &endpoint);

@@ -84,6 +84,9 @@ pub async fn run(args: &Leave) -> Result<(), Failure> {
         .code(Code::NotFound));
     }
     say(&describe(args, &account, &seen, &reach));
+    if args.dry_run {
+        return Ok(());
+    }
     output::consent(args.yes, "do this?")?;
 
     let mut left = Left {
@@ -147,7 +150,7 @@ async fn configs_with(cluster: &str, manager: &Client) -> Result<Vec<MultiKueueC
 async fn reach(args: &Leave, seen: &Seen) -> Result<Reach, Failure> {
     if let Some(kubeconfig) = &args.kubeconfig {
         return Ok(Reach {
-            client: Some(access::worker(kubeconfig).await?.client),
+            client: Some(access::worker(kubeconfig, args.context.as_deref()).await?.client),
             as_administrator: true,
         });
     }

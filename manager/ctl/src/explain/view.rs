@@ -15,6 +15,8 @@ use roadstead_core::dispatch::NOT_MANAGED;
 use roadstead_core::dispatch::record::{Answered, Record};
 use serde::Serialize;
 
+use super::line::Line;
+
 /// How a Workload stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum State {
@@ -93,6 +95,24 @@ struct Top {
     message: String,
     next: String,
     since: Option<Timestamp>,
+}
+
+/// The reason of a Workload that its queue has not tried.
+pub const PENDING_EVALUATION: &str = "PendingEvaluation";
+
+impl View {
+    /// It waits because another one is tried first.
+    pub(super) fn stands_in(&mut self, line: &Line) {
+        let Line {
+            head,
+            namespace,
+            queue,
+            position,
+        } = line;
+        self.message = format!("waits behind {head} in StrictFIFO queue {queue}, position {position}");
+        let name = head.rsplit(' ').next().unwrap_or(head);
+        self.next = format!("roadstead explain {name} -n {namespace}");
+    }
 }
 
 /// The answer for one Workload.
@@ -246,10 +266,16 @@ fn waiting_for_quota(workload: &Workload) -> Top {
         .and_then(|status| status.requeue_state.as_ref());
     if let Some(requeued) = workload.condition("Requeued").filter(|c| c.status == "False") {
         let at = again.and_then(|state| state.requeue_at.as_ref());
-        let next = at.map_or_else(
+        let mut next = at.map_or_else(
             || "nothing: it is queued again by itself".to_owned(),
             |at| format!("nothing: it is queued again at {:.0}", at.0),
         );
+        if requeued.reason == "AdmissionCheck" {
+            let namespace = workload.namespace().unwrap_or_default();
+            next.push_str(&format!(
+                "; what the check said: kubectl get provisioningrequests -n {namespace}"
+            ));
+        }
         return Top {
             reason: requeued.reason.clone(),
             message: requeued.message.clone(),
@@ -259,7 +285,7 @@ fn waiting_for_quota(workload: &Workload) -> Top {
     }
     let Some(quota) = workload.condition("QuotaReserved") else {
         return plain(
-            "PendingEvaluation",
+            PENDING_EVALUATION,
             "its queue has not looked at it yet",
             "look in a few seconds again; if that does not help, see that the manager runs",
         );
@@ -267,12 +293,8 @@ fn waiting_for_quota(workload: &Workload) -> Top {
     let queue = workload.spec.queue_name.as_deref().unwrap_or_default();
     let next = match quota.reason.as_str() {
         "ExceedsMaxQuota" => "ask for less, or give the queue more quota".to_owned(),
-        "Misconfigured" | "NoMatchingFlavor" => "mend what the message names".to_owned(),
-        "Suspended" | "OnHold" | "Inadmissible" => {
-            format!(
-                "mend what the message names; if it only says that a queue is stopped or inactive, look at LocalQueue \"{queue}\" \
-                 and the ClusterQueue behind it"
-            )
+        "Misconfigured" | "NoMatchingFlavor" | "Suspended" | "OnHold" | "Inadmissible" => {
+            look(&quota.message, queue, &workload.namespace().unwrap_or_default())
         }
         "AdmissionGated" => "whoever set the gate must take it off".to_owned(),
         _ => format!("wait, or look who uses the quota behind LocalQueue \"{queue}\""),
@@ -282,6 +304,33 @@ fn waiting_for_quota(workload: &Workload) -> Top {
         message: quota.message.clone(),
         next,
         since: Some(quota.last_transition_time.0),
+    }
+}
+
+/// The command that shows what the message speaks of. Wire: the beginnings are the engine's words (`spec/admission-engine.md 1.1, 2.3`).
+fn look(message: &str, queue: &str, namespace: &str) -> String {
+    let mut words = message.split(' ');
+    match (words.next(), words.next(), words.next()) {
+        (Some("LocalQueue"), Some(_), Some("doesn't")) => {
+            format!("name one that is there: kubectl get localqueues -n {namespace}")
+        }
+        (Some("LocalQueue"), Some(name), _) => format!(
+            "somebody has stopped it: kubectl get localqueue {name} -n {namespace} -o jsonpath='{{.spec.stopPolicy}}'"
+        ),
+        (Some("ClusterQueue"), Some(_), Some("doesn't")) => {
+            format!(
+                "create it, or let the LocalQueue name another: kubectl get localqueue {queue} -n {namespace} -o yaml"
+            )
+        }
+        (Some("ClusterQueue"), Some(name), _) => {
+            format!("its condition Active says why: kubectl describe clusterqueue {name}")
+        }
+        _ if message.contains("LimitRange") => {
+            format!("ask for what it allows: kubectl describe limitrange -n {namespace}")
+        }
+        _ => format!(
+            "mend what the message names; the queue: kubectl get localqueue {queue} -n {namespace} -o yaml"
+        ),
     }
 }
 

@@ -1,10 +1,14 @@
 //! Feature gates: which exist, their defaults, and the answer for one process.
 //!
 //! The names are the reference's. A gate whose behaviour Roadstead always has (or never has) is still known, so that
-//! a file written for the reference is accepted. Source: spec/api.md API-14.
+//! a file written for the reference is accepted; so are the gates of its earlier releases (`retired`). Source: spec/api.md API-14.
+
+mod retired;
 
 use std::collections::BTreeMap;
 use std::fmt;
+
+pub use retired::RetiredGate;
 
 macro_rules! gates {
     ($($name:ident $default:ident $lock:ident,)*) => {
@@ -141,8 +145,15 @@ impl FeatureGate {
         self.default_and_lock().1 == Lock::Locked
     }
 
-    fn refines_topology(self) -> bool {
-        self.name().starts_with("TAS") || self == Self::ElasticJobsViaWorkloadSlicesWithTAS
+    /// The gate without which this one means nothing.
+    fn builds_on(self) -> Option<Self> {
+        if self.name().starts_with("TAS") || self == Self::ElasticJobsViaWorkloadSlicesWithTAS {
+            Some(Self::TopologyAwareScheduling)
+        } else if self == Self::UnadmittedWorkloadsExplicitStatus {
+            Some(Self::UnadmittedWorkloadsObservability)
+        } else {
+            None
+        }
     }
 }
 
@@ -156,8 +167,8 @@ impl FeatureGates {
     /// Applies settings on top of the defaults.
     ///
     /// # Errors
-    /// Every unknown name, every locked gate that would change, and every topology gate switched on without
-    /// `TopologyAwareScheduling`.
+    /// Every unknown name, every locked gate that would change, and every gate switched on without the one it builds on.
+    /// Gates of earlier releases are neither: they change nothing.
     pub fn resolve<'a>(
         settings: impl IntoIterator<Item = (&'a str, bool)>,
     ) -> Result<Self, Vec<GateProblem>> {
@@ -165,6 +176,7 @@ impl FeatureGates {
         let mut problems = Vec::new();
         for (name, on) in settings {
             match FeatureGate::named(name) {
+                None if RetiredGate::named(name).is_some() => {}
                 None => problems.push(GateProblem::Unknown { name: name.into() }),
                 Some(gate) if gate.locked() && on != gate.default_on() => {
                     problems.push(GateProblem::Locked {
@@ -177,9 +189,13 @@ impl FeatureGates {
                 }
             }
         }
-        if set.get(&FeatureGate::TopologyAwareScheduling) == Some(&false) {
-            let orphans = set.iter().filter(|(gate, on)| **on && gate.refines_topology());
-            problems.extend(orphans.map(|(gate, _)| GateProblem::NeedsTopology { gate: *gate }));
+        for (gate, on) in &set {
+            if let Some(needed) = gate.builds_on()
+                && *on
+                && set.get(&needed) == Some(&false)
+            {
+                problems.push(GateProblem::Needs { gate: *gate, needed });
+            }
         }
         if problems.is_empty() {
             Ok(Self { set })
@@ -188,10 +204,10 @@ impl FeatureGates {
         }
     }
 
-    /// Whether a gate is on. A topology gate is off when `TopologyAwareScheduling` is.
+    /// Whether a gate is on. It is off when the one it builds on is.
     pub fn enabled(&self, gate: FeatureGate) -> bool {
         let on = |gate: FeatureGate| self.set.get(&gate).copied().unwrap_or_else(|| gate.default_on());
-        on(gate) && (!gate.refines_topology() || on(FeatureGate::TopologyAwareScheduling))
+        on(gate) && gate.builds_on().is_none_or(on)
     }
 }
 
@@ -210,10 +226,12 @@ pub enum GateProblem {
         /// The value it is locked to.
         on: bool,
     },
-    /// A gate that refines topology-aware scheduling is on while that is off.
-    NeedsTopology {
-        /// Which.
+    /// A gate is on while the one it builds on is off.
+    Needs {
+        /// Which is on.
         gate: FeatureGate,
+        /// Which is off.
+        needed: FeatureGate,
     },
 }
 
@@ -222,7 +240,7 @@ impl GateProblem {
     pub fn name(&self) -> &str {
         match self {
             Self::Unknown { name } => name,
-            Self::Locked { gate, .. } | Self::NeedsTopology { gate } => gate.name(),
+            Self::Locked { gate, .. } | Self::Needs { gate, .. } => gate.name(),
         }
     }
 }
@@ -239,11 +257,12 @@ impl fmt::Display for GateProblem {
                 )
             }
             Self::Locked { gate, on } => write!(f, "feature gate `{}` is locked to {on}", gate.name()),
-            Self::NeedsTopology { gate } => {
+            Self::Needs { gate, needed } => {
                 write!(
                     f,
-                    "feature gate `{}` needs `TopologyAwareScheduling`; switch that on or this off",
-                    gate.name()
+                    "feature gate `{}` needs `{}`; switch that on or this off",
+                    gate.name(),
+                    needed.name()
                 )
             }
         }

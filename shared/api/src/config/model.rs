@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use jiff::SignedDuration;
 use serde::Deserialize;
 
-use super::{BindAddress, FeatureGates, GroupVersionKindName, LabelSelector, Roadstead};
+use super::{BindAddress, FeatureGate, FeatureGates, GroupVersionKindName, LabelSelector, Roadstead};
 
 /// Everything the configuration file says, with defaults. Source: spec/api.md API-13.
 #[derive(Debug, Clone, PartialEq)]
@@ -44,6 +44,8 @@ pub struct Config {
     pub cert_management: CertManagement,
     /// Eviction of workloads whose pods do not become ready; `None` when off.
     pub wait_for_pods_ready: Option<WaitForPodsReady>,
+    /// Whether the file says something about that. If not, it is what the version of the file has by default.
+    pub names_pods_ready: bool,
     /// Job integrations.
     pub integrations: Integrations,
     /// Federation.
@@ -128,6 +130,24 @@ pub struct CustomLabel {
     pub source_kind: LabelSourceKind,
     /// Values reported as they are; all others become one placeholder.
     pub tracked_values: Vec<String>,
+}
+
+impl Config {
+    /// Keys of the labels and of the annotations that custom metric labels read from objects of a kind; none while gate
+    /// `CustomMetricLabels` is off.
+    pub fn metrics_sources(&self, kind: LabelSourceKind) -> (Vec<String>, Vec<String>) {
+        let on = self.feature_gates.enabled(FeatureGate::CustomMetricLabels);
+        let labels = self.metrics.custom_labels.iter();
+        let of_kind = labels.filter(|label| on && label.source_kind == kind);
+        let (notes, labels): (Vec<_>, Vec<_>) =
+            of_kind.partition(|label| !label.source_annotation_key.is_empty());
+        let key = |label: &CustomLabel| match label.source_label_key.as_str() {
+            "" => label.name.clone(),
+            key => key.to_owned(),
+        };
+        let notes = notes.iter().map(|label| label.source_annotation_key.clone());
+        (labels.into_iter().map(key).collect(), notes.collect())
+    }
 }
 
 /// Kinds a custom metric label can be read from.

@@ -401,13 +401,20 @@ fn gates_have_defaults_locks_and_known_names() {
 
 /// Spec: api API-14, last sentence.
 #[test]
-fn topology_gates_need_topology_aware_scheduling() {
+fn gates_need_the_gate_that_they_build_on() {
+    let bare = ("UnadmittedWorkloadsObservability", false);
+    let problems = FeatureGates::resolve([bare, ("UnadmittedWorkloadsExplicitStatus", true)]).unwrap_err();
+    assert_eq!(
+        problems[0].to_string(),
+        "feature gate `UnadmittedWorkloadsExplicitStatus` needs `UnadmittedWorkloadsObservability`; switch that on or this off"
+    );
     let off = ("TopologyAwareScheduling", false);
     let problems = FeatureGates::resolve([off, ("TASBalancedPlacement", true)]).unwrap_err();
     assert_eq!(
         problems,
-        [GateProblem::NeedsTopology {
-            gate: FeatureGate::TASBalancedPlacement
+        [GateProblem::Needs {
+            gate: FeatureGate::TASBalancedPlacement,
+            needed: FeatureGate::TopologyAwareScheduling,
         }]
     );
     let gates = FeatureGates::resolve([off]).unwrap();

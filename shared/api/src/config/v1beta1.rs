@@ -282,6 +282,7 @@ impl Configuration {
             client_burst,
             tls: self.tls.unwrap_or_default().fill(),
             cert_management: self.internal_cert_management.unwrap_or_default().fill(),
+            names_pods_ready: self.wait_for_pods_ready.is_some(),
             wait_for_pods_ready: self.wait_for_pods_ready.unwrap_or_default().fill(),
             integrations: self.integrations.unwrap_or_default().fill(),
             multi_kueue: self.multi_kueue.unwrap_or_default().fill(),

@@ -296,6 +296,7 @@ impl Configuration {
             tls: self.tls.unwrap_or_default().fill(),
             cert_management: self.internal_cert_management.unwrap_or_default().fill(),
             // Why: v1beta2 has it on by default; only the gate DisableWaitForPodsReady takes it away.
+            names_pods_ready: self.wait_for_pods_ready.is_some(),
             wait_for_pods_ready: Some(self.wait_for_pods_ready.unwrap_or_default().fill()),
             integrations: self.integrations.unwrap_or_default().fill(),
             multi_kueue: self.multi_kueue.unwrap_or_default().fill(),

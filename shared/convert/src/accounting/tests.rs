@@ -140,3 +140,23 @@ fn a_boost_is_added_in_64_bits_when_its_gate_is_on() {
     assert_eq!(priority("7", Boost::Ignore), 0);
     assert_eq!(priority("much", Boost::Count), 0);
 }
+
+/// Spec: admission-engine 4.6; api API-14. Gate `ReclaimablePods` off: also what is stored frees nothing.
+#[test]
+fn reclaimable_pods_that_do_not_count_are_not_seen() {
+    let mut stored = workload(&json!({}), &json!({}));
+    stored.status =
+        serde_json::from_value(json!({"reclaimablePods": [{"name": "main", "count": 1}]})).unwrap();
+    let seen = |reclaim| {
+        let accounting = Accounting {
+            reclaim,
+            ..Accounting::plain()
+        };
+        counted_workload(&stored, &accounting).status.reclaimable.len()
+    };
+    assert_eq!((seen(Reclaim::Count), seen(Reclaim::Ignore)), (1, 0));
+    let mut config = Config::without_file("ns");
+    assert_eq!(reclaim(&config), Reclaim::Count);
+    config.feature_gates = FeatureGates::resolve([("ReclaimablePods", false)]).unwrap();
+    assert_eq!(reclaim(&config), Reclaim::Ignore);
+}

@@ -99,8 +99,8 @@ pub enum Reason {
     QueueInactive {
         /// The queue.
         queue: ClusterQueueName,
-        /// Why it admits nothing.
-        why: String,
+        /// Why it admits nothing, where the queue itself does not say it.
+        why: Option<&'static str>,
     },
     /// There is no such LocalQueue.
     LocalQueueMissing(String),
@@ -108,8 +108,8 @@ pub enum Reason {
     LocalQueueStopped(String),
     /// The LocalQueue stands for a ClusterQueue that does not exist.
     QueueMissing(ClusterQueueName),
-    /// A foreign gate keeps it out of the queue.
-    Gated,
+    /// Gates of other controllers keep it out of the queue, whose names these are.
+    Gated(String),
 }
 
 impl Reason {
@@ -128,7 +128,7 @@ impl Reason {
             | Self::LocalQueueMissing(_)
             | Self::QueueMissing(_) => PendingReason::Misconfigured,
             Self::QueueInactive { .. } | Self::LocalQueueStopped(_) => PendingReason::Suspended,
-            Self::Gated | Self::PreemptionGated => PendingReason::AdmissionGated,
+            Self::Gated(_) | Self::PreemptionGated => PendingReason::AdmissionGated,
         }
     }
 }
@@ -162,13 +162,12 @@ impl fmt::Display for Reason {
                 "Bypassed scheduling evaluation because an equivalent workload recently failed",
             ),
             Self::AwaitsTurn => f.write_str("Workload is pending evaluation in the scheduling queue"),
-            Self::QueueInactive { queue, why } => write!(f, "ClusterQueue {queue} is inactive: {why}"),
+            Self::QueueInactive { queue, why: None } => write!(f, "ClusterQueue {queue} is inactive"),
+            Self::QueueInactive { queue, why: Some(why) } => write!(f, "ClusterQueue {queue} is inactive: {why}"),
             Self::LocalQueueMissing(name) => write!(f, "LocalQueue {name} doesn't exist"),
             Self::LocalQueueStopped(name) => write!(f, "LocalQueue {name} is inactive"),
             Self::QueueMissing(name) => write!(f, "ClusterQueue {name} doesn't exist"),
-            Self::Gated => {
-                f.write_str("Workload is held back by annotation kueue.x-k8s.io/admission-gated-by")
-            }
+            Self::Gated(gates) => write!(f, "Admission is gated by: {gates}"),
         }
     }
 }

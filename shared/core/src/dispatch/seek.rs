@@ -2,9 +2,9 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::capacity::Room;
+use super::capacity::{Closed, Room};
 use super::observed::{Answer, Cause, Copies, Cordon, Drift, Life, LostPolicy, Remote, RemoteWorkload};
-use super::waiting::Waiting;
+use super::waiting::{Missing, Waiting};
 use super::{Pass, RemoteAction, admitted_on, false_end};
 use crate::lease::Tenure;
 use crate::moment::later;
@@ -248,12 +248,16 @@ impl<'a> Pass<'a> {
         }
         let (mut reserved, mut queued, mut cordoned) = (Vec::new(), Vec::new(), Vec::new());
         let (mut clearing, mut failed, mut unasked) = (None, None, None);
+        let (mut without_namespace, mut without_queue) = (Vec::new(), Vec::new());
         for (cluster, standing) in listed {
             let cluster = (*cluster).clone();
             match standing {
                 Standing::Open(Some(w)) if w.answer == Answer::Reserved => reserved.push(cluster),
                 Standing::Open(None) if !offered.contains(&cluster) => {
                     let site = self.site(&cluster);
+                    if matches!(site.room, Room::Closed(Closed::QueueMissing)) {
+                        without_queue.push(cluster.clone());
+                    }
                     unasked.get_or_insert_with(|| match &site.room {
                         Room::Closed(why) => Waiting::QueueClosed {
                             cluster,
@@ -270,6 +274,9 @@ impl<'a> Pass<'a> {
                     clearing.get_or_insert_with(|| self.stopping(&cluster));
                 }
                 Standing::Failed { cause, detail, until } => {
+                    if *cause == Cause::NamespaceMissing {
+                        without_namespace.push(cluster.clone());
+                    }
                     failed.get_or_insert_with(|| Waiting::ClusterFailed {
                         cluster,
                         cause: *cause,
@@ -283,7 +290,29 @@ impl<'a> Pass<'a> {
         if !reserved.is_empty() || !queued.is_empty() {
             return Waiting::WaitingForWorkers { reserved, queued };
         }
-        let reason = clearing.or(failed).or(unasked);
+        // Why sorted: the order of candidates is another one for each Workload.
+        without_namespace.sort();
+        without_queue.sort();
+        let reason = clearing.or(failed).or(unasked).map(|reason| match reason {
+            Waiting::ClusterFailed {
+                cause: Cause::NamespaceMissing,
+                ..
+            } => Waiting::Missing {
+                what: Missing::Namespace(self.o.workload.key.namespace.to_string()),
+                clusters: without_namespace,
+            },
+            Waiting::QueueClosed {
+                why: Closed::QueueMissing,
+                ..
+            } => Waiting::Missing {
+                what: Missing::LocalQueue {
+                    name: self.o.workload.queue.clone(),
+                    namespace: self.o.workload.key.namespace.to_string(),
+                },
+                clusters: without_queue,
+            },
+            other => other,
+        });
         reason.unwrap_or_else(|| match self.o.clusters {
             [] => Waiting::NoClusterListed,
             _ if !cordoned.is_empty() => Waiting::Cordoned { clusters: cordoned },
@@ -308,6 +337,7 @@ fn is_settled(
         | Waiting::NoClusterConnected { .. }
         | Waiting::ClusterFailed { .. }
         | Waiting::QueueClosed { .. }
+        | Waiting::Missing { .. }
         | Waiting::Cordoned { .. }
         | Waiting::NotNominated => true,
         // Why all of them: on the way to a worker with room there is a moment in which others have answered.

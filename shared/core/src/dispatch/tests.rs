@@ -35,7 +35,7 @@ fn workload(status: Status) -> Workload {
         active: true,
         job_uid: None,
         max_execution_secs: None,
-        gated: false,
+        gated_by: String::new(),
         pod_sets: Vec::new(),
         problems: Vec::new(),
         status,

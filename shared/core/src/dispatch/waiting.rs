@@ -32,6 +32,13 @@ pub enum Waiting {
         /// Why not.
         why: Closed,
     },
+    /// What it needs is not there on these clusters, and no other is connected that could take it.
+    Missing {
+        /// What.
+        what: Missing,
+        /// Where.
+        clusters: Vec<ClusterName>,
+    },
     /// Every connected cluster is cordoned.
     Cordoned {
         /// Those that are.
@@ -78,6 +85,29 @@ pub enum Waiting {
     },
 }
 
+/// What a worker does not have and a job needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// The namespace of the job.
+    Namespace(String),
+    /// The LocalQueue that the job names.
+    LocalQueue {
+        /// Its name.
+        name: String,
+        /// Its namespace.
+        namespace: String,
+    },
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Namespace(name) => write!(f, "namespace {name}"),
+            Self::LocalQueue { name, namespace } => write!(f, "LocalQueue {name} in namespace {namespace}"),
+        }
+    }
+}
+
 impl Waiting {
     /// A CamelCase token.
     pub const fn reason(&self) -> &'static str {
@@ -88,6 +118,10 @@ impl Waiting {
             Self::NoClusterListed => "NoClusterListed",
             Self::NotNominated => "NotNominated",
             Self::QueueClosed { why, .. } => why.as_str(),
+            Self::Missing { what, .. } => match what {
+                Missing::Namespace(_) => Cause::NamespaceMissing.as_str(),
+                Missing::LocalQueue { .. } => Closed::QueueMissing.as_str(),
+            },
             Self::Cordoned { .. } => "ClusterCordoned",
             Self::NoClusterConnected { .. } => "NoClusterConnected",
             Self::ClusterFailed { cause, .. } => cause.as_str(),
@@ -118,6 +152,7 @@ impl Waiting {
             }
             Self::NoClusterListed
             | Self::QueueClosed { .. }
+            | Self::Missing { .. }
             | Self::NoClusterConnected { .. }
             | Self::ClusterFailed { .. }
             | Self::StoppingOnWorker { .. }
@@ -138,6 +173,7 @@ impl Waiting {
                 "see that the dispatcher that multiKueue.dispatcherName names is running".to_owned()
             }
             Self::QueueClosed { cluster, why } => open_again(cluster, why),
+            Self::Missing { what, clusters } => format!("create {what} on {}", plain(clusters)),
             Self::Cordoned { clusters } => {
                 let first = clusters.first().map_or("NAME", ClusterName::as_str);
                 format!(
@@ -256,6 +292,7 @@ impl fmt::Display for Waiting {
             Self::NoClusterListed => f.write_str("no worker cluster is configured"),
             Self::NotNominated => f.write_str("the external dispatcher has nominated no cluster yet"),
             Self::QueueClosed { cluster, why } => f.write_str(&closed(cluster, why)),
+            Self::Missing { what, clusters } => write!(f, "{what} is missing on {}", plain(clusters)),
             Self::Cordoned { clusters } => write!(f, "no new work is sent to {}", list(clusters)),
             Self::NoClusterConnected { clusters } => {
                 write!(f, "no worker cluster is connected: {}", list(clusters))
@@ -329,6 +366,19 @@ impl fmt::Display for Waiting {
             }
         }
     }
+}
+
+/// What is said when the run of a lost cluster is given up without proof. Unlike the anchor: there it is not said.
+pub(super) fn may_run_twice(cluster: &ClusterName) -> String {
+    format!(
+        "Worker cluster \"{cluster}\" is lost and is not known to have stopped the job: it may run twice until the \
+         cluster is back"
+    )
+}
+
+fn plain(names: &[ClusterName]) -> String {
+    let names: Vec<&str> = names.iter().map(ClusterName::as_str).collect();
+    names.join(", ")
 }
 
 fn list<T: fmt::Display>(names: &[T]) -> String {

@@ -182,14 +182,21 @@ pub(super) fn reset_checks(
         if phase == CheckPhase::Pending || !picked(phase) {
             continue;
         }
-        let retry_count =
-            (phase == CheckPhase::Retry).then(|| check.retry_count.unwrap_or(0).saturating_add(1));
+        // Why: how often it was tried again is still told of one that is given up; when it is tried again is not.
+        let (retry_count, requeue_after_secs) = match phase {
+            CheckPhase::Retry => (
+                Some(check.retry_count.unwrap_or(0).saturating_add(1)),
+                check.requeue_after_secs,
+            ),
+            CheckPhase::Rejected => (check.retry_count, None),
+            CheckPhase::Pending | CheckPhase::Ready => (None, check.requeue_after_secs),
+        };
         *check = CheckState {
             phase: CheckPhase::Pending,
             since: now,
             message: format!("Reset to Pending {when}. Previously: {}", phase.as_str()),
             updates: Vec::new(),
-            requeue_after_secs: check.requeue_after_secs,
+            requeue_after_secs,
             retry_count,
         };
     }

@@ -179,6 +179,18 @@ pub struct Policy {
     pub pods_ready: Option<WaitForPods>,
     /// `objectRetentionPolicies.workloads`.
     pub retention: Retention,
+    /// When a Workload gets its first status.
+    pub first_status: FirstStatus,
+}
+
+/// When a Workload gets its first status. *Source*: gate `UnadmittedWorkloadsExplicitStatus`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FirstStatus {
+    /// When something was decided about it, which saves a write.
+    #[default]
+    WhenDecided,
+    /// As soon as it is seen.
+    AtOnce,
 }
 
 /// Whether finished pods free quota before their job ends. *Source*: gate `ReclaimablePods`.

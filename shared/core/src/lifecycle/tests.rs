@@ -290,7 +290,7 @@ fn a_rejection_deactivates_even_beside_a_retry() {
     );
 }
 
-/// Only a retry counts, and whoever was switched off begins anew.
+/// Only a retry counts, a rejection still tells how often it was tried, and what is switched on again begins anew.
 ///
 /// Spec: provisioning 15.28, 15.35, 15.41.
 #[test]
@@ -308,7 +308,31 @@ fn an_eviction_counts_retries_and_forgets_them_with_every_other_verdict() {
     assert_eq!(after(CheckPhase::Retry, None), Some(1));
     assert_eq!(after(CheckPhase::Retry, Some(2)), Some(3));
     assert_eq!(after(CheckPhase::Ready, Some(2)), None, "preempted, say");
-    assert_eq!(after(CheckPhase::Rejected, Some(3)), None, "switched off");
+    assert_eq!(after(CheckPhase::Rejected, Some(3)), Some(3), "switched off");
+
+    let mut world = World::new();
+    world.queue = Some(queue(&[("chk", &[])]));
+    world.proposal = Some(reserve("spot"));
+    world.pass();
+    world.proposal = None;
+    world.verdict("chk", CheckPhase::Retry, "no room", Some(30));
+    world.pass();
+    world.now += 30;
+    world.pass();
+    world.proposal = Some(reserve("spot"));
+    world.pass();
+    world.proposal = None;
+    let name = CheckName::from("chk");
+    let check = world.workload.status.checks.get_mut(&name).unwrap();
+    (check.phase, check.requeue_after_secs) = (CheckPhase::Rejected, None);
+    world.pass();
+    world.workload.active = false;
+    world.pass();
+    let check = &world.workload.status.checks[&name];
+    assert_eq!((check.retry_count, check.requeue_after_secs), (Some(1), None));
+    world.workload.active = true;
+    world.pass();
+    assert_eq!(world.workload.status.checks[&name].retry_count, None);
 }
 
 /// Spec: admission-engine B174.
@@ -673,7 +697,7 @@ fn a_reservation_from_an_older_view_is_not_taken() {
     };
     check(|w| w.queue = None);
     check(|w| w.local_stop = None);
-    check(|w| w.workload.gated = true);
+    check(|w| w.workload.gated_by = "x.io/a".to_owned());
     check(|w| w.workload.active = false);
     check(|w| w.workload.deleting = true);
     check(|w| w.workload.pod_sets.clear());

@@ -77,7 +77,8 @@ impl Pass<'_> {
     fn fail(&mut self, name: &CheckName, config: &Config, attempt: u32, words: (&str, &str)) {
         let (prefix, message) = words;
         if attempt > config.retry_limit {
-            return self.set(name, CheckPhase::Rejected, message);
+            self.set(name, CheckPhase::Rejected, message);
+            return self.edit(name, |state| state.requeue_after_secs = None);
         }
         let retries = self
             .plan

@@ -79,7 +79,7 @@ impl Case {
             active: true,
             job_uid: None,
             max_execution_secs: None,
-            gated: false,
+            gated_by: String::new(),
             pod_sets: Vec::new(),
             problems: Vec::new(),
             status: Status {

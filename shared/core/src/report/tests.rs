@@ -198,8 +198,31 @@ fn past_usage_survives_a_restart() {
     assert_eq!(again.local_report().past.unwrap().0, past);
 }
 
+/// Spec: admission-engine 7. Every LocalQueue has it where it is configured, with a zero for what was never used.
 #[test]
-fn past_usage_is_not_reported_where_it_orders_nothing() {
+fn past_usage_is_reported_wherever_it_is_configured_and_nowhere_else() {
     let world = World::new(cores(1));
     assert_eq!(world.local_report().past, None);
+    let zero = [(ResourceName::from("cpu"), Amount::ZERO)].into();
+    let mut world = counting(at(1_000));
+    assert_eq!(world.local_report().past.unwrap().0.consumed, zero);
+    world.tell(Event::ClusterQueue(Box::new(cores(10))));
+    assert_eq!(
+        world.local_report().past.unwrap().0.consumed,
+        zero,
+        "another order"
+    );
+}
+
+/// Spec: admission-engine 7. A ClusterQueue that was removed by force is gone while its workloads run.
+#[test]
+fn a_local_queue_without_its_cluster_queue_counts_nothing_that_is_held() {
+    let mut world = counting(at(1_000));
+    world.put(holder("a", 8));
+    assert_eq!(world.local_report().reserving, 1);
+    world.tell(Event::ClusterQueueGone("cq".into()));
+    let report = world.local_report();
+    assert_eq!(report.active.reason, "ClusterQueueDoesNotExist");
+    assert_eq!((report.reserving, report.admitted), (0, 0));
+    assert_eq!((report.reservation, report.past), (Vec::new(), None));
 }

@@ -143,7 +143,13 @@ impl Server {
                 w.active = !w.active;
                 w.generation += 1;
             }),
-            Step::Gate(number) => self.edit(*number, |w| w.gated = !w.gated),
+            Step::Gate(number) => self.edit(*number, |w| {
+                w.gated_by = if w.is_gated() {
+                    String::new()
+                } else {
+                    "x.io/a".to_owned()
+                };
+            }),
             Step::Admit(number) => {
                 let now = self.now;
                 self.edit(*number, |w| {

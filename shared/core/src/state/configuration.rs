@@ -7,6 +7,7 @@ use jiff::Timestamp;
 
 use super::{Cluster, ClusterId, LocalId, Queue, State};
 use crate::afs::PastUsage;
+use crate::hierarchy::{NodeId, NodeName};
 use crate::name::{CheckName, ClusterQueueName, CohortName, FlavorName, Key};
 use crate::nominate::CompiledQueue;
 use crate::pending::Pending;
@@ -22,6 +23,7 @@ impl State {
             return;
         }
         let mut touched = self.tree_of(id);
+        self.mark_cohorts_above(self.forest.queue(&spec.name));
         self.unlink(id);
         self.link(id, &spec);
         let node = self.forest.put_queue(&spec);
@@ -72,6 +74,7 @@ impl State {
             self.backoffs.remove(&(at, workload));
         }
         self.nodes.remove(&queue.node);
+        self.mark_cohorts_above(Some(queue.node));
         self.mark(id);
         self.settle_locals_of(id, now);
         self.forest.drop_queue(name);
@@ -85,6 +88,7 @@ impl State {
             return;
         }
         let mut touched = self.tree_of_cohort(&cohort.name);
+        self.mark_cohorts_above(self.forest.cohort(&cohort.name));
         self.forest.put_cohort(&cohort);
         touched.extend(self.tree_of_cohort(&cohort.name));
         self.changed.insert(QueueRef::Cohort(cohort.name.clone()));
@@ -98,9 +102,19 @@ impl State {
         }
         let mut touched = self.tree_of_cohort(name);
         self.changed.insert(QueueRef::Cohort(name.clone()));
+        self.mark_cohorts_above(self.forest.cohort(name));
         self.forest.drop_cohort(name);
         touched.extend(self.tree_of_cohort(name));
         self.shape_changed(&touched);
+    }
+
+    /// Notes the cohorts above a node that is about to move or go: one that is only named ends with the last that names it.
+    fn mark_cohorts_above(&mut self, node: Option<NodeId>) {
+        for id in node.into_iter().flat_map(|node| self.forest.path(node)) {
+            if let Some(NodeName::Cohort(name)) = self.forest.name(id) {
+                self.changed.insert(QueueRef::Cohort(name.clone()));
+            }
+        }
     }
 
     fn tree_of_cohort(&self, name: &CohortName) -> Vec<ClusterId> {

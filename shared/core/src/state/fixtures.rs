@@ -119,7 +119,7 @@ pub(crate) fn workload(name: &str, created: i64, pod_sets: Vec<PodSet>) -> Workl
         active: true,
         job_uid: None,
         max_execution_secs: None,
-        gated: false,
+        gated_by: String::new(),
         pod_sets,
         problems: Vec::new(),
         status: Status::default(),

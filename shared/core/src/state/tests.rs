@@ -26,8 +26,13 @@ fn strict(cpu: i64) -> World {
     World::new(queue)
 }
 
-fn inactive(text: &str) -> String {
-    format!("a: Suspended ClusterQueue cq is inactive: Can't admit new workloads: {text}.")
+/// What a workload is told whose queue admits nothing; why, the queue says.
+const INACTIVE: &str = "a: Suspended ClusterQueue cq is inactive";
+
+fn why(world: &World) -> String {
+    let message = world.report().active.message.into_owned();
+    let why = message.strip_prefix("Can't admit new workloads: ");
+    why.unwrap_or(&message).trim_end_matches('.').to_owned()
 }
 
 fn team(value: &str) -> Selector {
@@ -153,11 +158,11 @@ fn a_false_requeued_condition_holds_back_without_a_time() {
 fn a_gated_workload_is_told_so_and_admitted_when_the_gate_goes() {
     let mut world = World::new(cores(10));
     let mut gated = asks("a", 1, 1);
-    gated.gated = true;
+    gated.gated_by = "x.io/a,x.io/b".to_owned();
     world.put(gated);
-    let text = "a: AdmissionGated Workload is held back by annotation kueue.x-k8s.io/admission-gated-by";
+    let text = "a: AdmissionGated Admission is gated by: x.io/a,x.io/b";
     assert_eq!(world.run(), [text]);
-    world.edit("a", |w| w.gated = false);
+    world.edit("a", |w| w.gated_by.clear());
     assert_eq!(world.run(), ["a: reserved"]);
 }
 
@@ -232,7 +237,15 @@ fn a_stopped_cluster_queue_keeps_its_workloads_and_admits_none() {
     };
     world.tell(stopped(StopPolicy::Hold));
     world.put(asks("a", 1, 1));
-    assert_eq!(world.run(), [inactive("is stopped")]);
+    assert_eq!(world.run(), [INACTIVE]);
+    assert_eq!(why(&world), "is stopped");
+    let report = world.report();
+    assert_eq!(
+        (report.pending, report.inadmissible),
+        (1, 1),
+        "none waits for its turn"
+    );
+    assert_eq!(world.local_report().inadmissible, 1);
     let report = world.report();
     assert_eq!(
         (report.pending, report.active.truth, report.active.reason),
@@ -293,15 +306,14 @@ fn a_missing_flavor_makes_the_queue_inactive_until_it_arrives() {
     };
     world.tell(queue(StopPolicy::None));
     world.put(asks("a", 1, 1));
-    assert_eq!(
-        world.run(),
-        [inactive("references missing ResourceFlavor(s): spot")]
-    );
+    assert_eq!(world.run(), [INACTIVE]);
+    assert_eq!(why(&world), "references missing ResourceFlavor(s): spot");
     assert_eq!(world.report().active.reason, "FlavorNotFound");
     world.tell(queue(StopPolicy::Hold));
+    world.run();
     assert_eq!(
-        world.run(),
-        [inactive("is stopped, references missing ResourceFlavor(s): spot")]
+        why(&world),
+        "is stopped, references missing ResourceFlavor(s): spot"
     );
     assert_eq!(world.report().active.reason, "Stopped");
     world.tell(queue(StopPolicy::None));
@@ -324,9 +336,11 @@ fn a_terminating_queue_admits_nothing_and_its_usage_stays() {
     queue.terminating = true;
     world.tell(Event::ClusterQueue(Box::new(queue)));
     world.put(asks("a", 1, 1));
-    let text =
-        "a: Suspended ClusterQueue cq is inactive: Can't admit new workloads; clusterQueue is terminating";
-    assert_eq!(world.run(), [text]);
+    assert_eq!(world.run(), [INACTIVE]);
+    assert_eq!(
+        why(&world),
+        "Can't admit new workloads; clusterQueue is terminating"
+    );
     assert_eq!(world.report().reserving, 1);
     world.edit("user", finish);
     assert_eq!(
@@ -411,10 +425,8 @@ fn a_check_that_becomes_active_resumes_admission() {
     mk.active = false;
     world.tell(Event::Check(mk.clone()));
     world.put(asks("a", 1, 1));
-    assert_eq!(
-        world.run(),
-        [inactive("references inactive AdmissionCheck(s): mk")]
-    );
+    assert_eq!(world.run(), [INACTIVE]);
+    assert_eq!(why(&world), "references inactive AdmissionCheck(s): mk");
     mk.active = true;
     world.tell(Event::Check(mk));
     assert_eq!(world.run(), ["a: reserved"]);

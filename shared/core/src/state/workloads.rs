@@ -323,7 +323,7 @@ pub(crate) fn may_queue(workload: &Workload) -> bool {
     let on_hold = |c: &Condition| c.truth == Truth::False && c.reason == "OnHold";
     !workload.deleting
         && workload.active
-        && !workload.gated
+        && !workload.is_gated()
         && !conditions.get("QuotaReserved").is_some_and(on_hold)
         && !conditions.is_true("WaitingForReplacementPods")
 }

@@ -9,9 +9,11 @@ use k8s_openapi::api::core::v1::LimitRange;
 use roadstead_api::config::Config;
 use roadstead_api::kueue::v1beta2::Workload as ApiWorkload;
 use roadstead_convert::{Accounting, Boost};
+use roadstead_core::lifecycle::Reclaim;
 use roadstead_core::name::Key;
 use roadstead_core::requests::{Limits, Rules};
 use roadstead_core::workload::Workload;
+use roadstead_jobs::labels::Identifiers;
 
 use super::Caches;
 
@@ -20,6 +22,8 @@ use super::Caches;
 pub struct Counting {
     rules: Rules,
     boost: Boost,
+    reclaim: Reclaim,
+    identifiers: Identifiers,
 }
 
 impl Counting {
@@ -28,7 +32,14 @@ impl Counting {
         Self {
             rules: roadstead_convert::request_rules(config),
             boost: Boost::of(config),
+            reclaim: roadstead_convert::reclaim(config),
+            identifiers: Identifiers::of(&config.feature_gates),
         }
+    }
+
+    /// Where names that identify a Workload are read.
+    pub(super) const fn identifiers(&self) -> Identifiers {
+        self.identifiers
     }
 }
 
@@ -79,6 +90,7 @@ impl Caches {
             limits: &limits,
             overhead: &overhead,
             boost: self.counting.boost,
+            reclaim: self.counting.reclaim,
         };
         roadstead_convert::counted_workload(stored, &accounting)
     }

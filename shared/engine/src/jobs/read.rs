@@ -19,6 +19,7 @@ use roadstead_core::queue::Flavor;
 use roadstead_jobs::JobPodSet;
 use roadstead_jobs::equivalence::{Tolerations, same_pod_sets};
 use roadstead_jobs::kind;
+use roadstead_jobs::labels::Identifiers;
 use roadstead_jobs::podset::{InjectError, PodSetInfo, Provenance, StartFacts, running_form};
 
 use super::Jobs;
@@ -90,7 +91,8 @@ pub(super) fn scene(jobs: &Jobs, of_kind: &KindCache, job: CachedJob) -> Result<
             set.min_count = None;
         }
     }
-    let prebuilt = roadstead_jobs::labels::prebuilt(meta).map(str::to_owned);
+    let identifiers = Identifiers::of(&jobs.config.feature_gates);
+    let prebuilt = roadstead_jobs::labels::prebuilt(meta, identifiers).map(str::to_owned);
     let stored: Vec<Arc<Workload>> = match &prebuilt {
         Some(name) => jobs
             .caches

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use kube::Api;
 use kube::core::DynamicObject;
+use roadstead_api::config::LabelSourceKind;
 use roadstead_api::constants::{annotations, finalizers, labels};
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_convert::{Made, Priority};
@@ -111,12 +112,15 @@ fn priority(jobs: &Jobs, kind: &KindCache, scene: &read::Scene) -> Result<Priori
 fn build(jobs: &Jobs, kind: &KindCache, scene: &read::Scene, name: &str) -> Result<Workload, Outcome> {
     let meta = &scene.job.first().metadata;
     let priority = priority(jobs, kind, scene)?;
+    let (labels, annotations_to_copy) = jobs.config.metrics_sources(LabelSourceKind::Workload);
+    let labels_to_copy = [jobs.config.integrations.label_keys_to_copy.clone(), labels].concat();
     Ok(roadstead_convert::workload_for_job(Made {
         name: name.to_owned(),
         job: meta,
         api_version: &kind.resource.api_version,
         kind: &kind.resource.kind,
-        labels_to_copy: &jobs.config.integrations.label_keys_to_copy,
+        labels_to_copy: &labels_to_copy,
+        annotations_to_copy: &annotations_to_copy,
         queue: scene.queue.clone(),
         pod_sets: scene.pod_sets.clone(),
         priority,

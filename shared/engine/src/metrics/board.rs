@@ -101,6 +101,15 @@ impl Board {
         }
     }
 
+    /// Forgets the series whose label of this name has a value that is not known.
+    pub(super) fn keep(&self, label: &str, is_known: &dyn Fn(&str) -> bool) {
+        for (metric, series) in self.lock().iter_mut() {
+            if let Some(at) = metric.definition().labels.iter().position(|l| *l == label) {
+                series.retain(|values, _| values.get(at).is_none_or(|value| is_known(value)));
+            }
+        }
+    }
+
     /// The series of a metric.
     pub(super) fn series(&self, metric: Metric) -> Vec<(Labels, Value)> {
         let board = self.lock();

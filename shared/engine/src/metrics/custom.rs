@@ -12,7 +12,7 @@ use roadstead_api::config::{Config, CustomLabel, FeatureGate, LabelSourceKind};
 use roadstead_core::name::Key;
 
 use super::board::Labels;
-use super::table::Definition;
+use super::table::{Definition, Metric};
 use crate::caches::Caches;
 
 /// Wire: stands for every value that is not tracked.
@@ -38,6 +38,13 @@ impl Custom {
             .filter(|(_, label)| from_workload(label) && has(definition, label.source_kind))
             .map(|(_, label)| value(label, Some(meta)).into())
             .collect()
+    }
+
+    /// Whether Workloads say anything.
+    pub(super) fn reads_workloads(&self) -> bool {
+        self.0
+            .iter()
+            .any(|(_, label)| label.source_kind == LabelSourceKind::Workload)
     }
 
     /// Names and values of the labels of one series, in the order of the configuration.
@@ -87,7 +94,8 @@ impl Custom {
 }
 
 /// Whether the series of a metric are about one object of this kind each: its queue or cohort is its first label, and
-/// single Workloads are told apart by their priority class.
+/// single Workloads are told apart by their priority class. Of the gauges only that of the admitted ones counts them one by one,
+/// as in the reference.
 fn has(definition: &Definition, kind: LabelSourceKind) -> bool {
     let of_local = definition.labels.starts_with(&["name", "namespace"]);
     let of_cohort = definition.name.starts_with("kueue_cohort_");
@@ -96,7 +104,9 @@ fn has(definition: &Definition, kind: LabelSourceKind) -> bool {
         LabelSourceKind::LocalQueue => of_local,
         LabelSourceKind::Cohort => of_cohort,
         LabelSourceKind::ClusterQueue => !of_local && any(&["cluster_queue", "preempting_cluster_queue"]),
-        LabelSourceKind::Workload => any(&["priority_class"]),
+        LabelSourceKind::Workload => {
+            any(&["priority_class"]) || definition.name == Metric::AdmittedActiveWorkloads.definition().name
+        }
     }
 }
 

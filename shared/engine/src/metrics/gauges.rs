@@ -25,6 +25,8 @@ pub(super) struct Inputs<'a> {
     pub(super) specs: &'a [Arc<ApiClusterQueue>],
     pub(super) groups: BTreeMap<Group, u64>,
     pub(super) asked: BTreeMap<(Key, ResourceName), i128>,
+    /// Admitted Workloads by ClusterQueue and by what they say for the labels of the operator; `None` without such labels.
+    pub(super) admitted: Option<BTreeMap<Labels, u64>>,
 }
 
 /// Series by metric.
@@ -36,6 +38,13 @@ pub(super) fn of(inputs: &Inputs<'_>) -> Series {
     page.build();
     for (name, report) in &inputs.reports.cluster_queues {
         page.cluster_queue(name.as_str(), report);
+        if inputs.admitted.is_none() {
+            page.set(
+                Metric::AdmittedActiveWorkloads,
+                &[name.as_str()],
+                f64::from(report.admitted),
+            );
+        }
     }
     for spec in inputs.specs {
         page.quotas(spec);
@@ -93,11 +102,6 @@ impl Page {
             &[name],
             f64::from(report.reserving),
         );
-        self.set(
-            Metric::AdmittedActiveWorkloads,
-            &[name],
-            f64::from(report.admitted),
-        );
         let state = match (report.active.truth, report.active.reason) {
             (Truth::True, _) => "active",
             (Truth::False | Truth::Unknown, "Terminating") => "terminating",
@@ -128,6 +132,11 @@ impl Page {
     fn quotas(&mut self, spec: &ApiClusterQueue) {
         let spec = cluster_queue(spec);
         let cohort = spec.cohort.as_ref().map_or("", CohortName::as_str);
+        // Wire: nothing asked for is told as zero.
+        for resource in spec.groups.iter().flat_map(|group| &group.covered) {
+            let labels = [spec.name.as_str(), resource.as_str()];
+            self.add(Metric::ClusterQueueResourcePending, &labels, 0.0);
+        }
         for flavor in spec.groups.iter().flat_map(|group| &group.flavors) {
             for (resource, quota) in &flavor.quotas {
                 let labels = [
@@ -252,6 +261,13 @@ impl Page {
                 }
             }
         }
+        for (labels, count) in inputs.admitted.iter().flatten() {
+            if labels.first().is_some_and(&exists) {
+                let labels: Vec<&str> = labels.iter().map(AsRef::as_ref).collect();
+                #[expect(clippy::cast_precision_loss, reason = "counts of objects are small")]
+                self.add(Metric::AdmittedActiveWorkloads, &labels, *count as f64);
+            }
+        }
         for ((key, resource), sum) in &inputs.asked {
             if let Some(queue) = of_local(key).filter(exists) {
                 let sum = i64::try_from(*sum).unwrap_or(i64::MAX);
@@ -272,9 +288,8 @@ impl Page {
             let parent = kinship.map(|kinship| kinship.parent.as_str()).unwrap_or_default();
             let root = kinship.map_or(name, |kinship| kinship.root.as_str());
             self.set(Metric::CohortInfo, &[name, parent, root], 1.0);
-            if let Some(kinship) = kinship {
-                self.set(Metric::CohortWeightedShare, &[name], kinship.share.value());
-            }
+            let share = kinship.map_or(0.0, |kinship| kinship.share.value());
+            self.set(Metric::CohortWeightedShare, &[name], share);
             self.set(
                 Metric::CohortSubtreeAdmittedActiveWorkloads,
                 &[name],
@@ -284,7 +299,9 @@ impl Page {
                 (Metric::CohortSubtreeQuota, &report.quota),
                 (Metric::CohortSubtreeResourceReservations, &report.reservation),
             ] {
-                for (flavor, resource, amount) in amounts {
+                // Wire: a pair without quota, or without reservation, has no series; so that of a flavor that is gone goes.
+                let some = amounts.iter().filter(|(_, _, amount)| *amount > Amount::ZERO);
+                for (flavor, resource, amount) in some {
                     let labels = [name, flavor.as_str(), resource.as_str()];
                     self.set(metric, &labels, natural(resource, *amount));
                 }

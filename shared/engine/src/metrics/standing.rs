@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_core::amount::Amount;
 use roadstead_core::name::{Key, ResourceName};
+use roadstead_core::workload::Workload as Counted;
 
+use super::board::Labels;
 use super::transitions;
 
 /// Where a Workload stands, as far as gauges tell.
@@ -59,6 +61,8 @@ struct Counts {
     asking: BTreeMap<Key, (Key, Vec<(ResourceName, Amount)>)>,
     /// What all of a LocalQueue ask for.
     asked: BTreeMap<(Key, ResourceName), i128>,
+    /// Admitted Workloads: the ClusterQueue, and what they say for the labels of the operator.
+    admitted: BTreeMap<Labels, u64>,
 }
 
 impl Standings {
@@ -69,8 +73,21 @@ impl Standings {
         }
     }
 
-    /// A Workload changed.
-    pub(super) fn note(&self, key: &Key, old: Option<&Workload>, new: Option<&Workload>) {
+    /// A Workload changed. `counted` tells how it counts against quota, `said` what it says for the labels of the operator.
+    pub(super) fn note(
+        &self,
+        key: &Key,
+        (old, new): (Option<&Workload>, Option<&Workload>),
+        counted: &dyn Fn(&Workload) -> Counted,
+        said: &dyn Fn(&Workload) -> Vec<Arc<str>>,
+    ) {
+        let (was, is) = (
+            old.and_then(|w| admitted(w, said)),
+            new.and_then(|w| admitted(w, said)),
+        );
+        if was != is {
+            self.lock().readmit(was, is);
+        }
         let (before, after) = (old.and_then(group), new.and_then(group));
         if before != after {
             let mut counts = self.lock();
@@ -89,7 +106,8 @@ impl Standings {
         match self.requests {
             Requests::Ignored => {}
             Requests::Counted => {
-                let asks = new.filter(|workload| is_pending(workload)).map(asks);
+                let pending = new.filter(|workload| is_pending(workload));
+                let asks = pending.map(|workload| (local_queue(workload), asks(&counted(workload))));
                 self.lock().ask(key, asks);
             }
         }
@@ -98,6 +116,11 @@ impl Standings {
     /// How many stand where.
     pub(super) fn groups(&self) -> BTreeMap<Group, u64> {
         self.lock().groups.clone()
+    }
+
+    /// Admitted Workloads that have not finished, by ClusterQueue and by what they say for the labels of the operator.
+    pub(super) fn admitted(&self) -> BTreeMap<Labels, u64> {
+        self.lock().admitted.clone()
     }
 
     /// What pending Workloads ask for, by LocalQueue and resource.
@@ -111,6 +134,20 @@ impl Standings {
 }
 
 impl Counts {
+    fn readmit(&mut self, was: Option<Labels>, is: Option<Labels>) {
+        if let Some(was) = was
+            && let Some(count) = self.admitted.get_mut(&was)
+        {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.admitted.remove(&was);
+            }
+        }
+        if let Some(is) = is {
+            *self.admitted.entry(is).or_default() += 1;
+        }
+    }
+
     fn ask(&mut self, key: &Key, asks: Option<(Key, Vec<(ResourceName, Amount)>)>) {
         if let Some((local, amounts)) = self.asking.remove(key) {
             self.change(&local, &amounts, -1);
@@ -161,16 +198,33 @@ fn is_pending(workload: &Workload) -> bool {
     !reserved && workload.is_active() && !transitions::is_finished(workload)
 }
 
-fn asks(workload: &Workload) -> (Key, Vec<(ResourceName, Amount)>) {
-    let parsed = roadstead_convert::workload(workload);
+/// Pods that are reclaimable are not asked for.
+fn asks(workload: &Counted) -> Vec<(ResourceName, Amount)> {
     let mut sums: BTreeMap<ResourceName, Amount> = BTreeMap::new();
-    for set in &parsed.pod_sets {
+    for set in &workload.pod_sets {
+        let gone = workload.status.reclaimable.get(&set.name).copied().unwrap_or(0);
+        let count = i64::from(set.count.saturating_sub(gone));
         for (resource, amount) in &set.requests {
             let sum = sums.entry(resource.clone()).or_default();
-            *sum = sum.plus(amount.times(i64::from(set.count)));
+            *sum = sum.plus(amount.times(count));
         }
     }
-    (local_queue(workload), sums.into_iter().collect())
+    sums.into_iter().collect()
+}
+
+/// The ClusterQueue of an admitted Workload that has not finished, and what the Workload says.
+fn admitted(workload: &Workload, said: &dyn Fn(&Workload) -> Vec<Arc<str>>) -> Option<Labels> {
+    let status = workload.status.as_ref()?;
+    let is_admitted = status
+        .conditions
+        .iter()
+        .any(|c| c.type_ == "Admitted" && c.status == "True");
+    let admission = status
+        .admission
+        .as_ref()
+        .filter(|_| is_admitted && !transitions::is_finished(workload))?;
+    let queue = std::iter::once(Arc::from(admission.cluster_queue.as_str()));
+    Some(queue.chain(said(workload)).collect())
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use roadstead_api::config::{Config, CustomLabel, FeatureGates, LabelSourceKind};
 use roadstead_api::kueue::v1beta2::{ClusterQueue, Cohort, LocalQueue, Workload};
 use roadstead_core::afs::UsagePolicy;
 use roadstead_core::state::{Event, Settings, State};
+use roadstead_serve::metrics::Format;
 use serde_json::{Value, json};
 
 use super::table::{Buckets, Kind};
@@ -307,6 +308,42 @@ fn every_metric_of_the_table_is_on_the_page_under_its_exact_name_and_labels() {
     }
 }
 
+/// Spec: admission-engine 8. The reference has a gauge and a counter that differ by `_total` only.
+#[test]
+fn strict_readers_of_both_formats_take_every_metric_and_no_family_has_its_name_twice() {
+    let mut world = World::new(&everything());
+    touch(&world);
+    world.workload("a", "3", &holding("3", &["QuotaReserved", "Admitted"]));
+    let over = holding("1", &["QuotaReserved", "Admitted", "Finished"]);
+    world.workload("c", "1", &over);
+    let mut registry = Registry::default();
+    world.metrics.register(&mut registry);
+    let page = roadstead_serve::metrics::Metrics::new(registry, "worker", "1.2.3");
+    let families = |text: &str| -> Vec<String> {
+        let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+        types
+            .map(|rest| rest.split(' ').next().unwrap().to_owned())
+            .collect()
+    };
+    let text = page.render(Format::Text).unwrap();
+    let read = openmetrics_parser::prometheus::parse_prometheus(&text);
+    read.unwrap_or_else(|error| panic!("{error}\n{text}"));
+    for kind in [
+        "# TYPE kueue_finished_workloads gauge\n",
+        "# TYPE kueue_finished_workloads_total counter\n",
+    ] {
+        assert!(text.contains(kind), "{kind}{text}");
+    }
+    let open = page.render(Format::OpenMetrics).unwrap();
+    let read = openmetrics_parser::openmetrics::parse_openmetrics(&open);
+    read.unwrap_or_else(|error| panic!("{error}\n{open}"));
+    for text in [text, open] {
+        let all = families(&text);
+        let once: std::collections::BTreeSet<&String> = all.iter().collect();
+        assert_eq!(once.len(), all.len(), "{all:?}");
+    }
+}
+
 /// Spec: admission-engine B229.
 #[test]
 fn a_queue_that_is_gone_leaves_no_series_behind() {
@@ -391,6 +428,46 @@ fn labels_of_the_operator_are_added_to_the_series_of_their_kind() {
         "kueue_pending_workloads{replica_role=\"leader\",cluster_queue=\"cq\",status=\"active\",custom_team=\"red\"} 0.0\n",
         "kueue_local_queue_reserving_active_workloads{replica_role=\"leader\",name=\"lq\",namespace=\"ns\",custom_tier=\"kueue.x-k8s.io/_UNTRACKED_VALUE_\"} 1.0\n",
         "kueue_cohort_subtree_admitted_workloads_total{replica_role=\"leader\",cohort=\"team\",priority_class=\"\",custom_place=\"\",custom_stage=\"train\"} 1\n",
+        "kueue_admitted_active_workloads{replica_role=\"leader\",cluster_queue=\"cq\",custom_team=\"red\",custom_stage=\"train\"} 1.0\n",
+    ] {
+        assert!(page.contains(line), "{line}{page}");
+    }
+    let queue = world.caches.cluster_queues.named("cq").unwrap();
+    let mut queue = (*queue).clone();
+    queue.metadata.resource_version = Some("999".to_owned());
+    queue.metadata.labels = Some([("team".to_owned(), "blue".to_owned())].into());
+    world.caches.cluster_queues.observe(queue);
+    let page = world.page();
+    let line = "kueue_admitted_workloads_total{replica_role=\"leader\",cluster_queue=\"cq\",priority_class=\"\",custom_team=\"blue\",custom_stage=\"train\"} 1\n";
+    assert!(page.contains(line), "totals survive: {page}");
+    assert!(!page.contains("custom_team=\"red\""), "{page}");
+}
+
+/// Spec: admission-engine 8. A cohort that is only named has no object whose end could be seen.
+#[test]
+fn series_of_cohorts_follow_a_queue_that_moves() {
+    let mut world = World::new(&everything());
+    let spec = |cohort: &str| {
+        json!({
+            "cohortName": cohort, "namespaceSelector": {},
+            "resourceGroups": [{ "coveredResources": ["cpu"], "flavors": [
+                { "name": "default", "resources": [{ "name": "cpu", "nominalQuota": "4" }] },
+            ]}],
+        })
+    };
+    world.cluster_queue(&spec("loose"));
+    world.workload("a", "3", &json!({}));
+    world.workload("a", "3", &holding("3", &["QuotaReserved", "Admitted"]));
+    let counted = "kueue_cohort_subtree_admitted_workloads_total{replica_role=\"leader\",cohort=\"loose\",priority_class=\"\"} 1\n";
+    assert!(world.page().contains(counted), "{}", world.page());
+    world.cluster_queue(&spec("team"));
+    let page = world.page();
+    assert!(!page.contains("\"loose\""), "{page}");
+    for line in [
+        "kueue_cluster_queue_nominal_quota{replica_role=\"leader\",cohort=\"team\",cluster_queue=\"cq\",flavor=\"default\",resource=\"cpu\"} 4.0\n",
+        "kueue_cohort_weighted_share{replica_role=\"leader\",cohort=\"all\"} 0.0\n",
+        "kueue_cohort_weighted_share{replica_role=\"leader\",cohort=\"team\"} 0.0\n",
+        "kueue_cluster_queue_resource_pending{replica_role=\"leader\",cluster_queue=\"cq\",resource=\"cpu\"} 0.0\n",
     ] {
         assert!(page.contains(line), "{line}{page}");
     }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use kube::core::DynamicObject;
-use kube::core::admission::{AdmissionRequest, AdmissionResponse};
+use kube::core::admission::{AdmissionRequest, AdmissionResponse, Operation};
+use roadstead_api::constants::labels;
 use roadstead_jobs::problem::Problem;
 use roadstead_serve::webhook::{AdmissionHandler, Cause, allowed, invalid};
 use serde_json::Value;
@@ -14,6 +15,33 @@ pub(super) type Request = AdmissionRequest<DynamicObject>;
 /// Lets everything through as it is.
 pub(super) fn unchanged() -> AdmissionHandler {
     Arc::new(|request| allowed(&request))
+}
+
+/// Lets everything through as it is, and tells who makes a job of this kind for a queue that nobody here holds it for one.
+pub(super) fn unheeded(kind: &'static str) -> AdmissionHandler {
+    Arc::new(move |request| {
+        let text = format!(
+            "this cluster does not queue jobs of kind {kind}: its integration is not in integrations.frameworks, or not built; it is \
+             left alone"
+        );
+        warned(allowed(&request), &request, &text)
+    })
+}
+
+/// The same answer, with a warning if the request makes an object that names a queue.
+pub(super) fn warned(mut answer: AdmissionResponse, request: &Request, why: &str) -> AdmissionResponse {
+    let labels = request
+        .object
+        .as_ref()
+        .and_then(|object| object.metadata.labels.as_ref());
+    let queue = labels
+        .and_then(|labels| labels.get(labels::QUEUE_NAME))
+        .filter(|queue| !queue.is_empty());
+    if let (Some(queue), Operation::Create) = (queue, &request.operation) {
+        let text = format!("label {} ({queue}) has no effect: {why}", labels::QUEUE_NAME);
+        answer.warnings.get_or_insert_default().push(text);
+    }
+    answer
 }
 
 /// Refuses the request if there are problems.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kube::ResourceExt as _;
 use kube::core::DynamicObject;
 use kube::core::admission::{AdmissionResponse, Operation};
-use roadstead_api::config::{Config, FeatureGate, FeatureGates};
+use roadstead_api::config::{Config, FeatureGate};
 use roadstead_api::constants::{controllers, names};
 use roadstead_core::name::Key;
 use roadstead_jobs::JobKind;
@@ -13,7 +13,7 @@ use roadstead_jobs::webhook::{self as rules, DefaultFacts, Namespace, Owner, Pre
 use roadstead_serve::webhook::{AdmissionHandler, allowed, changed, failed};
 
 use super::Filled;
-use super::answers::{Request, is_leaving, unless};
+use super::answers::{Request, is_leaving, unless, warned};
 use crate::caches::{Caches, member, member_mut};
 
 /// The mutating and the validating handler of a kind whose integration is on.
@@ -26,9 +26,7 @@ pub(super) fn handlers(
     let (known, settings) = (caches.clone(), config.clone());
     (
         once_filled(filled, move |request| default(kind, &known, &settings, request)),
-        once_filled(filled, move |request| {
-            validate(kind, &caches, &config.feature_gates, request)
-        }),
+        once_filled(filled, move |request| validate(kind, &caches, &config, request)),
     )
 }
 
@@ -82,19 +80,15 @@ fn default(kind: &dyn JobKind, caches: &Caches, config: &Config, request: &Reque
     changed(request, object, &after)
 }
 
-fn validate(
-    kind: &dyn JobKind,
-    caches: &Caches,
-    gates: &FeatureGates,
-    request: &Request,
-) -> AdmissionResponse {
+fn validate(kind: &dyn JobKind, caches: &Caches, config: &Config, request: &Request) -> AdmissionResponse {
+    let gates = &config.feature_gates;
+    let namespace = request.namespace.clone().unwrap_or_default();
     let Some(new) = request.object.as_ref().filter(|_| !is_leaving(request)) else {
         return allowed(request);
     };
     let new = member(new);
     let problems = match (&request.operation, &request.old_object) {
         (Operation::Update, Some(old)) => {
-            let namespace = request.namespace.clone().unwrap_or_default();
             let default_queue = default_queue(caches, &namespace);
             rules::validate_update(kind, member(old), new, default_queue, gates)
         }
@@ -102,7 +96,16 @@ fn validate(
             rules::validate_create(kind, new, gates)
         }
     };
-    unless(request, &problems)
+    let answer = unless(request, &problems);
+    match standing(caches, config, &namespace) {
+        Namespace::Outside => {
+            let why = format!(
+                "managedJobsNamespaceSelector leaves namespace {namespace} out; the job is left alone"
+            );
+            warned(answer, request, &why)
+        }
+        Namespace::Inside | Namespace::InsideAll => answer,
+    }
 }
 
 fn present(is: bool) -> Presence {

@@ -2,7 +2,7 @@
 
 use jiff::SignedDuration;
 use roadstead_api::config::{Config, FeatureGate, WaitForPodsReady};
-use roadstead_core::lifecycle::{Orphans, Policy, Reclaim, Retention, WaitForPods};
+use roadstead_core::lifecycle::{FirstStatus, Orphans, Policy, Retention, WaitForPods};
 
 /// Reads it. *Source*: `spec/api.md API-13, API-14`.
 pub(crate) fn policy(config: &Config) -> Policy {
@@ -13,15 +13,16 @@ pub(crate) fn policy(config: &Config) -> Policy {
         } else {
             Orphans::Release
         },
-        reclaim: if on(FeatureGate::ReclaimablePods) {
-            Reclaim::Count
-        } else {
-            Reclaim::Ignore
-        },
+        reclaim: roadstead_convert::reclaim(config),
         pods_ready: config.wait_for_pods_ready.as_ref().map(wait),
         retention: Retention {
             after_finished: config.retention.after_finished,
             after_deactivated: config.retention.after_deactivated_by_kueue,
+        },
+        first_status: if on(FeatureGate::UnadmittedWorkloadsExplicitStatus) {
+            FirstStatus::AtOnce
+        } else {
+            FirstStatus::WhenDecided
         },
     }
 }
@@ -41,7 +42,9 @@ fn wait(wait: &WaitForPodsReady) -> WaitForPods {
 
 #[cfg(test)]
 mod tests {
-    use super::{Config, Orphans, Reclaim, SignedDuration, policy};
+    use roadstead_core::lifecycle::Reclaim;
+
+    use super::{Config, Orphans, SignedDuration, policy};
 
     /// Spec: api API-13; admission-engine B184.
     #[test]

@@ -81,6 +81,11 @@ fn what_a_queue_holds_is_suspended() {
     let free = || job(json!({}), json!({}), false);
     assert!(suspended(queued(), &facts(&no)));
     assert!(!suspended(free(), &facts(&no)));
+    let outside = DefaultFacts {
+        namespace: Namespace::Outside,
+        ..facts(&no)
+    };
+    assert!(!suspended(queued(), &outside), "nobody would start it");
     let all = DefaultFacts {
         namespace: Namespace::InsideAll,
         ..facts(&no)

@@ -2,7 +2,7 @@
 //!
 //! Whoever builds a part deletes its lines.
 
-use roadstead_api::config::{Config, FeatureGate};
+use roadstead_api::config::{Config, FeatureGate, RetiredGate};
 use roadstead_kinds::{Built, Kind, Kinds};
 
 use super::Findings;
@@ -44,7 +44,6 @@ const GATES: &[(FeatureGate, Fixed, &str)] = &[
     (FeatureGate::MultiKueueOrchestratedPreemption, Fixed::Off, "workers preempt by themselves"),
     (FeatureGate::MultiKueueRemoteSpecSync, Fixed::Off, KIND),
     (FeatureGate::PodIntegrationValidateGroupOwner, Fixed::Off, KIND),
-    (FeatureGate::QuotaCheckStrategy, Fixed::On, "resources.quotaCheckStrategy counts whenever it is written"),
     (FeatureGate::RemoveFinalizersWithStrictPatch, Fixed::On, INTERNAL),
     (FeatureGate::SchedulerLibraryIntegration, Fixed::Off, INTERNAL),
     (FeatureGate::SchedulingEquivalenceHashing, Fixed::On, INTERNAL),
@@ -104,12 +103,24 @@ pub(super) fn warnings(settings: &[(String, bool)], findings: &Findings) -> Vec<
         .filter(|(path, _)| findings.positions.is_written(path))
         .map(|(path, why)| format!("{path} has no effect: {why}"));
     let gates = settings.iter().filter_map(|(name, on)| {
+        if let Some(gate) = RetiredGate::named(name) {
+            return Some(format!("feature gate {name}={on} has no effect: {}", gate.fate));
+        }
         let gate = FeatureGate::named(name)?;
         let (_, fixed, why) = GATES.iter().find(|(idle, _, _)| *idle == gate)?;
         // Why silence when they agree: what was asked for is what happens.
         ((*fixed == Fixed::On) != *on).then(|| format!("feature gate {name}={on} has no effect: {why}"))
     });
-    keys.chain(gates).collect()
+    let strategy = (FeatureGate::QuotaCheckStrategy, "resources.quotaCheckStrategy");
+    let is_off = settings.iter().any(|(name, on)| name == strategy.0.name() && !on);
+    let unread = (is_off && findings.positions.is_written(strategy.1)).then(|| {
+        format!(
+            "{} has no effect: feature gate {} is off",
+            strategy.1,
+            strategy.0.name()
+        )
+    });
+    keys.chain(gates).chain(unread).collect()
 }
 
 /// Adds the sentences to the configuration.
@@ -168,6 +179,74 @@ mod tests {
             found,
             ["feature gate TASProfileMixed=true has no effect: topology-aware scheduling is not built yet"]
         );
+    }
+
+    /// Spec: api API-14
+    #[test]
+    fn a_gate_of_an_earlier_release_is_accepted_with_one_warning() {
+        for gate in RetiredGate::ALL {
+            assert_eq!(FeatureGate::named(gate.name), None, "{}", gate.name);
+            for on in [true, false] {
+                let text = format!("{HEADER}featureGates: {{{}: {on}}}\n", gate.name);
+                let found = parse("f", &text, &[], "ns").unwrap().warnings;
+                let wanted = format!("feature gate {}={on} has no effect: {}", gate.name, gate.fate);
+                assert_eq!(found, [wanted]);
+            }
+        }
+        let flag = ["LendingLimit=true".parse().unwrap()];
+        let found = parse("f", HEADER, &flag, "ns").unwrap().warnings;
+        assert_eq!(
+            found,
+            ["feature gate LendingLimit=true has no effect: always on since 0.17"]
+        );
+        assert!(
+            parse(
+                "f",
+                &format!("{HEADER}featureGates: {{LendingLimits: true}}\n"),
+                &[],
+                "ns"
+            )
+            .is_err()
+        );
+    }
+
+    /// Spec: api API-13, API-14
+    #[test]
+    fn the_quota_check_strategy_of_a_gate_that_is_off_does_not_count() {
+        let text = format!(
+            "{HEADER}featureGates: {{QuotaCheckStrategy: false}}\n\
+             resources: {{quotaCheckStrategy: IgnoreUndeclared, excludeResourcePrefixes: [example.com]}}\n"
+        );
+        let config = parse("f", &text, &[], "ns").unwrap();
+        assert_eq!(
+            config.resources.quota_check_strategy,
+            roadstead_api::config::QuotaCheckStrategy::BlockUndeclared
+        );
+        assert_eq!(
+            config.warnings,
+            ["resources.quotaCheckStrategy has no effect: feature gate QuotaCheckStrategy is off"]
+        );
+        let on = text.replace("QuotaCheckStrategy: false", "QuotaCheckStrategy: true");
+        assert!(
+            parse("f", &on, &[], "ns").is_err(),
+            "the two keys exclude each other"
+        );
+    }
+
+    /// Spec: api API-13; admission-engine 6
+    #[test]
+    fn fair_sharing_by_usage_that_forgets_at_once_is_warned_about() {
+        let warned = |text: &str| {
+            parse("f", &format!("{HEADER}{text}\n"), &[], "ns")
+                .unwrap()
+                .warnings
+        };
+        let found = warned("admissionFairSharing: {}");
+        assert!(
+            found[0].starts_with("admissionFairSharing.usageHalfLifeTime: it is 0s"),
+            "{found:?}"
+        );
+        assert_eq!(warned("admissionFairSharing: {usageHalfLifeTime: 168h}"), [""; 0]);
     }
 
     /// Spec: multikueue 11.45

@@ -37,8 +37,11 @@ pub struct Cause {
 /// Limit: causes in one answer; the message of the answer says how many more there are.
 pub const CAUSES_MAX: usize = 64;
 
-/// Refuses the request because fields are wrong, as 422 Invalid with one cause per field and a message that lists them all
+/// Refuses the request because fields are wrong, as 403 Forbidden with one cause per field and a message that lists them all
 /// (at most [`CAUSES_MAX`] of them).
+///
+/// Wire: the code, the reason and the form of the message (one problem as it is, several in brackets) are the reference's.
+/// Clients tell a refusal of a webhook from one of the schema (422) by them.
 pub fn invalid(request: &AdmissionRequest<DynamicObject>, causes: &[Cause]) -> AdmissionResponse {
     let shown = causes.get(..CAUSES_MAX).unwrap_or(causes);
     let mut text: Vec<String> = shown
@@ -48,7 +51,11 @@ pub fn invalid(request: &AdmissionRequest<DynamicObject>, causes: &[Cause]) -> A
     if shown.len() < causes.len() {
         text.push(format!("and {} more", causes.len() - shown.len()));
     }
-    let mut response = refused(&request.uid, 422, "Invalid", &text.join("; "));
+    let text = match text.as_slice() {
+        [one] => one.clone(),
+        _ => format!("[{}]", text.join(", ")),
+    };
+    let mut response = denied(request, &text);
     response.result.details = Some(StatusDetails {
         name: request.name.clone(),
         group: request.kind.group.clone(),

@@ -227,7 +227,7 @@ async fn refusals_carry_code_reason_and_causes() {
     );
     assert_eq!(
         (&response["status"]["code"], &response["status"]["reason"]),
-        (&422.into(), &"Invalid".into())
+        (&403.into(), &"Forbidden".into())
     );
     let causes = response["status"]["details"]["causes"].as_array().unwrap();
     assert_eq!(causes.len(), CAUSES_MAX);
@@ -237,8 +237,8 @@ async fn refusals_carry_code_reason_and_causes() {
     );
     let message = response["status"]["message"].as_str().unwrap();
     assert!(
-        message.starts_with("spec.parallelism[0]: must be greater than 1; ")
-            && message.ends_with("; and 3 more"),
+        message.starts_with("[spec.parallelism[0]: must be greater than 1, ")
+            && message.ends_with(", and 3 more]"),
         "{message}"
     );
     server.end().await;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use roadstead_core::dispatch::NOT_MANAGED;
 
-use super::{State, render, view};
+use super::{Line, State, render, view};
 
 const EXPLANATION: &str = r#"{"reason":"WaitingForWorkers","message":"waiting for quota on \"east\"",
     "next":"look there","since":"2026-11-21T10:00:00Z","clusters":[
@@ -179,4 +179,68 @@ fn the_next_step_for_a_job_that_came_before_its_queue_is_to_create_it_again() {
         format!("Admission check(s): [federation], were rejected: {NOT_MANAGED}: Expecting spec.managedBy");
     assert!(next(&refused).starts_with("delete the job and create it again"));
     assert!(next("no adapter").starts_with("mend what the message names"));
+}
+
+/// Spec: experience 5. Each cause has a command that shows it.
+#[test]
+fn what_waits_for_a_queue_is_told_the_command_that_shows_why() {
+    let next = |reason: &str, message: &str| {
+        let status = json!({"conditions": [condition("QuotaReserved", "False", reason, message)]});
+        view(&workload(true, &status, None), now()).next
+    };
+    for (reason, message, command) in [
+        (
+            "Misconfigured",
+            "LocalQueue q doesn't exist",
+            "kubectl get localqueues -n team-a",
+        ),
+        (
+            "Suspended",
+            "LocalQueue q is inactive",
+            "kubectl get localqueue q -n team-a -o jsonpath='{.spec.stopPolicy}'",
+        ),
+        (
+            "Suspended",
+            "ClusterQueue pool is inactive",
+            "kubectl describe clusterqueue pool",
+        ),
+        (
+            "Misconfigured",
+            "ClusterQueue pool doesn't exist",
+            "kubectl get localqueue q -n team-a -o yaml",
+        ),
+        (
+            "Misconfigured",
+            "resources didn't satisfy LimitRange constraints: spec.x: too much",
+            "kubectl describe limitrange -n team-a",
+        ),
+    ] {
+        let next = next(reason, message);
+        assert!(next.ends_with(command), "{message}: {next}");
+    }
+    let requeued = condition("Requeued", "False", "AdmissionCheck", "m");
+    let status = json!({"conditions": [requeued], "requeueState": {"requeueAt": "2026-11-21T10:05:00Z"}});
+    let next = view(&workload(true, &status, None), now()).next;
+    assert_eq!(
+        next,
+        "nothing: it is queued again at 2026-11-21T10:05:00Z; what the check said: kubectl get provisioningrequests -n team-a"
+    );
+}
+
+/// Spec: experience 5
+#[test]
+fn who_stands_behind_another_is_told_whom_to_ask_about() {
+    let mut view = view(&workload(true, &json!({}), None), now());
+    view.stands_in(&Line {
+        head: "job first".to_owned(),
+        namespace: "team-b".to_owned(),
+        queue: "pool".to_owned(),
+        position: 3,
+    });
+    assert_eq!(view.reason, "PendingEvaluation");
+    assert_eq!(
+        view.message,
+        "waits behind job first in StrictFIFO queue pool, position 3"
+    );
+    assert_eq!(view.next, "roadstead explain first -n team-b");
 }

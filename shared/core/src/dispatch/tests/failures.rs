@@ -27,6 +27,31 @@ fn a_failed_cluster_is_no_candidate_until_its_time() {
     assert_eq!(case.plan().status.nominated, ["a".into()]);
 }
 
+/// Spec: experience 1 P8; multikueue 4.4
+#[test]
+fn a_namespace_that_is_missing_is_named_with_every_cluster_that_lacks_it() {
+    let mut case = Case::new();
+    for cluster in ["a", "b"] {
+        let failure = Failure {
+            until: at(110),
+            cause: Cause::NamespaceMissing,
+            detail: "namespaces \"lab\" not found".to_owned(),
+        };
+        case.failures.insert(cluster.into(), failure);
+    }
+    let namespace = case.workload().key.namespace;
+    let waiting = case.plan().waiting.unwrap();
+    assert_eq!(waiting.reason(), "NamespaceMissingOnCluster");
+    assert_eq!(
+        waiting.to_string(),
+        format!("namespace {namespace} is missing on a, b")
+    );
+    assert_eq!(
+        waiting.next_step(),
+        format!("create namespace {namespace} on a, b")
+    );
+}
+
 /// What the API server said of it, its name included, is the reason.
 ///
 /// Spec: safety F25

@@ -221,7 +221,7 @@ fn without_knowledge_everybody_is_asked_and_a_missing_queue_is_named() {
         (missing.status.nominated.len(), missing.waits_for()),
         (0, Some("QueueMissingOnCluster"))
     );
-    assert!(missing.check().1.contains("cluster \"a\" has no such queue"));
+    assert!(missing.check().1.contains("is missing on a, b, c, d"));
     let name = || "gpus".to_owned();
     let behind = [(); 4].map(|()| Room::Closed(Closed::ClusterQueueMissing { name: name() }));
     let behind = by_room(&behind).plan();

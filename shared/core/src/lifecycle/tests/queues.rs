@@ -1,7 +1,8 @@
 //! Queues that stop or go while something is reserved.
 
 use super::super::*;
-use super::world::{World, job, queue, reserve};
+use super::world::{NOW, World, at, job, queue, reserve};
+use crate::condition::Conditions;
 use crate::name::ClusterName;
 
 /// Spec: admission-engine B048, B177.
@@ -92,4 +93,81 @@ fn what_may_run_is_stopped_before_its_reservation_is_lost_also_when_it_is_not_ad
     world.job = job(false, true);
     world.pass();
     assert!(!world.workload.status.conditions.is_true("QuotaReserved"));
+}
+
+/// Spec: admission-engine 3.7. What an administrator reserves by hand waits for no check and is admitted, whether its queues are
+/// there or not; after that only an eviction or a stop takes it away.
+#[test]
+fn a_reservation_without_outstanding_checks_is_admitted_although_its_queue_is_missing() {
+    let gone: [fn(&mut World); 3] = [
+        |world| world.queue = None,
+        |world| world.queue.as_mut().unwrap().terminating = true,
+        |world| world.local_stop = None,
+    ];
+    for remove in gone {
+        let mut world = World::new();
+        world.queue = Some(queue(&[]));
+        world.proposal = Some(reserve("spot"));
+        world.pass();
+        world.proposal = None;
+        let mut by_hand = Conditions::default();
+        by_hand.set("QuotaReserved", Truth::True, "ByHand", "", at(NOW));
+        world.workload.status.conditions = by_hand;
+        remove(&mut world);
+        world.pass();
+        world.check("Admitted", Truth::True, "Admitted", "The workload is admitted");
+        world.pass();
+        world.check("Admitted", Truth::True, "Admitted", "The workload is admitted");
+        assert!(world.workload.status.conditions.is_true("QuotaReserved"));
+    }
+}
+
+/// Spec: api API-14. Gate `UnadmittedWorkloadsExplicitStatus`.
+#[test]
+fn what_nothing_was_decided_about_says_so_at_once_where_that_is_asked_for() {
+    let mut world = World::new();
+    world.pass();
+    assert_eq!(world.workload.status.conditions.get("QuotaReserved"), None);
+    assert_eq!(world.workload.status.conditions.get("Admitted"), None);
+    world.policy.first_status = FirstStatus::AtOnce;
+    world.pass();
+    let message = "Workload is pending evaluation in the scheduling queue";
+    world.check("QuotaReserved", Truth::False, "PendingEvaluation", message);
+    world.check(
+        "Admitted",
+        Truth::False,
+        "NoReservation",
+        "The workload has no reservation",
+    );
+}
+
+/// Spec: api API-9.6
+#[test]
+fn what_is_deactivated_waits_for_that_reason() {
+    let mut world = World::new();
+    world.workload.active = false;
+    world.pass();
+    world.check(
+        "QuotaReserved",
+        Truth::False,
+        "Deactivated",
+        "The workload is deactivated",
+    );
+    let mut world = World::admitted();
+    world.workload.active = false;
+    world.pass();
+    world.job = job(false, true);
+    world.pass();
+    world.check(
+        "QuotaReserved",
+        Truth::False,
+        "Deactivated",
+        "The workload is deactivated",
+    );
+    world.check(
+        "Evicted",
+        Truth::True,
+        "Deactivated",
+        "The workload is deactivated",
+    );
 }

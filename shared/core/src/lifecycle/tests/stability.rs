@@ -77,6 +77,7 @@ prop_compose! {
     fn any_policy()(
         ignores in any::<bool>(),
         releases in any::<bool>(),
+        told_at_once in any::<bool>(),
         // Why not 0: who is admitted with no time to get ready is told so in the next pass.
         wait in prop::option::of((1..2 * NOW, prop::option::of(0..2 * NOW), prop::option::of(0..3_u32))),
         after_finished in prop::option::of(0..2 * NOW),
@@ -85,6 +86,7 @@ prop_compose! {
         Policy {
             orphans: if releases { Orphans::Release } else { Orphans::Finish },
             reclaim: if ignores { Reclaim::Ignore } else { Reclaim::Count },
+            first_status: if told_at_once { FirstStatus::AtOnce } else { FirstStatus::WhenDecided },
             pods_ready: wait.map(|(timeout, recovery, limit_count)| WaitForPods {
                 timeout: SignedDuration::from_secs(timeout),
                 recovery: recovery.map(SignedDuration::from_secs),

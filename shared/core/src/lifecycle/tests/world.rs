@@ -33,7 +33,7 @@ pub(super) fn workload() -> Workload {
         active: true,
         job_uid: None,
         max_execution_secs: None,
-        gated: false,
+        gated_by: String::new(),
         pod_sets: vec![PodSet {
             name: "main".into(),
             count: 3,
