@@ -74,7 +74,8 @@ pub fn crds() -> Result<Vec<Manifest>, Error> {
         .collect()
 }
 
-/// What each process must be allowed in its own cluster, one file of several documents for each.
+/// What each process must be allowed in its own cluster, one file of several documents for each; and what a worker that runs the
+/// controller of `AppWrappers` must be allowed besides.
 ///
 /// # Errors
 ///
@@ -86,7 +87,14 @@ pub fn rights() -> Result<Vec<Manifest>, Error> {
             &roadstead_api::rights::manifests(process, NAMESPACE),
         )
     };
-    Process::ALL.into_iter().map(of).collect()
+    let wrappers = || {
+        documents(
+            "roadstead-worker-appwrapper.yaml".to_owned(),
+            &roadstead_api::rights::appwrapper(NAMESPACE),
+        )
+    };
+    let processes = Process::ALL.into_iter().map(of);
+    processes.chain(std::iter::once_with(wrappers)).collect()
 }
 
 /// What a cluster must be told about the visibility API, as one file of several documents.

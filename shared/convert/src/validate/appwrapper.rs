@@ -9,8 +9,7 @@ use roadstead_jobs::json;
 use roadstead_jobs::problem::Problem;
 use serde_json::Value;
 
-mod infer;
-mod path;
+use crate::appwrapper::{infer, path};
 
 /// Most pod sets of all components together. *Source*: `spec/appwrapper.md 3.3 V10`.
 const POD_SETS_MAX: usize = 8;
