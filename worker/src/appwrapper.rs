@@ -56,7 +56,7 @@ const OURS: &str = "workload.codeflare.dev/appwrapper-controller";
 pub(crate) struct Wrappers {
     client: Client,
     settings: Arc<Settings>,
-    wrappers: Arc<Cache<AppWrapper>>,
+    objects: Arc<Cache<AppWrapper>>,
     pods: Arc<Cache<Pod>>,
     nodes: Arc<Cache<Node>>,
     index: Arc<Index>,
@@ -86,7 +86,7 @@ impl Wrappers {
             kinds: Arc::new(Kinds::new(client.clone(), due.clone())),
             client,
             settings: Arc::new(settings),
-            wrappers: Cache::new(),
+            objects: Cache::new(),
             pods: Cache::new(),
             nodes: Cache::new(),
             index: Arc::default(),
@@ -107,7 +107,7 @@ impl Wrappers {
     /// Makes `AppWrappers` due when they, their pods or the nodes of these change.
     fn listen(&self) {
         let (due, parents) = (self.due.clone(), self.parents.clone());
-        self.wrappers.listen(move |change| {
+        self.objects.listen(move |change| {
             if change.new.is_none() {
                 let uid = change.old.and_then(|old| old.metadata.uid.as_deref());
                 parents.forget(uid.unwrap_or_default());
@@ -127,7 +127,7 @@ impl Wrappers {
             let evict = change
                 .new
                 .map(|node| this.settings.autopilot().evict(&node.facts()));
-            if this.sick.note(name, evict.unwrap_or_default()) {
+            if this.sick.note(name, &evict.unwrap_or_default()) {
                 for wrapper in this.index.on_node(name) {
                     this.due.add(wrapper, Lane::Placed);
                 }
@@ -139,13 +139,13 @@ impl Wrappers {
     pub(crate) fn spawn(&self, leadership: &Leadership, tasks: &mut Tasks, stop: &CancellationToken) {
         self.listen();
         let wrappers = Api::all(self.client.clone());
-        let watching = self.wrappers.clone().run(wrappers, None, stop.clone());
+        let watching = self.objects.clone().run(wrappers, None, stop.clone());
         tasks.spawn(watch_of("appwrappers"), watching);
         let pods = Api::all(self.client.clone());
         let watching = self.pods.clone().run(pods, Some(LABEL.to_owned()), stop.clone());
         tasks.spawn(watch_of("pods of appwrappers"), watching);
         let mut healths = vec![
-            ("appwrappers", self.wrappers.health()),
+            ("appwrappers", self.objects.health()),
             ("pods", self.pods.health()),
         ];
         if self.settings.autopilot().monitors {
@@ -162,7 +162,7 @@ impl Wrappers {
         let work = async move {
             // Why: a watch may be behind, and what the leader before us has created would be created again.
             if followed {
-                this.wrappers.refresh();
+                this.objects.refresh();
                 this.pods.refresh();
             }
             this.run(until).await;
@@ -172,7 +172,7 @@ impl Wrappers {
 
     async fn run(self, stop: CancellationToken) {
         let listed = async {
-            for mut health in [self.wrappers.health(), self.pods.health()] {
+            for mut health in [self.objects.health(), self.pods.health()] {
                 health.wait_for(|health| *health == Health::Live).await;
             }
         };
@@ -213,7 +213,7 @@ impl Wrappers {
 
     /// The `AppWrapper`, if it is there, ours, and in a phase that is known.
     fn ours(&self, key: &Key) -> Option<(Arc<AppWrapper>, Status)> {
-        let wrapper = self.wrappers.get(key)?;
+        let wrapper = self.objects.get(key)?;
         let manager = wrapper.spec.managed_by.as_deref();
         if manager.is_some_and(|manager| manager != OURS) {
             return None;

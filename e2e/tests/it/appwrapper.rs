@@ -87,23 +87,19 @@ fn run<F: Future<Output = ()>>(name: &'static str, body: impl FnOnce(Room) -> F)
     });
 }
 
-fn pod_spec(seconds: u32, more: Value) -> Value {
-    let mut template = json!({
+fn pod_template(seconds: u32) -> Value {
+    json!({
         "metadata": {"annotations": {RUN_SECONDS: seconds.to_string()}},
         "spec": {"restartPolicy": "Never", "containers": [
             {"name": "main", "image": "none", "resources": {"requests": {"cpu": "100m"}}},
         ]},
-    });
-    if let Some(fields) = more.as_object() {
-        for (key, value) in fields {
-            template[key.as_str()] = value.clone();
-        }
-    }
-    template
+    })
 }
 
 fn pod(name: &str, seconds: u32) -> Value {
-    let mut pod = pod_spec(seconds, json!({"apiVersion": "v1", "kind": "Pod"}));
+    let mut pod = pod_template(seconds);
+    pod["apiVersion"] = "v1".into();
+    pod["kind"] = "Pod".into();
     pod["metadata"]["name"] = name.into();
     pod
 }
@@ -111,12 +107,12 @@ fn pod(name: &str, seconds: u32) -> Value {
 fn job(name: &str, pods: u32, seconds: u32) -> Value {
     json!({
         "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name},
-        "spec": {"parallelism": pods, "completions": pods, "backoffLimit": 0, "template": pod_spec(seconds, Value::Null)},
+        "spec": {"parallelism": pods, "completions": pods, "backoffLimit": 0, "template": pod_template(seconds)},
     })
 }
 
 fn deployment(name: &str) -> Value {
-    let mut template = pod_spec(1, Value::Null);
+    let mut template = pod_template(1);
     template["metadata"] = json!({"labels": {"app": name}});
     template["spec"]["restartPolicy"] = "Always".into();
     json!({

@@ -73,12 +73,12 @@ pub(super) struct Nodes(Mutex<BTreeMap<Arc<str>, BTreeSet<ResourceName>>>);
 
 impl Nodes {
     /// Notes what must leave a node; true when that has changed.
-    pub(super) fn note(&self, node: &Arc<str>, evict: BTreeSet<ResourceName>) -> bool {
+    pub(super) fn note(&self, node: &Arc<str>, evict: &BTreeSet<ResourceName>) -> bool {
         let mut nodes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if evict.is_empty() {
             nodes.remove(node).is_some()
         } else {
-            nodes.insert(node.clone(), evict.clone()).as_ref() != Some(&evict)
+            nodes.insert(node.clone(), evict.clone()).as_ref() != Some(evict)
         }
     }
 

@@ -113,7 +113,7 @@ impl Writer<'_> {
     /// Adds or removes the finalizer; says whether anything was written.
     async fn finalizer(&self, how: Finalizer) -> Result<bool, String> {
         // Why the cached one: the status may have been written since.
-        let Some(stored) = self.w.wrappers.get(&self.key) else {
+        let Some(stored) = self.w.objects.get(&self.key) else {
             return Ok(false);
         };
         let mut finalizers: Vec<&str> = stored.finalizers().iter().map(String::as_str).collect();
@@ -137,7 +137,7 @@ impl Writer<'_> {
 
     fn observe(&self, answer: Written<AppWrapper>, what: &str) -> Result<(), String> {
         match answer {
-            Written::Done(object) => self.w.wrappers.observe(*object),
+            Written::Done(object) => self.w.objects.observe(*object),
             Written::Gone => self
                 .w
                 .wrappers

@@ -1,3 +1,8 @@
+#![expect(
+    clippy::needless_pass_by_value,
+    reason = "values are written where they are used"
+)]
+
 use super::*;
 use crate::appwrapper::components;
 
