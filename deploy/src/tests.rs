@@ -2,19 +2,24 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use super::*;
 
-/// What lies in the folder, by file name.
+/// What lies below the folder, by path.
 fn stored(folder: &str) -> BTreeMap<String, String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
-    fs::read_dir(&folder)
-        .unwrap_or_else(|error| panic!("{}: {error}; run `{COMMAND}`", folder.display()))
-        .map(|entry| {
-            let entry = entry.unwrap();
-            (
-                entry.file_name().into_string().unwrap(),
-                fs::read_to_string(entry.path()).unwrap(),
-            )
-        })
-        .collect()
+    let mut found = BTreeMap::new();
+    let mut folders = vec![folder.clone()];
+    while let Some(next) = folders.pop() {
+        let entries = fs::read_dir(&next)
+            .unwrap_or_else(|error| panic!("{}: {error}; run `{COMMAND}`", next.display()));
+        for path in entries.map(|entry| entry.unwrap().path()) {
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let name = path.strip_prefix(&folder).unwrap().display().to_string();
+                found.insert(name, fs::read_to_string(&path).unwrap());
+            }
+        }
+    }
+    found
 }
 
 #[test]
@@ -22,6 +27,8 @@ fn stored_manifests_are_what_the_code_generates() {
     compare(CRD_DIR, crds().unwrap());
     compare(RIGHTS_DIR, rights().unwrap());
     compare(VISIBILITY_DIR, visibility().unwrap());
+    compare(MANIFEST_DIR, charts::plain().unwrap());
+    compare(charts::CHART_DIR, charts::charts().unwrap());
 }
 
 fn compare(folder: &str, generated: Vec<Manifest>) {
@@ -70,7 +77,7 @@ fn rights_read_back_as_the_objects() {
 fn visibility_is_registered_in_both_versions_on_port_443_to_8082() {
     let manifests = visibility().unwrap();
     let objects: Vec<Value> = serde_saphyr::from_multiple(&manifests[0].content).unwrap();
-    assert_eq!(objects, roadstead_api::visibility::manifests(NAMESPACE));
+    assert_eq!(objects, roadstead_api::visibility::manifests(&place().unwrap()));
     let of_kind = |kind: &str| -> Vec<&Value> {
         let objects = objects.iter();
         objects.filter(|object| object["kind"] == kind).collect()

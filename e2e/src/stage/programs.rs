@@ -1,9 +1,11 @@
-//! Where our own binaries come from: built from the workspace beside us, else found beside our executable.
+//! Where our own binaries come from: found beside our executable if no source is newer, else built from the workspace.
 
 use std::env;
 use std::ffi::OsStr;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
+use std::time::SystemTime;
 
 use serde::Deserialize;
 use tokio::process::Command;
@@ -61,23 +63,40 @@ pub struct Programs {
 static FOUND: OnceCell<Programs> = OnceCell::const_new();
 
 impl Programs {
-    /// Builds them with the profile of the running binary if the workspace is there, so that what runs is what the source
-    /// says; else takes those beside our executable. The first build takes minutes, a later one less than a second.
+    /// Takes those that stand beside our executable, without cargo, unless one is missing or older than its sources. Then builds
+    /// them with the profile of the running binary, so that what runs is what the source says. The first build takes minutes.
     pub async fn find_or_build(progress: &Progress) -> Result<Self, Error> {
         FOUND.get_or_try_init(|| find_or_build(progress)).await.cloned()
     }
 }
 
 async fn find_or_build(progress: &Progress) -> Result<Programs, Error> {
-    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml");
-    if manifest.exists() {
-        build(&manifest, progress).await
-    } else {
-        beside_us()
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let exe = env::current_exe().unwrap_or_default();
+    let found = beside(&exe);
+    if !workspace.join("Cargo.toml").exists() {
+        return found;
+    }
+    match found {
+        Ok(programs) if programs.are_current(&workspace) => Ok(programs),
+        Ok(_) | Err(_) => build(&workspace.join("Cargo.toml"), profile_of(&exe), progress).await,
     }
 }
 
-async fn build(manifest: &Path, progress: &Progress) -> Result<Programs, Error> {
+/// The profile that cargo built an executable with, by the folder in which it stands.
+fn profile_of(exe: &Path) -> &str {
+    let mut folders = exe
+        .parent()
+        .into_iter()
+        .flat_map(Path::ancestors)
+        .filter_map(|folder| folder.file_name()?.to_str());
+    match folders.find(|name| !["deps", "examples"].contains(name)) {
+        Some("debug") | None => "dev",
+        Some(profile) => profile,
+    }
+}
+
+async fn build(manifest: &Path, profile: &str, progress: &Progress) -> Result<Programs, Error> {
     progress.step(&format!(
         "building {MANAGER}, {WORKER} and {COMMAND} (the first time takes minutes)"
     ));
@@ -93,10 +112,8 @@ async fn build(manifest: &Path, progress: &Progress) -> Result<Programs, Error> 
         // Why no `-p`: then the features of dependencies are those of the whole workspace, as with `cargo run --bin demo`, and
         // nothing is built twice.
         .args(["--bin", MANAGER, "--bin", WORKER, "--bin", COMMAND])
+        .args(["--profile", profile])
         .kill_on_drop(true);
-    if !cfg!(debug_assertions) {
-        command.arg("--release");
-    }
     // Why: build scripts ask for what cargo tells the process that it runs, us, and would build everything anew each time
     // this build and one from a shell take turns.
     for name in env::vars_os()
@@ -147,11 +164,8 @@ struct Artifact {
     executable: Option<PathBuf>,
 }
 
-fn beside_us() -> Result<Programs, Error> {
-    let place = env::current_exe()
-        .ok()
-        .and_then(|path| Some(path.parent()?.to_owned()))
-        .unwrap_or_default();
+fn beside(exe: &Path) -> Result<Programs, Error> {
+    let place = exe.parent().unwrap_or(exe).to_owned();
     of_all(|program| {
         let path = place.join(program);
         if path.is_file() {
@@ -165,10 +179,112 @@ fn beside_us() -> Result<Programs, Error> {
     })
 }
 
+impl Programs {
+    /// Whether cargo would build none of them anew.
+    fn are_current(&self, workspace: &Path) -> bool {
+        [&self.manager, &self.worker, &self.command]
+            .into_iter()
+            .all(|program| is_current(program, workspace).unwrap_or(false))
+    }
+}
+
+/// Whether a program is newer than its sources, which cargo names in a file beside it, and than the lock of the dependencies.
+/// Nothing if one of them cannot be looked at.
+fn is_current(program: &Path, workspace: &Path) -> Option<bool> {
+    let changed = |path: &Path| -> Option<SystemTime> { fs::metadata(path).ok()?.modified().ok() };
+    let built = changed(program)?;
+    let named = fs::read_to_string(program.with_extension("d")).ok()?;
+    let mut sources = parse_sources(&named)?;
+    sources.push(workspace.join("Cargo.lock"));
+    let times: Option<Vec<SystemTime>> = sources.iter().map(|source| changed(source)).collect();
+    Some(times?.iter().all(|time| *time <= built))
+}
+
+/// The sources in a dependency file: `PROGRAM: SOURCE SOURCE`, in which a blank of a name is written `\ `.
+// Wire: https://doc.rust-lang.org/cargo/reference/build-cache.html#dep-info-files.
+fn parse_sources(text: &str) -> Option<Vec<PathBuf>> {
+    const BLANK: char = '\0';
+    let (_program, sources) = text.lines().next()?.split_once(": ")?;
+    let sources = sources.replace("\\ ", &BLANK.to_string());
+    let names = sources.split(' ').filter(|name| !name.is_empty());
+    Some(names.map(|name| name.replace(BLANK, " ").into()).collect())
+}
+
 fn of_all(find: impl Fn(&'static str) -> Result<PathBuf, Error>) -> Result<Programs, Error> {
     Ok(Programs {
         manager: find(MANAGER)?,
         worker: find(WORKER)?,
         command: find(COMMAND)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// A program that was built ten seconds after its sources, and after the lock.
+    fn built(workspace: &Path) -> PathBuf {
+        let source = workspace.join("a main.rs");
+        let program = workspace.join(MANAGER);
+        for path in [&source, &program, &workspace.join("Cargo.lock")] {
+            fs::write(path, "").unwrap();
+        }
+        touch(&source, 0);
+        touch(&workspace.join("Cargo.lock"), 0);
+        touch(&program, 10);
+        let named = source.display().to_string().replace(' ', "\\ ");
+        fs::write(
+            program.with_extension("d"),
+            format!("{}: {named}\n", program.display()),
+        )
+        .unwrap();
+        program
+    }
+
+    fn touch(path: &Path, secs: u64) {
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + secs);
+        File::options()
+            .write(true)
+            .open(path)
+            .unwrap()
+            .set_modified(time)
+            .unwrap();
+    }
+
+    #[test]
+    fn a_program_is_taken_until_a_source_or_the_lock_is_newer() {
+        for changes in ["a main.rs", "Cargo.lock"] {
+            let workspace = tempfile::tempdir().unwrap();
+            let program = built(workspace.path());
+            assert_eq!(is_current(&program, workspace.path()), Some(true));
+            touch(&workspace.path().join(changes), 11);
+            assert_eq!(is_current(&program, workspace.path()), Some(false), "{changes}");
+        }
+    }
+
+    #[test]
+    fn a_program_whose_sources_are_gone_or_not_named_is_built_anew() {
+        for lost in ["a main.rs", "roadstead-manager.d"] {
+            let workspace = tempfile::tempdir().unwrap();
+            let program = built(workspace.path());
+            fs::remove_file(workspace.path().join(lost)).unwrap();
+            assert_eq!(is_current(&program, workspace.path()), None, "{lost}");
+        }
+    }
+
+    #[test]
+    fn the_profile_is_read_from_the_folder_of_the_executable() {
+        for (exe, profile) in [
+            ("/w/target/release/demo", "release"),
+            ("/w/target/debug/demo", "dev"),
+            ("/w/target/debug/deps/it-0123", "dev"),
+            ("/w/target/dist/perf", "dist"),
+            ("/demo", "dev"),
+        ] {
+            assert_eq!(profile_of(Path::new(exe)), profile, "{exe}");
+        }
+    }
 }

@@ -19,10 +19,11 @@ use roadstead_e2e::conformance::{normal, play, trace};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
+use crate::nightly::or_nightly;
 use crate::shared::{eventually, start};
 
 /// Traces of one run, unless `CONFORMANCE_TRACES` says otherwise. `CONFORMANCE_SEED` is the first one's number.
-const TRACES: u64 = 500;
+const TRACES: u64 = or_nightly(150, 500);
 /// Traces that are played at a time.
 const AT_A_TIME: usize = 8;
 /// Differences that are printed.

@@ -21,6 +21,7 @@ mod federation;
 mod gauges;
 mod jobs;
 mod lifecycle;
+mod nightly;
 mod observer;
 mod owner;
 mod scenarios;

@@ -6,6 +6,8 @@ use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::{Client, ResourceExt};
+use roadstead_api::install::{Place, Values};
+use roadstead_api::rights::Process;
 use roadstead_api::visibility::{GROUP, SERVICE, VERSIONS, manifests};
 use roadstead_e2e::stage::{SYSTEM_NAMESPACE, Spec, Stage};
 use roadstead_e2e::{ControlPlane, Options, Progress};
@@ -77,7 +79,8 @@ async fn port(stage: &Stage) -> u16 {
 
 /// Registers the process with its cluster as an installation does; only the way there is another one.
 async fn register(client: &Client, port: u16) {
-    for mut object in manifests(SYSTEM_NAMESPACE) {
+    let place = Place::of(Process::Manager, SYSTEM_NAMESPACE, &Values::default()).unwrap();
+    for mut object in manifests(&place) {
         match object["kind"].as_str().unwrap() {
             "Service" => object["spec"] = json!({ "type": "ExternalName", "externalName": "localhost" }),
             "APIService" => object["spec"]["service"]["port"] = port.into(),

@@ -7,7 +7,7 @@
 //! types into the core's and back.
 //!
 //! Reading order: [`kueue::v1beta2`] (start with [`Workload`](kueue::v1beta2::Workload)), [`autoscaling`],
-//! [`appwrapper`], [`constants`], [`crd`].
+//! [`appwrapper`], [`constants`], [`crd`], [`install`].
 //!
 //! ```
 //! use roadstead_api::kueue::v1beta2::{LocalQueue, LocalQueueSpec};
@@ -26,5 +26,6 @@ pub mod crd;
 mod schema;
 
 pub mod config;
+pub mod install;
 pub mod rights;
 pub mod visibility;

@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 
-use crate::rights::ACCOUNT;
+use crate::install::Place;
 
 /// The API group.
 pub const GROUP: &str = "visibility.kueue.x-k8s.io";
@@ -19,16 +19,17 @@ pub const SERVICE: &str = "kueue-visibility-server";
 pub const SERVICE_PORT: u16 = 443;
 
 /// The port of the process, unless `visibilityServer.bindPort` says otherwise.
-const PROCESS_PORT: u16 = 8082;
+pub(crate) const PROCESS_PORT: u16 = 8082;
 const PRIORITY: u16 = 100;
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// The objects that an installation in `namespace` applies: the Service, one `APIService` per version, what the process must
-/// be allowed for it, and roles for those who ask.
+/// The objects that an installation applies: the Service, one `APIService` per version, what the process must be allowed for it,
+/// and roles for those who ask.
 ///
 /// The authority in the `APIService`s is filled in by the process itself.
-pub fn manifests(namespace: &str) -> Vec<Value> {
-    let mut objects = vec![service(namespace)];
+pub fn manifests(place: &Place) -> Vec<Value> {
+    let namespace = &place.namespace;
+    let mut objects = vec![service(place)];
     objects.extend(VERSIONS.map(|version| api_service(version, namespace)));
     objects.extend([
         // To learn how the API server's front proxy proves itself.
@@ -37,7 +38,7 @@ pub fn manifests(namespace: &str) -> Vec<Value> {
             Some("kube-system"),
             "kueue-visibility-server-auth-reader",
             ("Role", "extension-apiserver-authentication-reader"),
-            namespace,
+            place,
         ),
         // To ask who somebody is and what they may do.
         binding(
@@ -45,7 +46,7 @@ pub fn manifests(namespace: &str) -> Vec<Value> {
             None,
             "kueue-visibility-server-auth-delegator",
             ("ClusterRole", "system:auth-delegator"),
-            namespace,
+            place,
         ),
         registrar(),
         binding(
@@ -53,7 +54,7 @@ pub fn manifests(namespace: &str) -> Vec<Value> {
             None,
             "kueue-visibility-server-registrar",
             ("ClusterRole", "kueue-visibility-server-registrar"),
-            namespace,
+            place,
         ),
         viewer("cq", "clusterqueues", &["batch-admin"]),
         viewer("lq", "localqueues", &["batch-admin", "batch-user"]),
@@ -61,14 +62,14 @@ pub fn manifests(namespace: &str) -> Vec<Value> {
     objects
 }
 
-fn service(namespace: &str) -> Value {
+fn service(place: &Place) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": { "name": SERVICE, "namespace": namespace },
+        "metadata": { "name": SERVICE, "namespace": place.namespace },
         "spec": {
             "selector": { "control-plane": "controller-manager" },
-            "ports": [{ "name": "https", "port": SERVICE_PORT, "protocol": "TCP", "targetPort": PROCESS_PORT }],
+            "ports": [{ "name": "https", "port": SERVICE_PORT, "protocol": "TCP", "targetPort": place.ports.visibility }],
         },
     })
 }
@@ -121,16 +122,16 @@ fn viewer(short: &str, resource: &str, groups: &[&str]) -> Value {
     })
 }
 
-fn binding(kind: &str, place: Option<&str>, name: &str, role: (&str, &str), namespace: &str) -> Value {
+fn binding(kind: &str, within: Option<&str>, name: &str, role: (&str, &str), place: &Place) -> Value {
     let mut metadata = json!({ "name": name });
-    if let Some(place) = place {
-        metadata["namespace"] = place.into();
+    if let Some(within) = within {
+        metadata["namespace"] = within.into();
     }
     json!({
         "apiVersion": format!("{RBAC}/v1"),
         "kind": kind,
         "metadata": metadata,
         "roleRef": { "apiGroup": RBAC, "kind": role.0, "name": role.1 },
-        "subjects": [{ "kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace }],
+        "subjects": [{ "kind": "ServiceAccount", "name": place.account, "namespace": place.namespace }],
     })
 }

@@ -37,6 +37,7 @@ const RIGHT: SignedDuration = SignedDuration::ZERO;
 /// All are off, and no two that talk about a job agree.
 const OFF: Clocks = [(MANAGER, AHEAD), (EAST, BEHIND), (WEST, AHEAD)];
 /// By how many millionths clocks run fast or slowly: together almost a tenth, which a lease allows for.
+#[cfg(feature = "nightly")]
 const DRIFT_PPM: i32 = 45_000;
 /// What a date may be off by: dates are whole seconds, and what is dated is seen later.
 const EXACT: SignedDuration = SignedDuration::from_secs(20);
@@ -342,6 +343,7 @@ fn with_clocks_off_and_jumping_a_worker_cut_off_past_its_lease_stops_its_job_bef
 /// The manager's clocks run fast and those of the workers slowly, so that it believes too early that a fence has fallen.
 ///
 /// Spec: safety F18, 3.2 to 3.5, I1
+#[cfg(feature = "nightly")]
 #[test]
 fn with_clocks_that_drift_apart_a_lost_job_stops_before_its_next_copy_starts_and_the_others_stay() {
     alone("clocks-drift", EVEN, |room| async move {
@@ -406,6 +408,7 @@ fn workers_that_date_everything_wrongly_get_and_keep_their_jobs_as_others_do() {
 /// What one process has dated, the next one counts from, on a machine with another clock.
 ///
 /// Spec: safety F18, I1, I13
+#[cfg(feature = "nightly")]
 #[test]
 fn processes_that_come_back_with_another_clock_end_no_job_early_and_none_late() {
     alone("clocks-restart", EVEN, |room| async move {

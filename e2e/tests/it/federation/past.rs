@@ -130,6 +130,7 @@ fn an_api_server_that_lags_behind_its_etcd_moves_no_job() {
 /// An API server stands still for a while, and goes on with what it knew then: one job did not exist yet, and another still ran.
 ///
 /// Spec: safety F13, F5, I1, I6, I12
+#[cfg(feature = "nightly")]
 #[test]
 fn an_api_server_that_stood_still_and_goes_on_moves_no_job() {
     alone("stood-still", EAST_IS_LARGER, |room| async move {
@@ -230,6 +231,7 @@ fn what_was_deleted_before_a_worker_was_started_anew_is_noticed() {
 }
 
 /// Spec: safety F14
+#[cfg(feature = "nightly")]
 #[test]
 fn what_was_deleted_in_a_worker_whose_etcd_is_compacted_each_second_is_noticed() {
     alone("compacted", TIGHT, |room| is_deleted_unseen(room, FORGETFUL));

@@ -12,16 +12,17 @@ use tokio::time::{Instant, sleep};
 
 use super::fixture::{EAST, EVEN, MANAGER, WEST, alone};
 use super::once::{annotation, copy, guarded, lost_policy, obedient, runs};
+use crate::nightly::or_nightly;
 use crate::shared::eventually;
 
 const ROOMY: &[(&str, &str)] = &[(MANAGER, "32"), (EAST, "16"), (WEST, "16")];
 const WORKERS: [&str; 2] = [EAST, WEST];
 /// How often the workers are killed.
-const KILLS: usize = 30;
+const KILLS: usize = or_nightly(6, 30);
 /// How long each of them lives.
 const LIFE: Duration = Duration::from_secs(1);
 /// Jobs that come meanwhile.
-const JOBS: usize = 10;
+const JOBS: usize = or_nightly(3, 10);
 /// How long the dead are watched.
 const DARK: Duration = Duration::from_secs(3);
 /// Nothing can be written there: there is no space left on the device.

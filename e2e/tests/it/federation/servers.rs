@@ -153,6 +153,7 @@ fn a_manager_without_api_server_and_etcd_grants_nothing_and_goes_on_when_they_ar
 }
 
 /// Spec: safety F4, I1, I2, I4, I11
+#[cfg(feature = "nightly")]
 #[test]
 fn a_manager_without_etcd_grants_nothing_and_goes_on_when_it_is_back() {
     alone("manager-etcd-dies", NARROW, |room| {

@@ -63,6 +63,7 @@ fn jobs_on_a_worker_whose_api_server_gets_a_tenth_of_the_time_end_once() {
 /// What an API server sees of a slow disk: each thing that etcd stores or reads comes almost half a second late.
 ///
 /// Spec: safety F22
+#[cfg(feature = "nightly")]
 #[test]
 fn jobs_on_a_worker_whose_storage_gets_a_tenth_of_the_time_end_once() {
     alone("slow-storage", EAST_ONLY, |room| async move {

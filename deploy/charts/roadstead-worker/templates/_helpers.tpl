@@ -1,0 +1,40 @@
+{{- define "roadstead.image" -}}
+{{ .Values.image.repository }}/roadstead-worker{{ if hasPrefix "sha256:" .Values.image.tag }}@{{ else }}:{{ end }}{{ .Values.image.tag }}
+{{- end }}
+
+{{- define "roadstead.theirs" -}}
+apiVersion: config.kueue.x-k8s.io/v1beta2
+health:
+  healthProbeBindAddress: ":{{ .Values.ports.health }}"
+kind: Configuration
+leaderElection:
+  leaderElect: true
+metrics:
+  bindAddress: ":{{ .Values.ports.metrics }}"
+namespace: {{ .Release.Namespace | quote }}
+visibilityServer:
+  bindPort: {{ .Values.ports.visibility }}
+webhook:
+  port: {{ .Values.ports.webhook }}
+{{- end }}
+
+{{- define "roadstead.ours" -}}
+apiVersion: config.roadstead.dev/v1alpha1
+kind: RoadsteadConfiguration
+{{- end }}
+
+{{- define "roadstead.config" -}}
+{{ mergeOverwrite (include "roadstead.theirs" . | fromYaml) .Values.configuration | toYaml }}
+---
+{{ mergeOverwrite (include "roadstead.ours" . | fromYaml) .Values.roadsteadConfiguration | toYaml }}
+{{- end }}
+
+{{- define "roadstead.check" -}}
+{{- if and (gt (int .Values.replicas) 1) (not (dig "leaderElection" "leaderElect" true .Values.configuration)) }}
+{{- fail "configuration.leaderElection.leaderElect is false with several replicas: all would decide at once; set replicas to 1" }}
+{{- end }}
+{{- if ne (len (uniq (values .Values.ports))) (len .Values.ports) }}
+{{- fail "ports: each must be another one" }}
+{{- end }}
+{{- end }}
+

@@ -1,0 +1,13 @@
+//! What an installation puts into a cluster, made from the code that the processes use: flags, ports, rights, the configuration.
+//!
+//! It never talks to a cluster. `roadstead install` applies these objects; `deploy` renders the charts and the plain manifests
+//! from them, with placeholders where a chart has values.
+//!
+//! Reading order: [`values`] (what can be chosen), [`objects`] (what comes of it), [`owned`] (how ours are told from others').
+
+pub mod objects;
+pub mod owned;
+pub mod values;
+
+pub use objects::{Group, Place, When, groups, manifests};
+pub use values::{Refusal, Values};

@@ -1,0 +1,537 @@
+//! The objects of an installation.
+
+use serde_json::{Map, Value, json};
+
+use super::owned::{self, DEFINITIONS};
+use super::values::{Refusal, Values};
+use crate::constants::groups;
+use crate::constants::names::LEASE_NAMESPACE;
+use crate::crd::{self, WEBHOOK_SERVICE};
+use crate::rights::{self, Process};
+use crate::visibility;
+
+/// Group of the configuration file.
+const CONFIG_API: &str = "config.kueue.x-k8s.io/v1beta2";
+/// Group of the second document of the configuration file.
+const ROADSTEAD_CONFIG_API: &str = "config.roadstead.dev/v1alpha1";
+/// Where the configuration is mounted.
+const CONFIG_DIR: &str = "/etc/roadstead";
+/// Key of the configuration in its `ConfigMap`, and its file name.
+const CONFIG_FILE: &str = "config.yaml";
+/// The Service in front of the metrics, as the reference's installations name it.
+const METRICS_SERVICE: &str = "kueue-controller-manager-metrics-service";
+/// User and group of the process; the images name the same.
+pub const USER: u32 = 65_532;
+/// A process ends within five seconds of SIGTERM.
+const GRACE_SECS: u32 = 10;
+const PROBE_SECS: u32 = 10;
+/// Definitions that others may have installed: they stay as they are then.
+const OTHERS: [&str; 2] = [
+    "provisioningrequests.autoscaling.x-k8s.io",
+    "appwrappers.workload.codeflare.dev",
+];
+
+/// When a group of objects is installed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// Always.
+    Always,
+    /// If `podDisruptionBudget.enabled`.
+    Budget,
+    /// If `networkPolicy.enabled`.
+    Network,
+    /// If `serviceMonitor.enabled` and the cluster serves the kind.
+    Monitor,
+    /// If `rolesForPeople.enabled`.
+    People,
+}
+
+/// Objects that are installed together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Name of the file in the chart, without its extension.
+    pub name: &'static str,
+    /// When they are installed.
+    pub when: When,
+    /// In the order in which they are applied.
+    pub objects: Vec<Value>,
+}
+
+/// An installation with everything chosen. Texts and numbers may be placeholders of a chart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Namespace of the process.
+    pub namespace: String,
+    /// Name of the service account.
+    pub account: String,
+    /// Reference of the image.
+    pub image: String,
+    /// When it is pulled.
+    pub pull_policy: Value,
+    /// How many replicas run.
+    pub replicas: Value,
+    /// Ports.
+    pub ports: Ports,
+    /// As for `--controllers`.
+    pub controllers: String,
+    /// As for `--log-format`.
+    pub log_format: String,
+    /// The whole configuration file.
+    pub config: String,
+    /// Changes when the configuration file changes, so that the pods are replaced.
+    pub config_digest: String,
+    /// Requests and limits.
+    pub resources: Value,
+    /// By labels.
+    pub node_selector: Value,
+    /// Taints that are tolerated.
+    pub tolerations: Value,
+    /// Priority class of the pods.
+    pub priority_class: String,
+    /// Ports of API servers, as in a `NetworkPolicy`.
+    pub api_servers: Value,
+}
+
+/// The ports of a place: numbers, or placeholders of a chart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ports {
+    /// `/healthz` and `/readyz`.
+    pub health: Value,
+    /// `/metrics`.
+    pub metrics: Value,
+    /// Webhooks.
+    pub webhook: Value,
+    /// The visibility API.
+    pub visibility: Value,
+}
+
+impl Place {
+    /// What these values come to in a namespace.
+    ///
+    /// *Errors*: values that contradict each other.
+    pub fn of(process: Process, namespace: &str, values: &Values) -> Result<Self, Refusal> {
+        values.check()?;
+        let ports = Ports {
+            health: values.ports.health.into(),
+            metrics: values.ports.metrics.into(),
+            webhook: values.ports.webhook.into(),
+            visibility: values.ports.visibility.into(),
+        };
+        let [mut theirs, mut ours] = configuration(namespace, &ports);
+        merge(&mut theirs, &values.configuration);
+        merge(&mut ours, &values.roadstead_configuration);
+        // Why JSON: it is YAML, and needs no writer.
+        let config = format!("{theirs:#}\n---\n{ours:#}\n");
+        Ok(Self {
+            namespace: namespace.to_owned(),
+            account: values.service_account.clone(),
+            image: values.image.reference(process),
+            pull_policy: json!(values.image.pull_policy),
+            replicas: values.replicas.into(),
+            ports,
+            controllers: values.controllers.join(","),
+            log_format: values.log_format.name().to_owned(),
+            config_digest: digest(&config),
+            config,
+            resources: values.resources.clone().into(),
+            node_selector: values.node_selector.clone().into(),
+            tolerations: values.tolerations.clone().into(),
+            priority_class: values.priority_class.clone(),
+            api_servers: json!(values.network_policy.api_servers),
+        })
+    }
+}
+
+/// Merges objects key by key; anything else replaces.
+fn merge(into: &mut Value, over: &Map<String, Value>) {
+    for (key, value) in over {
+        match (&mut into[key], value) {
+            (held @ Value::Object(_), Value::Object(over)) => merge(held, over),
+            (held, value) => held.clone_from(value),
+        }
+    }
+}
+
+/// A short text that differs when `text` does: FNV-1a, 64 bits.
+fn digest(text: &str) -> String {
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("{hash:016x}")
+}
+
+/// The two documents of the configuration file as an installation writes them, before anything is merged over them.
+pub fn configuration(namespace: &str, ports: &Ports) -> [Value; 2] {
+    let address = |port: &Value| {
+        format!(
+            ":{}",
+            port.as_str().map_or_else(|| port.to_string(), str::to_owned)
+        )
+    };
+    let theirs = json!({
+        "apiVersion": CONFIG_API,
+        "kind": "Configuration",
+        "namespace": namespace,
+        "health": {"healthProbeBindAddress": address(&ports.health)},
+        "metrics": {"bindAddress": address(&ports.metrics)},
+        "webhook": {"port": ports.webhook},
+        "visibilityServer": {"bindPort": ports.visibility},
+        "leaderElection": {"leaderElect": true},
+    });
+    let ours = json!({"apiVersion": ROADSTEAD_CONFIG_API, "kind": "RoadsteadConfiguration"});
+    [theirs, ours]
+}
+
+/// All objects of a process with these values, marked, in the order in which they are applied; without the definitions, see
+/// [`definitions`].
+///
+/// *Errors*: values that contradict each other.
+pub fn manifests(process: Process, namespace: &str, values: &Values) -> Result<Vec<Value>, Refusal> {
+    let place = Place::of(process, namespace, values)?;
+    let is_wanted = |when: When| match when {
+        When::Always => true,
+        When::Budget => values.pod_disruption_budget.enabled,
+        When::Network => values.network_policy.enabled,
+        When::Monitor => values.service_monitor.enabled,
+        When::People => values.roles_for_people.enabled,
+    };
+    let groups = groups(process, &place).into_iter();
+    Ok(groups
+        .filter(|group| is_wanted(group.when))
+        .flat_map(|group| group.objects)
+        .collect())
+}
+
+/// The objects of a process by group.
+pub fn groups(process: Process, place: &Place) -> Vec<Group> {
+    let group = |name, when, mut objects: Vec<Value>| {
+        for object in &mut objects {
+            owned::mark(object, process.name());
+        }
+        Group { name, when, objects }
+    };
+    vec![
+        group("rights", When::Always, rights(process, place)),
+        group("configuration", When::Always, vec![config_map(process, place)]),
+        group("services", When::Always, services(process, place)),
+        group("visibility", When::Always, visibility::manifests(place)),
+        group("deployment", When::Always, vec![deployment(process, place)]),
+        group("poddisruptionbudget", When::Budget, vec![budget(process, place)]),
+        group(
+            "networkpolicy",
+            When::Network,
+            vec![network_policy(process, place)],
+        ),
+        group("people", When::People, people()),
+        group("servicemonitor", When::Monitor, vec![monitor(process, place)]),
+    ]
+}
+
+/// The definitions of all kinds, marked; the conversion webhook is in `namespace`.
+pub fn definitions(namespace: &str) -> Vec<Value> {
+    let definitions = crd::all();
+    definitions
+        .iter()
+        .filter_map(|definition| serde_json::to_value(definition).ok())
+        .map(|mut definition| {
+            if let Some(service) = definition.pointer_mut("/spec/conversion/webhook/clientConfig/service") {
+                service["namespace"] = namespace.into();
+            }
+            owned::mark(&mut definition, DEFINITIONS);
+            definition
+        })
+        .collect()
+}
+
+/// Whether a definition is one that others may have installed, and that stays as it is then.
+pub fn may_be_of_others(definition: &str) -> bool {
+    OTHERS.contains(&definition)
+}
+
+fn rights(process: Process, place: &Place) -> Vec<Value> {
+    let mut objects = rights::manifests(process, &place.namespace);
+    for object in &mut objects {
+        let own = object["kind"] == "Namespace" && object["metadata"]["name"] != LEASE_NAMESPACE;
+        if own {
+            object["metadata"]["labels"] = json!({"pod-security.kubernetes.io/enforce": "restricted"});
+        }
+    }
+    objects
+}
+
+/// Labels by which the Services find the pods; `control-plane` is what the reference's installations select.
+fn selector(process: Process) -> Value {
+    json!({"app.kubernetes.io/name": process.name(), "control-plane": "controller-manager"})
+}
+
+fn config_name(process: Process) -> String {
+    format!("{}-config", process.name())
+}
+
+fn config_map(process: Process, place: &Place) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": config_name(process), "namespace": place.namespace},
+        "data": {CONFIG_FILE: place.config},
+    })
+}
+
+fn services(process: Process, place: &Place) -> Vec<Value> {
+    let service = |name: &str, port: u16, target: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "Service",
+            "metadata": {
+                "name": name, "namespace": place.namespace, "labels": {"app.kubernetes.io/name": process.name()},
+            },
+            "spec": {
+                "selector": selector(process),
+                "ports": [{"name": target, "port": port, "protocol": "TCP", "targetPort": target}],
+            },
+        })
+    };
+    vec![
+        service(WEBHOOK_SERVICE, 443, "webhook"),
+        service(METRICS_SERVICE, 8443, "metrics"),
+    ]
+}
+
+fn deployment(process: Process, place: &Place) -> Value {
+    let name = process.name();
+    let port = |name: &str, port: &Value| json!({"name": name, "containerPort": port, "protocol": "TCP"});
+    let probe =
+        |path: &str| json!({"httpGet": {"path": path, "port": "health"}, "periodSeconds": PROBE_SECS});
+    let container = json!({
+        "name": name,
+        "image": place.image,
+        "imagePullPolicy": place.pull_policy,
+        "args": [
+            format!("--config={CONFIG_DIR}/{CONFIG_FILE}"),
+            format!("--controllers={}", place.controllers),
+            format!("--log-format={}", place.log_format),
+        ],
+        // Why: a container that is restarted in the same pod leads again at once.
+        "env": [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+        "ports": [
+            port("webhook", &place.ports.webhook),
+            port("metrics", &place.ports.metrics),
+            port("health", &place.ports.health),
+            port("visibility", &place.ports.visibility),
+        ],
+        "livenessProbe": probe("/healthz"),
+        "readinessProbe": probe("/readyz"),
+        "resources": place.resources,
+        "securityContext": {
+            "allowPrivilegeEscalation": false,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": true,
+        },
+        "volumeMounts": [{"name": "config", "mountPath": CONFIG_DIR, "readOnly": true}],
+    });
+    let apart = json!({
+        "maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": selector(process)},
+    });
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {
+            "name": name, "namespace": place.namespace, "labels": {"app.kubernetes.io/name": name},
+        },
+        "spec": {
+            "replicas": place.replicas,
+            "selector": {"matchLabels": selector(process)},
+            "template": {
+                "metadata": {
+                    "labels": selector(process),
+                    "annotations": {"roadstead.dev/config": place.config_digest},
+                },
+                "spec": {
+                    "serviceAccountName": place.account,
+                    "priorityClassName": place.priority_class,
+                    "terminationGracePeriodSeconds": GRACE_SECS,
+                    "securityContext": {
+                        "runAsNonRoot": true, "runAsUser": USER, "runAsGroup": USER,
+                        "seccompProfile": {"type": "RuntimeDefault"},
+                    },
+                    "containers": [container],
+                    "nodeSelector": place.node_selector,
+                    "tolerations": place.tolerations,
+                    "topologySpreadConstraints": [apart],
+                    "volumes": [{"name": "config", "configMap": {"name": config_name(process)}}],
+                },
+            },
+        },
+    })
+}
+
+fn budget(process: Process, place: &Place) -> Value {
+    json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": {"name": process.name(), "namespace": place.namespace},
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": selector(process)}},
+    })
+}
+
+fn network_policy(process: Process, place: &Place) -> Value {
+    let served = ["webhook", "visibility", "metrics", "health"].map(|port| json!({"port": port}));
+    json!({
+        "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
+        "metadata": {"name": process.name(), "namespace": place.namespace},
+        "spec": {
+            "podSelector": {"matchLabels": selector(process)},
+            "policyTypes": ["Ingress", "Egress"],
+            "ingress": [{"ports": served}],
+            "egress": [
+                {"ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]},
+                {"ports": place.api_servers},
+            ],
+        },
+    })
+}
+
+fn monitor(process: Process, place: &Place) -> Value {
+    json!({
+        "apiVersion": "monitoring.coreos.com/v1", "kind": "ServiceMonitor",
+        "metadata": {"name": process.name(), "namespace": place.namespace},
+        "spec": {
+            "selector": {"matchLabels": {"app.kubernetes.io/name": process.name()}},
+            "endpoints": [{"port": "metrics", "path": "/metrics"}],
+        },
+    })
+}
+
+/// Roles that an administrator binds: who sets queues up, and who submits to them. Named as in the reference's installations.
+fn people() -> Vec<Value> {
+    let label = |group: &str| format!("rbac.kueue.x-k8s.io/{group}");
+    let gathers = |group: &str| {
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+            "metadata": {"name": format!("kueue-{group}-role")},
+            "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {label(group): "true"}}]},
+        })
+    };
+    let may = |name: &str, group: &str, resources: &[&str], verbs: &[&str]| {
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+            "metadata": {"name": name, "labels": {label(group): "true"}},
+            "rules": [{"apiGroups": [groups::KUEUE], "resources": resources, "verbs": verbs}],
+        })
+    };
+    let all = [
+        "admissionchecks",
+        "clusterqueues",
+        "cohorts",
+        "localqueues",
+        "multikueueclusters",
+        "multikueueconfigs",
+        "provisioningrequestconfigs",
+        "resourceflavors",
+        "topologies",
+        "workloadpriorityclasses",
+        "workloads",
+    ];
+    let edit = ["create", "delete", "get", "list", "patch", "update", "watch"];
+    let seen = [
+        "clusterqueues",
+        "localqueues",
+        "workloadpriorityclasses",
+        "workloads",
+    ];
+    vec![
+        gathers("batch-admin"),
+        gathers("batch-user"),
+        may("roadstead:edits-queues", "batch-admin", &all, &edit),
+        may("roadstead:sees-queues", "batch-user", &seen, &edit[2..4]),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::from_value;
+
+    use super::*;
+
+    fn made(process: Process, values: Value) -> Vec<Value> {
+        manifests(process, "ours", &from_value(values).unwrap()).unwrap()
+    }
+
+    fn of_kind(objects: &[Value], kind: &str) -> Vec<Value> {
+        let found = objects.iter().filter(|object| object["kind"] == kind);
+        found.cloned().collect()
+    }
+
+    /// Spec: safety S23
+    #[test]
+    fn pods_are_restricted_and_write_nowhere() {
+        for process in Process::ALL {
+            let deployment = &of_kind(&made(process, json!({})), "Deployment")[0];
+            let pod = &deployment["spec"]["template"]["spec"];
+            assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
+            assert_eq!(pod["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");
+            let container = &pod["containers"][0]["securityContext"];
+            assert_eq!(container["allowPrivilegeEscalation"], false);
+            assert_eq!(container["capabilities"]["drop"], json!(["ALL"]));
+            assert_eq!(container["readOnlyRootFilesystem"], true);
+            let text = deployment.to_string();
+            assert!(
+                !text.contains("hostPath") && !text.contains("hostNetwork"),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_object_is_marked_and_lives_in_the_namespace_that_was_asked_for() {
+        for process in Process::ALL {
+            for object in made(process, json!({})) {
+                assert_eq!(owned::by(&object), Some(process.name()), "{object}");
+                assert!(!object.to_string().contains("kueue-system"), "{object}");
+            }
+        }
+        for definition in definitions("ours") {
+            assert_eq!(owned::by(&definition), Some(DEFINITIONS));
+            assert!(!definition.to_string().contains("\"kueue-system\""));
+        }
+    }
+
+    #[test]
+    fn the_configuration_names_the_ports_of_the_deployment_and_what_was_merged() {
+        let values = json!({
+            "ports": {"webhook": 19443}, "configuration": {"leaderElection": {"leaseDuration": "20s"}},
+            "roadsteadConfiguration": {"multiKueue": {"workerLostPolicy": "Wait"}},
+        });
+        let objects = made(Process::Manager, values);
+        let text = of_kind(&objects, "ConfigMap")[0]["data"][CONFIG_FILE].clone();
+        let (theirs, ours) = text.as_str().unwrap().split_once("\n---\n").unwrap();
+        let (theirs, ours): (Value, Value) = (
+            serde_json::from_str(theirs).unwrap(),
+            serde_json::from_str(ours).unwrap(),
+        );
+        assert_eq!(theirs["webhook"]["port"], 19443);
+        assert_eq!(
+            theirs["leaderElection"],
+            json!({"leaderElect": true, "leaseDuration": "20s"})
+        );
+        assert_eq!(ours["multiKueue"]["workerLostPolicy"], "Wait");
+        let ports = &of_kind(&objects, "Deployment")[0]["spec"]["template"]["spec"]["containers"][0]["ports"];
+        assert_eq!(
+            ports[0],
+            json!({"name": "webhook", "containerPort": 19443, "protocol": "TCP"})
+        );
+    }
+
+    #[test]
+    fn what_is_switched_off_is_not_installed() {
+        let off = json!({"enabled": false});
+        let values = json!({
+            "podDisruptionBudget": off, "networkPolicy": off, "serviceMonitor": off, "rolesForPeople": off,
+        });
+        for process in Process::ALL {
+            let all = made(process, json!({}));
+            let fewer = made(process, values.clone());
+            for kind in ["PodDisruptionBudget", "NetworkPolicy", "ServiceMonitor"] {
+                assert_eq!(of_kind(&all, kind).len(), 1, "{kind}");
+                assert!(of_kind(&fewer, kind).is_empty(), "{kind}");
+            }
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! What can be chosen about an installation: the values of the charts and of `roadstead install --values`.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::rights::Process;
+
+/// Most replicas that make sense: one leads, the others serve webhooks and wait.
+const REPLICAS_MAX: u16 = 5;
+/// The least port that a process without privileges may listen on.
+const PORT_MIN: u16 = 1024;
+
+/// What can be chosen. Every key is optional; an unknown one is an error.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Values {
+    /// Where the image comes from.
+    pub image: Image,
+    /// How many replicas run, 1 to 5. One leads; the others serve webhooks and take over.
+    #[schemars(range(min = 1, max = 5))]
+    pub replicas: u16,
+    /// Name of the service account of the process.
+    pub service_account: String,
+    /// The ports on which the process listens.
+    pub ports: Ports,
+    /// Parts to run, as for `--controllers`: `*` is all, `NAME` adds one, `-NAME` takes one out.
+    pub controllers: Vec<String>,
+    /// Form of the log lines.
+    pub log_format: LogFormat,
+    /// Merged over the `Configuration` that the chart writes, key by key; the keys are those of Kueue's configuration file.
+    pub configuration: Map<String, Value>,
+    /// Merged over the `RoadsteadConfiguration` that the chart writes, key by key.
+    pub roadstead_configuration: Map<String, Value>,
+    /// Requests and limits of the container.
+    pub resources: Map<String, Value>,
+    /// Nodes on which the pods may run, by labels.
+    pub node_selector: Map<String, Value>,
+    /// Taints that the pods tolerate.
+    pub tolerations: Vec<Value>,
+    /// Priority class of the pods. The default exists in every cluster.
+    pub priority_class: String,
+    /// A `PodDisruptionBudget`, so that a drained node never takes the last replica.
+    pub pod_disruption_budget: Switch,
+    /// A `NetworkPolicy` that lets in only what the process serves, and out only DNS and HTTPS.
+    pub network_policy: NetworkPolicy,
+    /// A `ServiceMonitor` for the Prometheus operator, where the cluster serves that kind.
+    pub service_monitor: Switch,
+    /// Roles for people: `kueue-batch-admin-role` and `kueue-batch-user-role`, to be bound by an administrator.
+    pub roles_for_people: Switch,
+}
+
+impl Default for Values {
+    fn default() -> Self {
+        let resources = serde_json::json!({
+            "requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "1Gi"},
+        });
+        Self {
+            image: Image::default(),
+            replicas: 2,
+            service_account: crate::rights::ACCOUNT.to_owned(),
+            ports: Ports::default(),
+            controllers: vec!["*".to_owned()],
+            log_format: LogFormat::Json,
+            configuration: Map::new(),
+            roadstead_configuration: Map::new(),
+            resources: resources.as_object().cloned().unwrap_or_default(),
+            node_selector: Map::new(),
+            tolerations: Vec::new(),
+            priority_class: "system-cluster-critical".to_owned(),
+            pod_disruption_budget: Switch::default(),
+            network_policy: NetworkPolicy::default(),
+            service_monitor: Switch::default(),
+            roles_for_people: Switch::default(),
+        }
+    }
+}
+
+/// Where the image comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Image {
+    /// Registry and folder, such as `registry.example/roadstead`; the name of the program follows.
+    pub repository: String,
+    /// Tag, or `sha256:` and a digest.
+    pub tag: String,
+    /// When the node pulls the image.
+    pub pull_policy: PullPolicy,
+}
+
+impl Default for Image {
+    fn default() -> Self {
+        Self {
+            repository: "roadstead".to_owned(),
+            tag: concat!("v", env!("CARGO_PKG_VERSION")).to_owned(),
+            pull_policy: PullPolicy::IfNotPresent,
+        }
+    }
+}
+
+impl Image {
+    /// The reference of the image of a process.
+    pub fn reference(&self, process: Process) -> String {
+        let separator = if self.tag.starts_with("sha256:") { '@' } else { ':' };
+        let Self { repository, tag, .. } = self;
+        format!("{repository}/{}{separator}{tag}", process.name())
+    }
+}
+
+/// When the node pulls the image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum PullPolicy {
+    /// At every start of a pod.
+    Always,
+    /// When the node does not have it.
+    IfNotPresent,
+    /// The node must have it.
+    Never,
+}
+
+/// Form of the log lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// One JSON object per line.
+    Json,
+    /// For people.
+    Text,
+}
+
+impl LogFormat {
+    /// As `--log-format` takes it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Json => "json",
+            Self::Text => "text",
+        }
+    }
+}
+
+/// The ports on which the process listens, 1024 or higher, each another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Ports {
+    /// `/healthz` and `/readyz`.
+    pub health: u16,
+    /// `/metrics`.
+    pub metrics: u16,
+    /// Webhooks.
+    pub webhook: u16,
+    /// The visibility API.
+    pub visibility: u16,
+}
+
+impl Default for Ports {
+    fn default() -> Self {
+        Self {
+            health: 8081,
+            metrics: 8443,
+            webhook: 9443,
+            visibility: crate::visibility::PROCESS_PORT,
+        }
+    }
+}
+
+/// Whether something is installed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Switch {
+    /// Whether it is installed.
+    pub enabled: bool,
+}
+
+impl Default for Switch {
+    fn default() -> Self {
+        Self { enabled: true }
+    }
+}
+
+/// The `NetworkPolicy`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct NetworkPolicy {
+    /// Whether it is installed.
+    pub enabled: bool,
+    /// Ports on which API servers answer: the cluster's own, and on a manager those of its workers.
+    pub api_servers: Vec<NetworkPort>,
+}
+
+/// A port in a `NetworkPolicy`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct NetworkPort {
+    /// Its number.
+    pub port: u16,
+    /// `TCP` or `UDP`.
+    pub protocol: String,
+}
+
+impl Default for NetworkPolicy {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            api_servers: [443, 6443]
+                .map(|port| NetworkPort {
+                    port,
+                    protocol: "TCP".to_owned(),
+                })
+                .into(),
+        }
+    }
+}
+
+/// Why values are refused: every reason at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal(pub Vec<String>);
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join("; "))
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+impl Values {
+    /// Values that contradict each other, each with the key and what is allowed.
+    ///
+    /// *Errors*: all of them at once.
+    pub fn check(&self) -> Result<(), Refusal> {
+        let mut wrong = Vec::new();
+        if !(1..=REPLICAS_MAX).contains(&self.replicas) {
+            wrong.push(format!(
+                "replicas is {}; allowed are 1 to {REPLICAS_MAX}",
+                self.replicas
+            ));
+        }
+        let ports = self.ports.named();
+        for (at, (name, port)) in ports.iter().enumerate() {
+            if *port < PORT_MIN {
+                wrong.push(format!(
+                    "ports.{name} is {port}; the process has no right to ports below {PORT_MIN}"
+                ));
+            }
+            if let Some((other, _)) = ports[..at].iter().find(|(_, taken)| taken == port) {
+                wrong.push(format!("ports.{name} and ports.{other} are both {port}"));
+            }
+        }
+        let elects = self
+            .configuration
+            .get("leaderElection")
+            .map(|section| &section["leaderElect"]);
+        if self.replicas > 1 && elects == Some(&Value::Bool(false)) {
+            wrong.push(format!(
+                "configuration.leaderElection.leaderElect is false with {} replicas: all would decide at once; set replicas to 1",
+                self.replicas
+            ));
+        }
+        for key in ["health", "webhook", "visibilityServer", "namespace"] {
+            if self.configuration.contains_key(key) {
+                wrong.push(format!(
+                    "configuration.{key} is set by the installation; use ports and the namespace of the installation"
+                ));
+            }
+        }
+        if wrong.is_empty() {
+            Ok(())
+        } else {
+            Err(Refusal(wrong))
+        }
+    }
+}
+
+impl Ports {
+    /// Each with its key.
+    pub const fn named(&self) -> [(&'static str, u16); 4] {
+        [
+            ("health", self.health),
+            ("metrics", self.metrics),
+            ("webhook", self.webhook),
+            ("visibility", self.visibility),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{from_value, json};
+
+    use super::*;
+
+    fn refused(values: Value) -> Vec<String> {
+        let values: Values = from_value(values).unwrap();
+        values.check().err().map(|refusal| refusal.0).unwrap_or_default()
+    }
+
+    #[test]
+    fn the_defaults_fit_together() {
+        assert_eq!(refused(json!({})), Vec::<String>::new());
+    }
+
+    #[test]
+    fn values_that_contradict_each_other_are_refused_all_at_once() {
+        let wrong = refused(json!({
+            "replicas": 9, "ports": {"health": 80, "metrics": 9443},
+            "configuration": {"leaderElection": {"leaderElect": false}, "webhook": {"port": 1}},
+        }));
+        assert_eq!(
+            wrong,
+            [
+                "replicas is 9; allowed are 1 to 5",
+                "ports.health is 80; the process has no right to ports below 1024",
+                "ports.webhook and ports.metrics are both 9443",
+                "configuration.leaderElection.leaderElect is false with 9 replicas: all would decide at once; set replicas to 1",
+                "configuration.webhook is set by the installation; use ports and the namespace of the installation",
+            ]
+        );
+    }
+
+    #[test]
+    fn an_unknown_key_is_refused_by_name() {
+        let error = from_value::<Values>(json!({"replica": 2})).unwrap_err();
+        assert!(error.to_string().contains("unknown field `replica`"), "{error}");
+    }
+
+    #[test]
+    fn an_image_is_named_by_tag_or_by_digest() {
+        let mut image = Image::default();
+        assert!(
+            image
+                .reference(Process::Worker)
+                .starts_with("roadstead/roadstead-worker:v")
+        );
+        image.tag = "sha256:0123".to_owned();
+        assert_eq!(
+            image.reference(Process::Manager),
+            "roadstead/roadstead-manager@sha256:0123"
+        );
+    }
+}
