@@ -127,7 +127,7 @@ impl Writer<'_> {
         let last = how == Finalizer::Remove && finalizers.is_empty();
         if last && matches!(answer, Written::Done(_)) {
             self.w
-                .wrappers
+                .objects
                 .forget(&self.key, self.wrapper.metadata.uid.as_deref());
             return Ok(true);
         }
@@ -140,7 +140,7 @@ impl Writer<'_> {
             Written::Done(object) => self.w.objects.observe(*object),
             Written::Gone => self
                 .w
-                .wrappers
+                .objects
                 .forget(&self.key, self.wrapper.metadata.uid.as_deref()),
             Written::Conflict => return Err(format!("writing {what}: it was changed meanwhile")),
             Written::AlreadyExists => {}
