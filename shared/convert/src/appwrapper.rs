@@ -1,14 +1,12 @@
 //! `AppWrappers`: what the API holds as the controller sees it, its answer as a patch, and the children that templates become.
 //!
-//! Reading order: `status` (in and out), `spec` (components), `infer` and `path` (where pods come from), `child` (what is created),
+//! Reading order: `status` (in and out), `spec` (components), `child` (what is created),
 //! `probe` (how a child fares), `knobs` (what annotations say).
 //!
 //! *Source*: `spec/appwrapper.md 1, 4.3, 8.2`.
 
 mod child;
-pub(crate) mod infer;
 mod knobs;
-pub(crate) mod path;
 mod probe;
 mod spec;
 mod status;

@@ -8,10 +8,9 @@ use roadstead_core::appwrapper::observed::Component;
 use roadstead_core::appwrapper::status::LABEL;
 use roadstead_core::name::ResourceName;
 use roadstead_core::quantity;
+use roadstead_jobs::appwrapper::path::pod_template_mut;
 use roadstead_jobs::json;
 use serde_json::{Value, json};
-
-use super::path::pod_template_mut;
 
 /// What the administrator has children get.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

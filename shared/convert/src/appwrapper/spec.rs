@@ -6,11 +6,13 @@ use std::fmt::Write as _;
 use roadstead_api::appwrapper::v1beta2::{AppWrapper, AppWrapperComponent, AppWrapperPodSet};
 use roadstead_core::appwrapper::observed::{Child, Component, Role};
 use roadstead_core::appwrapper::status::{Identity, PodSet};
+use roadstead_jobs::appwrapper::infer;
 use roadstead_jobs::json;
+use roadstead_kinds::TABLE;
 use serde_json::Value;
 use sha1::{Digest as _, Sha1};
 
-use super::{infer, nature};
+use super::nature;
 
 /// Annotation of a component: how it belongs to the others. *Source*: `spec/appwrapper.md 8.2`.
 pub const ROLE: &str = "roadstead.dev/role";
@@ -83,7 +85,7 @@ fn identity(component: &AppWrapperComponent, uid: &str, index: usize) -> Identit
 pub fn pod_sets(component: &AppWrapperComponent) -> Vec<PodSet> {
     let template = component.template.to_value();
     let text = |field: &str| json::text(&template, &[field]).unwrap_or_default();
-    let inferred = infer::pod_sets(text("apiVersion"), text("kind"), &template).unwrap_or_default();
+    let inferred = infer::pod_sets(TABLE, text("apiVersion"), text("kind"), &template).unwrap_or_default();
     if component.pod_sets.is_empty() {
         let sets = inferred.into_iter().map(|set| PodSet {
             path: set.path,
