@@ -30,6 +30,7 @@ use roadstead_engine::caches::watch_of;
 use roadstead_engine::clock::Clock;
 use roadstead_engine::leader::Leadership;
 use roadstead_engine::process::tell_unread;
+use roadstead_jobs::appwrapper::ROW;
 use roadstead_kubeio::cache::{Cache, Health};
 use roadstead_kubeio::events::Recorder;
 use roadstead_kubeio::queue::{Lane, Queue};
@@ -48,8 +49,6 @@ use crate::metrics::Phases;
 const WORKERS: usize = 16;
 /// Plans carried out for one `AppWrapper` in a row. *Limit*: an ordinary way through the phases takes four.
 const PLANS_MAX: usize = 16;
-/// `spec.managedBy` of what is ours.
-const OURS: &str = "workload.codeflare.dev/appwrapper-controller";
 
 /// See the module.
 #[derive(Clone)]
@@ -72,10 +71,7 @@ pub(crate) struct Wrappers {
 /// Whether the configuration asks for the controller: it has a section for it, or queues `AppWrappers`.
 pub(crate) fn is_wanted(config: &Config) -> bool {
     let integrations = &config.integrations.frameworks;
-    config.roadstead.app_wrapper.is_some()
-        || integrations
-            .iter()
-            .any(|name| name == "workload.codeflare.dev/appwrapper")
+    config.roadstead.app_wrapper.is_some() || integrations.iter().any(|name| name == ROW.framework)
 }
 
 impl Wrappers {
@@ -215,7 +211,8 @@ impl Wrappers {
     fn ours(&self, key: &Key) -> Option<(Arc<AppWrapper>, Status)> {
         let wrapper = self.objects.get(key)?;
         let manager = wrapper.spec.managed_by.as_deref();
-        if manager.is_some_and(|manager| manager != OURS) {
+        let ours = ROW.managed_by.map(|managed_by| managed_by.default);
+        if manager.is_some() && manager != ours {
             return None;
         }
         let status = roadstead_convert::appwrapper::status(&wrapper)?;

@@ -11,6 +11,7 @@ use kube::discovery::{ApiCapabilities, Scope, pinned_kind};
 use kube::{Api, Client};
 use roadstead_core::appwrapper::status::{Identity, LABEL};
 use roadstead_core::name::Key;
+use roadstead_jobs::appwrapper::ROW;
 use roadstead_kubeio::cache::Cache;
 use roadstead_kubeio::dirty::Dirty;
 use roadstead_kubeio::queue::{Lane, Queue};
@@ -164,7 +165,7 @@ impl Kinds {
         let due = self.due.clone();
         kind.objects.listen(move |change| {
             for object in [change.old, change.new].into_iter().flatten() {
-                if let Some(owner) = controller(&object.metadata).filter(|owner| owner.kind == "AppWrapper") {
+                if let Some(owner) = controller(&object.metadata).filter(|owner| owner.kind == ROW.kind) {
                     due.add(
                         Key::new(change.key.namespace.clone(), owner.name.as_str()),
                         Lane::Placed,

@@ -7,12 +7,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt as _};
 use roadstead_api::appwrapper::v1beta2::AppWrapper;
-use roadstead_convert::appwrapper::{components, knobs, verdict};
+use roadstead_convert::appwrapper::{components, knobs};
 use roadstead_core::appwrapper::observed::{self, Child, Component, Created, Observed, Origin, Stranger};
 use roadstead_core::appwrapper::settings::Knobs;
 use roadstead_core::appwrapper::status::{FINALIZER, Identity, LABEL, Phase, RESOURCES_DEPLOYED, Status};
 use roadstead_core::appwrapper::{Plan, plan};
 use roadstead_core::name::{Key, ResourceName, Uid};
+use roadstead_jobs::appwrapper::ROW;
+use roadstead_jobs::appwrapper::probe::verdict;
 use roadstead_kubeio::cache::key_of;
 use roadstead_kubeio::write;
 use serde_json::json;
@@ -133,7 +135,7 @@ pub(super) fn view(wrapper: &AppWrapper, identity: &Identity, object: &kube::cor
     let ours = owner.is_some_and(|owner| Some(&owner.uid) == wrapper.metadata.uid.as_ref());
     if !ours {
         let name = wrapper.metadata.name.as_deref();
-        let same = owner.is_some_and(|owner| owner.kind == "AppWrapper" && Some(&*owner.name) == name);
+        let same = owner.is_some_and(|owner| owner.kind == ROW.kind && Some(&*owner.name) == name);
         return Child::Foreign(if same {
             Stranger::Predecessor
         } else {

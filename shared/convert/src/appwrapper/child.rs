@@ -8,6 +8,7 @@ use roadstead_core::appwrapper::observed::Component;
 use roadstead_core::appwrapper::status::LABEL;
 use roadstead_core::name::ResourceName;
 use roadstead_core::quantity;
+use roadstead_jobs::appwrapper::ROW;
 use roadstead_jobs::appwrapper::path::pod_template_mut;
 use roadstead_jobs::json;
 use serde_json::{Value, json};
@@ -65,7 +66,7 @@ fn own(child: &mut Value, name: &str, uid: &str) -> Result<(), String> {
         return Err(format!("the template is already controlled by {other}"));
     }
     owners.push(json!({
-        "apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper", "name": name, "uid": uid,
+        "apiVersion": ROW.api_version(), "kind": ROW.kind, "name": name, "uid": uid,
         "controller": true, "blockOwnerDeletion": true,
     }));
     json::set(child, &["metadata", "ownerReferences"], Value::Array(owners));

@@ -7,12 +7,11 @@ use roadstead_api::appwrapper::v1beta2::{AppWrapper, AppWrapperComponent, AppWra
 use roadstead_core::appwrapper::observed::{Child, Component, Role};
 use roadstead_core::appwrapper::status::{Identity, PodSet};
 use roadstead_jobs::appwrapper::infer;
+use roadstead_jobs::appwrapper::probe::nature;
 use roadstead_jobs::json;
 use roadstead_kinds::TABLE;
 use serde_json::Value;
 use sha1::{Digest as _, Sha1};
-
-use super::nature;
 
 /// Annotation of a component: how it belongs to the others. *Source*: `spec/appwrapper.md 8.2`.
 pub const ROLE: &str = "roadstead.dev/role";

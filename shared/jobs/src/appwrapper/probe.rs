@@ -1,8 +1,9 @@
 //! How a child fares. *Source*: `spec/appwrapper.md 8.2`.
 
 use roadstead_core::appwrapper::observed::{Nature, Verdict};
-use roadstead_jobs::json;
 use serde_json::Value;
+
+use crate::json;
 
 /// Kinds of the training operator that end.
 const TRAINING: [&str; 6] = [
