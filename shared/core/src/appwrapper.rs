@@ -213,7 +213,7 @@ impl<'a> Pass<'a> {
                     Created::Retryable(format!("resource {name} is still being deleted"))
                 }
                 (None, Child::Foreign(stranger)) => foreign(*stranger, &component.identity),
-                (None, Child::Unread(why)) => Created::Retryable(why.clone()),
+                (None, Child::Unread(why)) => Created::Unclear(why.clone()),
             };
             match created {
                 Created::Done => self.deployed(index, Truth::True, "ComponentCreatedSuccessfully", ""),
@@ -221,6 +221,7 @@ impl<'a> Pass<'a> {
                     self.deployed(index, Truth::False, "ComponentCreationErrored", &why);
                     return self.creation_failed(&why, Hope::Left);
                 }
+                Created::Unclear(why) => return self.creation_failed(&why, Hope::Left),
                 Created::Fatal(why) => {
                     self.deployed(index, Truth::False, "ComponentCreationErrored", &why);
                     return self.creation_failed(&why, Hope::Lost);

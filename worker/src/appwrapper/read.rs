@@ -119,7 +119,9 @@ async fn child(w: &Wrappers, wrapper: &AppWrapper, status: &Status, component: &
     let namespace = wrapper.metadata.namespace.as_deref().unwrap_or_default();
     let identity = &component.identity;
     // Why not asked for: its creation tells, and costs no more.
-    if status.phase == Phase::Resuming && w.kinds.seems_missing(namespace, identity).await {
+    if status.phase == Phase::Resuming
+        && (w.settings.allows(identity).is_err() || w.kinds.seems_missing(namespace, identity).await)
+    {
         return Child::Missing;
     }
     match w.kinds.read(namespace, identity).await {

@@ -207,15 +207,10 @@ impl Writer<'_> {
             }
             Err(error) => {
                 let why = write::describe(&error);
-                let code = if let kube::Error::Api(status) = &error {
-                    status.code
-                } else {
-                    0
-                };
-                if code == 422 {
-                    Created::Fatal(why)
-                } else {
-                    Created::Retryable(why)
+                match &error {
+                    kube::Error::Api(status) if status.code == 422 => Created::Fatal(why),
+                    kube::Error::Api(status) if (400..500).contains(&status.code) => Created::Retryable(why),
+                    _ => Created::Unclear(why),
                 }
             }
         }
@@ -233,12 +228,12 @@ impl Writer<'_> {
                 Child::Present { leaving: false, .. } => Created::Done,
                 Child::Foreign(Stranger::Other) => Created::Fatal(why),
                 Child::Present { .. } | Child::Foreign(Stranger::Predecessor) => Created::Retryable(why),
-                Child::Missing | Child::Unread(_) => Created::Retryable("it cannot be read".to_owned()),
+                Child::Missing | Child::Unread(_) => Created::Unclear(why),
             },
             Found::NotThere => {
                 Created::Retryable(format!("{} vanished while it was looked at", identity.name))
             }
-            Found::Unclear(why) => Created::Retryable(why),
+            Found::Unclear(why) => Created::Unclear(why),
         }
     }
 

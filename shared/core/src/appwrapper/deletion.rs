@@ -9,21 +9,25 @@ use crate::moment::later;
 use crate::note::Note;
 
 impl Pass<'_> {
-    /// What could not be read.
+    /// What could not be read. What was certainly never created need not be.
     pub(super) fn unread(&self) -> Vec<String> {
-        let children = self
-            .o
-            .components
-            .iter()
-            .filter_map(|component| match &component.child {
-                Child::Unread(why) => Some(why.clone()),
-                Child::Missing | Child::Foreign(_) | Child::Present { .. } => None,
-            });
+        let all = self.o.components.iter().enumerate();
+        let children = all.filter_map(|(index, component)| match &component.child {
+            Child::Unread(why) => self.may_exist(index).then(|| why.clone()),
+            Child::Missing | Child::Foreign(_) | Child::Present { .. } => None,
+        });
         let pods = match self.o.pods {
             Pods::Unread(why) => Some(why.to_owned()),
             Pods::Known(_) => None,
         };
         children.chain(pods).collect()
+    }
+
+    /// Whether the child of a component may have been created and not be gone.
+    fn may_exist(&self, component: usize) -> bool {
+        let known = self.plan.status.components.get(component);
+        let known = known.and_then(|status| status.conditions.get(RESOURCES_DEPLOYED));
+        known.is_some_and(|condition| condition.truth != Truth::False)
     }
 
     /// Deletes everything; true when it is gone.
@@ -51,10 +55,7 @@ impl Pass<'_> {
         };
         let pods: Vec<&Pod> = self.pods().unwrap_or_default().iter().filter(is_chosen).collect();
         for (index, component) in &chosen {
-            let known = self.plan.status.components.get(*index);
-            let known = known.and_then(|status| status.conditions.get(RESOURCES_DEPLOYED));
-            let may_exist = known.is_some_and(|condition| condition.truth != Truth::False);
-            if may_exist && matches!(component.child, Child::Missing | Child::Foreign(_)) {
+            if self.may_exist(*index) && matches!(component.child, Child::Missing | Child::Foreign(_)) {
                 // Wire: misspelt, as clients know it.
                 self.deployed(*index, Truth::False, "CompononetDeleted", "");
             }

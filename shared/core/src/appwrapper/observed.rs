@@ -175,6 +175,8 @@ pub enum Created {
     Done,
     /// It does not; trying again may help.
     Retryable(String),
+    /// It may exist, because there was no answer; trying again tells.
+    Unclear(String),
     /// It does not, and never will.
     Fatal(String),
 }

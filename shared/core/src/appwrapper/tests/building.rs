@@ -127,6 +127,25 @@ fn a_stranger_of_the_same_name_is_never_touched() {
     assert_eq!(world.components[1].child, Child::Foreign(Stranger::Other));
 }
 
+/// Spec: appwrapper 1.7, N-26.
+#[test]
+fn what_may_have_been_created_is_not_gone_before_it_was_read() {
+    let check = |answer: Created, gone: bool| {
+        let mut world = three();
+        world.answers.insert(1, answer);
+        world.settle_for_creation();
+        world.components[1].child = Child::Unread("forbidden".to_owned());
+        world.deleting = true;
+        for _ in 0..5 {
+            world.pass();
+            world.leave();
+        }
+        assert_eq!(world.gone, gone);
+    };
+    check(Created::Unclear("timeout".to_owned()), false);
+    check(Created::Retryable("forbidden".to_owned()), true);
+}
+
 /// Spec: appwrapper N-4.
 #[test]
 fn what_a_predecessor_leaves_behind_is_waited_for() {
