@@ -17,6 +17,9 @@ use super::scalar::NanosOrText;
 pub struct AppWrapperConfig {
     /// Kinds that may be wrapped, such as `Job.v1.batch` or `Pod.v1`; absent means any kind that the worker's account may create.
     pub allowed_kinds: Option<Vec<WrappedKind>>,
+    /// Whether users may only wrap what they may create themselves; default true. The webhooks of manager and worker look at it.
+    #[serde(rename = "userRBACAdmissionCheck")]
+    pub user_rbac_admission_check: Option<bool>,
     /// Scheduler of pods that name none; absent leaves that to the cluster.
     pub scheduler_name: Option<String>,
     /// How patient the controller is.

@@ -24,7 +24,7 @@ const GROUP_LABEL: &str = "workload.codeflare.dev.appwrapper/tas-sub-group-index
 const GROUP_COUNT: &str = "workload.codeflare.dev.appwrapper/tas-sub-group-count";
 /// The label by which a Job numbers its pods.
 const JOB_INDEX: &str = "batch.kubernetes.io/job-completion-index";
-/// The label by which a JobSet numbers its jobs.
+/// The label by which a `JobSet` numbers its jobs.
 const GROUP_INDEX: &str = "jobset.sigs.k8s.io/job-index";
 /// The label by which the training operator numbers its pods.
 const TRAINING_INDEX: &str = "training.kubeflow.org/replica-index";
