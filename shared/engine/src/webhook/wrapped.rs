@@ -3,7 +3,7 @@
 //! The question is asked where the user is known, that is on the manager. Of a copy that a manager makes on a worker nothing is
 //! asked here: the worker's controller goes by its own list of allowed kinds.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
@@ -23,8 +23,10 @@ const KINDS_MAX: usize = 1_000;
 /// The resource that is asked for when the API server does not say what a kind is called: only who may do everything passes.
 const ANY: &str = "*";
 
+/// `apiVersion` and kind.
+type Name = (String, String);
 /// Plurals by kind.
-type Plurals = Arc<Mutex<BTreeMap<GroupVersionKind, String>>>;
+type Plurals = Arc<Mutex<BTreeMap<Name, String>>>;
 
 /// Refuses an `AppWrapper` whose creator may not create a wrapped resource. Names that begin with `managers` are not asked about.
 pub(super) fn review(client: Client, managers: String) -> Preparation {
@@ -61,9 +63,7 @@ fn asked(request: &Request, managers: &str) -> Option<Asked> {
     }
     let object = request.object.as_ref()?;
     let components = json::list(&object.data, &["spec", "components"]).iter();
-    let mut kinds: Vec<GroupVersionKind> = components.filter_map(kind).collect();
-    kinds.sort();
-    kinds.dedup();
+    let kinds: BTreeSet<Name> = components.filter_map(kind).collect();
     Some(Asked {
         user: SubjectAccessReviewSpec {
             user: Some(name),
@@ -73,23 +73,28 @@ fn asked(request: &Request, managers: &str) -> Option<Asked> {
             ..SubjectAccessReviewSpec::default()
         },
         namespace: request.namespace.clone().unwrap_or_default(),
-        kinds,
+        kinds: kinds.into_iter().map(gvk).collect(),
     })
 }
 
 /// What a component wraps; `None` for what the rules refuse anyway.
-fn kind(component: &Value) -> Option<GroupVersionKind> {
+fn kind(component: &Value) -> Option<Name> {
     let api_version = json::text(component, &["template", "apiVersion"])?;
     let kind = json::text(component, &["template", "kind"])?;
-    let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
-    Some(GroupVersionKind::gvk(group, version, kind))
+    Some((api_version.to_owned(), kind.to_owned()))
+}
+
+fn gvk((api_version, kind): Name) -> GroupVersionKind {
+    let (group, version) = api_version.rsplit_once('/').unwrap_or(("", &api_version));
+    GroupVersionKind::gvk(group, version, &kind)
 }
 
 async fn plural(client: &Client, plurals: &Plurals, kind: &GroupVersionKind) -> String {
+    let name = (kind.api_version(), kind.kind.clone());
     let known = plurals
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
-        .get(kind)
+        .get(&name)
         .cloned();
     if let Some(known) = known {
         return known;
@@ -99,7 +104,7 @@ async fn plural(client: &Client, plurals: &Plurals, kind: &GroupVersionKind) -> 
     };
     let mut all = plurals.lock().unwrap_or_else(PoisonError::into_inner);
     if all.len() < KINDS_MAX {
-        all.insert(kind.clone(), resource.plural.clone());
+        all.insert(name, resource.plural.clone());
     }
     resource.plural
 }
@@ -181,7 +186,7 @@ mod tests {
             .iter()
             .map(|kind| (kind.group.as_str(), kind.kind.as_str()))
             .collect();
-        assert_eq!(kinds, [("", "Pod"), ("batch", "Job")]);
+        assert_eq!(kinds, [("batch", "Job"), ("", "Pod")]);
         assert_eq!(asked.user.groups, Some(vec!["g".to_owned()]));
         assert_eq!(asked.user.extra.unwrap()["k"], ["v"]);
         assert!(super::asked(&request("UPDATE", "alice"), managers).is_none());
