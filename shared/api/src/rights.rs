@@ -222,6 +222,8 @@ fn engine_rules() -> Vec<Value> {
         rule("scheduling.k8s.io", &["priorityclasses"], &READ),
         rule("node.k8s.io", &["runtimeclasses"], &READ),
         rule("events.k8s.io", &["events"], &["create"]),
+        // Whether users may create what they have wrapped.
+        rule("authorization.k8s.io", &["subjectaccessreviews"], &["create"]),
         only(
             rule(
                 "admissionregistration.k8s.io",

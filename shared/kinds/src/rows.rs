@@ -54,23 +54,6 @@ const OF_JOBS: Rights = Rights {
     ],
 };
 
-/// The same for what wraps other objects, and the question whether its user may create these.
-const OF_WRAPPERS: Rights = Rights {
-    engine: &[
-        OF_JOBS.engine[0],
-        OF_JOBS.engine[1],
-        OF_JOBS.engine[2],
-        Right {
-            on: On::Other {
-                group: "authorization.k8s.io",
-                resource: "subjectaccessreviews",
-            },
-            verbs: &["create"],
-        },
-    ],
-    account: OF_JOBS.account,
-};
-
 const ADOPTED: &[Ability] = &[Ability::Prebuilt, Ability::Dispatched];
 const RESIZED: &[Ability] = &[Ability::Prebuilt, Ability::Elastic, Ability::Dispatched];
 
@@ -304,7 +287,6 @@ pub static APP_WRAPPER: Kind = Kind {
     plural: "appwrappers",
     built: Built::Webhooks,
     managed_by: Some(spec("workload.codeflare.dev/appwrapper-controller")),
-    rights: OF_WRAPPERS,
     ..COMMON
 };
 
