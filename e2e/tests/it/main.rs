@@ -20,6 +20,7 @@ mod disturbance;
 mod federation;
 mod gauges;
 mod jobs;
+mod kinds;
 mod lifecycle;
 mod nightly;
 mod observer;
