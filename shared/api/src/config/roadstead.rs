@@ -2,12 +2,8 @@
 
 use serde::Deserialize;
 
-<<<<<<< HEAD
-use super::appwrapper::AppWrapperConfig;
-use crate::constants::names::LEASE_NAMESPACE;
-=======
 use super::DEFAULT_NAMESPACE;
->>>>>>> main
+use super::appwrapper::AppWrapperConfig;
 
 /// The second document. Every key is optional; an unknown one is an error.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
