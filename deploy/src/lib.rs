@@ -89,6 +89,7 @@ pub fn crds() -> Result<Vec<Manifest>, Error> {
 
 /// What each process must be allowed in its own cluster, one file of several documents for each: with the integrations that are on
 /// by default. For each other integration a file that is to be applied when it is switched on.
+/// Beside them what a worker that runs the controller of `AppWrappers` must be allowed.
 ///
 /// # Errors
 ///
@@ -104,6 +105,11 @@ pub fn rights() -> Result<Vec<Manifest>, Error> {
             manifests.push(documents(file_name, &objects)?);
         }
     }
+    let wrappers = roadstead_api::rights::appwrapper(NAMESPACE);
+    manifests.push(documents(
+        "roadstead-worker-appwrapper.yaml".to_owned(),
+        &wrappers,
+    )?);
     Ok(manifests)
 }
 

@@ -1,9 +1,10 @@
 //! `roadstead-worker`: the local admission engine of one cluster.
 //!
 //! It runs the admission engine and plugs in the `ProvisioningRequest` check, by which the cluster says whether a job
-//! really fits now, and the `fence`, by which jobs stop when their manager is cut off. A manager may or may not stand in
-//! front of it; it **never** talks to another cluster.
+//! really fits now, the `fence`, by which jobs stop when their manager is cut off, and the controller of `AppWrappers`. A
+//! manager may or may not stand in front of it; it **never** talks to another cluster.
 
+mod appwrapper;
 mod fence;
 mod metrics;
 mod provisioning;

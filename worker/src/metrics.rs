@@ -1,4 +1,4 @@
-//! What is counted about the fence.
+//! What is counted about the fence and about `AppWrappers`.
 //!
 //! Invariant: label `origin` has at most as many values as managers can share a worker; the others share one.
 //!
@@ -58,6 +58,40 @@ impl Metrics {
     }
 }
 
+/// Namespaces that are told apart in what is counted about `AppWrappers`; the others share one name.
+const NAMESPACES_MAX: usize = 1_000;
+
+/// What is counted about `AppWrappers`. *Source*: `spec/appwrapper.md 2.9`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Phases {
+    known: Arc<Mutex<BTreeSet<String>>>,
+    entered: Family<Labels, Counter>,
+}
+
+impl Phases {
+    /// Adds all of them to what `/metrics` shows.
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        // Wire: shown as `appwrapper_phase_total`.
+        registry.register(
+            "appwrapper_phase",
+            "Number of times a phase was entered",
+            self.entered.clone(),
+        );
+    }
+
+    /// An `AppWrapper` has entered a phase.
+    pub(crate) fn entered(&self, namespace: &str, phase: &'static str) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let fits = known.contains(namespace) || known.len() < NAMESPACES_MAX;
+        if fits {
+            known.insert(namespace.to_owned());
+        }
+        let namespace = if fits { namespace } else { OTHER };
+        let labels = vec![("namespace", namespace.to_owned()), ("phase", phase.to_owned())];
+        self.entered.get_or_create(&labels).inc();
+    }
+}
+
 /// How old the lease of each manager is, computed when somebody asks: a number that stood still would look like a good one.
 struct Ages(Box<dyn Fn() -> Vec<(String, Duration)> + Send + Sync>);
 
@@ -92,6 +126,25 @@ mod tests {
     use prometheus_client::encoding::text::encode;
 
     use super::*;
+
+    /// Spec: appwrapper 2.9.
+    #[test]
+    fn phases_are_counted_by_namespace_and_there_is_a_limit() {
+        let phases = Phases::default();
+        for namespace in 0..NAMESPACES_MAX + 2 {
+            phases.entered(&format!("n{namespace}"), "Running");
+        }
+        phases.entered("n0", "Running");
+        let (mut registry, mut text) = (Registry::default(), String::new());
+        phases.register(&mut registry);
+        encode(&mut text, &registry).unwrap();
+        for line in [
+            "appwrapper_phase_total{namespace=\"n0\",phase=\"Running\"} 2",
+            "appwrapper_phase_total{namespace=\"other\",phase=\"Running\"} 2",
+        ] {
+            assert!(text.lines().any(|shown| shown == line), "{line}");
+        }
+    }
 
     /// Spec: multikueue 8
     #[test]

@@ -11,12 +11,21 @@ use roadstead_serve::health::Readiness;
 use roadstead_serve::shutdown::Tasks;
 use tokio_util::sync::CancellationToken;
 
+use crate::appwrapper::{self, Wrappers};
 use crate::fence::Fence;
 use crate::metrics::Metrics as FenceMetrics;
 use crate::provisioning::Provisioning;
 
 /// What `--controllers` can name.
-pub const CONTROLLERS: &[&str] = &["admission", "core", "fence", "jobs", "provisioning", "webhooks"];
+pub const CONTROLLERS: &[&str] = &[
+    "admission",
+    "appwrapper",
+    "core",
+    "fence",
+    "jobs",
+    "provisioning",
+    "webhooks",
+];
 
 /// Our name in requests and Events.
 pub const NAME: &str = "roadstead-worker";
@@ -36,7 +45,7 @@ pub async fn run(args: &Args) -> Result<(), Error> {
 
 /// Starts everything that makes a worker in `tasks`, which end after `stop`; gives back what is counted.
 ///
-/// *Errors*: the webhook server could not be set up.
+/// *Errors*: the webhook server could not be set up, or settings contradict each other.
 pub async fn assemble(
     parts: Parts,
     readiness: &Readiness,
@@ -46,8 +55,10 @@ pub async fn assemble(
     let parts = parts.with_steady_clock();
     let uptime = parts.uptime;
     let (client, config, clock) = (parts.client.clone(), parts.config.clone(), parts.clock.clone());
+    let wrapper_clock = clock.clone();
     let provisions = parts.controllers.contains("provisioning");
     let fences = parts.controllers.contains("fence");
+    let wraps = parts.controllers.contains("appwrapper") && appwrapper::is_wanted(&parts.config);
     let leadership = parts.leadership.clone();
     let engine = Engine::new(parts, stop);
     let mut checks = Vec::<Arc<dyn Checks>>::new();
@@ -65,6 +76,16 @@ pub async fn assemble(
         checks.push(Arc::new(provisioning));
     }
     let mut metrics = Metrics::default();
+    if wraps {
+        let settings = appwrapper::Settings::of(config.roadstead.app_wrapper.as_ref());
+        if let Some((key, why)) = settings.problems().into_iter().next() {
+            let key = format!("appwrapper.faultTolerance.{key}");
+            return Err(process::Error::Settings { key, why });
+        }
+        let wrappers = Wrappers::new(client.clone(), settings, engine.recorder.clone(), wrapper_clock);
+        wrappers.register(&mut metrics);
+        wrappers.spawn(&leadership, tasks, stop);
+    }
     if fences {
         let fence = Fence {
             client,

@@ -337,8 +337,9 @@ const KINDS_ARE_NAMED_IN: &[&str] = &[
     "shared/testkit/",
     "shared/world/",
     "e2e/",
-    // The definition that we serve ourselves.
+    // The definition that we serve ourselves, and the words of the controller that we run ourselves.
     "shared/api/src/appwrapper/",
+    "shared/core/src/appwrapper/",
 ];
 
 /// What is left of a file when its tests are taken away.

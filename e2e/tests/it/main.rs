@@ -11,6 +11,7 @@
 )]
 
 mod answerer;
+mod appwrapper;
 mod architecture;
 mod citations;
 mod conformance;

@@ -7,6 +7,7 @@
 //! Reading is strict: an unknown key at any depth is an error. Rules that need more than one key are checked by
 //! `roadstead_serve::config`. Source: spec/api.md API-13.
 
+mod appwrapper;
 mod document;
 mod gates;
 mod model;
@@ -17,6 +18,9 @@ mod selector;
 mod v1beta1;
 mod v1beta2;
 
+pub use appwrapper::{
+    AppWrapperConfig, AutopilotConfig, FaultTolerance, NodeMark, NodeMarkEffect, WrappedKind,
+};
 pub use document::{Document, DocumentKind};
 pub use gates::{FeatureGate, FeatureGates, GateProblem, RetiredGate};
 pub use model::{

@@ -88,6 +88,53 @@ pub fn manifests(process: Process, namespace: &str, kinds: &[&Kind]) -> Vec<Valu
     objects
 }
 
+/// Name of the role of the `AppWrapper` controller, and the part of the labels by which roles are added to it.
+const WRAPPER_ROLE: &str = "roadstead:appwrapper";
+/// Label of a cluster role whose rules the `AppWrapper` controller gets as well: for kinds that administrators want wrapped.
+pub const WRAPPED_LABEL: &str = "roadstead.dev/aggregate-to-appwrapper";
+
+/// What the controller of `AppWrappers` must be allowed in a worker, besides [`manifests`]; only applied where it is wanted.
+///
+/// It needs the right to create and delete what is wrapped, pods among it. Further kinds come by cluster roles with
+/// [`WRAPPED_LABEL`]. *Source*: `spec/appwrapper.md` Appendix B.
+pub fn appwrapper(namespace: &str) -> Vec<Value> {
+    let child = ["create", "delete", "get", "list", "watch"];
+    let group = "workload.codeflare.dev";
+    let rules = [
+        rule(group, &["appwrappers"], &["get", "list", "watch", "patch"]),
+        rule(group, &["appwrappers/status"], &["patch"]),
+        // Where the owner of an object may not be blocked by everybody.
+        rule(group, &["appwrappers/finalizers"], &["update"]),
+        rule("", &["pods", "services"], &child),
+        rule("", &["nodes"], &READ),
+        rule("apps", &["deployments", "statefulsets"], &child),
+        rule("apps", &["replicasets"], &["get"]),
+        rule("batch", &["jobs"], &child),
+        rule("jobset.x-k8s.io", &["jobsets"], &child),
+        rule("kubeflow.org", &["pytorchjobs"], &child),
+        rule("ray.io", &["rayclusters", "rayjobs"], &child),
+        rule("scheduling.sigs.k8s.io", &["podgroups"], &child),
+        rule("scheduling.x-k8s.io", &["podgroups"], &child),
+    ];
+    let version = format!("{RBAC}/v1");
+    vec![
+        json!({
+            "apiVersion": version, "kind": "ClusterRole",
+            "metadata": {"name": format!("{WRAPPER_ROLE}:kinds"), "labels": {WRAPPED_LABEL: "true"}},
+            "rules": rules,
+        }),
+        json!({
+            "apiVersion": version, "kind": "ClusterRole", "metadata": {"name": WRAPPER_ROLE},
+            "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {WRAPPED_LABEL: "true"}}]},
+        }),
+        json!({
+            "apiVersion": version, "kind": "ClusterRoleBinding", "metadata": {"name": WRAPPER_ROLE},
+            "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": WRAPPER_ROLE},
+            "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}],
+        }),
+    ]
+}
+
 /// What a process that runs already must be allowed in addition when this integration is switched on, in its namespace.
 pub fn of_integration(process: Process, namespace: &str, kind: &Kind) -> Vec<Value> {
     let rules: Vec<Value> = kind_rules(kind).collect();
@@ -171,6 +218,8 @@ fn engine_rules() -> Vec<Value> {
         rule("scheduling.k8s.io", &["priorityclasses"], &READ),
         rule("node.k8s.io", &["runtimeclasses"], &READ),
         rule("events.k8s.io", &["events"], &["create"]),
+        // Whether users may create what they have wrapped.
+        rule("authorization.k8s.io", &["subjectaccessreviews"], &["create"]),
         only(
             rule(
                 "admissionregistration.k8s.io",
@@ -274,6 +323,19 @@ mod tests {
                 assert_eq!(object["metadata"]["namespace"], "ours", "{process:?}");
             }
         }
+    }
+
+    /// Spec: appwrapper 8.1.
+    #[test]
+    fn the_controller_of_appwrappers_has_no_wildcard_and_no_secrets_and_gains_kinds_by_a_label() {
+        let objects = appwrapper("ours");
+        let text = Value::from(objects.clone()).to_string();
+        for word in ["\"*\"", "secrets", "impersonate", "\"bind\"", "escalate"] {
+            assert!(!text.contains(word), "{word}");
+        }
+        let selector = &objects[1]["aggregationRule"]["clusterRoleSelectors"][0]["matchLabels"];
+        assert_eq!(selector, &objects[0]["metadata"]["labels"]);
+        assert_eq!(objects[2]["subjects"][0]["namespace"], "ours");
     }
 
     /// Spec: safety 6

@@ -4,7 +4,7 @@
 //! object ([`roadstead_core::workload::Workload::problems`]) and shows up as its reason for waiting.
 //!
 //! Reading order: `queues` and `inward` (API to core), `template` and `accounting` (what a pod asks for), `outward` (core to a
-//! patch), `copies` (Workloads we create), [`explanation`] (why one waits), [`default`] and [`validate`] (what the webhooks fill in and refuse), [`versions`]
+//! patch), `copies` (Workloads we create), [`appwrapper`] (the controller of wrapped jobs), [`explanation`] (why one waits), [`default`] and [`validate`] (what the webhooks fill in and refuse), [`versions`]
 //! (objects of older versions of the API).
 //!
 //! ```
@@ -13,6 +13,7 @@
 //! ```
 
 mod accounting;
+pub mod appwrapper;
 mod copies;
 pub mod default;
 pub mod explanation;

@@ -167,7 +167,11 @@ fn conditions(before: &Conditions, after: &Conditions, generation: Option<i64>) 
     all.collect()
 }
 
-fn api_condition(kind: &str, condition: &Condition, observed_generation: Option<i64>) -> ApiCondition {
+pub(crate) fn api_condition(
+    kind: &str,
+    condition: &Condition,
+    observed_generation: Option<i64>,
+) -> ApiCondition {
     ApiCondition {
         type_: kind.to_owned(),
         status: truth(condition.truth).to_owned(),

@@ -72,6 +72,14 @@ pub enum Error {
         #[source]
         source: roadstead_serve::tls::Error,
     },
+    /// Settings that contradict each other.
+    #[error("configuration key {key}: {why}")]
+    Settings {
+        /// Where it stands.
+        key: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// A port cannot be had.
     #[error("opening a port")]
     Listen {

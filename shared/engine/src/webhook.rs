@@ -15,6 +15,7 @@ mod jobs;
 mod lookup;
 mod own;
 mod registration;
+mod wrapped;
 
 use std::sync::Arc;
 
@@ -51,19 +52,31 @@ pub(crate) fn handlers(
         filled: filled.clone(),
         troubles: Arc::default(),
     };
+    let managers = registration::managers(&config.roadstead.multi_kueue.lease_namespace);
     for row in kinds.iter() {
         let enabled = caches.kind(row.group, row.kind).map(|jobs| jobs.kind);
         let (mutate, validate) = match enabled {
             Some(kind) => jobs::handlers(kind, caches.clone(), config.clone(), &filled),
+<<<<<<< HEAD
             None if row == &rows::APP_WRAPPER && wraps(config) => own::appwrapper(),
             None => (answers::unchanged(), answers::unheeded(row.kind)),
+=======
+            None if row == &rows::APP_WRAPPER && wraps(config) => own::appwrapper(managers.clone()),
+            None => (answers::unchanged(), answers::unchanged()),
+>>>>>>> wrapper
         };
         let path = mutate_path(row.group, row.version, row.kind);
         match enabled.and_then(|kind| lookup.preparation(kind, config)) {
             Some(preparation) => webhooks.prepared_admission(path, preparation, mutate)?,
             None => webhooks.admission(path, mutate)?,
         }
-        webhooks.admission(validate_path(row.group, row.version, row.kind), validate)?;
+        let path = validate_path(row.group, row.version, row.kind);
+        if row == &rows::APP_WRAPPER && wraps(config) && own::asks_for_users(config) {
+            let review = wrapped::review(client.clone(), managers.clone());
+            webhooks.prepared_admission(path, review, validate)?;
+        } else {
+            webhooks.admission(path, validate)?;
+        }
     }
     for (path, handler) in own::handlers(config) {
         webhooks.admission(path, handler)?;

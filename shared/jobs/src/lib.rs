@@ -18,6 +18,7 @@
 
 pub mod kind;
 
+pub mod appwrapper;
 pub mod batch;
 
 pub mod by_path;

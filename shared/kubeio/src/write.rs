@@ -98,7 +98,7 @@ pub async fn delete<K>(api: &Api<K>, name: &str, uid: Option<&str>) -> Written<K
 where
     K: Resource + Clone + DeserializeOwned + Debug,
 {
-    remove(api, name, uid, PropagationPolicy::Background).await
+    remove(api, name, uid, (PropagationPolicy::Background, None)).await
 }
 
 /// Deletes an object, but only if it still has this `uid`. It stays, marked as being deleted, until what it owns is gone.
@@ -106,15 +106,30 @@ pub async fn delete_after_dependents<K>(api: &Api<K>, name: &str, uid: Option<&s
 where
     K: Resource + Clone + DeserializeOwned + Debug,
 {
-    remove(api, name, uid, PropagationPolicy::Foreground).await
+    remove(api, name, uid, (PropagationPolicy::Foreground, None)).await
 }
 
-async fn remove<K>(api: &Api<K>, name: &str, uid: Option<&str>, how: PropagationPolicy) -> Written<K>
+/// Deletes an object at once, without the time it asks for to end, but only if it still has this `uid`. What it owns is collected
+/// later.
+pub async fn delete_at_once<K>(api: &Api<K>, name: &str, uid: Option<&str>) -> Written<K>
+where
+    K: Resource + Clone + DeserializeOwned + Debug,
+{
+    remove(api, name, uid, (PropagationPolicy::Background, Some(0))).await
+}
+
+async fn remove<K>(
+    api: &Api<K>,
+    name: &str,
+    uid: Option<&str>,
+    (how, grace_secs): (PropagationPolicy, Option<u32>),
+) -> Written<K>
 where
     K: Resource + Clone + DeserializeOwned + Debug,
 {
     let params = DeleteParams {
         propagation_policy: Some(how),
+        grace_period_seconds: grace_secs,
         preconditions: uid.map(|uid| Preconditions {
             uid: Some(uid.into()),
             resource_version: None,

@@ -3,6 +3,7 @@
 use serde::Deserialize;
 
 use super::DEFAULT_NAMESPACE;
+use super::appwrapper::AppWrapperConfig;
 
 /// The second document. Every key is optional; an unknown one is an error.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -13,6 +14,8 @@ pub struct Roadstead {
     pub webhook: RoadsteadWebhook,
     /// `multiKueue`.
     pub multi_kueue: RoadsteadMultiKueue,
+    /// `appwrapper`; `None` when the section is absent.
+    pub app_wrapper: Option<AppWrapperConfig>,
 }
 
 /// `webhook` of the second document.
@@ -89,6 +92,8 @@ pub(super) struct RoadsteadConfiguration {
     admission: Option<AdmissionSection>,
     webhook: Option<WebhookSection>,
     multi_kueue: Option<MultiKueueSection>,
+    #[serde(rename = "appwrapper")]
+    app_wrapper: Option<Box<AppWrapperConfig>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -120,6 +125,7 @@ impl RoadsteadConfiguration {
         let multi_kueue = self.multi_kueue.unwrap_or_default();
         Roadstead {
             admission_paused: self.admission.unwrap_or_default().paused.unwrap_or(false),
+            app_wrapper: self.app_wrapper.map(|section| *section),
             webhook: RoadsteadWebhook {
                 url: webhook.url.filter(|url| !url.is_empty()),
                 manage_configurations: webhook.manage_configurations.unwrap_or(true),

@@ -5,23 +5,34 @@
 
 use std::collections::BTreeSet;
 
+use roadstead_jobs::appwrapper::{infer, path};
 use roadstead_jobs::json;
 use roadstead_jobs::problem::Problem;
 use roadstead_kinds::{TABLE, rows};
 use serde_json::Value;
 
-mod infer;
-mod path;
-
 /// Most pod sets of all components together. *Source*: `spec/appwrapper.md 3.3 V10`.
 const POD_SETS_MAX: usize = 8;
 const IMMUTABLE: &str = "attempt to change immutable field";
+/// Longest name: it is the value of a label of every pod. *Source*: `spec/appwrapper.md N-17`.
+const NAME_LEN_MAX: usize = 63;
+/// Longest `generateName`: the API server adds five characters.
+const GENERATED_LEN_MAX: usize = 58;
 /// Labels with the submitter, set at creation.
 const FIXED_LABELS: [&str; 2] = ["workload.codeflare.dev/user", "workload.codeflare.dev/userid"];
 
 /// Checks an `AppWrapper` that is being created in a namespace. An empty list means that it is fine.
 pub fn appwrapper(wrapper: &Value, namespace: &str) -> Vec<Problem> {
     let mut problems = Vec::new();
+    for (field, most) in [("name", NAME_LEN_MAX), ("generateName", GENERATED_LEN_MAX)] {
+        let name = json::text(wrapper, &["metadata", field]).unwrap_or_default();
+        if name.len() > most {
+            let why = format!(
+                "must not be longer than {most} characters, because the name becomes a label of all pods"
+            );
+            problems.push(Problem::invalid(format!("metadata.{field}"), why).of(name));
+        }
+    }
     let mut total = 0_usize;
     for (index, component) in components(wrapper).iter().enumerate() {
         let path = format!("spec.components[{index}]");

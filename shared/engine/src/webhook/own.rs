@@ -106,13 +106,26 @@ pub(super) fn wraps(config: &Config) -> bool {
         .any(|name| name == rows::APP_WRAPPER.framework)
 }
 
-/// The mutating and the validating handler of `AppWrappers`.
-pub(super) fn appwrapper() -> (AdmissionHandler, AdmissionHandler) {
-    let submitter = |request: Request| {
+/// Whether the users of `AppWrappers` are asked about: `appwrapper.userRBACAdmissionCheck`.
+pub(super) fn asks_for_users(config: &Config) -> bool {
+    let section = config.roadstead.app_wrapper.as_ref();
+    section
+        .and_then(|section| section.user_rbac_admission_check)
+        .unwrap_or(true)
+}
+
+/// The mutating and the validating handler of `AppWrappers`; `managers` is how the names of managers begin.
+pub(super) fn appwrapper(managers: String) -> (AdmissionHandler, AdmissionHandler) {
+    let submitter = move |request: Request| {
+        let user = &request.user_info;
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let name = text(&user.username);
+        // Unlike the anchor: a copy says who submitted it to the manager (`spec/appwrapper.md` N-24).
+        if name.starts_with(&managers) {
+            return allowed(&request);
+        }
         patched(&request, |wrapper| {
-            let text = |text: &Option<String>| text.clone().unwrap_or_default();
-            let user = &request.user_info;
-            default::appwrapper_submitter(wrapper, &text(&user.username), &text(&user.uid));
+            default::appwrapper_submitter(wrapper, &name, &text(&user.uid));
         })
     };
     let rules = |request: Request| {
@@ -125,7 +138,51 @@ pub(super) fn appwrapper() -> (AdmissionHandler, AdmissionHandler) {
                 validate::appwrapper(&new, request.namespace.as_deref().unwrap_or_default())
             }
         };
-        unless(&request, &problems)
+        warned(unless(&request, &problems), &request)
     };
     (Arc::new(submitter), Arc::new(rules))
+}
+
+/// Adds what is probably not meant to the answer about a new `AppWrapper`. *Source*: `spec/appwrapper.md N-8`.
+fn warned(mut answer: AdmissionResponse, request: &Request) -> AdmissionResponse {
+    if let (Operation::Create, Some(object)) = (&request.operation, &request.object) {
+        let annotations = object.metadata.annotations.clone().unwrap_or_default();
+        let warnings = roadstead_convert::appwrapper::warnings(&annotations);
+        answer.warnings = (!warnings.is_empty()).then_some(warnings);
+    }
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn request(user: &str) -> Request {
+        let tuning = json!({"workload.codeflare.dev.appwrapper/retryLimt": "3"});
+        serde_json::from_value(json!({
+            "uid": "u", "operation": "CREATE", "name": "aw", "namespace": "team",
+            "kind": {"group": "workload.codeflare.dev", "version": "v1beta2", "kind": "AppWrapper"},
+            "resource": {"group": "workload.codeflare.dev", "version": "v1beta2", "resource": "appwrappers"},
+            "userInfo": {"username": user},
+            "object": {"metadata": {"name": "aw", "annotations": tuning}, "spec": {"components": []}},
+        }))
+        .unwrap()
+    }
+
+    /// Spec: appwrapper 3.2, N-8, N-24.
+    #[test]
+    fn users_are_written_down_but_for_managers_and_mistakes_are_warned_of() {
+        let (mutate, validate) = appwrapper("system:serviceaccount:ours:roadstead-".to_owned());
+        assert!(mutate(request("alice")).patch.is_some());
+        assert!(
+            mutate(request("system:serviceaccount:ours:roadstead-west"))
+                .patch
+                .is_none()
+        );
+        let answer = validate(request("alice"));
+        let warnings = answer.warnings.unwrap();
+        assert!(warnings[0].contains("retryLimt: no such setting"), "{warnings:?}");
+    }
 }

@@ -21,6 +21,12 @@ use super::own::VERSION;
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 /// How the names of the accounts begin that `roadstead cluster join` makes for managers.
 const ACCOUNTS: &str = "roadstead-";
+
+/// How the names of all users begin that are managers, whose accounts are in this namespace.
+pub(super) fn managers(namespace: &str) -> String {
+    format!("{SERVICE_ACCOUNT}{namespace}:{ACCOUNTS}")
+}
+
 /// How long the API server waits for an answer.
 const TIMEOUT_SECS: i32 = 10;
 
@@ -119,8 +125,8 @@ impl Registration<'_> {
         (api.kind != rows::APP_WRAPPER.kind).then(|| MatchCondition {
             name: "not-copies-of-managers".to_owned(),
             expression: format!(
-                "!request.userInfo.username.startsWith('{SERVICE_ACCOUNT}{}:{ACCOUNTS}')",
-                unquoted(self.accounts)
+                "!request.userInfo.username.startsWith('{}')",
+                managers(&unquoted(self.accounts))
             ),
         })
     }

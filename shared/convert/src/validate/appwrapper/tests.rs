@@ -51,6 +51,22 @@ fn a_wrapper_has_one_to_eight_pod_sets() {
     );
 }
 
+/// Spec: appwrapper N-17.
+#[test]
+fn a_name_must_fit_a_label() {
+    let named = |field: &str, name: String| {
+        let mut wrapper = wrapping(&[job()]);
+        wrapper["metadata"][field] = json!(name);
+        wrapper
+    };
+    check(&named("name", "a.b".to_owned()), &[]);
+    check(&named("name", "a".repeat(63)), &[]);
+    let long = "must not be longer than 63 characters, because the name becomes a label of all pods";
+    check(&named("name", "a".repeat(64)), &[long]);
+    let long = "must not be longer than 58 characters, because the name becomes a label of all pods";
+    check(&named("generateName", "a".repeat(59)), &[long]);
+}
+
 /// Spec: appwrapper 3.3, B101, B102, B106.
 #[test]
 fn a_child_is_a_named_object_of_the_same_namespace_and_no_wrapper() {

@@ -5,7 +5,7 @@ use serde_json::Value;
 /// The pod template at a path, which is a map with a readable `spec`.
 ///
 /// *Errors*: why there is none, in the words that users know.
-pub(super) fn pod_template<'a>(template: &'a Value, path: &str) -> Result<&'a Value, String> {
+pub fn pod_template<'a>(template: &'a Value, path: &str) -> Result<&'a Value, String> {
     let found = resolve(template, path)?;
     let Some(spec) = found.get("spec").and_then(Value::as_object) else {
         return Err(format!("content at {path} does not contain a spec"));
@@ -25,6 +25,23 @@ pub(super) fn pod_template<'a>(template: &'a Value, path: &str) -> Result<&'a Va
         }
     }
     Ok(found)
+}
+
+/// The same, to be changed.
+///
+/// *Errors*: as [`pod_template`].
+pub fn pod_template_mut<'a>(template: &'a mut Value, path: &str) -> Result<&'a mut Value, String> {
+    pod_template(template, path)?;
+    let place = path.strip_prefix("template").unwrap_or_default();
+    // The path is known to lead somewhere, so that it can be said in the language of JSON pointers.
+    let place = place
+        .replace('~', "~0")
+        .replace('/', "~1")
+        .replace(']', "")
+        .replace(['.', '['], "/");
+    template
+        .pointer_mut(&place)
+        .ok_or_else(|| format!("content at {path} cannot be changed"))
 }
 
 /// What stands at a path.

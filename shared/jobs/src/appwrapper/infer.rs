@@ -1,33 +1,49 @@
 //! The pod sets of a wrapped object, from its kind. *Source*: `spec/appwrapper.md 1.5`.
 
-use roadstead_jobs::json;
+use std::collections::BTreeMap;
+
 use roadstead_kinds::{Absent, Holder, Kind, Kinds, PodPlace, Pods};
 use serde_json::Value;
 
 use super::path::pod_template;
+use crate::json;
 
 /// A place in a template from which pods are made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct PodSet {
-    pub(super) path: String,
-    pub(super) replicas: i64,
+pub struct PodSet {
+    /// Where it stands, such as `template.spec.template`.
+    pub path: String,
+    /// How many pods.
+    pub replicas: i64,
+    /// Hints for the placement in a topology. *Source*: `spec/appwrapper.md 1.3`.
+    pub annotations: BTreeMap<String, String>,
 }
+
+const INDEX_LABEL: &str = "workload.codeflare.dev.appwrapper/tas-pod-index-label";
+const GROUP_LABEL: &str = "workload.codeflare.dev.appwrapper/tas-sub-group-index-label";
+const GROUP_COUNT: &str = "workload.codeflare.dev.appwrapper/tas-sub-group-count";
+/// The label by which a Job numbers its pods.
+const JOB_INDEX: &str = "batch.kubernetes.io/job-completion-index";
+/// The label by which a `JobSet` numbers its jobs.
+const GROUP_INDEX: &str = "jobset.sigs.k8s.io/job-index";
+/// The label by which the training operator numbers its pods.
+const TRAINING_INDEX: &str = "training.kubeflow.org/replica-index";
 
 /// The pod sets of an object of a kind of the table, in order; none for a kind whose pods have to be declared.
 ///
 /// *Errors*: the object is not what its kind says.
-pub(super) fn pod_sets(
-    kinds: Kinds,
-    version: &str,
-    kind: &str,
-    template: &Value,
-) -> Result<Vec<PodSet>, String> {
+pub fn pod_sets(kinds: Kinds, version: &str, kind: &str, template: &Value) -> Result<Vec<PodSet>, String> {
     let is_it = |row: &&Kind| row.kind == kind && row.api_version() == version;
-    let places = kinds.iter().find(is_it).map_or(&[][..], |row| row.wrapped);
+    let Some(row) = kinds.iter().find(is_it) else {
+        return Ok(Vec::new());
+    };
     let mut found = Vec::new();
-    for place in places {
+    for place in row.wrapped {
         for (path, holder) in holders(place.holder, template) {
-            found.extend(pod_set(place, template, (&path, holder))?);
+            if let Some(mut set) = pod_set(place, template, (&path, holder))? {
+                set.annotations = hints(row, place, holder);
+                found.push(set);
+            }
         }
     }
     Ok(found)
@@ -74,9 +90,29 @@ fn pod_set(
             true
         }
     };
-    Ok(pods
-        .filter(|_| is_there)
-        .map(|replicas| PodSet { path, replicas }))
+    Ok(pods.filter(|_| is_there).map(|replicas| PodSet {
+        path,
+        replicas,
+        annotations: BTreeMap::new(),
+    }))
+}
+
+/// *Source*: `spec/appwrapper.md 1.5`, the last column.
+fn hints(row: &Kind, place: &PodPlace, holder: &Value) -> BTreeMap<String, String> {
+    let index = |label: &str| (INDEX_LABEL.to_owned(), label.to_owned());
+    match place.pods {
+        Pods::OfJob(_) => BTreeMap::from([index(JOB_INDEX)]),
+        Pods::OfJobs(_) => {
+            let count = json::int(holder, &["replicas"]).unwrap_or(1);
+            BTreeMap::from([
+                index(JOB_INDEX),
+                (GROUP_LABEL.to_owned(), GROUP_INDEX.to_owned()),
+                (GROUP_COUNT.to_owned(), count.to_string()),
+            ])
+        }
+        Pods::Replicas(_) if row.group == "kubeflow.org" => BTreeMap::from([index(TRAINING_INDEX)]),
+        Pods::One | Pods::Replicas(_) => BTreeMap::new(),
+    }
 }
 
 fn below(place: &str, path: &[&str]) -> String {

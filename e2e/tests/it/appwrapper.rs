@@ -1,0 +1,373 @@
+//! `AppWrappers` on a real control plane with one worker: run, retried, moved, deleted, and taken over after a kill.
+
+use std::future::Future;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{Node as ApiNode, Pod, Service};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client, Resource, ResourceExt as _};
+use roadstead_api::appwrapper::v1beta2::AppWrapper;
+use roadstead_api::rights;
+use roadstead_e2e::options::{BATCH_CONTROLLERS, EXIT_CODE, RUN_SECONDS};
+use roadstead_e2e::stage::{SYSTEM_NAMESPACE, Solo, apply};
+use roadstead_e2e::{Node, Options, Progress};
+use serde_json::{Value, from_value, json};
+use tokio::runtime::Runtime;
+use tokio::sync::{OnceCell, RwLock};
+use tokio::time::timeout;
+
+use crate::shared::{chain, eventually};
+
+const DEADLINE: Duration = Duration::from_mins(5);
+/// For starting everything, a first build included.
+const START_DEADLINE: Duration = Duration::from_mins(30);
+const GPU: &str = "nvidia.com/gpu";
+const LABEL: &str = "workload.codeflare.dev/appwrapper";
+const TUNING: &str = "workload.codeflare.dev.appwrapper";
+
+// Why one for all: what the worker does in the background must outlive the test that started it.
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
+/// Whoever restarts the worker holds it alone.
+static SOLO: OnceCell<RwLock<Solo>> = OnceCell::const_new();
+
+async fn solo() -> &'static RwLock<Solo> {
+    let start = async {
+        let mut options = Options::complete("wrappers")
+            .with_node(Node::new("wrap-1", "16", "64Gi").with_resource(GPU, "4"))
+            .with_node(Node::new("wrap-2", "16", "64Gi").with_resource(GPU, "4"));
+        let more = ["deployment-controller", "replicaset-controller"];
+        options.controllers = BATCH_CONTROLLERS
+            .iter()
+            .chain(&more)
+            .map(|name| (*name).to_owned())
+            .collect();
+        let ours = json!({"appwrapper": {
+            "allowedKinds": ["Pod.v1", "Service.v1", "Job.v1.batch", "Deployment.v1.apps"],
+            "autopilot": {}, "faultTolerance": {"resetPause": "1s"},
+        }});
+        let configuration = json!({"roadstead": ours});
+        let starting = Solo::start(options, &configuration, Progress::stderr());
+        let started = Box::pin(timeout(START_DEADLINE, starting)).await;
+        let solo = started
+            .expect("the start must end")
+            .unwrap_or_else(|error| panic!("{}", chain(&error)));
+        let client = solo.client().unwrap();
+        for object in rights::appwrapper(SYSTEM_NAMESPACE) {
+            apply(&client, object).await.unwrap();
+        }
+        RwLock::new(solo)
+    };
+    SOLO.get_or_init(|| start).await
+}
+
+#[derive(Clone)]
+struct Room {
+    client: Client,
+    name: &'static str,
+}
+
+fn run<F: Future<Output = ()>>(name: &'static str, body: impl FnOnce(Room) -> F) {
+    RUNTIME.block_on(async {
+        let client = solo().await.read().await.client().unwrap();
+        let room = Room { client, name };
+        let play = async {
+            let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+            apply(&room.client, namespace).await.unwrap();
+            room.has_its_account().await;
+            body(room.clone()).await;
+        };
+        if timeout(DEADLINE, play).await.is_err() {
+            let log = solo().await.read().await.log_tail();
+            panic!("{name} does not come to its end; the worker's last lines:\n{log}");
+        }
+    });
+}
+
+fn pod_template(seconds: u32) -> Value {
+    json!({
+        "metadata": {"annotations": {RUN_SECONDS: seconds.to_string()}},
+        "spec": {"restartPolicy": "Never", "containers": [
+            {"name": "main", "image": "none", "resources": {"requests": {"cpu": "100m"}}},
+        ]},
+    })
+}
+
+fn pod(name: &str, seconds: u32) -> Value {
+    let mut pod = pod_template(seconds);
+    pod["apiVersion"] = "v1".into();
+    pod["kind"] = "Pod".into();
+    pod["metadata"]["name"] = name.into();
+    pod
+}
+
+fn job(name: &str, pods: u32, seconds: u32) -> Value {
+    json!({
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name},
+        "spec": {"parallelism": pods, "completions": pods, "backoffLimit": 0, "template": pod_template(seconds)},
+    })
+}
+
+fn deployment(name: &str) -> Value {
+    let mut template = pod_template(1);
+    template["metadata"] = json!({"labels": {"app": name}});
+    template["spec"]["restartPolicy"] = "Always".into();
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
+        "spec": {"replicas": 2, "selector": {"matchLabels": {"app": name}}, "template": template},
+    })
+}
+
+fn service(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
+        "spec": {"selector": {"app": name}, "ports": [{"port": 80}]},
+    })
+}
+
+impl Room {
+    fn api<K>(&self) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        Api::namespaced(self.client.clone(), self.name)
+    }
+
+    /// Without it the API server refuses pods.
+    async fn has_its_account(&self) {
+        let accounts = self.api::<k8s_openapi::api::core::v1::ServiceAccount>();
+        eventually(|| async { accounts.get_opt("default").await.unwrap() }).await;
+    }
+
+    async fn submit(&self, name: &str, annotations: Value, components: Value) {
+        let wrapper = json!({
+            "apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper",
+            "metadata": {"name": name, "namespace": self.name, "annotations": annotations},
+            "spec": {"components": components},
+        });
+        let wrapper: AppWrapper = from_value(wrapper).unwrap();
+        self.api::<AppWrapper>()
+            .create(&PostParams::default(), &wrapper)
+            .await
+            .unwrap();
+    }
+
+    async fn wrapper(&self, name: &str) -> Option<AppWrapper> {
+        self.api::<AppWrapper>().get_opt(name).await.unwrap()
+    }
+
+    async fn reaches(&self, name: &str, phase: &str) -> AppWrapper {
+        eventually(|| async {
+            let wrapper = self.wrapper(name).await?;
+            (wrapper.status.as_ref()?.phase == phase).then_some(wrapper)
+        })
+        .await
+    }
+
+    async fn is_ready(&self, name: &str) {
+        eventually(|| async {
+            (condition(&self.wrapper(name).await?, "PodsReady")?.0 == "True").then_some(())
+        })
+        .await;
+    }
+
+    async fn pods(&self, wrapper: &str) -> Vec<Pod> {
+        let params = ListParams::default().labels(&format!("{LABEL}={wrapper}"));
+        self.api::<Pod>().list(&params).await.unwrap().items
+    }
+
+    async fn delete(&self, name: &str) {
+        self.api::<AppWrapper>()
+            .delete(name, &DeleteParams::default())
+            .await
+            .unwrap();
+        eventually(|| async { self.wrapper(name).await.is_none().then_some(()) }).await;
+    }
+
+    async fn patch(&self, name: &str, patch: Value) {
+        let api = self.api::<AppWrapper>();
+        api.patch(name, &PatchParams::default(), &Patch::Merge(patch))
+            .await
+            .unwrap();
+    }
+}
+
+/// Truth and reason of a condition.
+fn condition(wrapper: &AppWrapper, kind: &str) -> Option<(String, String)> {
+    let conditions = wrapper.status.as_ref()?.conditions.iter();
+    let mut found = conditions.filter(|condition| condition.type_ == kind);
+    found
+        .next()
+        .map(|condition| (condition.status.clone(), condition.reason.clone()))
+}
+
+fn said(wrapper: &AppWrapper, kind: &str) -> String {
+    condition(wrapper, kind).map_or_else(String::new, |(truth, reason)| format!("{truth}/{reason}"))
+}
+
+/// Spec: appwrapper B30, B42, B43, B56, 8.2.
+#[test]
+fn a_pod_a_job_a_deployment_and_a_service_run_as_one_and_leave_nothing() {
+    run("wrap-all", |room| async move {
+        let serves = json!({"roadstead.dev/role": "service"});
+        room.submit(
+            "aw",
+            json!({}),
+            json!([
+                {"template": service("web")},
+                {"template": deployment("web"), "annotations": serves},
+                {"template": pod("driver", 3)},
+                {"template": job("work", 2, 3)},
+            ]),
+        )
+        .await;
+        let wrapper = room.reaches("aw", "Succeeded").await;
+        assert_eq!(said(&wrapper, "QuotaReserved"), "False/Succeeded");
+        assert_eq!(said(&wrapper, "PodsReady"), "True/SufficientPodsReady");
+        assert!(room.pods("aw").await.iter().all(|pod| {
+            let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+            phase == Some("Succeeded")
+        }));
+        assert!(
+            room.api::<Deployment>().get_opt("web").await.unwrap().is_none(),
+            "the server is stopped"
+        );
+        let job = room.api::<Job>().get("work").await.unwrap();
+        let owner = &job.owner_references()[0];
+        assert_eq!(
+            (Some(&owner.uid), owner.controller),
+            (wrapper.metadata.uid.as_ref(), Some(true))
+        );
+        room.delete("aw").await;
+        assert!(room.pods("aw").await.is_empty());
+        assert!(room.api::<Service>().get_opt("web").await.unwrap().is_none());
+        assert!(room.api::<Job>().get_opt("work").await.unwrap().is_none());
+    });
+}
+
+/// Spec: appwrapper B62, B72, B81.
+#[test]
+fn a_failing_pod_is_tried_again_and_then_given_up() {
+    run("wrap-fails", |room| async move {
+        let tuning = json!({
+            format!("{TUNING}/failureGracePeriodDuration"): "0s", format!("{TUNING}/retryLimit"): "1",
+        });
+        let mut failing = pod("fails", 1);
+        failing["metadata"]["annotations"][EXIT_CODE] = "3".into();
+        room.submit("aw", tuning, json!([{"template": failing}])).await;
+        let wrapper = room.reaches("aw", "Failed").await;
+        assert_eq!(wrapper.status.map(|status| status.resetting_count), Some(1));
+        let wrapper = eventually(|| async {
+            let wrapper = room.wrapper("aw").await?;
+            (said(&wrapper, "QuotaReserved") == "False/Failed").then_some(wrapper)
+        })
+        .await;
+        assert_eq!(said(&wrapper, "ResourcesDeployed"), "False/Failed");
+        assert_eq!(said(&wrapper, "Unhealthy"), "True/FoundFailedPods");
+        assert!(room.pods("aw").await.is_empty());
+    });
+}
+
+/// Spec: appwrapper B51, B55, B59; safety F34.
+#[test]
+fn a_killed_controller_is_followed_by_one_that_goes_on() {
+    run("wrap-killed", |room| async move {
+        room.submit(
+            "aw",
+            json!({}),
+            json!([{"template": pod("long", 600)}, {"template": job("work", 1, 600)}]),
+        )
+        .await;
+        room.is_ready("aw").await;
+        let before = room.api::<Job>().get("work").await.unwrap().metadata.uid;
+        solo().await.write().await.restart().await.unwrap();
+        room.patch("aw", json!({"spec": {"suspend": true}})).await;
+        solo().await.write().await.restart().await.unwrap();
+        let wrapper = room.reaches("aw", "Suspended").await;
+        assert_eq!(said(&wrapper, "QuotaReserved"), "False/Suspended");
+        assert!(room.pods("aw").await.is_empty());
+        room.patch("aw", json!({"spec": {"suspend": false}})).await;
+        solo().await.write().await.restart().await.unwrap();
+        room.is_ready("aw").await;
+        assert_ne!(room.api::<Job>().get("work").await.unwrap().metadata.uid, before);
+        assert_eq!(room.pods("aw").await.len(), 2, "each child has its pod once");
+        room.delete("aw").await;
+        assert!(room.pods("aw").await.is_empty());
+    });
+}
+
+/// Spec: appwrapper B34, N-17, N-32.
+#[test]
+fn a_stranger_of_the_same_name_survives_and_a_kind_that_is_not_allowed_is_refused() {
+    run("wrap-refused", |room| async move {
+        let stranger: Service = from_value(service("taken")).unwrap();
+        room.api::<Service>()
+            .create(&PostParams::default(), &stranger)
+            .await
+            .unwrap();
+        room.submit(
+            "aw",
+            json!({}),
+            json!([{"template": pod("first", 600)}, {"template": service("taken")}]),
+        )
+        .await;
+        let wrapper = room.reaches("aw", "Failed").await;
+        assert_eq!(said(&wrapper, "Unhealthy"), "True/CreateFailed");
+        room.delete("aw").await;
+        assert!(room.api::<Service>().get_opt("taken").await.unwrap().is_some());
+        assert!(room.pods("aw").await.is_empty());
+
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}});
+        room.submit(
+            "other",
+            json!({}),
+            json!([{"template": map}, {"template": pod("second", 600)}]),
+        )
+        .await;
+        let wrapper = room.reaches("other", "Failed").await;
+        let conditions = wrapper.status.unwrap().conditions;
+        let why = conditions
+            .iter()
+            .find(|condition| condition.type_ == "Unhealthy")
+            .unwrap();
+        assert!(
+            why.message
+                .contains("ConfigMap of v1 is not among appwrapper.allowedKinds"),
+            "{}",
+            why.message
+        );
+    });
+}
+
+/// Spec: appwrapper B111, B115, N-19.
+#[test]
+fn pods_leave_a_node_that_autopilot_marks() {
+    run("wrap-moves", |room| async move {
+        let mut gpu = pod("gpu", 600);
+        gpu["spec"]["containers"][0]["resources"] = json!({"limits": {GPU: "1"}});
+        room.submit("aw", json!({}), json!([{"template": gpu}])).await;
+        room.is_ready("aw").await;
+        let place = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
+        let first = place(&room.api::<Pod>().get("gpu").await.unwrap()).unwrap();
+        let nodes: Api<ApiNode> = Api::all(room.client.clone());
+        let mark = |value: Value| {
+            Patch::Merge(json!({"metadata": {"labels": {"autopilot.ibm.com/gpuhealth": value}}}))
+        };
+        let params = PatchParams::default();
+        nodes.patch(&first, &params, &mark("EVICT".into())).await.unwrap();
+        let second = eventually(|| async {
+            let pod = room.api::<Pod>().get_opt("gpu").await.unwrap()?;
+            place(&pod).filter(|node| *node != first)
+        })
+        .await;
+        assert_ne!(first, second);
+        room.is_ready("aw").await;
+        let wrapper = room.reaches("aw", "Running").await;
+        assert_eq!(wrapper.status.map(|status| status.resetting_count), Some(0));
+        nodes.patch(&first, &params, &mark(Value::Null)).await.unwrap();
+        room.delete("aw").await;
+    });
+}

@@ -1,0 +1,245 @@
+//! The `AppWrapper` controller: creates what is wrapped, watches over its pods, tries again, and deletes without leaving anything.
+//!
+//! `read` gathers what is known of one `AppWrapper`, [`roadstead_core::appwrapper::plan`] decides, `write` carries it out. `kinds`
+//! knows the children of any kind, `pods` and `nodes` what runs where.
+//!
+//! Invariant: everything that is known is in the API, so a process that is killed at any moment is followed by one that goes on.
+//! Before quota is freed the pods are listed anew, so that a cache that lags behind never frees what is in use.
+//!
+//! *Source*: `spec/appwrapper.md 2, 6`.
+
+mod kinds;
+mod nodes;
+mod pods;
+mod read;
+mod settings;
+mod write;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::{Api, Client};
+use prometheus_client::registry::Registry;
+use roadstead_api::appwrapper::v1beta2::AppWrapper;
+use roadstead_api::config::Config;
+use roadstead_core::appwrapper::status::{LABEL, QUOTA_RESERVED, RESOURCES_DEPLOYED, Status};
+use roadstead_core::appwrapper::{Finalizer, Plan};
+use roadstead_core::name::Key;
+use roadstead_engine::caches::watch_of;
+use roadstead_engine::clock::Clock;
+use roadstead_engine::leader::Leadership;
+use roadstead_engine::process::tell_unread;
+use roadstead_jobs::appwrapper::ROW;
+use roadstead_kubeio::cache::{Cache, Health};
+use roadstead_kubeio::events::Recorder;
+use roadstead_kubeio::queue::{Lane, Queue};
+use roadstead_kubeio::reconcile::{self, Outcome};
+use roadstead_serve::shutdown::Tasks;
+use tokio_util::sync::CancellationToken;
+
+use kinds::Kinds;
+use nodes::{Node, Nodes};
+use pods::{Index, Parents, Pod};
+pub(crate) use settings::Settings;
+
+use crate::metrics::Phases;
+
+/// `AppWrappers` reconciled at the same time.
+const WORKERS: usize = 16;
+/// Plans carried out for one `AppWrapper` in a row. *Limit*: an ordinary way through the phases takes four.
+const PLANS_MAX: usize = 16;
+
+/// See the module.
+#[derive(Clone)]
+pub(crate) struct Wrappers {
+    client: Client,
+    settings: Arc<Settings>,
+    objects: Arc<Cache<AppWrapper>>,
+    pods: Arc<Cache<Pod>>,
+    nodes: Arc<Cache<Node>>,
+    index: Arc<Index>,
+    parents: Arc<Parents>,
+    sick: Arc<Nodes>,
+    kinds: Arc<Kinds>,
+    due: Arc<Queue<Key>>,
+    recorder: Recorder,
+    clock: Clock,
+    phases: Phases,
+}
+
+/// Whether the configuration asks for the controller: it has a section for it, or queues `AppWrappers`.
+pub(crate) fn is_wanted(config: &Config) -> bool {
+    let integrations = &config.integrations.frameworks;
+    config.roadstead.app_wrapper.is_some() || integrations.iter().any(|name| name == ROW.framework)
+}
+
+impl Wrappers {
+    /// The controller for the cluster of `client`. Nothing runs yet.
+    pub(crate) fn new(client: Client, settings: Settings, recorder: Recorder, clock: Clock) -> Self {
+        let due = Arc::new(Queue::new());
+        Self {
+            kinds: Arc::new(Kinds::new(client.clone(), due.clone())),
+            client,
+            settings: Arc::new(settings),
+            objects: Cache::new(),
+            pods: Cache::new(),
+            nodes: Cache::new(),
+            index: Arc::default(),
+            parents: Arc::default(),
+            sick: Arc::default(),
+            due,
+            recorder,
+            clock,
+            phases: Phases::default(),
+        }
+    }
+
+    /// Adds what is counted to what `/metrics` shows.
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        self.phases.register(registry);
+    }
+
+    /// Makes `AppWrappers` due when they, their pods or the nodes of these change.
+    fn listen(&self) {
+        let (due, parents) = (self.due.clone(), self.parents.clone());
+        self.objects.listen(move |change| {
+            if change.new.is_none() {
+                let uid = change.old.and_then(|old| old.metadata.uid.as_deref());
+                parents.forget(uid.unwrap_or_default());
+            }
+            due.add(change.key.clone(), Lane::New);
+        });
+        let (due, index) = (self.due.clone(), self.index.clone());
+        self.pods.listen(move |change| {
+            let (old, new) = (change.old.map(|pod| &**pod), change.new.map(|pod| &**pod));
+            for wrapper in index.note(change.key, old, new) {
+                due.add(wrapper, Lane::Placed);
+            }
+        });
+        let this = self.clone();
+        self.nodes.listen(move |change| {
+            let name = &change.key.name;
+            let evict = change
+                .new
+                .map(|node| this.settings.autopilot().evict(&node.facts()));
+            if this.sick.note(name, &evict.unwrap_or_default()) {
+                for wrapper in this.index.on_node(name) {
+                    this.due.add(wrapper, Lane::Placed);
+                }
+            }
+        });
+    }
+
+    /// Starts the watches, and the work once this process leads and everything has been listed.
+    pub(crate) fn spawn(&self, leadership: &Leadership, tasks: &mut Tasks, stop: &CancellationToken) {
+        self.listen();
+        let wrappers = Api::all(self.client.clone());
+        let watching = self.objects.clone().run(wrappers, None, stop.clone());
+        tasks.spawn(watch_of("appwrappers"), watching);
+        let pods = Api::all(self.client.clone());
+        let watching = self.pods.clone().run(pods, Some(LABEL.to_owned()), stop.clone());
+        tasks.spawn(watch_of("pods of appwrappers"), watching);
+        let mut healths = vec![
+            ("appwrappers", self.objects.health()),
+            ("pods", self.pods.health()),
+        ];
+        if self.settings.autopilot().monitors {
+            let nodes = Api::all(self.client.clone());
+            let watching = self.nodes.clone().run(nodes, None, stop.clone());
+            tasks.spawn(watch_of("nodes"), watching);
+            healths.push(("nodes", self.nodes.health()));
+        }
+        for (kind, health) in healths {
+            let telling = tell_unread(kind.to_owned(), health, stop.clone());
+            tasks.spawn(format!("health of {kind} for appwrappers"), telling);
+        }
+        let (this, followed, until) = (self.clone(), !leadership.leads(), stop.clone());
+        let work = async move {
+            // Why: a watch may be behind, and what the leader before us has created would be created again.
+            if followed {
+                this.objects.refresh();
+                this.pods.refresh();
+            }
+            this.run(until).await;
+        };
+        tasks.spawn("appwrapper", leadership.clone().then(stop.clone(), work));
+    }
+
+    async fn run(self, stop: CancellationToken) {
+        let listed = async {
+            for mut health in [self.objects.health(), self.pods.health()] {
+                health.wait_for(|health| *health == Health::Live).await;
+            }
+        };
+        if stop.run_until_cancelled(listed).await.is_none() {
+            return;
+        }
+        let (kinds, queue) = (self.kinds.clone(), self.due.clone());
+        let pass = move |key| self.clone().reconcile(key);
+        let passes = reconcile::run("appwrapper", queue, WORKERS, stop.clone(), pass);
+        tokio::join!(kinds.run(stop), passes);
+    }
+
+    async fn reconcile(self, key: Key) -> Outcome {
+        let mut sure = Sureness::Cached;
+        for _ in 0..PLANS_MAX {
+            let Some((wrapper, status)) = self.ours(&key) else {
+                return Outcome::Done;
+            };
+            let scene = read::scene(&self, &wrapper, status).await;
+            let now = (self.clock)();
+            let plan = scene.plan(now);
+            if frees(&scene.status, &plan) && sure == Sureness::Cached {
+                if let Err(why) = self.list_pods(&key).await {
+                    return Outcome::Failed(format!("listing its pods before its quota is freed: {why}"));
+                }
+                sure = Sureness::Listed;
+                continue;
+            }
+            sure = Sureness::Cached;
+            match write::carry_out(&self, &wrapper, &scene, plan).await {
+                write::Done::Again => {}
+                write::Done::Rest(wake) => return until(now, wake),
+                write::Done::Stuck(why) => return Outcome::Failed(why),
+            }
+        }
+        Outcome::Failed(format!("its state still changes after {PLANS_MAX} plans"))
+    }
+
+    /// The `AppWrapper`, if it is there, ours, and in a phase that is known.
+    fn ours(&self, key: &Key) -> Option<(Arc<AppWrapper>, Status)> {
+        let wrapper = self.objects.get(key)?;
+        let manager = wrapper.spec.managed_by.as_deref();
+        let ours = ROW.managed_by.map(|managed_by| managed_by.default);
+        if manager.is_some() && manager != ours {
+            return None;
+        }
+        let status = roadstead_convert::appwrapper::status(&wrapper)?;
+        Some((wrapper, status))
+    }
+}
+
+/// What is known of the pods.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sureness {
+    /// What the watch has told, which may lag behind.
+    Cached,
+    /// What was stored a moment ago.
+    Listed,
+}
+
+/// Whether a plan lets go of quota, or of the object: then the pods must certainly be gone.
+fn frees(before: &Status, plan: &Plan) -> bool {
+    let ends = |kind: &str| before.conditions.is_true(kind) && !plan.status.conditions.is_true(kind);
+    let was_deployed = before.conditions.get(RESOURCES_DEPLOYED).is_some();
+    ends(QUOTA_RESERVED) || ends(RESOURCES_DEPLOYED) || (plan.finalizer == Finalizer::Remove && was_deployed)
+}
+
+fn until(now: Timestamp, wake: Option<Timestamp>) -> Outcome {
+    wake.map_or(Outcome::Done, |at| {
+        let pause = Duration::try_from(at.duration_since(now)).unwrap_or_default();
+        // Why: stored times are whole seconds, so that the end of a period may seem to be a fraction away.
+        Outcome::After(pause.max(Duration::from_millis(50)))
+    })
+}

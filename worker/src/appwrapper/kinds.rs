@@ -1,0 +1,302 @@
+//! Children of any kind: found by discovery, watched while this process lives, and read anew where a cache could be behind.
+//!
+//! Invariant: a child counts as missing only when the API server has said so a moment ago.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use kube::api::ObjectMeta;
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind, TypeMeta};
+use kube::discovery::{ApiCapabilities, Scope, pinned_kind};
+use kube::{Api, Client};
+use roadstead_core::appwrapper::status::{Identity, LABEL};
+use roadstead_core::name::Key;
+use roadstead_jobs::appwrapper::ROW;
+use roadstead_kubeio::cache::Cache;
+use roadstead_kubeio::dirty::Dirty;
+use roadstead_kubeio::queue::{Lane, Queue};
+use roadstead_kubeio::write::{self, Written};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::pods::controller;
+
+/// Kinds that are watched at most. *Limit*: children of further kinds are read each time they are looked at.
+const KINDS_MAX: usize = 100;
+
+type Name = (String, String);
+
+/// All kinds that were met.
+pub(super) struct Kinds {
+    client: Client,
+    due: Arc<Queue<Key>>,
+    known: Mutex<BTreeMap<Name, Arc<Kind>>>,
+    owners: Mutex<BTreeMap<Name, ApiResource>>,
+    fresh: Dirty<Name>,
+}
+
+/// A kind that the API server serves.
+pub(super) struct Kind {
+    client: Client,
+    resource: ApiResource,
+    /// Whether its objects have a namespace.
+    pub(super) namespaced: bool,
+    objects: Arc<Cache<DynamicObject>>,
+}
+
+/// A kind of which objects own pods.
+pub(super) struct Owners {
+    client: Client,
+    resource: ApiResource,
+}
+
+impl Owners {
+    /// The metadata of one of them; `None` when it cannot be read.
+    pub(super) async fn get_metadata(&self, namespace: &str, name: &str) -> Option<ObjectMeta> {
+        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), namespace, &self.resource);
+        Some(api.get_metadata(name).await.ok()?.metadata)
+    }
+}
+
+/// What an API server said about an object.
+pub(super) enum Found {
+    /// It is there.
+    There(Arc<DynamicObject>),
+    /// It is certainly not.
+    NotThere,
+    /// It did not say.
+    Unclear(String),
+}
+
+impl Kinds {
+    pub(super) fn new(client: Client, due: Arc<Queue<Key>>) -> Self {
+        Self {
+            client,
+            due,
+            known: Mutex::default(),
+            owners: Mutex::default(),
+            fresh: Dirty::new(),
+        }
+    }
+
+    /// The kind of this name; `None` when the API server does not serve it.
+    ///
+    /// *Errors*: the API server did not say whether it does.
+    pub(super) async fn find(&self, api_version: &str, kind: &str) -> Result<Option<Arc<Kind>>, String> {
+        let name = (api_version.to_owned(), kind.to_owned());
+        let known = self
+            .known
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&name)
+            .cloned();
+        if known.is_some() {
+            return Ok(known);
+        }
+        self.discover(name).await
+    }
+
+    /// The kind of an owner of pods, which is not watched; `None` when it cannot be told.
+    pub(super) async fn kind_only(&self, api_version: &str, kind: &str) -> Option<Owners> {
+        let name = (api_version.to_owned(), kind.to_owned());
+        let known = self
+            .owners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&name)
+            .cloned();
+        let resource = match known {
+            Some(resource) => resource,
+            None => {
+                let resource = self.ask_for_kind(&name).await.ok()??.0;
+                let mut all = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+                if all.len() < KINDS_MAX {
+                    all.insert(name, resource.clone());
+                }
+                resource
+            }
+        };
+        let client = self.client.clone();
+        Some(Owners { client, resource })
+    }
+
+    async fn ask_for_kind(&self, name: &Name) -> Result<Option<(ApiResource, ApiCapabilities)>, String> {
+        let types = TypeMeta {
+            api_version: name.0.clone(),
+            kind: name.1.clone(),
+        };
+        let Ok(gvk) = GroupVersionKind::try_from(types) else {
+            return Ok(None);
+        };
+        match pinned_kind(&self.client, &gvk).await {
+            Ok(found) => Ok(Some(found)),
+            // Why both: a group is refused with a status, a kind in a group that is served is only not in its list.
+            Err(kube::Error::Discovery(_)) => Ok(None),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+            Err(error) => Err(format!(
+                "asking for kind {} of {}: {}",
+                name.1,
+                name.0,
+                write::describe(&error)
+            )),
+        }
+    }
+
+    async fn discover(&self, name: Name) -> Result<Option<Arc<Kind>>, String> {
+        let Some(found) = self.ask_for_kind(&name).await? else {
+            self.known
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .remove(&name);
+            return Ok(None);
+        };
+        let (resource, capabilities) = found;
+        let kind = Arc::new(Kind {
+            client: self.client.clone(),
+            resource,
+            namespaced: capabilities.scope == Scope::Namespaced,
+            objects: Cache::slimmed(|object: &mut DynamicObject| {
+                // Why: what was asked for stands in the `AppWrapper`; here only how it fares is of interest.
+                if let Some(fields) = object.data.as_object_mut() {
+                    fields.retain(|field, _| field == "status");
+                }
+            }),
+        });
+        let due = self.due.clone();
+        kind.objects.listen(move |change| {
+            for object in [change.old, change.new].into_iter().flatten() {
+                if let Some(owner) = controller(&object.metadata).filter(|owner| owner.kind == ROW.kind) {
+                    due.add(
+                        Key::new(change.key.namespace.clone(), owner.name.as_str()),
+                        Lane::Placed,
+                    );
+                }
+            }
+        });
+        let mut all = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = all.get(&name) {
+            return Ok(Some(known.clone()));
+        }
+        all.insert(name.clone(), kind.clone());
+        let fits = all.len() <= KINDS_MAX;
+        drop(all);
+        if fits && kind.namespaced {
+            self.fresh.mark(name);
+        }
+        Ok(Some(kind))
+    }
+
+    /// Forgets a kind whose definition may be gone, and asks anew.
+    async fn again(&self, identity: &Identity) -> Result<Option<Arc<Kind>>, String> {
+        self.discover((identity.api_version.clone(), identity.kind.clone()))
+            .await
+    }
+
+    /// Reads an object from its cache, or from the API server if it is not there.
+    pub(super) async fn read(&self, namespace: &str, identity: &Identity) -> Found {
+        match self.find(&identity.api_version, &identity.kind).await {
+            Err(why) => Found::Unclear(why),
+            Ok(Some(kind)) if kind.namespaced => {
+                match kind.objects.get(&Key::new(namespace, identity.name.as_str())) {
+                    Some(object) => Found::There(object),
+                    None => self.ask(&kind, namespace, identity).await,
+                }
+            }
+            Ok(None | Some(_)) => Found::NotThere,
+        }
+    }
+
+    /// Whether the cache of this kind is up and has no such object: good enough to try to create it.
+    pub(super) async fn seems_missing(&self, namespace: &str, identity: &Identity) -> bool {
+        let kind = self.find(&identity.api_version, &identity.kind).await;
+        let Ok(Some(kind)) = kind else {
+            return false;
+        };
+        let key = Key::new(namespace, identity.name.as_str());
+        kind.namespaced && kind.objects.is_live() && kind.objects.get(&key).is_none()
+    }
+
+    /// Reads an object from the API server.
+    pub(super) async fn ask(&self, kind: &Kind, namespace: &str, identity: &Identity) -> Found {
+        match kind.api(namespace).get(&identity.name).await {
+            Ok(object) => {
+                kind.objects.observe(object.clone());
+                Found::There(Arc::new(object))
+            }
+            Err(error) if write::says_gone(&error, &identity.name) => Found::NotThere,
+            Err(kube::Error::Api(status)) if status.code == 404 => match self.again(identity).await {
+                // Nothing of a kind that is not served exists (`spec/appwrapper.md` N-26).
+                Ok(None) => Found::NotThere,
+                Ok(Some(_)) => Found::Unclear(format!("{}: {}", identity.name, status.message)),
+                Err(why) => Found::Unclear(why),
+            },
+            Err(error) => {
+                let (kind, name) = (&identity.kind, &identity.name);
+                Found::Unclear(format!("reading {kind} {name}: {}", write::describe(&error)))
+            }
+        }
+    }
+
+    /// Watches the kinds that were met, and those that will be, until `stop`.
+    pub(super) async fn run(&self, stop: CancellationToken) {
+        let mut watches = JoinSet::new();
+        while let Some(fresh) = stop.run_until_cancelled(self.fresh.take()).await {
+            for name in fresh {
+                let known = self
+                    .known
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .get(&name)
+                    .cloned();
+                if let Some(kind) = known {
+                    let api = Api::all_with(kind.client.clone(), &kind.resource);
+                    let watch = kind
+                        .objects
+                        .clone()
+                        .run(api, Some(LABEL.to_owned()), stop.clone());
+                    watches.spawn(watch);
+                }
+            }
+        }
+        while watches.join_next().await.is_some() {}
+    }
+}
+
+impl Kind {
+    /// Its objects in a namespace.
+    pub(super) fn api(&self, namespace: &str) -> Api<DynamicObject> {
+        Api::namespaced_with(self.client.clone(), namespace, &self.resource)
+    }
+
+    /// Puts in what the API server answered.
+    pub(super) fn observe(&self, object: DynamicObject) {
+        self.objects.observe(object);
+    }
+
+    /// Deletes an object of this kind if it has this UID.
+    ///
+    /// *Errors*: why it was not done.
+    pub(super) async fn delete(&self, key: &Key, uid: &str, grace: Grace) -> Result<(), String> {
+        let api = self.api(&key.namespace);
+        let answer = match grace {
+            Grace::AsItIs => write::delete(&api, &key.name, Some(uid)).await,
+            Grace::None => write::delete_at_once(&api, &key.name, Some(uid)).await,
+        };
+        match answer {
+            Written::Done(object) => self.objects.observe(*object),
+            Written::Gone => self.objects.forget(key, Some(uid)),
+            Written::Conflict | Written::AlreadyExists => return Err("it was changed meanwhile".to_owned()),
+            Written::Refused(why) | Written::Unclear(why) => return Err(why),
+        }
+        Ok(())
+    }
+}
+
+/// How much time an object gets to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Grace {
+    /// As much as it asks for.
+    AsItIs,
+    /// None.
+    None,
+}

@@ -1,0 +1,90 @@
+//! Nodes, as far as Autopilot looks at them.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use kube::Resource;
+use kube::api::ObjectMeta;
+use kube::core::ClusterResourceScope;
+use roadstead_core::appwrapper::autopilot;
+use roadstead_core::name::ResourceName;
+use serde::Deserialize;
+
+/// A node without what nobody here looks at.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(super) struct Node {
+    #[serde(default)]
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: Spec,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+struct Spec {
+    #[serde(default)]
+    unschedulable: bool,
+}
+
+impl Resource for Node {
+    type DynamicType = ();
+    type Scope = ClusterResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        "Node".into()
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        "".into()
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        "v1".into()
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        "nodes".into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+impl Node {
+    /// What decides whether pods must leave it.
+    pub(super) fn facts(&self) -> autopilot::Node {
+        autopilot::Node {
+            labels: self.metadata.labels.clone().unwrap_or_default(),
+            cordoned: self.spec.unschedulable,
+            leaving: self.metadata.deletion_timestamp.is_some(),
+            ..autopilot::Node::default()
+        }
+    }
+}
+
+/// The nodes that pods must leave, with the resources that say so.
+#[derive(Debug, Default)]
+pub(super) struct Nodes(Mutex<BTreeMap<Arc<str>, BTreeSet<ResourceName>>>);
+
+impl Nodes {
+    /// Notes what must leave a node; true when that has changed.
+    pub(super) fn note(&self, node: &Arc<str>, evict: &BTreeSet<ResourceName>) -> bool {
+        let mut nodes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if evict.is_empty() {
+            nodes.remove(node).is_some()
+        } else {
+            nodes.insert(node.clone(), evict.clone()).as_ref() != Some(evict)
+        }
+    }
+
+    /// What must leave this node.
+    pub(super) fn of(&self, node: &str) -> Option<BTreeSet<ResourceName>> {
+        let nodes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        nodes.get(node).cloned()
+    }
+}

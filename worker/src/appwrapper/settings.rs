@@ -1,0 +1,152 @@
+//! What the administrator asks of the controller: `appwrapper` of the `RoadsteadConfiguration`.
+
+use std::collections::BTreeMap;
+
+use roadstead_api::config::{AppWrapperConfig, NodeMarkEffect};
+use roadstead_convert::appwrapper::Building;
+use roadstead_core::appwrapper::autopilot::{Autopilot, Effect, Mark};
+use roadstead_core::appwrapper::settings::Settings as Patience;
+use roadstead_core::appwrapper::status::Identity;
+use roadstead_core::name::ResourceName;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// How patient it is.
+    pub(super) patience: Patience,
+    /// What children get.
+    pub(super) building: Building,
+    autopilot: Autopilot,
+    /// Kinds that may be created, as `apiVersion` and kind; `None` is any that the account may create.
+    allowed: Option<Vec<(String, String)>>,
+}
+
+impl Settings {
+    /// The settings of a configuration that may have no section for them.
+    pub(crate) fn of(config: Option<&AppWrapperConfig>) -> Self {
+        let none = AppWrapperConfig::default();
+        let config = config.unwrap_or(&none);
+        let autopilot = config.autopilot.as_ref().map(|given| {
+            let mut autopilot = Autopilot::default();
+            autopilot.injects = given.inject_anti_affinities.unwrap_or(autopilot.injects);
+            autopilot.monitors = given.monitor_nodes.unwrap_or(autopilot.monitors);
+            autopilot.weight = given.prefer_no_schedule_weight.unwrap_or(autopilot.weight);
+            for (resource, marks) in &given.resource_taints {
+                let marks = marks.iter().map(|mark| Mark {
+                    key: mark.key.clone(),
+                    value: mark.value.clone(),
+                    effect: match mark.effect {
+                        NodeMarkEffect::NoExecute => Effect::NoExecute,
+                        NodeMarkEffect::NoSchedule => Effect::NoSchedule,
+                        NodeMarkEffect::PreferNoSchedule => Effect::PreferNoSchedule,
+                    },
+                });
+                autopilot
+                    .marks
+                    .insert(ResourceName::from(resource.as_str()), marks.collect());
+            }
+            autopilot
+        });
+        let given = &config.fault_tolerance;
+        let default = Patience::default();
+        let patience = Patience {
+            admission_grace: given.admission_grace_period.unwrap_or(default.admission_grace),
+            warmup_grace: given.warmup_grace_period.unwrap_or(default.warmup_grace),
+            recovery_grace: given.recovery_grace_period,
+            failure_grace: given.failure_grace_period.unwrap_or(default.failure_grace),
+            retry_pause: given.reset_pause.unwrap_or(default.retry_pause),
+            retry_limit: given.retry_limit.unwrap_or(default.retry_limit),
+            deletion_grace: given.deletion_grace_period.unwrap_or(default.deletion_grace),
+            success_ttl: given.success_ttl_ceiling.unwrap_or(default.success_ttl),
+            ceiling: given.grace_period_ceiling.unwrap_or(default.ceiling),
+        };
+        Self {
+            patience,
+            building: Building {
+                scheduler: config.scheduler_name.clone(),
+                autopilot: autopilot.clone(),
+            },
+            autopilot: autopilot.unwrap_or(Autopilot {
+                injects: false,
+                monitors: false,
+                weight: 0,
+                marks: BTreeMap::new(),
+            }),
+            allowed: config.allowed_kinds.as_ref().map(|kinds| {
+                let kinds = kinds.iter();
+                kinds
+                    .map(|kind| (kind.api_version(), kind.kind.clone()))
+                    .collect()
+            }),
+        }
+    }
+
+    /// Why they cannot be used together: keys below `appwrapper.faultTolerance`, each with the reason.
+    pub(crate) fn problems(&self) -> Vec<(&'static str, String)> {
+        self.patience.problems()
+    }
+
+    pub(super) const fn autopilot(&self) -> &Autopilot {
+        &self.autopilot
+    }
+
+    /// *Errors*: a child of this kind may not be created here.
+    pub(super) fn allows(&self, identity: &Identity) -> Result<(), String> {
+        let Some(allowed) = &self.allowed else {
+            return Ok(());
+        };
+        let Identity {
+            api_version, kind, ..
+        } = identity;
+        if allowed
+            .iter()
+            .any(|(version, of)| version == api_version && of == kind)
+        {
+            return Ok(());
+        }
+        let allowed: Vec<String> = allowed
+            .iter()
+            .map(|(version, kind)| format!("{kind} of {version}"))
+            .collect();
+        let allowed = allowed.join(", ");
+        Err(format!(
+            "{kind} of {api_version} is not among appwrapper.allowedKinds of this cluster ({allowed}): ask its administrator to add it"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use roadstead_api::config::WrappedKind;
+
+    use super::*;
+
+    /// Spec: appwrapper 4.2, N-17.
+    #[test]
+    fn only_kinds_of_the_list_may_be_created_when_there_is_one() {
+        let pod = Identity {
+            api_version: "v1".to_owned(),
+            kind: "Pod".to_owned(),
+            name: "p".to_owned(),
+        };
+        assert_eq!(Settings::of(None).allows(&pod), Ok(()));
+        let kinds = ["Job.v1.batch", "Pod.v1"].map(|kind| WrappedKind::parse(kind).unwrap());
+        let config = |kinds: &[WrappedKind]| AppWrapperConfig {
+            allowed_kinds: Some(kinds.to_vec()),
+            ..AppWrapperConfig::default()
+        };
+        assert_eq!(Settings::of(Some(&config(&kinds))).allows(&pod), Ok(()));
+        let why = Settings::of(Some(&config(&kinds[..1]))).allows(&pod).unwrap_err();
+        assert!(
+            why.starts_with("Pod of v1 is not among appwrapper.allowedKinds"),
+            "{why}"
+        );
+    }
+
+    /// Spec: appwrapper B114, B120.
+    #[test]
+    fn without_a_section_nothing_is_watched_for_autopilot() {
+        let settings = Settings::of(None);
+        assert!(settings.building.autopilot.is_none() && !settings.autopilot().monitors);
+    }
+}
