@@ -82,13 +82,8 @@ pub async fn worker(kubeconfig: &Path, context: Option<&str>) -> Result<Worker, 
     })
 }
 
-<<<<<<< HEAD
-pub(crate) async fn local(kubeconfig: Option<&Path>, flag: &str) -> Result<Client, Failure> {
-    connect::command(kubeconfig, USER_AGENT).await.map_err(|error| {
-=======
-async fn local(chosen: Chosen<'_>, flag: &str) -> Result<Client, Failure> {
+pub(crate) async fn local(chosen: Chosen<'_>, flag: &str) -> Result<Client, Failure> {
     connect::command(chosen, USER_AGENT).await.map_err(|error| {
->>>>>>> wire
         let why = if let connect::Error::NoCluster { .. } = error {
             "KUBECONFIG is not set, there is no ~/.kube/config, and this does not run inside of a cluster"
                 .to_owned()

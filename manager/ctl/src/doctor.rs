@@ -11,6 +11,8 @@ use jiff::Timestamp;
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
+use roadstead_kubeio::connect::Chosen;
+
 use crate::access;
 use crate::args::{Doctor, DoctorFormat};
 use crate::failure::{Code, Failure};
@@ -47,7 +49,11 @@ impl Report {
 ///
 /// *Errors*: a check failed (exit code 1), or nothing could be asked (exit code 2).
 pub async fn run(args: &Doctor, now: Timestamp) -> Result<(), Failure> {
-    let client = access::local(args.kubeconfig.as_deref(), "--kubeconfig")
+    let chosen = Chosen {
+        kubeconfig: args.kubeconfig.as_deref(),
+        context: None,
+    };
+    let client = access::local(chosen, "--kubeconfig")
         .await
         .map_err(|failure| failure.code(Code::Usage))?;
     let started = Instant::now();

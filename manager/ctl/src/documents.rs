@@ -58,7 +58,10 @@ fn every_roadstead_command_of_the_documents_is_one() {
             }
         }
     }
-    assert!(seen >= 5, "only {seen} commands were found: are the shell blocks marked ```sh?");
+    assert!(
+        seen >= 5,
+        "only {seen} commands were found: are the shell blocks marked ```sh?"
+    );
 }
 
 #[test]
@@ -91,7 +94,11 @@ fn every_link_of_the_documents_leads_to_a_file() {
                 continue;
             }
             let file = path.parent().unwrap().join(target);
-            assert!(file.exists(), "{} links to {target}, which does not exist", path.display());
+            assert!(
+                file.exists(),
+                "{} links to {target}, which does not exist",
+                path.display()
+            );
         }
     }
 }
@@ -100,5 +107,8 @@ fn every_link_of_the_documents_leads_to_a_file() {
 fn the_readme_is_short() {
     let text = fs::read_to_string(root().join("README.md")).unwrap();
     let words = text.split_whitespace().count();
-    assert!(words <= README_WORDS_MAX, "README.md has {words} words; move what is not for newcomers to deploy/docs");
+    assert!(
+        words <= README_WORDS_MAX,
+        "README.md has {words} words; move what is not for newcomers to deploy/docs"
+    );
 }

@@ -35,7 +35,7 @@ mod waiting;
 #[cfg(feature = "bugbank")]
 pub use bug::Bug;
 pub use concern::is_followed;
-use holder::{Closed, Holder, may_run_twice};
+use holder::{Closed, Holder};
 pub use observed::{
     Answer, Cause, Copies, Cordon, Dispatcher, Drift, Failure, Fence, Life, Local, LocalJob, LostPolicy,
     Observed, Order, Origin, Owner, PodsThere, Policy, Remote, RemoteJob, RemoteWorkload, Said, Site, Stop,

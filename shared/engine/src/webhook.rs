@@ -57,13 +57,8 @@ pub(crate) fn handlers(
         let enabled = caches.kind(row.group, row.kind).map(|jobs| jobs.kind);
         let (mutate, validate) = match enabled {
             Some(kind) => jobs::handlers(kind, caches.clone(), config.clone(), &filled),
-<<<<<<< HEAD
-            None if row == &rows::APP_WRAPPER && wraps(config) => own::appwrapper(),
-            None => (answers::unchanged(), answers::unheeded(row.kind)),
-=======
             None if row == &rows::APP_WRAPPER && wraps(config) => own::appwrapper(managers.clone()),
-            None => (answers::unchanged(), answers::unchanged()),
->>>>>>> wrapper
+            None => (answers::unchanged(), answers::unheeded(row.kind)),
         };
         let path = mutate_path(row.group, row.version, row.kind);
         match enabled.and_then(|kind| lookup.preparation(kind, config)) {

@@ -11,6 +11,7 @@ use kube::{Api, Client, ResourceExt as _};
 use roadstead_api::install::objects::may_be_of_others;
 use roadstead_api::install::owned;
 use roadstead_api::rights::Process;
+use roadstead_kubeio::connect::Chosen;
 use roadstead_kubeio::write::{self, Written};
 use serde_json::{Value, from_value};
 use tokio::time::{Instant, sleep};
@@ -48,8 +49,12 @@ pub(super) fn title(object: &Value) -> String {
 
 impl Site {
     pub(super) async fn open(kubeconfig: Option<&Path>, namespace: &str) -> Result<Self, Failure> {
+        let chosen = Chosen {
+            kubeconfig,
+            context: None,
+        };
         Ok(Self {
-            client: access::local(kubeconfig, "--kubeconfig").await?,
+            client: access::local(chosen, "--kubeconfig").await?,
             namespace: namespace.to_owned(),
         })
     }
