@@ -35,7 +35,7 @@ mod waiting;
 #[cfg(feature = "bugbank")]
 pub use bug::Bug;
 pub use concern::is_followed;
-use holder::{Closed, Holder};
+use holder::{Closed, Holder, may_run_twice};
 pub use observed::{
     Answer, Cause, Copies, Cordon, Dispatcher, Drift, Failure, Fence, Life, Local, LocalJob, LostPolicy,
     Observed, Order, Origin, Owner, PodsThere, Policy, Remote, RemoteJob, RemoteWorkload, Said, Site, Stop,
@@ -680,14 +680,6 @@ impl<'a> Pass<'a> {
 
 fn admitted_on(cluster: &ClusterName) -> String {
     format!("The workload was admitted on \"{cluster}\"")
-}
-
-/// Unlike the anchor: there it is not said.
-fn may_run_twice(cluster: &ClusterName) -> String {
-    format!(
-        "Worker cluster \"{cluster}\" is lost and is not known to have stopped the job: it may run twice until the \
-         cluster is back"
-    )
 }
 
 /// Reasons of `Finished` that are no real end. *Source*: `spec/multikueue.md 1.1`.

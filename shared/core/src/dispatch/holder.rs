@@ -182,3 +182,11 @@ impl<'a> Pass<'a> {
         self.retry(check, message, Some(Severity::Normal));
     }
 }
+
+/// Unlike the anchor: there it is not said.
+pub(super) fn may_run_twice(cluster: &ClusterName) -> String {
+    format!(
+        "Worker cluster \"{cluster}\" is lost and is not known to have stopped the job: it may run twice until the \
+         cluster is back"
+    )
+}

@@ -50,7 +50,7 @@ fn an_eviction_on_the_manager_asks_the_winner_to_stop_and_mirrors_until_it_has()
     assert_eq!(plan.mirrors(), Some("a"), "so that quota is released");
 }
 
-/// JobSets and most other kinds count no pods that are being ended, so such a copy never looks as if it had none.
+/// Most kinds count no pods that are being ended, so such a copy never looks as if it had none.
 ///
 /// Spec: safety 1 I1; multikueue 3.8
 #[test]
