@@ -151,17 +151,17 @@ impl Tested {
 
     /// What is wrong with a new job, as it is said.
     pub(crate) fn problems(self, job: &Value) -> Vec<String> {
-        one(job, |job| said(self.0.own_problems(job.first())))
+        one(job, |job| said(&self.0.own_problems(job.first())))
     }
 
     /// What is wrong with a change.
     pub(crate) fn update_problems(self, old: &Value, new: &Value) -> Vec<String> {
         both(old, new, |old, new| {
-            said(self.0.own_update_problems(old.first(), new.first()))
+            said(&self.0.own_update_problems(old.first(), new.first()))
         })
     }
 }
 
-fn said(problems: Vec<Problem>) -> Vec<String> {
+fn said(problems: &[Problem]) -> Vec<String> {
     problems.iter().map(ToString::to_string).collect()
 }

@@ -50,11 +50,11 @@ fn mirror(local: &Value, remote: &Value, now: Timestamp) -> Mirror {
 fn shown(local: &Value, remote: Remote<'_>, now: Timestamp) -> Option<Value> {
     let mirror = one(local, |local| BatchJob.mirror(local, remote, now));
     assert!(!mirror.is_deferred);
-    let sent = sent(mirror.writes).into_iter().map(|(target, patch)| {
+    let mut sent = sent(mirror.writes).into_iter().map(|(target, patch)| {
         assert_eq!(target, Target::Status);
         patch
     });
-    sent.last()
+    sent.next_back()
 }
 
 /// A mirror that sends this to the status.

@@ -9,6 +9,7 @@ use crate::remote::RemoteIdentity;
 
 const KIND: Tested = Tested(&RAY_CLUSTER);
 
+#[expect(clippy::needless_pass_by_value, reason = "so that calls read like the object")]
 fn cluster(spec: Value) -> Value {
     let template =
         json!({"spec": {"containers": [{"name": "ray", "resources": {"requests": {"cpu": "100m"}}}]}});

@@ -49,7 +49,16 @@ impl Play {
                         self.jobs.remove(&job.name_any());
                     }
                     Action::JobSetStatus(_, status) => self.set.status = Some(*status),
-                    other => panic!("not for a JobSet controller: {other:?}"),
+                    Action::CreatePod(_)
+                    | Action::ReleasePod(_)
+                    | Action::DeletePod(_)
+                    | Action::DropPod(_)
+                    | Action::RemovePod(_)
+                    | Action::BindPod(..)
+                    | Action::PodStatus(..)
+                    | Action::CreateNode(_)
+                    | Action::NodeStatus(_)
+                    | Action::Answer(_) => panic!("not for a JobSet controller"),
                 }
             }
         }
