@@ -14,6 +14,7 @@ use roadstead_core::dispatch::{
     self, Answer, Copies, Failure, Fence, Life, Local, LocalJob, LostPolicy, Observed, Origin, Owner, Plan,
     Policy, RemoteJob, RemoteWorkload, Said, Site, Stop,
 };
+use roadstead_core::kind::KindState;
 use roadstead_core::lease::Closing;
 use roadstead_core::moment::later;
 use roadstead_core::name::{CheckName, ClusterName, Key, PodSetName};
@@ -24,6 +25,7 @@ use roadstead_engine::checks::{Elsewhere, Fate};
 use roadstead_jobs::JobKind;
 
 use super::Dispatch;
+use super::kind::{jobs_like, note_kind, state_on, unreadable};
 use crate::remote::Remote;
 use crate::sites;
 
@@ -45,6 +47,7 @@ pub(super) struct Scene {
     refusals: BTreeMap<ClusterName, String>,
     round: Option<Timestamp>,
     highest: u64,
+    kind: Option<&'static str>,
     sites: BTreeMap<ClusterName, Site>,
     job: LocalJob,
     epoch: u64,
@@ -73,6 +76,7 @@ impl Scene {
             job: self.job,
             epoch: self.epoch,
             highest: self.highest,
+            kind: self.kind,
             policy: &self.policy,
         };
         dispatch::plan(&observed, now)
@@ -122,7 +126,7 @@ impl Scene {
     fn has_jobs(&self) -> bool {
         let mut answers = self.remotes.values().filter_map(|remote| match remote {
             dispatch::Remote::Reachable(copies) => Some(copies),
-            dispatch::Remote::Unreachable { .. } => None,
+            dispatch::Remote::Unreachable { .. } | dispatch::Remote::Unreadable { .. } => None,
         });
         answers.any(|copies| copies.job.is_some_and(|job| job.origin == Origin::Ours))
     }
@@ -191,7 +195,9 @@ pub(super) fn scene(
     let holders = [&workload.status.cluster, &stored_status.cluster]
         .into_iter()
         .flatten();
-    let holds_on = |name: &ClusterName| d.registry.get(name).is_some_and(|r| r.lost_since().is_none());
+    let kind = job_ref.as_ref().map(|(jobs, ..)| jobs.kind.kind());
+    let reads = |r: Arc<Remote>| r.lost_since().is_none() && state_on(&r, kind) != KindState::Unknown;
+    let holds_on = |name: &ClusterName| d.registry.get(name).is_some_and(reads);
     let is_followed = { check.as_ref() }.is_some_and(|check| dispatch::is_followed(&workload, check, &owner))
         && holders.clone().all(holds_on);
     let asked = if is_followed { &[] } else { clusters.as_slice() };
@@ -201,20 +207,10 @@ pub(super) fn scene(
         ..d.policy
     };
     let all = d.registry.all();
+    let job_there = job_ref.as_ref().map(|(jobs, job_key, _)| (jobs.kind, job_key));
     let remotes = all.iter().filter_map(|remote| {
-        let listed = concerned.contains(&remote.name);
-        let value = match remote.lost_since() {
-            Some(since) if listed => dispatch::Remote::Unreachable {
-                since,
-                fence: fence(d, remote, key, stored),
-            },
-            None if listed || remote.holds(key) => {
-                let job = job_ref.as_ref().map(|(jobs, job_key, _)| (jobs.kind, job_key));
-                dispatch::Remote::Reachable(copies(d, remote, (key, stored), job))
-            }
-            Some(_) | None => return None,
-        };
-        Some((remote.name.clone(), value))
+        let shown = shown(d, remote, (key, stored), job_there, &concerned);
+        Some((remote.name.clone(), shown?))
     });
     let mut remotes: BTreeMap<ClusterName, dispatch::Remote> = remotes.collect();
     for name in &concerned {
@@ -235,7 +231,8 @@ pub(super) fn scene(
         sites::dispatcher(d, &clusters)
     };
     let known = remotes.keys().cloned();
-    let sites = sites::sites(d, &workload, known, dispatcher, (d.clock)());
+    let mut sites = sites::sites(d, &workload, known, dispatcher, (d.clock)());
+    note_kind(d, &mut sites, kind);
     Scene {
         sites: no_newer(d, (check.as_ref(), &clusters), sites),
         stored: stored_status,
@@ -248,6 +245,7 @@ pub(super) fn scene(
         round: d.memory.round(key),
         highest: d.memory.highest(key),
         job,
+        kind: kind.map(|kind| kind.kind),
         // Why 0 for nonsense: it is below everything that was ever sent, so the next number is above it.
         epoch: stored.map_or(1, |w| {
             roadstead_convert::epoch(w.metadata.annotations.as_ref()).unwrap_or(0)
@@ -256,6 +254,31 @@ pub(super) fn scene(
         job_key: job_ref.map(|(_, job_key, _)| job_key),
         local_job,
         workload,
+    }
+}
+
+/// What a cluster shows of a Workload, if that matters.
+fn shown(
+    d: &Dispatch,
+    remote: &Remote,
+    (key, stored): (&Key, Option<&ApiWorkload>),
+    job: Option<(&'static dyn JobKind, &Key)>,
+    concerned: &BTreeSet<ClusterName>,
+) -> Option<dispatch::Remote> {
+    let listed = concerned.contains(&remote.name);
+    match remote.lost_since() {
+        Some(since) => listed.then(|| dispatch::Remote::Unreachable {
+            since,
+            fence: fence(d, remote, key, stored),
+        }),
+        None if listed || remote.holds(key) => {
+            let jobs = jobs_like(remote, key, job.map(|(kind, _)| kind.kind()));
+            Some(match jobs.and_then(unreadable) {
+                Some(why) => dispatch::Remote::Unreadable { why },
+                None => dispatch::Remote::Reachable(copies(d, remote, (key, stored), job)),
+            })
+        }
+        None => None,
     }
 }
 
@@ -346,7 +369,7 @@ fn owner_of<'a>(d: &'a Dispatch, workload: &ApiWorkload) -> Option<(&'a KindCach
     ))
 }
 
-fn group_of(api_version: &str) -> &str {
+pub(super) fn group_of(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
 

@@ -36,6 +36,9 @@ pub use read::job_of;
 /// When a status that could not be copied yet is looked at again. *Source*: `spec/multikueue.md 5.1`.
 const DEFERRED_PAUSE: Duration = Duration::from_secs(2);
 
+/// When a job is looked at again whose owner is of a kind that is not listed.
+const PARENT_PAUSE: Duration = Duration::from_secs(5);
+
 /// A job to look at.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct JobRef {
@@ -137,6 +140,9 @@ impl Jobs {
         let Some(object) = jobs.objects.get(&at.key) else {
             return Outcome::Done;
         };
+        if read::awaits_parent(&self.caches, &object) {
+            return Outcome::After(PARENT_PAUSE);
+        }
         let scene = match read::scene(&self, &jobs, &object) {
             Ok(scene) => scene,
             Err(problem) => {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use kube::ResourceExt as _;
 use roadstead_api::constants::labels;
 use roadstead_api::kueue::v1beta2::Workload as ApiWorkload;
+use roadstead_core::kind::KindState;
 use roadstead_core::lifecycle::{JobFacts, Observed, Policy, Proposal, Request};
 use roadstead_core::name::{Key, PodSetName};
 use roadstead_core::queue::{ClusterQueue, StopPolicy};
@@ -93,8 +94,14 @@ impl Facts {
     }
 }
 
-/// Reads them.
-pub(super) fn facts(caches: &Caches, policy: Policy, stored: &ApiWorkload, workload: &Workload) -> Facts {
+/// Reads them; `None` while it is not known whether its job exists.
+pub(super) fn facts(
+    caches: &Caches,
+    policy: Policy,
+    stored: &ApiWorkload,
+    workload: &Workload,
+) -> Option<Facts> {
+    let job = job(caches, stored)?;
     let local = caches
         .local_queues
         .get(&Key::new(workload.key.namespace.clone(), workload.queue.as_str()));
@@ -106,33 +113,37 @@ pub(super) fn facts(caches: &Caches, policy: Policy, stored: &ApiWorkload, workl
             .map(|queue| queue.spec.cluster_queue.as_str())
             .map(Cow::Borrowed),
     };
-    Facts {
+    Some(Facts {
         cluster_queue: queue.and_then(|name| caches.queues.named(&name)),
         local_stop: local
             .as_ref()
             .map(|queue| roadstead_convert::local_queue(queue).stop),
-        job: job(caches, stored),
+        job,
         policy,
-    }
+    })
 }
 
-fn job(caches: &Caches, stored: &ApiWorkload) -> JobFacts {
+/// What its owner does; `None` while its kind is [`KindState::Unknown`] and it is not among those that were seen.
+fn job(caches: &Caches, stored: &ApiWorkload) -> Option<JobFacts> {
     let Some((at, uid)) = control::of(caches, stored) else {
         // Why: it was made for a job that is gone and left it behind. *Source*: `spec/jobs.md 5.10`. An owner of a kind we do not
         // know looks after its Workload itself.
-        return if stored.owner_references().is_empty() && stored.labels().contains_key(labels::JOB_UID) {
+        let orphan = stored.owner_references().is_empty() && stored.labels().contains_key(labels::JOB_UID);
+        return Some(if orphan {
             JobFacts::OwnerGone
         } else {
             JobFacts::NoOwner
-        };
+        });
     };
     let Some(jobs) = caches.jobs.get(at.kind) else {
-        return JobFacts::NoOwner;
+        return Some(JobFacts::NoOwner);
     };
-    match jobs.objects.get(&at.key) {
+    // Why first: what is listed between the two looks counts.
+    let state = jobs.state();
+    Some(match jobs.objects.get(&at.key) {
         Some(job) if job.metadata.uid.as_deref() == Some(uid.as_str()) => {
             if job.metadata.deletion_timestamp.is_some() {
-                return JobFacts::OwnerGone;
+                return Some(JobFacts::OwnerGone);
             }
             JobFacts::Present {
                 finished: jobs.kind.finished(&job.data),
@@ -142,6 +153,42 @@ fn job(caches: &Caches, stored: &ApiWorkload) -> JobFacts {
                 reclaimable: jobs.kind.reclaimable(&job.data),
             }
         }
+        Some(_) | None if state == KindState::Unknown => return None,
         Some(_) | None => JobFacts::OwnerGone,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::DynamicObject;
+    use serde_json::{from_value, json};
+
+    use super::*;
+
+    /// Spec: safety F26
+    #[test]
+    fn a_job_of_a_kind_that_is_not_listed_is_not_taken_for_deleted() {
+        let caches = Caches::new(&roadstead_jobs::registry());
+        let kind = caches.jobs[0].kind.kind();
+        let owned = |api_version: &str| -> ApiWorkload {
+            let owner = json!({
+                "apiVersion": api_version, "kind": kind.kind, "name": "j", "uid": "1", "controller": true,
+            });
+            let metadata = json!({"name": "w", "namespace": "ns", "ownerReferences": [owner]});
+            from_value(json!({"metadata": metadata, "spec": {"podSets": []}})).unwrap()
+        };
+        let stored = owned(&kind.api_version());
+        assert!(job(&caches, &stored).is_none(), "it may only not be listed yet");
+        assert!(matches!(
+            job(&caches, &owned("example.com/v1")),
+            Some(JobFacts::NoOwner)
+        ));
+        let seen: DynamicObject = from_value(json!({
+            "apiVersion": kind.api_version(), "kind": kind.kind,
+            "metadata": {"name": "j", "namespace": "ns", "uid": "1", "resourceVersion": "1"}, "spec": {},
+        }))
+        .unwrap();
+        caches.jobs[0].objects.observe(seen);
+        assert!(matches!(job(&caches, &stored), Some(JobFacts::Present { .. })));
     }
 }
