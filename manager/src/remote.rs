@@ -26,7 +26,6 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
-use kube::core::DynamicObject;
 use kube::discovery::ApiResource;
 use kube::{Client, ResourceExt as _};
 use roadstead_api::constants::annotations;
@@ -37,7 +36,7 @@ use roadstead_core::dispatch::Witness;
 use roadstead_core::kind::KindState;
 use roadstead_core::lease::{Grant, Guard};
 use roadstead_core::name::{ClusterName, Key};
-use roadstead_engine::caches::{KindCache, Templates, api_resource};
+use roadstead_engine::caches::{KindCache, Templates};
 use roadstead_jobs::JobKind;
 use roadstead_kinds::Ability;
 use roadstead_kubeconfigs::check::address::judge_resolved;
@@ -174,13 +173,9 @@ impl Remote {
         now: Timestamp,
         grant: Grant,
     ) -> Self {
-        let cache = |kind: &'static dyn JobKind| KindCache {
-            kind,
-            resource: api_resource(kind),
-            objects: Cache::slimmed(move |copy: &mut DynamicObject| kind.forget_details(&mut copy.data)),
-        };
         let sent = |kind: &&'static dyn JobKind| kind.kind().can(Ability::Dispatched);
-        let jobs: Vec<KindCache> = kinds.iter().copied().filter(sent).map(cache).collect();
+        let kinds = kinds.iter().copied().filter(sent);
+        let jobs: Vec<KindCache> = kinds.map(KindCache::of_copies).collect();
         let held = Arc::new(Held::default());
         for (kind, jobs) in jobs.iter().enumerate() {
             let held = held.clone();

@@ -23,8 +23,8 @@ pub(super) fn jobs_like<'a>(remote: &'a Remote, key: &Key, kind: Option<&Kind>) 
     if let Some(kind) = kind {
         return remote.jobs.iter().find(|jobs| jobs.kind.kind() == kind);
     }
-    if let Some(held) = remote.held.jobs_of(key).first() {
-        return remote.jobs.get(held.kind);
+    if let Some((held, _)) = remote.held.jobs_of(key).into_iter().next() {
+        return remote.jobs.get(held);
     }
     let copy = remote.workloads.get(key)?;
     let owners = copy.owner_references();
