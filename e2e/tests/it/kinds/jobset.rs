@@ -6,7 +6,8 @@ use roadstead_e2e::options::EXIT_CODE;
 use serde_json::{Value, json};
 
 use super::ground::{
-    EAST, LONG_SECS, MANAGER, Room, WEST, condition, is_true, join, play, play_embedded, pods, resource,
+    EAST, LONG_SECS, MANAGER, Room, WEST, WEST_CHANGES, condition, is_true, join, play, play_embedded, pods,
+    resource,
 };
 use crate::shared::chain;
 
@@ -320,6 +321,7 @@ fn a_jobset_that_is_stopped_by_the_manager_goes_with_its_pods_and_runs_anew() {
 #[test]
 fn a_worker_with_a_jobset_of_ours_is_not_called_clean() {
     play("jobset-left", &[(MANAGER, "16"), (WEST, "8")], async |room| {
+        let _alone = WEST_CHANGES.lock().await;
         join(room.stage(), WEST).await;
         submit(room, MANAGER, jobset(room, "train", LONG_SECS)).await;
         room.running(WEST, 4).await;

@@ -6,7 +6,7 @@ use kube::api::{DeleteParams, ListParams, PostParams};
 use roadstead_api::kueue::v1beta2::MultiKueueCluster;
 use serde_json::{Value, json};
 
-use super::ground::{MANAGER, Room, WEST, is_true, join, play, pods, resource};
+use super::ground::{MANAGER, Room, WEST, WEST_CHANGES, is_true, join, play, pods, resource};
 use super::jobset::{KUEUE, all_of_it, jobset, jobsets, submit};
 use crate::shared::{chain, eventually};
 
@@ -70,6 +70,7 @@ async fn explained(room: Room, job: &str) -> String {
 #[test]
 fn a_worker_without_jobsets_runs_jobs_and_gets_jobsets_as_soon_as_it_serves_them() {
     play("jobset-comes", &[(MANAGER, "16"), (WEST, "8")], async |room| {
+        let _alone = WEST_CHANGES.lock().await;
         join(room.stage(), WEST).await;
         let definition = take_away(room).await;
         submit(room, MANAGER, jobset(room, "train", 3)).await;
