@@ -5,6 +5,7 @@
 //! Invariant: the same decision is computed for the local status (in the workload reconciler) and for each worker (in
 //! that worker's own queue), always from caches. A worker that hangs holds up nobody but itself.
 
+mod fence;
 mod kind;
 mod memory;
 mod read;

@@ -2,21 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::api::ObjectMeta;
 use kube::core::DynamicObject;
 use roadstead_api::constants::{annotations, controllers, finalizers};
-use roadstead_api::kueue::v1beta2::{CheckState, PodSet, Workload as ApiWorkload};
+use roadstead_api::kueue::v1beta2::{CheckState, Workload as ApiWorkload};
 use roadstead_core::dispatch::{
     self, Answer, Copies, Failure, Fence, Life, Local, LocalJob, LostPolicy, Observed, Origin, Owner, Plan,
     PodsThere, Policy, RemoteJob, RemoteWorkload, Said, Site, Stop,
 };
 use roadstead_core::kind::KindState;
-use roadstead_core::lease::Closing;
-use roadstead_core::moment::later;
 use roadstead_core::name::{CheckName, ClusterName, Key, PodSetName};
 use roadstead_core::status::{CheckPhase, Status};
 use roadstead_core::workload::Workload;
@@ -26,14 +23,10 @@ use roadstead_jobs::JobKind;
 use roadstead_jobs::kind::{Look, Pods};
 
 use super::Dispatch;
+use super::fence::fence;
 use super::kind::{jobs_like, note_kind, state_on, unreadable};
 use crate::remote::Remote;
 use crate::sites;
-
-/// How long pods may take to end when they do not say. *Source*: the Pod API.
-const POD_GRACE_SECS: u64 = 30;
-/// How many pods a second the controllers of a cluster delete. *Source*: default of `--kube-api-qps` of kube-controller-manager.
-const POD_DELETIONS_PER_SEC: u64 = 20;
 
 /// Everything [`dispatch::plan`] looks at, owned.
 pub(super) struct Scene {
@@ -297,47 +290,6 @@ fn lost_policy(d: &Dispatch, workload: &Workload, stored: Option<&ApiWorkload>) 
     let queue = queue.and_then(|name| d.caches.cluster_queues.named(&name));
     let said = queue.and_then(|queue| roadstead_convert::lost_policy(queue.metadata.annotations.as_ref()));
     said.unwrap_or(d.policy.lost)
-}
-
-/// Whether a worker that does not answer has stopped this Workload.
-fn fence(d: &Dispatch, remote: &Remote, key: &Key, stored: Option<&ApiWorkload>) -> Fence {
-    let told = |copy: &ApiWorkload| {
-        roadstead_convert::lost_policy(copy.metadata.annotations.as_ref()) == Some(LostPolicy::Fence)
-    };
-    if remote.workloads.get(key).is_some_and(|copy| !told(&copy)) {
-        return Fence::Open;
-    }
-    let (closing, left) = d.lessor.closing(remote, drain(stored, remote.held.pods()));
-    // Why the beginning of time: the clock has gone on since the time of this pass was taken.
-    let at = if left.is_zero() {
-        Timestamp::MIN
-    } else {
-        let left = SignedDuration::try_from(left).unwrap_or(SignedDuration::MAX);
-        later((d.clock)(), left)
-    };
-    match closing {
-        Closing::At(_) => Fence::Closes { at },
-        Closing::Unguarded(_) => Fence::Unknown { at },
-        Closing::Never => Fence::Open,
-    }
-}
-
-/// How long the pods of a Workload may take to end on a worker that stops `pods` pods of ours at once: those before it are told to
-/// end first.
-///
-/// Limit: what else that cluster's controllers delete in the same minutes, and a lower `--kube-api-qps` there, is not counted.
-fn drain(stored: Option<&ApiWorkload>, pods: u64) -> Duration {
-    let sets = stored.map(|w| w.spec.pod_sets.as_slice()).unwrap_or_default();
-    let grace = |set: &PodSet| {
-        set.template
-            .0
-            .get("spec")?
-            .get("terminationGracePeriodSeconds")?
-            .as_u64()
-    };
-    let longest = sets.iter().map(|set| grace(set).unwrap_or(POD_GRACE_SECS)).max();
-    let told_after = pods / POD_DELETIONS_PER_SEC;
-    Duration::from_secs(longest.unwrap_or(POD_GRACE_SECS).saturating_add(told_after))
 }
 
 /// A Workload as it is stored, or one without anything when it is gone, and its status.
@@ -615,25 +567,6 @@ mod tests {
     use serde_json::{from_value, json};
 
     use super::*;
-
-    /// Spec: safety 3.4
-    #[test]
-    fn many_pods_take_longer_to_end_and_as_long_as_they_ask_for() {
-        let sets = |grace: &[Option<u64>]| -> ApiWorkload {
-            let set = |secs: &Option<u64>| {
-                json!({
-                    "name": "s", "count": 1, "template": {"spec": {"terminationGracePeriodSeconds": secs, "containers": []}},
-                })
-            };
-            let sets: Vec<_> = grace.iter().map(set).collect();
-            from_value(json!({"metadata": {}, "spec": {"podSets": sets}})).unwrap()
-        };
-        let secs = Duration::from_secs;
-        assert_eq!(drain(None, 0), secs(30));
-        assert_eq!(drain(Some(&sets(&[None, Some(90)])), 19), secs(90));
-        assert_eq!(drain(Some(&sets(&[Some(10)])), 5_000), secs(260));
-        assert_eq!(drain(Some(&sets(&[Some(u64::MAX)])), 5_000), secs(u64::MAX));
-    }
 
     /// Spec: safety 3.1, I9
     #[test]
