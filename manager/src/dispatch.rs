@@ -5,6 +5,8 @@
 //! Invariant: the same decision is computed for the local status (in the workload reconciler) and for each worker (in
 //! that worker's own queue), always from caches. A worker that hangs holds up nobody but itself.
 
+mod fence;
+mod kind;
 mod memory;
 mod read;
 mod write;
@@ -21,6 +23,7 @@ use roadstead_api::config::{
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_core::bug;
 use roadstead_core::dispatch::{self, Dispatcher, Local, Plan, Policy};
+use roadstead_core::kind::KindState;
 use roadstead_core::name::{CheckName, ClusterName, Key, PodSetName};
 use roadstead_core::status::Status;
 use roadstead_engine::caches::{Caches, JobKey, JobRef, named};
@@ -90,10 +93,12 @@ pub(crate) struct Dispatch {
 
 impl Checks for Dispatch {
     fn plan(&self, pass: &Pass<'_>, status: &mut Status, now: Timestamp) -> Follow {
-        if !self.knows_everything() {
+        let knows_everything = self.knows_everything();
+        if !knows_everything || !self.knows_jobs_like(pass.stored) {
             dispatch::hold(&roadstead_convert::workload(pass.stored).status, status);
             return Follow {
-                wake_at: now.checked_add(UNKNOWN_PAUSE).ok(),
+                // Why not for a kind: once its jobs are known, their Workloads are due.
+                wake_at: now.checked_add(UNKNOWN_PAUSE).ok().filter(|_| !knows_everything),
                 ..Follow::default()
             };
         }
@@ -190,7 +195,7 @@ impl Checks for Dispatch {
     }
 
     fn runs_elsewhere(&self, workload: &Workload, job: &JobKey) -> Option<Elsewhere> {
-        if !self.knows_everything() {
+        if !self.knows_everything() || !self.knows_jobs_like(workload) {
             // Why whatever the check: which are ours may not be known either.
             let has_checks = { workload.status.as_ref() }.is_some_and(|s| !s.admission_checks.is_empty());
             return has_checks.then_some(Elsewhere {
@@ -203,15 +208,20 @@ impl Checks for Dispatch {
 }
 
 impl Dispatch {
-    /// Whether everything that a decision is made from has been listed.
+    /// Whether everything that each decision is made from has been listed; jobs are asked for by kind
+    /// ([`Self::knows_jobs_like`]).
     ///
     /// Invariant: before that nothing is decided and nothing is removed. After a restart a Workload that is only not listed
     /// yet would look like one that was deleted, and its running copy would be collected.
     pub(crate) fn knows_everything(&self) -> bool {
         let caches = &self.caches;
-        self.federation.is_known()
-            && caches.workloads.is_live()
-            && caches.jobs.iter().all(|jobs| jobs.objects.is_live())
+        self.federation.is_known() && caches.workloads.is_live()
+    }
+
+    /// Whether it is known which jobs of the kind of this Workload's there are here. A kind of which it is not holds up no other.
+    pub(crate) fn knows_jobs_like(&self, workload: &Workload) -> bool {
+        let jobs = job_of(&self.caches, workload).and_then(|job| self.caches.jobs.get(job.kind));
+        jobs.is_none_or(|jobs| jobs.state() != KindState::Unknown)
     }
 
     /// Whose dispatch is over when a plan raises the number, and why.

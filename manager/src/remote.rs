@@ -7,6 +7,7 @@ mod active;
 mod doubt;
 mod held;
 mod identity;
+mod kinds;
 mod leaving;
 mod pace;
 mod refused;
@@ -32,10 +33,12 @@ use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_core::cluster::identity::{Identity, Past};
 use roadstead_core::cluster::{Connection, Reason};
 use roadstead_core::dispatch::Witness;
+use roadstead_core::kind::KindState;
 use roadstead_core::lease::{Grant, Guard};
 use roadstead_core::name::{ClusterName, Key};
 use roadstead_engine::caches::{KindCache, Templates};
 use roadstead_jobs::JobKind;
+use roadstead_kinds::Ability;
 use roadstead_kubeconfigs::check::address::judge_resolved;
 use roadstead_kubeconfigs::check::{Refusal, Rules};
 use roadstead_kubeio::cache::Cache;
@@ -170,7 +173,9 @@ impl Remote {
         now: Timestamp,
         grant: Grant,
     ) -> Self {
-        let jobs: Vec<KindCache> = kinds.iter().map(|kind| KindCache::of_copies(*kind)).collect();
+        let sent = |kind: &&'static dyn JobKind| kind.kind().can(Ability::Dispatched);
+        let kinds = kinds.iter().copied().filter(sent);
+        let jobs: Vec<KindCache> = kinds.map(KindCache::of_copies).collect();
         let held = Arc::new(Held::default());
         for (kind, jobs) in jobs.iter().enumerate() {
             let held = held.clone();
@@ -319,9 +324,14 @@ impl Remote {
         self.with(|link| Some((link.client.clone()?, link.place.clone())))
     }
 
-    /// Whether it was ever connected, so that what is cached of it is all there was.
-    pub(crate) fn was_connected(&self) -> bool {
-        self.with(|link| link.memory.is_some())
+    /// Whether it was ever connected and each kind of jobs was read there, so that what is cached of it is all there was.
+    pub(crate) fn was_read(&self) -> bool {
+        self.with(|link| link.memory.is_some()) && self.jobs.iter().all(|jobs| jobs.objects.was_settled())
+    }
+
+    /// Whether it is known of each kind which jobs there are now.
+    pub(crate) fn knows_all_kinds(&self) -> bool {
+        self.jobs.iter().all(|jobs| jobs.state() != KindState::Unknown)
     }
 
     /// It is at this place from now on, where its lease has not been seen yet.

@@ -10,6 +10,7 @@ use roadstead_api::kueue::v1beta2::{self as api, MultiKueueCluster};
 use roadstead_core::cluster::word;
 use roadstead_core::dispatch::capacity::{self, Closed, Room};
 use roadstead_core::dispatch::{Cordon, Dispatcher, Plan, Site, Stood};
+use roadstead_core::kind::KindState;
 use roadstead_core::lease::Tenure;
 use roadstead_core::name::{CheckName, ClusterName, Key};
 use roadstead_core::workload::Workload;
@@ -111,6 +112,7 @@ pub(crate) fn sites(
             given_up: is_given_up,
             late: remote.as_ref().is_some_and(|remote| remote.is_late()),
             lease: remote.map_or(Tenure::Held, |remote| d.lessor.tenure(&remote)),
+            kind: KindState::Serving,
         };
         (name, site)
     };
@@ -142,9 +144,9 @@ pub(crate) fn is_free(d: &Dispatch, name: &ClusterName, now: Timestamp) -> bool 
         return true;
     };
     match remote.lost_since() {
-        None => keys_on(&remote).is_empty(),
+        None => remote.knows_all_kinds() && keys_on(&remote).is_empty(),
         Some(since) => {
-            let known_empty = remote.was_connected() && keys_on(&remote).is_empty();
+            let known_empty = remote.was_read() && keys_on(&remote).is_empty();
             known_empty || now.duration_since(since) >= d.policy.worker_lost_timeout
         }
     }

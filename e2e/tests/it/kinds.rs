@@ -3,3 +3,4 @@
 mod ground;
 mod jobset;
 mod ray;
+mod served;

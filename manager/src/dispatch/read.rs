@@ -2,20 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::api::ObjectMeta;
 use kube::core::DynamicObject;
 use roadstead_api::constants::{annotations, controllers, finalizers};
-use roadstead_api::kueue::v1beta2::{CheckState, PodSet, Workload as ApiWorkload};
+use roadstead_api::kueue::v1beta2::{CheckState, Workload as ApiWorkload};
 use roadstead_core::dispatch::{
     self, Answer, Copies, Failure, Fence, Life, Local, LocalJob, LostPolicy, Observed, Origin, Owner, Plan,
     PodsThere, Policy, RemoteJob, RemoteWorkload, Said, Site, Stop,
 };
-use roadstead_core::lease::Closing;
-use roadstead_core::moment::later;
+use roadstead_core::kind::KindState;
 use roadstead_core::name::{CheckName, ClusterName, Key, PodSetName};
 use roadstead_core::status::{CheckPhase, Status};
 use roadstead_core::workload::Workload;
@@ -25,13 +23,10 @@ use roadstead_jobs::JobKind;
 use roadstead_jobs::kind::{Look, Pods};
 
 use super::Dispatch;
+use super::fence::fence;
+use super::kind::{jobs_like, note_kind, state_on, unreadable};
 use crate::remote::Remote;
 use crate::sites;
-
-/// How long pods may take to end when they do not say. *Source*: the Pod API.
-const POD_GRACE_SECS: u64 = 30;
-/// How many pods a second the controllers of a cluster delete. *Source*: default of `--kube-api-qps` of kube-controller-manager.
-const POD_DELETIONS_PER_SEC: u64 = 20;
 
 /// Everything [`dispatch::plan`] looks at, owned.
 pub(super) struct Scene {
@@ -46,6 +41,7 @@ pub(super) struct Scene {
     refusals: BTreeMap<ClusterName, String>,
     round: Option<Timestamp>,
     highest: u64,
+    kind: Option<&'static str>,
     sites: BTreeMap<ClusterName, Site>,
     job: LocalJob,
     epoch: u64,
@@ -74,6 +70,7 @@ impl Scene {
             job: self.job,
             epoch: self.epoch,
             highest: self.highest,
+            kind: self.kind,
             policy: &self.policy,
         };
         dispatch::plan(&observed, now)
@@ -123,7 +120,7 @@ impl Scene {
     fn has_jobs(&self) -> bool {
         let mut answers = self.remotes.values().filter_map(|remote| match remote {
             dispatch::Remote::Reachable(copies) => Some(copies),
-            dispatch::Remote::Unreachable { .. } => None,
+            dispatch::Remote::Unreachable { .. } | dispatch::Remote::Unreadable { .. } => None,
         });
         answers.any(|copies| copies.job.is_some_and(|job| job.origin == Origin::Ours))
     }
@@ -192,7 +189,9 @@ pub(super) fn scene(
     let holders = [&workload.status.cluster, &stored_status.cluster]
         .into_iter()
         .flatten();
-    let holds_on = |name: &ClusterName| d.registry.get(name).is_some_and(|r| r.lost_since().is_none());
+    let kind = job_ref.as_ref().map(|(jobs, ..)| jobs.kind.kind());
+    let reads = |r: Arc<Remote>| r.lost_since().is_none() && state_on(&r, kind) != KindState::Unknown;
+    let holds_on = |name: &ClusterName| d.registry.get(name).is_some_and(reads);
     let is_followed = { check.as_ref() }.is_some_and(|check| dispatch::is_followed(&workload, check, &owner))
         && holders.clone().all(holds_on);
     let asked = if is_followed { &[] } else { clusters.as_slice() };
@@ -202,20 +201,10 @@ pub(super) fn scene(
         ..d.policy
     };
     let all = d.registry.all();
+    let job_there = job_ref.as_ref().map(|(jobs, job_key, _)| (jobs.kind, job_key));
     let remotes = all.iter().filter_map(|remote| {
-        let listed = concerned.contains(&remote.name);
-        let value = match remote.lost_since() {
-            Some(since) if listed => dispatch::Remote::Unreachable {
-                since,
-                fence: fence(d, remote, key, stored),
-            },
-            None if listed || remote.holds(key) => {
-                let job = job_ref.as_ref().map(|(jobs, job_key, _)| (jobs.kind, job_key));
-                dispatch::Remote::Reachable(copies(d, remote, (key, stored), job))
-            }
-            Some(_) | None => return None,
-        };
-        Some((remote.name.clone(), value))
+        let shown = shown(d, remote, (key, stored), job_there, &concerned);
+        Some((remote.name.clone(), shown?))
     });
     let mut remotes: BTreeMap<ClusterName, dispatch::Remote> = remotes.collect();
     for name in &concerned {
@@ -236,7 +225,8 @@ pub(super) fn scene(
         sites::dispatcher(d, &clusters)
     };
     let known = remotes.keys().cloned();
-    let sites = sites::sites(d, &workload, known, dispatcher, (d.clock)());
+    let mut sites = sites::sites(d, &workload, known, dispatcher, (d.clock)());
+    note_kind(d, &mut sites, kind);
     Scene {
         sites: no_newer(d, (check.as_ref(), &clusters), sites),
         stored: stored_status,
@@ -249,6 +239,7 @@ pub(super) fn scene(
         round: d.memory.round(key),
         highest: d.memory.highest(key),
         job,
+        kind: kind.map(|kind| kind.kind),
         // Why 0 for nonsense: it is below everything that was ever sent, so the next number is above it.
         epoch: stored.map_or(1, |w| {
             roadstead_convert::epoch(w.metadata.annotations.as_ref()).unwrap_or(0)
@@ -257,6 +248,31 @@ pub(super) fn scene(
         job_key: job_ref.map(|(_, job_key, _)| job_key),
         local_job,
         workload,
+    }
+}
+
+/// What a cluster shows of a Workload, if that matters.
+fn shown(
+    d: &Dispatch,
+    remote: &Remote,
+    (key, stored): (&Key, Option<&ApiWorkload>),
+    job: Option<(&'static dyn JobKind, &JobKey)>,
+    concerned: &BTreeSet<ClusterName>,
+) -> Option<dispatch::Remote> {
+    let listed = concerned.contains(&remote.name);
+    match remote.lost_since() {
+        Some(since) => listed.then(|| dispatch::Remote::Unreachable {
+            since,
+            fence: fence(d, remote, key, stored),
+        }),
+        None if listed || remote.holds(key) => {
+            let jobs = jobs_like(remote, key, job.map(|(kind, _)| kind.kind()));
+            Some(match jobs.and_then(unreadable) {
+                Some(why) => dispatch::Remote::Unreadable { why },
+                None => dispatch::Remote::Reachable(copies(d, remote, (key, stored), job)),
+            })
+        }
+        None => None,
     }
 }
 
@@ -274,47 +290,6 @@ fn lost_policy(d: &Dispatch, workload: &Workload, stored: Option<&ApiWorkload>) 
     let queue = queue.and_then(|name| d.caches.cluster_queues.named(&name));
     let said = queue.and_then(|queue| roadstead_convert::lost_policy(queue.metadata.annotations.as_ref()));
     said.unwrap_or(d.policy.lost)
-}
-
-/// Whether a worker that does not answer has stopped this Workload.
-fn fence(d: &Dispatch, remote: &Remote, key: &Key, stored: Option<&ApiWorkload>) -> Fence {
-    let told = |copy: &ApiWorkload| {
-        roadstead_convert::lost_policy(copy.metadata.annotations.as_ref()) == Some(LostPolicy::Fence)
-    };
-    if remote.workloads.get(key).is_some_and(|copy| !told(&copy)) {
-        return Fence::Open;
-    }
-    let (closing, left) = d.lessor.closing(remote, drain(stored, remote.held.pods()));
-    // Why the beginning of time: the clock has gone on since the time of this pass was taken.
-    let at = if left.is_zero() {
-        Timestamp::MIN
-    } else {
-        let left = SignedDuration::try_from(left).unwrap_or(SignedDuration::MAX);
-        later((d.clock)(), left)
-    };
-    match closing {
-        Closing::At(_) => Fence::Closes { at },
-        Closing::Recorded(_) => Fence::Recorded { at },
-        Closing::Never => Fence::Open,
-    }
-}
-
-/// How long the pods of a Workload may take to end on a worker that stops `pods` pods of ours at once: those before it are told to
-/// end first.
-///
-/// Limit: what else that cluster's controllers delete in the same minutes, and a lower `--kube-api-qps` there, is not counted.
-fn drain(stored: Option<&ApiWorkload>, pods: u64) -> Duration {
-    let sets = stored.map(|w| w.spec.pod_sets.as_slice()).unwrap_or_default();
-    let grace = |set: &PodSet| {
-        set.template
-            .0
-            .get("spec")?
-            .get("terminationGracePeriodSeconds")?
-            .as_u64()
-    };
-    let longest = sets.iter().map(|set| grace(set).unwrap_or(POD_GRACE_SECS)).max();
-    let told_after = pods / POD_DELETIONS_PER_SEC;
-    Duration::from_secs(longest.unwrap_or(POD_GRACE_SECS).saturating_add(told_after))
 }
 
 /// A Workload as it is stored, or one without anything when it is gone, and its status.
@@ -344,7 +319,7 @@ fn owner_of<'a>(d: &'a Dispatch, workload: &ApiWorkload) -> Option<(&'a KindCach
     Some((jobs, JobKey::Object(key), owner.uid.clone()))
 }
 
-fn group_of(api_version: &str) -> &str {
+pub(super) fn group_of(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
@@ -592,25 +567,6 @@ mod tests {
     use serde_json::{from_value, json};
 
     use super::*;
-
-    /// Spec: safety 3.4
-    #[test]
-    fn many_pods_take_longer_to_end_and_as_long_as_they_ask_for() {
-        let sets = |grace: &[Option<u64>]| -> ApiWorkload {
-            let set = |secs: &Option<u64>| {
-                json!({
-                    "name": "s", "count": 1, "template": {"spec": {"terminationGracePeriodSeconds": secs, "containers": []}},
-                })
-            };
-            let sets: Vec<_> = grace.iter().map(set).collect();
-            from_value(json!({"metadata": {}, "spec": {"podSets": sets}})).unwrap()
-        };
-        let secs = Duration::from_secs;
-        assert_eq!(drain(None, 0), secs(30));
-        assert_eq!(drain(Some(&sets(&[None, Some(90)])), 19), secs(90));
-        assert_eq!(drain(Some(&sets(&[Some(10)])), 5_000), secs(260));
-        assert_eq!(drain(Some(&sets(&[Some(u64::MAX)])), 5_000), secs(u64::MAX));
-    }
 
     /// Spec: safety 3.1, I9
     #[test]

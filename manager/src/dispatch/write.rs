@@ -91,7 +91,8 @@ async fn pass(d: &Dispatch, remote: &Remote, key: &Key) -> Outcome {
 /// When to look again while it is not known what is stored: of everything, or of this Workload, which may name this worker by now
 /// or no longer (seed 5843).
 fn unknown(d: &Dispatch, key: &Key) -> Option<Duration> {
-    if !d.knows_everything() {
+    let knows_job = || { d.caches.workloads.get(key) }.is_none_or(|stored| d.knows_jobs_like(&stored));
+    if !d.knows_everything() || !knows_job() {
         return Some(UNKNOWN_PAUSE);
     }
     (d.caches.is_unsure(key) && !bug!(d.policy, LosersGoEarly)).then_some(UNSURE_PAUSE)

@@ -28,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::identity::Recognised;
+use super::kinds;
 use super::leaving;
 use super::refused::Refused;
 use super::registry::Registry;
@@ -55,6 +56,8 @@ const UNAUTHORIZED: &str = "Unauthorized";
 pub(super) const NOT_ACCEPTED: &str = "the API server does not accept the credential (401 Unauthorized): it has expired, or its account \
                             was deleted; run \"roadstead cluster join\" for this cluster again, or put a valid kubeconfig \
                             into its Secret";
+/// The kind without which a cluster is no worker.
+const WORKLOAD: &str = "Workload";
 /// What is tried, for the memory of what was told of it.
 const ORIGIN: &str = "claiming the lease of this origin";
 const IDENTITY: &str = "recognising the cluster";
@@ -375,7 +378,8 @@ async fn serve(
     tasks.spawn(run.instrument(here.clone()));
     for jobs in &remote.jobs {
         let api = Api::all_with(client.clone(), &jobs.resource);
-        let run = { jobs.objects.clone() }.run(api, ours.clone(), watching.child_token());
+        let (kind, stop) = (jobs.resource.clone(), watching.child_token());
+        let run = { jobs.objects.clone() }.run_where_served(api, ours.clone(), kind, stop);
         tasks.spawn(run.instrument(here.clone()));
     }
     // Why not among the healths: a worker whose queues we may not read is a worker all the same.
@@ -386,19 +390,22 @@ async fn serve(
     let run = { remote.queues.locals.clone() }.run(queues, None, watching.child_token());
     tasks.spawn(run.instrument(here.clone()));
     let known = remote.clone();
-    tasks.spawn(async move { known.queues.tell().await }.instrument(here));
+    tasks.spawn(async move { known.queues.tell().await }.instrument(here.clone()));
     let (known, asks) = (remote.clone(), client.clone());
     tasks.spawn(async move { known.queues.recognise(&asks).await });
     if unanswered.exist() {
         tasks.spawn(unanswered.learn(client.clone(), remote.clone()));
     }
-    let mut healths = vec![("Workload".to_owned(), remote.workloads.health())];
-    let of_jobs = { remote.jobs.iter() }.map(|jobs| (jobs.resource.kind.clone(), jobs.objects.health()));
-    healths.extend(of_jobs);
+    // Why no kinds of jobs: one that is not served, or cannot be read, is no reason to lose the others.
+    let mut health = remote.workloads.health();
     let opened = if bug!(fleet.policy, ConnectedTooEarly) {
         Ok(())
     } else {
-        all_live(&mut healths, timeout).await
+        let opened = live(&mut health, timeout).await;
+        if opened.is_ok() {
+            kinds::answered(remote).await;
+        }
+        opened
     };
     let lost = match (opened, claimed) {
         (Err(why), _) => Some(why),
@@ -419,12 +426,15 @@ async fn serve(
                 link.connection.opened();
             });
             fleet.told.connected(name);
+            for kind in 0..remote.jobs.len() {
+                tasks.spawn(kinds::follow(fleet.clone(), remote.clone(), kind).instrument(here.clone()));
+            }
             if !bug!(fleet.policy, EarlyEventLost) {
                 fleet.note(remote);
             }
             let why = tokio::select! {
                 biased;
-                why = first_failure(&mut healths) => Some(why),
+                why = failure(&mut health) => Some(why),
                 why = silence(fleet, remote, &client) => Some(why),
                 why = fleet.lessor.keep(&client, remote, held) => Some(why),
                 // Why beside the rest: as long as the manager's own API server hangs, the worker still needs its lease.
@@ -509,40 +519,26 @@ pub(super) fn of_kind(kind: &str, why: String) -> String {
     }
 }
 
-async fn all_live(healths: &mut [(String, Follower<Health>)], timeout: Duration) -> Result<(), String> {
-    let all = async {
-        for (kind, health) in healths.iter_mut() {
-            let tried = health.wait_for(|health| *health != Health::Starting);
-            if let Health::Failing(why) = tried.await {
-                return Err(of_kind(kind, why));
-            }
-        }
-        Ok(())
-    };
-    tokio::time::timeout(timeout, all)
-        .await
-        .unwrap_or_else(|_elapsed| {
-            let silent = healths
-                .iter()
-                .filter(|(_, health)| health.get() == Health::Starting);
-            let kinds: Vec<&str> = silent.map(|(kind, _)| kind.as_str()).collect();
-            let (secs, kinds) = (timeout.as_secs(), kinds.join(", "));
+/// Waits until Workloads are listed and watched.
+async fn live(health: &mut Follower<Health>, timeout: Duration) -> Result<(), String> {
+    let tried = health.wait_for(|health| *health != Health::Starting);
+    match tokio::time::timeout(timeout, tried).await {
+        Ok(Health::Failing(why)) => Err(of_kind(WORKLOAD, why)),
+        Ok(Health::Live | Health::Starting | Health::NotServed) => Ok(()),
+        Err(_elapsed) => {
+            let secs = timeout.as_secs();
             Err(format!(
-                "the API server did not open all watches within {secs} s; not of {kinds}"
+                "the API server did not open all watches within {secs} s; not of {WORKLOAD}"
             ))
-        })
+        }
+    }
 }
 
-async fn first_failure(healths: &mut [(String, Follower<Health>)]) -> String {
-    let waits = healths.iter_mut().map(|(kind, health)| {
-        Box::pin(async move {
-            match health.wait_for(|h| matches!(h, Health::Failing(_))).await {
-                Health::Failing(why) => of_kind(kind, why),
-                Health::Live | Health::Starting => "stopped".to_owned(),
-            }
-        })
-    });
-    futures::future::select_all(waits).await.0
+async fn failure(health: &mut Follower<Health>) -> String {
+    match health.wait_for(|h| matches!(h, Health::Failing(_))).await {
+        Health::Failing(why) => of_kind(WORKLOAD, why),
+        Health::Live | Health::Starting | Health::NotServed => "stopped".to_owned(),
+    }
 }
 
 /// Ends when the credentials are others, or are gone and not needed for what runs there.

@@ -46,6 +46,13 @@ impl Told {
         }
     }
 
+    /// A cluster serves this kind of jobs, and they can be read there.
+    pub(super) fn serves(&self, cluster: &str, kind: &'static str) {
+        if self.0.ends(&(cluster.into(), kind)).is_some() {
+            tracing::info!(cluster, kind, "jobs of this kind can be sent there now");
+        }
+    }
+
     /// What was tried can succeed no more; said where its trouble was.
     pub(super) fn given_up(&self, cluster: &str, what: &'static str, why: &str) {
         if self.0.ends(&(cluster.into(), what)).is_some() {
@@ -101,7 +108,7 @@ impl Told {
 /// What follows from what is not listed after a while, and what to do.
 pub(super) fn unlisted(clusters: &Health, secrets: &Health, namespace: &str, after: Duration) -> Vec<String> {
     let why = |health: &Health| match health {
-        Health::Live => None,
+        Health::Live | Health::NotServed => None,
         Health::Starting => Some("the API server has not answered".to_owned()),
         Health::Failing(why) => Some(why.clone()),
     };

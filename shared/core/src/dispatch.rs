@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::condition::Truth;
+use crate::kind::KindState;
 use crate::moment::later;
 use crate::name::{CheckName, ClusterName};
 use crate::note::{Note, Severity};
@@ -25,6 +26,7 @@ mod concern;
 mod epoch;
 pub mod farewell;
 mod holder;
+mod mirror;
 mod observed;
 mod offer;
 pub mod record;
@@ -277,6 +279,10 @@ impl<'a> Pass<'a> {
                 self.plan.waiting = Some(waiting);
                 return;
             }
+            Holder::Unreadable(why) => {
+                self.plan.waiting = Some(self.unreadable(winner, why));
+                return;
+            }
             Holder::GivenUp(closed) => {
                 if closed == Closed::Perhaps {
                     self.note(Severity::Warning, waiting::may_run_twice(winner));
@@ -356,6 +362,12 @@ impl<'a> Pass<'a> {
             // A job of an earlier dispatch stands where this one's must go.
             return self.remove_job(winner, *job);
         }
+        if self.site(winner).kind == KindState::NotServed {
+            let message = format!(
+                "Worker cluster \"{winner}\" does not serve the kind of the job, resetting for re-dispatch, Previously: \"Ready\""
+            );
+            return self.retry(check, message, Some(Severity::Warning));
+        }
         if copies.has_former_job() {
             // Why not waited for: its pods may take long to end, and others may have room.
             let message = format!(
@@ -423,7 +435,7 @@ impl<'a> Pass<'a> {
         };
         let job = match self.holder(&winner) {
             Holder::Answers(copies) => copies.current_job(self.o.epoch),
-            Holder::Silent { .. } => return self.remove_elsewhere(&winner),
+            Holder::Silent { .. } | Holder::Unreadable(_) => return self.remove_elsewhere(&winner),
             Holder::GivenUp(_) => None,
         };
         let ended = self
@@ -529,17 +541,6 @@ impl<'a> Pass<'a> {
         self.o.sites.get(cluster).unwrap_or(&observed::UNKNOWN)
     }
 
-    fn lost(&mut self, cluster: &ClusterName, since: Option<Timestamp>, until: Option<Timestamp>) -> Waiting {
-        if let Some(until) = until {
-            self.wake(until);
-        }
-        Waiting::WorkerLost {
-            cluster: cluster.clone(),
-            since,
-            until,
-        }
-    }
-
     /// A cluster failed, in these words of its own.
     fn fail(&mut self, cluster: &ClusterName, cause: Cause, words: &str) {
         self.plan.failed.push((cluster.clone(), cause));
@@ -564,31 +565,6 @@ impl<'a> Pass<'a> {
             state.phase = phase;
             state.message = message;
             state.since = self.now;
-        }
-    }
-
-    /// The local job shows what the cluster that holds it shows.
-    fn mirror_holder(&mut self) {
-        let holder = self.plan.status.cluster.as_ref();
-        let mut with_job: Vec<_> = self
-            .reachable()
-            .filter(|(_, copies)| copies.current_job(self.o.epoch).is_some())
-            .collect();
-        with_job.sort_by_key(|(cluster, _)| Some(*cluster) != holder);
-        if let Some((cluster, _)) = with_job.first() {
-            self.mirror_from(cluster);
-        }
-    }
-
-    fn mirror_if_job(&mut self, cluster: &ClusterName, copies: &Copies) {
-        if copies.current_job(self.o.epoch).is_some() {
-            self.mirror_from(cluster);
-        }
-    }
-
-    fn mirror_from(&mut self, cluster: &ClusterName) {
-        if self.o.job.present {
-            self.plan.mirror = Some(cluster.clone());
         }
     }
 
@@ -643,7 +619,7 @@ impl<'a> Pass<'a> {
             .iter()
             .filter_map(|(cluster, remote)| match remote {
                 Remote::Reachable(copies) => Some((cluster, copies)),
-                Remote::Unreachable { .. } => None,
+                Remote::Unreachable { .. } | Remote::Unreadable { .. } => None,
             })
     }
 

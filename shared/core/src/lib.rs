@@ -41,6 +41,7 @@ pub mod cluster;
 pub mod condition;
 pub mod dispatch;
 pub mod job;
+pub mod kind;
 pub mod leader;
 pub mod lease;
 pub mod lifecycle;

@@ -182,14 +182,17 @@ impl Caches {
         watch("runtimeclasses", &self.runtime_classes, client, tasks, stop);
         for jobs in self.jobs.iter() {
             let api = Api::all_with(client.clone(), &jobs.resource);
-            let watching = jobs.objects.clone().run(api, None, stop.clone());
+            let watching =
+                jobs.objects
+                    .clone()
+                    .run_where_served(api, None, jobs.resource.clone(), stop.clone());
             tasks.spawn(watch_of(&jobs.resource.plural), watching);
         }
     }
 
-    /// Each cache's name and its health, to wait for the first list and to report what is missing.
+    /// The name of each cache that everything depends on and its health, to wait for the first list and to report what is missing.
     pub fn healths(&self) -> Vec<(String, Follower<Health>)> {
-        let mut all = vec![
+        vec![
             ("clusterqueues".into(), self.cluster_queues.health()),
             ("cohorts".into(), self.cohorts.health()),
             ("localqueues".into(), self.local_queues.health()),
@@ -202,13 +205,13 @@ impl Caches {
             ("namespaces".into(), self.namespaces.health()),
             ("limitranges".into(), self.limit_ranges.health()),
             ("runtimeclasses".into(), self.runtime_classes.health()),
-        ];
-        all.extend(
-            self.jobs
-                .iter()
-                .map(|jobs| (jobs.resource.plural.clone(), jobs.objects.health())),
-        );
-        all
+        ]
+    }
+
+    /// The same for the kinds of jobs, on each of which only jobs of that kind depend.
+    pub fn kind_healths(&self) -> Vec<(String, Follower<Health>)> {
+        let of = |jobs: &KindCache| (jobs.resource.plural.clone(), jobs.objects.health());
+        self.jobs.iter().map(of).collect()
     }
 
     /// Has everything listed again now ([`Cache::refresh`]).

@@ -35,6 +35,9 @@ pub use read::job_of;
 /// When a status that could not be copied yet is looked at again. *Source*: `spec/multikueue.md 5.1`.
 const DEFERRED_PAUSE: Duration = Duration::from_secs(2);
 
+/// When a job is looked at again whose owner is of a kind that is not listed.
+const PARENT_PAUSE: Duration = Duration::from_secs(5);
+
 /// See the module.
 #[derive(Clone)]
 pub(crate) struct Jobs {
@@ -118,6 +121,9 @@ impl Jobs {
         let Some(job) = jobs.job(&at.key) else {
             return Outcome::Done;
         };
+        if read::awaits_parent(&self.caches, job.first()) {
+            return Outcome::After(PARENT_PAUSE);
+        }
         let scene = match read::scene(&self, &jobs, job.clone()) {
             Ok(scene) => scene,
             Err(problem) => {

@@ -48,6 +48,9 @@ const WORKLOAD_WORKERS: usize = 16;
 /// Passes over jobs at the same time.
 const JOB_WORKERS: usize = 16;
 
+/// Limit: how long the start waits for kinds of jobs that are neither listed nor known to be not served.
+const KINDS_MAX: Duration = Duration::from_secs(10);
+
 /// Limit: time the parts of the engine get to finish after the stop. Less than the process has, so that what hangs on an API server
 /// is cut off in good order.
 const FINISH_MAX: Duration = Duration::from_secs(3);
@@ -298,7 +301,7 @@ impl Running {
         let listed = tokio::select! {
             biased;
             listed = all_live(&caches, &stop) => listed,
-            () = unlisted::tell(caches.healths(), &synced) => false,
+            () = unlisted::tell([caches.healths(), caches.kind_healths()].concat(), &synced) => false,
         };
         if !listed {
             return Ok(());
@@ -324,6 +327,12 @@ impl Running {
         running.spawn("statuses of queues", self.statuses.run(ended, stop.clone()));
         if let Some((workloads, finalizers)) = self.core {
             let queue = workloads.due.clone();
+            for kind in 0..caches.jobs.len() {
+                let (stop, following) = (stop.clone(), workloads.clone().follow(kind));
+                running.spawn("workloads of a kind", async move {
+                    stop.run_until_cancelled(following).await;
+                });
+            }
             let pass = move |key| workloads.clone().reconcile(key);
             let passes = reconcile::run("workload", queue, WORKLOAD_WORKERS, stop.clone(), pass);
             running.spawn("workloads", passes);
@@ -390,11 +399,24 @@ pub fn kinds(config: &Config) -> Vec<&'static dyn JobKind> {
         .collect()
 }
 
-/// Waits until every cache has been listed; false when `stop` came first.
+/// Waits until everything has been listed, and each kind of jobs has been listed or is known to be not served; a kind of which
+/// neither is known for long holds up only its own jobs. False when `stop` came first.
 async fn all_live(caches: &Caches, stop: &CancellationToken) -> bool {
     let live = async {
         for (_, mut health) in caches.healths() {
             health.wait_for(|health| *health == Health::Live).await;
+        }
+        let mut kinds = caches.kind_healths();
+        let settled = async {
+            for (_, health) in &mut kinds {
+                health.wait_for(Health::is_settled).await;
+            }
+        };
+        if tokio::time::timeout(KINDS_MAX, settled).await.is_err() {
+            tracing::warn!(
+                kinds = unlisted::names(&kinds).join(", "),
+                "these kinds of jobs cannot be listed, so nothing is decided about their jobs until they can be; all others go on"
+            );
         }
     };
     stop.run_until_cancelled(live).await.is_some()
@@ -407,6 +429,32 @@ fn list(caches: &Caches, client: &Client, tasks: &mut Tasks, stop: &Cancellation
         let name = format!("health of {kind}");
         tasks.spawn(name, tell_unread(kind, health, stop.clone()));
     }
+    for (kind, health) in caches.kind_healths() {
+        let name = format!("health of {kind}");
+        tasks.spawn(name, tell_kind(kind, health, stop.clone()));
+    }
+}
+
+/// Tells when a kind of jobs cannot be listed or watched, or is not served, until `stop`.
+async fn tell_kind(kind: String, health: Follower<Health>, stop: CancellationToken) {
+    let mut state = health.clone();
+    let telling = async {
+        loop {
+            state.wait_for(|health| *health == Health::NotServed).await;
+            tracing::info!(
+                kind,
+                "this cluster does not serve them, so there are no such jobs; once their CustomResourceDefinition is installed they are \
+                 queued without a restart"
+            );
+            state.wait_for(|health| *health == Health::Live).await;
+            tracing::info!(kind, "this cluster serves them now");
+        }
+    };
+    let stopped = stop.clone();
+    tokio::join!(
+        tell_unread(kind.clone(), health, stopped),
+        stop.run_until_cancelled(telling)
+    );
 }
 
 /// Tells when a kind of objects of the process's own cluster cannot be listed or watched, until `stop`.

@@ -22,6 +22,7 @@ use roadstead_core::lifecycle::{self, Policy, Proposal, Request};
 use roadstead_core::name::{Key, Uid};
 use roadstead_core::note::Note;
 use roadstead_core::state::Event;
+use roadstead_kubeio::cache::Health;
 use roadstead_kubeio::events::Recorder;
 use roadstead_kubeio::queue::{Lane, Queue};
 use roadstead_kubeio::reconcile::Outcome;
@@ -136,6 +137,23 @@ impl Workloads {
         });
     }
 
+    /// Makes the Workloads of a kind due whenever it becomes known which jobs of it there are.
+    pub(crate) async fn follow(self, kind: usize) {
+        let Some(mut health) = self.caches.jobs.get(kind).map(|jobs| jobs.objects.health()) else {
+            return std::future::pending().await;
+        };
+        loop {
+            health.wait_for(Health::is_settled).await;
+            for workload in self.caches.workloads.all() {
+                if control::of(&self.caches, &workload).is_some_and(|(job, _)| job.kind == kind) {
+                    self.due
+                        .add(roadstead_kubeio::cache::key_of(&*workload), Lane::Placed);
+                }
+            }
+            health.changed().await;
+        }
+    }
+
     /// One pass.
     pub(crate) async fn reconcile(self, key: Key) -> Outcome {
         if let Err(outcome) = self.look_again(&key).await {
@@ -152,7 +170,10 @@ impl Workloads {
         let workload = self.caches.counted(&stored);
         let proposal = self.proposals.get(&key, &workload.uid);
         let request = self.requests.get(&key, &workload.uid);
-        let mut facts = read::facts(&self.caches, self.policy, &stored, &workload);
+        // Why nothing until then: a job that is only not listed yet must not be taken for deleted. When that is known, it is due.
+        let Some(mut facts) = read::facts(&self.caches, self.policy, &stored, &workload) else {
+            return Outcome::Done;
+        };
         if let Some(pods) = self.checks.reclaimable(&stored) {
             facts = facts.reclaiming(pods);
         }

@@ -17,9 +17,9 @@ use roadstead_core::name::Key;
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use self::ends::{Ended, Last};
+pub use self::health::Health;
 use self::listed::Listed;
 use self::past::{Missing, Past};
 use crate::latest::{Follower, Latest};
@@ -27,17 +27,15 @@ use crate::raw::{self, Print, Raw, Told, Watch};
 use crate::retry::Backoff;
 
 mod ends;
+mod health;
 mod listed;
 mod past;
+mod run;
 
 /// How long one watch request lives.
 const WATCH_SECS: u32 = 290;
 /// A watch that is silent for longer is taken for dead; the API server sends a bookmark about every minute.
 const SILENCE: Duration = Duration::from_secs(150);
-/// How often at least everything that is known is compared with names and versions of everything that is stored.
-///
-/// Why so seldom: an API server that leaves an event out of a watch is rare, and the comparison grows with what is stored.
-const CHECK_PERIOD: Duration = Duration::from_hours(1);
 /// Objects per page of a list.
 const PAGE: u32 = 500;
 /// HTTP status of a resource version that the API server no longer knows.
@@ -45,19 +43,6 @@ const GONE: u16 = 410;
 /// HTTP status and words for a resource version that the API server does not know yet: one of a past that never happened,
 /// when its storage was restored from a backup.
 const AHEAD: (u16, &str) = (504, "Too large resource version");
-/// First and longest pause between attempts to list or watch again.
-const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
-
-/// The connection behind a cache, as last seen.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Health {
-    /// Not listed yet.
-    Starting,
-    /// Listed and watching.
-    Live,
-    /// The last list or watch failed, with what the other side said.
-    Failing(String),
-}
 
 /// One object changed. `old` and `new` are both there for a modification.
 #[derive(Debug)]
@@ -88,6 +73,8 @@ pub struct Cache<K> {
     version: Mutex<Option<String>>,
     /// What is here may be newer than what is stored: the next list replaces it.
     rewound: AtomicBool,
+    /// Everything was listed once, or known to be not served.
+    settled: AtomicBool,
     /// Something may be stored of which the watch has not told yet: everything is to be listed again.
     behind: AtomicBool,
     refreshed: Notify,
@@ -115,6 +102,7 @@ impl<K> Default for Cache<K> {
             told: AtomicU64::new(0),
             version: Mutex::new(None),
             rewound: AtomicBool::new(false),
+            settled: AtomicBool::new(false),
             behind: AtomicBool::new(false),
             refreshed: Notify::new(),
             heard: Mutex::new(None),
@@ -175,6 +163,11 @@ impl<K: Resource> Cache<K> {
     /// The connection behind it, to look at or to wait on.
     pub fn health(&self) -> Follower<Health> {
         self.health.follow()
+    }
+
+    /// Whether what was cached was ever all there was.
+    pub fn was_settled(&self) -> bool {
+        self.settled.load(Ordering::Relaxed)
     }
 
     /// Whether everything has been listed at least once and the watch is up.
@@ -356,76 +349,6 @@ where
         Ok(())
     }
 
-    /// Lists and watches until `stop`; resumes by resource version and lists again only when the API server has
-    /// forgotten it (410). `labels` restricts what is held.
-    ///
-    /// Why an own loop instead of kube's watcher: it tells when the watch is open again, which is the moment from
-    /// which a worker counts as connected, and it uses bookmarks as heartbeats.
-    pub fn run(
-        self: Arc<Self>,
-        api: Api<K>,
-        labels: Option<String>,
-        stop: CancellationToken,
-    ) -> impl Future<Output = ()> + Send {
-        // Why before anything is polled: who waits for it to be live must not see how its last run ended.
-        self.health.modify(|health| set(health, Health::Starting));
-        async move { self.keep_up(api, labels, stop).await }
-    }
-
-    async fn keep_up(&self, api: Api<K>, labels: Option<String>, stop: CancellationToken) {
-        let forever = async {
-            let mut backoff = Backoff::new(RETRY.0, RETRY.1);
-            // How the last watch ended: a list needs no comparison, and one that lived its time was not cut off.
-            let mut last = Last::Cut;
-            let mut checked = Instant::now();
-            loop {
-                if matches!(last, Last::Full) && checked.elapsed() >= CHECK_PERIOD {
-                    last = Last::Unchecked;
-                }
-                if !matches!(last, Last::Full) {
-                    checked = Instant::now();
-                }
-                // Why asked again: a watch that was under way meanwhile has put its version back.
-                let version = { self.version.lock() }
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .clone()
-                    .filter(|_| !self.rewound.load(Ordering::Relaxed));
-                let opened = Instant::now();
-                let result = match version {
-                    None => { self.list(&api, labels.as_deref()).await }
-                        .map(|version| (Some(version), Last::Listed)),
-                    Some(version) => {
-                        self.resume(&api, labels.as_deref(), version, last, &mut backoff)
-                            .await
-                    }
-                    .map(|ended| match ended {
-                        Ended::At(version) => (Some(version), Last::of_watch(opened.elapsed())),
-                        Ended::Silent(version) => (Some(version), Last::Silent),
-                        Ended::Lost => (None, Last::Cut),
-                    }),
-                };
-                let error = match result {
-                    Ok((version, ended)) => {
-                        *self.version.lock().unwrap_or_else(PoisonError::into_inner) = version;
-                        last = ended;
-                        continue;
-                    }
-                    Err(error) => error,
-                };
-                last = Last::Cut;
-                let text = crate::write::describe(&error);
-                tracing::debug!(error = text, "listing or watching failed; trying again");
-                self.health.modify(|health| set(health, Health::Failing(text)));
-                tokio::time::sleep(backoff.pause()).await;
-            }
-        };
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => {}
-            () = forever => {}
-        }
-    }
-
     async fn list(&self, api: &Api<K>, labels: Option<&str>) -> Result<String, kube::Error> {
         self.behind.store(false, Ordering::Relaxed);
         let mut params = selecting(labels).limit(PAGE);
@@ -469,6 +392,7 @@ where
                         .store(listed.version.unwrap_or_default(), Ordering::Relaxed);
                     self.keep_only(&seen, listed);
                     self.rewound.store(false, Ordering::Relaxed);
+                    self.settled.store(true, Ordering::Relaxed);
                     return Ok(version);
                 }
             }

@@ -21,14 +21,14 @@ pub async fn tell_unread(mut health: Follower<Health>, tell: impl Fn(Option<&str
         health
             .wait_for(|health| matches!(health, Health::Failing(_)))
             .await;
-        let recovers = health.wait_for(|health| *health == Health::Live);
+        let recovers = health.wait_for(Health::is_settled);
         if timeout(UNREAD_MAX, recovers).await.is_ok() {
             continue;
         }
         if let Health::Failing(why) = health.get() {
             tell(Some(&why));
         }
-        health.wait_for(|health| *health == Health::Live).await;
+        health.wait_for(Health::is_settled).await;
         tell(None);
     }
 }

@@ -54,7 +54,7 @@ impl Watched {
                 self.listed = true;
                 Served::Yes
             }
-            Health::Starting => Served::NotYet,
+            Health::Starting | Health::NotServed => Served::NotYet,
             // Why: what was listed once is still known while a connection is opened again.
             Health::Failing(why) if self.listed && !is_unknown_api(&why) => Served::Yes,
             Health::Failing(why) => {

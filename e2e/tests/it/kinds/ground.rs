@@ -12,7 +12,7 @@ use roadstead_e2e::stage::{self, Queue, Runs, Solo, Spec, Stage, Worker};
 use roadstead_e2e::{Node, Options, Progress};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
-use tokio::sync::OnceCell;
+use tokio::sync::{Mutex, OnceCell};
 use tokio::time::timeout;
 
 use crate::shared::{chain, eventually};
@@ -22,6 +22,8 @@ pub(super) const MANAGER: &str = "manager";
 pub(super) const EAST: &str = "east";
 /// For tests that take a worker out of the federation.
 pub(super) const WEST: &str = "west";
+/// Held by a test as long as it changes that worker as a whole.
+pub(super) static WEST_CHANGES: Mutex<()> = Mutex::const_new(());
 /// The integrations that are on in the federation.
 const INTEGRATIONS: &str = "batch/job,jobset.x-k8s.io/jobset,ray.io/raycluster";
 /// And where everything is played.

@@ -6,18 +6,19 @@ use roadstead_e2e::options::EXIT_CODE;
 use serde_json::{Value, json};
 
 use super::ground::{
-    EAST, LONG_SECS, MANAGER, Room, WEST, condition, is_true, join, play, play_embedded, pods, resource,
+    EAST, LONG_SECS, MANAGER, Room, WEST, WEST_CHANGES, condition, is_true, join, play, play_embedded, pods,
+    resource,
 };
 use crate::shared::chain;
 
-const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
+pub(super) const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
 
-fn jobsets() -> ApiResource {
+pub(super) fn jobsets() -> ApiResource {
     resource("jobset.x-k8s.io/v1alpha2", "JobSet")
 }
 
 /// Everything that a JobSet makes, and what stands for it in a queue.
-fn all_of_it() -> [ApiResource; 4] {
+pub(super) fn all_of_it() -> [ApiResource; 4] {
     [
         jobsets(),
         resource("batch/v1", "Job"),
@@ -27,7 +28,7 @@ fn all_of_it() -> [ApiResource; 4] {
 }
 
 /// One leader and two workers, in the queue of the test; four pods of one core.
-fn jobset(room: Room, name: &str, secs: u32) -> Value {
+pub(super) fn jobset(room: Room, name: &str, secs: u32) -> Value {
     let job = |parallelism: u32| {
         let spec = json!({
             "parallelism": parallelism, "completions": parallelism, "backoffLimit": 0, "template": pods(secs),
@@ -46,7 +47,7 @@ fn jobset(room: Room, name: &str, secs: u32) -> Value {
     })
 }
 
-async fn submit(room: Room, cluster: &str, jobset: Value) -> Value {
+pub(super) async fn submit(room: Room, cluster: &str, jobset: Value) -> Value {
     let object = serde_json::from_value(jobset).unwrap();
     let created = room
         .api(cluster, &jobsets())
@@ -317,6 +318,7 @@ fn a_jobset_that_is_stopped_by_the_manager_goes_with_its_pods_and_runs_anew() {
 #[test]
 fn a_worker_with_a_jobset_of_ours_is_not_called_clean() {
     play("jobset-left", &[(MANAGER, "16"), (WEST, "8")], async |room| {
+        let _alone = WEST_CHANGES.lock().await;
         join(room.stage(), WEST).await;
         submit(room, MANAGER, jobset(room, "train", LONG_SECS)).await;
         room.running(WEST, 4).await;

@@ -100,30 +100,28 @@ async fn where_active_was_false_the_next_loss_is_written_only_over_what_was_read
     }
 }
 
-/// Until all are, it counts as lost, and nothing that its caches hold is looked at.
+/// Until they are, it counts as lost, and nothing that its caches hold is looked at.
 ///
-/// Spec: multikueue 10.F6, 11.24; safety F26
+/// Spec: multikueue 2.4, 11.24 (deviation)
 #[tokio::test(start_paused = true)]
-async fn a_worker_is_open_only_when_every_kind_is_watched() {
-    let timeout = Duration::from_mins(1);
-    let kinds = [Health::Live, Health::Starting, Health::Live].map(Latest::new);
-    let mut healths = { kinds.each_ref() }.map(|kind| ("Thing".to_owned(), kind.follow()));
-    "Queue".clone_into(&mut healths[1].0);
-    let why = all_live(&mut healths, timeout).await.unwrap_err();
+async fn a_worker_is_open_only_when_workloads_are_watched() {
+    let (timeout, workloads) = (Duration::from_mins(1), Latest::new(Health::Starting));
+    let mut health = workloads.follow();
+    let why = live(&mut health, timeout).await.unwrap_err();
     assert_eq!(
         why,
-        "the API server did not open all watches within 60 s; not of Queue"
+        "the API server did not open all watches within 60 s; not of Workload"
     );
-    kinds[1].set(Health::Failing("jobs.batch is forbidden".to_owned()));
-    let why = all_live(&mut healths, timeout).await.unwrap_err();
-    assert_eq!(why, "jobs.batch is forbidden");
-    kinds[1].set(Health::Failing("404 page not found".to_owned()));
-    let why = all_live(&mut healths, timeout).await.unwrap_err();
-    assert!(why.starts_with("Queue is not served there"), "{why}");
-    kinds[1].set(Health::Live);
-    assert_eq!(all_live(&mut healths, timeout).await, Ok(()));
-    kinds[2].set(Health::Failing("gone".to_owned()));
-    assert_eq!(first_failure(&mut healths).await, "gone");
+    workloads.set(Health::Failing("workloads is forbidden".to_owned()));
+    let why = live(&mut health, timeout).await.unwrap_err();
+    assert_eq!(why, "workloads is forbidden");
+    workloads.set(Health::Failing("404 page not found".to_owned()));
+    let why = live(&mut health, timeout).await.unwrap_err();
+    assert!(why.starts_with("Workload is not served there"), "{why}");
+    workloads.set(Health::Live);
+    assert_eq!(live(&mut health, timeout).await, Ok(()));
+    workloads.set(Health::Failing("gone".to_owned()));
+    assert_eq!(failure(&mut health).await, "gone");
 }
 
 /// Its open watches speak on, so only asking shows it.
@@ -145,10 +143,7 @@ async fn a_worker_that_does_not_know_our_credential_does_not_count_as_alive() {
     let elapsed = tokio::time::timeout(Duration::from_secs(1), std::future::pending::<()>()).await;
     assert_eq!(Sign::of::<()>(Err(&elapsed.unwrap_err())), Sign::Silent);
 
-    let mut healths = [(
-        "Job".to_owned(),
-        Latest::new(Health::Failing(UNAUTHORIZED.to_owned())).follow(),
-    )];
-    let why = all_live(&mut healths, Duration::from_secs(1)).await.unwrap_err();
+    let mut health = Latest::new(Health::Failing(UNAUTHORIZED.to_owned())).follow();
+    let why = live(&mut health, Duration::from_secs(1)).await.unwrap_err();
     assert!(why.contains("roadstead cluster join"), "{why}");
 }

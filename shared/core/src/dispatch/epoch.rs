@@ -41,7 +41,7 @@ impl Pass<'_> {
                 let epoch = self.o.epoch;
                 copies.current_workload(epoch).is_some() || copies.current_job(epoch).is_some()
             }
-            Some(Holder::Silent { .. }) => true,
+            Some(Holder::Silent { .. } | Holder::Unreadable(_)) => true,
             Some(Holder::GivenUp(_)) | None => false,
         }
     }

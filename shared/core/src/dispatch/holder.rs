@@ -5,7 +5,9 @@
 use jiff::Timestamp;
 
 use super::removal::Membership;
-use super::{Cause, Copies, Cordon, Fence, LostPolicy, Owner, Pass, Remote, RemoteWorkload, Said, false_end};
+use super::{
+    Cause, Copies, Cordon, Fence, LostPolicy, Owner, Pass, Remote, RemoteWorkload, Said, Waiting, false_end,
+};
 use crate::lifecycle::{DEACTIVATION_TARGET, TIME_IS_UP, time_is_up};
 use crate::moment::later;
 use crate::name::{CheckName, ClusterName};
@@ -22,6 +24,8 @@ pub(super) enum Holder<'a> {
         /// When it is given up, if ever.
         until: Option<Timestamp>,
     },
+    /// It answers, but its jobs of this kind cannot be read, in these words.
+    Unreadable(&'a str),
     /// It is no longer waited for.
     GivenUp(Closed),
 }
@@ -42,6 +46,7 @@ impl<'a> Pass<'a> {
         let listed = membership == Membership::Listed;
         match self.o.remotes.get(cluster) {
             Some(Remote::Reachable(copies)) => Holder::Answers(copies),
+            Some(Remote::Unreadable { why }) => Holder::Unreadable(why),
             Some(Remote::Unreachable { .. }) if bug!(self.o.policy, EvictionOnBlip) => {
                 Holder::GivenUp(Closed::Perhaps)
             }
@@ -74,6 +79,36 @@ impl<'a> Pass<'a> {
             },
             None => Holder::GivenUp(Closed::Certainly),
         }
+    }
+
+    pub(super) fn lost(
+        &mut self,
+        cluster: &ClusterName,
+        since: Option<Timestamp>,
+        until: Option<Timestamp>,
+    ) -> Waiting {
+        if let Some(until) = until {
+            self.wake(until);
+        }
+        Waiting::WorkerLost {
+            cluster: cluster.clone(),
+            since,
+            until,
+        }
+    }
+
+    /// Its jobs of this kind cannot be read on a cluster that holds it.
+    pub(super) fn unreadable(&self, cluster: &ClusterName, why: &str) -> Waiting {
+        Waiting::KindNotReadable {
+            cluster: cluster.clone(),
+            kind: self.kind(),
+            why: why.to_owned(),
+        }
+    }
+
+    /// The kind of the job, for people.
+    pub(super) fn kind(&self) -> String {
+        self.o.kind.unwrap_or("the kind of its job").to_owned()
     }
 
     /// Whether a cluster belongs to the federation.
@@ -127,6 +162,7 @@ impl<'a> Pass<'a> {
             }
             Holder::Answers(_) => self.stopping(&cluster),
             Holder::Silent { since, until } => self.lost(&cluster, since, until),
+            Holder::Unreadable(why) => self.unreadable(&cluster, why),
         };
         self.plan.waiting = Some(waiting);
         self.plan.status.nominated.clear();

@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::capacity::Room;
 use super::epoch::EPOCH_BELIEVED_MAX;
 use super::removal::Stood;
+use crate::kind::KindState;
 use crate::lease::Tenure;
 use crate::name::{CheckName, ClusterName};
 use crate::status::Status;
@@ -45,6 +46,8 @@ pub struct Observed<'a> {
     pub epoch: u64,
     /// The highest number that this process ever saw on a copy of it.
     pub highest: u64,
+    /// The kind of the job, for people; `None` when it is none of ours.
+    pub kind: Option<&'a str>,
     /// How to decide.
     pub policy: &'a Policy,
 }
@@ -96,6 +99,11 @@ pub enum Remote {
         /// What is known of its fence, for this Workload.
         fence: Fence,
     },
+    /// The cluster is connected, but jobs of this kind cannot be read there: what there is of this Workload is not known.
+    Unreadable {
+        /// What its API server says.
+        why: String,
+    },
     /// The cluster is connected and shows this.
     Reachable(Copies),
 }
@@ -115,6 +123,8 @@ pub struct Site {
     pub lease: Tenure,
     /// Whether the creation of a copy is under way there that takes much longer than it usually does, or its last request failed.
     pub late: bool,
+    /// Whether it serves the kind of the job.
+    pub kind: KindState,
 }
 
 /// What is assumed of a cluster of which nothing is known.
@@ -128,6 +138,7 @@ pub(super) static UNKNOWN: Site = Site {
     given_up: false,
     lease: Tenure::Held,
     late: false,
+    kind: KindState::Serving,
 };
 
 /// What an administrator wants of a cluster.

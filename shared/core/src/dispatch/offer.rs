@@ -187,7 +187,10 @@ impl Standing<'_> {
     }
 
     const fn stays_asked(&self) -> bool {
-        matches!(self, Self::Open(_) | Self::Clearing | Self::Silent)
+        matches!(
+            self,
+            Self::Open(_) | Self::Clearing | Self::Silent | Self::Unreadable(_)
+        )
     }
 
     /// Whether its queue has looked and has no room.

@@ -9,8 +9,9 @@ use jiff::Timestamp;
 
 use super::observed::{Answer, Cause, Copies, Cordon, Remote};
 use super::seek::failure_of;
-use super::waiting::Waiting;
+use super::waiting::{NOT_READABLE, NOT_SERVED, Waiting};
 use super::{Pass, Plan};
+use crate::kind::KindState;
 use crate::name::ClusterName;
 
 /// What is said of a cluster that does not answer.
@@ -38,6 +39,10 @@ pub enum Reply {
     Cordoned,
     /// Its queue cannot take it: by what the queue itself shows, so it was not asked.
     NotSuitable,
+    /// It does not serve the kind of the job, so it was not asked.
+    NotServed,
+    /// Jobs of this kind cannot be read there; the detail says why.
+    NotReadable,
     /// It has been asked and has not answered.
     Asked,
     /// It has been asked long ago and has not answered.
@@ -62,6 +67,8 @@ impl Reply {
             Self::NotAsked => "NotAsked",
             Self::Cordoned => "Cordoned",
             Self::NotSuitable => "NotSuitable",
+            Self::NotServed => NOT_SERVED,
+            Self::NotReadable => NOT_READABLE,
             Self::Asked => "Asked",
             Self::Mute => "NoAnswer",
             Self::NoRoom => "NoRoom",
@@ -179,7 +186,9 @@ impl Pass<'_> {
         let others = self.o.remotes.keys().filter(|cluster| {
             let is_there = match self.o.remotes.get(*cluster) {
                 Some(Remote::Reachable(copies)) => copies.our_job().is_some(),
-                Some(Remote::Unreachable { .. }) | None => Some(*cluster) == holder,
+                Some(Remote::Unreachable { .. } | Remote::Unreadable { .. }) | None => {
+                    Some(*cluster) == holder
+                }
             };
             is_there && !listed.contains(cluster)
         });
@@ -193,12 +202,19 @@ impl Pass<'_> {
             reply,
             detail: detail.to_owned(),
         };
-        let Some(Remote::Reachable(copies)) = self.o.remotes.get(cluster) else {
-            return said(Reply::NotConnected, "");
+        let copies = match self.o.remotes.get(cluster) {
+            Some(Remote::Reachable(copies)) => copies,
+            Some(Remote::Unreadable { why }) => return said(Reply::NotReadable, why),
+            Some(Remote::Unreachable { .. }) | None => return said(Reply::NotConnected, ""),
         };
         if self.site(cluster).cordon != Cordon::Open && self.plan.status.cluster.as_ref() != Some(cluster) {
             let (reply, detail) = self.unasked(cluster);
             return said(reply, &detail);
+        }
+        if self.site(cluster).kind == KindState::NotServed
+            && self.plan.status.cluster.as_ref() != Some(cluster)
+        {
+            return said(Reply::NotServed, &self.kind());
         }
         if self.has_lapsed(cluster) && self.plan.status.cluster.as_ref() != Some(cluster) {
             return said(Reply::Failed, Cause::LeaseLapsed.as_str());

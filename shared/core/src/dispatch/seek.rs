@@ -6,6 +6,7 @@ use super::capacity::{Closed, Room};
 use super::observed::{Answer, Cause, Copies, Cordon, Drift, Life, LostPolicy, Remote, RemoteWorkload};
 use super::waiting::{Missing, Waiting};
 use super::{Pass, RemoteAction, admitted_on, false_end};
+use crate::kind::KindState;
 use crate::lease::Tenure;
 use crate::moment::later;
 use crate::name::{CheckName, ClusterName};
@@ -28,6 +29,10 @@ pub(super) enum Standing<'a> {
     },
     /// It takes nothing new.
     Cordoned,
+    /// It does not serve the kind of the job.
+    NotServed,
+    /// Its jobs of this kind cannot be read, in these words.
+    Unreadable(&'a str),
     /// It must first lose what is left of an earlier round.
     Clearing,
     /// It can take a copy, or has one.
@@ -88,11 +93,16 @@ impl<'a> Pass<'a> {
     }
 
     fn standing(&mut self, cluster: &ClusterName) -> Standing<'a> {
-        let Some(Remote::Reachable(copies)) = self.o.remotes.get(cluster) else {
-            return Standing::Silent;
+        let copies = match self.o.remotes.get(cluster) {
+            Some(Remote::Reachable(copies)) => copies,
+            Some(Remote::Unreadable { why }) => return Standing::Unreadable(why),
+            Some(Remote::Unreachable { .. }) | None => return Standing::Silent,
         };
         if self.site(cluster).cordon != Cordon::Open {
             return Standing::Cordoned;
+        }
+        if self.site(cluster).kind == KindState::NotServed {
+            return Standing::NotServed;
         }
         if self.has_lapsed(cluster) {
             return Standing::Failed {
@@ -167,6 +177,8 @@ impl<'a> Pass<'a> {
             | Standing::Silent
             | Standing::Failed { .. }
             | Standing::Cordoned
+            | Standing::NotServed
+            | Standing::Unreadable(_)
             | Standing::Clearing => false,
         });
         admitted.map(|(cluster, _)| (*cluster).clone())
@@ -212,6 +224,8 @@ impl<'a> Pass<'a> {
                 | Standing::Silent
                 | Standing::Failed { .. }
                 | Standing::Cordoned
+                | Standing::NotServed
+                | Standing::Unreadable(_)
                 | Standing::Clearing => {
                     self.remove(cluster, copies);
                 }
@@ -247,7 +261,7 @@ impl<'a> Pass<'a> {
             return self.stopping(cluster);
         }
         let (mut reserved, mut queued, mut cordoned) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut clearing, mut failed, mut unasked) = (None, None, None);
+        let (mut clearing, mut failed, mut unasked, mut unserved) = (None, None, None, None);
         let (mut without_namespace, mut without_queue) = (Vec::new(), Vec::new());
         for (cluster, standing) in listed {
             let cluster = (*cluster).clone();
@@ -284,6 +298,13 @@ impl<'a> Pass<'a> {
                         until: *until,
                     });
                 }
+                Standing::NotServed => {
+                    let kind = self.kind();
+                    unserved.get_or_insert(Waiting::KindNotServed { cluster, kind });
+                }
+                Standing::Unreadable(why) => {
+                    unserved.get_or_insert_with(|| self.unreadable(&cluster, why));
+                }
                 Standing::Silent => {}
             }
         }
@@ -293,7 +314,7 @@ impl<'a> Pass<'a> {
         // Why sorted: the order of candidates is another one for each Workload.
         without_namespace.sort();
         without_queue.sort();
-        let reason = clearing.or(failed).or(unasked).map(|reason| match reason {
+        let reason = clearing.or(failed).or(unasked).or(unserved).map(|reason| match reason {
             Waiting::ClusterFailed {
                 cause: Cause::NamespaceMissing,
                 ..
@@ -339,13 +360,20 @@ fn is_settled(
         | Waiting::QueueClosed { .. }
         | Waiting::Missing { .. }
         | Waiting::Cordoned { .. }
+        | Waiting::KindNotServed { .. }
+        | Waiting::KindNotReadable { .. }
         | Waiting::NotNominated => true,
         // Why all of them: on the way to a worker with room there is a moment in which others have answered.
         Waiting::WaitingForWorkers { .. } => {
             let has_answered = |(cluster, standing): &(&ClusterName, Standing<'_>)| match standing {
                 Standing::Open(Some(copy)) => copy.answer != Answer::None,
                 Standing::Open(None) => !offered.contains(cluster),
-                Standing::Silent | Standing::Failed { .. } | Standing::Cordoned | Standing::Clearing => true,
+                Standing::Silent
+                | Standing::Failed { .. }
+                | Standing::Cordoned
+                | Standing::NotServed
+                | Standing::Unreadable(_)
+                | Standing::Clearing => true,
             };
             !patient || listed.iter().all(has_answered)
         }

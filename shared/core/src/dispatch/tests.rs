@@ -7,6 +7,7 @@ use crate::workload::Workload;
 
 mod epochs;
 mod failures;
+mod kinds;
 mod leftovers;
 mod offers;
 mod records;
@@ -210,7 +211,7 @@ impl Case {
         if self.local == Local::Present && answers && is_followed(&self.workload(), &name, &self.owner) {
             let has_some = |remote: &Remote| match remote {
                 Remote::Reachable(copies) => *copies != Copies::default(),
-                Remote::Unreachable { .. } => false,
+                Remote::Unreachable { .. } | Remote::Unreadable { .. } => false,
             };
             let (mut remotes, mut sites) = (self.remotes.clone(), self.sites.clone());
             remotes.retain(|cluster, remote| holder(cluster) || has_some(remote));
@@ -246,6 +247,7 @@ impl Case {
                 job: self.job,
                 epoch: self.epoch,
                 highest: self.highest,
+                kind: Some("Job"),
                 policy: &Policy {
                     worker_lost_timeout: SignedDuration::from_mins(TIMEOUT_MINS),
                     lost: self.lost,

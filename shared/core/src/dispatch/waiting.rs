@@ -9,6 +9,11 @@ use super::observed::Cause;
 use crate::name::{CheckName, ClusterName};
 use crate::note::Note;
 
+/// A cluster does not serve the kind of the job.
+pub(super) const NOT_SERVED: &str = "KindNotServedOnCluster";
+/// Jobs of that kind cannot be read on a cluster.
+pub(super) const NOT_READABLE: &str = "KindNotReadableOnCluster";
+
 /// The top reason why a Workload waits. [`fmt::Display`] prints the sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Waiting {
@@ -59,6 +64,22 @@ pub enum Waiting {
         detail: String,
         /// When it is tried again, when that is known.
         until: Option<Timestamp>,
+    },
+    /// No cluster that could take it serves the kind of the job; this is the first of them.
+    KindNotServed {
+        /// The cluster.
+        cluster: ClusterName,
+        /// The kind.
+        kind: String,
+    },
+    /// Jobs of this kind cannot be read on a cluster: on the one that holds it, or on the first of those that could take it.
+    KindNotReadable {
+        /// The cluster.
+        cluster: ClusterName,
+        /// The kind.
+        kind: String,
+        /// The words of its API server.
+        why: String,
     },
     /// Leftovers of an earlier round are being removed, or the previous run is stopping.
     StoppingOnWorker {
@@ -125,6 +146,8 @@ impl Waiting {
             Self::Cordoned { .. } => "ClusterCordoned",
             Self::NoClusterConnected { .. } => "NoClusterConnected",
             Self::ClusterFailed { cause, .. } => cause.as_str(),
+            Self::KindNotServed { .. } => NOT_SERVED,
+            Self::KindNotReadable { .. } => NOT_READABLE,
             Self::StoppingOnWorker { refusal, .. } => {
                 if refusal.is_empty() {
                     "StoppingOnWorker"
@@ -155,6 +178,8 @@ impl Waiting {
             | Self::Missing { .. }
             | Self::NoClusterConnected { .. }
             | Self::ClusterFailed { .. }
+            | Self::KindNotServed { .. }
+            | Self::KindNotReadable { .. }
             | Self::StoppingOnWorker { .. }
             | Self::WorkerLost { .. } => Note::warning(self.reason(), message),
         }
@@ -184,41 +209,15 @@ impl Waiting {
             Self::NoClusterConnected { .. } => {
                 "look at condition Active of the named MultiKueueClusters".to_owned()
             }
-            Self::ClusterFailed { cluster, cause, .. } => match cause {
-                Cause::NameConflict => format!(
-                    "rename the job, or remove the object of the same name from cluster \"{cluster}\""
-                ),
-                Cause::CreateRefused => {
-                    format!("read the error, and check the account used on cluster \"{cluster}\"")
-                }
-                Cause::WebhookFailed => {
-                    format!("read the error, and look at the named webhook on cluster \"{cluster}\"")
-                }
-                Cause::NamespaceMissing => format!("create the namespace on cluster \"{cluster}\""),
-                Cause::NoAnswer => format!("look at the API server of cluster \"{cluster}\""),
-                Cause::SpecDrift => {
-                    format!("find the webhook or policy that changes workloads on cluster \"{cluster}\"")
-                }
-                Cause::OutOfSync => {
-                    format!("find the webhook or policy that changes jobs on cluster \"{cluster}\"")
-                }
-                Cause::OwnerNotFound => {
-                    format!("find out who deletes jobs on cluster \"{cluster}\"")
-                }
-                Cause::Rejected => {
-                    format!("look at the admission checks on cluster \"{cluster}\"")
-                }
-                Cause::Evicted | Cause::FinishedEarly => "nothing: it is tried again".to_owned(),
-                Cause::Outdated => {
-                    format!(
-                        "find out whether the storage of cluster \"{cluster}\" was restored from a backup"
-                    )
-                }
-                Cause::LeaseLapsed => format!(
-                    "let the account used on cluster \"{cluster}\" write Leases in Roadstead's namespace there, and make that \
-                     namespace again if it is gone (roadstead cluster join does both)"
-                ),
-            },
+            Self::ClusterFailed { cluster, cause, .. } => mend(cluster, *cause),
+            Self::KindNotServed { cluster, kind } => format!(
+                "install the CustomResourceDefinition of {kind} and its controller on cluster \"{cluster}\", or list a cluster that has \
+                 them; nothing needs to be restarted"
+            ),
+            Self::KindNotReadable { cluster, .. } => format!(
+                "read the error, and let the account used on cluster \"{cluster}\" list and watch the kind (roadstead cluster join with \
+                 its integration); it goes on by itself"
+            ),
             Self::StoppingOnWorker { cluster, refusal } => {
                 if refusal.is_empty() {
                     "nothing: it goes on when the old run is gone; if it stays, look for what holds its pods there".to_owned()
@@ -241,6 +240,43 @@ impl Waiting {
                 format!("bring cluster \"{cluster}\" back, or {}", ways_out(cluster))
             }
         }
+    }
+}
+
+/// What somebody can do about a cluster that failed.
+fn mend(cluster: &ClusterName, cause: Cause) -> String {
+    match cause {
+        Cause::NameConflict => {
+            format!("rename the job, or remove the object of the same name from cluster \"{cluster}\"")
+        }
+        Cause::CreateRefused => {
+            format!("read the error, and check the account used on cluster \"{cluster}\"")
+        }
+        Cause::WebhookFailed => {
+            format!("read the error, and look at the named webhook on cluster \"{cluster}\"")
+        }
+        Cause::NamespaceMissing => format!("create the namespace on cluster \"{cluster}\""),
+        Cause::NoAnswer => format!("look at the API server of cluster \"{cluster}\""),
+        Cause::SpecDrift => {
+            format!("find the webhook or policy that changes workloads on cluster \"{cluster}\"")
+        }
+        Cause::OutOfSync => {
+            format!("find the webhook or policy that changes jobs on cluster \"{cluster}\"")
+        }
+        Cause::OwnerNotFound => {
+            format!("find out who deletes jobs on cluster \"{cluster}\"")
+        }
+        Cause::Rejected => {
+            format!("look at the admission checks on cluster \"{cluster}\"")
+        }
+        Cause::Evicted | Cause::FinishedEarly => "nothing: it is tried again".to_owned(),
+        Cause::Outdated => {
+            format!("find out whether the storage of cluster \"{cluster}\" was restored from a backup")
+        }
+        Cause::LeaseLapsed => format!(
+            "let the account used on cluster \"{cluster}\" write Leases in Roadstead's namespace there, and make that \
+                     namespace again if it is gone (roadstead cluster join does both)"
+        ),
     }
 }
 
@@ -328,6 +364,12 @@ impl fmt::Display for Waiting {
                     Some(until) => write!(f, " (next try {until:.0})"),
                     None => Ok(()),
                 }
+            }
+            Self::KindNotServed { cluster, kind } => {
+                write!(f, "cluster \"{cluster}\" does not serve {kind}")
+            }
+            Self::KindNotReadable { cluster, kind, why } => {
+                write!(f, "jobs of {kind} cannot be read on cluster \"{cluster}\": {why}")
             }
             Self::StoppingOnWorker { cluster, refusal } => {
                 if refusal.is_empty() {

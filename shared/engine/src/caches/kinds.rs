@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use kube::core::{DynamicObject, GroupVersionKind};
 use kube::discovery::ApiResource;
+use roadstead_core::kind::KindState;
 use roadstead_core::name::Key;
 use roadstead_jobs::JobKind;
 use roadstead_jobs::kind::{Look, Member, MemberMut, Members};
@@ -176,6 +177,11 @@ pub struct KindCache {
 }
 
 impl KindCache {
+    /// What is known of the kind in this cluster.
+    pub fn state(&self) -> KindState {
+        self.objects.health().get().state()
+    }
+
     /// Without objects yet.
     pub fn new(kind: &'static dyn JobKind) -> Self {
         Self::over(kind, Cache::new())

@@ -6,7 +6,7 @@ use roadstead_serve::health::Condition;
 
 /// The kinds that are not listed (any more).
 pub(crate) fn names(healths: &[(String, Follower<Health>)]) -> Vec<String> {
-    let unlisted = healths.iter().filter(|(_, health)| health.get() != Health::Live);
+    let unlisted = healths.iter().filter(|(_, health)| !health.get().is_settled());
     unlisted.map(|(kind, _)| kind.clone()).collect()
 }
 
@@ -26,7 +26,7 @@ pub(crate) async fn tell(mut healths: Vec<(String, Follower<Health>)>, condition
 fn text<'a>(healths: impl Iterator<Item = (&'a str, Health)>) -> Option<String> {
     let unlisted: Vec<String> = healths
         .filter_map(|(kind, health)| match health {
-            Health::Live => None,
+            Health::Live | Health::NotServed => None,
             Health::Starting => Some(format!("{kind} (no answer of the API server yet)")),
             Health::Failing(why) => Some(format!("{kind} ({why})")),
         })

@@ -13,6 +13,7 @@ use roadstead_core::job::{
     ADOPTION_PAUSE, Claim, Control, Drift, Ended, Fit, JobObserved, News, OwnedWorkload, Parent, Pods,
     Presence, Quota, Run, Scope, Site, Stage,
 };
+use roadstead_core::kind::KindState;
 use roadstead_core::lifecycle::{self, Outcome};
 use roadstead_core::name::{FlavorName, Key};
 use roadstead_core::queue::Flavor;
@@ -377,6 +378,20 @@ fn scope(jobs: &Jobs, key: &Key) -> Scope {
         }
         Some(_) | None => Scope::Outside,
     }
+}
+
+/// Whether it is not known who a job belongs to, because its owner is of a kind whose jobs are not listed.
+pub(super) fn awaits_parent(caches: &Caches, object: &DynamicObject) -> bool {
+    let owners = object.owner_references();
+    let Some(owner) = owners.iter().find(|owner| owner.controller == Some(true)) else {
+        return false;
+    };
+    let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+    let Some(jobs) = caches.kind(group, &owner.kind) else {
+        return false;
+    };
+    let key = Key::new(object.namespace().unwrap_or_default(), owner.name.as_str());
+    jobs.state() == KindState::Unknown && jobs.objects.get(&key).is_none()
 }
 
 /// *Source*: `spec/jobs.md 4.3, 5.2`.

@@ -7,6 +7,7 @@ use kube::core::DynamicObject;
 use kube::core::admission::{AdmissionResponse, Operation};
 use roadstead_api::config::{Config, FeatureGate};
 use roadstead_api::constants::{controllers, names};
+use roadstead_core::kind::KindState;
 use roadstead_core::name::Key;
 use roadstead_jobs::JobKind;
 use roadstead_jobs::webhook::{self as rules, DefaultFacts, Namespace, Owner, Presence};
@@ -68,10 +69,14 @@ fn default(kind: &dyn JobKind, caches: &Caches, config: &Config, request: &Reque
             .workload_classes
             .named(names::DEFAULT_PRIORITY_CLASS)
             .is_some();
+    let owner = match owner(caches, object) {
+        Ok(owner) => owner,
+        Err(kind) => return failed(request, &not_yet(&[kind])),
+    };
     let facts = DefaultFacts {
         default_queue: default_queue(caches, &namespace),
         default_priority_class: present(default_class),
-        owner: owner(caches, object),
+        owner,
         namespace: standing(caches, config, &namespace),
         uses_multikueue: &uses_multikueue,
     };
@@ -138,22 +143,30 @@ fn leads_to_multikueue(caches: &Caches, namespace: &str, queue: &str) -> bool {
         })
 }
 
-fn owner(caches: &Caches, object: &DynamicObject) -> Owner {
+/// Whose a job is.
+///
+/// *Errors*: its owner is not cached and may exist, because this kind of jobs is not listed.
+fn owner(caches: &Caches, object: &DynamicObject) -> Result<Owner, String> {
     let Some(owner) = object
         .owner_references()
         .iter()
         .find(|owner| owner.controller == Some(true))
     else {
-        return Owner::Unmanaged;
+        return Ok(Owner::Unmanaged);
     };
     let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
     let Some(jobs) = caches.kind(group, &owner.kind) else {
-        return Owner::Unmanaged;
+        return Ok(Owner::Unmanaged);
     };
+    // Why first: what is listed between the two looks counts.
+    let state = jobs.state();
     let key = Key::new(object.namespace().unwrap_or_default(), owner.name.as_str());
     match jobs.objects.get(&key) {
-        Some(parent) if roadstead_jobs::labels::queue(&parent.metadata).is_some() => Owner::ManagedAncestor,
-        Some(_) | None => Owner::ManagedKind,
+        Some(parent) if roadstead_jobs::labels::queue(&parent.metadata).is_some() => {
+            Ok(Owner::ManagedAncestor)
+        }
+        None if state == KindState::Unknown => Err(jobs.resource.plural.clone()),
+        Some(_) | None => Ok(Owner::ManagedKind),
     }
 }
 
@@ -204,5 +217,26 @@ mod tests {
                 answer.result.message
             );
         }
+    }
+
+    /// Whose it is decides whether it is held, so it is asked again in a moment.
+    ///
+    /// Spec: safety F26
+    #[test]
+    fn a_job_whose_owner_may_exist_unseen_is_answered_later() {
+        let caches = Caches::new(&roadstead_jobs::registry());
+        let kind = caches.jobs[0].kind.kind();
+        let child = |api_version: &str| -> DynamicObject {
+            let owner = json!({
+                "apiVersion": api_version, "kind": kind.kind, "name": "p", "uid": "1", "controller": true,
+            });
+            let metadata = json!({"name": "j", "namespace": "team", "ownerReferences": [owner]});
+            serde_json::from_value(json!({"apiVersion": "v1", "kind": "Any", "metadata": metadata})).unwrap()
+        };
+        assert_eq!(
+            owner(&caches, &child(&kind.api_version())),
+            Err(kind.plural.to_owned())
+        );
+        assert_eq!(owner(&caches, &child("example.com/v1")), Ok(Owner::Unmanaged));
     }
 }

@@ -8,6 +8,7 @@ use kube::ResourceExt as _;
 use kube::core::DynamicObject;
 use roadstead_api::constants::labels;
 use roadstead_api::kueue::v1beta2::Workload as ApiWorkload;
+use roadstead_core::kind::KindState;
 use roadstead_core::lifecycle::{JobFacts, Observed, Policy, Proposal, Request};
 use roadstead_core::name::{Key, PodSetName};
 use roadstead_core::queue::{ClusterQueue, StopPolicy};
@@ -95,8 +96,14 @@ impl Facts {
     }
 }
 
-/// Reads them.
-pub(super) fn facts(caches: &Caches, policy: Policy, stored: &ApiWorkload, workload: &Workload) -> Facts {
+/// Reads them; `None` while it is not known whether its job exists.
+pub(super) fn facts(
+    caches: &Caches,
+    policy: Policy,
+    stored: &ApiWorkload,
+    workload: &Workload,
+) -> Option<Facts> {
+    let job = job(caches, stored)?;
     let local = caches
         .local_queues
         .get(&Key::new(workload.key.namespace.clone(), workload.queue.as_str()));
@@ -108,37 +115,41 @@ pub(super) fn facts(caches: &Caches, policy: Policy, stored: &ApiWorkload, workl
             .map(|queue| queue.spec.cluster_queue.as_str())
             .map(Cow::Borrowed),
     };
-    Facts {
+    Some(Facts {
         cluster_queue: queue.and_then(|name| caches.queues.named(&name)),
         local_stop: local
             .as_ref()
             .map(|queue| roadstead_convert::local_queue(queue).stop),
-        job: job(caches, stored),
+        job,
         policy,
-    }
+    })
 }
 
-fn job(caches: &Caches, stored: &ApiWorkload) -> JobFacts {
+/// What its owner does; `None` while its kind is [`KindState::Unknown`] and it is not among those that were seen.
+fn job(caches: &Caches, stored: &ApiWorkload) -> Option<JobFacts> {
     let Some((at, uid)) = control::of(caches, stored) else {
-        return without_job(stored);
+        return Some(without_job(stored));
     };
     let Some(jobs) = caches.jobs.get(at.kind) else {
-        return JobFacts::Unknown;
+        return Some(JobFacts::Unknown);
     };
-    let is_it = |object: &DynamicObject| {
-        object.metadata.uid.as_deref() == Some(uid.as_str()) && object.metadata.deletion_timestamp.is_none()
-    };
+    // Why first: what is listed between the two looks counts.
+    let state = jobs.state();
+    let is_it = |object: &DynamicObject| object.metadata.uid.as_deref() == Some(uid.as_str());
     let Some(job) = jobs.job(&at.key).filter(|job| is_it(job.first())) else {
-        return JobFacts::OwnerGone;
+        return (state != KindState::Unknown).then_some(JobFacts::OwnerGone);
     };
+    if job.first().metadata.deletion_timestamp.is_some() {
+        return Some(JobFacts::OwnerGone);
+    }
     let look = job.look(jobs.kind);
-    JobFacts::Present {
+    Some(JobFacts::Present {
         active: look.pods == Pods::Alive,
         finished: look.ended,
         suspended: look.suspended,
         ready: look.ready,
         reclaimable: look.reclaimable,
-    }
+    })
 }
 
 /// What is known of a Workload that belongs to no job here. *Source*: `spec/jobs.md 5.10`, `spec/admission-engine.md 3.3`.
@@ -187,5 +198,32 @@ mod tests {
             .unwrap();
             assert_eq!(without_job(&stored), wanted, "{labels}");
         }
+    }
+
+    /// Spec: safety F26
+    #[test]
+    fn a_job_of_a_kind_that_is_not_listed_is_not_taken_for_deleted() {
+        let caches = Caches::new(&roadstead_jobs::registry());
+        let kind = caches.jobs[0].kind.kind();
+        let owned = |api_version: &str| -> ApiWorkload {
+            let owner = json!({
+                "apiVersion": api_version, "kind": kind.kind, "name": "j", "uid": "1", "controller": true,
+            });
+            let metadata = json!({"name": "w", "namespace": "ns", "ownerReferences": [owner]});
+            from_value(json!({"metadata": metadata, "spec": {"podSets": []}})).unwrap()
+        };
+        let stored = owned(&kind.api_version());
+        assert!(job(&caches, &stored).is_none(), "it may only not be listed yet");
+        assert!(matches!(
+            job(&caches, &owned("example.com/v1")),
+            Some(JobFacts::Unknown)
+        ));
+        let seen: DynamicObject = from_value(json!({
+            "apiVersion": kind.api_version(), "kind": kind.kind,
+            "metadata": {"name": "j", "namespace": "ns", "uid": "1", "resourceVersion": "1"}, "spec": {},
+        }))
+        .unwrap();
+        caches.jobs[0].objects.observe(seen);
+        assert!(matches!(job(&caches, &stored), Some(JobFacts::Present { .. })));
     }
 }

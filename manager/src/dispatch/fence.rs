@@ -1,0 +1,85 @@
+//! When a worker that does not answer has certainly stopped what it ran.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use roadstead_api::kueue::v1beta2::{PodSet, Workload as ApiWorkload};
+use roadstead_core::dispatch::{Fence, LostPolicy};
+use roadstead_core::lease::Closing;
+use roadstead_core::moment::later;
+use roadstead_core::name::Key;
+
+use super::Dispatch;
+use crate::remote::Remote;
+
+/// How long pods may take to end when they do not say. *Source*: the Pod API.
+const POD_GRACE_SECS: u64 = 30;
+/// How many pods a second the controllers of a cluster delete. *Source*: default of `--kube-api-qps` of kube-controller-manager.
+const POD_DELETIONS_PER_SEC: u64 = 20;
+
+/// Whether a worker that does not answer has stopped this Workload.
+pub(super) fn fence(d: &Dispatch, remote: &Remote, key: &Key, stored: Option<&ApiWorkload>) -> Fence {
+    let told = |copy: &ApiWorkload| {
+        roadstead_convert::lost_policy(copy.metadata.annotations.as_ref()) == Some(LostPolicy::Fence)
+    };
+    if remote.workloads.get(key).is_some_and(|copy| !told(&copy)) {
+        return Fence::Open;
+    }
+    let (closing, left) = d.lessor.closing(remote, drain(stored, remote.held.pods()));
+    // Why the beginning of time: the clock has gone on since the time of this pass was taken.
+    let at = if left.is_zero() {
+        Timestamp::MIN
+    } else {
+        let left = SignedDuration::try_from(left).unwrap_or(SignedDuration::MAX);
+        later((d.clock)(), left)
+    };
+    match closing {
+        Closing::At(_) => Fence::Closes { at },
+        Closing::Recorded(_) => Fence::Recorded { at },
+        Closing::Never => Fence::Open,
+    }
+}
+
+/// How long the pods of a Workload may take to end on a worker that stops `pods` pods of ours at once: those before it are told to
+/// end first.
+///
+/// Limit: what else that cluster's controllers delete in the same minutes, and a lower `--kube-api-qps` there, is not counted.
+fn drain(stored: Option<&ApiWorkload>, pods: u64) -> Duration {
+    let sets = stored.map(|w| w.spec.pod_sets.as_slice()).unwrap_or_default();
+    let grace = |set: &PodSet| {
+        set.template
+            .0
+            .get("spec")?
+            .get("terminationGracePeriodSeconds")?
+            .as_u64()
+    };
+    let longest = sets.iter().map(|set| grace(set).unwrap_or(POD_GRACE_SECS)).max();
+    let told_after = pods / POD_DELETIONS_PER_SEC;
+    Duration::from_secs(longest.unwrap_or(POD_GRACE_SECS).saturating_add(told_after))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{from_value, json};
+
+    use super::*;
+
+    /// Spec: safety 3.4
+    #[test]
+    fn many_pods_take_longer_to_end_and_as_long_as_they_ask_for() {
+        let sets = |grace: &[Option<u64>]| -> ApiWorkload {
+            let set = |secs: &Option<u64>| {
+                json!({
+                    "name": "s", "count": 1, "template": {"spec": {"terminationGracePeriodSeconds": secs, "containers": []}},
+                })
+            };
+            let sets: Vec<_> = grace.iter().map(set).collect();
+            from_value(json!({"metadata": {}, "spec": {"podSets": sets}})).unwrap()
+        };
+        let secs = Duration::from_secs;
+        assert_eq!(drain(None, 0), secs(30));
+        assert_eq!(drain(Some(&sets(&[None, Some(90)])), 19), secs(90));
+        assert_eq!(drain(Some(&sets(&[Some(10)])), 5_000), secs(260));
+        assert_eq!(drain(Some(&sets(&[Some(u64::MAX)])), 5_000), secs(u64::MAX));
+    }
+}

@@ -1,0 +1,57 @@
+//! What is known of the kind of a job on a worker.
+
+use std::collections::BTreeMap;
+
+use kube::ResourceExt as _;
+use roadstead_core::dispatch::Site;
+use roadstead_core::kind::KindState;
+use roadstead_core::name::{ClusterName, Key};
+use roadstead_engine::caches::KindCache;
+use roadstead_kinds::Kind;
+use roadstead_kubeio::cache::Health;
+
+use super::Dispatch;
+use super::read::group_of;
+use crate::remote::Remote;
+
+/// The jobs on a worker of the kind of a Workload's job: that of the job here, else, for a Workload that is gone here, what is on
+/// the worker says it. `None` when nothing does.
+///
+/// Limit: a copy that is not adopted yet names no kind, so it is taken away although its job may be of a kind that cannot be read;
+/// that job is found as soon as it can.
+pub(super) fn jobs_like<'a>(remote: &'a Remote, key: &Key, kind: Option<&Kind>) -> Option<&'a KindCache> {
+    if let Some(kind) = kind {
+        return remote.jobs.iter().find(|jobs| jobs.kind.kind() == kind);
+    }
+    if let Some((held, _)) = remote.held.jobs_of(key).into_iter().next() {
+        return remote.jobs.get(held);
+    }
+    let copy = remote.workloads.get(key)?;
+    let owners = copy.owner_references();
+    let owner = owners.iter().find(|owner| owner.controller == Some(true))?;
+    let is_it = |jobs: &&KindCache| jobs.kind.kind().is(group_of(&owner.api_version), &owner.kind);
+    remote.jobs.iter().find(is_it)
+}
+
+/// Whether a worker serves this kind; without one nothing is asked of it.
+pub(super) fn state_on(remote: &Remote, kind: Option<&Kind>) -> KindState {
+    let jobs = kind.and_then(|kind| remote.jobs.iter().find(|jobs| jobs.kind.kind() == kind));
+    jobs.map_or(KindState::Serving, KindCache::state)
+}
+
+/// Notes at each site whether it serves this kind.
+pub(super) fn note_kind(d: &Dispatch, sites: &mut BTreeMap<ClusterName, Site>, kind: Option<&Kind>) {
+    for (name, site) in sites {
+        let remote = d.registry.get(name);
+        site.kind = remote.map_or(KindState::Serving, |remote| state_on(&remote, kind));
+    }
+}
+
+/// Why it is not known which of these jobs there are; `None` when it is.
+pub(super) fn unreadable(jobs: &KindCache) -> Option<String> {
+    match jobs.objects.health().get() {
+        Health::Live | Health::NotServed => None,
+        Health::Starting => Some("its API server has not answered yet".to_owned()),
+        Health::Failing(why) => Some(why),
+    }
+}

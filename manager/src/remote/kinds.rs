@@ -1,0 +1,73 @@
+//! Kinds of jobs on a connected worker: each comes, goes and fails by itself.
+//!
+//! Invariant: nothing that happens to a kind ends the connection. What depends on a kind is looked at again when it is known again
+//! which jobs of it there are.
+//!
+//! *Source*: `spec/multikueue.md 2.4` (deviation), `spec/safety.md` F26.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use roadstead_kubeio::cache::Health;
+use roadstead_kubeio::trouble;
+
+use super::Remote;
+use super::supervisor::{Fleet, of_kind};
+
+/// How long a connection that is being opened waits for kinds of which the API server says nothing.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
+
+/// Waits until the API server has said something of each kind, but not for long.
+pub(super) async fn answered(remote: &Remote) {
+    let all = async {
+        for jobs in &remote.jobs {
+            let mut health = jobs.objects.health();
+            health.wait_for(|health| *health != Health::Starting).await;
+        }
+    };
+    // Why no error: a kind of which nothing is known holds up its own jobs only.
+    let _all_in_time = tokio::time::timeout(ANSWER_MAX, all).await;
+}
+
+/// Follows one kind, by its place among those of the worker. Never ends.
+pub(super) async fn follow(fleet: Arc<Fleet>, remote: Arc<Remote>, kind: usize) {
+    let Some(jobs) = remote.jobs.get(kind) else {
+        return std::future::pending().await;
+    };
+    let (row, mut health) = (jobs.kind.kind(), jobs.objects.health());
+    let looked_at_again = || fleet.changed.mark(remote.name.clone());
+    let unread = trouble::tell_unread(health.clone(), |why| {
+        let Some(why) = why else { return };
+        let why = of_kind(row.kind, why.to_owned());
+        let words = format!(
+            "jobs of {row} cannot be listed or watched there, so nothing is decided about those that it has, and none are sent there: \
+             {why}; other kinds go on; it is tried again until it succeeds; if this is a refusal, run \"roadstead cluster join\" with \
+             integration {} for this cluster",
+            row.framework
+        );
+        fleet.told.failed(remote.name.as_str(), row.kind, &words);
+        looked_at_again();
+    });
+    let settling = async {
+        let mut now = health.see();
+        loop {
+            match now {
+                Health::Live => fleet.told.serves(remote.name.as_str(), row.kind),
+                Health::NotServed => {
+                    let words = format!(
+                        "it does not serve {row}, so no such jobs are sent there; install its CustomResourceDefinition and its controller \
+                         there, and they are, without a restart"
+                    );
+                    fleet.told.failed(remote.name.as_str(), row.kind, &words);
+                }
+                Health::Starting | Health::Failing(_) => {}
+            }
+            health.changed().await;
+            now = health.see();
+            if now.is_settled() {
+                looked_at_again();
+            }
+        }
+    };
+    tokio::join!(unread, settling);
+}

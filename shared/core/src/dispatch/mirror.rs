@@ -1,0 +1,31 @@
+//! What the local job shows of the cluster that holds it.
+
+use super::{Copies, Pass};
+use crate::name::ClusterName;
+
+impl Pass<'_> {
+    /// The local job shows what the cluster that holds it shows.
+    pub(super) fn mirror_holder(&mut self) {
+        let holder = self.plan.status.cluster.as_ref();
+        let mut with_job: Vec<_> = self
+            .reachable()
+            .filter(|(_, copies)| copies.current_job(self.o.epoch).is_some())
+            .collect();
+        with_job.sort_by_key(|(cluster, _)| Some(*cluster) != holder);
+        if let Some((cluster, _)) = with_job.first() {
+            self.mirror_from(cluster);
+        }
+    }
+
+    pub(super) fn mirror_if_job(&mut self, cluster: &ClusterName, copies: &Copies) {
+        if copies.current_job(self.o.epoch).is_some() {
+            self.mirror_from(cluster);
+        }
+    }
+
+    pub(super) fn mirror_from(&mut self, cluster: &ClusterName) {
+        if self.o.job.present {
+            self.plan.mirror = Some(cluster.clone());
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! A kind of jobs that a cluster does not serve, or that cannot be read there.
+
+use super::*;
+use crate::dispatch::record::Reply;
+use crate::kind::KindState;
+
+fn unreadable() -> Remote {
+    Remote::Unreadable {
+        why: "jobs is forbidden".to_owned(),
+    }
+}
+
+fn without_kind() -> Site {
+    Site {
+        kind: KindState::NotServed,
+        ..Site::default()
+    }
+}
+
+fn answers(plan: &Plan) -> Vec<(&str, Reply, &str)> {
+    let seen = plan.seen.iter();
+    seen.map(|seen| (seen.cluster.as_str(), seen.reply, seen.detail.as_str()))
+        .collect()
+}
+
+/// Spec: safety F26; multikueue 10.F6 (deviation)
+#[test]
+fn a_cluster_that_does_not_serve_the_kind_is_no_candidate_and_the_others_are() {
+    for dispatcher in [
+        Dispatcher::AllAtOnce,
+        Dispatcher::Capacity,
+        Dispatcher::Incremental {
+            step: 1,
+            order: Order::OfConfig,
+        },
+    ] {
+        let mut case = Case::new();
+        case.dispatcher = dispatcher;
+        case.sites.insert("b".into(), without_kind());
+        let plan = case.plan();
+        assert_eq!(plan.status.nominated, ["a".into()], "{dispatcher:?}");
+        assert_eq!(plan.on("b"), []);
+        assert_eq!(plan.on("a"), [RemoteAction::CreateWorkload]);
+        assert_eq!(answers(&plan)[0], ("b", Reply::NotServed, "Job"));
+        assert!(
+            plan.failed.is_empty(),
+            "nothing has failed: it is taken at once when it is served"
+        );
+    }
+}
+
+/// Spec: safety F26; experience 5
+#[test]
+fn where_no_cluster_serves_the_kind_one_reason_says_which_and_what_to_do() {
+    let mut case = Case::new().remote("a", away(1));
+    case.sites.insert("b".into(), without_kind());
+    let plan = case.plan();
+    let waiting = plan.waiting.as_ref().unwrap();
+    assert_eq!(waiting.reason(), "KindNotServedOnCluster");
+    assert_eq!(waiting.to_string(), "cluster \"b\" does not serve Job");
+    let next = waiting.next_step();
+    assert!(
+        next.starts_with("install the CustomResourceDefinition of Job"),
+        "{next}"
+    );
+    assert_eq!(plan.check().1, waiting.to_string());
+    assert!(plan.is_settled());
+
+    let mut full = case.remote("a", reachable(Some(remote()), None));
+    full.clusters = vec!["b".into(), "a".into()];
+    assert_eq!(
+        full.plan().waits_for(),
+        Some("WaitingForWorkers"),
+        "there is more hope there"
+    );
+}
+
+/// What was offered there before the kind went is taken back.
+///
+/// Spec: safety F26
+#[test]
+fn a_copy_on_a_cluster_that_no_longer_serves_the_kind_is_removed_before_the_choice() {
+    let mut case = Case::new().remote("b", reachable(Some(remote()), None));
+    case.sites.insert("b".into(), without_kind());
+    let plan = case.nominated(&["b", "a"]).plan();
+    assert_eq!(plan.status.nominated, ["a".into()]);
+    assert_eq!(
+        plan.on("b"),
+        [RemoteAction::StripFinalizer, RemoteAction::DeleteWorkload]
+    );
+}
+
+/// Its jobs are gone with the kind, by the word of its API server.
+///
+/// Spec: safety F26
+#[test]
+fn a_job_whose_kind_goes_from_the_worker_that_holds_it_is_sent_elsewhere() {
+    let mut case = Case::won().remote("a", reachable(Some(admitted(1)), None));
+    case.sites.insert("a".into(), without_kind());
+    let plan = case.plan();
+    assert_eq!(
+        plan.check(),
+        (
+            CheckPhase::Retry,
+            "Worker cluster \"a\" does not serve the kind of the job, resetting for re-dispatch, Previously: \"Ready\""
+        )
+    );
+    case.sites.clear();
+    assert_eq!(case.plan().on("a"), [RemoteAction::CreateJob]);
+}
+
+/// No answer is no absence: what runs is neither given up nor collected, however long it lasts, and whatever the policy.
+///
+/// Spec: safety F26, I1, I2
+#[test]
+fn while_the_kind_cannot_be_read_on_a_cluster_nothing_of_it_is_decided_there() {
+    for lost in [LostPolicy::Wait, LostPolicy::Fence, LostPolicy::RetryAnyway] {
+        let mut case = Case::won().remote("a", unreadable());
+        (case.lost, case.now) = (lost, 10_000);
+        let plan = case.plan();
+        assert_eq!(plan.cluster(), Some("a"), "{lost:?}");
+        assert_eq!(plan.check().0, CheckPhase::Ready);
+        assert_eq!((plan.on("a"), plan.on("b")), (&[][..], &[][..]));
+        assert_eq!((plan.wake_at, plan.epoch), (None, 1));
+        let waiting = plan.waiting.as_ref().unwrap();
+        assert_eq!(waiting.reason(), "KindNotReadableOnCluster");
+        assert_eq!(
+            waiting.to_string(),
+            "jobs of Job cannot be read on cluster \"a\": jobs is forbidden"
+        );
+        assert!(answers(&plan).contains(&("a", Reply::NotReadable, "jobs is forbidden")));
+
+        let stopping = case.clone().condition("Evicted", "preempted").plan();
+        assert_eq!(stopping.cluster(), Some("a"), "it may still run there");
+        assert!(!stopping.stopped && stopping.remote.is_empty());
+        let finished = case.clone().condition("Finished", "done").plan();
+        assert!(finished.remote.is_empty() && !finished.conclude);
+        case.local = Local::Gone;
+        assert!(case.plan().remote.is_empty());
+    }
+}
+
+/// Spec: safety F26
+#[test]
+fn a_cluster_where_the_kind_cannot_be_read_gets_no_job_and_one_that_can_does() {
+    let plan = Case::new().remote("b", unreadable()).plan();
+    assert_eq!(plan.status.nominated, ["a".into()]);
+    let asked = Case::new().nominated(&["b"]).remote("b", unreadable());
+    let mut asked_only = asked.clone();
+    asked_only.dispatcher = Dispatcher::Incremental {
+        step: 1,
+        order: Order::OfConfig,
+    };
+    let plan = asked_only.plan();
+    assert_eq!(
+        plan.status.nominated,
+        ["b".into()],
+        "it may hold a copy: it stays asked"
+    );
+    let mut alone = asked.remote("a", away(1));
+    alone.clusters = vec!["b".into()];
+    assert_eq!(alone.plan().waits_for(), Some("KindNotReadableOnCluster"));
+}

@@ -1,0 +1,159 @@
+//! The loop that keeps a cache filled.
+
+use std::fmt::Debug;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use kube::discovery::ApiResource;
+use kube::{Api, Resource};
+use roadstead_core::name::Key;
+use serde::de::DeserializeOwned;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::ends::{Ended, Last};
+use super::{Cache, Health, set};
+use crate::retry::Backoff;
+use crate::served;
+
+/// How often at least everything that is known is compared with names and versions of everything that is stored.
+///
+/// Why so seldom: an API server that leaves an event out of a watch is rare, and the comparison grows with what is stored.
+pub(super) const CHECK_PERIOD: Duration = Duration::from_hours(1);
+/// First and longest pause between attempts to list or watch again.
+const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
+/// First and longest pause until a kind is looked for again that is not served.
+///
+/// Unlike the anchor: its longest is two minutes (`spec/jobs.md 4.2`), which whoever has just installed a kind waits for.
+const ABSENT: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
+impl<K> Cache<K>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+{
+    /// Lists and watches until `stop`; resumes by resource version and lists again only when the API server has
+    /// forgotten it (410). `labels` restricts what is held.
+    ///
+    /// Why an own loop instead of kube's watcher: it tells when the watch is open again, which is the moment from
+    /// which a worker counts as connected, and it uses bookmarks as heartbeats.
+    pub fn run(
+        self: Arc<Self>,
+        api: Api<K>,
+        labels: Option<String>,
+        stop: CancellationToken,
+    ) -> impl Future<Output = ()> + Send {
+        self.run_as(api, labels, None, stop)
+    }
+
+    /// The same for a kind that the API server may not serve, now or later: as long as it does not, nothing is here
+    /// ([`Health::NotServed`]), and it is looked for again and again.
+    ///
+    /// *Source*: `spec/jobs.md 4.2`.
+    pub fn run_where_served(
+        self: Arc<Self>,
+        api: Api<K>,
+        labels: Option<String>,
+        kind: ApiResource,
+        stop: CancellationToken,
+    ) -> impl Future<Output = ()> + Send {
+        self.run_as(api, labels, Some(kind), stop)
+    }
+
+    fn run_as(
+        self: Arc<Self>,
+        api: Api<K>,
+        labels: Option<String>,
+        kind: Option<ApiResource>,
+        stop: CancellationToken,
+    ) -> impl Future<Output = ()> + Send {
+        // Why before anything is polled: who waits for it to be live must not see how its last run ended.
+        self.health.modify(|health| set(health, Health::Starting));
+        async move { self.keep_up(api, labels, kind, stop).await }
+    }
+
+    async fn keep_up(
+        &self,
+        api: Api<K>,
+        labels: Option<String>,
+        kind: Option<ApiResource>,
+        stop: CancellationToken,
+    ) {
+        let forever = async {
+            let mut backoff = Backoff::new(RETRY.0, RETRY.1);
+            let mut absent = Backoff::new(ABSENT.0, ABSENT.1);
+            // How the last watch ended: a list needs no comparison, and one that lived its time was not cut off.
+            let mut last = Last::Cut;
+            let mut checked = Instant::now();
+            loop {
+                if matches!(last, Last::Full) && checked.elapsed() >= CHECK_PERIOD {
+                    last = Last::Unchecked;
+                }
+                if !matches!(last, Last::Full) {
+                    checked = Instant::now();
+                }
+                // Why asked again: a watch that was under way meanwhile has put its version back.
+                let version = { self.version.lock() }
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .clone()
+                    .filter(|_| !self.rewound.load(Ordering::Relaxed));
+                let opened = Instant::now();
+                let result = match version {
+                    None => { self.list(&api, labels.as_deref()).await }
+                        .map(|version| (Some(version), Last::Listed)),
+                    Some(version) => {
+                        self.resume(&api, labels.as_deref(), version, last, &mut backoff)
+                            .await
+                    }
+                    .map(|ended| match ended {
+                        Ended::At(version) => (Some(version), Last::of_watch(opened.elapsed())),
+                        Ended::Silent(version) => (Some(version), Last::Silent),
+                        Ended::Lost => (None, Last::Cut),
+                    }),
+                };
+                let error = match result {
+                    Ok((version, ended)) => {
+                        *self.version.lock().unwrap_or_else(PoisonError::into_inner) = version;
+                        last = ended;
+                        continue;
+                    }
+                    Err(error) => error,
+                };
+                last = Last::Cut;
+                match served::after(&error, &api.clone().into_client(), kind.as_ref()).await {
+                    Health::NotServed => {
+                        self.empty();
+                        self.settled.store(true, Ordering::Relaxed);
+                        self.health.modify(|health| set(health, Health::NotServed));
+                        tokio::select! {
+                            biased;
+                            // Why: what is to be listed again may be served by now.
+                            () = self.refreshed.notified() => {}
+                            () = tokio::time::sleep(absent.pause()) => {}
+                        }
+                    }
+                    health @ (Health::Starting | Health::Live | Health::Failing(_)) => {
+                        tracing::debug!(?health, "listing or watching failed; trying again");
+                        absent.reset();
+                        self.health.modify(|before| set(before, health));
+                        tokio::time::sleep(backoff.pause()).await;
+                    }
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => {}
+            () = forever => {}
+        }
+    }
+
+    /// Takes out everything: the kind is gone, and its objects with it.
+    fn empty(&self) {
+        *self.version.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let keys: Vec<Key> = self.read().keys().cloned().collect();
+        for key in keys {
+            self.forget(&key, None);
+        }
+    }
+}
