@@ -99,7 +99,7 @@ pub struct Findings {
 
 impl Findings {
     /// Notes what the namespace does not allow; a field that has been named already is not named again.
-    fn outside(&mut self, field: String, text: &str) {
+    fn outside(&mut self, field: &str, text: &str) {
         let start = format!("{field}: ");
         if !self.outside_limits.iter().any(|told| told.starts_with(&start)) {
             self.outside_limits.push(format!("{field}: {text}"));
@@ -248,7 +248,7 @@ fn check_defaults(path: &str, asked: &Pod, full: &Pod, findings: &mut Findings) 
                     .is_some_and(|limit| request > limit)
             {
                 findings.outside(
-                    format!("{place}.resources.requests[{name}]"),
+                    &format!("{place}.resources.requests[{name}]"),
                     "requests must not be above the limitRange default",
                 );
             }

@@ -24,6 +24,10 @@ const EVICTION_VISIBLE: SignedDuration = SignedDuration::from_secs(60);
 
 /// What is undone when the round ends, and what happened in it.
 #[derive(Debug, Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each says independently of the others that something happened in the round"
+)]
 pub(super) struct Scratch {
     /// What preemptors will take once their victims have stopped, by their queues.
     claims: Vec<(ClusterId, NodeId, FlavorResource, Exact)>,

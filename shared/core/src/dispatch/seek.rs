@@ -314,25 +314,32 @@ impl<'a> Pass<'a> {
         // Why sorted: the order of candidates is another one for each Workload.
         without_namespace.sort();
         without_queue.sort();
-        let reason = clearing.or(failed).or(unasked).or(unserved).map(|reason| match reason {
-            Waiting::ClusterFailed {
+        let namespace = self.o.workload.key.namespace.to_string();
+        let reason = clearing.or(failed).or(unasked).or(unserved).map(|reason| {
+            if let Waiting::ClusterFailed {
                 cause: Cause::NamespaceMissing,
                 ..
-            } => Waiting::Missing {
-                what: Missing::Namespace(self.o.workload.key.namespace.to_string()),
-                clusters: without_namespace,
-            },
-            Waiting::QueueClosed {
+            } = reason
+            {
+                Waiting::Missing {
+                    what: Missing::Namespace(namespace),
+                    clusters: without_namespace,
+                }
+            } else if let Waiting::QueueClosed {
                 why: Closed::QueueMissing,
                 ..
-            } => Waiting::Missing {
-                what: Missing::LocalQueue {
-                    name: self.o.workload.queue.clone(),
-                    namespace: self.o.workload.key.namespace.to_string(),
-                },
-                clusters: without_queue,
-            },
-            other => other,
+            } = reason
+            {
+                Waiting::Missing {
+                    what: Missing::LocalQueue {
+                        name: self.o.workload.queue.clone(),
+                        namespace,
+                    },
+                    clusters: without_queue,
+                }
+            } else {
+                reason
+            }
         });
         reason.unwrap_or_else(|| match self.o.clusters {
             [] => Waiting::NoClusterListed,

@@ -72,7 +72,7 @@ impl Bounds {
         let fields = [("requests", requests), ("limits", limits)];
         let named = |name| fields.map(|(field, amounts)| amounts.get(name).map(|amount| (field, *amount)));
         let mut tell = |field, name, text| {
-            findings.outside(format!("{place}.resources.{field}[{name}]"), text);
+            findings.outside(&format!("{place}.resources.{field}[{name}]"), text);
         };
         for (name, max) in &self.max {
             if let Some((field, _)) = named(name).into_iter().flatten().find(|(_, amount)| amount > max) {
