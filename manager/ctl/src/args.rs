@@ -175,7 +175,7 @@ pub enum ConfigVerb {
 /// `roadstead config check`
 #[derive(Clone, Debug, Args)]
 pub struct Check {
-    /// The file: a Kueue `Configuration`, and optionally `RoadsteadConfiguration` as a second document; or a ConfigMap that holds it;
+    /// The file: a Kueue `Configuration`, and optionally `RoadsteadConfiguration` as a second document; or a `ConfigMap` that holds it;
     /// `-` is standard input
     pub file: PathBuf,
     /// Feature gates as on the command line of the process, for example MultiKueue=true,PriorityBoost=false

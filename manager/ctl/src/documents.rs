@@ -74,9 +74,9 @@ fn every_program_that_the_documents_run_with_cargo_exists() {
             let Some(name) = words.nth(1) else { continue };
             seen += 1;
             let places = ["e2e/src/bin", "shared/testkit/src/bin"];
-            let is_there = |place: &&str| root().join(place).join(format!("{name}.rs")).exists();
+            let is_there = |place: &str| root().join(place).join(format!("{name}.rs")).exists();
             assert!(
-                places.iter().any(|place| is_there(&place)),
+                places.into_iter().any(is_there),
                 "{}: there is no program {name}",
                 path.display()
             );

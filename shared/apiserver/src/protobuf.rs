@@ -335,7 +335,7 @@ fn message(mut bytes: &[u8], fields: &[Field], depth: usize) -> Option<Value> {
 fn set(out: &mut Map<String, Value>, name: &str, shape: Shape, held: Held<'_>, depth: usize) -> Option<()> {
     let text = |bytes| std::str::from_utf8(bytes).ok();
     match (shape, held) {
-        (Number | Flag, Held::Number(0)) => {}
+        (Number | Flag, Held::Number(0)) | (Text | Message(_) | IntOrString, Held::Bytes([])) => {}
         (Number, Held::Number(number)) => {
             out.insert(name.to_owned(), number.cast_signed().into());
         }
@@ -347,14 +347,14 @@ fn set(out: &mut Map<String, Value>, name: &str, shape: Shape, held: Held<'_>, d
         (TextMap | BytesMap, Held::Bytes(inner)) => {
             let key = text(raw_field(inner, 1).unwrap_or_default())?;
             let value = raw_field(inner, 2).unwrap_or_default();
-            let value = match shape {
-                BytesMap => STANDARD.encode(value),
-                _ => text(value)?.to_owned(),
+            let value = if matches!(shape, BytesMap) {
+                STANDARD.encode(value)
+            } else {
+                text(value)?.to_owned()
             };
             let map = out.entry(name.to_owned()).or_insert_with(|| json!({}));
             map[key] = value.into();
         }
-        (Text | Message(_) | IntOrString, Held::Bytes([])) => {}
         (Text, Held::Bytes(inner)) => {
             out.insert(name.to_owned(), text(inner)?.into());
         }
@@ -373,11 +373,9 @@ fn set(out: &mut Map<String, Value>, name: &str, shape: Shape, held: Held<'_>, d
             } else {
                 "text"
             };
-            match &either[which] {
-                Value::Null => {}
-                value => {
-                    out.insert(name.to_owned(), value.clone());
-                }
+            let value = &either[which];
+            if !value.is_null() {
+                out.insert(name.to_owned(), value.clone());
             }
         }
         (Number | Flag, Held::Bytes(_)) => return None,

@@ -344,7 +344,7 @@ impl fmt::Debug for Metrics {
 
 /// The family of a metric as the library wants it, which adds the ending of counters itself.
 ///
-/// Wire: the reference has gauges and counters whose names differ by that ending only. OpenMetrics would give both families
+/// Wire: the reference has gauges and counters whose names differ by that ending only. `OpenMetrics` would give both families
 /// one name, so such a counter is told as a value of unknown type there; the text format tells it as a counter
 /// (`roadstead_serve::metrics`).
 fn family(name: &'static str, kind: Kind) -> (&'static str, MetricType) {

@@ -170,6 +170,10 @@ impl Engine {
     /// Starts everything in `tasks`; `synced` and `webhooks` tell the health endpoint how far it is.
     ///
     /// *Errors*: the webhook server could not be set up.
+    #[expect(
+        clippy::too_many_lines,
+        reason = "it only hands the parts of the engine to each other"
+    )]
     pub async fn start(
         self,
         checks: CheckList,

@@ -350,10 +350,10 @@ mod tests {
         assert_eq!(usual(Some(&listed(&[&none]))), [none], "so that it is named");
         assert_eq!(
             usual(Some(OsStr::new(""))),
-            [PathBuf::new(); 0],
+            Vec::<PathBuf>::new(),
             "no ~/.kube/config there"
         );
-        assert_eq!(usual_files(None, None), [PathBuf::new(); 0]);
+        assert_eq!(usual_files(None, None), Vec::<PathBuf>::new());
     }
 
     /// Answers so many requests with 429, and all others with 200.

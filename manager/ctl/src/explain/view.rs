@@ -272,9 +272,8 @@ fn waiting_for_quota(workload: &Workload) -> Top {
         );
         if requeued.reason == "AdmissionCheck" {
             let namespace = workload.namespace().unwrap_or_default();
-            next.push_str(&format!(
-                "; what the check said: kubectl get provisioningrequests -n {namespace}"
-            ));
+            next.push_str("; what the check said: kubectl get provisioningrequests -n ");
+            next.push_str(&namespace);
         }
         return Top {
             reason: requeued.reason.clone(),

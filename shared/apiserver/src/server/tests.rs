@@ -233,27 +233,27 @@ const SENT_BY_KUBECTL: [(&str, &[u8]); 5] = [
     // kubectl create secret generic s --from-literal=k=v
     (
         "/api/v1/namespaces/default/secrets",
-        b"k8s\0\n\x0c\n\x02v1\x12\x06Secret\x12\x1d\n\x11\n\x01s\x12\0\x1a\0\"\0*\02\08\0B\0\x12\x06\n\x01k\x12\x01v\x1a\0\x1a\0\"\0",
+        b"k8s\0\n\x0c\n\x02v1\x12\x06Secret\x12\x1d\n\x11\n\x01s\x12\0\x1a\0\"\0*\x002\x008\0B\0\x12\x06\n\x01k\x12\x01v\x1a\0\x1a\0\"\0",
     ),
     // kubectl create job j --image=i -- sleep 1
     (
         "/apis/batch/v1/namespaces/default/jobs",
-        b"k8s\0\n\x0f\n\x08batch/v1\x12\x03Job\x12\x8e\x01\n\x11\n\x01j\x12\0\x1a\0\"\0*\02\08\0B\0\x12o2m\n\x10\n\0\x12\0\x1a\0\"\0*\02\08\0B\0\x12Y\x126\n\x01j\x12\x01i\x1a\x05sleep\x1a\x011\x1a\x10--validate=false*\0B\0j\0r\0\x80\x01\0\x88\x01\0\x90\x01\0\xa2\x01\0\x1a\x05Never2\0B\0J\0R\0X\0`\0h\0\x82\x01\0\x8a\x01\0\x9a\x01\0\xc2\x01\0\x1a\x08 \0(\00\0:\0\x1a\0\"\0",
+        b"k8s\0\n\x0f\n\x08batch/v1\x12\x03Job\x12\x8e\x01\n\x11\n\x01j\x12\0\x1a\0\"\0*\x002\x008\0B\0\x12o2m\n\x10\n\0\x12\0\x1a\0\"\0*\x002\x008\0B\0\x12Y\x126\n\x01j\x12\x01i\x1a\x05sleep\x1a\x011\x1a\x10--validate=false*\0B\0j\0r\0\x80\x01\0\x88\x01\0\x90\x01\0\xa2\x01\0\x1a\x05Never2\0B\0J\0R\0X\0`\0h\0\x82\x01\0\x8a\x01\0\x9a\x01\0\xc2\x01\0\x1a\x08 \0(\x000\0:\0\x1a\0\"\0",
     ),
     // kubectl create priorityclass p --value=-1
     (
         "/apis/scheduling.k8s.io/v1/priorityclasses",
-        b"k8s\0\n%\n\x14scheduling.k8s.io/v1\x12\x0dPriorityClass\x128\n\x11\n\x01p\x12\0\x1a\0\"\0*\02\08\0B\0\x10\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x18\0\"\0*\x14PreemptLowerPriority\x1a\0\"\0",
+        b"k8s\0\n%\n\x14scheduling.k8s.io/v1\x12\x0dPriorityClass\x128\n\x11\n\x01p\x12\0\x1a\0\"\0*\x002\x008\0B\0\x10\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x18\0\"\0*\x14PreemptLowerPriority\x1a\0\"\0",
     ),
     // kubectl create clusterrolebinding b --clusterrole=view --serviceaccount=a:b
     (
         "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
-        b"k8s\0\n2\n\x1crbac.authorization.k8s.io/v1\x12\x12ClusterRoleBinding\x12]\n\x11\n\x01b\x12\0\x1a\0\"\0*\02\08\0B\0\x12\x18\n\x0eServiceAccount\x12\0\x1a\x01b\"\x01a\x1a.\n\x19rbac.authorization.k8s.io\x12\x0bClusterRole\x1a\x04view\x1a\0\"\0",
+        b"k8s\0\n2\n\x1crbac.authorization.k8s.io/v1\x12\x12ClusterRoleBinding\x12]\n\x11\n\x01b\x12\0\x1a\0\"\0*\x002\x008\0B\0\x12\x18\n\x0eServiceAccount\x12\0\x1a\x01b\"\x01a\x1a.\n\x19rbac.authorization.k8s.io\x12\x0bClusterRole\x1a\x04view\x1a\0\"\0",
     ),
     // kubectl create service clusterip s --tcp=80:web
     (
         "/api/v1/namespaces/default/services",
-        b"k8s\0\n\x0d\n\x02v1\x12\x07Service\x12d\n\x1b\n\x01s\x12\0\x1a\0\"\0*\02\08\0B\0Z\x08\n\x03app\x12\x01s\x12A\n\x1c\n\x0680-web\x12\x03TCP\x18P\"\x09\x08\x01\x10\0\x1a\x03web(\0\x12\x08\n\x03app\x12\x01s\x1a\0\"\x09ClusterIP:\0B\0R\0Z\0`\0h\0\x1a\x02\n\0\x1a\0\"\0",
+        b"k8s\0\n\x0d\n\x02v1\x12\x07Service\x12d\n\x1b\n\x01s\x12\0\x1a\0\"\0*\x002\x008\0B\0Z\x08\n\x03app\x12\x01s\x12A\n\x1c\n\x0680-web\x12\x03TCP\x18P\"\x09\x08\x01\x10\0\x1a\x03web(\0\x12\x08\n\x03app\x12\x01s\x1a\0\"\x09ClusterIP:\0B\0R\0Z\0`\0h\0\x1a\x02\n\0\x1a\0\"\0",
     ),
 ];
 

@@ -1,4 +1,4 @@
-//! Where the text of a configuration comes from: a file, standard input, or a ConfigMap that holds the file.
+//! Where the text of a configuration comes from: a file, standard input, or a `ConfigMap` that holds the file.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -52,7 +52,7 @@ impl Source {
         })
     }
 
-    /// What a ConfigMap holds instead of the ConfigMap; anything else stays as it is.
+    /// What a `ConfigMap` holds instead of the `ConfigMap`; anything else stays as it is.
     ///
     /// Positions of problems count from the first line of what it holds.
     #[must_use]

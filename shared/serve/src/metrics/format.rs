@@ -1,4 +1,4 @@
-//! The two text formats of the page: Prometheus 0.0.4 and OpenMetrics 1.0.0, and which of them a client asks for.
+//! The two text formats of the page: Prometheus 0.0.4 and `OpenMetrics` 1.0.0, and which of them a client asks for.
 //!
 //! Invariant: in either format a strict parser reads the page, and a sample has the same name and the same value in both.
 //! *Source*: `spec/admission-engine.md 8`.
@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, header};
 pub enum Format {
     /// Prometheus' text format 0.0.4, which the reference serves.
     Text,
-    /// OpenMetrics 1.0.0.
+    /// `OpenMetrics` 1.0.0.
     OpenMetrics,
 }
 
@@ -73,7 +73,7 @@ fn thousandths(quality: &str) -> u32 {
         .min(FULL_QUALITY)
 }
 
-/// The page of the library as OpenMetrics wants it. Why: the library prints infinite values as Rust prints them, `inf`.
+/// The page of the library as `OpenMetrics` wants it. Why: the library prints infinite values as Rust prints them, `inf`.
 pub(super) fn open_metrics(page: &str) -> String {
     let mut text = String::with_capacity(page.len());
     for line in page.split_inclusive('\n') {
@@ -97,8 +97,8 @@ pub(super) fn open_metrics(page: &str) -> String {
     text
 }
 
-/// An OpenMetrics page in the text format 0.0.4: counters and infos carry their ending in the family's name, what
-/// OpenMetrics has no name for is a counter again, and bounds of buckets are printed as Go prints them (`160`, not `160.0`).
+/// An `OpenMetrics` page in the text format 0.0.4: counters and infos carry their ending in the family's name, what
+/// `OpenMetrics` has no name for is a counter again, and bounds of buckets are printed as Go prints them (`160`, not `160.0`).
 pub(super) fn text(page: &str) -> String {
     let mut text = String::with_capacity(page.len());
     let mut help = None;

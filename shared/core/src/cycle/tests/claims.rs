@@ -7,6 +7,9 @@ use crate::queue::{ClusterQueue, LocalQueue, Reclaim, StopPolicy, Weight, Within
 use crate::state::Event;
 use crate::state::fixtures::{World, at, cluster_queue, evict, finish, group, in_cohort};
 
+/// One way of giving a claim up.
+type Way<'a> = &'a dyn Fn(&mut World);
+
 fn any(name: &str, cpu: i64) -> ClusterQueue {
     reclaiming(in_cohort(name, "tree", cpu), Reclaim::Any)
 }
@@ -167,7 +170,7 @@ fn a_preemptor_that_gives_up_keeps_nothing() {
             weight: Weight::ONE,
         }));
     };
-    let ways: [(&str, &dyn Fn(&mut World)); 5] = [
+    let ways: [(&str, Way<'_>); 5] = [
         ("gone", &|world| gone(world, "b")),
         ("inactive", &|world| world.edit("b", |w| w.active = false)),
         ("asks for another size", &|world| {
@@ -179,10 +182,10 @@ fn a_preemptor_that_gives_up_keeps_nothing() {
             });
         }),
         ("its LocalQueue is stopped", &|world| {
-            stopped(world, StopPolicy::Hold)
+            stopped(world, StopPolicy::Hold);
         }),
         ("its ClusterQueue is gone", &|world| {
-            world.tell(Event::ClusterQueueGone("two".into()))
+            world.tell(Event::ClusterQueueGone("two".into()));
         }),
     ];
     for (way, give_up) in ways {
