@@ -27,6 +27,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "manager",
         &[
+            "kinds",
             "core",
             "api",
             "jobs",

@@ -2,4 +2,5 @@
 
 mod ground;
 mod jobset;
+mod pods;
 mod ray;

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::core::DynamicObject;
 use roadstead_api::constants::labels;
@@ -12,7 +13,7 @@ use roadstead_core::lifecycle::{JobFacts, Observed, Policy, Proposal, Request};
 use roadstead_core::name::{Key, PodSetName};
 use roadstead_core::queue::{ClusterQueue, StopPolicy};
 use roadstead_core::workload::Workload;
-use roadstead_jobs::kind::Pods;
+use roadstead_jobs::kind::{Pods, Stand};
 
 use crate::caches::Caches;
 use crate::control;
@@ -22,6 +23,8 @@ pub(super) struct Facts {
     cluster_queue: Option<Arc<ClusterQueue>>,
     local_stop: Option<StopPolicy>,
     job: JobFacts,
+    /// When the last pods of the job that are being ended are over at the latest; `None` when that is not waited for.
+    pods_end_by: Option<Timestamp>,
     policy: Policy,
 }
 
@@ -49,6 +52,11 @@ impl Facts {
     /// What the owner is doing.
     pub(super) const fn job(&self) -> &JobFacts {
         &self.job
+    }
+
+    /// When to look again because pods of the job must be over by then.
+    pub(super) const fn pods_end_by(&self) -> Option<Timestamp> {
+        self.pods_end_by
     }
 
     /// How the process is set up.
@@ -96,7 +104,13 @@ impl Facts {
 }
 
 /// Reads them.
-pub(super) fn facts(caches: &Caches, policy: Policy, stored: &ApiWorkload, workload: &Workload) -> Facts {
+pub(super) fn facts(
+    caches: &Caches,
+    policy: Policy,
+    (stored, workload): (&ApiWorkload, &Workload),
+    now: Timestamp,
+) -> Facts {
+    let (job, pods_end_by) = job(caches, stored, now);
     let local = caches
         .local_queues
         .get(&Key::new(workload.key.namespace.clone(), workload.queue.as_str()));
@@ -113,36 +127,54 @@ pub(super) fn facts(caches: &Caches, policy: Policy, stored: &ApiWorkload, workl
         local_stop: local
             .as_ref()
             .map(|queue| roadstead_convert::local_queue(queue).stop),
-        job: job(caches, stored),
+        job,
+        pods_end_by,
         policy,
     }
 }
 
-fn job(caches: &Caches, stored: &ApiWorkload) -> JobFacts {
+/// What the job is doing, and until when at the latest pods of it that are being ended use quota.
+fn job(caches: &Caches, stored: &ApiWorkload, now: Timestamp) -> (JobFacts, Option<Timestamp>) {
     let Some((at, uid)) = control::of(caches, stored) else {
         // Why: it was made for a job that is gone and left it behind. *Source*: `spec/jobs.md 5.10`. An owner of a kind we do not
         // know looks after its Workload itself.
-        return if stored.owner_references().is_empty() && stored.labels().contains_key(labels::JOB_UID) {
+        let facts = if stored.owner_references().is_empty() && stored.labels().contains_key(labels::JOB_UID) {
             JobFacts::OwnerGone
         } else {
             JobFacts::NoOwner
         };
+        return (facts, None);
     };
     let Some(jobs) = caches.jobs.get(at.kind) else {
-        return JobFacts::NoOwner;
+        return (JobFacts::NoOwner, None);
     };
     let is_it = |object: &DynamicObject| {
-        object.metadata.uid.as_deref() == Some(uid.as_str()) && object.metadata.deletion_timestamp.is_none()
+        let is_live = object.metadata.deletion_timestamp.is_none();
+        uid.is_none() || (object.metadata.uid == uid && is_live)
     };
     let Some(job) = jobs.job(&at.key).filter(|job| is_it(job.first())) else {
-        return JobFacts::OwnerGone;
+        return (JobFacts::OwnerGone, None);
     };
+    let sets = roadstead_convert::pod_sets(stored);
+    let tending = job.with(|members| jobs.kind.tend(members, Some(&sets)));
+    if tending.as_ref().is_some_and(|group| group.stand == Stand::Gone) {
+        return (JobFacts::OwnerGone, None);
+    }
     let look = job.look(jobs.kind);
-    JobFacts::Present {
-        active: look.pods == Pods::Alive,
+    let ends_by = match look.pods {
+        Pods::AliveUntil(at) => Some(at).filter(|at| now < *at),
+        Pods::None | Pods::Ending | Pods::Untold | Pods::Alive => None,
+    };
+    // Why: its objects go with it, and what is left of them would be taken for a new job.
+    let goes = stored.metadata.deletion_timestamp.is_some() && jobs.kind.ends_with_workload();
+    let is_left = |object: &Arc<DynamicObject>| object.metadata.deletion_timestamp.is_none();
+    let facts = JobFacts::Present {
+        active: look.pods == Pods::Alive || ends_by.is_some() || (goes && job.objects().any(is_left)),
         finished: look.ended,
-        suspended: look.suspended,
+        suspended: look.suspended || goes,
         ready: look.ready,
         reclaimable: look.reclaimable,
-    }
+        missing: tending.and_then(|group| group.missing),
+    };
+    (facts, ends_by)
 }
