@@ -7,7 +7,8 @@
 pub mod charts;
 
 use roadstead_api::install::{Place, Values};
-use roadstead_api::rights::Process;
+use roadstead_api::rights::{BY_DEFAULT, Process};
+use roadstead_kinds::TABLE;
 use serde_json::Value;
 
 /// Folder, below this crate's, in which the `CustomResourceDefinition`s are.
@@ -84,19 +85,24 @@ pub fn crds() -> Result<Vec<Manifest>, Error> {
         .collect()
 }
 
-/// What each process must be allowed in its own cluster, one file of several documents for each.
+/// What each process must be allowed in its own cluster, one file of several documents for each: with the integrations that are on
+/// by default. For each other integration a file that is to be applied when it is switched on.
 ///
 /// # Errors
 ///
 /// Only if an object cannot be written as YAML, which a test rules out for those there are.
 pub fn rights() -> Result<Vec<Manifest>, Error> {
-    let of = |process: Process| {
-        documents(
-            format!("{}.yaml", process.name()),
-            &roadstead_api::rights::manifests(process, NAMESPACE),
-        )
-    };
-    Process::ALL.into_iter().map(of).collect()
+    let mut manifests = Vec::new();
+    for process in Process::ALL {
+        let objects = roadstead_api::rights::manifests(process, NAMESPACE, BY_DEFAULT);
+        manifests.push(documents(format!("{}.yaml", process.name()), &objects)?);
+        for kind in TABLE.built().filter(|kind| !BY_DEFAULT.contains(kind)) {
+            let objects = roadstead_api::rights::of_integration(process, NAMESPACE, kind);
+            let file_name = format!("{}.{}.yaml", process.name(), kind.framework.replace('/', "."));
+            manifests.push(documents(file_name, &objects)?);
+        }
+    }
+    Ok(manifests)
 }
 
 /// What a cluster must be told about the visibility API, as one file of several documents.

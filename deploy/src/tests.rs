@@ -66,9 +66,28 @@ fn yaml_reads_back_as_the_definition() {
 /// Spec: safety 6
 #[test]
 fn rights_read_back_as_the_objects() {
-    for (manifest, process) in rights().unwrap().iter().zip(Process::ALL) {
-        let objects: Vec<Value> = serde_saphyr::from_multiple(&manifest.content).unwrap();
-        assert_eq!(objects, roadstead_api::rights::manifests(process, NAMESPACE));
+    let manifests = rights().unwrap();
+    for process in Process::ALL {
+        let read = |file_name: String| -> Vec<Value> {
+            let manifest = manifests.iter().find(|manifest| manifest.file_name == file_name);
+            serde_saphyr::from_multiple(&manifest.unwrap().content).unwrap()
+        };
+        let own = read(format!("{}.yaml", process.name()));
+        assert_eq!(
+            own,
+            roadstead_api::rights::manifests(process, NAMESPACE, BY_DEFAULT)
+        );
+        for kind in TABLE.built().filter(|kind| !BY_DEFAULT.contains(kind)) {
+            let added = read(format!(
+                "{}.{}.yaml",
+                process.name(),
+                kind.framework.replace('/', ".")
+            ));
+            assert_eq!(
+                added,
+                roadstead_api::rights::of_integration(process, NAMESPACE, kind)
+            );
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::PostParams;
 use kube::{Api, Client};
 use roadstead_api::rights::{ACCOUNT, Process, manifests};
+use roadstead_kinds::{Kind, TABLE};
 use serde_json::{Value, from_value, json};
 use tokio::time::sleep;
 
@@ -32,8 +33,8 @@ pub(super) enum Who {
 impl Who {
     fn manifests(self) -> Vec<Value> {
         match self {
-            Self::Ours(Part::Manager) => manifests(Process::Manager, SYSTEM_NAMESPACE),
-            Self::Ours(Part::Worker) => manifests(Process::Worker, SYSTEM_NAMESPACE),
+            Self::Ours(Part::Manager) => ours(Process::Manager),
+            Self::Ours(Part::Worker) => ours(Process::Worker),
             Self::Kueue => {
                 let (every, role) = (json!(["*"]), "rbac.authorization.k8s.io");
                 vec![
@@ -57,6 +58,12 @@ impl Who {
             }
         }
     }
+}
+
+/// With the integrations that a test may switch on.
+fn ours(process: Process) -> Vec<Value> {
+    let kinds: Vec<&Kind> = TABLE.built().collect();
+    manifests(process, SYSTEM_NAMESPACE, &kinds)
 }
 
 /// Makes the account in a cluster, with its rights, which work then. Those that it had in another part stay.

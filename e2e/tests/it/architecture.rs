@@ -7,18 +7,23 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use roadstead_kinds::TABLE;
 use serde::Deserialize;
 
 /// Each crate of ours with the crates of ours it may import, for tests too.
 const ARROWS: &[(&str, &[&str])] = &[
+    ("kinds", &[]),
     ("core", &[]),
-    ("api", &[]),
-    ("jobs", &["core", "api"]),
-    ("convert", &["core", "api", "jobs"]),
+    ("api", &["kinds"]),
+    ("jobs", &["kinds", "core", "api"]),
+    ("convert", &["kinds", "core", "api", "jobs"]),
     ("kubeio", &["core"]),
-    ("serve", &["api"]),
-    ("engine", &["core", "api", "jobs", "convert", "kubeio", "serve"]),
-    ("kubeconfigs", &["core", "api", "kubeio"]),
+    ("serve", &["kinds", "api"]),
+    (
+        "engine",
+        &["kinds", "core", "api", "jobs", "convert", "kubeio", "serve"],
+    ),
+    ("kubeconfigs", &["kinds", "core", "api", "kubeio"]),
     (
         "manager",
         &[
@@ -39,7 +44,15 @@ const ARROWS: &[(&str, &[&str])] = &[
     // Why serve: `config check` reads a file with the very code of the processes.
     (
         "ctl",
-        &["core", "api", "convert", "kubeio", "kubeconfigs", "serve"],
+        &[
+            "kinds",
+            "core",
+            "api",
+            "convert",
+            "kubeio",
+            "kubeconfigs",
+            "serve",
+        ],
     ),
     (
         "testkit",
@@ -56,10 +69,13 @@ const ARROWS: &[(&str, &[&str])] = &[
             "world",
         ],
     ),
-    ("deploy", &["api"]),
+    ("deploy", &["kinds", "api"]),
     ("apiserver", &[]),
     ("world", &["api"]),
-    ("e2e", &["api", "apiserver", "convert", "core", "serve", "world"]),
+    (
+        "e2e",
+        &["kinds", "api", "apiserver", "convert", "core", "serve", "world"],
+    ),
 ];
 
 /// What decisions may be made of; tests aside.
@@ -310,6 +326,53 @@ fn words_with_a_door_stand_behind_it_only() {
             complaints.push(format!("nobody says `{word}`: its row is out of date"));
         }
     }
+    none(&complaints);
+}
+
+/// Rooms in which kinds of jobs have a name: the table, what each kind does, and what plays or tests.
+const KINDS_ARE_NAMED_IN: &[&str] = &[
+    "shared/kinds/",
+    "shared/jobs/",
+    "shared/apiserver/",
+    "shared/testkit/",
+    "shared/world/",
+    "e2e/",
+    // The definition that we serve ourselves.
+    "shared/api/src/appwrapper/",
+];
+
+/// What is left of a file when its tests are taken away.
+fn without_tests(text: &str) -> &str {
+    text.split_once("#[cfg(test)]\nmod tests")
+        .map_or(text, |(product, _)| product)
+}
+
+/// Who adds a kind adds a row and a file; whatever else lists kinds would not know of it.
+#[test]
+fn no_kind_of_jobs_is_named_outside_of_the_table_and_of_what_kinds_do() {
+    let mut complaints = Vec::new();
+    for (path, text) in sources(&metadata().workspace_root) {
+        let is_test = path.contains("/tests/") || path.ends_with("/tests.rs") || path.contains("/benches/");
+        if is_test || KINDS_ARE_NAMED_IN.iter().any(|room| path.starts_with(room)) {
+            continue;
+        }
+        // Why not these: limits and quotas speak of pods, and our processes are installed as Deployments.
+        for kind in TABLE.iter().filter(|kind| !["", "apps"].contains(&kind.group)) {
+            let names = [kind.framework, kind.kind, &kind.api_version()].map(|name| format!("\"{name}\""));
+            let said = names
+                .into_iter()
+                .filter(|name| without_tests(&text).contains(name));
+            complaints
+                .extend(said.map(|name| format!("{path} names {name}; it should walk the table of kinds")));
+        }
+        if without_tests(&text).contains("batch::v1::Job") {
+            complaints.push(format!(
+                "{path} reads Jobs as such; it should walk the table of kinds"
+            ));
+        }
+    }
+    complaints.sort_unstable();
+    complaints.dedup();
     none(&complaints);
 }
 

@@ -1,8 +1,9 @@
 //! What the account may do, as objects to apply on the worker.
 //!
 //! Least privilege, cluster-wide because the manager watches cluster-wide (`spec/multikueue.md 9`): Workloads in full, the
-//! job kinds without `update`, read-only on queues, flavors and provisioning requests, a new token for itself, reading and
-//! changing one lease of its own name (creating cannot be bound to a name), and nothing on Secrets or pods.
+//! kinds of jobs that are sent there without `update`, read-only on queues, flavors and provisioning requests, a new token for
+//! itself, reading and changing one lease of its own name (creating cannot be bound to a name), nothing on Secrets, and on pods
+//! only if a kind needs them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,6 +14,7 @@ use k8s_openapi::api::rbac::v1::{
 };
 use kube::api::ObjectMeta;
 use roadstead_api::config::DEFAULT_NAMESPACE;
+use roadstead_kinds::Kind;
 
 /// Namespace of the account on the worker, unless told otherwise: that of the worker's own engine, where the manager's lease lies
 /// too.
@@ -117,8 +119,9 @@ impl Account {
         format!("{MANAGED_BY_LABEL}={MANAGED_BY},{ORIGIN_LABEL}={}", self.origin)
     }
 
-    /// What to apply on the worker. The namespace is not among it: it may be someone else's.
-    pub fn objects(&self) -> Objects {
+    /// What to apply on the worker so that jobs of these kinds can be sent there. The namespace is not among it: it may be someone
+    /// else's.
+    pub fn objects(&self, kinds: &[&Kind]) -> Objects {
         let name = self.name();
         let subjects = Some(vec![Subject {
             kind: "ServiceAccount".to_owned(),
@@ -140,7 +143,7 @@ impl Account {
             },
             cluster_role: ClusterRole {
                 metadata: self.meta(None),
-                rules: Some(cluster_rules()),
+                rules: Some(cluster_rules(kinds)),
                 ..ClusterRole::default()
             },
             cluster_role_binding: ClusterRoleBinding {
@@ -185,9 +188,9 @@ impl Account {
 }
 
 /// Rights in all namespaces. Spec: multikueue 9, safety 6.
-fn cluster_rules() -> Vec<PolicyRule> {
+fn cluster_rules(kinds: &[&Kind]) -> Vec<PolicyRule> {
     let read = ["get", "list", "watch"];
-    vec![
+    let mut rules = vec![
         rule(
             "kueue.x-k8s.io",
             &["workloads"],
@@ -203,14 +206,15 @@ fn cluster_rules() -> Vec<PolicyRule> {
             &["clusterqueues", "localqueues", "resourceflavors"],
             &read,
         ),
-        rule(
-            "batch",
-            &["jobs"],
-            &["create", "delete", "get", "list", "patch", "watch"],
-        ),
-        rule("batch", &["jobs/status"], &["get"]),
         rule("autoscaling.x-k8s.io", &["provisioningrequests"], &read),
-    ]
+    ];
+    for kind in kinds {
+        rules.extend(kind.rights.account.iter().map(|right| {
+            let (group, resource) = right.resource(kind);
+            rule(group, &[&resource], right.verbs)
+        }));
+    }
+    rules
 }
 
 fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> PolicyRule {
@@ -252,6 +256,8 @@ pub fn describe(rules: &[PolicyRule]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use roadstead_kinds::{Kind, TABLE, rows};
+
     use super::{Account, NAMESPACE, describe, lease_name};
 
     fn account() -> Account {
@@ -261,7 +267,7 @@ mod tests {
     /// Spec: safety 6, safety 5 S11, multikueue 9
     #[test]
     fn account_has_exactly_these_rights() {
-        let objects = account().objects();
+        let objects = account().objects(&[&rows::JOB]);
         let everywhere = describe(objects.cluster_role.rules.as_deref().unwrap());
         assert_eq!(
             everywhere,
@@ -269,9 +275,9 @@ mod tests {
                 "kueue.x-k8s.io: workloads: create, delete, get, list, patch, update, watch",
                 "kueue.x-k8s.io: workloads/status: get, patch, update",
                 "kueue.x-k8s.io: clusterqueues, localqueues, resourceflavors: get, list, watch",
+                "autoscaling.x-k8s.io: provisioningrequests: get, list, watch",
                 "batch: jobs: create, delete, get, list, patch, watch",
                 "batch: jobs/status: get",
-                "autoscaling.x-k8s.io: provisioningrequests: get, list, watch",
             ]
         );
         let at_home = describe(objects.role.rules.as_deref().unwrap());
@@ -292,10 +298,33 @@ mod tests {
         assert_eq!(lease_name("My_1"), "roadstead-x4d795f31");
     }
 
+    /// Spec: safety 6, multikueue 9
+    #[test]
+    fn a_kind_is_reached_only_if_it_is_sent_there_and_an_invented_one_like_any_other() {
+        static INVENTED: Kind = Kind {
+            framework: "example.com/train",
+            group: "example.com",
+            kind: "Train",
+            plural: "trains",
+            ..rows::JOB
+        };
+        let kinds: Vec<&Kind> = TABLE.iter().chain([&INVENTED]).collect();
+        let rules = |on: &[&Kind]| describe(&account().objects(on).cluster_role.rules.unwrap());
+        let none = rules(&[]);
+        for kind in &kinds {
+            let more = rules(&[kind]);
+            let more: Vec<&String> = more.iter().filter(|rule| !none.contains(rule)).collect();
+            let group = if kind.group.is_empty() { "core" } else { kind.group };
+            let of_it = |rule: &&String| rule.starts_with(&format!("{group}: {}", kind.plural));
+            assert_eq!(more.len(), kind.rights.account.len(), "{more:?}");
+            assert!(!more.is_empty() && more.iter().all(of_it), "{more:?}");
+        }
+    }
+
     /// Spec: safety 5 S11
     #[test]
     fn account_reaches_no_secrets_no_pods_and_nothing_by_wildcard() {
-        let objects = account().objects();
+        let objects = account().objects(&[&rows::JOB]);
         let text = serde_json::to_string(&(&objects.cluster_role, &objects.role)).unwrap();
         for word in ["secrets", "pods", "\"*\"", "impersonate", "bind", "escalate"] {
             assert!(!text.contains(word), "{word} in {text}");
@@ -304,7 +333,7 @@ mod tests {
 
     #[test]
     fn bindings_give_the_roles_to_the_account_and_to_nobody_else() {
-        let objects = account().objects();
+        let objects = account().objects(&[&rows::JOB]);
         let binding = serde_json::to_value(&objects.cluster_role_binding).unwrap();
         assert_eq!(
             binding,

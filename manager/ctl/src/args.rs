@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use roadstead_kinds::{Ability, Built, Kind, TABLE, rows};
 use roadstead_kubeconfigs::account::rights;
 use roadstead_serve::args::GateSetting;
 
@@ -199,6 +200,9 @@ pub struct Join {
     /// Whose account.
     #[command(flatten)]
     pub owner: Owner,
+    /// Integrations of the manager whose jobs are to be sent there, as in its configuration (integrations.frameworks)
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = rows::JOB.framework, value_parser = integration)]
+    pub integrations: Vec<&'static Kind>,
     /// Address at which the manager reaches the worker's API server [default: the one in the kubeconfig]
     #[arg(long, value_name = "URL")]
     pub server: Option<String>,
@@ -268,6 +272,22 @@ pub struct Leave {
     pub output: Format,
 }
 
+fn integration(name: &str) -> Result<&'static Kind, String> {
+    let known = TABLE
+        .named(name)
+        .filter(|kind| kind.built == Built::Whole && kind.can(Ability::Dispatched));
+    known.ok_or_else(|| {
+        let names = TABLE
+            .built()
+            .filter(|kind| kind.can(Ability::Dispatched))
+            .map(|kind| kind.framework);
+        format!(
+            "jobs of no such integration are sent to workers; known are: {}",
+            names.collect::<Vec<_>>().join(", ")
+        )
+    })
+}
+
 /// `90`, `90s`, `15m` or `1h`.
 fn duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = match text.strip_suffix(['s', 'm', 'h']) {
@@ -303,6 +323,8 @@ mod tests {
     use std::time::Duration;
 
     use clap::{CommandFactory as _, Parser as _};
+
+    use roadstead_kinds::rows;
 
     use super::{Area, Cli, ClusterVerb, duration};
 
@@ -346,7 +368,10 @@ mod tests {
         assert_eq!(join.owner.origin, "multikueue");
         assert_eq!(join.owner.worker_namespace, "kueue-system");
         assert_eq!(join.token_lifetime, Duration::from_hours(1));
+        assert_eq!(join.integrations, [&rows::JOB]);
         assert!(parse(&["--token-lifetime", "10m"]).is_ok());
+        let unknown = parse(&["--integrations", "batch/job,no.such/kind"]).unwrap_err();
+        assert!(unknown.to_string().contains("known are: batch/job"), "{unknown}");
         for bad in ["9m", "25h", "0"] {
             let error = parse(&["--token-lifetime", bad]).unwrap_err();
             assert_eq!(error.exit_code(), 2);

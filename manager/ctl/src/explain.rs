@@ -1,15 +1,17 @@
 //! `roadstead explain`: why a job or a Workload does not run, or where it does.
 //!
-//! It reads only Workloads (and, when there is none, the Job) of the management cluster, with the caller's own rights.
+//! It reads only Workloads (and, when there is none, the job) of the management cluster, with the caller's own rights.
 
 pub mod view;
 
 use jiff::Timestamp;
-use k8s_openapi::api::batch::v1::Job;
 use kube::api::ListParams;
+use kube::core::{DynamicObject, GroupVersionKind};
+use kube::discovery::ApiResource;
 use kube::{Api, Client, ResourceExt as _};
 use roadstead_api::constants::labels::QUEUE_NAME;
 use roadstead_api::kueue::v1beta2::Workload;
+use roadstead_kinds::{Kind, Kinds, TABLE};
 use roadstead_kubeio::connect;
 
 use self::view::{View, render, view};
@@ -36,7 +38,7 @@ pub async fn run(args: &Explain, now: Timestamp) -> Result<(), Failure> {
     let namespace = namespace.unwrap_or_else(|| client.default_namespace().to_owned());
     let found = find(&client, &namespace, &args.name).await?;
     if found.is_empty() {
-        return Err(missing(&client, &namespace, &args.name).await);
+        return Err(missing(&client, TABLE, &namespace, &args.name).await);
     }
     let views: Vec<View> = found.iter().map(|workload| view(workload, now)).collect();
     let names: Vec<String> = found
@@ -66,10 +68,10 @@ async fn find(client: &Client, namespace: &str, name: &str) -> Result<Vec<Worklo
     loop {
         let list = api.list(&page).await.map_err(|error| failed(&error))?;
         let of_job = list.items.into_iter().filter(|workload| {
-            workload.owner_references().iter().any(|owner| {
-                owner.name == name
-                    && (kind.is_empty() || owner.kind.eq_ignore_ascii_case(kind.trim_end_matches('s')))
-            })
+            workload
+                .owner_references()
+                .iter()
+                .any(|owner| owner.name == name && (kind.is_empty() || is_called(TABLE, &owner.kind, kind)))
         });
         found.extend(of_job);
         match list.metadata.continue_.filter(|token| !token.is_empty()) {
@@ -79,17 +81,40 @@ async fn find(client: &Client, namespace: &str, name: &str) -> Result<Vec<Worklo
     }
 }
 
-async fn missing(client: &Client, namespace: &str, name: &str) -> Failure {
+/// Whether a kind is meant by this word: its name, or the plural that kubectl knows.
+fn is_called(kinds: Kinds, kind: &str, word: &str) -> bool {
+    let plural = |row: &Kind| row.kind == kind && row.plural.eq_ignore_ascii_case(word);
+    kind.eq_ignore_ascii_case(word) || kinds.iter().any(plural)
+}
+
+/// The job of that name, of the kinds that are meant, and what its kind is called.
+async fn job(client: &Client, kinds: Kinds, namespace: &str, name: &str) -> Option<(String, DynamicObject)> {
+    let (word, name) = name.split_once('/').unwrap_or(("", name));
+    for row in kinds
+        .built()
+        .filter(|row| word.is_empty() || is_called(kinds, row.kind, word))
+    {
+        let gvk = GroupVersionKind::gvk(row.group, row.version, row.kind);
+        let resource = ApiResource::from_gvk_with_plural(&gvk, row.plural);
+        let jobs = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &resource);
+        // Why no error: the kind may not be served, or this user may not read it, and that is no answer to what was asked.
+        if let Some(job) = jobs.get_opt(name).await.ok().flatten() {
+            return Some((row.kind.to_lowercase(), job));
+        }
+    }
+    None
+}
+
+async fn missing(client: &Client, kinds: Kinds, namespace: &str, name: &str) -> Failure {
+    let job = job(client, kinds, namespace, name).await;
     let name = name.rsplit('/').next().unwrap_or(name);
-    let jobs = Api::<Job>::namespaced(client.clone(), namespace);
-    let job = jobs.get_opt(name).await.ok().flatten();
     let (why, next) = match job {
-        Some(job) if !job.labels().contains_key(QUEUE_NAME) => (
-            format!("job {name} is there, but names no queue, so it is not managed"),
+        Some((kind, job)) if !job.labels().contains_key(QUEUE_NAME) => (
+            format!("{kind} {name} is there, but names no queue, so it is not managed"),
             format!("label it when it is created: {QUEUE_NAME}: NAME-OF-A-LOCALQUEUE"),
         ),
-        Some(_) => (
-            format!("job {name} is there, but has no Workload yet"),
+        Some((kind, _)) => (
+            format!("{kind} {name} is there, but has no Workload yet"),
             "look in a few seconds again; if that does not help, see that the manager runs".to_owned(),
         ),
         None => (
@@ -100,4 +125,55 @@ async fn missing(client: &Client, namespace: &str, name: &str) -> Failure {
         ),
     };
     Failure::new(format!("nothing is known of {name}"), why, next).code(Code::NotFound)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{Request, Response};
+    use kube::client::Body;
+    use roadstead_kinds::rows;
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_job_of_every_kind_of_the_table_is_found_by_its_name_or_by_kind_and_name() {
+        static INVENTED: Kind = Kind {
+            framework: "example.com/train",
+            group: "example.com",
+            kind: "Train",
+            plural: "trains",
+            ..rows::JOB
+        };
+        static ROWS: [&Kind; 2] = [&rows::JOB, &INVENTED];
+        let service = tower::service_fn(|request: Request<Body>| {
+            let is_it = request.uri().path() == "/apis/example.com/v1/namespaces/team/trains/thomas";
+            let (code, body) = if is_it {
+                (200, json!({"metadata": {"name": "thomas"}}))
+            } else {
+                (
+                    404,
+                    json!({"kind": "Status", "code": 404, "message": "none", "reason": "NotFound"}),
+                )
+            };
+            async move {
+                let body = Body::from(serde_json::to_vec(&body).unwrap());
+                Ok::<_, std::io::Error>(Response::builder().status(code).body(body).unwrap())
+            }
+        });
+        let client = Client::new(service, "ns");
+        let why = async |name: &str| missing(&client, Kinds::new(&ROWS), "team", name).await.why;
+        for name in ["thomas", "train/thomas", "trains/thomas", "Train/thomas"] {
+            assert_eq!(
+                why(name).await,
+                "train thomas is there, but names no queue, so it is not managed"
+            );
+        }
+        for name in ["job/thomas", "trainses/thomas", "percy"] {
+            assert!(
+                why(name).await.starts_with("there is no Workload of that name"),
+                "{name}"
+            );
+        }
+    }
 }

@@ -356,7 +356,7 @@ fn owner(
     is_known: impl Fn(&str, &str) -> bool,
 ) -> Owner {
     if let Some((kind, job)) = job {
-        let Some(managed_by) = kind.managed_by() else {
+        let Some(managed_by) = kind.kind().managed_by else {
             return Owner::Managed;
         };
         let value = kind.manager_of(&job.data).unwrap_or_default();
@@ -471,7 +471,7 @@ fn former_job(
     key: &Key,
     (kind, job_key): (&'static dyn JobKind, &Key),
 ) -> Option<(&'static dyn JobKind, Arc<DynamicObject>)> {
-    let jobs = remote.jobs.iter().find(|jobs| jobs.kind.gvk() == kind.gvk())?;
+    let jobs = remote.jobs.iter().find(|jobs| jobs.kind.kind() == kind.kind())?;
     let job = jobs.objects.get(job_key)?;
     (named(&job).as_ref() != Some(key)).then_some((kind, job))
 }
@@ -664,7 +664,7 @@ mod tests {
         let enabled = |config: &Config| {
             kinds(config)
                 .iter()
-                .map(|kind| kind.framework())
+                .map(|kind| kind.kind().framework)
                 .collect::<Vec<_>>()
         };
         config.integrations.frameworks = vec!["batch/job".to_owned()];

@@ -364,7 +364,12 @@ impl Site<'_> {
         let Some((kind, local)) = &self.scene.local_job else {
             return Ok(());
         };
-        let Some(jobs) = self.remote.jobs.iter().find(|jobs| jobs.kind.gvk() == kind.gvk()) else {
+        let Some(jobs) = self
+            .remote
+            .jobs
+            .iter()
+            .find(|jobs| jobs.kind.kind() == kind.kind())
+        else {
             return Ok(());
         };
         let copy = self.copy_of(*kind, local, &jobs.resource)?;
@@ -398,7 +403,7 @@ impl Site<'_> {
                         "remote object is not owned by MultiKueue: expected \"{}\"=\"{}\" on {} {}/{}",
                         labels::MULTIKUEUE_ORIGIN,
                         self.d.origin,
-                        kind.gvk().kind,
+                        kind.kind().kind,
                         self.key.namespace,
                         local.name_any()
                     );
@@ -459,7 +464,12 @@ impl Site<'_> {
         let Some((kind, job)) = read::find_job(self.remote, self.key, job_key) else {
             return Ok(());
         };
-        let Some(jobs) = self.remote.jobs.iter().find(|jobs| jobs.kind.gvk() == kind.gvk()) else {
+        let Some(jobs) = self
+            .remote
+            .jobs
+            .iter()
+            .find(|jobs| jobs.kind.kind() == kind.kind())
+        else {
             return Ok(());
         };
         let api = Api::namespaced_with(self.client.clone(), &self.key.namespace, &api_resource(kind));

@@ -30,28 +30,6 @@ pub use roadstead::{Roadstead, RoadsteadMultiKueue, RoadsteadWebhook, WorkerLost
 pub use scalar::{BindAddress, GroupVersionKindName, parse_go_duration};
 pub use selector::{LabelSelector, Requirement, SelectorOperator};
 
-/// Names of the job integrations that `integrations.frameworks` may list. Source: spec/jobs.md 4.1.
-pub const FRAMEWORKS: &[&str] = &[
-    "batch/job",
-    "deployment",
-    "jobset.x-k8s.io/jobset",
-    "kubeflow.org/jaxjob",
-    "kubeflow.org/mpijob",
-    "kubeflow.org/paddlejob",
-    "kubeflow.org/pytorchjob",
-    "kubeflow.org/tfjob",
-    "kubeflow.org/xgboostjob",
-    "leaderworkerset.x-k8s.io/leaderworkerset",
-    "pod",
-    "ray.io/raycluster",
-    "ray.io/rayjob",
-    "ray.io/rayservice",
-    "sparkoperator.k8s.io/sparkapplication",
-    "statefulset",
-    "trainer.kubeflow.org/trainjob",
-    "workload.codeflare.dev/appwrapper",
-];
-
 /// Dispatcher that offers a workload to every worker at once; the default. Source: spec/multikueue.md 7.
 pub const DISPATCHER_ALL_AT_ONCE: &str = "kueue.x-k8s.io/multikueue-dispatcher-all-at-once";
 /// Dispatcher that offers a workload to a few more workers per round. Source: spec/multikueue.md 7.

@@ -1,10 +1,11 @@
 //! What our processes must be allowed in their own clusters, as objects to apply there.
 //!
-//! Least privilege: no wildcard, no pods, no impersonation; Secrets only in the process's own namespace. Rights that a process
-//! has in other clusters are made by `roadstead cluster join`; those for the visibility API are in [`crate::visibility`].
+//! Least privilege: no wildcard, no impersonation; Secrets only in the process's own namespace; of jobs only the kinds whose
+//! integration is on, and pods only if one of these needs them. Rights that a process has in other clusters are made by `roadstead cluster join`; those for the visibility API are in [`crate::visibility`].
 //!
 //! *Source*: `spec/safety.md 6`.
 
+use roadstead_kinds::{Kind, rows};
 use serde_json::{Value, json};
 
 use crate::constants::{groups, names};
@@ -16,6 +17,8 @@ pub const ACCOUNT: &str = "kueue-controller-manager";
 const RBAC: &str = "rbac.authorization.k8s.io";
 /// Where a job is created in dry-run, to see whether webhooks are called already.
 const PROBED_NAMESPACE: &str = "default";
+/// The kinds whose integration is on when the configuration names none. *Source*: `spec/jobs.md 3`.
+pub const BY_DEFAULT: &[&Kind] = &[&rows::JOB];
 const READ: [&str; 3] = ["get", "list", "watch"];
 
 /// Which process.
@@ -49,8 +52,8 @@ impl Process {
 }
 
 /// The namespace, the service account, its roles and their bindings, in the order in which they are applied; `namespace` is
-/// that of the process.
-pub fn manifests(process: Process, namespace: &str) -> Vec<Value> {
+/// that of the process, `kinds` are those whose integration is on.
+pub fn manifests(process: Process, namespace: &str, kinds: &[&Kind]) -> Vec<Value> {
     let mut objects = vec![
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
         json!({
@@ -59,6 +62,7 @@ pub fn manifests(process: Process, namespace: &str) -> Vec<Value> {
         }),
     ];
     let (mut cluster, mut own) = (engine_rules(), own_rules());
+    cluster.extend(kinds.iter().copied().flat_map(kind_rules));
     match process {
         Process::Manager => {
             cluster.extend(manager_rules());
@@ -72,18 +76,35 @@ pub fn manifests(process: Process, namespace: &str) -> Vec<Value> {
     }
     let mut role = Roles {
         objects: &mut objects,
-        process,
+        name: process.role(),
         namespace,
     };
     role.add(None, &cluster);
     role.add(Some(namespace), &own);
-    role.add(Some(PROBED_NAMESPACE), &[rule("batch", &["jobs"], &["create"])]);
+    if kinds.contains(&&rows::JOB) {
+        let jobs = rule(rows::JOB.group, &[rows::JOB.plural], &["create"]);
+        role.add(Some(PROBED_NAMESPACE), &[jobs]);
+    }
+    objects
+}
+
+/// What a process that runs already must be allowed in addition when this integration is switched on, in its namespace.
+pub fn of_integration(process: Process, namespace: &str, kind: &Kind) -> Vec<Value> {
+    let rules: Vec<Value> = kind_rules(kind).collect();
+    let name = format!("{}:{}", process.role(), kind.framework.replace('/', ":"));
+    let mut objects = Vec::new();
+    let mut role = Roles {
+        objects: &mut objects,
+        name: &name,
+        namespace,
+    };
+    role.add(None, &rules);
     objects
 }
 
 struct Roles<'a> {
     objects: &'a mut Vec<Value>,
-    process: Process,
+    name: &'a str,
     namespace: &'a str,
 }
 
@@ -94,7 +115,7 @@ impl Roles<'_> {
             None => ("ClusterRole", "ClusterRoleBinding"),
             Some(_) => ("Role", "RoleBinding"),
         };
-        let name = self.process.role();
+        let name = self.name;
         let mut metadata = json!({"name": name});
         if let Some(place) = place {
             metadata["namespace"] = place.into();
@@ -146,10 +167,6 @@ fn engine_rules() -> Vec<Value> {
         rule(groups::KUEUE, &statuses, &["patch"]),
         rule(groups::KUEUE, &kept, &["patch"]),
         rule(groups::KUEUE, &["workloads"], &["create", "delete", "patch"]),
-        rule("batch", &["jobs"], &["delete", "get", "list", "patch", "watch"]),
-        rule("batch", &["jobs/status"], &["patch"]),
-        // Where the owner of an object may not be blocked by everybody.
-        rule("batch", &["jobs/finalizers"], &["update"]),
         rule("", &["limitranges", "namespaces"], &READ),
         rule("scheduling.k8s.io", &["priorityclasses"], &READ),
         rule("node.k8s.io", &["runtimeclasses"], &READ),
@@ -179,6 +196,14 @@ fn engine_rules() -> Vec<Value> {
             &converted,
         ),
     ]
+}
+
+/// What an admission engine does with jobs of a kind in its cluster.
+fn kind_rules(kind: &Kind) -> impl Iterator<Item = Value> {
+    kind.rights.engine.iter().map(|right| {
+        let (group, resource) = right.resource(kind);
+        rule(group, &[&resource], right.verbs)
+    })
 }
 
 /// In its own namespace: the certificate of its webhooks, and its place among the replicas.
@@ -228,21 +253,17 @@ fn only(mut rule: Value, names: &[String]) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use roadstead_kinds::TABLE;
+
     use super::*;
 
     /// Spec: safety 6
     #[test]
-    fn no_process_reaches_pods_or_has_anything_by_wildcard_and_secrets_only_in_its_own_namespace() {
+    fn no_process_has_anything_by_wildcard_and_secrets_only_in_its_own_namespace() {
+        let every: Vec<&Kind> = TABLE.iter().collect();
         for process in Process::ALL {
-            let objects = manifests(process, "ours");
-            for word in [
-                "\"*\"",
-                "\"pods\"",
-                "impersonate",
-                "\"bind\"",
-                "escalate",
-                "nodes",
-            ] {
+            let objects = manifests(process, "ours", &every);
+            for word in ["\"*\"", "impersonate", "\"bind\"", "escalate", "nodes"] {
                 let text = Value::from(objects.clone()).to_string();
                 assert!(!text.contains(word), "{process:?} has {word}");
             }
@@ -255,10 +276,51 @@ mod tests {
         }
     }
 
+    /// Spec: safety 6
+    #[test]
+    fn a_kind_is_reached_only_where_its_integration_is_on_and_an_invented_one_like_any_other() {
+        static INVENTED: Kind = Kind {
+            framework: "example.com/train",
+            group: "example.com",
+            kind: "Train",
+            plural: "trains",
+            ..rows::JOB
+        };
+        let kinds: Vec<&Kind> = TABLE.iter().chain([&INVENTED]).collect();
+        let reached = |on: &[&Kind]| {
+            let objects = Process::ALL.map(|process| Value::from(manifests(process, "ours", on)).to_string());
+            let is_in_all = |kind: &&&Kind| {
+                let (group, resource) = (format!("[\"{}\"]", kind.group), format!("[\"{}\"]", kind.plural));
+                let found = objects
+                    .each_ref()
+                    .map(|text| text.contains(&format!("\"apiGroups\":{group},\"resources\":{resource}")));
+                assert_eq!(found[0], found[1], "{kind}");
+                found[0]
+            };
+            kinds.iter().filter(is_in_all).copied().collect::<Vec<_>>()
+        };
+        assert!(reached(&[]).is_empty());
+        for kind in &kinds {
+            assert_eq!(reached(&[kind]), [*kind]);
+        }
+        assert_eq!(reached(&kinds), kinds);
+        let added = of_integration(Process::Worker, "ours", &INVENTED);
+        assert_eq!(added[0]["metadata"]["name"], "roadstead:worker:example.com:train");
+        assert_eq!(added[1]["roleRef"]["name"], added[0]["metadata"]["name"]);
+        let whole = manifests(Process::Worker, "ours", &[&INVENTED]);
+        let in_whole = whole
+            .iter()
+            .filter_map(|object| object["rules"].as_array())
+            .flatten();
+        let in_whole: Vec<&Value> = in_whole.collect();
+        let rules = added[0]["rules"].as_array().unwrap();
+        assert!(!rules.is_empty() && rules.iter().all(|rule| in_whole.contains(&rule)));
+    }
+
     #[test]
     fn every_role_is_bound_to_the_account_of_the_process() {
         for process in Process::ALL {
-            let objects = manifests(process, "ours");
+            let objects = manifests(process, "ours", &[&rows::JOB]);
             let of = |kind: &str| -> Vec<Value> {
                 let found = objects.iter().filter(|object| object["kind"] == kind);
                 found.map(|object| object["metadata"].clone()).collect()

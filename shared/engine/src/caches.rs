@@ -265,9 +265,9 @@ impl Caches {
 
 /// The API resource of a job kind.
 pub fn api_resource(kind: &dyn JobKind) -> ApiResource {
-    let gvk = kind.gvk();
-    let gvk = GroupVersionKind::gvk(gvk.group, gvk.version, gvk.kind);
-    ApiResource::from_gvk_with_plural(&gvk, kind.plural())
+    let row = kind.kind();
+    let gvk = GroupVersionKind::gvk(row.group, row.version, row.kind);
+    ApiResource::from_gvk_with_plural(&gvk, row.plural)
 }
 
 /// Workloads by the UID of their controller owner.

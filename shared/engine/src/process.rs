@@ -11,6 +11,7 @@ use kube::Client;
 use roadstead_api::config::{Config, FeatureGate};
 use roadstead_core::name::{ClusterQueueName, Key};
 use roadstead_jobs::JobKind;
+use roadstead_kinds::TABLE;
 use roadstead_kubeio::cache::Health;
 use roadstead_kubeio::events::{self, Recorder};
 use roadstead_kubeio::latest::Follower;
@@ -233,7 +234,7 @@ impl Engine {
         statuses.listen();
         list(&self.caches, &client, tasks, stop);
         if controllers.contains("webhooks") {
-            let handlers = webhook::handlers(&client, &self.caches, &config)
+            let handlers = webhook::handlers(&client, &self.caches, &config, TABLE)
                 .map_err(|source| Error::Webhooks { source })?;
             let certificates = Certificates {
                 client: client.clone(),
@@ -373,10 +374,10 @@ async fn until_stopped(mut running: Tasks, stop: CancellationToken) -> Result<()
 
 /// The enabled job kinds, in the order of the registry.
 pub fn kinds(config: &Config) -> Vec<&'static dyn JobKind> {
-    let enabled = &config.integrations.frameworks;
+    let enabled = TABLE.enabled(&config.integrations.frameworks);
     roadstead_jobs::registry()
         .into_iter()
-        .filter(|kind| enabled.iter().any(|name| name == kind.framework()))
+        .filter(|kind| enabled.contains(&kind.kind()))
         .collect()
 }
 

@@ -3,7 +3,7 @@
 //! Invariant: an answer is computed from caches alone. What a new job names and no cache holds yet is read into them first
 //! (`lookup`); any other review costs the API server no further request.
 //!
-//! Reading order: this file (which path has which handler), `jobs`, `lookup`, `kinds`, `conversion`, then `certificates` (the loop
+//! Reading order: this file (which path has which handler), `jobs`, `lookup`, `own`, `conversion`, then `certificates` (the loop
 //! that keeps everything registered), `registration`, `definitions`.
 
 mod answers;
@@ -12,15 +12,15 @@ mod conversion;
 mod definitions;
 mod filled;
 mod jobs;
-mod kinds;
 mod lookup;
+mod own;
 mod registration;
 
 use std::sync::Arc;
 
 use kube::Client;
 use roadstead_api::config::Config;
-use roadstead_jobs::webhook::KNOWN;
+use roadstead_kinds::{Kinds, rows};
 use roadstead_serve::webhook::{CONVERT_PATH, Webhooks, mutate_path, validate_path};
 
 use crate::caches::Caches;
@@ -29,6 +29,7 @@ pub(crate) use certificates::Certificates;
 pub use conversion::handler as conversion;
 use filled::Filled;
 use lookup::Lookup;
+use own::wraps;
 
 /// All handlers of this process, by path.
 ///
@@ -40,6 +41,7 @@ pub(crate) fn handlers(
     client: &Client,
     caches: &Caches,
     config: &Arc<Config>,
+    kinds: Kinds,
 ) -> Result<Webhooks, roadstead_serve::webhook::Error> {
     let mut webhooks = Webhooks::new();
     let filled = Arc::new(Filled::new(caches));
@@ -49,24 +51,21 @@ pub(crate) fn handlers(
         filled: filled.clone(),
         troubles: Arc::default(),
     };
-    for gvk in KNOWN {
-        let kind = roadstead_jobs::registry()
-            .into_iter()
-            .find(|kind| kind.gvk() == gvk);
-        let enabled = kind.filter(|_| caches.kind(gvk.group, gvk.kind).is_some());
+    for row in kinds.iter() {
+        let enabled = caches.kind(row.group, row.kind).map(|jobs| jobs.kind);
         let (mutate, validate) = match enabled {
             Some(kind) => jobs::handlers(kind, caches.clone(), config.clone(), &filled),
-            None if kind.is_none() && gvk.kind == "AppWrapper" && kinds::wraps(config) => kinds::appwrapper(),
+            None if row == &rows::APP_WRAPPER && wraps(config) => own::appwrapper(),
             None => (answers::unchanged(), answers::unchanged()),
         };
-        let path = mutate_path(gvk.group, gvk.version, gvk.kind);
+        let path = mutate_path(row.group, row.version, row.kind);
         match enabled.and_then(|kind| lookup.preparation(kind, config)) {
             Some(preparation) => webhooks.prepared_admission(path, preparation, mutate)?,
             None => webhooks.admission(path, mutate)?,
         }
-        webhooks.admission(validate_path(gvk.group, gvk.version, gvk.kind), validate)?;
+        webhooks.admission(validate_path(row.group, row.version, row.kind), validate)?;
     }
-    for (path, handler) in kinds::handlers(config) {
+    for (path, handler) in own::handlers(config) {
         webhooks.admission(path, handler)?;
     }
     webhooks.conversion(CONVERT_PATH, conversion())?;

@@ -6,10 +6,11 @@ use jiff::Timestamp;
 use roadstead_api::constants::{annotations, labels, names};
 use roadstead_core::lifecycle::Outcome;
 use roadstead_core::name::PodSetName;
+use roadstead_kinds::{Kind, rows};
 use serde_json::{Value, json};
 
 use crate::json;
-use crate::kind::{Error, Gvk, JobKind, JobPodSet, ManagedBy, Mirror, StopStep, Target};
+use crate::kind::{Error, JobKind, JobPodSet, Mirror, StopStep, Target};
 use crate::labels::annotation;
 use crate::podset::{InjectError, PodSetInfo, inject, restore, same_number};
 use crate::problem::Problem;
@@ -41,27 +42,8 @@ fn says_stop(stopping: Option<&str>) -> bool {
 }
 
 impl JobKind for BatchJob {
-    fn gvk(&self) -> Gvk {
-        Gvk {
-            group: "batch",
-            version: "v1",
-            kind: "Job",
-        }
-    }
-
-    fn plural(&self) -> &'static str {
-        "jobs"
-    }
-
-    fn framework(&self) -> &'static str {
-        "batch/job"
-    }
-
-    fn managed_by(&self) -> Option<ManagedBy> {
-        Some(ManagedBy {
-            path: &["spec", "managedBy"],
-            default: "kubernetes.io/job-controller",
-        })
+    fn kind(&self) -> &'static Kind {
+        &rows::JOB
     }
 
     fn pod_sets(&self, job: &Value) -> Result<Vec<JobPodSet>, Error> {

@@ -6,6 +6,7 @@ use std::fmt;
 use jiff::Timestamp;
 use roadstead_core::lifecycle::Outcome;
 use roadstead_core::name::PodSetName;
+use roadstead_kinds::Kind;
 use serde_json::Value;
 use thiserror::Error as ThisError;
 
@@ -13,28 +14,6 @@ use crate::json;
 use crate::podset::{InjectError, PodSetInfo};
 use crate::problem::Problem;
 use crate::remote::RemoteIdentity;
-
-/// Group, version and kind of an API.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Gvk {
-    /// The group; empty for the core group.
-    pub group: &'static str,
-    /// The version.
-    pub version: &'static str,
-    /// The kind.
-    pub kind: &'static str,
-}
-
-impl Gvk {
-    /// `group/version`, as in `apiVersion`.
-    pub fn api_version(&self) -> String {
-        if self.group.is_empty() {
-            self.version.to_owned()
-        } else {
-            format!("{}/{}", self.group, self.version)
-        }
-    }
-}
 
 /// One homogeneous group of pods of a job.
 #[derive(Clone, PartialEq, Eq)]
@@ -58,15 +37,6 @@ impl fmt::Debug for JobPodSet {
             .field("min_count", &self.min_count)
             .finish_non_exhaustive()
     }
-}
-
-/// Where a kind says who runs it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ManagedBy {
-    /// The path of the field.
-    pub path: &'static [&'static str],
-    /// The controller that runs the job when the field is absent.
-    pub default: &'static str,
 }
 
 /// Why a job cannot be understood.
@@ -123,17 +93,8 @@ impl From<Option<Value>> for Mirror {
 ///
 /// All methods are total: a job that lacks fields is treated as the API's defaults say.
 pub trait JobKind: Send + Sync {
-    /// Group, version and kind.
-    fn gvk(&self) -> Gvk;
-
-    /// The plural under which the API serves it.
-    fn plural(&self) -> &'static str;
-
-    /// The name of the integration in the configuration file.
-    fn framework(&self) -> &'static str;
-
-    /// Where it says who runs it; `None` when the kind has no such field.
-    fn managed_by(&self) -> Option<ManagedBy>;
+    /// Its row of the table.
+    fn kind(&self) -> &'static Kind;
 
     /// Its pods.
     ///
@@ -216,6 +177,6 @@ pub trait JobKind: Send + Sync {
 
     /// Who runs the job, if it says so.
     fn manager_of<'a>(&self, job: &'a Value) -> Option<&'a str> {
-        json::text(job, self.managed_by()?.path).filter(|name| !name.is_empty())
+        json::text(job, self.kind().managed_by?.path).filter(|name| !name.is_empty())
     }
 }

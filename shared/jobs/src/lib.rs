@@ -26,17 +26,26 @@ pub mod problem;
 pub mod remote;
 pub mod webhook;
 
-pub use kind::{Gvk, JobKind, JobPodSet};
+pub use kind::{JobKind, JobPodSet};
 
-/// All kinds that are known, in a fixed order.
+/// All kinds that are built, in the order of the table.
 pub fn registry() -> Vec<&'static dyn JobKind> {
     vec![&batch::BatchJob]
 }
 
 /// The kind with this API group and kind name, whatever its version.
 pub fn kind_of(group: &str, kind: &str) -> Option<&'static dyn JobKind> {
-    registry().into_iter().find(|known| {
-        let gvk = known.gvk();
-        gvk.group == group && gvk.kind == kind
-    })
+    registry().into_iter().find(|known| known.kind().is(group, kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use roadstead_kinds::{Kind, TABLE};
+
+    /// Spec: jobs 4.1
+    #[test]
+    fn what_the_table_calls_built_has_a_file_here_in_the_order_of_the_table() {
+        let here: Vec<&Kind> = super::registry().into_iter().map(super::JobKind::kind).collect();
+        assert_eq!(here, TABLE.built().collect::<Vec<_>>());
+    }
 }

@@ -21,8 +21,8 @@ pub struct RemoteIdentity<'a> {
 /// The parts every copy has: name, namespace, labels and annotations, the whole spec without the managed-by field, the
 /// origin label, and the name of its Workload as annotation and (for workers before 0.18) as label when it fits.
 pub fn skeleton(kind: &dyn JobKind, local: &Value, identity: &RemoteIdentity<'_>) -> Value {
-    let gvk = kind.gvk();
-    let mut copy = json!({"apiVersion": gvk.api_version(), "kind": gvk.kind, "metadata": {}});
+    let row = kind.kind();
+    let mut copy = json!({"apiVersion": row.api_version(), "kind": row.kind, "metadata": {}});
     for field in ["name", "namespace", "labels", "annotations"] {
         if let Some(value) = json::at(local, &["metadata", field]) {
             json::set(&mut copy, &["metadata", field], value.clone());
@@ -31,7 +31,7 @@ pub fn skeleton(kind: &dyn JobKind, local: &Value, identity: &RemoteIdentity<'_>
     if let Some(spec) = json::at(local, &["spec"]) {
         json::set(&mut copy, &["spec"], spec.clone());
     }
-    if let Some(managed_by) = kind.managed_by() {
+    if let Some(managed_by) = row.managed_by {
         json::remove(&mut copy, managed_by.path);
     }
     let mut mark = |place: &str, key: &str, value: &str| {

@@ -2,11 +2,11 @@
 //!
 //! *Source*: `spec/jobs.md 7`.
 
-mod known;
 mod topology;
 
 use roadstead_api::config::{FeatureGate, FeatureGates};
 use roadstead_api::constants::{annotations, controllers, labels, names};
+use roadstead_kinds::Ability;
 use serde_json::{Value, json};
 
 use crate::json;
@@ -15,8 +15,6 @@ use crate::labels::{annotation, label, queue};
 use crate::problem::{Problem, gates_may_only_shrink, gates_of, is_subdomain};
 
 use topology::Template;
-
-pub use known::KNOWN;
 
 /// What must be known to default a new job.
 #[derive(Clone, Copy)]
@@ -87,7 +85,7 @@ pub fn default_job(kind: &dyn JobKind, job: &mut Value, facts: &DefaultFacts<'_>
     if held && !deleting && facts.owner != Owner::ManagedAncestor {
         kind.suspend(job);
     }
-    if let (Some(managed_by), Some(queue)) = (kind.managed_by(), queue(job)) {
+    if let (Some(managed_by), Some(queue)) = (kind.kind().managed_by, queue(job)) {
         let ours = kind
             .manager_of(job)
             .is_none_or(|manager| manager == managed_by.default);
@@ -102,26 +100,6 @@ fn default_label(job: &mut Value, key: &str, value: &str) {
         json::set(job, &["metadata", "labels", key], json!(value));
     }
 }
-
-/// Kinds that may name a prebuilt Workload.
-const PREBUILT_KINDS: [&str; 13] = [
-    "Job",
-    "JobSet",
-    "TFJob",
-    "PaddleJob",
-    "PyTorchJob",
-    "XGBoostJob",
-    "TrainJob",
-    "MPIJob",
-    "RayJob",
-    "RayCluster",
-    "RayService",
-    "AppWrapper",
-    "Pod",
-];
-
-/// Kinds that may change their size while they run. *Source*: `spec/jobs.md 6`.
-const ELASTIC_KINDS: [&str; 4] = ["Job", "RayCluster", "RayJob", "RayService"];
 
 /// What is wrong with a new job. *Source*: `spec/jobs.md 7.3`.
 pub fn validate_create(kind: &dyn JobKind, job: &Value, gates: &FeatureGates) -> Vec<Problem> {
@@ -184,8 +162,8 @@ fn common_problems(kind: &dyn JobKind, job: &Value, gates: &FeatureGates) -> Vec
     );
     problems.extend(prebuilt_problems(kind, job));
     problems.extend(max_time_problems(job));
-    if is_elastic(job, gates) && !ELASTIC_KINDS.contains(&kind.gvk().kind) {
-        let text = format!("elastic job is not supported for \"{}\"", describe(kind));
+    if is_elastic(job, gates) && !kind.kind().can(Ability::Elastic) {
+        let text = format!("elastic job is not supported for \"{}\"", kind.kind());
         problems.push(Problem::forbidden(
             annotation_field(annotations::ELASTIC_JOB),
             text,
@@ -223,8 +201,8 @@ fn prebuilt_problems(kind: &dyn JobKind, job: &Value) -> Vec<Problem> {
         ),
     ];
     for (field, name) in places {
-        if name.is_some() && !PREBUILT_KINDS.contains(&kind.gvk().kind) {
-            let text = format!("Is not supported for \"{}\"", describe(kind));
+        if name.is_some() && !kind.kind().can(Ability::Prebuilt) {
+            let text = format!("Is not supported for \"{}\"", kind.kind());
             problems.push(Problem::forbidden(field.clone(), text));
         }
         subdomain(&mut problems, field, name);
@@ -317,12 +295,6 @@ fn label_field(key: &str) -> String {
 
 fn annotation_field(key: &str) -> String {
     format!("metadata.annotations[{key}]")
-}
-
-/// A kind as the reference prints it: `batch/v1, Kind=Job`.
-pub fn describe(kind: &dyn JobKind) -> String {
-    let gvk = kind.gvk();
-    format!("{}, Kind={}", gvk.api_version(), gvk.kind)
 }
 
 #[cfg(test)]

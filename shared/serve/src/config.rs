@@ -17,6 +17,7 @@ use roadstead_api::config::{
     Config, DEFAULT_NAMESPACE, DISPATCHER_ALL_AT_ONCE, DISPATCHER_CAPACITY, DISPATCHER_INCREMENTAL,
     FeatureGate, FeatureGates, GateProblem,
 };
+use roadstead_kinds::{Kinds, TABLE};
 
 use crate::args::GateSetting;
 use crate::exit::ExitKind;
@@ -144,12 +145,21 @@ pub fn load(file: Option<&Path>, gates: &[GateSetting], own_namespace: &str) -> 
 /// # Errors
 /// Every problem in the text.
 pub fn parse(origin: &str, text: &str, gates: &[GateSetting], own_namespace: &str) -> Result<Config, Error> {
+    parse_with(TABLE, origin, text, (gates, own_namespace))
+}
+
+fn parse_with(
+    kinds: Kinds,
+    origin: &str,
+    text: &str,
+    (gates, own_namespace): (&[GateSetting], &str),
+) -> Result<Config, Error> {
     let mut findings = Findings::new(origin);
     let documents = read::documents(text, &mut findings);
     let mut config = Config::from_documents(documents, own_namespace);
     let settings = resolve_gates(&mut config, gates, &mut findings);
-    rules::check(&config, &mut findings);
-    idle::warn(&mut config, &settings, &findings);
+    rules::check(&config, kinds, &mut findings);
+    idle::warn(&mut config, kinds, &settings, &findings);
     warn_of_curves(&mut config);
     warn_of_dispatcher(&mut config);
     warn_of_lifetime(&mut config);

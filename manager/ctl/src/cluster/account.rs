@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use kube::api::{ListParams, ObjectMeta};
 use kube::{Api, Client, Resource, ResourceExt as _};
+use roadstead_kinds::Kind;
 use roadstead_kubeconfigs::account::rights::{Account, Objects};
 use roadstead_kubeio::write;
 use serde::Serialize;
@@ -60,14 +61,14 @@ fn namespace(name: &str) -> Namespace {
 }
 
 /// Compares every object of the account with what stands on the worker.
-pub async fn observe(worker: &Client, account: &Account) -> Result<Vec<Step>, Failure> {
+pub async fn observe(worker: &Client, account: &Account, kinds: &[&Kind]) -> Result<Vec<Step>, Failure> {
     let Objects {
         service_account,
         cluster_role,
         cluster_role_binding,
         role,
         role_binding,
-    } = account.objects();
+    } = account.objects(kinds);
     let home = account.namespace();
     let namespace = namespace(home);
     Ok(vec![
@@ -81,14 +82,19 @@ pub async fn observe(worker: &Client, account: &Account) -> Result<Vec<Step>, Fa
 }
 
 /// Applies whatever is not as it must be.
-pub async fn apply(worker: &Client, account: &Account, steps: &[Step]) -> Result<(), Failure> {
+pub async fn apply(
+    worker: &Client,
+    account: &Account,
+    kinds: &[&Kind],
+    steps: &[Step],
+) -> Result<(), Failure> {
     let Objects {
         service_account,
         cluster_role,
         cluster_role_binding,
         role,
         role_binding,
-    } = account.objects();
+    } = account.objects(kinds);
     let home = account.namespace();
     let namespace = namespace(home);
     put(&Api::all(worker.clone()), &namespace, steps).await?;

@@ -162,7 +162,7 @@ async fn observe(args: &Join, account: &Account, worker: &Client, manager: &Clie
     let clusters = Api::<MultiKueueCluster>::all(manager.clone());
     let configs = Api::<MultiKueueConfig>::all(manager.clone());
     Ok(Seen {
-        steps: account::observe(worker, account).await?,
+        steps: account::observe(worker, account, &args.integrations).await?,
         secret: secrets
             .get_opt(&secret_name(&args.name))
             .await
@@ -203,7 +203,7 @@ async fn write_all(site: &Site<'_>, plan: &Plan) -> Result<(), Failure> {
         endpoint: _,
         now: _,
     } = *site;
-    account::apply(&worker.client, account, &plan.account).await?;
+    account::apply(&worker.client, account, &args.integrations, &plan.account).await?;
     say(&format!("account {} is ready on the worker", account.username()));
     if plan.credential == CredentialStep::Make {
         write_credential(site).await?;

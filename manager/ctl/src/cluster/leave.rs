@@ -4,16 +4,19 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::ListParams;
+use kube::api::{ListParams, ObjectMeta};
+use kube::core::{DynamicObject, GroupVersionKind};
+use kube::discovery::ApiResource;
 use kube::{Api, Client, ResourceExt as _};
 use roadstead_api::constants::labels;
 use roadstead_api::kueue::v1beta2::{MultiKueueCluster, MultiKueueConfig, Workload};
+use roadstead_kinds::{Ability, Kinds, TABLE};
 use roadstead_kubeconfigs::account::rights::Account;
 use roadstead_kubeconfigs::check::{Rules, check};
 use roadstead_kubeconfigs::secret;
 use roadstead_kubeio::connect;
+use roadstead_kubeio::served::{Served, served};
 use roadstead_kubeio::write::{self, Written};
 use serde::Serialize;
 use serde_json::json;
@@ -269,7 +272,7 @@ async fn empty_worker(args: &Leave, reach: &Reach, left: &mut Left) -> Result<()
     let deadline = Instant::now() + args.timeout;
     let mut told = false;
     loop {
-        let ours = match ours_on(client, &args.owner.origin).await {
+        let ours = match ours_on(client, TABLE, &args.owner.origin).await {
             Ok(ours) => ours,
             // Why not for administrators whom the API server answered: what it says can be mended.
             Err(error) if args.force && !(reach.as_administrator && matches!(error, kube::Error::Api(_))) => {
@@ -319,48 +322,69 @@ async fn empty_worker(args: &Leave, reach: &Reach, left: &mut Left) -> Result<()
 /// An object on the worker with our origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Ours {
-    kind: Kind,
+    resource: ApiResource,
     namespace: String,
     name: String,
     uid: Option<String>,
     going: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Job,
-    Workload,
-}
-
-async fn ours_on(worker: &Client, origin: &str) -> Result<Vec<Ours>, kube::Error> {
+/// Everything with our origin there: Workloads, and jobs of every kind that is sent to workers, whether the manager has its
+/// integration on or not.
+async fn ours_on(worker: &Client, kinds: Kinds, origin: &str) -> Result<Vec<Ours>, kube::Error> {
     let selector = format!("{}={origin}", labels::MULTIKUEUE_ORIGIN);
     let params = ListParams::default().labels(&selector).limit(PAGE);
-    let ours = |kind, meta: &kube::api::ObjectMeta| Ours {
-        kind,
-        namespace: meta.namespace.clone().unwrap_or_default(),
-        name: meta.name.clone().unwrap_or_default(),
-        uid: meta.uid.clone(),
-        going: meta.deletion_timestamp.is_some(),
-    };
-    let jobs = Api::<Job>::all(worker.clone()).list_metadata(&params).await?;
-    let mut found: Vec<Ours> = jobs
-        .items
-        .iter()
-        .map(|job| ours(Kind::Job, &job.metadata))
+    let sent = kinds.built().filter(|kind| kind.can(Ability::Dispatched));
+    let mut looked_for: Vec<ApiResource> = sent
+        .map(|kind| {
+            let gvk = GroupVersionKind::gvk(kind.group, kind.version, kind.kind);
+            ApiResource::from_gvk_with_plural(&gvk, kind.plural)
+        })
         .collect();
-    match Api::<Workload>::all(worker.clone()).list_metadata(&params).await {
-        Ok(workloads) => found.extend(workloads.items.iter().map(|w| ours(Kind::Workload, &w.metadata))),
-        // Why: a worker without the custom resource has no workloads.
-        Err(kube::Error::Api(status)) if status.code == 404 => {}
-        Err(error) => return Err(error),
+    looked_for.push(ApiResource::erase::<Workload>(&()));
+    let mut found = Vec::new();
+    for resource in looked_for {
+        let Some(resource) = as_served(worker, resource).await? else {
+            continue;
+        };
+        let objects = Api::<DynamicObject>::all_with(worker.clone(), &resource);
+        for object in objects.list_metadata(&params).await?.items {
+            let ObjectMeta {
+                namespace,
+                name,
+                uid,
+                deletion_timestamp,
+                ..
+            } = object.metadata;
+            found.push(Ours {
+                resource: resource.clone(),
+                namespace: namespace.unwrap_or_default(),
+                name: name.unwrap_or_default(),
+                uid,
+                going: deletion_timestamp.is_some(),
+            });
+        }
     }
     Ok(found)
+}
+
+/// The resource in a version in which it is served there; `None` when there can be no objects of it.
+async fn as_served(worker: &Client, mut resource: ApiResource) -> Result<Option<ApiResource>, kube::Error> {
+    match served(worker, &resource).await? {
+        Served::Yes => {}
+        Served::No => return Ok(None),
+        Served::Otherwise(versions) => {
+            resource.version = versions.into_iter().next().unwrap_or_default();
+            resource.api_version = format!("{}/{}", resource.group, resource.version);
+        }
+    }
+    Ok(Some(resource))
 }
 
 async fn delete(worker: &Client, ours: &[Ours]) -> Result<(), Failure> {
     for item in ours.iter().filter(|item| !item.going) {
         let Ours {
-            kind,
+            resource,
             namespace,
             name,
             uid,
@@ -370,20 +394,8 @@ async fn delete(worker: &Client, ours: &[Ours]) -> Result<(), Failure> {
             "deleting {} on the worker failed",
             shown(std::slice::from_ref(item))
         );
-        let gone = match kind {
-            Kind::Job => {
-                let api = Api::<Job>::namespaced(worker.clone(), namespace);
-                write::delete(&api, name, uid.as_deref())
-                    .await
-                    .map(|_| Box::new(()))
-            }
-            Kind::Workload => {
-                let api = Api::<Workload>::namespaced(worker.clone(), namespace);
-                write::delete(&api, name, uid.as_deref())
-                    .await
-                    .map(|_| Box::new(()))
-            }
-        };
+        let api = Api::<DynamicObject>::namespaced_with(worker.clone(), namespace, resource);
+        let gone = write::delete(&api, name, uid.as_deref()).await;
         if !matches!(gone, Written::Gone) {
             done(&what, gone)?;
         }
@@ -396,10 +408,7 @@ fn shown(ours: &[Ours]) -> String {
         .iter()
         .take(SHOWN_MAX)
         .map(|item| {
-            let kind = match item.kind {
-                Kind::Job => "job",
-                Kind::Workload => "workload",
-            };
+            let kind = item.resource.kind.to_lowercase();
             format!("{kind} {}/{}", item.namespace, item.name)
         })
         .collect();
@@ -543,31 +552,4 @@ async fn verify(args: &Leave, manager: &Client, left: &mut Left) -> Result<(), F
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{Kind, Ours, SHOWN_MAX, shown, without};
-
-    /// Spec: multikueue 1.3 (1 to 20 clusters)
-    #[test]
-    fn config_without_its_last_cluster_has_to_go() {
-        let clusters = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
-        assert_eq!(
-            without(&clusters(&["a", "b", "c"]), "b"),
-            Some(clusters(&["a", "c"]))
-        );
-        assert_eq!(without(&clusters(&["b"]), "b"), None);
-    }
-
-    #[test]
-    fn long_lists_are_cut() {
-        let one = |n: usize| Ours {
-            kind: if n == 0 { Kind::Job } else { Kind::Workload },
-            namespace: "team-a".to_owned(),
-            name: format!("x{n}"),
-            uid: None,
-            going: false,
-        };
-        assert_eq!(shown(&[one(0)]), "job team-a/x0");
-        let many: Vec<Ours> = (0..SHOWN_MAX + 3).map(one).collect();
-        assert!(shown(&many).ends_with("workload team-a/x9, and 3 more"));
-    }
-}
+mod tests;

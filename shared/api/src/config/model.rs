@@ -235,7 +235,7 @@ pub enum RequeueTimestamp {
 /// `integrations`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Integrations {
-    /// Enabled integrations, names of [`super::FRAMEWORKS`].
+    /// Enabled integrations, names of [`roadstead_kinds::Kind::framework`].
     pub frameworks: Vec<String>,
     /// Kinds whose controller lives elsewhere.
     pub external_frameworks: Vec<GroupVersionKindName>,

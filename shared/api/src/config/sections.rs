@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use jiff::SignedDuration;
 use serde::Deserialize;
 
+use crate::rights::BY_DEFAULT;
+
 use super::model::{
     AdmissionFairSharing, CertManagement, DeviceClassMapping, Health, LeaderElection, QuotaCheckStrategy,
     RequeueTimestamp, Requeuing, ResourceTransformation, Resources, Retention, Tls, TlsVersion,
@@ -280,7 +282,11 @@ pub(super) fn wait_for_pods_ready(
 
 /// The names in `integrations.frameworks`, when the file names none.
 pub(super) fn frameworks(written: Option<Vec<String>>) -> Vec<String> {
-    written.unwrap_or_else(|| vec!["batch/job".into()])
+    written.unwrap_or_else(|| {
+        { BY_DEFAULT.iter() }
+            .map(|kind| kind.framework.to_owned())
+            .collect()
+    })
 }
 
 pub(super) fn integration_kinds(written: Option<Vec<IntegrationKind>>) -> Vec<GroupVersionKindName> {

@@ -247,8 +247,9 @@ pub fn may_be_of_others(definition: &str) -> bool {
     OTHERS.contains(&definition)
 }
 
+/// With the integrations that are on by default; what others need is in `deploy/rights`, a file for each.
 fn rights(process: Process, place: &Place) -> Vec<Value> {
-    let mut objects = rights::manifests(process, &place.namespace);
+    let mut objects = rights::manifests(process, &place.namespace, rights::BY_DEFAULT);
     for object in &mut objects {
         if object["kind"] == "Namespace" {
             object["metadata"]["labels"] = json!({"pod-security.kubernetes.io/enforce": "restricted"});

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use roadstead_jobs::json;
 use roadstead_jobs::problem::Problem;
+use roadstead_kinds::{TABLE, rows};
 use serde_json::Value;
 
 mod infer;
@@ -54,7 +55,7 @@ fn component(path: &str, component: &Value, namespace: &str, problems: &mut Vec<
         problems.push(Problem::invalid(field, "failed to decode as JSON"));
         return declared.len();
     };
-    if (version, kind) == ("workload.codeflare.dev/v1beta2", "AppWrapper") {
+    if kind == rows::APP_WRAPPER.kind && version == rows::APP_WRAPPER.api_version() {
         problems.push(Problem::forbidden(
             field.clone(),
             "Nested AppWrappers are forbidden",
@@ -77,7 +78,7 @@ fn component(path: &str, component: &Value, namespace: &str, problems: &mut Vec<
     for (index, set) in declared.iter().enumerate() {
         self::declared(&format!("{path}.podSets[{index}]"), set, template, problems);
     }
-    match infer::pod_sets(version, kind, template) {
+    match infer::pod_sets(TABLE, version, kind, template) {
         Ok(inferred) => {
             if let Some(why) = disagreement(declared, &inferred) {
                 problems.push(Problem::invalid(format!("{path}.podSets"), why));

@@ -112,8 +112,8 @@ pub(super) fn scene(jobs: &Jobs, kind: &KindCache, object: &DynamicObject) -> Re
         pod_sets: &pod_sets,
     };
     let workloads = stored.iter().map(|workload| facts.owned(workload)).collect();
-    let gvk = kind.kind.gvk();
-    let name = roadstead_jobs::naming::workload_name(gvk.kind, gvk.group, &key.name, &uid, "");
+    let row = kind.kind.kind();
+    let name = roadstead_jobs::naming::workload_name(row.kind, row.group, &key.name, &uid, "");
     let finished = kind.kind.finished(&job).is_some();
     Ok(Scene {
         workload_name: Key::new(key.namespace.clone(), name),

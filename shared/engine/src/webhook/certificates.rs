@@ -26,6 +26,7 @@ use roadstead_api::config::Config;
 use roadstead_api::constants::labels;
 use roadstead_api::visibility::SERVICE as VISIBILITY_SERVICE;
 use roadstead_jobs::JobKind;
+use roadstead_kinds::rows;
 use roadstead_kubeio::trouble::Trouble;
 use roadstead_kubeio::write::{self, Written};
 use roadstead_serve::health::Condition;
@@ -38,7 +39,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::definitions::Definitions;
 use super::filled::Filled;
-use super::kinds;
+use super::own;
 use super::registration::{Reach, Registration, Wrappers};
 use crate::caches::{Caches, api_resource};
 use crate::clock::Clock;
@@ -320,7 +321,7 @@ impl Certificates {
         let reach = self.reach();
         let registration = Registration {
             kinds: &self.kinds,
-            wrappers: if kinds::wraps(&self.config) {
+            wrappers: if own::wraps(&self.config) {
                 Wrappers::Checked
             } else {
                 Wrappers::Ignored
@@ -349,12 +350,12 @@ impl Certificates {
 
     /// Creates a job in dry-run until it comes back held: the API server needs a moment to take a registration in.
     async fn see_it_answer(&self) -> Result<(), String> {
-        let kind = self.kinds.iter().find(|kind| kind.gvk().group == "batch");
+        let kind = self.kinds.iter().find(|kind| kind.kind() == &rows::JOB);
         let (Some(kind), true) = (kind, self.config.roadstead.webhook.manage_configurations) else {
             return Ok(());
         };
         let job: DynamicObject = serde_json::from_value(json!({
-            "apiVersion": "batch/v1", "kind": "Job",
+            "apiVersion": rows::JOB.api_version(), "kind": rows::JOB.kind,
             "metadata": { "generateName": "roadstead-probe-", "labels": { labels::QUEUE_NAME: "roadstead-probe" } },
             "spec": { "template": { "spec": {
                 "restartPolicy": "Never", "containers": [{ "name": "probe", "image": "probe" }] } } },

@@ -38,7 +38,7 @@ pub(super) struct Lookup {
 impl Lookup {
     /// What comes before the answer about a job of this kind; nothing for kinds that cannot say who manages them.
     pub(super) fn preparation(&self, kind: &dyn JobKind, config: &Config) -> Option<Preparation> {
-        if kind.managed_by().is_none() || !config.feature_gates.enabled(FeatureGate::MultiKueue) {
+        if kind.kind().managed_by.is_none() || !config.feature_gates.enabled(FeatureGate::MultiKueue) {
             return None;
         }
         let lookup = self.clone();

@@ -12,9 +12,10 @@ use kube::api::ObjectMeta;
 use roadstead_api::constants::groups::KUEUE;
 use roadstead_api::constants::names::{MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS};
 use roadstead_jobs::JobKind;
+use roadstead_kinds::{Kind, rows};
 use roadstead_serve::webhook::{mutate_path, validate_path};
 
-use super::kinds::VERSION;
+use super::own::VERSION;
 
 /// How the names of users begin that are service accounts, which no person is.
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
@@ -115,7 +116,7 @@ impl Registration<'_> {
     /// Unlike the anchor: copies that a manager of ours puts on its worker are not reviewed again, with four calls for each
     /// job. Not for `AppWrappers`: what is wrapped is checked against the rights of whoever creates it.
     fn not_by_managers(&self, api: &Api) -> Option<MatchCondition> {
-        (api.kind != "AppWrapper").then(|| MatchCondition {
+        (api.kind != rows::APP_WRAPPER.kind).then(|| MatchCondition {
             name: "not-copies-of-managers".to_owned(),
             expression: format!(
                 "!request.userInfo.username.startsWith('{SERVICE_ACCOUNT}{}:{ACCOUNTS}')",
@@ -183,24 +184,10 @@ impl Registration<'_> {
 
     /// The job kinds that are looked at.
     fn jobs(&self) -> impl Iterator<Item = Api> {
-        let kinds = self.kinds.iter().map(|kind| {
-            let gvk = kind.gvk();
-            Api {
-                group: gvk.group,
-                version: gvk.version,
-                kind: gvk.kind,
-                plural: kind.plural(),
-            }
-        });
-        let wrapper = Api {
-            group: "workload.codeflare.dev",
-            version: "v1beta2",
-            kind: "AppWrapper",
-            plural: "appwrappers",
-        };
-        let known = self.kinds.iter().any(|kind| kind.gvk().kind == wrapper.kind);
-        let wrapper = (self.wrappers == Wrappers::Checked && !known).then_some(wrapper);
-        kinds.chain(wrapper)
+        let known = self.kinds.iter().any(|kind| kind.kind() == &rows::APP_WRAPPER);
+        let wrapper = (self.wrappers == Wrappers::Checked && !known).then_some(&rows::APP_WRAPPER);
+        let kinds = self.kinds.iter().map(|kind| kind.kind());
+        kinds.chain(wrapper).map(Api::of)
     }
 
     /// Webhooks that change objects.
@@ -260,6 +247,17 @@ struct Api {
     version: &'static str,
     kind: &'static str,
     plural: &'static str,
+}
+
+impl Api {
+    const fn of(row: &Kind) -> Self {
+        Self {
+            group: row.group,
+            version: row.version,
+            kind: row.kind,
+            plural: row.plural,
+        }
+    }
 }
 
 const fn ours(kind: &'static str, plural: &'static str) -> Api {

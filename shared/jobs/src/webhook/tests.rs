@@ -208,14 +208,6 @@ fn the_topology_annotations_of_the_template_are_checked() {
     assert_eq!(validate_create(&BatchJob, &job, &off), []);
 }
 
-/// Spec: jobs 7.1.
-#[test]
-fn all_eighteen_kinds_are_known_once() {
-    let names: std::collections::BTreeSet<&str> = KNOWN.iter().map(|gvk| gvk.kind).collect();
-    assert_eq!(names.len(), 18);
-    assert!(crate::registry().iter().all(|kind| KNOWN.contains(&kind.gvk())));
-}
-
 /// Spec: jobs 7.4, 15.55 to 15.57.
 #[test]
 fn a_change_is_checked() {

@@ -3,6 +3,7 @@
 //! Whoever builds a part deletes its lines.
 
 use roadstead_api::config::{Config, FeatureGate};
+use roadstead_kinds::{Built, Kind, Kinds};
 
 use super::Findings;
 
@@ -96,9 +97,6 @@ const KEYS: &[(&str, &str)] = &[
     ("resources.deviceClassMappings", DEVICES),
 ];
 
-/// Kinds of jobs that are built. Whoever builds another adds it here.
-const KINDS: &[&str] = &["batch/job", "workload.codeflare.dev/appwrapper"];
-
 /// One sentence for each key and gate that was written and does nothing. `settings` are the gates of file and flag.
 pub(super) fn warnings(settings: &[(String, bool)], findings: &Findings) -> Vec<String> {
     let keys = KEYS
@@ -115,11 +113,18 @@ pub(super) fn warnings(settings: &[(String, bool)], findings: &Findings) -> Vec<
 }
 
 /// Adds the sentences to the configuration.
-pub(super) fn warn(config: &mut Config, settings: &[(String, bool)], findings: &Findings) {
+pub(super) fn warn(config: &mut Config, kinds: Kinds, settings: &[(String, bool)], findings: &Findings) {
     config.warnings.extend(warnings(settings, findings));
-    let unknown = { config.integrations.frameworks.iter() }.filter(|name| !KINDS.contains(&name.as_str()));
-    let sentence = |name| format!("integrations.frameworks: {name} has no effect: {KIND}");
-    config.warnings.extend(unknown.map(sentence));
+    let idle = { config.integrations.frameworks.iter() }
+        .filter_map(|name| kinds.named(name))
+        .filter(|kind| kind.built == Built::Nothing);
+    let sentence = |kind: &Kind| {
+        format!(
+            "integrations.frameworks: {} has no effect: {KIND}",
+            kind.framework
+        )
+    };
+    config.warnings.extend(idle.map(sentence));
 }
 
 #[cfg(test)]

@@ -10,9 +10,10 @@ use std::collections::BTreeSet;
 
 use jiff::SignedDuration;
 use roadstead_api::config::{
-    Config, FRAMEWORKS, FeatureGate, Health, LabelSelector, PreemptionStrategy, QuotaCheckStrategy,
-    SelectorOperator, TlsVersion,
+    Config, FeatureGate, Health, LabelSelector, PreemptionStrategy, QuotaCheckStrategy, SelectorOperator,
+    TlsVersion,
 };
+use roadstead_kinds::{Kinds, rows};
 
 use super::Findings;
 use crate::tls;
@@ -21,25 +22,17 @@ const AT_LEAST_ZERO: &str = "must be greater than or equal to 0";
 const ABOVE_ZERO: &str = "must be greater than 0";
 const DEVICE_CLASS_MAPPINGS_MAX: usize = 16;
 const TOKEN_LIFETIME_SECONDS_MIN: i64 = 600;
-/// Integrations that work through pods, so that the pod webhook is on with any of them. Source: spec/jobs.md 4.1.
-const POD_FRAMEWORKS: &[&str] = &[
-    "pod",
-    "deployment",
-    "statefulset",
-    "leaderworkerset.x-k8s.io/leaderworkerset",
-];
-
 /// Checks everything.
-pub(super) fn check(config: &Config, findings: &mut Findings) {
-    namespaces(config, findings);
+pub(super) fn check(config: &Config, kinds: Kinds, findings: &mut Findings) {
+    namespaces(config, kinds, findings);
     process(config, findings);
     listeners(config, findings);
     pods_ready(config, findings);
-    integrations(config, findings);
+    integrations(config, kinds, findings);
     fair_sharing(config, findings);
     resources(config, findings);
     metrics::check(config, findings);
-    federation::check(&config.multi_kueue, findings);
+    federation::check(&config.multi_kueue, kinds, findings);
     roadstead(config, findings);
 }
 
@@ -86,7 +79,7 @@ fn spares_system(path: &str, written: &LabelSelector, own: &str, findings: &mut 
     }
 }
 
-fn namespaces(config: &Config, findings: &mut Findings) {
+fn namespaces(config: &Config, kinds: Kinds, findings: &mut Findings) {
     if !is_dns_label(&config.namespace) {
         findings.add(
             "namespace",
@@ -104,7 +97,9 @@ fn namespaces(config: &Config, findings: &mut Findings) {
         .integrations
         .frameworks
         .iter()
-        .any(|name| POD_FRAMEWORKS.contains(&name.as_str()));
+        .filter_map(|name| kinds.named(name))
+        // Why also those that work through pods: the pod webhook is on with any of them. Source: spec/jobs.md 4.1.
+        .any(|kind| kind == &rows::POD || kind.implies == Some(rows::POD.framework));
     let Some(options) = &config.integrations.pod_options else {
         return;
     };
@@ -234,19 +229,21 @@ fn pods_ready(config: &Config, findings: &mut Findings) {
     }
 }
 
-fn integrations(config: &Config, findings: &mut Findings) {
+fn integrations(config: &Config, kinds: Kinds, findings: &mut Findings) {
     let frameworks = &config.integrations.frameworks;
     for (index, name) in frameworks.iter().enumerate() {
-        if !FRAMEWORKS.contains(&name.as_str()) {
+        let Some(kind) = kinds.named(name) else {
             let message = format!(
                 "Unsupported value: \"{name}\": supported values: {}",
-                FRAMEWORKS.join(", ")
+                kinds.frameworks().join(", ")
             );
             findings.add(format!("integrations.frameworks[{index}]"), message);
-        }
-        let gate = FeatureGate::SparkApplicationIntegration;
-        if name == "sparkoperator.k8s.io/sparkapplication" && !config.feature_gates.enabled(gate) {
-            let message = format!("needs the feature gate {}", gate.name());
+            continue;
+        };
+        let is_on =
+            |gate: &str| FeatureGate::named(gate).is_some_and(|gate| config.feature_gates.enabled(gate));
+        if let Some(gate) = kind.gate.filter(|gate| !is_on(gate)) {
+            let message = format!("needs the feature gate {gate}");
             findings.add(format!("integrations.frameworks[{index}]"), message);
         }
     }

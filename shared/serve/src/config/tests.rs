@@ -3,6 +3,7 @@ use roadstead_api::config::WorkerLostPolicy;
 
 use super::*;
 
+mod kinds;
 mod walk;
 
 const V2: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n";

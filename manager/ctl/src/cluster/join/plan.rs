@@ -200,7 +200,7 @@ impl Plan {
             lines.push(format!("  rights of {}", account.username()));
             let Objects {
                 cluster_role, role, ..
-            } = account.objects();
+            } = account.objects(&args.integrations);
             let everywhere = describe(cluster_role.rules.as_deref().unwrap_or_default());
             lines.extend(everywhere.iter().map(|rule| format!("    {rule}")));
             let at_home = describe(role.rules.as_deref().unwrap_or_default());
@@ -243,7 +243,7 @@ pub(super) fn print_objects(args: &Join, account: &Account, endpoint: &Endpoint)
         cluster_role_binding,
         role,
         role_binding,
-    } = account.objects();
+    } = account.objects(&args.integrations);
     let config = args.config_name.as_deref().unwrap_or(CONFIG_DEFAULT);
     let name = &args.name;
     let documents = [

@@ -1,6 +1,7 @@
 //! The pod sets of a wrapped object, from its kind. *Source*: `spec/appwrapper.md 1.5`.
 
 use roadstead_jobs::json;
+use roadstead_kinds::{Absent, Holder, Kind, Kinds, PodPlace, Pods};
 use serde_json::Value;
 
 use super::path::pod_template;
@@ -12,89 +13,85 @@ pub(super) struct PodSet {
     pub(super) replicas: i64,
 }
 
-fn set(path: impl Into<String>, replicas: i64) -> PodSet {
-    PodSet {
-        path: path.into(),
-        replicas,
-    }
-}
-
-/// The pod sets of an object of a known kind, in order; none for an unknown kind.
+/// The pod sets of an object of a kind of the table, in order; none for a kind whose pods have to be declared.
 ///
 /// *Errors*: the object is not what its kind says.
-pub(super) fn pod_sets(version: &str, kind: &str, template: &Value) -> Result<Vec<PodSet>, String> {
-    let of = |path: &[&str]| json::int(template, path);
-    let has = |path: &[&str]| json::at(template, path).is_some();
-    Ok(match (version, kind) {
-        ("v1", "Pod") => vec![set("template", 1)],
-        ("apps/v1", "Deployment" | "StatefulSet") => {
-            let replicas = strict(template, "template", &["spec", "replicas"])?;
-            let found = has(&["spec", "template"]).then(|| set("template.spec.template", replicas));
-            found.into_iter().collect()
-        }
-        ("batch/v1", "Job") => {
-            let path = "template.spec.template";
-            checked(template, path)?;
-            vec![set(
-                path,
-                pods(of(&["spec", "parallelism"]), of(&["spec", "completions"])),
-            )]
-        }
-        ("jobset.x-k8s.io/v1alpha2", "JobSet") => jobset(template),
-        ("kubeflow.org/v1", "PyTorchJob") => {
-            let mut found = Vec::new();
-            for replica in ["Master", "Worker"] {
-                let path = ["spec", "pytorchReplicaSpecs", replica];
-                if let Some(spec) = json::at(template, &path) {
-                    let place = format!("template.{}", path.join("."));
-                    let replicas = strict(spec, &place, &["replicas"])?;
-                    found.push(set(format!("{place}.template"), replicas));
-                }
-            }
-            found
-        }
-        ("ray.io/v1", "RayCluster") => ray(template, &["spec"])?,
-        ("ray.io/v1", "RayJob") => ray(template, &["spec", "rayClusterSpec"])?,
-        _ => Vec::new(),
-    })
-}
-
-fn pods(parallelism: Option<i64>, completions: Option<i64>) -> i64 {
-    let parallelism = parallelism.unwrap_or(1);
-    completions.map_or(parallelism, |completions| completions.min(parallelism))
-}
-
-fn jobset(template: &Value) -> Vec<PodSet> {
-    let jobs = json::list(template, &["spec", "replicatedJobs"])
-        .iter()
-        .enumerate();
-    jobs.filter_map(|(index, job)| {
-        let spec = json::at(job, &["template", "spec"])?;
-        let of = |field| json::int(spec, &[field]);
-        let replicas = json::int(job, &["replicas"]).unwrap_or(1);
-        let path = format!("template.spec.replicatedJobs[{index}].template.spec.template");
-        Some(set(
-            path,
-            replicas.saturating_mul(pods(of("parallelism"), of("completions"))),
-        ))
-    })
-    .collect()
-}
-
-fn ray(template: &Value, cluster: &[&str]) -> Result<Vec<PodSet>, String> {
-    let place = format!("template.{}", cluster.join("."));
-    let head = format!("{place}.headGroupSpec.template");
-    checked(template, &head)?;
-    let mut found = vec![set(head, 1)];
-    let groups = json::at(template, cluster).map_or(&[][..], |spec| json::list(spec, &["workerGroupSpecs"]));
-    for (index, group) in groups.iter().enumerate() {
-        if json::at(group, &["template"]).is_some() {
-            let place = format!("{place}.workerGroupSpecs[{index}]");
-            let replicas = strict(group, &place, &["replicas"])?;
-            found.push(set(format!("{place}.template"), replicas));
+pub(super) fn pod_sets(
+    kinds: Kinds,
+    version: &str,
+    kind: &str,
+    template: &Value,
+) -> Result<Vec<PodSet>, String> {
+    let is_it = |row: &&Kind| row.kind == kind && row.api_version() == version;
+    let places = kinds.iter().find(is_it).map_or(&[][..], |row| row.wrapped);
+    let mut found = Vec::new();
+    for place in places {
+        for (path, holder) in holders(place.holder, template) {
+            found.extend(pod_set(place, template, (&path, holder))?);
         }
     }
     Ok(found)
+}
+
+/// What holds pod templates, with its path.
+fn holders(holder: Holder, template: &Value) -> Vec<(String, &Value)> {
+    match holder {
+        Holder::At(path) => {
+            let found = json::at(template, path).map(|held| (below("template", path), held));
+            found.into_iter().collect()
+        }
+        Holder::EachOf(path) => {
+            let place = below("template", path);
+            let entries = json::list(template, path).iter().enumerate();
+            entries
+                .map(|(index, entry)| (format!("{place}[{index}]"), entry))
+                .collect()
+        }
+    }
+}
+
+fn pod_set(
+    place: &PodPlace,
+    template: &Value,
+    (holder_path, holder): (&str, &Value),
+) -> Result<Option<PodSet>, String> {
+    let path = below(holder_path, place.template);
+    let pods = match place.pods {
+        Pods::One => Some(1),
+        Pods::Replicas(field) => Some(strict(holder, holder_path, field)?),
+        Pods::OfJob(spec) => Some(json::at(holder, spec).map_or(1, pods_of)),
+        Pods::OfJobs(spec) => json::at(holder, spec).map(|spec| {
+            let replicas = json::int(holder, &["replicas"]).unwrap_or(1);
+            replicas.saturating_mul(pods_of(spec))
+        }),
+    };
+    let is_there = match place.absent {
+        Absent::Unseen => true,
+        Absent::NoPods => json::at(holder, place.template).is_some(),
+        Absent::Wrong => {
+            pod_template(template, &path)
+                .map_err(|why| format!("{path} does not refer to a v1.PodSpecTemplate: {why}"))?;
+            true
+        }
+    };
+    Ok(pods
+        .filter(|_| is_there)
+        .map(|replicas| PodSet { path, replicas }))
+}
+
+fn below(place: &str, path: &[&str]) -> String {
+    let mut place = place.to_owned();
+    for field in path {
+        place.push('.');
+        place.push_str(field);
+    }
+    place
+}
+
+/// The pods of a job with this spec.
+fn pods_of(spec: &Value) -> i64 {
+    let parallelism = json::int(spec, &["parallelism"]).unwrap_or(1);
+    json::int(spec, &["completions"]).map_or(parallelism, |completions| completions.min(parallelism))
 }
 
 /// A number of replicas, absent 1; a wrong type is an error.
@@ -105,10 +102,4 @@ fn strict(object: &Value, place: &str, path: &[&str]) -> Result<i64, String> {
             .as_i64()
             .ok_or_else(|| format!("{place}.{} must be a whole number", path.join("."))),
     }
-}
-
-fn checked(template: &Value, path: &str) -> Result<(), String> {
-    pod_template(template, path)
-        .map(drop)
-        .map_err(|why| format!("{path} does not refer to a v1.PodSpecTemplate: {why}"))
 }

@@ -1,3 +1,4 @@
+use roadstead_kinds::{Absent, Holder, Kind, Kinds, PodPlace, Pods, TABLE, rows};
 use serde_json::{Value, json};
 
 use super::super::tests::compare;
@@ -183,7 +184,7 @@ fn pod_sets_follow_from_the_kind() {
     let pods = json!({"spec": {}});
     let found = |version: &str, kind: &str, spec: Value| {
         let template = json!({"spec": spec});
-        infer::pod_sets(version, kind, &template).map(|sets| {
+        infer::pod_sets(TABLE, version, kind, &template).map(|sets| {
             sets.into_iter()
                 .map(|set| {
                     format!(
@@ -256,6 +257,34 @@ fn pod_sets_follow_from_the_kind() {
             ],
         );
     }
+}
+
+/// Spec: appwrapper 1.5
+#[test]
+fn the_pod_sets_of_an_invented_kind_follow_from_its_row() {
+    static INVENTED: Kind = Kind {
+        framework: "example.com/train",
+        group: "example.com",
+        kind: "Train",
+        plural: "trains",
+        wrapped: &[PodPlace {
+            holder: Holder::EachOf(&["spec", "cars"]),
+            template: &["pod"],
+            absent: Absent::NoPods,
+            pods: Pods::Replicas(&["seats"]),
+        }],
+        ..rows::JOB
+    };
+    static ROWS: [&Kind; 2] = [&rows::JOB, &INVENTED];
+    let template = json!({"spec": {"cars": [{"pod": {"spec": {}}, "seats": 3}, {"seats": 2}]}});
+    let found = |version: &str| infer::pod_sets(Kinds::new(&ROWS), version, "Train", &template).unwrap();
+    let sets = found("example.com/v1");
+    assert_eq!(sets.len(), 1);
+    assert_eq!(
+        (sets[0].path.as_str(), sets[0].replicas),
+        ("template.spec.cars[0].pod", 3)
+    );
+    assert!(found("example.com/v2").is_empty());
 }
 
 /// Spec: appwrapper 3.5, B98, B107 to B109.

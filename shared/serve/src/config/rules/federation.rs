@@ -1,6 +1,7 @@
 //! Rules of `multiKueue`. Source: spec/multikueue.md 7.
 
 use roadstead_api::config::{DISPATCHER_INCREMENTAL, ExecProvider, MultiKueue};
+use roadstead_kinds::{Ability, Kinds};
 
 use super::super::Findings;
 use super::{not_negative, repeated};
@@ -8,26 +9,7 @@ use super::{not_negative, repeated};
 const INTERACTIVE_MODES: &[&str] = &["Never", "IfAvailable", "Always"];
 const LABEL_VALUE_LEN_MAX: usize = 63;
 
-/// Kinds that have an adapter of their own. Source: spec/multikueue.md 5.
-const BUILT_IN: &[&str] = &[
-    "AppWrapper.v1beta2.workload.codeflare.dev",
-    "JAXJob.v1.kubeflow.org",
-    "Job.v1.batch",
-    "JobSet.v1alpha2.jobset.x-k8s.io",
-    "LeaderWorkerSet.v1.leaderworkerset.x-k8s.io",
-    "MPIJob.v2beta1.kubeflow.org",
-    "PaddleJob.v1.kubeflow.org",
-    "PyTorchJob.v1.kubeflow.org",
-    "RayCluster.v1.ray.io",
-    "RayJob.v1.ray.io",
-    "RayService.v1.ray.io",
-    "StatefulSet.v1.apps",
-    "TFJob.v1.kubeflow.org",
-    "TrainJob.v1alpha1.trainer.kubeflow.org",
-    "XGBoostJob.v1.kubeflow.org",
-];
-
-pub(super) fn check(federation: &MultiKueue, findings: &mut Findings) {
+pub(super) fn check(federation: &MultiKueue, kinds: Kinds, findings: &mut Findings) {
     not_negative("multiKueue.gcInterval", federation.gc_interval, findings);
     not_negative(
         "multiKueue.workerLostTimeout",
@@ -41,7 +23,9 @@ pub(super) fn check(federation: &MultiKueue, findings: &mut Findings) {
         );
     }
     for (index, kind) in federation.external_frameworks.iter().enumerate() {
-        if BUILT_IN.contains(&kind.to_string().as_str()) {
+        let name = kind.to_string();
+        let mut adapters = kinds.iter().filter(|row| row.can(Ability::Dispatched));
+        if adapters.any(|row| name == format!("{}.{}.{}", row.kind, row.version, row.group)) {
             let path = format!("multiKueue.externalFrameworks[{index}].name");
             findings.add(path, "conflicts with a built-in MultiKueue adapter");
         }

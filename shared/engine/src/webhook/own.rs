@@ -10,6 +10,7 @@ use roadstead_api::constants::groups::KUEUE;
 use roadstead_api::kueue::v1beta2::{ClusterQueue, Cohort, ResourceFlavor, Workload};
 use roadstead_convert::{default, validate};
 use roadstead_jobs::problem::Problem;
+use roadstead_kinds::rows;
 use roadstead_serve::webhook::{AdmissionHandler, allowed, denied, mutate_path, patched, validate_path};
 use serde::de::DeserializeOwned;
 
@@ -17,8 +18,6 @@ use super::answers::{Request, is_leaving, unless, value};
 
 /// The version in which objects come, whatever version they were written in.
 pub(super) const VERSION: &str = "v1beta2";
-/// Name of the `AppWrapper` integration in the configuration.
-const WRAPPERS: &str = "workload.codeflare.dev/appwrapper";
 
 /// The handlers of all our kinds that have webhooks, by path.
 pub(super) fn handlers(config: &Arc<Config>) -> Vec<(String, AdmissionHandler)> {
@@ -100,7 +99,11 @@ fn check<K: Resource<DynamicType = ()> + DeserializeOwned>(
 
 /// Whether this process looks at `AppWrappers`.
 pub(super) fn wraps(config: &Config) -> bool {
-    config.integrations.frameworks.iter().any(|name| name == WRAPPERS)
+    config
+        .integrations
+        .frameworks
+        .iter()
+        .any(|name| name == rows::APP_WRAPPER.framework)
 }
 
 /// The mutating and the validating handler of `AppWrappers`.

@@ -1,0 +1,325 @@
+//! Every kind of job, as a table: what its API is called, who runs it, which rights it needs, where its pods stand.
+//!
+//! Data only. It **never** decides anything, and imports nothing. Whatever needs a list of kinds takes [`Kinds`] and walks it, so
+//! that a new kind is one row here and one file in `shared/jobs`.
+//!
+//! Reading order: this file (what a row says), `rows` (the rows).
+//!
+//! ```
+//! let job = roadstead_kinds::TABLE.named("batch/job").unwrap();
+//! assert_eq!((job.api_version().as_str(), job.plural), ("batch/v1", "jobs"));
+//! ```
+
+pub mod rows;
+
+use std::fmt;
+
+/// One kind of job. *Source*: `spec/jobs.md 4.1`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind {
+    /// Name of the integration in `integrations.frameworks`.
+    pub framework: &'static str,
+    /// Group of its API; empty for the core group.
+    pub group: &'static str,
+    /// Version of its API.
+    pub version: &'static str,
+    /// Name of the kind.
+    pub kind: &'static str,
+    /// The plural under which the API serves it.
+    pub plural: &'static str,
+    /// How much of its integration exists here.
+    pub built: Built,
+    /// Where it says which controller runs it; `None` when the kind has no such field.
+    pub managed_by: Option<ManagedBy>,
+    /// Of how many objects a job of this kind is made.
+    pub members: Members,
+    /// What its integration can do beyond queueing a job in one cluster.
+    pub abilities: &'static [Ability],
+    /// What the processes must be allowed for it.
+    pub rights: Rights,
+    /// The integration that is on whenever this one is, if it works through another.
+    pub implies: Option<&'static str>,
+    /// The feature gate that must be on for it.
+    pub gate: Option<&'static str>,
+    /// Where its pod templates stand, for an `AppWrapper` that wraps it; empty when they must be declared there.
+    ///
+    /// *Source*: `spec/appwrapper.md 1.5`.
+    pub wrapped: &'static [PodPlace],
+}
+
+/// How much of an integration exists here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Built {
+    /// Nothing: its name is accepted, and jobs of the kind are left alone.
+    Nothing,
+    /// Its webhooks only.
+    Webhooks,
+    /// All of it.
+    Whole,
+}
+
+/// Where a kind says which controller runs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ManagedBy {
+    /// The path of the field.
+    pub path: &'static [&'static str],
+    /// The controller that runs the job when the field is absent. *Source*: `spec/jobs.md 10.2`.
+    pub default: &'static str,
+}
+
+/// Of how many objects a job is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Members {
+    /// One object.
+    One,
+    /// One object or a group of them that share a name. *Source*: `spec/jobs.md 12`.
+    Group,
+    /// One object and the pods that its own controller makes and the pod integration handles.
+    WithPods,
+}
+
+/// What an integration can do beyond queueing a job in one cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ability {
+    /// A job may name the Workload that describes it. *Source*: `spec/jobs.md 7.3`.
+    Prebuilt,
+    /// A running job may change its size. *Source*: `spec/jobs.md 6`.
+    Elastic,
+    /// A manager sends jobs of the kind to workers. *Source*: `spec/multikueue.md 5`.
+    Dispatched,
+}
+
+/// What the processes must be allowed for a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rights {
+    /// What the engine does in its own cluster, on a manager and on a worker alike.
+    pub engine: &'static [Right],
+    /// What a manager does on a worker.
+    pub account: &'static [Right],
+}
+
+/// Verbs on one resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Right {
+    /// On what.
+    pub on: On,
+    /// The verbs, in alphabetical order.
+    pub verbs: &'static [&'static str],
+}
+
+/// What a right is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum On {
+    /// The objects of the kind.
+    Objects,
+    /// This subresource of them.
+    Part(&'static str),
+    /// Another resource.
+    Other {
+        /// Its group.
+        group: &'static str,
+        /// Its plural.
+        resource: &'static str,
+    },
+}
+
+/// Where pod templates stand in an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PodPlace {
+    /// What holds the template.
+    pub holder: Holder,
+    /// The template, below its holder; empty when the holder is one.
+    pub template: &'static [&'static str],
+    /// What is said when there is no template.
+    pub absent: Absent,
+    /// How many pods are made from it.
+    pub pods: Pods,
+}
+
+/// What holds a pod template.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// The object at this path, if there is one; the whole object for an empty path.
+    At(&'static [&'static str]),
+    /// Each entry of the list at this path.
+    EachOf(&'static [&'static str]),
+}
+
+/// What a missing pod template means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Absent {
+    /// Its holder makes no pods.
+    NoPods,
+    /// The object is wrong.
+    Wrong,
+    /// It is not looked at.
+    Unseen,
+}
+
+/// How many pods are made from a template; paths are below its holder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pods {
+    /// One.
+    One,
+    /// As many as the number at this path says, by default one; another type there is an error.
+    Replicas(&'static [&'static str]),
+    /// `parallelism` of the job spec at this path, but no more than its `completions`.
+    OfJob(&'static [&'static str]),
+    /// The same, for each of the holder's `replicas`.
+    OfJobs(&'static [&'static str]),
+}
+
+impl Kind {
+    /// `group/version`, as in `apiVersion`.
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            self.version.to_owned()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
+    }
+
+    /// Whether it is the kind of this group and name, whatever its version.
+    pub fn is(&self, group: &str, kind: &str) -> bool {
+        self.group == group && self.kind == kind
+    }
+
+    /// Whether its integration can do this.
+    pub fn can(&self, ability: Ability) -> bool {
+        self.abilities.contains(&ability)
+    }
+}
+
+impl Right {
+    /// Group and resource, as a rule names them.
+    pub fn resource(&self, kind: &Kind) -> (&'static str, String) {
+        match self.on {
+            On::Objects => (kind.group, kind.plural.to_owned()),
+            On::Part(part) => (kind.group, format!("{}/{part}", kind.plural)),
+            On::Other { group, resource } => (group, resource.to_owned()),
+        }
+    }
+}
+
+/// A kind as the reference prints it: `batch/v1, Kind=Job`.
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, Kind={}", self.api_version(), self.kind)
+    }
+}
+
+/// The kinds there are, in a fixed order. A test makes a copy with one row more and hands it to whatever walks the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Kinds(&'static [&'static Kind]);
+
+/// The kinds there are.
+pub const TABLE: Kinds = Kinds(&rows::ALL);
+
+impl Kinds {
+    /// A table of these rows.
+    pub const fn new(rows: &'static [&'static Kind]) -> Self {
+        Self(rows)
+    }
+
+    /// All rows.
+    pub fn iter(self) -> impl Iterator<Item = &'static Kind> {
+        self.0.iter().copied()
+    }
+
+    /// The kind of this group and name, whatever its version.
+    pub fn of(self, group: &str, kind: &str) -> Option<&'static Kind> {
+        self.iter().find(|row| row.is(group, kind))
+    }
+
+    /// The kind whose integration has this name.
+    pub fn named(self, framework: &str) -> Option<&'static Kind> {
+        self.iter().find(|row| row.framework == framework)
+    }
+
+    /// The kinds whose integration is built and on when these are listed in `integrations.frameworks`, in the order of the table.
+    pub fn enabled(self, frameworks: &[String]) -> Vec<&'static Kind> {
+        let listed = |name: &str| frameworks.iter().any(|listed| listed == name);
+        let implied = |name: &str| {
+            self.iter()
+                .any(|row| row.implies == Some(name) && listed(row.framework))
+        };
+        self.built()
+            .filter(|row| listed(row.framework) || implied(row.framework))
+            .collect()
+    }
+
+    /// The kinds whose jobs are handled here.
+    pub fn built(self) -> impl Iterator<Item = &'static Kind> {
+        self.iter().filter(|row| row.built == Built::Whole)
+    }
+
+    /// Names of all integrations, in alphabetical order.
+    pub fn frameworks(self) -> Vec<&'static str> {
+        let mut names: Vec<&str> = self.iter().map(|row| row.framework).collect();
+        names.sort_unstable();
+        names
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Spec: jobs 4.1, jobs 7.1
+    #[test]
+    fn eighteen_kinds_are_known_each_once_under_every_name() {
+        let distinct = |name: fn(&Kind) -> String| TABLE.iter().map(name).collect::<BTreeSet<_>>().len();
+        assert_eq!(distinct(|row| row.framework.to_owned()), 18);
+        assert_eq!(distinct(|row| row.kind.to_owned()), 18);
+        assert_eq!(distinct(|row| format!("{}/{}", row.group, row.plural)), 18);
+        assert_eq!(TABLE.iter().count(), 18);
+        assert_eq!(TABLE.of("kubeflow.org", "MPIJob").unwrap().version, "v2beta1");
+        assert_eq!(TABLE.of("batch", "MPIJob"), None);
+        assert_eq!(rows::POD.to_string(), "v1, Kind=Pod");
+    }
+
+    /// Spec: jobs 4.1
+    #[test]
+    fn an_integration_that_works_through_pods_brings_theirs_with_it() {
+        let through_pods: BTreeSet<&str> = { TABLE.iter() }
+            .filter(|row| row.implies == Some(rows::POD.framework))
+            .map(|row| row.kind)
+            .collect();
+        let expected = ["Deployment", "LeaderWorkerSet", "StatefulSet"];
+        assert_eq!(through_pods, expected.into());
+    }
+
+    #[test]
+    fn only_what_is_built_and_listed_is_enabled() {
+        let enabled = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            TABLE.enabled(&names)
+        };
+        assert_eq!(enabled(&["batch/job"]), [&rows::JOB]);
+        assert!(enabled(&["no.such/kind"]).is_empty());
+        let not_built = TABLE.iter().filter(|row| row.built != Built::Whole);
+        for row in not_built {
+            assert!(!enabled(&[row.framework]).contains(&row), "{row}");
+        }
+    }
+
+    #[test]
+    fn what_is_built_may_be_read_and_written_and_verbs_are_in_order() {
+        for row in TABLE.iter() {
+            let Rights { engine, account } = row.rights;
+            for right in engine.iter().chain(account) {
+                assert!(right.verbs.is_sorted(), "{row}: {right:?}");
+            }
+            let reads = |rights: &[Right]| {
+                let objects = rights.iter().filter(|right| right.on == On::Objects);
+                objects.flat_map(|right| right.verbs).any(|verb| *verb == "watch")
+            };
+            if row.built == Built::Whole {
+                assert!(reads(engine), "{row}");
+                assert_eq!(reads(account), row.can(Ability::Dispatched), "{row}");
+            }
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! The rows, in the order of `spec/jobs.md 4.1`.
+
+use crate::{Ability, Absent, Built, Holder, Kind, ManagedBy, Members, On, PodPlace, Pods, Right, Rights};
+
+/// All of them.
+pub(crate) static ALL: [&Kind; 18] = [
+    &JOB,
+    &JOB_SET,
+    &MPI_JOB,
+    &TF_JOB,
+    &PYTORCH_JOB,
+    &PADDLE_JOB,
+    &XGBOOST_JOB,
+    &JAX_JOB,
+    &TRAIN_JOB,
+    &RAY_JOB,
+    &RAY_CLUSTER,
+    &RAY_SERVICE,
+    &APP_WRAPPER,
+    &SPARK_APPLICATION,
+    &POD,
+    &DEPLOYMENT,
+    &STATEFUL_SET,
+    &LEADER_WORKER_SET,
+];
+
+/// For one object that a controller of its own runs: the engine holds it back, lets it go, stops and deletes it, and shows on it
+/// what its copy does; a manager makes that copy and takes it away.
+const OF_JOBS: Rights = Rights {
+    engine: &[
+        Right {
+            on: On::Objects,
+            verbs: &["delete", "get", "list", "patch", "watch"],
+        },
+        Right {
+            on: On::Part("status"),
+            verbs: &["patch"],
+        },
+        // Why: an API server may forbid to block the deletion of an owner by a reference to it.
+        Right {
+            on: On::Part("finalizers"),
+            verbs: &["update"],
+        },
+    ],
+    account: &[
+        Right {
+            on: On::Objects,
+            verbs: &["create", "delete", "get", "list", "patch", "watch"],
+        },
+        Right {
+            on: On::Part("status"),
+            verbs: &["get"],
+        },
+    ],
+};
+
+const ADOPTED: &[Ability] = &[Ability::Prebuilt, Ability::Dispatched];
+const RESIZED: &[Ability] = &[Ability::Prebuilt, Ability::Elastic, Ability::Dispatched];
+
+/// What most rows have in common.
+const COMMON: Kind = Kind {
+    framework: "",
+    group: "",
+    version: "v1",
+    kind: "",
+    plural: "",
+    built: Built::Nothing,
+    managed_by: None,
+    members: Members::One,
+    abilities: ADOPTED,
+    rights: OF_JOBS,
+    implies: None,
+    gate: None,
+    wrapped: &[],
+};
+
+const fn spec(default: &'static str) -> ManagedBy {
+    ManagedBy {
+        path: &["spec", "managedBy"],
+        default,
+    }
+}
+
+const fn run_policy(default: &'static str) -> ManagedBy {
+    ManagedBy {
+        path: &["spec", "runPolicy", "managedBy"],
+        default,
+    }
+}
+
+const fn replicas_at(holder: &'static [&'static str]) -> PodPlace {
+    PodPlace {
+        holder: Holder::At(holder),
+        template: &["template"],
+        absent: Absent::Unseen,
+        pods: Pods::Replicas(&["replicas"]),
+    }
+}
+
+const fn head_at(template: &'static [&'static str]) -> PodPlace {
+    PodPlace {
+        holder: Holder::At(&[]),
+        template,
+        absent: Absent::Wrong,
+        pods: Pods::One,
+    }
+}
+
+const fn groups_at(list: &'static [&'static str]) -> PodPlace {
+    PodPlace {
+        holder: Holder::EachOf(list),
+        template: &["template"],
+        absent: Absent::NoPods,
+        pods: Pods::Replicas(&["replicas"]),
+    }
+}
+
+const TEMPLATE_OF_REPLICAS: PodPlace = PodPlace {
+    holder: Holder::At(&[]),
+    template: &["spec", "template"],
+    absent: Absent::NoPods,
+    pods: Pods::Replicas(&["spec", "replicas"]),
+};
+
+const TRAINING_OPERATOR: &str = "kubeflow.org/training-operator";
+const RAY_OPERATOR: &str = "ray.io/kuberay-operator";
+
+/// `batch/v1 Job`. *Source*: `spec/jobs.md 9.1`.
+pub static JOB: Kind = Kind {
+    framework: "batch/job",
+    group: "batch",
+    kind: "Job",
+    plural: "jobs",
+    built: Built::Whole,
+    managed_by: Some(spec("kubernetes.io/job-controller")),
+    abilities: RESIZED,
+    wrapped: &[PodPlace {
+        holder: Holder::At(&[]),
+        template: &["spec", "template"],
+        absent: Absent::Wrong,
+        pods: Pods::OfJob(&["spec"]),
+    }],
+    ..COMMON
+};
+
+/// `JobSet`. *Source*: `spec/jobs.md 9.2`.
+pub static JOB_SET: Kind = Kind {
+    framework: "jobset.x-k8s.io/jobset",
+    group: "jobset.x-k8s.io",
+    version: "v1alpha2",
+    kind: "JobSet",
+    plural: "jobsets",
+    managed_by: Some(spec("jobset.sigs.k8s.io/jobset-controller")),
+    wrapped: &[PodPlace {
+        holder: Holder::EachOf(&["spec", "replicatedJobs"]),
+        template: &["template", "spec", "template"],
+        absent: Absent::Unseen,
+        pods: Pods::OfJobs(&["template", "spec"]),
+    }],
+    ..COMMON
+};
+
+/// `MPIJob`. *Source*: `spec/jobs.md 9.4`.
+pub static MPI_JOB: Kind = Kind {
+    framework: "kubeflow.org/mpijob",
+    group: "kubeflow.org",
+    version: "v2beta1",
+    kind: "MPIJob",
+    plural: "mpijobs",
+    managed_by: Some(run_policy("kubeflow.org/mpi-operator")),
+    ..COMMON
+};
+
+/// `TFJob`. *Source*: `spec/jobs.md 9.3`.
+pub static TF_JOB: Kind = Kind {
+    framework: "kubeflow.org/tfjob",
+    group: "kubeflow.org",
+    kind: "TFJob",
+    plural: "tfjobs",
+    managed_by: Some(run_policy(TRAINING_OPERATOR)),
+    ..COMMON
+};
+
+/// `PyTorchJob`. *Source*: `spec/jobs.md 9.3`.
+pub static PYTORCH_JOB: Kind = Kind {
+    framework: "kubeflow.org/pytorchjob",
+    group: "kubeflow.org",
+    kind: "PyTorchJob",
+    plural: "pytorchjobs",
+    managed_by: Some(run_policy(TRAINING_OPERATOR)),
+    wrapped: &[
+        replicas_at(&["spec", "pytorchReplicaSpecs", "Master"]),
+        replicas_at(&["spec", "pytorchReplicaSpecs", "Worker"]),
+    ],
+    ..COMMON
+};
+
+/// `PaddleJob`. *Source*: `spec/jobs.md 9.3`.
+pub static PADDLE_JOB: Kind = Kind {
+    framework: "kubeflow.org/paddlejob",
+    group: "kubeflow.org",
+    kind: "PaddleJob",
+    plural: "paddlejobs",
+    managed_by: Some(run_policy(TRAINING_OPERATOR)),
+    ..COMMON
+};
+
+/// `XGBoostJob`. *Source*: `spec/jobs.md 9.3`.
+pub static XGBOOST_JOB: Kind = Kind {
+    framework: "kubeflow.org/xgboostjob",
+    group: "kubeflow.org",
+    kind: "XGBoostJob",
+    plural: "xgboostjobs",
+    managed_by: Some(run_policy(TRAINING_OPERATOR)),
+    ..COMMON
+};
+
+/// `JAXJob`. Wire: it may not name a prebuilt Workload. *Source*: `spec/jobs.md 9.3, 7.3`.
+pub static JAX_JOB: Kind = Kind {
+    framework: "kubeflow.org/jaxjob",
+    group: "kubeflow.org",
+    kind: "JAXJob",
+    plural: "jaxjobs",
+    managed_by: Some(run_policy(TRAINING_OPERATOR)),
+    abilities: &[Ability::Dispatched],
+    ..COMMON
+};
+
+/// `TrainJob`. *Source*: `spec/jobs.md 9.5`.
+pub static TRAIN_JOB: Kind = Kind {
+    framework: "trainer.kubeflow.org/trainjob",
+    group: "trainer.kubeflow.org",
+    version: "v1alpha1",
+    kind: "TrainJob",
+    plural: "trainjobs",
+    managed_by: Some(spec("trainer.kubeflow.org/trainjob-controller")),
+    ..COMMON
+};
+
+/// `RayJob`. *Source*: `spec/jobs.md 9.7`.
+pub static RAY_JOB: Kind = Kind {
+    framework: "ray.io/rayjob",
+    group: "ray.io",
+    kind: "RayJob",
+    plural: "rayjobs",
+    managed_by: Some(spec(RAY_OPERATOR)),
+    abilities: RESIZED,
+    wrapped: &[
+        head_at(&["spec", "rayClusterSpec", "headGroupSpec", "template"]),
+        groups_at(&["spec", "rayClusterSpec", "workerGroupSpecs"]),
+    ],
+    ..COMMON
+};
+
+/// `RayCluster`. *Source*: `spec/jobs.md 9.6`.
+pub static RAY_CLUSTER: Kind = Kind {
+    framework: "ray.io/raycluster",
+    group: "ray.io",
+    kind: "RayCluster",
+    plural: "rayclusters",
+    managed_by: Some(spec(RAY_OPERATOR)),
+    abilities: RESIZED,
+    wrapped: &[
+        head_at(&["spec", "headGroupSpec", "template"]),
+        groups_at(&["spec", "workerGroupSpecs"]),
+    ],
+    ..COMMON
+};
+
+/// `RayService`. *Source*: `spec/jobs.md 9.8`.
+pub static RAY_SERVICE: Kind = Kind {
+    framework: "ray.io/rayservice",
+    group: "ray.io",
+    kind: "RayService",
+    plural: "rayservices",
+    managed_by: Some(spec(RAY_OPERATOR)),
+    abilities: RESIZED,
+    ..COMMON
+};
+
+/// `AppWrapper`. *Source*: `spec/jobs.md 9.9`.
+pub static APP_WRAPPER: Kind = Kind {
+    framework: "workload.codeflare.dev/appwrapper",
+    group: "workload.codeflare.dev",
+    version: "v1beta2",
+    kind: "AppWrapper",
+    plural: "appwrappers",
+    built: Built::Webhooks,
+    managed_by: Some(spec("workload.codeflare.dev/appwrapper-controller")),
+    ..COMMON
+};
+
+/// `SparkApplication`. *Source*: `spec/jobs.md 9.10`.
+pub static SPARK_APPLICATION: Kind = Kind {
+    framework: "sparkoperator.k8s.io/sparkapplication",
+    group: "sparkoperator.k8s.io",
+    version: "v1beta2",
+    kind: "SparkApplication",
+    plural: "sparkapplications",
+    abilities: &[],
+    gate: Some("SparkApplicationIntegration"),
+    ..COMMON
+};
+
+/// `Pod`, alone or in a group. *Source*: `spec/jobs.md 9.14, 12`.
+pub static POD: Kind = Kind {
+    framework: "pod",
+    kind: "Pod",
+    plural: "pods",
+    members: Members::Group,
+    wrapped: &[PodPlace {
+        holder: Holder::At(&[]),
+        template: &[],
+        absent: Absent::Unseen,
+        pods: Pods::One,
+    }],
+    ..COMMON
+};
+
+/// `Deployment`: each of its pods is dispatched by itself. *Source*: `spec/jobs.md 9.11`.
+pub static DEPLOYMENT: Kind = Kind {
+    framework: "deployment",
+    group: "apps",
+    kind: "Deployment",
+    plural: "deployments",
+    members: Members::WithPods,
+    abilities: &[],
+    implies: Some("pod"),
+    wrapped: &[TEMPLATE_OF_REPLICAS],
+    ..COMMON
+};
+
+/// `StatefulSet`. *Source*: `spec/jobs.md 9.12`.
+pub static STATEFUL_SET: Kind = Kind {
+    framework: "statefulset",
+    group: "apps",
+    kind: "StatefulSet",
+    plural: "statefulsets",
+    members: Members::WithPods,
+    abilities: &[Ability::Dispatched],
+    implies: Some("pod"),
+    wrapped: &[TEMPLATE_OF_REPLICAS],
+    ..COMMON
+};
+
+/// `LeaderWorkerSet`. *Source*: `spec/jobs.md 9.13`.
+pub static LEADER_WORKER_SET: Kind = Kind {
+    framework: "leaderworkerset.x-k8s.io/leaderworkerset",
+    group: "leaderworkerset.x-k8s.io",
+    kind: "LeaderWorkerSet",
+    plural: "leaderworkersets",
+    members: Members::WithPods,
+    abilities: &[Ability::Dispatched],
+    implies: Some("pod"),
+    ..COMMON
+};
