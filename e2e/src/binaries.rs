@@ -1,11 +1,15 @@
-//! Where the programs of a control plane come from: found on this machine, else built once from pinned Go modules.
+//! Where the programs of a control plane, and of controllers beside it, come from: found on this machine, else built once from
+//! pinned Go modules.
 //!
 //! Looked at in this order, for each program on its own: `KUBEBUILDER_ASSETS`, the folder of `setup-envtest`
 //! (`kubebuilder-envtest/k8s/*`, newest first), `PATH`, our cache. What is in none of them is built into the cache:
 //! `ROADSTEAD_CACHE_DIR`, else `$XDG_CACHE_HOME/roadstead`, else `~/.cache/roadstead`, below it
 //! `controlplane/<module>-<hash of its pins>/`.
 //!
-//! Limit: a program found on the machine is taken as it is, whatever its version.
+//! A program is built when [`locate_or_build`] is asked for it, so a test that needs none of other people's controllers builds
+//! none. Those controllers are always built: their definitions and webhooks ([`Binaries::manifests`]) belong to their version.
+//!
+//! Limit: a program of a control plane that is found on the machine is taken as it is, whatever its version.
 
 mod build;
 
@@ -71,7 +75,7 @@ impl Error {
     }
 }
 
-/// A program of a control plane.
+/// A program of a control plane, or a controller beside it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Program {
     /// The database.
@@ -84,6 +88,10 @@ pub enum Program {
     KubeScheduler,
     /// Plays the kubelets.
     Kwok,
+    /// Runs JobSets.
+    JobSet,
+    /// Runs RayClusters.
+    Ray,
 }
 
 impl Program {
@@ -95,6 +103,20 @@ impl Program {
             Self::KubeControllerManager => "kube-controller-manager",
             Self::KubeScheduler => "kube-scheduler",
             Self::Kwok => "kwok",
+            Self::JobSet => "jobset-controller",
+            Self::Ray => "ray-operator",
+        }
+    }
+
+    /// Whether one that is found on the machine serves as well as the one that we would build.
+    fn may_be_found(self) -> bool {
+        match self {
+            Self::Etcd
+            | Self::KubeApiserver
+            | Self::KubeControllerManager
+            | Self::KubeScheduler
+            | Self::Kwok => true,
+            Self::JobSet | Self::Ray => false,
         }
     }
 }
@@ -121,6 +143,17 @@ impl Binaries {
             .iter()
             .find(|(each, _, _)| *each == program)
             .map(|(_, path, _)| path.as_path())
+    }
+
+    /// The files of a program's release that are applied to its cluster, in the order in which they are; none for a program that
+    /// was found.
+    pub fn manifests(&self, program: Program) -> Vec<PathBuf> {
+        let built = self
+            .found
+            .iter()
+            .find(|(each, _, origin)| *each == program && *origin == Origin::Built);
+        let dir = built.and_then(|(_, path, _)| path.parent());
+        dir.map(|dir| build::manifests(dir, program)).unwrap_or_default()
     }
 
     /// Where a program came from; `None` if it was not asked for.
@@ -196,7 +229,12 @@ impl Places {
     }
 
     fn find(&self, program: Program) -> Option<PathBuf> {
-        self.given
+        let given = if program.may_be_found() {
+            self.given.as_slice()
+        } else {
+            &[]
+        };
+        given
             .iter()
             .map(|dir| dir.join(program.name()))
             .find(|path| is_executable(path))

@@ -27,6 +27,10 @@ pub const TTL_CONTROLLER: &str = "ttl-after-finished-controller";
 /// at once on two busy cores need ten times that.
 const START_TIMEOUT: Duration = Duration::from_mins(2);
 
+/// One more controller for an embedded control plane: JobSets are served and played. Beside a real one runs the real controller
+/// ([`crate::stage::Controller`]).
+pub const PLAYED_JOBSETS: &str = "jobset-controller";
+
 /// What a control plane is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {

@@ -72,14 +72,25 @@ impl Authority {
         Ok(Self { issuer })
     }
 
-    /// What a kube-apiserver shows.
+    /// What a kube-apiserver on loopback shows.
     pub(crate) fn apiserver(&self) -> Result<Identity, Error> {
-        self.server("kube-apiserver")
+        let names = [
+            "localhost",
+            "kubernetes",
+            "kubernetes.default",
+            "kubernetes.default.svc",
+        ];
+        self.server("kube-apiserver", &names, &[Ipv4Addr::LOCALHOST, SERVICE_IP])
     }
 
     /// The authority's own certificate, PEM.
     pub(crate) fn pem(&self) -> String {
         self.issuer.pem()
+    }
+
+    /// What the webhooks of a Service show.
+    pub(crate) fn webhook(&self, service: &str, namespace: &str) -> Result<Identity, Error> {
+        self.server("webhook", &[&format!("{service}.{namespace}.svc")], &[])
     }
 
     /// A client that may do everything, known as `user` in the audit log.
@@ -95,21 +106,17 @@ impl Authority {
         })
     }
 
-    /// A server on loopback.
-    fn server(&self, name: &str) -> Result<Identity, Error> {
+    fn server(&self, name: &str, names: &[&str], addresses: &[Ipv4Addr]) -> Result<Identity, Error> {
         self.sign(name, || {
             let mut params = named(name, None)?;
             params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-            for dns in [
-                "localhost",
-                "kubernetes",
-                "kubernetes.default",
-                "kubernetes.default.svc",
-            ] {
-                params.subject_alt_names.push(SanType::DnsName(dns.try_into()?));
+            for dns in names {
+                params
+                    .subject_alt_names
+                    .push(SanType::DnsName((*dns).try_into()?));
             }
-            for ip in [Ipv4Addr::LOCALHOST, SERVICE_IP] {
-                params.subject_alt_names.push(SanType::IpAddress(IpAddr::V4(ip)));
+            for ip in addresses {
+                params.subject_alt_names.push(SanType::IpAddress(IpAddr::V4(*ip)));
             }
             Ok(params)
         })

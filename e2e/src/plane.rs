@@ -137,8 +137,8 @@ pub enum Error {
         /// The name.
         name: String,
     },
-    /// A client could not be made.
-    #[error("control plane {plane}: making a client")]
+    /// A client could not be made or used.
+    #[error("control plane {plane}: making or using a client")]
     Client {
         /// Name of the plane.
         plane: String,

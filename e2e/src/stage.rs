@@ -6,10 +6,12 @@
 //!
 //! Reading order: [`spec`], this file, [`programs`] (where our binaries come from), `subject` (one process),
 //! `account` (as whom it runs), `clock` (what time it believes it is), `detour` (how it reaches its API server), `objects` (what is
-//! applied to the clusters), `kueue` (a cluster with the reference in our place), `solo` (one cluster with a worker alone).
+//! applied to the clusters), `kueue` (a cluster with the reference in our place), `solo` (one cluster with a worker alone),
+//! `controller` (a controller of other people beside ours).
 
 mod account;
 mod clock;
+mod controller;
 mod detour;
 mod kueue;
 mod objects;
@@ -33,6 +35,7 @@ use tokio::process::Command;
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
+pub use controller::{Controller, Runs};
 pub use kueue::Kueue;
 pub use objects::apply;
 pub use programs::Programs;
@@ -163,6 +166,8 @@ pub struct Stage {
     links: BTreeMap<String, Link>,
     /// They answer as long as they are held.
     answerers: Vec<Answerer>,
+    /// They run as long as they are held.
+    controllers: Vec<Controller>,
     /// By cluster name: where Kueue runs instead of us.
     foreign: BTreeMap<String, Arc<Kueue>>,
     programs: Programs,
@@ -195,6 +200,7 @@ impl Stage {
             queues,
             priorities,
             configuration,
+            controllers,
         } = spec;
         progress.step(&format!("starting {} control planes", workers.len() + 1));
         let engines = { workers.iter() }.map(|worker| (&worker.options.name, &worker.engine));
@@ -221,6 +227,7 @@ impl Stage {
             subjects: Mutex::default(),
             links: BTreeMap::new(),
             answerers: Vec::new(),
+            controllers: Vec::new(),
             foreign,
             programs,
             configuration,
@@ -238,6 +245,11 @@ impl Stage {
             stage.give_account(plane, &plane.server_url()).await
         }))
         .await?;
+        for runs in controllers {
+            let started = { stage.all_planes() }.map(|plane| Controller::start(runs, plane, &stage.progress));
+            let started = try_join_all(started).await?;
+            stage.controllers.extend(started);
+        }
         stage.progress.step("starting the manager and the workers");
         stage.start_subjects().await?;
         stage.progress.step("creating namespaces and queues");

@@ -23,10 +23,10 @@ use roadstead_core::bug;
 use roadstead_core::dispatch::{self, Dispatcher, Local, Plan, Policy};
 use roadstead_core::name::{CheckName, ClusterName, Key, PodSetName};
 use roadstead_core::status::Status;
-use roadstead_engine::caches::{Caches, named};
+use roadstead_engine::caches::{Caches, JobKey, JobRef, named};
 use roadstead_engine::checks::{Checks, Elsewhere, Fate, Follow, Pass, Rest};
 use roadstead_engine::clock::Clock;
-use roadstead_engine::jobs::{JobRef, job_of};
+use roadstead_engine::jobs::job_of;
 use roadstead_kubeio::queue::{Lane, Queue};
 
 use crate::capacity::Ledger;
@@ -189,7 +189,7 @@ impl Checks for Dispatch {
         read::reclaimable(self, workload)
     }
 
-    fn runs_elsewhere(&self, workload: &Workload, job: &Key) -> Option<Elsewhere> {
+    fn runs_elsewhere(&self, workload: &Workload, job: &JobKey) -> Option<Elsewhere> {
         if !self.knows_everything() {
             // Why whatever the check: which are ours may not be known either.
             let has_checks = { workload.status.as_ref() }.is_some_and(|s| !s.admission_checks.is_empty());
@@ -299,11 +299,13 @@ impl Dispatch {
         for (kind, jobs) in remote.jobs.iter().enumerate() {
             let (due, here, caches) = (self.due.clone(), remote.due.clone(), self.caches.clone());
             let (jobs_due, memory) = (self.jobs_due.clone(), self.memory.clone());
+            let of_kind = jobs.clone();
             jobs.objects.listen(move |change| {
-                let jobs = [change.old, change.new].into_iter().flatten();
-                let workloads: BTreeSet<Key> = jobs.filter_map(|job| named(job)).collect();
+                let objects = || [change.old, change.new].into_iter().flatten();
+                let workloads: BTreeSet<Key> = objects().filter_map(|object| named(object)).collect();
+                let jobs: BTreeSet<JobKey> = objects().map(|object| of_kind.key_of(object)).collect();
                 // Why: what was made anew under this name waits until this one is gone.
-                for key in namesakes(&caches, kind, change.key) {
+                for key in jobs.iter().flat_map(|job| namesakes(&caches, kind, job)) {
                     if !workloads.contains(&key) {
                         due.add(key, Lane::Placed);
                     }
@@ -317,13 +319,10 @@ impl Dispatch {
                         continue;
                     }
                     // Why both: the job shows the status, the Workload decides what it means.
-                    jobs_due.add(
-                        JobRef {
-                            kind,
-                            key: change.key.clone(),
-                        },
-                        Lane::Placed,
-                    );
+                    for job in &jobs {
+                        let key = job.clone();
+                        jobs_due.add(JobRef { kind, key }, Lane::Placed);
+                    }
                     due.add(key, Lane::Placed);
                 }
             });
@@ -400,15 +399,15 @@ impl Dispatch {
             return false;
         };
         let jobs = self.caches.jobs.get(at.kind);
-        jobs.and_then(|jobs| Some(jobs.kind.finished(&jobs.objects.get(&at.key)?.data).is_none()))
+        jobs.and_then(|jobs| Some(jobs.job(&at.key)?.look(jobs.kind).ended.is_none()))
             .unwrap_or(false)
     }
 }
 
 /// The Workloads of the manager's own job of this name.
-fn namesakes(caches: &Caches, kind: usize, job: &Key) -> Vec<Key> {
-    let local = caches.jobs.get(kind).and_then(|jobs| jobs.objects.get(job));
-    let uid = local.and_then(|job| job.metadata.uid.clone());
+fn namesakes(caches: &Caches, kind: usize, job: &JobKey) -> Vec<Key> {
+    let local = caches.jobs.get(kind).and_then(|jobs| jobs.job(job));
+    let uid = local.and_then(|job| job.first().metadata.uid.clone());
     uid.map(|uid| caches.owners.of(&uid)).unwrap_or_default()
 }
 

@@ -25,7 +25,6 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
-use kube::core::DynamicObject;
 use kube::discovery::ApiResource;
 use kube::{Client, ResourceExt as _};
 use roadstead_api::constants::annotations;
@@ -35,7 +34,7 @@ use roadstead_core::cluster::{Connection, Reason};
 use roadstead_core::dispatch::Witness;
 use roadstead_core::lease::{Grant, Guard};
 use roadstead_core::name::{ClusterName, Key};
-use roadstead_engine::caches::{KindCache, Templates, api_resource};
+use roadstead_engine::caches::{KindCache, Templates};
 use roadstead_jobs::JobKind;
 use roadstead_kubeconfigs::check::address::judge_resolved;
 use roadstead_kubeconfigs::check::{Refusal, Rules};
@@ -171,15 +170,7 @@ impl Remote {
         now: Timestamp,
         grant: Grant,
     ) -> Self {
-        let cache = |kind: &&'static dyn JobKind| {
-            let kind = *kind;
-            KindCache {
-                kind,
-                resource: api_resource(kind),
-                objects: Cache::slimmed(move |copy: &mut DynamicObject| kind.forget_details(&mut copy.data)),
-            }
-        };
-        let jobs: Vec<KindCache> = kinds.iter().map(cache).collect();
+        let jobs: Vec<KindCache> = kinds.iter().map(|kind| KindCache::of_copies(*kind)).collect();
         let held = Arc::new(Held::default());
         for (kind, jobs) in jobs.iter().enumerate() {
             let held = held.clone();

@@ -14,7 +14,7 @@ use roadstead_core::dispatch::{LostPolicy, Policy};
 use roadstead_core::lease::Terms;
 use roadstead_core::name::ClusterName;
 use roadstead_engine::caches::watch_of;
-use roadstead_engine::checks::{Checks, NoChecks};
+use roadstead_engine::checks::{CheckList, Checks};
 use roadstead_engine::clock::{Clock, Uptime};
 use roadstead_engine::host::{Error, Host};
 use roadstead_engine::leader::Leadership;
@@ -108,12 +108,14 @@ async fn start(
     if let Some(site) = &federation {
         site.counts.register(&mut metrics);
     }
-    let checks: Arc<dyn Checks> = match federation {
-        Some(site) => Arc::new(federate(site, &engine, tasks, stop)),
-        None => Arc::new(NoChecks),
-    };
+    let mut checks = Vec::<Arc<dyn Checks>>::new();
+    if let Some(site) = federation {
+        checks.push(Arc::new(federate(site, &engine, tasks, stop)));
+    }
     let conditions = (readiness.condition("caches"), readiness.condition("webhooks"));
-    engine.start(checks, conditions, tasks, stop).await?;
+    engine
+        .start(CheckList::new(checks), conditions, tasks, stop)
+        .await?;
     Ok(metrics)
 }
 

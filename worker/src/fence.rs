@@ -15,7 +15,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt as _};
@@ -23,12 +22,10 @@ use roadstead_api::constants::{annotations, labels};
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_core::dispatch::LostPolicy;
 use roadstead_core::lease::{LENGTH_MAX, Moment, Seen, Standing, Terms, Watch};
-use roadstead_core::name::{Key, PodSetName};
-use roadstead_core::status::Status;
-use roadstead_engine::caches::Caches;
-use roadstead_engine::checks::{Checks, Elsewhere, Follow, Pass};
+use roadstead_core::name::Key;
+use roadstead_engine::caches::{Caches, JobRef};
+use roadstead_engine::checks::Checks;
 use roadstead_engine::clock::Uptime;
-use roadstead_engine::jobs::JobRef;
 use roadstead_kubeio::cache::Health;
 use roadstead_kubeio::queue::{Lane, Queue};
 use roadstead_kubeio::trouble::{Trouble, Troubles};
@@ -390,7 +387,7 @@ impl Fence {
                     .get(labels::MULTIKUEUE_ORIGIN)
                     .is_some_and(|origin| of(origin))
                 {
-                    let key = roadstead_kubeio::cache::key_of(&*job);
+                    let key = jobs.key_of(&job);
                     self.jobs_due.add(JobRef { kind, key }, Lane::Placed);
                 }
             }
@@ -468,27 +465,7 @@ fn is_fenced_by_policy(workload: &Workload) -> bool {
     roadstead_convert::lost_policy(workload.metadata.annotations.as_ref()) == Some(LostPolicy::Fence)
 }
 
-/// The checks of this process, and the word of the fence on who may start.
-pub(crate) struct Guarded {
-    /// The checks.
-    pub(crate) checks: Arc<dyn Checks>,
-    /// The fence.
-    pub(crate) fence: Fence,
-}
-
-impl Checks for Guarded {
-    fn plan(&self, pass: &Pass<'_>, status: &mut Status, now: Timestamp) -> Follow {
-        self.checks.plan(pass, status, now)
-    }
-
-    fn gone(&self, key: &Key) {
-        self.checks.gone(key);
-    }
-
-    fn catch_up(&self) {
-        self.checks.catch_up();
-    }
-
+impl Checks for Fence {
     /// *Source*: `spec/safety.md 3.3`: new starts stop at two thirds of the lease.
     fn may_start(&self, workload: &Workload) -> bool {
         let Some(origin) = workload.labels().get(labels::MULTIKUEUE_ORIGIN) else {
@@ -497,16 +474,8 @@ impl Checks for Guarded {
         if !is_fenced_by_policy(workload) {
             return true;
         }
-        let standing = self.fence.knowledge.standing(origin, self.fence.uptime.now());
+        let standing = self.knowledge.standing(origin, self.uptime.now());
         matches!(standing, Some(Standing::Free | Standing::Held))
-    }
-
-    fn reclaimable(&self, workload: &Workload) -> Option<BTreeMap<PodSetName, u32>> {
-        self.checks.reclaimable(workload)
-    }
-
-    fn runs_elsewhere(&self, workload: &Workload, job: &Key) -> Option<Elsewhere> {
-        self.checks.runs_elsewhere(workload, job)
     }
 }
 

@@ -25,13 +25,13 @@ use rand_chacha::ChaCha8Rng;
 use roadstead_api::autoscaling::v1::ProvisioningRequest;
 use roadstead_api::config::{FeatureGate, FeatureGates};
 use roadstead_api::constants::{controllers, labels};
-use roadstead_api::kueue::v1beta2::{AdmissionCheck, ProvisioningRequestConfig, Workload};
+use roadstead_api::kueue::v1beta2::{AdmissionCheck, ProvisioningRequestConfig};
 use roadstead_core::check::{self, PROVISIONING_PARAMETERS, Parameters};
 use roadstead_core::name::{CheckName, Key};
 use roadstead_core::provision::{Action, OnEviction};
 use roadstead_core::status::Status;
 use roadstead_engine::caches::{Caches, watch_of};
-use roadstead_engine::checks::{Checks, Elsewhere, Follow, Pass, Rest};
+use roadstead_engine::checks::{Checks, Follow, Pass, Rest};
 use roadstead_engine::clock::Clock;
 use roadstead_engine::leader::Leadership;
 use roadstead_kubeio::cache::{Cache, key_of};
@@ -236,10 +236,6 @@ impl Checks for Provisioning {
 
     fn gone(&self, key: &Key) {
         self.failures.keep(key, |_| false);
-    }
-
-    fn runs_elsewhere(&self, _workload: &Workload, _job: &Key) -> Option<Elsewhere> {
-        None
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use prometheus_client::registry::Registry as Metrics;
-use roadstead_engine::checks::{Checks, NoChecks};
+use roadstead_engine::checks::{CheckList, Checks};
 use roadstead_engine::host::{Error, Host};
 use roadstead_engine::process::{self, Engine, Parts};
 use roadstead_serve::args::Args;
@@ -11,7 +11,7 @@ use roadstead_serve::health::Readiness;
 use roadstead_serve::shutdown::Tasks;
 use tokio_util::sync::CancellationToken;
 
-use crate::fence::{Fence, Guarded};
+use crate::fence::Fence;
 use crate::metrics::Metrics as FenceMetrics;
 use crate::provisioning::Provisioning;
 
@@ -50,7 +50,8 @@ pub async fn assemble(
     let fences = parts.controllers.contains("fence");
     let leadership = parts.leadership.clone();
     let engine = Engine::new(parts, stop);
-    let checks: Arc<dyn Checks> = if provisions {
+    let mut checks = Vec::<Arc<dyn Checks>>::new();
+    if provisions {
         let provisioning = Provisioning::new(
             client.clone(),
             engine.caches.clone(),
@@ -61,12 +62,10 @@ pub async fn assemble(
         );
         provisioning.listen();
         provisioning.spawn(&leadership, tasks, stop);
-        Arc::new(provisioning)
-    } else {
-        Arc::new(NoChecks)
-    };
+        checks.push(Arc::new(provisioning));
+    }
     let mut metrics = Metrics::default();
-    let checks: Arc<dyn Checks> = if fences {
+    if fences {
         let fence = Fence {
             client,
             namespace: config.roadstead.multi_kueue.lease_namespace.clone(),
@@ -79,13 +78,13 @@ pub async fn assemble(
         fence.metrics.register(&mut metrics, fence.clone());
         let watch = fence.clone().run(stop.clone());
         tasks.spawn("fence", leadership.then(stop.clone(), watch));
-        Arc::new(Guarded { checks, fence })
-    } else {
-        checks
-    };
+        checks.push(Arc::new(fence));
+    }
     let conditions = (readiness.condition("caches"), readiness.condition("webhooks"));
     engine.metrics.register(&mut metrics);
-    engine.start(checks, conditions, tasks, stop).await?;
+    engine
+        .start(CheckList::new(checks), conditions, tasks, stop)
+        .await?;
     Ok(metrics)
 }
 

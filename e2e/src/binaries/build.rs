@@ -17,6 +17,8 @@ use crate::process::{self, Guarded, Spec};
 const RECIPE: &str = "1";
 /// Characters of the hash in a directory's name.
 const HASH_LENGTH: usize = 12;
+/// Why: a workspace or flags of the user's own must not leak into a pinned build; without C the result runs anywhere.
+const BUILD_ENVIRONMENT: [(&str, &str); 3] = [("CGO_ENABLED", "0"), ("GOFLAGS", ""), ("GOWORK", "off")];
 /// Directories that belong to a running build start with this.
 const BUILDING: &str = "building-";
 
@@ -29,6 +31,8 @@ struct Module {
     pinned: &'static str,
     /// Packages whose variables `gitVersion`, ... the linker sets.
     variables: &'static [&'static str],
+    /// Files of the pinned module that are kept beside the programs: definitions and webhooks.
+    manifests: &'static [&'static str],
 }
 
 const KUBERNETES: Module = Module {
@@ -37,6 +41,7 @@ const KUBERNETES: Module = Module {
     go_sum: include_str!("../../controlplane/kubernetes/go.sum"),
     pinned: "k8s.io/kubernetes",
     variables: &["k8s.io/component-base/version", "k8s.io/client-go/pkg/version"],
+    manifests: &[],
 };
 const ETCD: Module = Module {
     name: "etcd",
@@ -44,6 +49,7 @@ const ETCD: Module = Module {
     go_sum: include_str!("../../controlplane/etcd/go.sum"),
     pinned: "go.etcd.io/etcd/server/v3",
     variables: &[],
+    manifests: &[],
 };
 const KWOK: Module = Module {
     name: "kwok",
@@ -51,6 +57,30 @@ const KWOK: Module = Module {
     go_sum: include_str!("../../controlplane/kwok/go.sum"),
     pinned: "sigs.k8s.io/kwok",
     variables: &[],
+    manifests: &[],
+};
+const JOBSET: Module = Module {
+    name: "jobset",
+    go_mod: include_str!("../../controlplane/jobset/go.mod"),
+    go_sum: include_str!("../../controlplane/jobset/go.sum"),
+    pinned: "sigs.k8s.io/jobset",
+    variables: &[],
+    manifests: &[
+        "config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml",
+        "config/components/webhook/manifests.yaml",
+    ],
+};
+const RAY: Module = Module {
+    name: "ray",
+    go_mod: include_str!("../../controlplane/ray/go.mod"),
+    go_sum: include_str!("../../controlplane/ray/go.sum"),
+    pinned: "github.com/ray-project/kuberay/ray-operator",
+    variables: &[],
+    manifests: &[
+        "config/crd/bases/ray.io_rayclusters.yaml",
+        "config/crd/bases/ray.io_rayjobs.yaml",
+        "config/crd/bases/ray.io_rayservices.yaml",
+    ],
 };
 
 fn module(program: Program) -> &'static Module {
@@ -58,6 +88,8 @@ fn module(program: Program) -> &'static Module {
         Program::Etcd => &ETCD,
         Program::KubeApiserver | Program::KubeControllerManager | Program::KubeScheduler => &KUBERNETES,
         Program::Kwok => &KWOK,
+        Program::JobSet => &JOBSET,
+        Program::Ray => &RAY,
     }
 }
 
@@ -68,6 +100,8 @@ fn package(program: Program) -> &'static str {
         Program::KubeControllerManager => "k8s.io/kubernetes/cmd/kube-controller-manager",
         Program::KubeScheduler => "k8s.io/kubernetes/cmd/kube-scheduler",
         Program::Kwok => "sigs.k8s.io/kwok/cmd/kwok",
+        Program::JobSet => "sigs.k8s.io/jobset",
+        Program::Ray => "github.com/ray-project/kuberay/ray-operator",
     }
 }
 
@@ -115,6 +149,17 @@ impl Module {
     }
 }
 
+/// The manifests of a program that was built into this directory.
+pub(super) fn manifests(dir: &Path, program: Program) -> Vec<PathBuf> {
+    let kept = module(program).manifests.iter();
+    kept.map(|path| dir.join(file_name(path))).collect()
+}
+
+/// The last part of a path inside a module.
+fn file_name(path: &'static str) -> &'static str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
 /// Where an earlier build left a program.
 pub(super) fn built(cache: &Path, program: Program) -> Option<PathBuf> {
     Some(module(program).dir(cache).join(program.name())).filter(|path| is_executable(path))
@@ -144,7 +189,7 @@ pub(super) fn build(
     for (at, &program) in programs.iter().enumerate() {
         if built(cache, program).is_none() {
             progress.step(&format!(
-                "building {} {} with Go ({} of {}; once, a few minutes for Kubernetes)",
+                "building {} {} with Go ({} of {}; once, may take a few minutes)",
                 program.name(),
                 module(program).version().unwrap_or_default(),
                 at + 1,
@@ -220,8 +265,7 @@ fn build_one(cache: &Path, program: Program) -> Result<(), Error> {
         .map(str::to_owned)
         .chain([output.to_string_lossy().into_owned(), package(program).to_owned()])
         .collect(),
-        // Why: a workspace or flags of the user's own must not leak into a pinned build; without C the result runs anywhere.
-        env: [("CGO_ENABLED", "0"), ("GOFLAGS", ""), ("GOWORK", "off")]
+        env: BUILD_ENVIRONMENT
             .map(|(name, value)| (name, value.to_owned()))
             .into(),
         workdir: scratch.clone(),
@@ -240,9 +284,41 @@ fn build_one(cache: &Path, program: Program) -> Result<(), Error> {
     }
     let dir = module.dir(cache);
     fs::create_dir_all(&dir).map_err(Error::cache("creating", &dir))?;
+    keep_manifests(module, &scratch, &dir)?;
     let path = dir.join(program.name());
     fs::rename(&output, &path).map_err(Error::cache("moving the program to", &path))?;
     fs::remove_dir_all(&scratch).map_err(Error::cache("removing", &scratch))
+}
+
+/// Copies the manifests out of the module, before the program is there: whoever finds the program finds them too.
+fn keep_manifests(module: &Module, scratch: &Path, dir: &Path) -> Result<(), Error> {
+    if module.manifests.is_empty() {
+        return Ok(());
+    }
+    let mut go = Command::new("go");
+    go.args(["list", "-mod=readonly", "-m", "-f", "{{.Dir}}", module.pinned]);
+    let listed = {
+        go.current_dir(scratch)
+            .envs(BUILD_ENVIRONMENT)
+            .stdin(Stdio::null())
+    }
+    .output()
+    .map_err(Error::cache("starting Go in", scratch))?;
+    if !listed.status.success() {
+        return Err(Error::Build {
+            program: module.name,
+            status: listed.status,
+            tail: String::from_utf8_lossy(&listed.stderr).into_owned(),
+        });
+    }
+    let source = PathBuf::from(String::from_utf8_lossy(&listed.stdout).trim());
+    for path in module.manifests {
+        let (from, to) = (source.join(path), dir.join(file_name(path)));
+        // Why not a copy of the file: modules are kept without the right to write, also over them.
+        let text = fs::read(&from).map_err(Error::cache("reading", &from))?;
+        fs::write(&to, text).map_err(Error::cache("writing", &to))?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -267,11 +343,22 @@ mod tests {
     #[test]
     fn each_module_has_a_version_and_a_directory_of_its_own() {
         let cache = Path::new("/cache");
-        let modules = [&KUBERNETES, &ETCD, &KWOK];
+        let modules = [&KUBERNETES, &ETCD, &KWOK, &JOBSET, &RAY];
         assert!(modules.iter().all(|module| module.version().is_some()));
         let mut dirs: Vec<_> = modules.iter().map(|module| module.dir(cache)).collect();
         dirs.dedup();
         assert_eq!(dirs.len(), modules.len());
+    }
+
+    #[test]
+    fn a_controller_has_its_manifests_beside_it() {
+        let kept = manifests(Path::new("/cache/jobset-0"), Program::JobSet);
+        let names: Vec<_> = kept
+            .iter()
+            .filter_map(|path| path.file_name()?.to_str())
+            .collect();
+        assert_eq!(names, ["jobset.x-k8s.io_jobsets.yaml", "manifests.yaml"]);
+        assert!(manifests(Path::new("/cache"), Program::Etcd).is_empty());
     }
 
     #[test]

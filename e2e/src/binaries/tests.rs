@@ -36,6 +36,16 @@ fn each_program_is_looked_up_on_its_own() {
 }
 
 #[test]
+fn a_controller_whose_definitions_must_fit_is_never_taken_from_the_machine() {
+    let root = tempfile::tempdir().unwrap();
+    program(root.path(), Program::JobSet.name(), 0o755);
+    program(root.path(), Program::Kwok.name(), 0o755);
+    let places = places(&[("PATH", root.path())]);
+    assert_eq!(places.find(Program::JobSet), None);
+    assert!(places.find(Program::Kwok).is_some());
+}
+
+#[test]
 fn the_newest_envtest_version_wins() {
     let home = tempfile::tempdir().unwrap();
     let versions = home.path().join(".local/share/kubebuilder-envtest/k8s");

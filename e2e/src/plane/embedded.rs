@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
-use kube::api::ListParams;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{ListParams, PostParams};
 use kube::{Api, Client};
 use roadstead_apiserver::{Clock, HttpsCaller, Listening, Server, User};
 use roadstead_world::{Capacity, Garbage, Jobs, World};
@@ -21,7 +22,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::access::{Access, Admin};
 use super::{Error, POLL, start};
 use crate::audit;
-use crate::options::{Audit, Options};
+use crate::options::{Audit, Options, PLAYED_JOBSETS};
 
 /// Names of kube-controller-manager's controllers that are played.
 const JOBS: &str = "job-controller";
@@ -100,12 +101,20 @@ pub(super) async fn start(options: Options) -> Result<Embedded, Error> {
     let played = scheduler && kwok;
     let world = World {
         jobs: if runs(JOBS) { Jobs::Played } else { Jobs::LeftAlone },
+        job_sets: if runs(PLAYED_JOBSETS) {
+            Jobs::Played
+        } else {
+            Jobs::LeftAlone
+        },
         nodes: if played { nodes.clone() } else { Vec::new() },
         capacity: Capacity::LeftAlone,
         garbage: runs(GARBAGE).then(|| garbage(&server)),
         ..World::idle(seed)
     };
     let client = client(&server);
+    if runs(PLAYED_JOBSETS) {
+        define_jobsets(&name, &client).await?;
+    }
     let run = roadstead_world::run(
         world,
         client.clone(),
@@ -123,6 +132,18 @@ pub(super) async fn start(options: Options) -> Result<Embedded, Error> {
         wait_for_nodes(&name, &client, nodes.len()).await?;
     }
     Ok(embedded)
+}
+
+/// Has the API server serve JobSets.
+async fn define_jobsets(plane: &str, client: &Client) -> Result<(), Error> {
+    let refused = |source: Box<dyn std::error::Error + Send + Sync>| Error::Client {
+        plane: plane.to_owned(),
+        source,
+    };
+    let definition = roadstead_world::jobset_definition().map_err(|error| refused(error.into()))?;
+    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let made = api.create(&PostParams::default(), &definition).await;
+    made.map(drop).map_err(|error| refused(error.into()))
 }
 
 /// Writes down every request that comes over the network, as a real server would.

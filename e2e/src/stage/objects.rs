@@ -153,7 +153,12 @@ pub(super) async fn install_provisioning(cluster: &str, client: &Client) -> Resu
     define(cluster, client, &asked).await
 }
 
-async fn define(cluster: &str, client: &Client, wanted: &[CustomResourceDefinition]) -> Result<(), Error> {
+/// Definitions of kinds, and waits until they are served.
+pub(super) async fn define(
+    cluster: &str,
+    client: &Client,
+    wanted: &[CustomResourceDefinition],
+) -> Result<(), Error> {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     let params = PatchParams::apply(FIELD_MANAGER).force();
     for definition in wanted {
@@ -168,9 +173,10 @@ async fn define(cluster: &str, client: &Client, wanted: &[CustomResourceDefiniti
             .list(&ListParams::default())
             .await
             .map_err(|source| apply_error(cluster, "CustomResourceDefinitions".to_owned(), source))?;
+        let is_wanted = |name: &str| wanted.iter().any(|definition| definition.name_any() == name);
         let established = listed
             .iter()
-            .filter(|definition| is_established(definition))
+            .filter(|definition| is_wanted(&definition.name_any()) && is_established(definition))
             .count();
         if established >= wanted.len() {
             return Ok(());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::Kueue;
+use super::{Kueue, Runs};
 use crate::Options;
 
 /// Whose engine runs in a cluster.
@@ -35,6 +35,8 @@ pub struct Spec {
     pub priorities: Vec<(String, i32)>,
     /// Merged over the `Configuration` of each process; what stands under `roadstead`, over its `RoadsteadConfiguration`.
     pub configuration: Value,
+    /// Controllers of other people that run in every cluster.
+    pub controllers: Vec<Runs>,
 }
 
 impl Spec {
@@ -48,6 +50,7 @@ impl Spec {
             queues: Vec::new(),
             priorities: Vec::new(),
             configuration: json!({}),
+            controllers: Vec::new(),
         }
     }
 
@@ -62,6 +65,13 @@ impl Spec {
     #[must_use]
     pub fn with_queue(mut self, queue: Queue) -> Self {
         self.queues.push(queue);
+        self
+    }
+
+    /// With a controller of other people in every cluster, real ones only.
+    #[must_use]
+    pub fn with_controller(mut self, runs: Runs) -> Self {
+        self.controllers.push(runs);
         self
     }
 

@@ -19,6 +19,7 @@ mod disturbance;
 mod federation;
 mod gauges;
 mod jobs;
+mod kinds;
 mod lifecycle;
 mod nightly;
 mod observer;

@@ -12,16 +12,17 @@ use roadstead_api::constants::{annotations, controllers, finalizers};
 use roadstead_api::kueue::v1beta2::{CheckState, PodSet, Workload as ApiWorkload};
 use roadstead_core::dispatch::{
     self, Answer, Copies, Failure, Fence, Life, Local, LocalJob, LostPolicy, Observed, Origin, Owner, Plan,
-    Policy, RemoteJob, RemoteWorkload, Said, Site, Stop,
+    PodsThere, Policy, RemoteJob, RemoteWorkload, Said, Site, Stop,
 };
 use roadstead_core::lease::Closing;
 use roadstead_core::moment::later;
 use roadstead_core::name::{CheckName, ClusterName, Key, PodSetName};
 use roadstead_core::status::{CheckPhase, Status};
 use roadstead_core::workload::Workload;
-use roadstead_engine::caches::{KindCache, is_suspended, named};
+use roadstead_engine::caches::{CachedJob, JobKey, KindCache, member, named};
 use roadstead_engine::checks::{Elsewhere, Fate};
 use roadstead_jobs::JobKind;
+use roadstead_jobs::kind::{Look, Pods};
 
 use super::Dispatch;
 use crate::remote::Remote;
@@ -49,10 +50,10 @@ pub(super) struct Scene {
     job: LocalJob,
     epoch: u64,
     policy: Policy,
-    /// The kind and object of the local job, for whoever creates its copy.
-    pub(super) local_job: Option<(&'static dyn JobKind, Arc<DynamicObject>)>,
+    /// The kind and the objects of the local job, to create its copies from.
+    pub(super) local_job: Option<(&'static dyn JobKind, CachedJob)>,
     /// The key of the job.
-    pub(super) job_key: Option<Key>,
+    pub(super) job_key: Option<JobKey>,
 }
 
 impl Scene {
@@ -164,10 +165,10 @@ pub(super) fn scene(
     let job_ref = stored.and_then(|w| owner_of(d, w));
     let local_job = job_ref.as_ref().and_then(|(jobs, job_key, uid)| {
         let job = jobs
-            .objects
-            .get(job_key)
-            .filter(|job| job.uid().as_ref() == Some(uid))?;
-        Some((jobs.kind, job)).filter(|(_, job)| job.metadata.deletion_timestamp.is_none())
+            .job(job_key)
+            .filter(|job| job.first().uid().as_ref() == Some(uid))?;
+        let is_live = job.first().metadata.deletion_timestamp.is_none();
+        is_live.then_some((jobs.kind, job))
     });
     let holder = workload
         .status
@@ -184,7 +185,7 @@ pub(super) fn scene(
         present: local_job.is_some(),
         finished: local_job
             .as_ref()
-            .is_some_and(|(kind, job)| kind.finished(&job.data).is_some()),
+            .is_some_and(|(kind, job)| job.look(*kind).ended.is_some()),
     };
     // The clusters that matter even when they cannot be reached, or hold nothing of it: the one that holds it, and those of the
     // config unless it is only followed.
@@ -333,17 +334,14 @@ fn placeholder(key: &Key) -> ApiWorkload {
     workload
 }
 
-fn owner_of<'a>(d: &'a Dispatch, workload: &ApiWorkload) -> Option<(&'a KindCache, Key, String)> {
+fn owner_of<'a>(d: &'a Dispatch, workload: &ApiWorkload) -> Option<(&'a KindCache, JobKey, String)> {
     let owner = workload
         .owner_references()
         .iter()
         .find(|o| o.controller == Some(true))?;
     let jobs = d.caches.kind(group_of(&owner.api_version), &owner.kind)?;
-    Some((
-        jobs,
-        Key::new(workload.namespace().unwrap_or_default(), owner.name.as_str()),
-        owner.uid.clone(),
-    ))
+    let key = Key::new(workload.namespace().unwrap_or_default(), owner.name.as_str());
+    Some((jobs, JobKey::Object(key), owner.uid.clone()))
 }
 
 fn group_of(api_version: &str) -> &str {
@@ -352,19 +350,19 @@ fn group_of(api_version: &str) -> &str {
 
 fn owner(
     stored: Option<&ApiWorkload>,
-    job: Option<&(&'static dyn JobKind, Arc<DynamicObject>)>,
+    job: Option<&(&'static dyn JobKind, CachedJob)>,
     is_known: impl Fn(&str, &str) -> bool,
 ) -> Owner {
     if let Some((kind, job)) = job {
         let Some(managed_by) = kind.kind().managed_by else {
             return Owner::Managed;
         };
-        let value = kind.manager_of(&job.data).unwrap_or_default();
+        let value = kind.manager_of(member(job.first())).unwrap_or_default();
         if value == controllers::MULTIKUEUE {
             return Owner::Managed;
         }
         return Owner::NotManaged {
-            field: managed_by.path.join("."),
+            field: managed_by.said.to_owned(),
             value: value.to_owned(),
         };
     }
@@ -387,7 +385,7 @@ fn copies(
     d: &Dispatch,
     remote: &Remote,
     (key, stored): (&Key, Option<&ApiWorkload>),
-    job: Option<(&'static dyn JobKind, &Key)>,
+    job: Option<(&'static dyn JobKind, &JobKey)>,
 ) -> Copies {
     let former = job.and_then(|(kind, job_key)| former_job(remote, key, (kind, job_key)));
     if former.is_none() && !remote.holds(key) {
@@ -405,16 +403,30 @@ fn copies(
             Origin::Ours,
         ),
     };
-    let job = found.map(|(kind, job)| RemoteJob {
-        origin,
-        life: life(job.metadata.deletion_timestamp.is_some()),
-        // Why pods too: a job that is held may still have some.
-        suspended: is_suspended(kind, &job) && !kind.may_have_pods(&job.data),
-        finished: kind.finished(&job.data).is_some() && !killed(kind, &job),
-        epoch: epoch(&job.metadata),
-        kept: job.finalizers().iter().any(|f| f == finalizers::OUTCOME),
+    let is_going = |object: &Arc<DynamicObject>| object.metadata.deletion_timestamp.is_some();
+    let is_kept = |object: &Arc<DynamicObject>| object.finalizers().iter().any(|f| f == finalizers::OUTCOME);
+    let job = found.map(|(jobs, job)| {
+        let look = job.look(jobs.kind);
+        let epochs = job.objects().map(|object| epoch(&object.metadata));
+        RemoteJob {
+            origin,
+            life: life(job.objects().all(is_going)),
+            pods: pods_there(&look),
+            finished: look.ended.is_some() && !look.killed,
+            epoch: epochs.min().unwrap_or_default(),
+            kept: job.objects().any(is_kept),
+        }
     });
     Copies { workload, job }
+}
+
+/// Why its status too: a job that is held may still have some.
+fn pods_there(look: &Look) -> PodsThere {
+    match look.pods {
+        Pods::None if look.suspended => PodsThere::None,
+        Pods::Untold if look.suspended => PodsThere::Untold,
+        Pods::None | Pods::Untold | Pods::Ending | Pods::Alive => PodsThere::Some,
+    }
 }
 
 /// The number of the dispatch that a copy was sent for; 0 when it was sent for another Workload of that name.
@@ -435,45 +447,40 @@ fn epoch_of(stored: Option<&ApiWorkload>, copy: &ObjectMeta) -> u64 {
     }
 }
 
-/// Whether a job failed because it is being deleted: then it has no outcome.
-fn killed(kind: &dyn JobKind, job: &DynamicObject) -> bool {
-    let deleting = job.metadata.deletion_timestamp.is_some();
-    deleting && serde_json::to_value(job).is_ok_and(|job| kind.is_killed(&job))
-}
-
 /// The job on a worker that belongs to this Workload: by its name, else by the Workload it names.
-pub(super) fn find_job(
-    remote: &Remote,
+pub(super) fn find_job<'a>(
+    remote: &'a Remote,
     key: &Key,
-    job_key: Option<&Key>,
-) -> Option<(&'static dyn JobKind, Arc<DynamicObject>)> {
-    for jobs in &remote.jobs {
-        if let Some(job) = job_key.and_then(|job_key| jobs.objects.get(job_key))
-            && named(&job).as_ref() == Some(key)
-        {
-            return Some((jobs.kind, job));
-        }
-    }
-    if job_key.is_some() {
-        return None;
+    job_key: Option<&JobKey>,
+) -> Option<(&'a KindCache, CachedJob)> {
+    let of_workload = |jobs: &'a KindCache, job_key: &JobKey| {
+        let job = jobs
+            .job(job_key)?
+            .only(|object| named(object).as_ref() == Some(key))?;
+        Some((jobs, job))
+    };
+    if let Some(job_key) = job_key {
+        return remote.jobs.iter().find_map(|jobs| of_workload(jobs, job_key));
     }
     // Only for a Workload that is gone here, whose job's name is no longer known.
-    remote.held.jobs_of(key).into_iter().find_map(|held| {
-        let jobs = &remote.jobs[held.kind];
-        Some((jobs.kind, jobs.objects.get(&held.key)?))
+    remote.held.jobs_of(key).into_iter().find_map(|(kind, object)| {
+        let jobs = remote.jobs.get(kind)?;
+        of_workload(jobs, &jobs.key_of(&*jobs.objects.get(&object)?))
     })
 }
 
 /// The job on a worker that has the name of this Workload's and belongs to another one: to an earlier job of that name, whose
 /// pods still end.
-fn former_job(
-    remote: &Remote,
+fn former_job<'a>(
+    remote: &'a Remote,
     key: &Key,
-    (kind, job_key): (&'static dyn JobKind, &Key),
-) -> Option<(&'static dyn JobKind, Arc<DynamicObject>)> {
+    (kind, job_key): (&'static dyn JobKind, &JobKey),
+) -> Option<(&'a KindCache, CachedJob)> {
     let jobs = remote.jobs.iter().find(|jobs| jobs.kind.kind() == kind.kind())?;
-    let job = jobs.objects.get(job_key)?;
-    (named(&job).as_ref() != Some(key)).then_some((kind, job))
+    let job = jobs
+        .job(job_key)?
+        .only(|object| named(object).as_ref() != Some(key))?;
+    Some((jobs, job))
 }
 
 /// Every Workload that has anything of ours on a worker.
@@ -545,22 +552,23 @@ const fn life(deleting: bool) -> Life {
 /// Why not what the local job counts: its counters never fall, so the pods of an earlier run are among them.
 pub(super) fn reclaimable(d: &Dispatch, workload: &ApiWorkload) -> Option<BTreeMap<PodSetName, u32>> {
     let (jobs, job_key, uid) = owner_of(d, workload)?;
-    let job = jobs.objects.get(&job_key).filter(|job| job.uid() == Some(uid))?;
+    let job = jobs.job(&job_key).filter(|job| job.first().uid() == Some(uid))?;
     if owner(Some(workload), Some(&(jobs.kind, job)), |_, _| true) != Owner::Managed {
         return None;
     }
     let run = || {
         let remote = d.registry.get(&ClusterName::from(workload.cluster_name()?))?;
         let key = roadstead_kubeio::cache::key_of(workload);
-        let (kind, copy) = find_job(&remote, &key, Some(&job_key))?;
+        let (of_kind, copy) = find_job(&remote, &key, Some(&job_key))?;
         let present = roadstead_convert::epoch(workload.metadata.annotations.as_ref())?;
-        (epoch_of(Some(workload), &copy.metadata) == present).then(|| kind.reclaimable(&copy.data))
+        let is_present = epoch_of(Some(workload), &copy.first().metadata) == present;
+        is_present.then(|| copy.look(of_kind.kind).reclaimable)
     };
     Some(run().unwrap_or_default())
 }
 
 /// Where the job of a local Workload runs, if it is dispatched.
-pub(super) fn elsewhere(d: &Dispatch, workload: &ApiWorkload, job: &Key) -> Option<Elsewhere> {
+pub(super) fn elsewhere(d: &Dispatch, workload: &ApiWorkload, job: &JobKey) -> Option<Elsewhere> {
     let status = workload.status.as_ref()?;
     let ours = |name: &String| d.federation.is_ours(&CheckName::from(name.as_str()));
     if !status.admission_checks.iter().any(|check| ours(&check.name)) {
@@ -570,9 +578,9 @@ pub(super) fn elsewhere(d: &Dispatch, workload: &ApiWorkload, job: &Key) -> Opti
     let (scene, plan) = d.plan_stored(&key, (d.clock)());
     let fate = scene.fate(&plan);
     let remote = plan.mirror.and_then(|cluster| d.registry.get(&cluster));
-    let found = remote.and_then(|remote| find_job(&remote, &key, Some(job)));
+    let copy = |remote: Arc<Remote>| find_job(&remote, &key, Some(job)).map(|(_, copy)| copy);
     Some(Elsewhere {
-        job: found.map(|(_, job)| job),
+        job: remote.and_then(copy),
         fate,
     })
 }
@@ -670,6 +678,8 @@ mod tests {
         config.integrations.frameworks = vec!["batch/job".to_owned()];
         assert_eq!(enabled(&config), ["batch/job"]);
         config.integrations.frameworks = vec!["kubeflow.org/mpijob".to_owned()];
+        assert_eq!(enabled(&config), ["kubeflow.org/mpijob"]);
+        config.integrations.frameworks = vec!["trainer.kubeflow.org/trainjob".to_owned()];
         assert_eq!(enabled(&config), [""; 0]);
     }
 }

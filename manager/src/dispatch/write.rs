@@ -17,7 +17,7 @@ use roadstead_core::bug;
 use roadstead_core::dispatch::farewell::{Deletion, Farewell, Going, farewell};
 use roadstead_core::dispatch::{Cause, RemoteAction};
 use roadstead_core::name::Key;
-use roadstead_engine::caches::{KindCache, api_resource, is_suspended};
+use roadstead_engine::caches::{CachedJob, KindCache, look_at};
 use roadstead_jobs::JobKind;
 use roadstead_jobs::remote::RemoteIdentity;
 use roadstead_kubeio::queue::Lane;
@@ -372,8 +372,14 @@ impl Site<'_> {
         else {
             return Ok(());
         };
-        let copy = self.copy_of(*kind, local, &jobs.resource)?;
-        let api = Api::namespaced_with(self.client.clone(), &self.key.namespace, &jobs.resource);
+        for copy in self.copies_of(*kind, local, &jobs.resource)? {
+            self.create_copy(jobs, copy).await?;
+        }
+        Ok(())
+    }
+
+    async fn create_copy(&self, jobs: &KindCache, copy: DynamicObject) -> Result<(), String> {
+        let (api, name) = (self.api_of(jobs), copy.name_any());
         match write::create(&api, &copy).await {
             Written::Done(object) => {
                 jobs.objects.observe(*object);
@@ -383,7 +389,7 @@ impl Site<'_> {
                 }
                 Ok(())
             }
-            Written::AlreadyExists => match api.get_opt(&local.name_any()).await {
+            Written::AlreadyExists => match api.get_opt(&name).await {
                 Ok(Some(object))
                     if object
                         .labels()
@@ -395,17 +401,16 @@ impl Site<'_> {
                     Ok(())
                 }
                 Ok(Some(foreign)) if bug!(self.d.policy, ForeignJobDeleted) => {
-                    write::delete(&api, &foreign.name_any(), foreign.uid().as_deref()).await;
+                    write::delete(&api, &name, foreign.uid().as_deref()).await;
                     Err("a job was in the way".into())
                 }
                 Ok(Some(_)) => {
                     let detail = format!(
-                        "remote object is not owned by MultiKueue: expected \"{}\"=\"{}\" on {} {}/{}",
+                        "remote object is not owned by MultiKueue: expected \"{}\"=\"{}\" on {} {}/{name}",
                         labels::MULTIKUEUE_ORIGIN,
                         self.d.origin,
-                        kind.kind().kind,
+                        jobs.resource.kind,
                         self.key.namespace,
-                        local.name_any()
                     );
                     self.exclude(Cause::NameConflict, detail);
                     Ok(())
@@ -428,12 +433,16 @@ impl Site<'_> {
         }
     }
 
-    fn copy_of(
+    fn api_of(&self, jobs: &KindCache) -> Api<DynamicObject> {
+        Api::namespaced_with(self.client.clone(), &self.key.namespace, &jobs.resource)
+    }
+
+    fn copies_of(
         &self,
         kind: &dyn JobKind,
-        local: &DynamicObject,
+        local: &CachedJob,
         resource: &ApiResource,
-    ) -> Result<DynamicObject, String> {
+    ) -> Result<Vec<DynamicObject>, String> {
         let workload = self
             .d
             .caches
@@ -445,41 +454,42 @@ impl Site<'_> {
             origin: &self.d.origin,
             workload: &self.key.name,
         };
-        let local = serde_json::to_value(local).map_err(|error| error.to_string())?;
-        let mut copy = kind.remote_object(&local, &identity, &original);
-        for (key, value) in roadstead_convert::dispatch_annotations(&workload, self.scene.epoch()) {
-            copy["metadata"]["annotations"][key] = json!(value);
-        }
-        // Why not always: who may not change a job could never take it off again.
-        if self.remote.may_change(resource) {
-            copy["metadata"]["finalizers"] = json!([finalizers::OUTCOME]);
-        }
-        #[cfg(feature = "bugbank")]
-        let copy = vanishing(copy, bug!(self.d.policy, TtlRerun));
-        serde_json::from_value(copy).map_err(|error| error.to_string())
+        let copies = local.with(|local| kind.copies(local, &identity, &original));
+        let stamped = copies.into_iter().map(|mut copy| {
+            for (key, value) in roadstead_convert::dispatch_annotations(&workload, self.scene.epoch()) {
+                copy["metadata"]["annotations"][key] = json!(value);
+            }
+            // Why not always: who may not change a job could never take it off again.
+            if self.remote.may_change(resource) {
+                copy["metadata"]["finalizers"] = json!([finalizers::OUTCOME]);
+            }
+            #[cfg(feature = "bugbank")]
+            let copy = vanishing(copy, bug!(self.d.policy, TtlRerun));
+            serde_json::from_value(copy).map_err(|error| error.to_string())
+        });
+        stamped.collect()
     }
 
     async fn delete_job(&self) -> Result<(), String> {
         let job_key = self.scene.job_key.as_ref();
-        let Some((kind, job)) = read::find_job(self.remote, self.key, job_key) else {
+        let Some((jobs, job)) = read::find_job(self.remote, self.key, job_key) else {
             return Ok(());
         };
-        let Some(jobs) = self
-            .remote
-            .jobs
-            .iter()
-            .find(|jobs| jobs.kind.kind() == kind.kind())
-        else {
-            return Ok(());
-        };
-        let api = Api::namespaced_with(self.client.clone(), &self.key.namespace, &api_resource(kind));
+        for object in job.objects() {
+            self.delete_copy(jobs, object).await?;
+        }
+        Ok(())
+    }
+
+    async fn delete_copy(&self, jobs: &KindCache, job: &DynamicObject) -> Result<(), String> {
+        let (api, kind) = (self.api_of(jobs), jobs.kind);
         let (name, uid) = (job.name_any(), job.metadata.uid.as_deref());
-        let ended = kind.finished(&job.data).is_some();
-        let answer = match farewell(self.going(kind, &job)) {
+        let going = self.going(kind, job);
+        let answer = match farewell(going) {
             Farewell::Delete => write::delete(&api, &name, uid).await,
             Farewell::DeleteAfterPods => write::delete_after_dependents(&api, &name, uid).await,
             Farewell::Wait => return Ok(()),
-            Farewell::LetGo => return self.let_go(&api, jobs, &job).await,
+            Farewell::LetGo => return self.let_go(&api, jobs, job).await,
         };
         match answer {
             Written::Done(object) => {
@@ -491,12 +501,13 @@ impl Site<'_> {
                     // Why: the watch was faster, and tells of it only once.
                     self.d.memory.goes(self.key, uid.unwrap_or_default());
                 }
-                if !ended && kind.finished(&object.data).is_some() {
+                let now = self.going(kind, &object);
+                if !going.ended && now.ended {
                     // Why: it ended while it was being deleted, and that end is stored nowhere else (seed 6066). What was decided
                     // did not know of it; the cache does now, so it is decided again.
                     return Ok(());
                 }
-                match farewell(self.going(kind, &object)) {
+                match farewell(now) {
                     Farewell::LetGo => self.let_go(&api, jobs, &object).await,
                     // The next change of the job makes this due again.
                     Farewell::Wait | Farewell::Delete | Farewell::DeleteAfterPods => Ok(()),
@@ -504,7 +515,7 @@ impl Site<'_> {
             }
             Written::Gone => {
                 self.d.memory.granted(self.key, &self.remote.name);
-                jobs.objects.forget(&roadstead_kubeio::cache::key_of(&*job), uid);
+                jobs.objects.forget(&roadstead_kubeio::cache::key_of(job), uid);
                 Ok(())
             }
             Written::Conflict | Written::AlreadyExists => Ok(()),
@@ -518,8 +529,9 @@ impl Site<'_> {
 
     fn going(&self, kind: &dyn JobKind, job: &DynamicObject) -> Going {
         let uid = job.metadata.uid.as_deref().unwrap_or_default();
+        let look = look_at(kind, job);
         Going {
-            ended: kind.finished(&job.data).is_some(),
+            ended: look.ended.is_some(),
             deletion: match job.metadata.deletion_timestamp {
                 None => Deletion::NotBegun,
                 Some(_) if job.finalizers().iter().any(|f| f == finalizers::FOREGROUND) => {
@@ -527,7 +539,7 @@ impl Site<'_> {
                 }
                 Some(_) => Deletion::Begun,
             },
-            at_rest: is_suspended(kind, job) && !kind.may_have_pods(&job.data),
+            at_rest: look.at_rest(),
             asked: self.d.memory.was_asked_to_go(self.key, uid),
         }
     }

@@ -9,7 +9,6 @@ use kube::core::DynamicObject;
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_core::name::Key;
 use roadstead_engine::caches::named;
-use roadstead_engine::jobs::JobRef;
 use roadstead_kubeio::cache::Change;
 
 /// See the module.
@@ -30,7 +29,7 @@ struct Holding {
     copy: bool,
     /// The pods that it asks for, unless it has ended.
     pods: u64,
-    /// The jobs that name it: kind and key.
+    /// The objects of jobs that name it: kind and key.
     jobs: BTreeSet<(usize, Key)>,
 }
 
@@ -114,19 +113,11 @@ impl Held {
         self.lock().of.contains_key(workload)
     }
 
-    /// The jobs that name this Workload.
-    pub(crate) fn jobs_of(&self, workload: &Key) -> Vec<JobRef> {
+    /// The objects of jobs that name this Workload: the position of their kind, and their key.
+    pub(crate) fn jobs_of(&self, workload: &Key) -> Vec<(usize, Key)> {
         let held = self.lock();
-        let jobs = held
-            .of
-            .get(workload)
-            .into_iter()
-            .flat_map(|holding| &holding.jobs);
-        jobs.map(|(kind, key)| JobRef {
-            kind: *kind,
-            key: key.clone(),
-        })
-        .collect()
+        let holding = held.of.get(workload).into_iter();
+        holding.flat_map(|holding| &holding.jobs).cloned().collect()
     }
 
     /// All Workloads of which there is anything, in their order.
@@ -166,8 +157,7 @@ mod tests {
         let (first, second) = (Key::new("ns", "first"), Key::new("ns", "second"));
         tell(None, Some(&naming("first")));
         assert!(held.any(&first) && !held.any(&second));
-        let found = held.jobs_of(&first);
-        assert_eq!((found.len(), found[0].kind, &found[0].key), (1, 2, &key));
+        assert_eq!(held.jobs_of(&first), [(2, key.clone())]);
         tell(Some(&naming("first")), Some(&naming("second")));
         assert!(!held.any(&first) && held.all().contains(&second));
         tell(Some(&naming("second")), None);

@@ -38,7 +38,7 @@ pub use concern::is_followed;
 use holder::{Closed, Holder};
 pub use observed::{
     Answer, Cause, Copies, Cordon, Dispatcher, Drift, Failure, Fence, Life, Local, LocalJob, LostPolicy,
-    Observed, Order, Origin, Owner, Policy, Remote, RemoteJob, RemoteWorkload, Said, Site, Stop,
+    Observed, Order, Origin, Owner, PodsThere, Policy, Remote, RemoteJob, RemoteWorkload, Said, Site, Stop,
 };
 pub use offer::{ROUND, WIDEN};
 pub use removal::{Stood, Witness};
@@ -480,6 +480,10 @@ impl<'a> Pass<'a> {
                     if w.active && w.evicted.is_none() && w.stop == Stop::NotRequested {
                         let message = message.clone();
                         self.act(cluster, RemoteAction::RequestStop { message });
+                    } else if job.pods == PodsThere::Untold {
+                        // Why: a status that does not count its last pods never says that they are gone. A job that goes after
+                        // its pods does.
+                        self.remove(cluster, copies);
                     }
                 }
                 // Why also what does not run: as long as it is active its worker may start it, again too.

@@ -10,8 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use k8s_openapi::api::core::v1::{LimitRange, Namespace};
 use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
-use kube::core::{DynamicObject, GroupVersionKind};
-use kube::discovery::ApiResource;
+use kube::core::DynamicObject;
 use kube::{Api, Client, Resource, ResourceExt as _};
 use roadstead_api::constants::{annotations, labels};
 use roadstead_api::kueue::v1beta2::{
@@ -26,34 +25,18 @@ use roadstead_serve::shutdown::{Name, Tasks};
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
-use crate::jobs::JobRef;
-
 mod counting;
+mod kinds;
 mod queues;
 mod templates;
 pub(crate) mod unlisted;
 mod unsure;
 
 pub use counting::{Counting, LimitIndex};
+pub use kinds::{CachedJob, JobKey, JobRef, KindCache, api_resource, look_at, member, member_mut};
 pub use queues::QueueIndex;
 pub use templates::Templates;
 use unsure::Unsure;
-
-/// A job kind with the cache of its objects.
-#[derive(Clone)]
-pub struct KindCache {
-    /// How to read and change such jobs.
-    pub kind: &'static dyn JobKind,
-    /// Where its API lives.
-    pub resource: ApiResource,
-    /// The objects.
-    pub objects: Arc<Cache<DynamicObject>>,
-}
-
-/// Whether a job is held back, and no stop is under way.
-pub fn is_suspended(kind: &dyn JobKind, job: &DynamicObject) -> bool {
-    kind.is_suspended(&job.data) && !kind.is_stopping(job.annotations())
-}
 
 /// What the task is called that lists and watches a kind of objects.
 pub fn watch_of(kind: &str) -> Name {
@@ -137,14 +120,7 @@ impl Caches {
             limits: Arc::default(),
             runtime_classes: Cache::new(),
             counting: Arc::default(),
-            jobs: kinds
-                .iter()
-                .map(|kind| KindCache {
-                    kind: *kind,
-                    resource: api_resource(*kind),
-                    objects: Cache::new(),
-                })
-                .collect(),
+            jobs: kinds.iter().map(|kind| KindCache::new(*kind)).collect(),
         };
         let limits = caches.limits.clone();
         caches
@@ -159,17 +135,13 @@ impl Caches {
             owners.note(change.key, change.old.map(|w| &**w), change.new.map(|w| &**w));
         });
         for (kind, jobs) in caches.jobs.iter().enumerate() {
-            let prebuilt = caches.prebuilt.clone();
+            let (prebuilt, of_kind) = (caches.prebuilt.clone(), jobs.clone());
             jobs.objects.listen(move |change| {
-                let job = JobRef {
-                    kind,
-                    key: change.key.clone(),
+                let claim = |object: Option<&Arc<DynamicObject>>| {
+                    let key = of_kind.key_of(object?);
+                    Some((named(object?)?, JobRef { kind, key }))
                 };
-                prebuilt.note(
-                    &job,
-                    change.old.and_then(|j| named(j)),
-                    change.new.and_then(|j| named(j)),
-                );
+                prebuilt.note(change.key, claim(change.old), claim(change.new));
             });
         }
         caches
@@ -263,13 +235,6 @@ impl Caches {
     }
 }
 
-/// The API resource of a job kind.
-pub fn api_resource(kind: &dyn JobKind) -> ApiResource {
-    let row = kind.kind();
-    let gvk = GroupVersionKind::gvk(row.group, row.version, row.kind);
-    ApiResource::from_gvk_with_plural(&gvk, row.plural)
-}
-
 /// Workloads by the UID of their controller owner.
 #[derive(Debug, Default)]
 pub struct OwnerIndex(Mutex<BTreeMap<String, BTreeSet<Key>>>);
@@ -306,33 +271,36 @@ impl OwnerIndex {
 
 /// Jobs by the Workload that they want to adopt.
 #[derive(Debug, Default)]
-pub struct PrebuiltIndex(Mutex<BTreeMap<Key, BTreeSet<JobRef>>>);
+pub struct PrebuiltIndex(Mutex<BTreeMap<Key, Claims>>);
+
+/// Who wants to adopt a Workload: each job with the name of a member that says so.
+type Claims = BTreeSet<(JobRef, Key)>;
 
 impl PrebuiltIndex {
     /// The jobs that name this Workload.
     pub fn of(&self, workload: &Key) -> Vec<JobRef> {
         let index = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        index
-            .get(workload)
-            .map(|jobs| jobs.iter().cloned().collect())
-            .unwrap_or_default()
+        let claims = index.get(workload).into_iter().flatten();
+        let mut jobs: Vec<JobRef> = claims.map(|(job, _)| job.clone()).collect();
+        jobs.dedup();
+        jobs
     }
 
-    fn note(&self, job: &JobRef, old: Option<Key>, new: Option<Key>) {
+    fn note(&self, member: &Key, old: Option<(Key, JobRef)>, new: Option<(Key, JobRef)>) {
         if old == new {
             return;
         }
         let mut index = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(workload) = old
-            && let Some(jobs) = index.get_mut(&workload)
+        if let Some((workload, job)) = old
+            && let Some(claims) = index.get_mut(&workload)
         {
-            jobs.remove(job);
-            if jobs.is_empty() {
+            claims.remove(&(job, member.clone()));
+            if claims.is_empty() {
                 index.remove(&workload);
             }
         }
-        if let Some(workload) = new {
-            index.entry(workload).or_default().insert(job.clone());
+        if let Some((workload, job)) = new {
+            index.entry(workload).or_default().insert((job, member.clone()));
         }
     }
 }

@@ -9,12 +9,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use kube::core::DynamicObject;
 use roadstead_api::kueue::v1beta2::Workload as ApiWorkload;
 use roadstead_core::name::{Key, PodSetName};
 use roadstead_core::note::Note;
 use roadstead_core::status::Status;
 use roadstead_core::workload::Workload;
+
+use crate::caches::{CachedJob, JobKey};
 
 /// One pass over one Workload.
 pub struct Pass<'a> {
@@ -52,13 +53,36 @@ pub enum Rest {
     Certain,
 }
 
-/// The admission checks of this process.
+impl Follow {
+    /// Both.
+    fn and(mut self, mut other: Self) -> Self {
+        self.notes.append(&mut other.notes);
+        self.annotate.append(&mut other.annotate);
+        self.wake_at = [self.wake_at, other.wake_at].into_iter().flatten().min();
+        if other.rest == Rest::Certain {
+            self.rest = Rest::Certain;
+        }
+        self.work = match (self.work.take(), other.work.take()) {
+            (Some(first), Some(second)) => Some(Box::pin(async move {
+                // Why both: a check that fails holds up no other.
+                let done = first.await;
+                second.await.and(done)
+            })),
+            (first, second) => first.or(second),
+        };
+        self
+    }
+}
+
+/// One part of a process that has a say about Workloads, such as an admission check. What it does not say is left to the others.
 pub trait Checks: Send + Sync {
     /// Looks at one Workload, changes `status` where its checks have something to say, and says what follows.
-    fn plan(&self, pass: &Pass<'_>, status: &mut Status, now: Timestamp) -> Follow;
+    fn plan(&self, _pass: &Pass<'_>, _status: &mut Status, _now: Timestamp) -> Follow {
+        Follow::default()
+    }
 
     /// The Workload is gone.
-    fn gone(&self, key: &Key);
+    fn gone(&self, _key: &Key) {}
 
     /// This replica leads now, after it has followed: what its decisions are made from beside the caches of the engine is to be
     /// listed again, and nothing decided before that. Called before anything is decided.
@@ -80,15 +104,60 @@ pub trait Checks: Send + Sync {
         None
     }
 
-    /// The object whose status is to be shown on the local job, if the job runs somewhere else.
-    fn runs_elsewhere(&self, workload: &ApiWorkload, job: &Key) -> Option<Elsewhere>;
+    /// What is to be shown on the local job, if the job runs somewhere else.
+    fn runs_elsewhere(&self, _workload: &ApiWorkload, _job: &JobKey) -> Option<Elsewhere> {
+        None
+    }
+}
+
+/// All that has a say about Workloads in this process, asked in this order. Each sees the status as the one before has left it.
+#[derive(Clone, Default)]
+pub struct CheckList(Arc<[Arc<dyn Checks>]>);
+
+impl CheckList {
+    /// These, in this order.
+    pub fn new(checks: Vec<Arc<dyn Checks>>) -> Self {
+        Self(checks.into())
+    }
+
+    pub(crate) fn plan(&self, pass: &Pass<'_>, status: &mut Status, now: Timestamp) -> Follow {
+        let plans = self.0.iter().map(|check| check.plan(pass, status, now));
+        plans.fold(Follow::default(), Follow::and)
+    }
+
+    pub(crate) fn gone(&self, key: &Key) {
+        self.0.iter().for_each(|check| check.gone(key));
+    }
+
+    pub(crate) fn catch_up(&self) {
+        self.0.iter().for_each(|check| check.catch_up());
+    }
+
+    /// Whether none forbids it.
+    pub(crate) fn may_start(&self, workload: &ApiWorkload) -> bool {
+        self.0.iter().all(|check| check.may_start(workload))
+    }
+
+    pub(crate) fn may_run_elsewhere(&self, workload: &ApiWorkload) -> bool {
+        self.0.iter().any(|check| check.may_run_elsewhere(workload))
+    }
+
+    pub(crate) fn reclaimable(&self, workload: &ApiWorkload) -> Option<BTreeMap<PodSetName, u32>> {
+        self.0.iter().find_map(|check| check.reclaimable(workload))
+    }
+
+    pub(crate) fn runs_elsewhere(&self, workload: &ApiWorkload, job: &JobKey) -> Option<Elsewhere> {
+        self.0
+            .iter()
+            .find_map(|check| check.runs_elsewhere(workload, job))
+    }
 }
 
 /// A job that runs in another cluster.
 #[derive(Clone, Debug)]
 pub struct Elsewhere {
     /// Its copy there, as last seen; `None` while there is none or the cluster cannot be reached.
-    pub job: Option<Arc<DynamicObject>>,
+    pub job: Option<CachedJob>,
     /// What is known of it without a copy.
     pub fate: Fate,
 }
@@ -107,18 +176,83 @@ pub enum Fate {
     Ended,
 }
 
-/// A process without admission checks of its own.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoChecks;
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
 
-impl Checks for NoChecks {
-    fn plan(&self, _pass: &Pass<'_>, _status: &mut Status, _now: Timestamp) -> Follow {
-        Follow::default()
+    use super::*;
+
+    /// Says something about what it sees, and fails afterwards if it is told to.
+    struct Says {
+        cluster: &'static str,
+        wake_secs: i64,
+        done: Arc<Mutex<Vec<&'static str>>>,
+        answer: Result<(), &'static str>,
     }
 
-    fn gone(&self, _key: &Key) {}
+    impl Checks for Says {
+        fn plan(&self, _pass: &Pass<'_>, status: &mut Status, now: Timestamp) -> Follow {
+            status.nominated.push(self.cluster.into());
+            let (done, cluster, answer) = (self.done.clone(), self.cluster, self.answer);
+            Follow {
+                notes: vec![Note::normal(
+                    self.cluster,
+                    format!("{:?}", status.nominated.len()),
+                )],
+                wake_at: now
+                    .checked_add(jiff::SignedDuration::from_secs(self.wake_secs))
+                    .ok(),
+                work: Some(Box::pin(async move {
+                    done.lock().unwrap().push(cluster);
+                    answer.map_err(str::to_owned)
+                })),
+                annotate: vec![("key", self.cluster.to_owned())],
+                rest: if answer.is_err() {
+                    Rest::Certain
+                } else {
+                    Rest::AskTheJob
+                },
+            }
+        }
 
-    fn runs_elsewhere(&self, _workload: &ApiWorkload, _job: &Key) -> Option<Elsewhere> {
-        None
+        fn may_start(&self, _workload: &ApiWorkload) -> bool {
+            self.answer.is_ok()
+        }
+    }
+
+    #[tokio::test]
+    async fn each_check_sees_what_the_one_before_said_and_holds_up_no_other() {
+        let done = Arc::<Mutex<Vec<&'static str>>>::default();
+        let says = |cluster, wake_secs, answer| -> Arc<dyn Checks> {
+            Arc::new(Says {
+                cluster,
+                wake_secs,
+                done: done.clone(),
+                answer,
+            })
+        };
+        let list = CheckList::new(vec![says("first", 9, Err("no")), says("second", 3, Ok(()))]);
+        let stored = ApiWorkload::default();
+        let workload = roadstead_convert::workload(&stored);
+        let pass = Pass {
+            stored: &stored,
+            workload: &workload,
+        };
+        let mut status = Status::default();
+        let follow = list.plan(&pass, &mut status, Timestamp::UNIX_EPOCH);
+        assert_eq!(status.nominated, ["first".into(), "second".into()]);
+        let told: Vec<_> = follow.notes.iter().map(|note| note.message.as_str()).collect();
+        assert_eq!(told, ["1", "2"]);
+        assert_eq!(follow.annotate.len(), 2);
+        assert_eq!(follow.wake_at, Timestamp::from_second(3).ok());
+        assert_eq!(follow.rest, Rest::Certain);
+        assert_eq!(follow.work.unwrap().await, Err("no".to_owned()));
+        assert_eq!(*done.lock().unwrap(), ["first", "second"]);
+        assert!(!list.may_start(&stored), "one check forbids it");
+        assert!(
+            list.runs_elsewhere(&stored, &JobKey::Object(Key::new("ns", "j")))
+                .is_none()
+        );
+        assert!(CheckList::default().may_start(&stored));
     }
 }

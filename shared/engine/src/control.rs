@@ -14,8 +14,7 @@ use roadstead_api::constants::{annotations, labels};
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_core::name::Key;
 
-use crate::caches::{Caches, KindCache, named};
-use crate::jobs::JobRef;
+use crate::caches::{Caches, JobKey, JobRef, KindCache, named};
 
 /// What both copies say of where they come from.
 const STAMPS: [&str; 2] = [annotations::WORKLOAD_UID, annotations::DISPATCH_EPOCH];
@@ -30,6 +29,7 @@ pub(crate) fn of(caches: &Caches, workload: &Workload) -> Option<(JobRef, String
     let is_kind = |jobs: &KindCache| jobs.resource.group == group && jobs.resource.kind == owner.kind;
     let kind = caches.jobs.iter().position(is_kind)?;
     let key = Key::new(workload.namespace().unwrap_or_default(), owner.name.as_str());
+    let key = JobKey::Object(key);
     Some((JobRef { kind, key }, owner.uid.clone()))
 }
 
@@ -71,8 +71,9 @@ fn is_same(one: &BTreeMap<String, String>, other: &BTreeMap<String, String>, key
 fn claimant(caches: &Caches, workload: &Workload) -> Option<(JobRef, String)> {
     let key = roadstead_kubeio::cache::key_of(workload);
     caches.prebuilt.of(&key).into_iter().find_map(|at| {
-        let job = caches.jobs.get(at.kind)?.objects.get(&at.key)?;
-        belongs(&job, workload).then(|| (at, job.meta().uid.clone().unwrap_or_default()))
+        let job = caches.jobs.get(at.kind)?.job(&at.key)?;
+        let job = job.first();
+        belongs(job, workload).then(|| (at, job.meta().uid.clone().unwrap_or_default()))
     })
 }
 

@@ -9,7 +9,6 @@ mod priority;
 mod read;
 mod write;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,13 +19,13 @@ use roadstead_api::constants::labels;
 use roadstead_core::job::{self, ADOPTION_PAUSE, FollowUp};
 use roadstead_core::name::Key;
 use roadstead_core::note::Note;
-use roadstead_jobs::kind::{Mirror, Target};
+use roadstead_jobs::kind::Remote;
 use roadstead_kubeio::events::Recorder;
 use roadstead_kubeio::queue::{Lane, Queue};
 use roadstead_kubeio::reconcile::Outcome;
 
-use crate::caches::{Caches, KindCache};
-use crate::checks::{Checks, Fate};
+use crate::caches::{Caches, JobRef, KindCache};
+use crate::checks::{CheckList, Fate};
 use crate::clock::Clock;
 use crate::workloads::Requests;
 
@@ -35,21 +34,6 @@ pub use read::job_of;
 
 /// When a status that could not be copied yet is looked at again. *Source*: `spec/multikueue.md 5.1`.
 const DEFERRED_PAUSE: Duration = Duration::from_secs(2);
-
-/// A job to look at.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct JobRef {
-    /// Its kind, as position in [`Caches::jobs`].
-    pub kind: usize,
-    /// Its namespace and name.
-    pub key: Key,
-}
-
-impl fmt::Display for JobRef {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.key.fmt(f)
-    }
-}
 
 /// See the module.
 #[derive(Clone)]
@@ -60,7 +44,7 @@ pub(crate) struct Jobs {
     pub(crate) due: Arc<Queue<JobRef>>,
     pub(crate) workloads_due: Arc<Queue<Key>>,
     pub(crate) requests: Arc<Requests>,
-    pub(crate) checks: Arc<dyn Checks>,
+    pub(crate) checks: CheckList,
     pub(crate) recorder: Recorder,
     pub(crate) clock: Clock,
 }
@@ -69,15 +53,12 @@ impl Jobs {
     /// Makes a job due whenever it or one of its Workloads changes.
     pub(crate) fn listen(&self) {
         for (kind, jobs) in self.caches.jobs.iter().enumerate() {
-            let due = self.due.clone();
+            let (due, of_kind) = (self.due.clone(), jobs.clone());
             jobs.objects.listen(move |change| {
-                due.add(
-                    JobRef {
-                        kind,
-                        key: change.key.clone(),
-                    },
-                    Lane::New,
-                );
+                for object in [change.old, change.new].into_iter().flatten() {
+                    let key = of_kind.key_of(object);
+                    due.add(JobRef { kind, key }, Lane::New);
+                }
             });
         }
         let (due, caches) = (self.due.clone(), self.caches.clone());
@@ -103,7 +84,7 @@ impl Jobs {
                 for job in jobs.objects.all() {
                     if job.labels().get(labels::PRIORITY_CLASS).map(String::as_str) == Some(&*change.key.name)
                     {
-                        let key = roadstead_kubeio::cache::key_of(&*job);
+                        let key = jobs.key_of(&job);
                         due.add(JobRef { kind, key }, Lane::New);
                     }
                 }
@@ -120,8 +101,8 @@ impl Jobs {
             }
             for (kind, jobs) in caches.jobs.iter().enumerate() {
                 for job in jobs.objects.all() {
-                    let key = roadstead_kubeio::cache::key_of(&*job);
-                    if *key.namespace == *change.key.name {
+                    let key = jobs.key_of(&job);
+                    if *key.key().namespace == *change.key.name {
                         due.add(JobRef { kind, key }, Lane::New);
                     }
                 }
@@ -134,14 +115,14 @@ impl Jobs {
         let Some(jobs) = self.caches.jobs.get(at.kind).cloned() else {
             return Outcome::Done;
         };
-        let Some(object) = jobs.objects.get(&at.key) else {
+        let Some(job) = jobs.job(&at.key) else {
             return Outcome::Done;
         };
-        let scene = match read::scene(&self, &jobs, &object) {
+        let scene = match read::scene(&self, &jobs, job.clone()) {
             Ok(scene) => scene,
             Err(problem) => {
                 // Why not an error: the job stays as it is until somebody mends it, and that makes it due.
-                self.tell(&jobs, &object, vec![Note::warning("InvalidJob", problem)]);
+                self.tell(&jobs, job.first(), vec![Note::warning("InvalidJob", problem)]);
                 return Outcome::Done;
             }
         };
@@ -159,8 +140,8 @@ impl Jobs {
                 return outcome;
             }
         }
-        self.tell(&jobs, &object, plan.notes);
-        if let Some(outcome) = self.mirror(&jobs, &scene).await {
+        self.tell(&jobs, job.first(), plan.notes);
+        if let Some(outcome) = self.mirror(&jobs, &at, &scene).await {
             return outcome;
         }
         match plan.follow_up {
@@ -171,39 +152,28 @@ impl Jobs {
         }
     }
 
-    /// Shows on the local job what its copy on a worker shows, or what is known without a copy.
-    async fn mirror(&self, jobs: &KindCache, scene: &read::Scene) -> Option<Outcome> {
+    /// Shows on the local job what its copies on a worker show, or what is known without a copy.
+    async fn mirror(&self, jobs: &KindCache, at: &JobRef, scene: &read::Scene) -> Option<Outcome> {
         let workload = scene.current_workload()?;
-        let elsewhere = self.checks.runs_elsewhere(workload, &scene.key)?;
+        let elsewhere = self.checks.runs_elsewhere(workload, &at.key)?;
         // Why the newest: this pass may just have written the job.
-        let local = jobs.objects.get(&scene.key)?;
-        let local = serde_json::to_value(&*local).ok()?;
+        let local = jobs.job(&at.key)?;
         let now = (self.clock)();
-        let mirror = match (elsewhere.job, elsewhere.fate) {
-            (Some(remote), _) => jobs
-                .kind
-                .mirror(&local, &serde_json::to_value(&*remote).ok()?, now),
+        let show = |remote: Remote<'_>| local.with(|local| jobs.kind.mirror(local, remote, now));
+        let mirror = match (&elsewhere.job, elsewhere.fate) {
+            (Some(copies), _) => copies.with(|copies| show(Remote::Copies(copies))),
             (None, Fate::Unknown) => return None,
             // Why: nothing else makes it due when that is known again (seed 8747).
             (None, Fate::NotYet) => return Some(Outcome::After(DEFERRED_PAUSE)),
-            (None, Fate::AtRest) => Mirror::from(jobs.kind.without_pods(&local)),
-            (None, Fate::Ended) => {
-                let outcome = read::ended(workload)?;
-                Mirror::from(jobs.kind.conclusion(&local, &outcome, now))
+            (None, Fate::AtRest) => show(Remote::AtRest),
+            (None, Fate::Ended) => show(Remote::Ended(&read::ended(workload)?)),
+        };
+        for write in mirror.writes {
+            if let Err(failed) = write::carry_out(self, jobs, &scene.key, write).await {
+                return Some(failed);
             }
-        };
-        let (patch, outcome) = match mirror {
-            Mirror::Nothing => return None,
-            Mirror::Patch(patch) => (Some(patch), None),
-            Mirror::Deferred(patch) => (patch, Some(Outcome::After(DEFERRED_PAUSE))),
-        };
-        match patch {
-            Some(patch) => match write::patch(self, jobs, &scene.key, Target::Status, &patch).await {
-                Ok(()) => outcome,
-                Err(failed) => Some(failed),
-            },
-            None => outcome,
         }
+        mirror.is_deferred.then_some(Outcome::After(DEFERRED_PAUSE))
     }
 
     fn tell(&self, jobs: &KindCache, object: &DynamicObject, notes: Vec<Note>) {

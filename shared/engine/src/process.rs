@@ -27,11 +27,12 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::brain::{Brain, MAIL_MAX};
+use crate::caches::JobRef;
 use crate::caches::{Caches, Counting, unlisted};
-use crate::checks::Checks;
+use crate::checks::CheckList;
 use crate::clock::{self, Clock, Uptime};
 use crate::feed;
-use crate::jobs::{JobRef, Jobs};
+use crate::jobs::Jobs;
 use crate::leader::Leadership;
 use crate::metrics::Metrics;
 use crate::proposals::Proposals;
@@ -160,7 +161,7 @@ impl Engine {
     /// *Errors*: the webhook server could not be set up.
     pub async fn start(
         self,
-        checks: Arc<dyn Checks>,
+        checks: CheckList,
         (synced, webhooks): (Condition, Condition),
         tasks: &mut Tasks,
         stop: &CancellationToken,
@@ -273,7 +274,7 @@ struct Running {
     jobs: Option<Jobs>,
     finalizers_due: Arc<Queue<queues::Object>>,
     leadership: Leadership,
-    checks: Arc<dyn Checks>,
+    checks: CheckList,
 }
 
 impl Running {

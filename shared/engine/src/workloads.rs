@@ -31,7 +31,7 @@ use tokio::sync::mpsc;
 
 use crate::brain::until;
 use crate::caches::Caches;
-use crate::checks::{Checks, Pass, Rest};
+use crate::checks::{CheckList, Pass, Rest};
 use crate::clock::Clock;
 use crate::control;
 use crate::proposals::Proposals;
@@ -76,7 +76,7 @@ pub(crate) struct Workloads {
     pub(crate) proposals: Arc<Proposals>,
     pub(crate) requests: Arc<Requests>,
     pub(crate) mail: mpsc::Sender<Event>,
-    pub(crate) checks: Arc<dyn Checks>,
+    pub(crate) checks: CheckList,
     pub(crate) recorder: Recorder,
     pub(crate) clock: Clock,
 }

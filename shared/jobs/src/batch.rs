@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use roadstead_api::constants::{annotations, labels, names};
 use roadstead_core::lifecycle::Outcome;
 use roadstead_core::name::PodSetName;
@@ -10,7 +11,9 @@ use roadstead_kinds::{Kind, rows};
 use serde_json::{Value, json};
 
 use crate::json;
-use crate::kind::{Error, JobKind, JobPodSet, Mirror, StopStep, Target};
+use crate::kind::{
+    Error, JobKind, JobPodSet, Look, Member, MemberMut, Members, Mirror, Pods, Remote, Target, Write,
+};
 use crate::labels::annotation;
 use crate::podset::{InjectError, PodSetInfo, inject, restore, same_number};
 use crate::problem::Problem;
@@ -32,13 +35,19 @@ const CONTROLLER_LABELS: [&str; 4] = [
 ];
 /// Those of them that say nothing about the pods. Wire: `batch.kubernetes.io/job-name` stays.
 const NOT_IN_POD_SETS: [&str; 3] = ["controller-uid", "job-name", "batch.kubernetes.io/controller-uid"];
+const SUSPEND: [&str; 2] = ["spec", "suspend"];
 const TEMPLATE: [&str; 2] = ["spec", "template"];
 const SELECTOR: [&str; 2] = ["spec", "selector"];
+const TTL: [&str; 2] = ["spec", "ttlSecondsAfterFinished"];
 const STOPPING: [&str; 3] = ["metadata", "annotations", annotations::STOPPING];
 
 /// Whether annotation `kueue.x-k8s.io/stopping` says that a stop is under way.
-fn says_stop(stopping: Option<&str>) -> bool {
-    stopping == Some(labels::TRUE)
+fn is_stopping(job: Member<'_>) -> bool {
+    annotation(job.meta, annotations::STOPPING) == Some(labels::TRUE)
+}
+
+fn is_suspended(job: Member<'_>) -> bool {
+    spec_suspend(job.data) && !is_stopping(job)
 }
 
 impl JobKind for BatchJob {
@@ -46,21 +55,18 @@ impl JobKind for BatchJob {
         &rows::JOB
     }
 
-    fn pod_sets(&self, job: &Value) -> Result<Vec<JobPodSet>, Error> {
-        let malformed = |field, found: Option<&Value>, expected| Error::Malformed {
-            field,
-            found: found.map_or_else(|| "missing".to_owned(), type_of),
-            expected,
-        };
-        let count = count(job);
+    fn pod_sets(&self, members: Members<'_>) -> Result<Vec<JobPodSet>, Error> {
+        let job = members.first();
+        let count = count(job.data);
         let count = u32::try_from(count).map_err(|_negative| Error::Malformed {
-            field: "spec.parallelism",
+            field: "spec.parallelism".to_owned(),
             found: count.to_string(),
             expected: "a number from 0 to 2147483647",
         })?;
-        let template = json::at(job, &TEMPLATE).filter(|template| template.is_object());
+        let found = json::at(job.data, &TEMPLATE);
+        let template = found.filter(|template| template.is_object());
         let template =
-            template.ok_or_else(|| malformed("spec.template", json::at(job, &TEMPLATE), "a pod template"))?;
+            template.ok_or_else(|| Error::malformed(TEMPLATE.join("."), found, "a pod template"))?;
         let mut template = template.clone();
         for label in NOT_IN_POD_SETS {
             json::remove(&mut template, &["metadata", "labels", label]);
@@ -68,146 +74,109 @@ impl JobKind for BatchJob {
         Ok(vec![JobPodSet {
             name: names::MAIN_POD_SET.to_owned(),
             count,
-            min_count: min_parallelism(job).and_then(|min| u32::try_from(min).ok()),
+            min_count: min_parallelism(job.meta).and_then(|min| u32::try_from(min).ok()),
             template,
         }])
     }
 
-    fn template_paths(&self, _job: &Value) -> Vec<String> {
-        vec![TEMPLATE.join(".")]
-    }
-
-    fn is_suspended(&self, job: &Value) -> bool {
-        spec_suspend(job) && !says_stop(annotation(job, annotations::STOPPING))
-    }
-
-    fn is_stopping(&self, said: &BTreeMap<String, String>) -> bool {
-        says_stop(said.get(annotations::STOPPING).map(String::as_str))
-    }
-
-    fn suspend(&self, job: &mut Value) {
-        json::set(job, &["spec", "suspend"], json!(true));
-    }
-
-    fn finished(&self, job: &Value) -> Option<Outcome> {
-        let holds = |kind: &str| condition(job, kind).filter(|c| json::text(c, &["status"]) == Some("True"));
-        let (success, condition) = match (holds("Failed"), holds("Complete")) {
-            (Some(failed), _) => (false, failed),
-            (None, Some(complete)) => (true, complete),
-            (None, None) => return None,
-        };
-        let message = json::text(condition, &["message"]).unwrap_or_default().to_owned();
-        Some(Outcome { success, message })
-    }
-
-    fn is_active(&self, job: &Value) -> bool {
-        status_count(job, "active") != 0
-    }
-
-    fn may_have_pods(&self, job: &Value) -> bool {
-        self.is_active(job) || status_count(job, "terminating") != 0
-    }
-
-    fn pods_ready(&self, job: &Value) -> bool {
-        let uncounted = json::list(job, &["status", "uncountedTerminatedPods", "succeeded"]).len();
-        let done = status_count(job, "succeeded")
-            .saturating_add(status_count(job, "ready"))
-            .saturating_add(i64::try_from(uncounted).unwrap_or(i64::MAX));
-        done >= count(job)
-    }
-
-    fn reclaimable(&self, job: &Value) -> BTreeMap<PodSetName, u32> {
-        let parallelism = parallelism(job);
-        let completions = json::int(job, &["spec", "completions"]).unwrap_or(parallelism);
-        let terminal = if is_indexed(job) {
-            let texts =
-                ["completedIndexes", "failedIndexes"].map(|field| json::text(job, &["status", field]));
-            indexes::count_below(texts.into_iter().flatten(), completions)
-        } else {
-            status_count(job, "succeeded")
-        };
-        if parallelism <= 1 || terminal <= 0 {
-            return BTreeMap::new();
+    fn look(&self, members: Members<'_>) -> Look {
+        let job = members.first();
+        Look {
+            suspended: is_suspended(job),
+            pods: pods(job.data),
+            ready: pods_ready(job.data),
+            ended: finished(job.data),
+            killed: is_killed(job),
+            reclaimable: reclaimable(job.data),
         }
-        let remaining = completions.saturating_sub(terminal);
-        let spare = u32::try_from(parallelism.saturating_sub(remaining)).unwrap_or(0);
-        let main = PodSetName::from(names::MAIN_POD_SET);
-        (spare > 0).then_some((main, spare)).into_iter().collect()
     }
 
-    fn start_patch(&self, job: &Value, infos: &[PodSetInfo]) -> Result<Value, InjectError> {
+    fn start(&self, members: Members<'_>, infos: &[PodSetInfo]) -> Result<Vec<Write>, InjectError> {
+        let job = members.first();
         same_number(1, infos.len())?;
-        let mut after = job.clone();
-        json::set(&mut after, &["spec", "suspend"], json!(false));
+        let mut after = job.data.clone();
+        json::set(&mut after, &SUSPEND, json!(false));
         for info in infos {
-            if min_parallelism(job).is_some() {
-                set_parallelism(&mut after, info.count);
+            if min_parallelism(job.meta).is_some() {
+                set_parallelism(job.meta, &mut after, info.count);
             }
-            let mut template = json::at(job, &TEMPLATE).cloned().unwrap_or_default();
+            let mut template = json::at(job.data, &TEMPLATE).cloned().unwrap_or_default();
             inject(&mut template, info)?;
             json::set(&mut after, &TEMPLATE, template);
         }
-        Ok(json::difference(job, &after).unwrap_or_else(|| json!({})))
+        let patch = json::difference(job.data, &after);
+        Ok(patch
+            .map(|patch| write(job, Target::Main, patch))
+            .into_iter()
+            .collect())
     }
 
-    fn stop_steps(&self, job: &Value, original: &[JobPodSet]) -> Vec<StopStep> {
-        if self.is_suspended(job) {
+    fn stop(&self, members: Members<'_>, original: &[JobPodSet]) -> Vec<Write> {
+        let job = members.first();
+        if is_suspended(job) {
             return Vec::new();
         }
-        let mut held = job.clone();
-        json::set(&mut held, &["spec", "suspend"], json!(true));
+        let mut held = job.data.clone();
+        json::set(&mut held, &SUSPEND, json!(true));
         let mut restored = held.clone();
         if let [main] = original {
-            let mut template = json::at(job, &TEMPLATE).cloned().unwrap_or_default();
+            let mut template = json::at(job.data, &TEMPLATE).cloned().unwrap_or_default();
             restore(&mut template, &main.template, &CONTROLLER_LABELS);
             json::set(&mut restored, &TEMPLATE, template);
-            if min_parallelism(job).is_some() {
-                set_parallelism(&mut restored, main.count);
+            if min_parallelism(job.meta).is_some() {
+                set_parallelism(job.meta, &mut restored, main.count);
             }
         }
-        let started = json::at(job, &["status", "startTime"]).is_some();
+        let started = json::at(job.data, &["status", "startTime"]).is_some();
         // Why: only templates of suspended jobs that look as if they had never started may be changed. Without a change
         // one write is enough, and there is no stop under way to be marked.
-        if restored != held || started {
-            json::set(&mut held, &STOPPING, json!(labels::TRUE));
-            json::set(&mut restored, &STOPPING, json!(labels::TRUE));
-        }
+        let takes_time = restored != held || started;
+        let difference =
+            |before: &Value, after: &Value| json::difference(before, after).unwrap_or_else(|| json!({}));
         // Only this key, so that annotations others add meanwhile stay.
-        json::remove(&mut restored, &STOPPING);
-        let step = |target, before: &Value, after: &Value| {
-            json::difference(before, after).map(|patch| StopStep { target, patch })
-        };
-        let cleared = started.then(|| StopStep {
-            target: Target::Status,
-            patch: json!({"status": {"startTime": null}}),
-        });
+        let mut hold = difference(job.data, &held);
+        if takes_time && !is_stopping(job) {
+            json::set(&mut hold, &STOPPING, json!(labels::TRUE));
+        }
+        let mut restore = difference(&held, &restored);
+        if takes_time || annotation(job.meta, annotations::STOPPING).is_some() {
+            json::set(&mut restore, &STOPPING, Value::Null);
+        }
         // Why: the API server refuses a change of the template as long as the status counts active pods. Until then the job
         // stays marked as stopping, and the change of its status is what brings it back here.
-        let restore = if status_count(job, "active") == 0 {
-            step(Target::Main, &held, &restored)
-        } else {
-            None
-        };
-        [step(Target::Main, job, &held), cleared, restore]
-            .into_iter()
-            .flatten()
-            .collect()
+        let waits = pods(job.data) == Pods::Alive;
+        let cleared = json!({"status": {"startTime": null}});
+        [
+            (Target::Main, Some(hold)),
+            (Target::Status, started.then_some(cleared)),
+            (Target::Main, (!waits).then_some(restore)),
+        ]
+        .into_iter()
+        .filter_map(|(target, patch)| Some((target, patch.filter(|patch| *patch != json!({}))?)))
+        .map(|(target, patch)| write(job, target, patch))
+        .collect()
     }
 
-    fn remote_object(&self, local: &Value, identity: &RemoteIdentity<'_>, original: &[JobPodSet]) -> Value {
+    fn copies(
+        &self,
+        members: Members<'_>,
+        identity: &RemoteIdentity<'_>,
+        original: &[JobPodSet],
+    ) -> Vec<Value> {
+        let local = members.first();
         let mut copy = skeleton(self, local, identity);
         if let [main] = original {
-            let mut template = json::at(local, &TEMPLATE).cloned().unwrap_or_default();
+            let mut template = json::at(local.data, &TEMPLATE).cloned().unwrap_or_default();
             restore(&mut template, &main.template, &[]);
             json::set(&mut copy, &TEMPLATE, template);
             // Why: what was cut down here says nothing about how much room there is.
-            if min_parallelism(local).is_some() {
-                set_parallelism(&mut copy, main.count);
+            if min_parallelism(local.meta).is_some() {
+                set_parallelism(local.meta, &mut copy, main.count);
             }
         }
         // Why: with `manualSelector` the selector and its labels are the user's own.
-        if !json::is_true(local, &["spec", "manualSelector"]) {
-            json::remove(&mut copy, &["spec", "selector"]);
+        if !json::is_true(local.data, &["spec", "manualSelector"]) {
+            json::remove(&mut copy, &SELECTOR);
             for label in CONTROLLER_LABELS {
                 json::remove(&mut copy, &["spec", "template", "metadata", "labels", label]);
             }
@@ -215,90 +184,59 @@ impl JobKind for BatchJob {
         json::remove(&mut copy, &STOPPING);
         // Unlike the anchor: always held back at first, even when the local job has been let go already; the worker starts
         // it. And it never removes itself before its end was seen here (later versions of the reference do that too).
-        self.suspend(&mut copy);
-        self.outlast_its_end(&mut copy);
-        copy
+        json::set(&mut copy, &SUSPEND, json!(true));
+        json::remove(&mut copy, &TTL);
+        vec![copy]
     }
 
-    fn outlast_its_end(&self, job: &mut Value) {
-        json::remove(job, &["spec", "ttlSecondsAfterFinished"]);
-    }
-
-    fn forget_details(&self, copy: &mut Value) {
-        for detail in [TEMPLATE, SELECTOR] {
-            json::remove(copy, &detail);
-        }
-    }
-
-    fn is_killed(&self, job: &Value) -> bool {
-        let time = |at: &Value, path: &[&str]| json::text(at, path)?.parse::<Timestamp>().ok();
-        let holds = |kind: &str| condition(job, kind).filter(|c| json::text(c, &["status"]) == Some("True"));
-        // Why the verdict first: it may be older than the deletion, and `Failed` only waits for the last pod.
-        let failed = holds("FailureTarget").or_else(|| holds("Failed"));
-        let deleted = time(job, &["metadata", "deletionTimestamp"]);
-        let since = failed.and_then(|failed| time(failed, &["lastTransitionTime"]));
-        deleted.is_some() && since >= deleted
-    }
-
-    fn mirror(&self, local: &Value, remote: &Value, now: Timestamp) -> Mirror {
-        let (local_held, remote_held) = (spec_suspend(local), spec_suspend(remote));
-        let remote_ended = self.finished(remote).is_some() && !self.is_killed(remote);
-        if local_held && !remote_held && !remote_ended {
-            return Mirror::Deferred(mark_suspended(local, now));
-        }
-        let after = shown::shown(local, remote, remote_ended);
-        Mirror::from(json::difference(&status_of(local), &status_of(&after)))
-    }
-
-    fn without_pods(&self, local: &Value) -> Option<Value> {
-        let mut after = local.clone();
-        clear_pods(&mut after);
-        json::difference(&status_of(local), &status_of(&after))
-    }
-
-    fn conclusion(&self, local: &Value, outcome: &Outcome, now: Timestamp) -> Option<Value> {
-        if self.finished(local).is_some() {
-            return None;
-        }
-        // Why: the worker's clock may be ahead, and the API server refuses an end before a beginning.
-        let start =
-            json::text(local, &["status", "startTime"]).and_then(|start| start.parse::<Timestamp>().ok());
-        let now = start.map_or(now, |start| start.max(now));
-        let at = json!(now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
-        let mut after = local.clone();
-        clear_pods(&mut after);
-        // Why: the API server refuses an end without a beginning, and an end with pods that are not counted.
-        json::remove(&mut after, &["status", "uncountedTerminatedPods"]);
-        if json::at(local, &["status", "startTime"]).is_none() {
-            json::set(&mut after, &["status", "startTime"], at.clone());
-        }
-        let (first, last) = if outcome.success {
-            json::set(&mut after, &["status", "completionTime"], at.clone());
-            ("SuccessCriteriaMet", "Complete")
-        } else {
-            ("FailureTarget", "Failed")
+    fn mirror(&self, local: Members<'_>, remote: Remote<'_>, now: Timestamp) -> Mirror {
+        let job = local.first();
+        let mut mirror = Mirror::default();
+        let patch = match remote {
+            Remote::Copies(copies) => {
+                let copy = copies.first();
+                let (local_held, remote_held) = (spec_suspend(job.data), spec_suspend(copy.data));
+                let remote_ended = finished(copy.data).is_some() && !is_killed(copy);
+                if local_held && !remote_held && !remote_ended {
+                    mirror.is_deferred = true;
+                    mark_suspended(job.data, now)
+                } else {
+                    let after = shown::shown(job.data, copy.data, remote_ended);
+                    json::difference(&status_of(job.data), &status_of(&after))
+                }
+            }
+            Remote::AtRest => without_pods(job.data),
+            Remote::Ended(outcome) => conclusion(job.data, outcome, now),
         };
-        let mut conditions = json::list(local, &["status", "conditions"]).to_vec();
-        for kind in [first, last] {
-            conditions.retain(|c| json::text(c, &["type"]) != Some(kind));
-            conditions.push(json!({
-                "type": kind,
-                "status": "True",
-                "reason": "WorkloadFinished",
-                "message": outcome.message,
-                "lastProbeTime": at,
-                "lastTransitionTime": at,
-            }));
-        }
-        json::set(&mut after, &["status", "conditions"], Value::Array(conditions));
-        json::difference(&status_of(local), &status_of(&after))
+        mirror
+            .writes
+            .extend(patch.map(|patch| write(job, Target::Status, patch)));
+        mirror
     }
 
-    fn own_problems(&self, job: &Value) -> Vec<Problem> {
+    fn suspend(&self, job: &mut MemberMut<'_>) {
+        json::set(job.data, &SUSPEND, json!(true));
+    }
+
+    fn outlast_its_end(&self, job: &mut MemberMut<'_>) {
+        json::remove(job.data, &TTL);
+    }
+
+    fn forget_details(&self, copy: &mut MemberMut<'_>) {
+        for detail in [TEMPLATE, SELECTOR] {
+            json::remove(copy.data, &detail);
+        }
+    }
+
+    fn template_paths(&self, _members: Members<'_>) -> Vec<String> {
+        vec![TEMPLATE.join(".")]
+    }
+
+    fn own_problems(&self, job: Member<'_>) -> Vec<Problem> {
         partial_admission_problems(job)
     }
 
-    fn own_update_problems(&self, old: &Value, new: &Value) -> Vec<Problem> {
+    fn own_update_problems(&self, old: Member<'_>, new: Member<'_>) -> Vec<Problem> {
         // Why not always: a job that was started with fewer pods may run with as few as it allows.
         let keys = [
             annotations::JOB_MIN_PARALLELISM,
@@ -306,20 +244,138 @@ impl JobKind for BatchJob {
         ];
         let edited = keys
             .iter()
-            .any(|key| annotation(old, key) != annotation(new, key));
-        let mut problems = if edited || (self.is_suspended(old) && self.is_suspended(new)) {
+            .any(|key| annotation(old.meta, key) != annotation(new.meta, key));
+        let mut problems = if edited || (is_suspended(old) && is_suspended(new)) {
             partial_admission_problems(new)
         } else {
             Vec::new()
         };
         // Why both: a start lowers it while it lets the job run, and a stop that is under way brings it back.
-        let runs = !spec_suspend(old) && !spec_suspend(new);
-        if runs && min_parallelism(new).is_some() && parallelism(old) != parallelism(new) {
+        let runs = !spec_suspend(old.data) && !spec_suspend(new.data);
+        if runs && min_parallelism(new.meta).is_some() && parallelism(old.data) != parallelism(new.data) {
             let text = "cannot change when partial admission is enabled and the job is not suspended";
             problems.push(Problem::forbidden("spec.parallelism", text));
         }
         problems
     }
+}
+
+fn write(job: Member<'_>, target: Target, patch: Value) -> Write {
+    Write::Patch {
+        of: job.id(),
+        target,
+        patch,
+    }
+}
+
+fn pods(job: &Value) -> Pods {
+    if status_count(job, "active") != 0 {
+        Pods::Alive
+    } else if status_count(job, "terminating") != 0 {
+        Pods::Ending
+    } else {
+        Pods::None
+    }
+}
+
+fn pods_ready(job: &Value) -> bool {
+    let uncounted = json::list(job, &["status", "uncountedTerminatedPods", "succeeded"]).len();
+    let done = status_count(job, "succeeded")
+        .saturating_add(status_count(job, "ready"))
+        .saturating_add(i64::try_from(uncounted).unwrap_or(i64::MAX));
+    done >= count(job)
+}
+
+/// A condition of this type that holds.
+fn holds<'a>(job: &'a Value, kind: &str) -> Option<&'a Value> {
+    condition(job, kind).filter(|c| json::text(c, &["status"]) == Some("True"))
+}
+
+fn finished(job: &Value) -> Option<Outcome> {
+    let (success, condition) = match (holds(job, "Failed"), holds(job, "Complete")) {
+        (Some(failed), _) => (false, failed),
+        (None, Some(complete)) => (true, complete),
+        (None, None) => return None,
+    };
+    let message = json::text(condition, &["message"]).unwrap_or_default().to_owned();
+    Some(Outcome { success, message })
+}
+
+fn is_killed(job: Member<'_>) -> bool {
+    let Some(deleted) = &job.meta.deletion_timestamp else {
+        return false;
+    };
+    // Why the verdict first: it may be older than the deletion, and `Failed` only waits for the last pod.
+    let failed = holds(job.data, "FailureTarget").or_else(|| holds(job.data, "Failed"));
+    let since = failed.and_then(|failed| time(failed, &["lastTransitionTime"]));
+    since.is_some_and(|since| since >= deleted.0)
+}
+
+fn reclaimable(job: &Value) -> BTreeMap<PodSetName, u32> {
+    let parallelism = parallelism(job);
+    let completions = json::int(job, &["spec", "completions"]).unwrap_or(parallelism);
+    let terminal = if is_indexed(job) {
+        let texts = ["completedIndexes", "failedIndexes"].map(|field| json::text(job, &["status", field]));
+        indexes::count_below(texts.into_iter().flatten(), completions)
+    } else {
+        status_count(job, "succeeded")
+    };
+    if parallelism <= 1 || terminal <= 0 {
+        return BTreeMap::new();
+    }
+    let remaining = completions.saturating_sub(terminal);
+    let spare = u32::try_from(parallelism.saturating_sub(remaining)).unwrap_or(0);
+    let main = PodSetName::from(names::MAIN_POD_SET);
+    (spare > 0).then_some((main, spare)).into_iter().collect()
+}
+
+/// What to merge into the status of a job whose pods are certainly gone although it still counts some.
+fn without_pods(job: &Value) -> Option<Value> {
+    let mut after = job.clone();
+    clear_pods(&mut after);
+    json::difference(&status_of(job), &status_of(&after))
+}
+
+/// What to merge into the status of a job whose end is known although no copy of it is left to be mirrored; `None` when it has
+/// ended.
+fn conclusion(job: &Value, outcome: &Outcome, now: Timestamp) -> Option<Value> {
+    if finished(job).is_some() {
+        return None;
+    }
+    // Why: the worker's clock may be ahead, and the API server refuses an end before a beginning.
+    let now = time(job, &["status", "startTime"]).map_or(now, |start| start.max(now));
+    let at = json!(now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
+    let mut after = job.clone();
+    clear_pods(&mut after);
+    // Why: the API server refuses an end without a beginning, and an end with pods that are not counted.
+    json::remove(&mut after, &["status", "uncountedTerminatedPods"]);
+    if json::at(job, &["status", "startTime"]).is_none() {
+        json::set(&mut after, &["status", "startTime"], at.clone());
+    }
+    let (first, last) = if outcome.success {
+        json::set(&mut after, &["status", "completionTime"], at.clone());
+        ("SuccessCriteriaMet", "Complete")
+    } else {
+        ("FailureTarget", "Failed")
+    };
+    let mut conditions = json::list(job, &["status", "conditions"]).to_vec();
+    for kind in [first, last] {
+        conditions.retain(|c| json::text(c, &["type"]) != Some(kind));
+        conditions.push(json!({
+            "type": kind,
+            "status": "True",
+            "reason": "WorkloadFinished",
+            "message": outcome.message,
+            "lastProbeTime": at,
+            "lastTransitionTime": at,
+        }));
+    }
+    json::set(&mut after, &["status", "conditions"], Value::Array(conditions));
+    json::difference(&status_of(job), &status_of(&after))
+}
+
+fn time(at: &Value, path: &[&str]) -> Option<Timestamp> {
+    json::text(at, path)?.parse().ok()
 }
 
 /// A job's status alone, as a patch has it.
@@ -337,7 +393,7 @@ fn clear_pods(job: &mut Value) {
 }
 
 fn spec_suspend(job: &Value) -> bool {
-    json::is_true(job, &["spec", "suspend"])
+    json::is_true(job, &SUSPEND)
 }
 
 fn parallelism(job: &Value) -> i64 {
@@ -364,13 +420,13 @@ fn condition<'a>(job: &'a Value, kind: &str) -> Option<&'a Value> {
 }
 
 /// With how few pods the job can start, if it says so. Not compared with the present parallelism, which a start may lower.
-fn min_parallelism(job: &Value) -> Option<i64> {
-    let min = annotation(job, annotations::JOB_MIN_PARALLELISM)?.parse::<i64>();
+fn min_parallelism(meta: &ObjectMeta) -> Option<i64> {
+    let min = annotation(meta, annotations::JOB_MIN_PARALLELISM)?.parse::<i64>();
     min.ok().filter(|min| *min > 0)
 }
 
-fn set_parallelism(job: &mut Value, count: u32) {
-    let together = annotation(job, annotations::JOB_COMPLETIONS_EQUAL_PARALLELISM) == Some(labels::TRUE);
+fn set_parallelism(meta: &ObjectMeta, job: &mut Value, count: u32) {
+    let together = annotation(meta, annotations::JOB_COMPLETIONS_EQUAL_PARALLELISM) == Some(labels::TRUE);
     json::set(job, &["spec", "parallelism"], json!(count));
     if together {
         json::set(job, &["spec", "completions"], json!(count));
@@ -400,10 +456,10 @@ fn mark_suspended(local: &Value, now: Timestamp) -> Option<Value> {
 }
 
 /// *Source*: `spec/jobs.md 9.1`.
-fn partial_admission_problems(job: &Value) -> Vec<Problem> {
+fn partial_admission_problems(job: Member<'_>) -> Vec<Problem> {
     let mut problems = Vec::new();
-    let count = count(job);
-    if let Some(text) = annotation(job, annotations::JOB_MIN_PARALLELISM) {
+    let count = count(job.data);
+    if let Some(text) = annotation(job.meta, annotations::JOB_MIN_PARALLELISM) {
         let field = format!("metadata.annotations[{}]", annotations::JOB_MIN_PARALLELISM);
         match text.parse::<i64>() {
             Err(_) => problems.push(Problem::invalid(field, "must be an integer").of(text)),
@@ -414,21 +470,21 @@ fn partial_admission_problems(job: &Value) -> Vec<Problem> {
             Ok(_) => {}
         }
     }
-    if let Some(text) = annotation(job, annotations::JOB_COMPLETIONS_EQUAL_PARALLELISM) {
+    if let Some(text) = annotation(job.meta, annotations::JOB_COMPLETIONS_EQUAL_PARALLELISM) {
         let field = format!(
             "metadata.annotations[{}]",
             annotations::JOB_COMPLETIONS_EQUAL_PARALLELISM
         );
         match text {
-            "true" if !is_indexed(job) => {
+            "true" if !is_indexed(job.data) => {
                 problems.push(Problem::invalid(
                     field,
                     "should not be enabled for NonIndexed jobs",
                 ));
             }
             "true" => {
-                let completions = json::int(job, &["spec", "completions"]);
-                if completions.is_some_and(|completions| completions != parallelism(job)) {
+                let completions = json::int(job.data, &["spec", "completions"]);
+                if completions.is_some_and(|completions| completions != parallelism(job.data)) {
                     problems.push(Problem::invalid(
                         "spec.completions",
                         "should be equal to spec.parallelism",
@@ -440,18 +496,6 @@ fn partial_admission_problems(job: &Value) -> Vec<Problem> {
         }
     }
     problems
-}
-
-fn type_of(value: &Value) -> String {
-    let name = match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a text",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "an object",
-    };
-    name.to_owned()
 }
 
 #[cfg(test)]

@@ -55,6 +55,18 @@ pub fn remove(object: &mut Value, path: &[&str]) {
     }
 }
 
+/// The type of a value, for a sentence.
+pub const fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
 /// The JSON merge patch (RFC 7386) that turns `before` into `after`; `None` when nothing differs.
 ///
 /// A null in `after` means the same as an absent field.

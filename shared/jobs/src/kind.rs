@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use roadstead_core::lifecycle::Outcome;
 use roadstead_core::name::PodSetName;
 use roadstead_kinds::Kind;
@@ -46,12 +47,24 @@ pub enum Error {
     #[error("field {field} of the job is {found}, expected {expected}")]
     Malformed {
         /// The field.
-        field: &'static str,
+        field: String,
         /// What is there, as JSON type or value.
         found: String,
         /// What should be there.
         expected: &'static str,
     },
+}
+
+impl Error {
+    /// A field holds a value of another type, or none.
+    pub(crate) fn malformed(field: String, found: Option<&Value>, expected: &'static str) -> Self {
+        let found = found.map_or("missing", json::type_of).to_owned();
+        Self::Malformed {
+            field,
+            found,
+            expected,
+        }
+    }
 }
 
 /// Which part of an object a patch is sent to.
@@ -63,30 +76,165 @@ pub enum Target {
     Status,
 }
 
-/// One write of a stop: a JSON merge patch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StopStep {
-    /// Where to send it.
-    pub target: Target,
-    /// What to send.
-    pub patch: Value,
+/// One object of a job: most kinds have one, a group of pods has many.
+#[derive(Clone, Copy)]
+pub struct Member<'a> {
+    /// Its metadata.
+    pub meta: &'a ObjectMeta,
+    /// All but its metadata: `spec`, `status`.
+    pub data: &'a Value,
 }
 
-/// What to do with the status of a local job, given the remote one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Mirror {
-    /// They agree.
-    Nothing,
-    /// Send this JSON merge patch to the status subresource.
-    Patch(Value),
-    /// It cannot be copied yet; look again in about two seconds. The patch, if any, is to be sent in the meantime.
-    Deferred(Option<Value>),
-}
-
-impl From<Option<Value>> for Mirror {
-    fn from(patch: Option<Value>) -> Self {
-        patch.map_or(Self::Nothing, Self::Patch)
+impl Member<'_> {
+    /// What a write names it by.
+    pub fn id(&self) -> MemberId {
+        MemberId {
+            name: self.meta.name.clone().unwrap_or_default(),
+            uid: self.meta.uid.clone().unwrap_or_default(),
+        }
     }
+}
+
+impl fmt::Debug for Member<'_> {
+    /// Leaves the data out: environment variables of its containers may hold secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Member")
+            .field("name", &self.meta.name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One object of a job that may be changed.
+pub struct MemberMut<'a> {
+    /// Its metadata.
+    pub meta: &'a mut ObjectMeta,
+    /// All but its metadata.
+    pub data: &'a mut Value,
+}
+
+impl MemberMut<'_> {
+    /// The same, to be read.
+    pub const fn as_member(&self) -> Member<'_> {
+        Member {
+            meta: self.meta,
+            data: self.data,
+        }
+    }
+}
+
+/// All objects of one job, sorted by name. Invariant: there is at least one.
+#[derive(Clone, Copy, Debug)]
+pub struct Members<'a> {
+    first: Member<'a>,
+    all: &'a [Member<'a>],
+}
+
+impl<'a> Members<'a> {
+    /// These objects; `None` when there are none.
+    pub fn new(all: &'a [Member<'a>]) -> Option<Self> {
+        let first = *all.first()?;
+        Some(Self { first, all })
+    }
+
+    /// A job that is one object.
+    pub const fn one(member: &'a Member<'a>) -> Self {
+        Self {
+            first: *member,
+            all: std::slice::from_ref(member),
+        }
+    }
+
+    /// The one object of most kinds; of a group the member that speaks for it.
+    pub const fn first(self) -> Member<'a> {
+        self.first
+    }
+
+    /// All of them.
+    pub const fn all(self) -> &'a [Member<'a>] {
+        self.all
+    }
+}
+
+/// A member in the namespace of its job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberId {
+    /// Its name.
+    pub name: String,
+    /// Its UID: an object that was made anew under that name is not meant.
+    pub uid: String,
+}
+
+/// One idempotent write of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Write {
+    /// Send a JSON merge patch.
+    Patch {
+        /// To which member.
+        of: MemberId,
+        /// To which part of it.
+        target: Target,
+        /// What to send.
+        patch: Value,
+    },
+}
+
+/// How a job is doing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Look {
+    /// Whether it is held back, and no stop is under way.
+    pub suspended: bool,
+    /// Whether it has pods.
+    pub pods: Pods,
+    /// Whether all its pods are ready or done.
+    pub ready: bool,
+    /// How it ended, if it ended.
+    pub ended: Option<Outcome>,
+    /// Whether it failed only because it was deleted: its pods were ended before it, so its end says nothing about what they did.
+    pub killed: bool,
+    /// Pods it will not need any more, by pod set; only positive counts.
+    pub reclaimable: BTreeMap<PodSetName, u32>,
+}
+
+impl Look {
+    /// Whether it is held back and no pod of it may be alive: then it may start elsewhere.
+    pub fn at_rest(&self) -> bool {
+        self.suspended && self.pods == Pods::None
+    }
+}
+
+/// Whether a job has pods.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pods {
+    /// It has none.
+    #[default]
+    None,
+    /// All it has are being ended: its quota is no longer used, but it may not start elsewhere.
+    Ending,
+    /// Its status counts none, but a status of its kind does not count pods that are being ended: only when its object is gone
+    /// is it certain that it has none.
+    Untold,
+    /// It has some: its quota is used.
+    Alive,
+}
+
+/// What is known of a job in another cluster.
+#[derive(Clone, Copy, Debug)]
+pub enum Remote<'a> {
+    /// Its copies there, as last seen.
+    Copies(Members<'a>),
+    /// It has no pods anywhere, whatever was last shown of it.
+    AtRest,
+    /// It ended like this, and no copy of it is left.
+    Ended(&'a Outcome),
+}
+
+/// How to bring the status of a local job in line with what is known of it elsewhere.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mirror {
+    /// What to write.
+    pub writes: Vec<Write>,
+    /// Whether it cannot be shown as a whole yet: then it is looked at again in about two seconds.
+    pub is_deferred: bool,
 }
 
 /// What the queue must know about a kind of job. *Source*: `spec/jobs.md 9, 10`.
@@ -96,87 +244,68 @@ pub trait JobKind: Send + Sync {
     /// Its row of the table.
     fn kind(&self) -> &'static Kind;
 
-    /// Its pods.
-    ///
-    /// *Errors*: the job is not what its schema says.
-    fn pod_sets(&self, job: &Value) -> Result<Vec<JobPodSet>, Error>;
-
-    /// Where the templates of its pod sets stand, in the order of [`JobKind::pod_sets`], such as `spec.template`.
-    fn template_paths(&self, job: &Value) -> Vec<String>;
-
-    /// Whether it is held back, and no stop is under way.
-    fn is_suspended(&self, job: &Value) -> bool;
-
-    /// Whether its annotations say that a stop is under way. With it [`Self::is_suspended`] can be asked of an object whose
-    /// metadata stands apart, which need not be put together again.
-    fn is_stopping(&self, annotations: &BTreeMap<String, String>) -> bool;
-
-    /// Holds it back.
-    fn suspend(&self, job: &mut Value);
-
-    /// How it ended, if it ended.
-    fn finished(&self, job: &Value) -> Option<Outcome>;
-
-    /// Whether it still has pods, without those that are being ended: then its quota is still used.
-    fn is_active(&self, job: &Value) -> bool;
-
-    /// Whether a pod of it may be alive, also one that is being ended: then it may not start elsewhere.
-    fn may_have_pods(&self, job: &Value) -> bool;
-
-    /// Whether all its pods are ready or done.
-    fn pods_ready(&self, job: &Value) -> bool;
-
-    /// Pods it will not need any more, by pod set; only positive counts.
-    fn reclaimable(&self, job: &Value) -> BTreeMap<PodSetName, u32>;
-
-    /// The JSON merge patch that lets it run with what was assigned.
-    ///
-    /// *Errors*: permanent ones, see [`InjectError`].
-    fn start_patch(&self, job: &Value, infos: &[PodSetInfo]) -> Result<Value, InjectError>;
-
-    /// The writes that stop it and restore its templates, in order; those not needed are left out, so a stopped job has
-    /// none. Each is idempotent. `original` are the pod sets of the Workload; when their number does not fit, nothing is
-    /// restored.
-    fn stop_steps(&self, job: &Value, original: &[JobPodSet]) -> Vec<StopStep>;
-
-    /// The job to create on a worker. `original` are the pod sets of the Workload: what was injected here stays here.
-    fn remote_object(&self, local: &Value, identity: &RemoteIdentity<'_>, original: &[JobPodSet]) -> Value;
-
-    /// Takes out that it is removed by itself some time after its end: a manager must see that first, or it runs again.
-    fn outlast_its_end(&self, job: &mut Value);
-
-    /// Takes out of a copy on a worker what nobody asks of it: all that is asked is how it is doing, and its pod templates are
-    /// most of what it weighs in memory.
-    fn forget_details(&self, copy: &mut Value);
-
-    /// Whether it failed only because it was deleted: its pods were ended before it, and that says nothing about what they
-    /// did. `job` is the whole object.
-    fn is_killed(&self, job: &Value) -> bool;
-
-    /// How to bring the status of the local job in line with the remote one.
-    fn mirror(&self, local: &Value, remote: &Value, now: Timestamp) -> Mirror;
-
-    /// What to merge into the status of a local job whose pods are certainly gone although it still counts some; `None` when
-    /// it counts none. Never sent to a job that a controller of its own looks after.
-    fn without_pods(&self, local: &Value) -> Option<Value>;
-
-    /// What to merge into the status of a local job whose end is known although no copy of it is left to be mirrored; `None`
-    /// when it has ended.
-    fn conclusion(&self, local: &Value, outcome: &Outcome, now: Timestamp) -> Option<Value>;
-
-    /// The priority class that the kind itself declares, beside those of its pods. *Source*: `spec/jobs.md 5.13`.
-    fn priority_class<'a>(&self, _job: &'a Value) -> Option<&'a str> {
+    /// The group to which an object belongs, whose members are one job together; `None`: it is a job by itself.
+    fn group_of<'a>(&self, _meta: &'a ObjectMeta) -> Option<&'a str> {
         None
     }
 
+    /// Its pods.
+    ///
+    /// *Errors*: the job is not what its schema says.
+    fn pod_sets(&self, members: Members<'_>) -> Result<Vec<JobPodSet>, Error>;
+
+    /// How it is doing. Also asked of copies without their details ([`Self::forget_details`]).
+    fn look(&self, members: Members<'_>) -> Look;
+
+    /// The writes that let it run with what was assigned.
+    ///
+    /// *Errors*: permanent ones, see [`InjectError`].
+    fn start(&self, members: Members<'_>, infos: &[PodSetInfo]) -> Result<Vec<Write>, InjectError>;
+
+    /// The writes that stop it and restore its templates, in order; those not needed are left out, so a stopped job has
+    /// none. `original` are the pod sets of the Workload; when their number does not fit, nothing is restored.
+    fn stop(&self, members: Members<'_>, original: &[JobPodSet]) -> Vec<Write>;
+
+    /// The objects to create on a worker. `original` are the pod sets of the Workload: what was injected here stays here.
+    fn copies(
+        &self,
+        members: Members<'_>,
+        identity: &RemoteIdentity<'_>,
+        original: &[JobPodSet],
+    ) -> Vec<Value>;
+
+    /// How to show on a local job what is known of it elsewhere. Never sent to a job that a controller of its own looks after.
+    fn mirror(&self, local: Members<'_>, remote: Remote<'_>, now: Timestamp) -> Mirror;
+
+    /// Holds one member back.
+    fn suspend(&self, member: &mut MemberMut<'_>);
+
+    /// Takes out that it is removed by itself some time after its end: a manager must see that first, or it runs again.
+    fn outlast_its_end(&self, member: &mut MemberMut<'_>);
+
+    /// Takes out of a copy on a worker what is not asked of it: the manager only asks how it is doing, and its pod templates
+    /// are most of what it weighs in memory.
+    fn forget_details(&self, copy: &mut MemberMut<'_>);
+
+    /// Where the templates of its pod sets stand, in the order of [`JobKind::pod_sets`], such as `spec.template`.
+    fn template_paths(&self, members: Members<'_>) -> Vec<String>;
+
+    /// The priority class that the kind itself declares, beside those of its pods. *Source*: `spec/jobs.md 5.13`.
+    fn priority_class<'a>(&self, _members: Members<'a>) -> Option<&'a str> {
+        None
+    }
+
+    /// The kind's own defaults for a new job, after those of all kinds.
+    fn own_defaults(&self, _job: &mut MemberMut<'_>) {}
+
     /// The kind's own rules for a new job.
-    fn own_problems(&self, job: &Value) -> Vec<Problem>;
+    fn own_problems(&self, job: Member<'_>) -> Vec<Problem>;
 
     /// The kind's own rules for a change.
-    fn own_update_problems(&self, old: &Value, new: &Value) -> Vec<Problem>;
+    fn own_update_problems(&self, old: Member<'_>, new: Member<'_>) -> Vec<Problem>;
 
-    /// Who runs the job, if it says so.
-    fn manager_of<'a>(&self, job: &'a Value) -> Option<&'a str> {
-        json::text(job, self.kind().managed_by?.path).filter(|name| !name.is_empty())
+    /// The controller that runs the job, if the job names one.
+    fn manager_of<'a>(&self, job: Member<'a>) -> Option<&'a str> {
+        json::text(job.data, self.kind().managed_by?.path).filter(|name| !name.is_empty())
     }
 }

@@ -1,21 +1,29 @@
 //! Job kinds: what Roadstead must know about each kind of job to hold it back, start it, stop it, copy it and read its end.
 //!
-//! Jobs are `serde_json::Value`s, never typed structs, so that fields this version does not know survive a copy to another
-//! cluster. This crate **never** talks to a server, reads a clock or decides whether something happens: it says how.
+//! A job is a set of [`kind::Members`]: one object for most kinds, many for a group of pods. All but their metadata are
+//! `serde_json::Value`s, never typed structs, so that fields this version does not know survive a copy to another cluster. This crate **never** talks to a server, reads a clock or decides whether something happens: it says how.
 //!
-//! Reading order: [`kind`] (the contract), [`batch`] (the first kind), [`podset`] (what is injected at start), [`naming`],
+//! Reading order: [`kind`] (the contract), [`batch`] (a kind with code of its own), [`by_path`] (kinds that are data, such as
+//! [`jobset`]), [`podset`] (what is injected at start), [`naming`],
 //! [`equivalence`], [`webhook`].
 //!
 //! ```
+//! use roadstead_jobs::kind::{Member, Members};
 //! use serde_json::json;
 //! let kinds = roadstead_jobs::registry();
-//! let job = json!({"spec": {"parallelism": 3, "template": {}}});
-//! assert_eq!(kinds[0].pod_sets(&job).unwrap()[0].count, 3);
+//! let (meta, data) = (&Default::default(), &json!({"spec": {"parallelism": 3, "template": {}}}));
+//! let job = Member { meta, data };
+//! assert_eq!(kinds[0].pod_sets(Members::one(&job)).unwrap()[0].count, 3);
 //! ```
 
 pub mod kind;
 
 pub mod batch;
+
+pub mod by_path;
+pub mod jobset;
+pub mod kubeflow;
+pub mod ray;
 
 pub mod equivalence;
 pub mod json;
@@ -26,11 +34,24 @@ pub mod problem;
 pub mod remote;
 pub mod webhook;
 
+#[cfg(test)]
+mod fixture;
+
 pub use kind::{JobKind, JobPodSet};
 
 /// All kinds that are built, in the order of the table.
 pub fn registry() -> Vec<&'static dyn JobKind> {
-    vec![&batch::BatchJob]
+    vec![
+        &batch::BatchJob,
+        &jobset::JOBSET,
+        &kubeflow::MPI_JOB,
+        &kubeflow::TF_JOB,
+        &kubeflow::PYTORCH_JOB,
+        &kubeflow::PADDLE_JOB,
+        &kubeflow::XGBOOST_JOB,
+        &kubeflow::JAX_JOB,
+        &ray::RAY_CLUSTER,
+    ]
 }
 
 /// The kind with this API group and kind name, whatever its version.

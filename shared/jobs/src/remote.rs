@@ -6,7 +6,7 @@ use roadstead_api::constants::{annotations, labels};
 use serde_json::{Value, json};
 
 use crate::json;
-use crate::kind::JobKind;
+use crate::kind::{JobKind, Member};
 use crate::problem::is_label_value;
 
 /// Who makes a copy, and of what.
@@ -20,15 +20,21 @@ pub struct RemoteIdentity<'a> {
 
 /// The parts every copy has: name, namespace, labels and annotations, the whole spec without the managed-by field, the
 /// origin label, and the name of its Workload as annotation and (for workers before 0.18) as label when it fits.
-pub fn skeleton(kind: &dyn JobKind, local: &Value, identity: &RemoteIdentity<'_>) -> Value {
+pub fn skeleton(kind: &dyn JobKind, local: Member<'_>, identity: &RemoteIdentity<'_>) -> Value {
     let row = kind.kind();
     let mut copy = json!({"apiVersion": row.api_version(), "kind": row.kind, "metadata": {}});
-    for field in ["name", "namespace", "labels", "annotations"] {
-        if let Some(value) = json::at(local, &["metadata", field]) {
-            json::set(&mut copy, &["metadata", field], value.clone());
+    let meta = local.meta;
+    for (field, value) in [
+        ("name", meta.name.as_ref().map(|name| json!(name))),
+        ("namespace", meta.namespace.as_ref().map(|name| json!(name))),
+        ("labels", meta.labels.as_ref().map(|labels| json!(labels))),
+        ("annotations", meta.annotations.as_ref().map(|all| json!(all))),
+    ] {
+        if let Some(value) = value {
+            json::set(&mut copy, &["metadata", field], value);
         }
     }
-    if let Some(spec) = json::at(local, &["spec"]) {
+    if let Some(spec) = json::at(local.data, &["spec"]) {
         json::set(&mut copy, &["spec"], spec.clone());
     }
     if let Some(managed_by) = row.managed_by {

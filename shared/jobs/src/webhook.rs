@@ -4,13 +4,14 @@
 
 mod topology;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use roadstead_api::config::{FeatureGate, FeatureGates};
 use roadstead_api::constants::{annotations, controllers, labels, names};
 use roadstead_kinds::Ability;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::json;
-use crate::kind::JobKind;
+use crate::kind::{JobKind, Member, MemberMut, Members};
 use crate::labels::{annotation, label, queue};
 use crate::problem::{Problem, gates_may_only_shrink, gates_of, is_subdomain};
 
@@ -66,43 +67,43 @@ pub enum Namespace {
 /// stays until that removes it.
 ///
 /// *Source*: `spec/jobs.md 7.2`, `spec/multikueue.md 5.1`.
-pub fn default_job(kind: &dyn JobKind, job: &mut Value, facts: &DefaultFacts<'_>) {
+pub fn default_job(kind: &dyn JobKind, job: &mut MemberMut<'_>, facts: &DefaultFacts<'_>) {
     let free = facts.owner == Owner::Unmanaged;
     let inside = facts.namespace != Namespace::Outside;
     if free && inside && facts.default_queue == Presence::Present {
-        default_label(job, labels::QUEUE_NAME, names::DEFAULT_LOCAL_QUEUE);
+        default_label(job.meta, labels::QUEUE_NAME, names::DEFAULT_LOCAL_QUEUE);
     }
     if free && facts.default_priority_class == Presence::Present {
-        default_label(job, labels::PRIORITY_CLASS, names::DEFAULT_PRIORITY_CLASS);
+        default_label(job.meta, labels::PRIORITY_CLASS, names::DEFAULT_PRIORITY_CLASS);
     }
     // Unlike the anchor: its managers send the job as it is, and take one that has removed itself for lost; so a job that does so at
     // once ran again and again (seen with the real one).
-    if label(job, labels::MULTIKUEUE_ORIGIN).is_some() {
+    if label(job.meta, labels::MULTIKUEUE_ORIGIN).is_some() {
         kind.outlast_its_end(job);
     }
-    let deleting = json::at(job, &["metadata", "deletionTimestamp"]).is_some();
-    let held = queue(job).is_some() || facts.namespace == Namespace::InsideAll;
+    let deleting = job.meta.deletion_timestamp.is_some();
+    let held = queue(job.meta).is_some() || facts.namespace == Namespace::InsideAll;
     if held && !deleting && facts.owner != Owner::ManagedAncestor {
         kind.suspend(job);
     }
-    if let (Some(managed_by), Some(queue)) = (kind.kind().managed_by, queue(job)) {
+    if let (Some(managed_by), Some(queue)) = (kind.kind().managed_by, queue(job.meta)) {
         let ours = kind
-            .manager_of(job)
+            .manager_of(job.as_member())
             .is_none_or(|manager| manager == managed_by.default);
         if ours && (facts.uses_multikueue)(queue) {
-            json::set(job, managed_by.path, json!(controllers::MULTIKUEUE));
+            json::set(job.data, managed_by.path, json!(controllers::MULTIKUEUE));
         }
     }
+    kind.own_defaults(job);
 }
 
-fn default_label(job: &mut Value, key: &str, value: &str) {
-    if label(job, key).is_none() {
-        json::set(job, &["metadata", "labels", key], json!(value));
-    }
+fn default_label(meta: &mut ObjectMeta, key: &str, value: &str) {
+    let labels = meta.labels.get_or_insert_default();
+    labels.entry(key.to_owned()).or_insert_with(|| value.to_owned());
 }
 
 /// What is wrong with a new job. *Source*: `spec/jobs.md 7.3`.
-pub fn validate_create(kind: &dyn JobKind, job: &Value, gates: &FeatureGates) -> Vec<Problem> {
+pub fn validate_create(kind: &dyn JobKind, job: Member<'_>, gates: &FeatureGates) -> Vec<Problem> {
     let mut problems = common_problems(kind, job, gates);
     problems.extend(kind.own_problems(job));
     problems.extend(template_problems(kind, job, gates));
@@ -110,13 +111,14 @@ pub fn validate_create(kind: &dyn JobKind, job: &Value, gates: &FeatureGates) ->
 }
 
 /// The rules about the pod templates, and about what does not go together with elastic jobs.
-fn template_problems(kind: &dyn JobKind, job: &Value, gates: &FeatureGates) -> Vec<Problem> {
+fn template_problems(kind: &dyn JobKind, job: Member<'_>, gates: &FeatureGates) -> Vec<Problem> {
     // Why none: what the schema of the kind does not allow is refused by the API server, in its words.
-    let Ok(pod_sets) = kind.pod_sets(job) else {
+    let members = Members::one(&job);
+    let Ok(pod_sets) = kind.pod_sets(members) else {
         return Vec::new();
     };
     let templates: Vec<Template<'_>> = kind
-        .template_paths(job)
+        .template_paths(members)
         .into_iter()
         .zip(&pod_sets)
         .map(|(path, set)| Template {
@@ -148,17 +150,17 @@ fn template_problems(kind: &dyn JobKind, job: &Value, gates: &FeatureGates) -> V
 }
 
 /// Whether the job opts in to changing its size while it runs. *Source*: `spec/jobs.md 6`.
-fn is_elastic(job: &Value, gates: &FeatureGates) -> bool {
+fn is_elastic(job: Member<'_>, gates: &FeatureGates) -> bool {
     gates.enabled(FeatureGate::ElasticJobsViaWorkloadSlices)
-        && annotation(job, annotations::ELASTIC_JOB) == Some(labels::TRUE)
+        && annotation(job.meta, annotations::ELASTIC_JOB) == Some(labels::TRUE)
 }
 
-fn common_problems(kind: &dyn JobKind, job: &Value, gates: &FeatureGates) -> Vec<Problem> {
+fn common_problems(kind: &dyn JobKind, job: Member<'_>, gates: &FeatureGates) -> Vec<Problem> {
     let mut problems = Vec::new();
     subdomain(
         &mut problems,
         label_field(labels::QUEUE_NAME),
-        label(job, labels::QUEUE_NAME),
+        label(job.meta, labels::QUEUE_NAME),
     );
     problems.extend(prebuilt_problems(kind, job));
     problems.extend(max_time_problems(job));
@@ -169,7 +171,7 @@ fn common_problems(kind: &dyn JobKind, job: &Value, gates: &FeatureGates) -> Vec
             text,
         ));
     }
-    if let Some(by) = annotation(job, annotations::ADMISSION_GATED_BY)
+    if let Some(by) = annotation(job.meta, annotations::ADMISSION_GATED_BY)
         .filter(|_| gates.enabled(FeatureGate::AdmissionGatedBy))
     {
         problems.extend(gates_of(&annotation_field(annotations::ADMISSION_GATED_BY), by).1);
@@ -177,8 +179,8 @@ fn common_problems(kind: &dyn JobKind, job: &Value, gates: &FeatureGates) -> Vec
     problems
 }
 
-fn max_time_problems(job: &Value) -> Option<Problem> {
-    let text = label(job, labels::MAX_EXEC_TIME_SECONDS)?;
+fn max_time_problems(job: Member<'_>) -> Option<Problem> {
+    let text = label(job.meta, labels::MAX_EXEC_TIME_SECONDS)?;
     let field = label_field(labels::MAX_EXEC_TIME_SECONDS);
     let why = match text.parse::<i32>() {
         Err(_) => "must be a 32-bit integer",
@@ -188,16 +190,16 @@ fn max_time_problems(job: &Value) -> Option<Problem> {
     Some(Problem::invalid(field, why).of(text))
 }
 
-fn prebuilt_problems(kind: &dyn JobKind, job: &Value) -> Vec<Problem> {
+fn prebuilt_problems(kind: &dyn JobKind, job: Member<'_>) -> Vec<Problem> {
     let mut problems = Vec::new();
     let places = [
         (
             annotation_field(annotations::PREBUILT_WORKLOAD_NAME),
-            annotation(job, annotations::PREBUILT_WORKLOAD_NAME),
+            annotation(job.meta, annotations::PREBUILT_WORKLOAD_NAME),
         ),
         (
             label_field(labels::PREBUILT_WORKLOAD_NAME),
-            label(job, labels::PREBUILT_WORKLOAD_NAME),
+            label(job.meta, labels::PREBUILT_WORKLOAD_NAME),
         ),
     ];
     for (field, name) in places {
@@ -215,45 +217,49 @@ fn prebuilt_problems(kind: &dyn JobKind, job: &Value) -> Vec<Problem> {
 /// `default_queue` says whether the namespace has a `LocalQueue` named `default`.
 pub fn validate_update(
     kind: &dyn JobKind,
-    old: &Value,
-    new: &Value,
+    old: Member<'_>,
+    new: Member<'_>,
     default_queue: Presence,
     gates: &FeatureGates,
 ) -> Vec<Problem> {
-    let (was_held, is_held) = (kind.is_suspended(old), kind.is_suspended(new));
+    let [was_held, is_held] = [old, new].map(|job| kind.look(Members::one(&job)).suspended);
     let mut problems = Vec::new();
     let field = label_field(labels::QUEUE_NAME);
-    subdomain(&mut problems, field.clone(), label(new, labels::QUEUE_NAME));
-    if !is_held && queue(old) != queue(new) {
+    subdomain(&mut problems, field.clone(), label(new.meta, labels::QUEUE_NAME));
+    if !is_held && queue(old.meta) != queue(new.meta) {
         problems.push(Problem::invalid(field.clone(), IMMUTABLE));
     }
-    if queue(old).is_some() && queue(new).is_none() && default_queue == Presence::Present {
+    if queue(old.meta).is_some() && queue(new.meta).is_none() && default_queue == Presence::Present {
         let text = "queue-name must not be empty in namespace with default queue";
         problems.push(Problem::invalid(field, text));
     }
     if is_held || is_elastic(new, gates) {
         problems.extend(prebuilt_problems(kind, new));
-    } else if crate::labels::prebuilt(old) != crate::labels::prebuilt(new) {
+    } else if crate::labels::prebuilt(old.meta) != crate::labels::prebuilt(new.meta) {
         problems.push(Problem::invalid(
             label_field(labels::PREBUILT_WORKLOAD_NAME),
             IMMUTABLE,
         ));
     }
     let max = labels::MAX_EXEC_TIME_SECONDS;
-    if !(was_held && is_held) && label(old, max) != label(new, max) {
+    if !(was_held && is_held) && label(old.meta, max) != label(new.meta, max) {
         problems.push(Problem::invalid(label_field(max), IMMUTABLE));
     } else {
         problems.extend(max_time_problems(new));
     }
     problems.extend(priority_class_problems(old, new, is_held));
     let elastic = annotations::ELASTIC_JOB;
-    if annotation(old, elastic) != annotation(new, elastic) {
+    if annotation(old.meta, elastic) != annotation(new.meta, elastic) {
         problems.push(Problem::invalid(annotation_field(elastic), IMMUTABLE));
     }
     let gated = annotations::ADMISSION_GATED_BY;
     if gates.enabled(FeatureGate::AdmissionGatedBy) {
-        let by = |job| annotation(job, gated).unwrap_or_default();
-        problems.extend(gates_may_only_shrink(&annotation_field(gated), by(old), by(new)));
+        let by = |job: Member<'_>| annotation(job.meta, gated).unwrap_or_default().to_owned();
+        problems.extend(gates_may_only_shrink(
+            &annotation_field(gated),
+            &by(old),
+            &by(new),
+        ));
     }
     problems.extend(kind.own_update_problems(old, new));
     if is_held {
@@ -266,11 +272,11 @@ pub fn validate_update(
     problems
 }
 
-fn priority_class_problems(old: &Value, new: &Value, is_held: bool) -> Option<Problem> {
+fn priority_class_problems(old: Member<'_>, new: Member<'_>, is_held: bool) -> Option<Problem> {
     let field = label_field(labels::PRIORITY_CLASS);
     let text = match (
-        crate::labels::priority_class(old),
-        crate::labels::priority_class(new),
+        crate::labels::priority_class(old.meta),
+        crate::labels::priority_class(new.meta),
     ) {
         (None, Some(_)) if !is_held => "WorkloadPriorityClass cannot be added to a non-suspended workload",
         (Some(_), None) => "WorkloadPriorityClass cannot be removed from a workload",

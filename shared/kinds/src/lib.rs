@@ -63,6 +63,8 @@ pub enum Built {
 pub struct ManagedBy {
     /// The path of the field.
     pub path: &'static [&'static str],
+    /// What a refusal calls the field. Wire: not its path for every kind. *Source*: `spec/jobs.md 10.1`.
+    pub said: &'static str,
     /// The controller that runs the job when the field is absent. *Source*: `spec/jobs.md 10.2`.
     pub default: &'static str,
 }
@@ -289,6 +291,20 @@ mod tests {
             .collect();
         let expected = ["Deployment", "LeaderWorkerSet", "StatefulSet"];
         assert_eq!(through_pods, expected.into());
+    }
+
+    /// Spec: jobs 10.1, 10.2
+    #[test]
+    fn a_refusal_calls_the_field_as_the_reference_does() {
+        let said = |row: &Kind| row.managed_by.map(|by| (by.said, by.path.join(".")));
+        let policy = "spec.runPolicy.managedBy".to_owned();
+        assert_eq!(said(&rows::PYTORCH_JOB), Some(("spec.managedBy", policy.clone())));
+        assert_eq!(said(&rows::MPI_JOB), Some((policy.as_str(), policy.clone())));
+        assert_eq!(
+            said(&rows::JOB_SET),
+            Some(("spec.managedBy", "spec.managedBy".to_owned()))
+        );
+        assert_eq!(said(&rows::POD), None);
     }
 
     #[test]

@@ -77,13 +77,15 @@ const COMMON: Kind = Kind {
 const fn spec(default: &'static str) -> ManagedBy {
     ManagedBy {
         path: &["spec", "managedBy"],
+        said: "spec.managedBy",
         default,
     }
 }
 
-const fn run_policy(default: &'static str) -> ManagedBy {
+const fn run_policy(said: &'static str, default: &'static str) -> ManagedBy {
     ManagedBy {
         path: &["spec", "runPolicy", "managedBy"],
+        said,
         default,
     }
 }
@@ -150,6 +152,7 @@ pub static JOB_SET: Kind = Kind {
     version: "v1alpha2",
     kind: "JobSet",
     plural: "jobsets",
+    built: Built::Whole,
     managed_by: Some(spec("jobset.sigs.k8s.io/jobset-controller")),
     wrapped: &[PodPlace {
         holder: Holder::EachOf(&["spec", "replicatedJobs"]),
@@ -167,7 +170,11 @@ pub static MPI_JOB: Kind = Kind {
     version: "v2beta1",
     kind: "MPIJob",
     plural: "mpijobs",
-    managed_by: Some(run_policy("kubeflow.org/mpi-operator")),
+    built: Built::Whole,
+    managed_by: Some(run_policy(
+        "spec.runPolicy.managedBy",
+        "kubeflow.org/mpi-operator",
+    )),
     ..COMMON
 };
 
@@ -177,7 +184,8 @@ pub static TF_JOB: Kind = Kind {
     group: "kubeflow.org",
     kind: "TFJob",
     plural: "tfjobs",
-    managed_by: Some(run_policy(TRAINING_OPERATOR)),
+    built: Built::Whole,
+    managed_by: Some(run_policy("spec.managedBy", TRAINING_OPERATOR)),
     ..COMMON
 };
 
@@ -187,7 +195,8 @@ pub static PYTORCH_JOB: Kind = Kind {
     group: "kubeflow.org",
     kind: "PyTorchJob",
     plural: "pytorchjobs",
-    managed_by: Some(run_policy(TRAINING_OPERATOR)),
+    built: Built::Whole,
+    managed_by: Some(run_policy("spec.managedBy", TRAINING_OPERATOR)),
     wrapped: &[
         replicas_at(&["spec", "pytorchReplicaSpecs", "Master"]),
         replicas_at(&["spec", "pytorchReplicaSpecs", "Worker"]),
@@ -201,7 +210,8 @@ pub static PADDLE_JOB: Kind = Kind {
     group: "kubeflow.org",
     kind: "PaddleJob",
     plural: "paddlejobs",
-    managed_by: Some(run_policy(TRAINING_OPERATOR)),
+    built: Built::Whole,
+    managed_by: Some(run_policy("spec.managedBy", TRAINING_OPERATOR)),
     ..COMMON
 };
 
@@ -211,18 +221,19 @@ pub static XGBOOST_JOB: Kind = Kind {
     group: "kubeflow.org",
     kind: "XGBoostJob",
     plural: "xgboostjobs",
-    managed_by: Some(run_policy(TRAINING_OPERATOR)),
+    built: Built::Whole,
+    managed_by: Some(run_policy("spec.managedBy", TRAINING_OPERATOR)),
     ..COMMON
 };
 
-/// `JAXJob`. Wire: it may not name a prebuilt Workload. *Source*: `spec/jobs.md 9.3, 7.3`.
+/// `JAXJob`. Unlike the anchor: it may name a prebuilt Workload, else no worker could take its copy. *Source*: `spec/jobs.md 9.3`.
 pub static JAX_JOB: Kind = Kind {
     framework: "kubeflow.org/jaxjob",
     group: "kubeflow.org",
     kind: "JAXJob",
     plural: "jaxjobs",
-    managed_by: Some(run_policy(TRAINING_OPERATOR)),
-    abilities: &[Ability::Dispatched],
+    built: Built::Whole,
+    managed_by: Some(run_policy("spec.managedBy", TRAINING_OPERATOR)),
     ..COMMON
 };
 
@@ -258,6 +269,7 @@ pub static RAY_CLUSTER: Kind = Kind {
     group: "ray.io",
     kind: "RayCluster",
     plural: "rayclusters",
+    built: Built::Whole,
     managed_by: Some(spec(RAY_OPERATOR)),
     abilities: RESIZED,
     wrapped: &[

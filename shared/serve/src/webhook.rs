@@ -24,7 +24,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-pub use review::{CAUSES_MAX, Cause, allowed, conversion_failed, denied, failed, invalid, patched};
+pub use review::{CAUSES_MAX, Cause, allowed, changed, conversion_failed, denied, failed, invalid, patched};
 
 /// Limit: size of a review in bytes. The API server's own limit for an object is 3 MiB, and an update holds two.
 pub const BODY_BYTES_MAX: usize = 8 << 20;

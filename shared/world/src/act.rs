@@ -16,6 +16,7 @@ use tokio::time::timeout;
 
 use crate::capacity::Answer;
 use crate::job::TRACKING;
+use crate::jobset::{JobSet, JobSetStatus};
 use crate::turn::Cluster;
 use crate::watched::Key;
 
@@ -36,8 +37,12 @@ pub(crate) enum Action {
     RemovePod(Arc<Pod>),
     BindPod(Arc<Pod>, String),
     PodStatus(Arc<Pod>, Box<PodStatus>),
+    CreateJob(Box<Job>),
+    /// Changes what is asked of a Job, if it is still of this version.
+    JobSpec(Box<Job>),
     JobStatus(Arc<Job>, Box<JobStatus>),
     DeleteJob(Arc<Job>),
+    JobSetStatus(Arc<JobSet>, Box<JobSetStatus>),
     CreateNode(Box<Node>),
     NodeStatus(Box<Node>),
     Answer(Box<Answer>),
@@ -82,16 +87,38 @@ pub(crate) async fn act(client: &Client, cluster: &mut Cluster, action: Action) 
             let written = within(api.replace_status(&pod.name_any(), &params, &next)).await;
             take(written, |pod| cluster.pods.observe(pod))
         }
+        Action::CreateJob(job) => {
+            let created = within(jobs(client, &job).create(&PostParams::default(), &job)).await;
+            if matches!(created, Err(Problem::Unclear)) {
+                cluster.jobs.list_again();
+            }
+            take(created, |job| cluster.jobs.observe(job))
+        }
+        Action::JobSpec(job) => {
+            let api = jobs(client, &job);
+            let written = within(api.replace(&job.name_any(), &PostParams::default(), &job)).await;
+            take(written, |job| cluster.jobs.observe(job))
+        }
+        Action::JobSetStatus(set, status) => {
+            let api: Api<JobSet> = Api::namespaced(client.clone(), &set.namespace().unwrap_or_default());
+            let patch = json!({
+                "metadata": {"resourceVersion": set.resource_version()},
+                "status": *status,
+            });
+            let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+            let written = within(api.patch_status(&set.name_any(), &params, &patch)).await;
+            take(written, |set| cluster.job_sets.observe(set))
+        }
         Action::JobStatus(job, status) => {
             let mut next = Job::clone(&job);
             next.status = Some(*status);
-            let api: Api<Job> = Api::namespaced(client.clone(), &job.namespace().unwrap_or_default());
+            let api = jobs(client, &job);
             let params = PostParams::default();
             let written = within(api.replace_status(&job.name_any(), &params, &next)).await;
             take(written, |job| cluster.jobs.observe(job))
         }
         Action::DeleteJob(job) => {
-            let api: Api<Job> = Api::namespaced(client.clone(), &job.namespace().unwrap_or_default());
+            let api = jobs(client, &job);
             let params = DeleteParams {
                 propagation_policy: Some(PropagationPolicy::Foreground),
                 preconditions: Some(only(job.uid())),
@@ -118,6 +145,10 @@ pub(crate) async fn act(client: &Client, cluster: &mut Cluster, action: Action) 
 
 fn pods(client: &Client, pod: &Pod) -> Api<Pod> {
     Api::namespaced(client.clone(), &pod.namespace().unwrap_or_default())
+}
+
+fn jobs(client: &Client, job: &Job) -> Api<Job> {
+    Api::namespaced(client.clone(), &job.namespace().unwrap_or_default())
 }
 
 fn key(pod: &Pod) -> Key {

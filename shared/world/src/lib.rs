@@ -2,7 +2,7 @@
 //!
 //! [`run`] plays, through an ordinary client and against any API server, embedded or real:
 //!
-//! - the Job controller of `batch/v1` (`job`),
+//! - the Job controller of `batch/v1` (`job`), and on request the JobSet controller (`jobset`),
 //! - the scheduler and the kubelets of nodes that exist only in the API (`place`, `play`),
 //! - somebody who answers ProvisioningRequests from what the nodes have left ([`capacity`]),
 //! - on request the clock of a garbage collector that lives elsewhere ([`Garbage`]).
@@ -11,18 +11,18 @@
 //! writes. So it is level-triggered, and with the same seed, clock and answers it does the same. It never reads a wall
 //! clock, starts a thread or keeps a file.
 //!
-//! What it will never do: run a program, play a controller for kinds other than Jobs, or touch a Job with another
-//! `managedBy`.
+//! What it will never do: run a program, play a controller for kinds other than these, or touch a job with another `managedBy`.
 //!
 //! *Limits*: pods are not adopted by selectors; the pod failure policy, success policy, back-off per index and restarts of
 //! containers are not played; no events are written; the scheduler looks at what [`capacity::fit`] looks at and never
 //! preempts.
 //!
-//! Reading order: this file, `job`, `place`, `play`, [`capacity`], then `watched` (what the cluster holds), `act` (one write) and `turn` (the loop).
+//! Reading order: this file, `job`, `jobset`, `place`, `play`, [`capacity`], then `watched` (what the cluster holds), `act` (one write) and `turn` (the loop).
 
 mod act;
 pub mod capacity;
 mod job;
+mod jobset;
 mod node;
 mod place;
 mod play;
@@ -36,6 +36,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+pub use jobset::definition as jobset_definition;
 pub use node::Node;
 pub use turn::run;
 
@@ -54,6 +55,8 @@ pub struct World {
     pub seed: u64,
     /// Who runs Jobs.
     pub jobs: Jobs,
+    /// Who runs JobSets. They are played only where their definition is ([`jobset_definition`]) or will be.
+    pub job_sets: Jobs,
     /// Nodes to make and to play. Without any nothing is scheduled; pods on other nodes are left alone.
     pub nodes: Vec<Node>,
     /// Longest time that a played node takes to start a pod that was bound to it; the seed and the pod's UID choose.
@@ -64,7 +67,7 @@ pub struct World {
     pub garbage: Option<Garbage>,
 }
 
-/// Who runs Jobs.
+/// Who runs jobs of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Jobs {
     /// This world.
@@ -115,11 +118,19 @@ impl World {
         Self {
             seed,
             jobs: Jobs::LeftAlone,
+            job_sets: Jobs::LeftAlone,
             nodes: Vec::new(),
             pod_start_max: Duration::ZERO,
             capacity: Capacity::LeftAlone,
             garbage: None,
         }
+    }
+
+    /// With a JobSet controller.
+    #[must_use]
+    pub fn with_job_sets(mut self) -> Self {
+        self.job_sets = Jobs::Played;
+        self
     }
 
     /// With one more node.

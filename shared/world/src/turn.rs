@@ -12,8 +12,9 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::act::{Action, Outcome, act};
+use crate::jobset::JobSet;
 use crate::watched::Watched;
-use crate::{Capacity, Clock, Jobs, World, capacity, job, node, place, play, sooner};
+use crate::{Capacity, Clock, Jobs, World, capacity, job, jobset, node, place, play, sooner};
 
 /// Pause after a turn in which a write was refused: what it was decided on has changed, and the watch will tell. Each such
 /// turn in a row doubles it.
@@ -25,6 +26,7 @@ const WAIT_MAX: Duration = Duration::from_hours(1);
 /// What the cluster holds, as far as anything is decided on it.
 pub(crate) struct Cluster {
     pub(crate) jobs: Watched<Job>,
+    pub(crate) job_sets: Watched<JobSet>,
     pub(crate) pods: Watched<Pod>,
     pub(crate) nodes: Watched<Node>,
     pub(crate) templates: Watched<PodTemplate>,
@@ -35,6 +37,7 @@ impl Cluster {
     fn new(client: &Client) -> Self {
         Self {
             jobs: Watched::new(client),
+            job_sets: Watched::new(client),
             pods: Watched::new(client),
             nodes: Watched::new(client),
             templates: Watched::new(client),
@@ -58,6 +61,7 @@ impl Cluster {
     async fn turn(&mut self, parts: Parts) {
         let Parts {
             jobs,
+            job_sets,
             pods,
             nodes,
             capacity,
@@ -65,6 +69,7 @@ impl Cluster {
         tokio::select! {
             biased;
             () = self.jobs.turn(), if jobs => {}
+            () = self.job_sets.turn(), if job_sets => {}
             () = self.pods.turn(), if pods => {}
             () = self.nodes.turn(), if nodes => {}
             () = self.templates.turn(), if capacity => {}
@@ -82,6 +87,7 @@ impl Cluster {
 )]
 struct Parts {
     jobs: bool,
+    job_sets: bool,
     pods: bool,
     nodes: bool,
     capacity: bool,
@@ -134,21 +140,34 @@ struct Player {
 #[derive(Debug, Clone, Copy)]
 enum Part {
     Nodes,
+    JobSets,
     Jobs,
     Place,
     Play,
     Capacity,
 }
 
+const PARTS: [Part; 6] = [
+    Part::Nodes,
+    Part::JobSets,
+    Part::Jobs,
+    Part::Place,
+    Part::Play,
+    Part::Capacity,
+];
+
 impl Player {
     fn new(world: World, client: Client) -> Self {
-        let (jobs, nodes) = (world.jobs == Jobs::Played, !world.nodes.is_empty());
+        let (own_jobs, nodes) = (world.jobs == Jobs::Played, !world.nodes.is_empty());
+        let job_sets = world.job_sets == Jobs::Played;
+        let jobs = own_jobs || job_sets;
         let capacity = world.capacity != Capacity::LeftAlone;
         Self {
             cluster: Cluster::new(&client),
             parts: Parts {
                 jobs,
-                pods: jobs || nodes || capacity,
+                job_sets,
+                pods: own_jobs || nodes || capacity,
                 nodes: nodes || capacity,
                 capacity,
             },
@@ -166,7 +185,7 @@ impl Player {
         loop {
             let mut due = None;
             let (mut wrote, mut refused) = (false, false);
-            for part in [Part::Nodes, Part::Jobs, Part::Place, Part::Play, Part::Capacity] {
+            for part in PARTS {
                 let now = clock();
                 let plan = self.decide(part, now);
                 due = sooner(due, plan.due);
@@ -194,6 +213,7 @@ impl Player {
     fn decide(&self, part: Part, now: Timestamp) -> job::Plan {
         let Cluster {
             jobs,
+            job_sets,
             pods,
             nodes,
             templates,
@@ -201,7 +221,10 @@ impl Player {
         } = &self.cluster;
         let actions = |actions| job::Plan { actions, due: None };
         match part {
-            Part::Jobs if self.parts.jobs && jobs.is_live() && pods.is_live() => {
+            Part::JobSets if self.parts.job_sets && job_sets.is_live() && jobs.is_live() => {
+                jobset::decide(&job_sets.all(), &jobs.all(), now)
+            }
+            Part::Jobs if self.world.jobs == Jobs::Played && jobs.is_live() && pods.is_live() => {
                 job::decide(&jobs.all(), &pods.all(), now)
             }
             Part::Nodes if !self.played.is_empty() && nodes.is_live() => actions(node::decide(
@@ -249,7 +272,9 @@ impl Player {
                     due,
                 }
             }
-            Part::Jobs | Part::Nodes | Part::Place | Part::Play | Part::Capacity => job::Plan::default(),
+            Part::JobSets | Part::Jobs | Part::Nodes | Part::Place | Part::Play | Part::Capacity => {
+                job::Plan::default()
+            }
         }
     }
 
@@ -270,6 +295,9 @@ impl Player {
             | Action::DeletePod(_)
             | Action::DropPod(_)
             | Action::BindPod(..)
+            | Action::CreateJob(_)
+            | Action::JobSpec(_)
+            | Action::JobSetStatus(..)
             | Action::JobStatus(..)
             | Action::DeleteJob(_)
             | Action::NodeStatus(_)

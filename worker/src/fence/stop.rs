@@ -16,7 +16,7 @@ use kube::{Api, ResourceExt as _};
 use roadstead_api::constants::{annotations, finalizers, labels};
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_core::name::Key;
-use roadstead_engine::caches::KindCache;
+use roadstead_engine::caches::{KindCache, look_at};
 use roadstead_kubeio::write::{self, Written};
 use serde_json::json;
 
@@ -108,7 +108,7 @@ async fn everything(fence: &Fence, origin: String) {
     for jobs in fence.caches.jobs.iter() {
         for job in jobs.objects.all() {
             let held = job.finalizers().iter().any(|one| one == finalizers::OUTCOME);
-            let dying = job.metadata.deletion_timestamp.is_some() && jobs.kind.finished(&job.data).is_none();
+            let dying = job.metadata.deletion_timestamp.is_some() && look_at(jobs.kind, &job).ended.is_none();
             if held && dying && of_manager(job.labels()) {
                 let_go(fence, jobs, &job).await;
             }

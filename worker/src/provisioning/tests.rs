@@ -8,7 +8,7 @@ use http::{Method, Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use kube::client::Body;
-use roadstead_api::kueue::v1beta2::ProvisioningRequestConfigSpec;
+use roadstead_api::kueue::v1beta2::{ProvisioningRequestConfigSpec, Workload};
 use roadstead_core::condition::Truth;
 use roadstead_core::status::CheckPhase;
 use roadstead_kubeio::cache::Health;

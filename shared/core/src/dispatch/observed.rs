@@ -272,8 +272,8 @@ pub struct RemoteJob {
     pub origin: Origin,
     /// Whether it is being deleted.
     pub life: Life,
-    /// Suspended, **and** its status counts no pod, not even one that is being ended.
-    pub suspended: bool,
+    /// What is known of its pods.
+    pub pods: PodsThere,
     /// Its own status says that it ended.
     pub finished: bool,
     /// The number of the dispatch it was sent for; 0 when it belongs to another Workload of that name.
@@ -282,10 +282,21 @@ pub struct RemoteJob {
     pub kept: bool,
 }
 
+/// What is known of the pods of a job on a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PodsThere {
+    /// It may start some, or its status counts some.
+    Some,
+    /// It is held back and its status counts none, but kinds like it do not count pods that are being ended.
+    Untold,
+    /// It is held back and its status counts none, not even one that is being ended.
+    None,
+}
+
 impl RemoteJob {
     /// Whether it is ours and may have live pods. One that is being deleted may have some until it is gone, whatever it says.
     pub(super) fn runs(self) -> bool {
-        let held = self.suspended && self.life != Life::Deleting;
+        let held = self.pods == PodsThere::None && self.life != Life::Deleting;
         self.origin == Origin::Ours && !held && !self.finished
     }
 }

@@ -71,7 +71,7 @@ fn admitted(minute: i64) -> RemoteWorkload {
 const RUNNING: RemoteJob = RemoteJob {
     origin: Origin::Ours,
     life: Life::Present,
-    suspended: false,
+    pods: PodsThere::Some,
     finished: false,
     epoch: 1,
     kept: true,

@@ -4,6 +4,7 @@ use roadstead_api::config::{FeatureGate, FeatureGates};
 use roadstead_api::constants::names;
 use roadstead_api::kueue::v1beta2::{PriorityClassGroup, PriorityClassKind, PriorityClassRef};
 use roadstead_convert::Priority;
+use roadstead_jobs::kind::Members;
 use roadstead_jobs::{JobKind, JobPodSet};
 use serde_json::Value;
 
@@ -16,7 +17,7 @@ pub(crate) fn resolve(
     caches: &Caches,
     gates: &FeatureGates,
     kind: &dyn JobKind,
-    job: &Value,
+    job: Members<'_>,
     pod_sets: &[JobPodSet],
 ) -> Result<Priority, String> {
     let default = || {
@@ -24,7 +25,7 @@ pub(crate) fn resolve(
         let name = names::DEFAULT_PRIORITY_CLASS;
         (on && caches.workload_classes.named(name).is_some()).then_some(name)
     };
-    if let Some(name) = roadstead_jobs::labels::priority_class(job).or_else(default) {
+    if let Some(name) = roadstead_jobs::labels::priority_class(job.first().meta).or_else(default) {
         let class = caches.workload_classes.named(name);
         let class = class.ok_or_else(|| format!("WorkloadPriorityClass \"{name}\" not found"))?;
         let reference = PriorityClassRef {

@@ -18,18 +18,18 @@ use roadstead_core::name::{FlavorName, Key};
 use roadstead_core::queue::Flavor;
 use roadstead_jobs::JobPodSet;
 use roadstead_jobs::equivalence::{Tolerations, same_pod_sets};
+use roadstead_jobs::kind;
 use roadstead_jobs::podset::{InjectError, PodSetInfo, Provenance, StartFacts, running_form};
-use serde_json::Value;
 
-use super::{JobRef, Jobs};
-use crate::caches::{Caches, KindCache};
+use super::Jobs;
+use crate::caches::{CachedJob, Caches, JobRef, KindCache};
 use crate::control;
 
 /// Everything a pass looks at, owned.
 pub(super) struct Scene {
     pub(super) key: Key,
     pub(super) uid: String,
-    pub(super) job: Value,
+    pub(super) job: CachedJob,
     pub(super) pod_sets: Vec<JobPodSet>,
     pub(super) prebuilt: Option<String>,
     pub(super) queue: Option<String>,
@@ -77,18 +77,20 @@ impl Scene {
 /// Reads everything about one job.
 ///
 /// *Errors*: the job is not what its API says; a sentence for its owner.
-pub(super) fn scene(jobs: &Jobs, kind: &KindCache, object: &DynamicObject) -> Result<Scene, String> {
-    let key = roadstead_kubeio::cache::key_of(object);
+pub(super) fn scene(jobs: &Jobs, of_kind: &KindCache, job: CachedJob) -> Result<Scene, String> {
+    let object = job.first().clone();
+    let meta = &object.metadata;
+    let key = of_kind.key_of(&object).key().clone();
     let uid = object.uid().unwrap_or_default();
-    let job = serde_json::to_value(object).map_err(|error| error.to_string())?;
-    let mut pod_sets = kind.kind.pod_sets(&job).map_err(|error| error.to_string())?;
+    let pod_sets = job.with(|members| of_kind.kind.pod_sets(members));
+    let mut pod_sets = pod_sets.map_err(|error| error.to_string())?;
     if !jobs.config.feature_gates.enabled(FeatureGate::PartialAdmission) {
         // *Source*: `spec/jobs.md 5.4`.
         for set in &mut pod_sets {
             set.min_count = None;
         }
     }
-    let prebuilt = roadstead_jobs::labels::prebuilt(&job).map(str::to_owned);
+    let prebuilt = roadstead_jobs::labels::prebuilt(meta).map(str::to_owned);
     let stored: Vec<Arc<Workload>> = match &prebuilt {
         Some(name) => jobs
             .caches
@@ -106,15 +108,14 @@ pub(super) fn scene(jobs: &Jobs, kind: &KindCache, object: &DynamicObject) -> Re
     };
     let facts = Facts {
         jobs,
-        object,
+        object: &object,
         uid: &uid,
-        job: &job,
         pod_sets: &pod_sets,
     };
     let workloads = stored.iter().map(|workload| facts.owned(workload)).collect();
-    let row = kind.kind.kind();
+    let row = of_kind.kind.kind();
     let name = roadstead_jobs::naming::workload_name(row.kind, row.group, &key.name, &uid, "");
-    let finished = kind.kind.finished(&job).is_some();
+    let look = job.look(of_kind.kind);
     Ok(Scene {
         workload_name: Key::new(key.namespace.clone(), name),
         stored: stored
@@ -122,25 +123,29 @@ pub(super) fn scene(jobs: &Jobs, kind: &KindCache, object: &DynamicObject) -> Re
             .map(|w| (roadstead_kubeio::cache::key_of(&*w), w))
             .collect(),
         workloads,
-        presence: if object.metadata.deletion_timestamp.is_some() {
+        presence: if meta.deletion_timestamp.is_some() {
             Presence::Going
         } else {
             Presence::Live
         },
         scope: scope(jobs, &key),
-        parent: parent(&jobs.caches, object),
-        run: if kind.kind.is_suspended(&job) {
+        parent: parent(&jobs.caches, &object),
+        run: if look.suspended {
             Run::Suspended
         } else {
             Run::Running
         },
-        pods: if kind.kind.is_active(&job) {
+        pods: if look.pods == kind::Pods::Alive {
             Pods::Some
         } else {
             Pods::None
         },
-        ended: if finished { Ended::Yes } else { Ended::No },
-        queue: roadstead_jobs::labels::queue(&job).map(str::to_owned),
+        ended: if look.ended.is_some() {
+            Ended::Yes
+        } else {
+            Ended::No
+        },
+        queue: roadstead_jobs::labels::queue(meta).map(str::to_owned),
         prebuilt,
         pod_sets,
         job,
@@ -153,7 +158,6 @@ struct Facts<'a> {
     jobs: &'a Jobs,
     object: &'a DynamicObject,
     uid: &'a str,
-    job: &'a Value,
     pod_sets: &'a [JobPodSet],
 }
 
@@ -214,7 +218,7 @@ impl Facts<'_> {
     /// *Source*: `spec/jobs.md 5.5`.
     fn fits(&self, workload: &Workload) -> bool {
         if workload.spec.maximum_execution_time_seconds
-            != roadstead_jobs::labels::max_execution_secs(self.job)
+            != roadstead_jobs::labels::max_execution_secs(&self.object.metadata)
         {
             return false;
         }
@@ -244,9 +248,9 @@ impl Facts<'_> {
             Some(class) => class.group == PriorityClassGroup::Kueue,
             None => !workload.is_true(lifecycle::QUOTA_RESERVED),
         };
-        let named = roadstead_jobs::labels::priority_class(self.job);
+        let named = roadstead_jobs::labels::priority_class(&self.object.metadata);
         let changed = named.is_some() && named != class.map(|class| class.name.as_str());
-        let gate = roadstead_jobs::labels::gated_by(self.job).unwrap_or_default();
+        let gate = roadstead_jobs::labels::gated_by(&self.object.metadata).unwrap_or_default();
         let key = roadstead_api::constants::annotations::ADMISSION_GATED_BY;
         let held = workload
             .annotations()

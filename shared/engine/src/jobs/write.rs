@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use kube::Api;
+use kube::core::DynamicObject;
 use roadstead_api::constants::{annotations, finalizers, labels};
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_convert::{Made, Priority};
@@ -10,14 +11,14 @@ use roadstead_core::job::Action;
 use roadstead_core::lifecycle::Request;
 use roadstead_core::name::{Key, Uid};
 use roadstead_core::note::Note;
-use roadstead_jobs::kind::Target;
+use roadstead_jobs::kind::{MemberId, Target, Write};
 use roadstead_kubeio::queue::Lane;
 use roadstead_kubeio::reconcile::Outcome;
 use roadstead_kubeio::write::{self, Written};
 use serde_json::{Value, json};
 
 use super::{Jobs, read, resolve_priority};
-use crate::caches::KindCache;
+use crate::caches::{KindCache, member, member_mut};
 
 /// Pause after a write met a newer version; the watch usually brings it sooner.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
@@ -61,23 +62,22 @@ pub(super) async fn act(
             let original = restore
                 .and_then(|key| scene.stored.get(&key))
                 .map(|w| roadstead_convert::pod_sets(w));
-            let steps = kind.kind.stop_steps(&scene.job, &original.unwrap_or_default());
+            let original = original.unwrap_or_default();
+            let writes = scene.job.with(|members| kind.kind.stop(members, &original));
             // Why not when there is none: it only waits for its pods, and is looked at often meanwhile.
-            if !steps.is_empty() {
+            if !writes.is_empty() {
                 tracing::info!(job = %scene.key, reason = reason.as_str(), "stopping the job");
             }
-            for step in steps {
-                patch(jobs, kind, &scene.key, step.target, &step.patch).await?;
-            }
-            Ok(())
+            carry_out_all(jobs, kind, &scene.key, writes).await
         }
         Action::SuspendChild => {
-            let mut suspended = scene.job.clone();
-            kind.kind.suspend(&mut suspended);
-            match roadstead_jobs::json::difference(&scene.job, &suspended) {
-                Some(difference) => patch(jobs, kind, &scene.key, Target::Main, &difference).await,
-                None => Ok(()),
-            }
+            let mut suspended = DynamicObject::clone(scene.job.first());
+            kind.kind.suspend(&mut member_mut(&mut suspended));
+            let patch = roadstead_jobs::json::difference(&scene.job.first().data, &suspended.data);
+            let of = member(&suspended).id();
+            let target = Target::Main;
+            let write = patch.map(|patch| Write::Patch { of, target, patch });
+            carry_out_all(jobs, kind, &scene.key, write).await
         }
         Action::AskOutOfSync(key) => {
             ask(jobs, scene, &key, Request::OutOfSync);
@@ -99,29 +99,28 @@ fn ask(jobs: &Jobs, scene: &read::Scene, key: &Key, request: Request) {
 /// The job's priority. Who names a class that does not exist is told so, and is looked at again.
 fn priority(jobs: &Jobs, kind: &KindCache, scene: &read::Scene) -> Result<Priority, Outcome> {
     let gates = &jobs.config.feature_gates;
-    resolve_priority(&jobs.caches, gates, kind.kind, &scene.job, &scene.pod_sets).map_err(|why| {
-        if let Some(object) = kind.objects.get(&scene.key) {
-            let note = Note::warning("WorkloadPriorityClassNotFound", why.clone());
-            jobs.tell(kind, &object, vec![note]);
-        }
+    let priority =
+        { &scene.job }.with(|job| resolve_priority(&jobs.caches, gates, kind.kind, job, &scene.pod_sets));
+    priority.map_err(|why| {
+        let note = Note::warning("WorkloadPriorityClassNotFound", why.clone());
+        jobs.tell(kind, scene.job.first(), vec![note]);
         Outcome::Failed(why)
     })
 }
 
 fn build(jobs: &Jobs, kind: &KindCache, scene: &read::Scene, name: &str) -> Result<Workload, Outcome> {
-    let gone = || Outcome::Failed("the job is gone".to_owned());
-    let object = kind.objects.get(&scene.key).ok_or_else(gone)?;
+    let meta = &scene.job.first().metadata;
     let priority = priority(jobs, kind, scene)?;
     Ok(roadstead_convert::workload_for_job(Made {
         name: name.to_owned(),
-        job: &object.metadata,
+        job: meta,
         api_version: &kind.resource.api_version,
         kind: &kind.resource.kind,
         labels_to_copy: &jobs.config.integrations.label_keys_to_copy,
         queue: scene.queue.clone(),
         pod_sets: scene.pod_sets.clone(),
         priority,
-        max_execution_secs: roadstead_jobs::labels::max_execution_secs(&scene.job),
+        max_execution_secs: roadstead_jobs::labels::max_execution_secs(meta),
     }))
 }
 
@@ -224,10 +223,10 @@ async fn start(jobs: &Jobs, kind: &KindCache, scene: &read::Scene, key: &Key) ->
     let Some(workload) = scene.stored.get(key) else {
         return Ok(());
     };
-    let start =
-        read::infos(&jobs.caches, workload).and_then(|infos| kind.kind.start_patch(&scene.job, &infos));
+    let start = read::infos(&jobs.caches, workload)
+        .and_then(|infos| scene.job.with(|members| kind.kind.start(members, &infos)));
     match start {
-        Ok(start) => patch(jobs, kind, &scene.key, Target::Main, &start).await,
+        Ok(writes) => carry_out_all(jobs, kind, &scene.key, writes).await,
         Err(error) if error.is_permanent() => {
             ask(
                 jobs,
@@ -243,23 +242,37 @@ async fn start(jobs: &Jobs, kind: &KindCache, scene: &read::Scene, key: &Key) ->
     }
 }
 
-/// Patches a job, but only the very object that was read.
-pub(super) async fn patch(
+/// Carries out writes one after another. `Err` ends the pass.
+async fn carry_out_all(
     jobs: &Jobs,
     kind: &KindCache,
-    key: &Key,
-    target: Target,
-    patch: &Value,
+    job: &Key,
+    writes: impl IntoIterator<Item = Write>,
 ) -> Result<(), Outcome> {
-    let Some(current) = kind.objects.get(key) else {
+    for write in writes {
+        carry_out(jobs, kind, job, write).await?;
+    }
+    Ok(())
+}
+
+/// Carries out one write, but only on the very object that was read. `Err` ends the pass.
+pub(super) async fn carry_out(jobs: &Jobs, kind: &KindCache, job: &Key, write: Write) -> Result<(), Outcome> {
+    let Write::Patch {
+        of,
+        target,
+        mut patch,
+    } = write;
+    let MemberId { name, uid } = of;
+    let key = Key::new(job.namespace.clone(), name.as_str());
+    let current = kind.objects.get(&key);
+    if current.is_none_or(|current| current.metadata.uid.as_deref() != Some(uid.as_str())) {
         return Ok(());
-    };
-    let mut patch = patch.clone();
-    patch["metadata"]["uid"] = json!(current.metadata.uid);
+    }
+    patch["metadata"]["uid"] = json!(uid);
     let api = Api::namespaced_with(jobs.client.clone(), &key.namespace, &kind.resource);
     let answer = match target {
-        Target::Main => write::patch(&api, &key.name, &patch).await,
-        Target::Status => write::patch_status(&api, &key.name, &patch).await,
+        Target::Main => write::patch(&api, &name, &patch).await,
+        Target::Status => write::patch_status(&api, &name, &patch).await,
     };
     match answer {
         Written::Done(object) => {

@@ -10,11 +10,11 @@ use roadstead_api::constants::{controllers, names};
 use roadstead_core::name::Key;
 use roadstead_jobs::JobKind;
 use roadstead_jobs::webhook::{self as rules, DefaultFacts, Namespace, Owner, Presence};
-use roadstead_serve::webhook::{AdmissionHandler, allowed, failed, patched};
+use roadstead_serve::webhook::{AdmissionHandler, allowed, changed, failed};
 
 use super::Filled;
-use super::answers::{Request, is_leaving, unless, value};
-use crate::caches::Caches;
+use super::answers::{Request, is_leaving, unless};
+use crate::caches::{Caches, member, member_mut};
 
 /// The mutating and the validating handler of a kind whose integration is on.
 pub(super) fn handlers(
@@ -77,7 +77,9 @@ fn default(kind: &dyn JobKind, caches: &Caches, config: &Config, request: &Reque
         namespace: standing(caches, config, &namespace),
         uses_multikueue: &uses_multikueue,
     };
-    patched(request, |job| rules::default_job(kind, job, &facts))
+    let mut after = object.clone();
+    rules::default_job(kind, &mut member_mut(&mut after), &facts);
+    changed(request, object, &after)
 }
 
 fn validate(
@@ -86,16 +88,18 @@ fn validate(
     gates: &FeatureGates,
     request: &Request,
 ) -> AdmissionResponse {
-    let Some(new) = value(request.object.as_ref()).filter(|_| !is_leaving(request)) else {
+    let Some(new) = request.object.as_ref().filter(|_| !is_leaving(request)) else {
         return allowed(request);
     };
-    let problems = match (&request.operation, value(request.old_object.as_ref())) {
+    let new = member(new);
+    let problems = match (&request.operation, &request.old_object) {
         (Operation::Update, Some(old)) => {
             let namespace = request.namespace.clone().unwrap_or_default();
-            rules::validate_update(kind, &old, &new, default_queue(caches, &namespace), gates)
+            let default_queue = default_queue(caches, &namespace);
+            rules::validate_update(kind, member(old), new, default_queue, gates)
         }
         (Operation::Create | Operation::Update | Operation::Delete | Operation::Connect, _) => {
-            rules::validate_create(kind, &new, gates)
+            rules::validate_create(kind, new, gates)
         }
     };
     unless(request, &problems)
@@ -144,12 +148,8 @@ fn owner(caches: &Caches, object: &DynamicObject) -> Owner {
         return Owner::Unmanaged;
     };
     let key = Key::new(object.namespace().unwrap_or_default(), owner.name.as_str());
-    let parent = jobs
-        .objects
-        .get(&key)
-        .and_then(|parent| serde_json::to_value(&*parent).ok());
-    match parent {
-        Some(parent) if roadstead_jobs::labels::queue(&parent).is_some() => Owner::ManagedAncestor,
+    match jobs.objects.get(&key) {
+        Some(parent) if roadstead_jobs::labels::queue(&parent.metadata).is_some() => Owner::ManagedAncestor,
         Some(_) | None => Owner::ManagedKind,
     }
 }

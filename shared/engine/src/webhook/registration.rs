@@ -339,8 +339,13 @@ mod tests {
                 })
                 .count()
         };
+        let is_of_jobs = |name: &str| {
+            let names = kinds.iter().map(|kind| kind.kind().kind.to_lowercase());
+            let mut names = names.map(|kind| format!("{kind}.kb.io"));
+            names.any(|kind| name[1..] == kind)
+        };
         for hook in &mutating {
-            let of_jobs = hook.name == "mjob.kb.io";
+            let of_jobs = is_of_jobs(&hook.name);
             assert_eq!(
                 spares(&hook.match_conditions),
                 usize::from(of_jobs),
@@ -351,7 +356,7 @@ mod tests {
             assert_eq!(hook.match_policy.as_deref(), Some("Equivalent"));
         }
         for hook in &validating {
-            let of_copies = ["vjob.kb.io", "vworkload.kb.io"].contains(&&*hook.name);
+            let of_copies = is_of_jobs(&hook.name) || hook.name == "vworkload.kb.io";
             assert_eq!(
                 spares(&hook.match_conditions),
                 usize::from(of_copies),

@@ -119,13 +119,22 @@ impl Workloads {
                 let Some(jobs) = self.caches.jobs.get(at.kind) else {
                     return Ok(());
                 };
-                let Some(job) = jobs.objects.get(&at.key) else {
+                let is_it = |object: &DynamicObject| object.metadata.uid.as_deref() == Some(uid.as_str());
+                let Some(job) = jobs.job(&at.key).filter(|job| is_it(job.first())) else {
                     return Ok(());
                 };
+                let namespace = &at.key.key().namespace;
                 let api: Api<DynamicObject> =
-                    Api::namespaced_with(self.client.clone(), &at.key.namespace, &jobs.resource);
-                let answer = write::delete(&api, &at.key.name, Some(&uid)).await;
-                (job.object_ref(&jobs.resource), is_deleted(answer))
+                    Api::namespaced_with(self.client.clone(), namespace, &jobs.resource);
+                let mut answer = Ok(());
+                for object in job.objects() {
+                    let uid = object.metadata.uid.as_deref();
+                    let one = write::delete(&api, &object.name_any(), uid).await;
+                    if let Err(why) = is_deleted(one) {
+                        answer = Err(why);
+                    }
+                }
+                (job.first().object_ref(&jobs.resource), answer)
             }
         };
         let (object, answer) = deleted;

@@ -5,14 +5,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube::ResourceExt as _;
+use kube::core::DynamicObject;
 use roadstead_api::constants::labels;
 use roadstead_api::kueue::v1beta2::Workload as ApiWorkload;
 use roadstead_core::lifecycle::{JobFacts, Observed, Policy, Proposal, Request};
 use roadstead_core::name::{Key, PodSetName};
 use roadstead_core::queue::{ClusterQueue, StopPolicy};
 use roadstead_core::workload::Workload;
+use roadstead_jobs::kind::Pods;
 
-use crate::caches::{Caches, is_suspended};
+use crate::caches::Caches;
 use crate::control;
 
 /// The facts around one Workload.
@@ -123,20 +125,19 @@ fn job(caches: &Caches, stored: &ApiWorkload) -> JobFacts {
     let Some(jobs) = caches.jobs.get(at.kind) else {
         return JobFacts::Unknown;
     };
-    match jobs.objects.get(&at.key) {
-        Some(job) if job.metadata.uid.as_deref() == Some(uid.as_str()) => {
-            if job.metadata.deletion_timestamp.is_some() {
-                return JobFacts::OwnerGone;
-            }
-            JobFacts::Present {
-                finished: jobs.kind.finished(&job.data),
-                active: jobs.kind.is_active(&job.data),
-                suspended: is_suspended(jobs.kind, &job),
-                ready: jobs.kind.pods_ready(&job.data),
-                reclaimable: jobs.kind.reclaimable(&job.data),
-            }
-        }
-        Some(_) | None => JobFacts::OwnerGone,
+    let is_it = |object: &DynamicObject| {
+        object.metadata.uid.as_deref() == Some(uid.as_str()) && object.metadata.deletion_timestamp.is_none()
+    };
+    let Some(job) = jobs.job(&at.key).filter(|job| is_it(job.first())) else {
+        return JobFacts::OwnerGone;
+    };
+    let look = job.look(jobs.kind);
+    JobFacts::Present {
+        active: look.pods == Pods::Alive,
+        finished: look.ended,
+        suspended: look.suspended,
+        ready: look.ready,
+        reclaimable: look.reclaimable,
     }
 }
 

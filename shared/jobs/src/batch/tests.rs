@@ -1,6 +1,77 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::fixture::{apply, both, changed, one};
+use crate::kind::MemberId;
+
+fn look(job: &Value) -> Look {
+    one(job, |job| BatchJob.look(job))
+}
+
+fn pod_sets(job: &Value) -> Vec<JobPodSet> {
+    one(job, |job| BatchJob.pod_sets(job)).unwrap()
+}
+
+/// What the writes of one job send where.
+fn sent(writes: Vec<Write>) -> Vec<(Target, Value)> {
+    let sent = |Write::Patch { of, target, patch }: Write| {
+        let (name, uid) = ("train".to_owned(), "u".to_owned());
+        assert_eq!(of, MemberId { name, uid });
+        (target, patch)
+    };
+    writes.into_iter().map(sent).collect()
+}
+
+/// The job after a start.
+fn started(job: &Value, infos: &[PodSetInfo]) -> Value {
+    let writes = one(job, |job| BatchJob.start(job, infos)).unwrap();
+    sent(writes)
+        .iter()
+        .fold(job.clone(), |job, (_, patch)| apply(&job, patch))
+}
+
+fn stop(job: &Value, original: &[JobPodSet]) -> Vec<(Target, Value)> {
+    sent(one(job, |job| BatchJob.stop(job, original)))
+}
+
+fn copy(job: &Value, identity: &RemoteIdentity<'_>, original: &[JobPodSet]) -> Value {
+    let mut copies = one(job, |job| BatchJob.copies(job, identity, original));
+    assert_eq!(copies.len(), 1);
+    copies.remove(0)
+}
+
+fn mirror(local: &Value, remote: &Value, now: Timestamp) -> Mirror {
+    both(local, remote, |local, remote| {
+        BatchJob.mirror(local, Remote::Copies(remote), now)
+    })
+}
+
+/// What is sent to show that nothing runs, or how it ended.
+fn shown(local: &Value, remote: Remote<'_>, now: Timestamp) -> Option<Value> {
+    let mirror = one(local, |local| BatchJob.mirror(local, remote, now));
+    assert!(!mirror.is_deferred);
+    let sent = sent(mirror.writes).into_iter().map(|(target, patch)| {
+        assert_eq!(target, Target::Status);
+        patch
+    });
+    sent.last()
+}
+
+/// A mirror that sends this to the status.
+fn sends(patch: Option<Value>, is_deferred: bool) -> Mirror {
+    let write = |patch| Write::Patch {
+        of: MemberId {
+            name: "train".to_owned(),
+            uid: "u".to_owned(),
+        },
+        target: Target::Status,
+        patch,
+    };
+    Mirror {
+        writes: patch.map(write).into_iter().collect(),
+        is_deferred,
+    }
+}
 
 #[expect(clippy::needless_pass_by_value, reason = "so that calls read like the object")]
 fn job(spec: Value, status: Value) -> Value {
@@ -20,28 +91,6 @@ fn job(spec: Value, status: Value) -> Value {
     })
 }
 
-/// Applies a merge patch, as the API server would.
-fn apply(job: &Value, patch: &Value) -> Value {
-    let (Value::Object(fields), Value::Object(patch)) = (job, patch) else {
-        return patch.clone();
-    };
-    let mut fields = fields.clone();
-    for (key, value) in patch {
-        if value.is_null() {
-            fields.remove(key);
-        } else {
-            let old = fields.get(key).cloned().filter(Value::is_object);
-            let merged = if value.is_object() {
-                apply(&old.unwrap_or_else(|| json!({})), value)
-            } else {
-                value.clone()
-            };
-            fields.insert(key.clone(), merged);
-        }
-    }
-    Value::Object(fields)
-}
-
 fn info(count: u32) -> PodSetInfo {
     PodSetInfo {
         name: "main".to_owned(),
@@ -57,14 +106,14 @@ fn info(count: u32) -> PodSetInfo {
 #[test]
 fn a_job_has_one_pod_set() {
     let check = |spec: Value, count: u32| {
-        assert_eq!(BatchJob.pod_sets(&job(spec, json!({}))).unwrap()[0].count, count);
+        assert_eq!(pod_sets(&job(spec, json!({})))[0].count, count);
     };
     check(json!({}), 1);
     check(json!({"parallelism": 5}), 5);
     check(json!({"parallelism": 5, "completions": 3}), 3);
     check(json!({"parallelism": 2, "completions": 9}), 2);
     check(json!({"parallelism": 0}), 0);
-    let sets = BatchJob.pod_sets(&job(json!({}), json!({}))).unwrap();
+    let sets = pod_sets(&job(json!({}), json!({})));
     assert_eq!(sets[0].name, "main");
     assert_eq!(
         sets[0].template["metadata"]["labels"],
@@ -74,22 +123,19 @@ fn a_job_has_one_pod_set() {
 
 #[test]
 fn a_malformed_job_is_an_error_that_names_the_field() {
-    let error = BatchJob.pod_sets(&json!({"spec": {"template": 1}})).unwrap_err();
+    let refused = |job: &Value| one(job, |job| BatchJob.pod_sets(job)).unwrap_err();
+    let error = refused(&json!({"spec": {"template": 1}}));
     assert_eq!(
         error.to_string(),
         "field spec.template of the job is a number, expected a pod template"
     );
-    assert!(
-        BatchJob
-            .pod_sets(&job(json!({"parallelism": -1}), json!({})))
-            .is_err()
-    );
+    refused(&job(json!({"parallelism": -1}), json!({})));
 }
 
 /// Spec: jobs 9.1.
 #[test]
 fn the_end_is_read_from_the_conditions() {
-    let end = |conditions: Value| BatchJob.finished(&job(json!({}), json!({"conditions": conditions})));
+    let end = |conditions: Value| look(&job(json!({}), json!({"conditions": conditions}))).ended;
     let complete = json!({"type": "Complete", "status": "True", "message": "done"});
     assert_eq!(
         end(json!([{"type": "Suspended", "status": "True"}, complete])),
@@ -113,12 +159,12 @@ fn pods_that_are_not_needed_any_more_are_counted() {
     let indexed = json!({"parallelism": 4, "completions": 6, "completionMode": "Indexed"});
     let status = json!({"completedIndexes": "0-2", "failedIndexes": "2,3"});
     assert_eq!(
-        BatchJob.reclaimable(&job(indexed, status)),
+        look(&job(indexed, status)).reclaimable,
         [("main".into(), 2)].into()
     );
     let plain = json!({"parallelism": 4, "completions": 6});
     let check = |succeeded, expected: Option<u32>| {
-        let found = BatchJob.reclaimable(&job(plain.clone(), json!({"succeeded": succeeded})));
+        let found = look(&job(plain.clone(), json!({"succeeded": succeeded}))).reclaimable;
         assert_eq!(found.values().next().copied(), expected);
     };
     check(0, None);
@@ -126,8 +172,8 @@ fn pods_that_are_not_needed_any_more_are_counted() {
     check(3, Some(1));
     check(6, Some(4));
     assert!(
-        BatchJob
-            .reclaimable(&job(json!({"completions": 3}), json!({"succeeded": 2})))
+        look(&job(json!({"completions": 3}), json!({"succeeded": 2})))
+            .reclaimable
             .is_empty()
     );
 }
@@ -138,18 +184,19 @@ fn activity_and_readiness_are_read_from_the_status() {
     let status =
         json!({"active": 1, "ready": 1, "succeeded": 1, "uncountedTerminatedPods": {"succeeded": ["u"]}});
     let running = job(json!({"parallelism": 3, "completions": 3}), status);
-    assert!(BatchJob.is_active(&running) && BatchJob.pods_ready(&running));
+    let running = look(&running);
+    assert!(running.pods == Pods::Alive && running.ready);
     let idle = job(json!({"parallelism": 3}), json!({"ready": 2}));
-    assert!(!BatchJob.is_active(&idle) && !BatchJob.pods_ready(&idle));
+    let idle = look(&idle);
+    assert!(idle.pods == Pods::None && !idle.ready);
 }
 
 /// Spec: jobs 9.1, 15.32, 15.70.
 #[test]
 fn starting_and_stopping_leads_back_to_the_original() {
     let original = job(json!({"suspend": true}), json!({}));
-    let pod_sets = BatchJob.pod_sets(&original).unwrap();
-    let patch = BatchJob.start_patch(&original, &[info(1)]).unwrap();
-    let mut running = apply(&original, &patch);
+    let pod_sets = pod_sets(&original);
+    let mut running = started(&original, &[info(1)]);
     assert_eq!(running["spec"]["suspend"], false);
     assert_eq!(
         running["spec"]["template"]["spec"]["nodeSelector"]["tier"],
@@ -157,50 +204,44 @@ fn starting_and_stopping_leads_back_to_the_original() {
     );
     running["status"] = json!({"startTime": "2026-01-01T00:00:00Z", "active": 1});
 
-    let steps = BatchJob.stop_steps(&running, &pod_sets);
-    let targets: Vec<_> = steps.iter().map(|step| step.target).collect();
+    let steps = stop(&running, &pod_sets);
+    let targets: Vec<_> = steps.iter().map(|(target, _)| *target).collect();
     assert_eq!(
         targets,
         [Target::Main, Target::Status],
         "with a pod the template cannot be changed"
     );
     let mut stopped = running;
-    for (done, step) in steps.iter().enumerate() {
-        stopped = apply(&stopped, &step.patch);
-        assert!(
-            !BatchJob.is_suspended(&stopped),
-            "a stop under way is no suspension"
-        );
+    for (done, (_, patch)) in steps.iter().enumerate() {
+        stopped = apply(&stopped, patch);
+        assert!(!look(&stopped).suspended, "a stop under way is no suspension");
         // A crash here: what is left is found again.
-        let rest = BatchJob.stop_steps(&stopped, &pod_sets);
+        let rest = stop(&stopped, &pod_sets);
         assert_eq!(rest.len(), steps.len() - done - 1);
     }
     stopped["status"] = json!({});
-    let steps = BatchJob.stop_steps(&stopped, &pod_sets);
-    let targets: Vec<_> = steps.iter().map(|step| step.target).collect();
+    let steps = stop(&stopped, &pod_sets);
+    let targets: Vec<_> = steps.iter().map(|(target, _)| *target).collect();
     assert_eq!(targets, [Target::Main]);
-    stopped = apply(&stopped, &steps[0].patch);
-    assert!(BatchJob.is_suspended(&stopped));
+    stopped = apply(&stopped, &steps[0].1);
+    assert!(look(&stopped).suspended);
     assert_eq!(stopped["spec"], original["spec"]);
     assert_eq!(stopped["metadata"]["annotations"], json!({}));
-    assert_eq!(BatchJob.stop_steps(&stopped, &pod_sets), []);
+    assert_eq!(stop(&stopped, &pod_sets), []);
 }
 
 /// Spec: jobs 9.1.
 #[test]
 fn a_job_that_was_never_touched_is_stopped_in_one_write() {
     let loose = job(json!({"suspend": false}), json!({}));
-    let pod_sets = BatchJob.pod_sets(&loose).unwrap();
+    let pod_sets = pod_sets(&loose);
     assert_eq!(
-        BatchJob.stop_steps(&loose, &pod_sets),
-        [StopStep {
-            target: Target::Main,
-            patch: json!({"spec": {"suspend": true}})
-        }]
+        stop(&loose, &pod_sets),
+        [(Target::Main, json!({"spec": {"suspend": true}}))]
     );
-    assert_eq!(BatchJob.stop_steps(&loose, &[]).len(), 1);
+    assert_eq!(stop(&loose, &[]).len(), 1);
     let held = job(json!({"suspend": true}), json!({}));
-    assert_eq!(BatchJob.stop_steps(&held, &pod_sets), []);
+    assert_eq!(stop(&held, &pod_sets), []);
 }
 
 /// Spec: jobs 15.67.
@@ -208,12 +249,12 @@ fn a_job_that_was_never_touched_is_stopped_in_one_write() {
 fn fewer_pods_are_started_when_the_job_allows_it() {
     let mut partial = job(json!({"suspend": true, "parallelism": 5}), json!({}));
     partial["metadata"]["annotations"] = json!({"kueue.x-k8s.io/job-min-parallelism": "2"});
-    let pod_sets = BatchJob.pod_sets(&partial).unwrap();
+    let pod_sets = pod_sets(&partial);
     assert_eq!((pod_sets[0].count, pod_sets[0].min_count), (5, Some(2)));
-    let running = apply(&partial, &BatchJob.start_patch(&partial, &[info(3)]).unwrap());
+    let running = started(&partial, &[info(3)]);
     assert_eq!(running["spec"]["parallelism"], 3);
-    let steps = BatchJob.stop_steps(&running, &pod_sets);
-    let stopped = steps.iter().fold(running, |job, step| apply(&job, &step.patch));
+    let steps = stop(&running, &pod_sets);
+    let stopped = steps.iter().fold(running, |job, (_, patch)| apply(&job, patch));
     assert_eq!(stopped["spec"]["parallelism"], 5);
 }
 
@@ -227,14 +268,14 @@ fn a_copy_carries_the_whole_spec_and_its_origin() {
         }),
         json!({"active": 1}),
     );
-    let pod_sets = BatchJob.pod_sets(&local).unwrap();
+    let pod_sets = pod_sets(&local);
     let identity = RemoteIdentity {
         origin: "mgr",
         workload: "job-train-abcde",
     };
-    local = apply(&local, &BatchJob.start_patch(&local, &[info(1)]).unwrap());
+    local = started(&local, &[info(1)]);
     assert_eq!(
-        BatchJob.remote_object(&local, &identity, &pod_sets),
+        copy(&local, &identity, &pod_sets),
         json!({
             "apiVersion": "batch/v1", "kind": "Job",
             "metadata": {
@@ -257,7 +298,7 @@ fn a_copy_carries_the_whole_spec_and_its_origin() {
         origin: "mgr",
         workload: &long,
     };
-    let copy = BatchJob.remote_object(&local, &identity, &pod_sets);
+    let copy = copy(&local, &identity, &pod_sets);
     let key = "kueue.x-k8s.io/prebuilt-workload-name";
     assert_eq!(copy["metadata"]["annotations"][key], json!(long));
     assert_eq!(copy["metadata"]["labels"].get(key), None);
@@ -270,32 +311,31 @@ fn the_status_is_copied_unless_the_local_job_is_held_while_the_remote_runs() {
     let running = json!({"active": 1, "startTime": "2026-01-01T00:00:00Z"});
     let held = |status: Value| job(json!({"suspend": true}), status);
     let loose = |status: Value| job(json!({"suspend": false}), status);
-    let check = |local: Value, mut remote: Value, expected: Mirror| {
-        assert_eq!(BatchJob.mirror(&local, &remote, now), expected);
-        BatchJob.forget_details(&mut remote);
+    let check = |local: Value, remote: Value, expected: Mirror| {
+        assert_eq!(mirror(&local, &remote, now), expected);
+        let remote = changed(&remote, |copy| BatchJob.forget_details(copy));
         assert_eq!(remote["spec"].get("template"), None);
-        assert_eq!(
-            BatchJob.mirror(&local, &remote, now),
-            expected,
-            "not by its details"
-        );
+        assert_eq!(mirror(&local, &remote, now), expected, "not by its details");
     };
     check(
         loose(json!({"active": 2, "ready": 1})),
         loose(running.clone()),
-        Mirror::Patch(json!({"status": {"active": 1, "ready": null, "startTime": "2026-01-01T00:00:00Z"}})),
+        sends(
+            Some(json!({"status": {"active": 1, "ready": null, "startTime": "2026-01-01T00:00:00Z"}})),
+            false,
+        ),
     );
-    check(loose(running.clone()), loose(running.clone()), Mirror::Nothing);
+    check(loose(running.clone()), loose(running.clone()), sends(None, false));
     check(
         held(json!({"active": 1})),
         held(json!({})),
-        Mirror::Patch(json!({"status": {"active": null}})),
+        sends(Some(json!({"status": {"active": null}})), false),
     );
     let done = json!({"conditions": [{"type": "Complete", "status": "True"}]});
     check(
         held(json!({})),
         loose(done.clone()),
-        Mirror::Patch(json!({"status": done})),
+        sends(Some(json!({"status": done})), false),
     );
     let mark = json!({
         "type": "Suspended", "status": "True", "reason": "MultiKueueAdapter", "message": "Set by MultiKueue adapter",
@@ -304,12 +344,12 @@ fn the_status_is_copied_unless_the_local_job_is_held_while_the_remote_runs() {
     check(
         held(json!({})),
         loose(running.clone()),
-        Mirror::Deferred(Some(json!({"status": {"conditions": [mark]}}))),
+        sends(Some(json!({"status": {"conditions": [mark]}})), true),
     );
     check(
         held(json!({"conditions": [mark]})),
         loose(running),
-        Mirror::Deferred(None),
+        sends(None, true),
     );
 }
 
@@ -322,11 +362,15 @@ fn bounds_of_partial_admission_are_checked() {
         job
     };
     let messages = |job: &Value| -> Vec<String> {
-        BatchJob
-            .own_problems(job)
+        one(job, |job| BatchJob.own_problems(job.first()))
             .into_iter()
             .map(|problem| problem.message)
             .collect()
+    };
+    let changes = |old: &Value, new: &Value| {
+        both(old, new, |old, new| {
+            BatchJob.own_update_problems(old.first(), new.first())
+        })
     };
     let min = "kueue.x-k8s.io/job-min-parallelism";
     for (value, expected) in [
@@ -352,19 +396,19 @@ fn bounds_of_partial_admission_are_checked() {
     assert_eq!(messages(&with(sync, "true", indexed(3))), Vec::<String>::new());
     let old = with(min, "2", json!({"parallelism": 5, "suspend": false}));
     let new = with(min, "2", json!({"parallelism": 4, "suspend": false}));
-    assert_eq!(BatchJob.own_update_problems(&old, &new).len(), 1);
+    assert_eq!(changes(&old, &new).len(), 1);
     let held = with(min, "2", json!({"parallelism": 4, "suspend": true}));
-    assert_eq!(BatchJob.own_update_problems(&old, &held), []);
+    assert_eq!(changes(&old, &held), []);
     // A start with as few as allowed, and the way back.
     let full = with(min, "2", json!({"parallelism": 5, "suspend": true}));
     let few = with(min, "2", json!({"parallelism": 2, "suspend": false}));
-    assert_eq!(BatchJob.own_update_problems(&full, &few), []);
+    assert_eq!(changes(&full, &few), []);
     let mut stopping = with(min, "2", json!({"parallelism": 2, "suspend": true}));
     stopping["metadata"]["annotations"][annotations::STOPPING] = json!("true");
-    assert_eq!(BatchJob.own_update_problems(&few, &stopping), []);
-    assert_eq!(BatchJob.own_update_problems(&stopping, &full), []);
+    assert_eq!(changes(&few, &stopping), []);
+    assert_eq!(changes(&stopping, &full), []);
     let wrong = with(min, "5", json!({"parallelism": 5, "suspend": true}));
-    assert_eq!(BatchJob.own_update_problems(&full, &wrong).len(), 1);
+    assert_eq!(changes(&full, &wrong).len(), 1);
 }
 
 /// What the first run left in the status must not keep the second one from being shown: an API server refuses the whole of a
@@ -374,10 +418,12 @@ fn bounds_of_partial_admission_are_checked() {
 #[test]
 fn a_job_that_failed_on_one_worker_can_still_end_on_another() {
     let now: Timestamp = "2026-01-01T00:05:00Z".parse().unwrap();
-    let mirrored = |local: &Value, remote: &Value| match BatchJob.mirror(local, remote, now) {
-        Mirror::Patch(patch) => apply(local, &patch),
-        Mirror::Nothing => local.clone(),
-        Mirror::Deferred(_) => panic!("nothing is to be waited for"),
+    let mirrored = |local: &Value, remote: &Value| {
+        let mirror = mirror(local, remote, now);
+        assert!(!mirror.is_deferred, "nothing is to be waited for");
+        let sent = sent(mirror.writes);
+        sent.iter()
+            .fold(local.clone(), |job, (_, patch)| apply(&job, patch))
     };
     let loose = |status: Value| job(json!({"suspend": false}), status);
     let is = |kind: &str, truth: &str| json!({"type": kind, "status": truth});
@@ -401,7 +447,7 @@ fn a_job_that_failed_on_one_worker_can_still_end_on_another() {
         json!({"succeeded": 1, "failed": 2, "startTime": "2026-01-01T00:04:00Z",
             "completionTime": "2026-01-01T00:04:00Z", "conditions": ended})
     );
-    assert_eq!(BatchJob.mirror(&second, &complete, now), Mirror::Nothing);
+    assert_eq!(mirror(&second, &complete, now), sends(None, false));
 }
 
 /// A copy that is taken back is deleted in the foreground: its pods go first, and it counts them as failed.
@@ -420,13 +466,14 @@ fn a_copy_that_fails_because_it_is_deleted_does_not_end_the_job() {
         if let Some(deleted) = deleted {
             copy["metadata"]["deletionTimestamp"] = json!(deleted);
         }
-        let shown = BatchJob.mirror(&job(json!({"suspend": false}), json!({})), &copy, now);
-        let Mirror::Patch(patch) = shown else {
-            panic!("its failed pods are shown in any case");
-        };
-        assert_eq!(patch["status"]["failed"], 1);
+        let shown = mirror(&job(json!({"suspend": false}), json!({})), &copy, now);
+        let patch = sent(shown.writes).remove(0).1;
+        assert_eq!(
+            patch["status"]["failed"], 1,
+            "its failed pods are shown in any case"
+        );
         let ends = !json::list(&patch, &["status", "conditions"]).is_empty();
-        assert_eq!(ends, !BatchJob.is_killed(&copy));
+        assert_eq!(ends, !look(&copy).killed);
         ends
     };
     let deleted = Some("2026-01-01T00:03:00Z");
@@ -442,8 +489,8 @@ fn the_start_of_a_job_moves_only_when_it_goes_on_and_an_elastic_job_may_count_le
     let start = |minute: u32, truth: &str| json!({"startTime": format!("2026-01-01T00:0{minute}:00Z"), "conditions": [{"type": "Suspended", "status": truth}]});
     let check = |spec: Value, local: Value, remote: Value, changed: Value| {
         let (local, remote) = (job(spec.clone(), local), job(spec, remote));
-        let patch = Mirror::Patch(json!({"status": changed}));
-        assert_eq!(BatchJob.mirror(&local, &remote, now), patch);
+        let patch = sends(Some(json!({"status": changed})), false);
+        assert_eq!(mirror(&local, &remote, now), patch);
     };
     let loose = json!({"suspend": false});
     check(
@@ -468,36 +515,35 @@ fn the_start_of_a_job_moves_only_when_it_goes_on_and_an_elastic_job_may_count_le
 /// Spec: multikueue 13.B2.
 #[test]
 fn pods_that_are_certainly_gone_are_no_longer_counted_and_the_job_can_be_restored() {
-    let original = BatchJob
-        .pod_sets(&job(json!({"suspend": true}), json!({})))
-        .unwrap();
-    let start = BatchJob
-        .start_patch(&job(json!({"suspend": true}), json!({})), &[info(1)])
-        .unwrap();
-    let mut running = apply(&job(json!({"suspend": true}), json!({})), &start);
+    let now: Timestamp = "2026-01-01T00:05:00Z".parse().unwrap();
+    let held = job(json!({"suspend": true}), json!({}));
+    let original = pod_sets(&held);
+    let mut running = started(&held, &[info(1)]);
     running["status"] = json!({"active": 2, "ready": 1, "succeeded": 3, "startTime": "2026-01-01T00:00:00Z"});
-    for step in BatchJob.stop_steps(&running, &original) {
-        running = apply(&running, &step.patch);
+    for (_, patch) in stop(&running, &original) {
+        running = apply(&running, &patch);
     }
-    assert!(BatchJob.is_active(&running) && !BatchJob.is_suspended(&running));
-    let patch = BatchJob.without_pods(&running).unwrap();
+    let stopping = look(&running);
+    assert!(stopping.pods == Pods::Alive && !stopping.suspended);
+    let patch = shown(&running, Remote::AtRest, now).unwrap();
     assert_eq!(patch, json!({"status": {"active": 0, "ready": 0}}));
     running = apply(&running, &patch);
-    assert_eq!(BatchJob.without_pods(&running), None);
-    for step in BatchJob.stop_steps(&running, &original) {
-        running = apply(&running, &step.patch);
+    assert_eq!(shown(&running, Remote::AtRest, now), None);
+    for (_, patch) in stop(&running, &original) {
+        running = apply(&running, &patch);
     }
-    assert!(BatchJob.is_suspended(&running));
-    assert_eq!(BatchJob.pod_sets(&running).unwrap(), original);
+    assert!(look(&running).suspended);
+    assert_eq!(pod_sets(&running), original);
 }
 
 /// Spec: safety 1 I1; admission-engine 3.4.
 #[test]
 fn pods_that_are_being_ended_free_quota_but_are_not_gone() {
     let ending = job(json!({"suspend": true}), json!({"active": 0, "terminating": 1}));
-    assert!(!BatchJob.is_active(&ending) && BatchJob.may_have_pods(&ending));
+    let ending = look(&ending);
+    assert!(ending.pods == Pods::Ending && !ending.at_rest());
     let gone = job(json!({"suspend": true}), json!({"active": 0, "terminating": 0}));
-    assert!(!BatchJob.may_have_pods(&gone));
+    assert!(look(&gone).at_rest());
 }
 
 /// Spec: safety W9.
@@ -517,9 +563,9 @@ fn a_job_whose_last_status_is_lost_ends_as_its_workload_did() {
             json!({"active": 2, "ready": 2, "terminating": 0, "conditions": [{"type": "Suspended", "status": "False"}],
                 "uncountedTerminatedPods": {"succeeded": ["x"]}}),
         );
-        let ended = apply(&running, &BatchJob.conclusion(&running, &outcome, now).unwrap());
-        assert_eq!(BatchJob.finished(&ended), Some(outcome.clone()));
-        assert!(!BatchJob.is_active(&ended));
+        let ended = apply(&running, &shown(&running, Remote::Ended(&outcome), now).unwrap());
+        assert_eq!(look(&ended).ended, Some(outcome.clone()));
+        assert_eq!(look(&ended).pods, Pods::None);
         let kinds: Vec<_> = json::list(&ended, &["status", "conditions"])
             .iter()
             .map(|c| c["type"].clone())
@@ -528,9 +574,9 @@ fn a_job_whose_last_status_is_lost_ends_as_its_workload_did() {
         assert_eq!(ended["status"]["startTime"], "2026-01-01T00:05:00Z");
         assert_eq!(ended["status"].get("completionTime").is_some(), success);
         assert_eq!(ended["status"].get("uncountedTerminatedPods"), None);
-        assert_eq!(BatchJob.conclusion(&ended, &outcome, now), None);
+        assert_eq!(shown(&ended, Remote::Ended(&outcome), now), None);
         let ahead = job(json!({}), json!({"startTime": "2026-01-01T00:06:00Z"}));
-        let ended = apply(&ahead, &BatchJob.conclusion(&ahead, &outcome, now).unwrap());
+        let ended = apply(&ahead, &shown(&ahead, Remote::Ended(&outcome), now).unwrap());
         let end = success.then(|| json!("2026-01-01T00:06:00Z"));
         assert_eq!(
             ended["status"].get("completionTime"),
@@ -548,14 +594,14 @@ fn a_copy_asks_for_all_its_pods_also_when_fewer_were_admitted_here() {
         json!({}),
     );
     full["metadata"]["annotations"] = json!({"kueue.x-k8s.io/job-min-parallelism": "2"});
-    let original = BatchJob.pod_sets(&full).unwrap();
+    let original = pod_sets(&full);
     assert_eq!(original[0].min_count, Some(2));
-    let started = apply(&full, &BatchJob.start_patch(&full, &[info(3)]).unwrap());
+    let started = started(&full, &[info(3)]);
     assert_eq!(started["spec"]["parallelism"], 3);
     let identity = RemoteIdentity {
         origin: "m",
         workload: "w",
     };
-    let copy = BatchJob.remote_object(&started, &identity, &original);
+    let copy = copy(&started, &identity, &original);
     assert_eq!(copy["spec"]["parallelism"], 5);
 }

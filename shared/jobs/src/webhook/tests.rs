@@ -2,6 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::batch::BatchJob;
+use crate::fixture::{both, changed, one};
 use crate::problem::Sort;
 
 const QUEUE: &str = "kueue.x-k8s.io/queue-name";
@@ -25,9 +26,19 @@ fn job(labels: Value, annotations: Value, suspend: bool) -> Value {
     json!({"metadata": {"labels": labels, "annotations": annotations}, "spec": {"suspend": suspend}})
 }
 
-fn defaulted(mut job: Value, facts: &DefaultFacts<'_>) -> Value {
-    default_job(&BatchJob, &mut job, facts);
-    job
+#[expect(clippy::needless_pass_by_value, reason = "so that calls read like the object")]
+fn defaulted(job: Value, facts: &DefaultFacts<'_>) -> Value {
+    changed(&job, |job| default_job(&BatchJob, job, facts))
+}
+
+fn on_create(job: &Value, gates: &FeatureGates) -> Vec<Problem> {
+    one(job, |job| validate_create(&BatchJob, job.first(), gates))
+}
+
+fn on_update(old: &Value, new: &Value, default_queue: Presence, gates: &FeatureGates) -> Vec<Problem> {
+    both(old, new, |old, new| {
+        validate_update(&BatchJob, old.first(), new.first(), default_queue, gates)
+    })
 }
 
 /// Spec: jobs 7.2, 15.51, 15.52.
@@ -123,8 +134,7 @@ fn what_a_manager_has_sent_does_not_remove_itself_before_that_has_seen_its_end()
 #[test]
 fn a_new_job_is_checked() {
     let check = |labels: Value, annotations: Value, expected: &[Sort]| {
-        let found: Vec<_> = validate_create(
-            &BatchJob,
+        let found: Vec<_> = on_create(
             &job(labels.clone(), annotations.clone(), true),
             &FeatureGates::default(),
         )
@@ -144,8 +154,7 @@ fn a_new_job_is_checked() {
     check(json!({PREBUILT: "_"}), json!({}), &[Sort::Invalid]);
     check(json!({}), json!({PREBUILT: "_"}), &[Sort::Invalid]);
     check(json!({}), json!({GATES: "x.io/a,x.io/a"}), &[Sort::Duplicate]);
-    let text = validate_create(
-        &BatchJob,
+    let text = on_create(
         &job(json!({QUEUE: "Q"}), json!({}), true),
         &FeatureGates::default(),
     );
@@ -163,7 +172,7 @@ fn an_elastic_job_takes_neither_partial_admission_nor_a_fixed_place() {
         let mut job = job(json!({}), annotations, true);
         job["spec"]["parallelism"] = json!(4);
         job["spec"]["template"] = json!({"metadata": {"annotations": on_template}});
-        let found = validate_create(&BatchJob, &job, gates);
+        let found = on_create(&job, gates);
         let found: Vec<_> = found.iter().map(|problem| problem.message.as_str()).collect();
         assert_eq!(found, expected, "{job}");
     };
@@ -196,16 +205,16 @@ fn the_topology_annotations_of_the_template_are_checked() {
     let expected = "spec.template.metadata.annotations[kueue.x-k8s.io/podset-slice-size]: Invalid value: \"3\": must not be \
                     greater than the pod set count 2";
     let on = FeatureGates::default();
-    assert_eq!(validate_create(&BatchJob, &job, &on)[0].to_string(), expected);
+    assert_eq!(on_create(&job, &on)[0].to_string(), expected);
     let mut before = job.clone();
     before["spec"]["parallelism"] = json!(3);
     assert_eq!(
-        validate_update(&BatchJob, &before, &job, Presence::Absent, &on)[0].to_string(),
+        on_update(&before, &job, Presence::Absent, &on)[0].to_string(),
         expected
     );
-    assert_eq!(validate_update(&BatchJob, &job, &job, Presence::Absent, &on), []);
+    assert_eq!(on_update(&job, &job, Presence::Absent, &on), []);
     let off = FeatureGates::resolve([("TopologyAwareScheduling", false)]).unwrap();
-    assert_eq!(validate_create(&BatchJob, &job, &off), []);
+    assert_eq!(on_create(&job, &off), []);
 }
 
 /// Spec: jobs 7.4, 15.55 to 15.57.
@@ -213,7 +222,7 @@ fn the_topology_annotations_of_the_template_are_checked() {
 fn a_change_is_checked() {
     let check = |old: (Value, bool), new: (Value, bool), default_queue, expected: &[&str]| {
         let (old, new) = (job(old.0, json!({}), old.1), job(new.0, json!({}), new.1));
-        let found: Vec<_> = validate_update(&BatchJob, &old, &new, default_queue, &FeatureGates::default())
+        let found: Vec<_> = on_update(&old, &new, default_queue, &FeatureGates::default())
             .into_iter()
             .map(|problem| problem.message)
             .collect();
@@ -267,13 +276,7 @@ fn a_change_is_checked() {
 fn gates_and_elasticity_do_not_grow_later() {
     let with = |annotations: Value| job(json!({}), annotations, true);
     let check = |old: Value, new: Value, expected: usize| {
-        let found = validate_update(
-            &BatchJob,
-            &with(old),
-            &with(new),
-            Presence::Absent,
-            &FeatureGates::default(),
-        );
+        let found = on_update(&with(old), &with(new), Presence::Absent, &FeatureGates::default());
         assert_eq!(found.len(), expected);
     };
     check(json!({}), json!({GATES: "x.io/a"}), 1);

@@ -11,7 +11,7 @@ use roadstead_api::constants::annotations::{
 };
 use serde_json::Value;
 
-use crate::labels::annotation;
+use crate::json;
 use crate::problem::{LABEL_KEY_RULE, Problem, is_label_key};
 
 /// Most layers of slices. *Source*: `spec/jobs.md 8`.
@@ -32,7 +32,7 @@ pub(super) struct Template<'a> {
 
 impl<'a> Template<'a> {
     fn get(&self, key: &str) -> Option<&'a str> {
-        annotation(self.content, key)
+        json::text(self.content, &["metadata", "annotations", key])
     }
 
     fn field(&self, key: &str) -> String {

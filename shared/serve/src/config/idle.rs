@@ -177,9 +177,9 @@ mod tests {
         let warned = |kinds: &str| parse("f", &with(kinds), &[], "ns").unwrap().warnings;
         assert_eq!(warned("batch/job, workload.codeflare.dev/appwrapper"), [""; 0]);
         assert_eq!(
-            warned("batch/job, kubeflow.org/mpijob"),
+            warned("batch/job, trainer.kubeflow.org/trainjob"),
             [
-                "integrations.frameworks: kubeflow.org/mpijob has no effect: jobs of this kind are not handled yet"
+                "integrations.frameworks: trainer.kubeflow.org/trainjob has no effect: jobs of this kind are not handled yet"
             ]
         );
     }

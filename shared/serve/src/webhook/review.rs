@@ -85,7 +85,23 @@ pub fn patched(
     };
     let mut after = before.clone();
     change(&mut after);
-    let patch = json_patch::diff(&before, &after);
+    difference(request, &before, &after)
+}
+
+/// Allowed, with the patch that turns one object of the request into the other.
+pub fn changed(
+    request: &AdmissionRequest<DynamicObject>,
+    before: &DynamicObject,
+    after: &DynamicObject,
+) -> AdmissionResponse {
+    match (serde_json::to_value(before), serde_json::to_value(after)) {
+        (Ok(before), Ok(after)) => difference(request, &before, &after),
+        (Err(_), _) | (_, Err(_)) => failed(request, "the object cannot be printed as JSON"),
+    }
+}
+
+fn difference(request: &AdmissionRequest<DynamicObject>, before: &Value, after: &Value) -> AdmissionResponse {
+    let patch = json_patch::diff(before, after);
     if patch.is_empty() {
         return allowed(request);
     }

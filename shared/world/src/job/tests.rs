@@ -83,6 +83,9 @@ impl Play {
             Action::RemovePod(_)
             | Action::BindPod(..)
             | Action::PodStatus(..)
+            | Action::CreateJob(_)
+            | Action::JobSpec(_)
+            | Action::JobSetStatus(..)
             | Action::CreateNode(_)
             | Action::NodeStatus(_)
             | Action::Answer(_) => panic!("a Job controller does not {action:?}"),

@@ -347,7 +347,7 @@ fn a_job_deleted_on_its_worker_is_let_go_when_its_outcome_is_known_or_when_it_ca
 fn nothing_is_sent_elsewhere_before_a_deleted_job_is_gone_with_its_pods() {
     let deleted = RemoteJob {
         life: Life::Deleting,
-        suspended: true,
+        pods: PodsThere::None,
         kept: false,
         ..RUNNING
     };

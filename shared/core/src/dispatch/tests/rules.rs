@@ -554,7 +554,7 @@ fn no_winner_is_chosen_while_an_earlier_run_is_alive() {
     assert_eq!((plan.cluster(), plan.on("a")), (None, &ALL_GONE[..]));
     // Found by seed 722: what a job counts may be older than its last pods.
     let held = RemoteJob {
-        suspended: true,
+        pods: PodsThere::None,
         ..RUNNING
     };
     let plan = case.clone().remote("a", reachable(None, Some(held))).plan();

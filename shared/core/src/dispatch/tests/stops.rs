@@ -41,13 +41,49 @@ fn an_eviction_on_the_manager_asks_the_winner_to_stop_and_mirrors_until_it_has()
         ..remote()
     };
     let suspended = RemoteJob {
-        suspended: true,
+        pods: PodsThere::None,
         ..RUNNING
     };
     let case = case.remote("a", reachable(Some(stopped), Some(suspended)));
     let plan = case.plan();
     assert_eq!((plan.on("a"), plan.cluster()), (&[][..], None));
     assert_eq!(plan.mirrors(), Some("a"), "so that quota is released");
+}
+
+/// JobSets and most other kinds count no pods that are being ended, so such a copy never looks as if it had none.
+///
+/// Spec: safety 1 I1; multikueue 3.8
+#[test]
+fn a_stopped_copy_that_does_not_count_its_last_pods_goes_after_them() {
+    let untold = RemoteJob {
+        pods: PodsThere::Untold,
+        ..RUNNING
+    };
+    let message = "Evicted on manager: x".to_owned();
+    let case = |copy| evicted("x").remote("a", reachable(Some(copy), Some(untold)));
+    let asked = case(admitted(1)).plan();
+    assert_eq!(
+        asked.on("a"),
+        [RequestStop { message }],
+        "its worker stops it first"
+    );
+    let stopped = RemoteWorkload {
+        active: false,
+        admitted: None,
+        evicted: Some(said("DeactivatedDueToEvictedOnManagerCluster", "x")),
+        stop: Stop::Requested,
+        ..remote()
+    };
+    let plan = case(stopped).plan();
+    let gone = [
+        RemoteAction::DeleteJob,
+        RemoteAction::StripFinalizer,
+        RemoteAction::DeleteWorkload,
+    ];
+    assert_eq!((plan.on("a"), plan.stopped), (&gone[..], false));
+    assert_eq!(plan.cluster(), Some("a"), "it holds the job until that is gone");
+    let plan = evicted("x").remote("a", reachable(None, None)).plan();
+    assert_eq!(plan.cluster(), None);
 }
 
 /// Somebody deleted the Workload and not the job. It goes when its run is over, and not before that is known.
@@ -78,7 +114,7 @@ fn a_workload_that_is_deleted_takes_its_run_with_it() {
         ..remote()
     };
     let held = RemoteJob {
-        suspended: true,
+        pods: PodsThere::None,
         ..RUNNING
     };
     let plan = case.remote("a", reachable(Some(stopped), Some(held))).plan();
@@ -195,7 +231,7 @@ fn an_evicted_copy_that_its_worker_could_start_again_is_removed() {
         ..remote()
     };
     let held = RemoteJob {
-        suspended: true,
+        pods: PodsThere::None,
         ..RUNNING
     };
     let case = evicted("x").remote("a", reachable(Some(queued), Some(held)));

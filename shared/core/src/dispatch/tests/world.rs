@@ -347,7 +347,7 @@ impl World {
                 );
                 assert!(copies.job.is_none() && ours(&copies.workload));
                 copies.job = Some(RemoteJob {
-                    suspended: true,
+                    pods: PodsThere::None,
                     epoch: self.epoch,
                     ..RUNNING
                 });
@@ -425,7 +425,7 @@ impl World {
             .our_workload()
             .is_some_and(|w| w.admitted.is_some() && w.finished.is_none());
         if let Some(job) = copies.job.as_mut().filter(|job| job.origin == Origin::Ours) {
-            job.suspended = !starts;
+            job.pods = if starts { PodsThere::Some } else { PodsThere::None };
         }
     }
 

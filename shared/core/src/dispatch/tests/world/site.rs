@@ -21,7 +21,7 @@ impl Site {
         }
         match self.copies.job.as_mut().filter(|job| job.origin == Origin::Ours) {
             Some(job) if job.life == Life::Deleting && !job.finished => self.copies.job = None,
-            Some(job) if !job.finished => job.suspended = true,
+            Some(job) if !job.finished => job.pods = PodsThere::None,
             Some(_) | None => {}
         }
     }

@@ -1,0 +1,296 @@
+//! A controller of other people beside a real control plane: its definitions, its webhooks, its process.
+//!
+//! In a cluster its webhooks are reached through a Service. Here that Service is a name for this machine, so the API server dials
+//! loopback and still asks for the certificate of the Service, which the harness signs.
+//!
+//! Invariant: nothing of it listens on anything but loopback. Its account may do everything: what is tested is what it does, not
+//! what it may.
+
+use std::fs;
+use std::path::Path;
+use std::time::Instant;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Client;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::time::sleep;
+
+use super::objects::{apply_named, define};
+use super::subject::{free_ports, is_ready};
+use super::{Error, PATIENCE, POLL, client_of, system};
+use crate::binaries::{self, Binaries, Program};
+use crate::pki::Authority;
+use crate::process::{Guarded, Spec};
+use crate::{ControlPlane, Progress, plane};
+
+/// Which controller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Runs {
+    /// `sigs.k8s.io/jobset`.
+    JobSets,
+    /// `github.com/ray-project/kuberay`.
+    RayClusters,
+}
+
+/// What is particular about one controller.
+struct Part {
+    program: Program,
+    /// Its arguments, from where its files are and the ports of its health and its webhooks.
+    arguments: fn(&Path, [u16; 2]) -> Vec<String>,
+    /// Its configuration file, from the same; `None` if it reads none.
+    configuration: Option<fn(&Path, [u16; 2]) -> Value>,
+    hooks: Option<Hooks>,
+}
+
+/// Where the webhooks of a controller are in a cluster.
+struct Hooks {
+    namespace: &'static str,
+    service: &'static str,
+    /// Label that the pods of its jobs have: its webhooks for pods are called for no others.
+    ///
+    /// Why here: its release adds that to the generated webhooks by a patch.
+    pod_label: &'static str,
+}
+
+const CONFIGURATION: &str = "config.yaml";
+
+impl Runs {
+    const fn part(self) -> Part {
+        match self {
+            Self::JobSets => Part {
+                program: Program::JobSet,
+                arguments: |dir, _ports| {
+                    vec![
+                        "--config".to_owned(),
+                        dir.join(CONFIGURATION).display().to_string(),
+                    ]
+                },
+                configuration: Some(|dir, [health, webhook]| {
+                    json!({
+                        "apiVersion": "config.jobset.x-k8s.io/v1alpha1",
+                        "kind": "Configuration",
+                        "internalCertManagement": {"enable": false},
+                        "leaderElection": {"leaderElect": false},
+                        "health": {"healthProbeBindAddress": format!("127.0.0.1:{health}")},
+                        "metrics": {"bindAddress": "0"},
+                        "webhook": {"host": "127.0.0.1", "port": webhook, "certDir": dir},
+                    })
+                }),
+                hooks: Some(Hooks {
+                    namespace: "jobset-system",
+                    service: "jobset-webhook-service",
+                    pod_label: "jobset.sigs.k8s.io/jobset-name",
+                }),
+            },
+            Self::RayClusters => Part {
+                program: Program::Ray,
+                arguments: |_dir, [health, _webhook]| {
+                    let health = format!("--health-probe-bind-address=127.0.0.1:{health}");
+                    vec![
+                        health,
+                        "--metrics-addr=0".to_owned(),
+                        "--enable-leader-election=false".to_owned(),
+                    ]
+                },
+                configuration: None,
+                hooks: None,
+            },
+        }
+    }
+}
+
+/// A running controller. It ends when it is dropped or this process dies; what it has applied stays.
+#[derive(Debug)]
+pub struct Controller {
+    process: Guarded,
+    _dir: TempDir,
+}
+
+impl Controller {
+    /// Applies its definitions and webhooks and starts it; returns when it answers them.
+    ///
+    /// *Errors*: its program cannot be had, it died (with the end of its log), it did not become ready in time.
+    /// *Limits*: a first build takes minutes; a real control plane only.
+    pub async fn start(runs: Runs, plane: &ControlPlane, progress: &Progress) -> Result<Self, Error> {
+        let (part, cluster) = (runs.part(), plane.name());
+        let binaries = find_or_build(part.program, cluster, progress).await?;
+        let dir = tempfile::Builder::new()
+            .prefix("roadstead-controller-")
+            .tempdir()
+            .map_err(system("creating a directory for a controller"))?;
+        let [health, _metrics, webhook] = free_ports()?;
+        let client = client_of(plane)?;
+        install_kinds(cluster, &client, &objects(&binaries, part.program)?).await?;
+        let hooks = match &part.hooks {
+            Some(hooks) => Some((hooks, certify(hooks, dir.path())?)),
+            None => None,
+        };
+        let spec = Spec {
+            name: part.program.name(),
+            program: path_of(&binaries, part.program)?.to_owned(),
+            args: settings(&part, plane, dir.path(), [health, webhook])?,
+            env: vec![("KUBECONFIG", dir.path().join("kubeconfig").display().to_string())],
+            workdir: dir.path().to_owned(),
+            doomed: dir.path().to_owned(),
+            log: dir.path().join("log"),
+        };
+        progress.step(&format!("starting the {} of {cluster}", part.program.name()));
+        let process = Guarded::spawn(spec).map_err(system(format!("starting {}", part.program.name())))?;
+        let mut controller = Self { process, _dir: dir };
+        let started = Instant::now();
+        while !is_ready(([127, 0, 0, 1], health).into()).await {
+            controller.check(cluster)?;
+            if started.elapsed() > PATIENCE {
+                return Err(Error::NotReady {
+                    what: format!("the {} of {cluster} is not ready", part.program.name()),
+                    waited: PATIENCE,
+                    detail: controller.log_tail(),
+                });
+            }
+            sleep(POLL).await;
+        }
+        // Why last: webhooks without a process behind them refuse every pod and job.
+        if let Some((hooks, authority)) = hooks {
+            let webhooks = { objects(&binaries, part.program)?.into_iter() }
+                .filter_map(|object| reachable(object, hooks, &authority, webhook));
+            for object in around(hooks).into_iter().chain(webhooks) {
+                apply_named(cluster, &client, object).await?;
+            }
+        }
+        Ok(controller)
+    }
+
+    /// The end of its log.
+    pub fn log_tail(&self) -> String {
+        self.process.log_tail()
+    }
+
+    fn check(&mut self, cluster: &str) -> Result<(), Error> {
+        let name = format!("{} of {cluster}", self.process.name());
+        let ended = self
+            .process
+            .ended()
+            .map_err(system(format!("looking at {name}")))?;
+        match ended {
+            None => Ok(()),
+            Some(status) => Err(Error::Died {
+                name,
+                status,
+                tail: self.log_tail(),
+            }),
+        }
+    }
+}
+
+async fn find_or_build(program: Program, cluster: &str, progress: &Progress) -> Result<Binaries, Error> {
+    let (progress, plane) = (progress.clone(), cluster.to_owned());
+    let built = tokio::task::spawn_blocking(move || binaries::locate_or_build(&[program], &progress)).await;
+    let built = built.map_err(|source| plane::Error::Interrupted {
+        plane: plane.clone(),
+        source,
+    });
+    built
+        .and_then(|built| built.map_err(|source| plane::Error::Binaries { plane, source }))
+        .map_err(Error::Plane)
+}
+
+fn path_of(binaries: &Binaries, program: Program) -> Result<&Path, Error> {
+    let none = || std::io::Error::new(std::io::ErrorKind::NotFound, "it was not built");
+    let path = binaries.path(program).ok_or_else(none);
+    path.map_err(system(format!("looking for {}", program.name())))
+}
+
+/// Everything in the manifests of its release.
+fn objects(binaries: &Binaries, program: Program) -> Result<Vec<Value>, Error> {
+    let mut all = Vec::new();
+    for path in binaries.manifests(program) {
+        let doing = || format!("reading {}", path.display());
+        let text = fs::read_to_string(&path).map_err(system(doing()))?;
+        let wrong = |why: String| system(doing())(std::io::Error::new(std::io::ErrorKind::InvalidData, why));
+        // Why no budget: it guards against strangers' files, and the definitions of pods alone exceed it.
+        let options = serde_saphyr::options! { with_snippet: false, budget: None };
+        let read: Vec<Value> = serde_saphyr::from_multiple_with_options(&text, options)
+            .map_err(|error| wrong(error.to_string()))?;
+        all.extend(read);
+    }
+    Ok(all)
+}
+
+async fn install_kinds(cluster: &str, client: &Client, objects: &[Value]) -> Result<(), Error> {
+    let doing = "reading a definition";
+    let wrong = |error: serde_json::Error| system(doing)(error.into());
+    let kinds = objects
+        .iter()
+        .filter(|object| object["kind"] == "CustomResourceDefinition");
+    let kinds: Result<Vec<CustomResourceDefinition>, _> =
+        kinds.map(|kind| serde_json::from_value(kind.clone())).collect();
+    define(cluster, client, &kinds.map_err(wrong)?).await
+}
+
+/// Makes the certificate of its webhooks; gives the authority that has signed it, PEM.
+fn certify(hooks: &Hooks, dir: &Path) -> Result<String, Error> {
+    let certificates = |source| {
+        Error::Plane(plane::Error::Certificates {
+            plane: hooks.service.to_owned(),
+            source,
+        })
+    };
+    let authority = Authority::new(hooks.service).map_err(certificates)?;
+    let shown = authority
+        .webhook(hooks.service, hooks.namespace)
+        .map_err(certificates)?;
+    write(dir, "tls.crt", &shown.cert)?;
+    write(dir, "tls.key", &shown.key)?;
+    Ok(authority.pem())
+}
+
+fn write(dir: &Path, name: &str, text: &str) -> Result<(), Error> {
+    let path = dir.join(name);
+    fs::write(&path, text).map_err(system(format!("writing {}", path.display())))
+}
+
+/// Writes what it reads at its start; gives its arguments.
+fn settings(part: &Part, plane: &ControlPlane, dir: &Path, ports: [u16; 2]) -> Result<Vec<String>, Error> {
+    plane
+        .write_kubeconfig(&dir.join("kubeconfig"))
+        .map_err(Error::Plane)?;
+    if let Some(configuration) = part.configuration {
+        // JSON is YAML.
+        write(dir, CONFIGURATION, &format!("{:#}\n", configuration(dir, ports)))?;
+    }
+    Ok((part.arguments)(dir, ports))
+}
+
+/// Its namespace, and the Service to which its webhooks lead.
+fn around(hooks: &Hooks) -> [Value; 2] {
+    [
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": hooks.namespace}}),
+        json!({
+            "apiVersion": "v1", "kind": "Service",
+            "metadata": {"name": hooks.service, "namespace": hooks.namespace},
+            "spec": {"type": "ExternalName", "externalName": "localhost"},
+        }),
+    ]
+}
+
+/// A webhook configuration of its release that leads to the process on this port; `None` for another object.
+fn reachable(mut object: Value, hooks: &Hooks, authority: &str, port: u16) -> Option<Value> {
+    let kind = object["kind"].as_str()?.to_owned();
+    let webhooks = object["webhooks"].as_array_mut()?;
+    for webhook in webhooks {
+        let client = &mut webhook["clientConfig"];
+        client["service"]["name"] = hooks.service.into();
+        client["service"]["namespace"] = hooks.namespace.into();
+        client["service"]["port"] = port.into();
+        client["caBundle"] = STANDARD.encode(authority).into();
+        if webhook["rules"][0]["resources"] == json!(["pods"]) {
+            let labelled = json!([{"key": hooks.pod_label, "operator": "Exists"}]);
+            webhook["objectSelector"] = json!({"matchExpressions": labelled});
+        }
+    }
+    object["metadata"] = json!({"name": format!("{}-{kind}", hooks.namespace).to_lowercase()});
+    Some(object)
+}

@@ -1,0 +1,5 @@
+//! Kinds of jobs beside `batch/v1 Job`, on real control planes and with their own controllers: on one cluster, and across two.
+
+mod ground;
+mod jobset;
+mod ray;

@@ -1,0 +1,275 @@
+//! A federation in which the controllers of other kinds run, and a namespace with a queue for each test.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
+use kube::core::GroupVersionKind;
+use kube::{Api, Client, ResourceExt as _};
+use roadstead_api::kueue::v1beta2::Workload;
+use roadstead_e2e::options::{Kind, PLAYED_JOBSETS, RUN_SECONDS};
+use roadstead_e2e::stage::{self, Queue, Runs, Solo, Spec, Stage, Worker};
+use roadstead_e2e::{Node, Options, Progress};
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+use tokio::sync::OnceCell;
+use tokio::time::timeout;
+
+use crate::shared::{chain, eventually};
+
+pub(super) const MANAGER: &str = "manager";
+/// Where everything runs.
+pub(super) const EAST: &str = "east";
+/// For tests that take a worker out of the federation.
+pub(super) const WEST: &str = "west";
+/// The integrations that are on in the federation.
+const INTEGRATIONS: &str = "batch/job,jobset.x-k8s.io/jobset,ray.io/raycluster";
+/// And where everything is played.
+const PLAYED: [&str; 2] = ["batch/job", "jobset.x-k8s.io/jobset"];
+/// Longer than a test.
+pub(super) const LONG_SECS: u32 = 600;
+
+/// For what one test does.
+const DEADLINE: Duration = Duration::from_mins(3);
+/// For starting everything, a first build included.
+const START_DEADLINE: Duration = Duration::from_mins(30);
+
+// Why one for all: what the federation does in the background must outlive the test that started it.
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
+static STAGE: OnceCell<Stage> = OnceCell::const_new();
+
+async fn start() -> Stage {
+    // Why no scheduler there: a job of the manager must not run on it.
+    let manager = Options {
+        scheduler: false,
+        kwok: false,
+        ..Options::complete(MANAGER)
+    };
+    let worker = |name: &str| {
+        let node = Node::new(format!("{name}-1"), "64", "256Gi");
+        Worker::new(Options::complete(name).with_node(node)).unregistered()
+    };
+    let mut spec = Spec::new(manager, vec![worker(EAST), worker(WEST)])
+        .with_controller(Runs::JobSets)
+        .with_controller(Runs::RayClusters);
+    let frameworks: Vec<&str> = INTEGRATIONS.split(',').collect();
+    spec.configuration =
+        json!({"integrations": {"frameworks": frameworks}, "multiKueue": {"gcInterval": "3s"}});
+    let stage = Stage::start(spec, Progress::stderr())
+        .await
+        .unwrap_or_else(|error| panic!("{}", chain(&error)));
+    join(&stage, EAST).await;
+    stage
+}
+
+/// Registers a worker for jobs of all kinds.
+pub(super) async fn join(stage: &Stage, worker: &str) {
+    let joined = stage
+        .join_to(MANAGER, worker, &["--integrations", INTEGRATIONS])
+        .await;
+    joined.unwrap_or_else(|error| panic!("{}", chain(&error)));
+}
+
+/// Runs a test in a namespace of this name, with a queue of this name and so many cores on each cluster.
+pub(super) fn play<F: Future<Output = ()>>(
+    name: &'static str,
+    cores: &[(&str, &str)],
+    body: impl FnOnce(Room) -> F,
+) {
+    RUNTIME.block_on(async {
+        let started = Box::pin(timeout(START_DEADLINE, STAGE.get_or_init(start)));
+        let stage = started.await.expect("the start must end");
+        let add = |queue: Queue, (cluster, cpu): &(&str, &str)| queue.with_quota(*cluster, &[("cpu", *cpu)]);
+        let queue = cores.iter().fold(Queue::new(name), add);
+        stage
+            .furnish(name, queue)
+            .await
+            .unwrap_or_else(|error| panic!("{}", chain(&error)));
+        let room = Room {
+            home: Home::Stage(stage),
+            name,
+        };
+        if timeout(DEADLINE, body(room)).await.is_err() {
+            let tail = |cluster: &str| std::fs::read_to_string(stage.log(cluster).unwrap()).unwrap();
+            for cluster in [MANAGER, EAST] {
+                let log = tail(cluster);
+                let lines: Vec<&str> = log.lines().rev().take(30).collect();
+                println!(
+                    "{cluster}:\n{}",
+                    lines.into_iter().rev().collect::<Vec<_>>().join("\n")
+                );
+            }
+            panic!("test {name} must end within its deadline");
+        }
+    });
+}
+
+/// Runs a test on one embedded cluster with a worker, in which JobSets are played.
+pub(super) fn play_embedded<F: Future<Output = ()>>(name: &'static str, body: impl FnOnce(Room) -> F) {
+    RUNTIME.block_on(async {
+        let node = Node::new(format!("{EAST}-1"), "64", "256Gi");
+        let mut options = Options::complete(name).with_node(node).of_kind(Kind::Embedded);
+        options.controllers.push(PLAYED_JOBSETS.to_owned());
+        let configuration = json!({"integrations": {"frameworks": PLAYED}});
+        let started = Solo::start(options, &configuration, Progress::stderr()).await;
+        let solo = started.unwrap_or_else(|error| panic!("{}", chain(&error)));
+        let room = Room {
+            // Why never dropped: it ends with this process, and a reference to it can be copied.
+            home: Home::Solo(Box::leak(Box::new(solo))),
+            name,
+        };
+        let ended = timeout(DEADLINE, body(room)).await;
+        ended.expect("the test must end within its deadline");
+    });
+}
+
+/// Where a test plays.
+#[derive(Clone, Copy)]
+enum Home {
+    Stage(&'static Stage),
+    Solo(&'static Solo),
+}
+
+/// One test's part of it.
+#[derive(Clone, Copy)]
+pub(super) struct Room {
+    home: Home,
+    pub(super) name: &'static str,
+}
+
+/// A kind of object, by its API version and name.
+pub(super) fn resource(api_version: &str, kind: &str) -> ApiResource {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
+}
+
+/// A pod template whose pods ask for one core and run so long.
+pub(super) fn pods(secs: u32) -> Value {
+    json!({
+        "metadata": {"annotations": {RUN_SECONDS: secs.to_string()}},
+        "spec": {"restartPolicy": "Never", "containers": [
+            {"name": "main", "image": "none", "resources": {"requests": {"cpu": "1"}}},
+        ]},
+    })
+}
+
+/// The condition of this type, as `status reason`.
+pub(super) fn condition(object: &Value, kind: &str) -> Option<String> {
+    let conditions = object["status"]["conditions"].as_array()?;
+    let found = conditions.iter().find(|condition| condition["type"] == kind)?;
+    Some(format!(
+        "{} {}",
+        found["status"].as_str()?,
+        found["reason"].as_str()?
+    ))
+}
+
+pub(super) fn is_true(object: &Value, kind: &str) -> bool {
+    condition(object, kind).is_some_and(|said| said.starts_with("True"))
+}
+
+impl Room {
+    /// A client of a cluster; of the only one, where there is one.
+    pub(super) fn client(self, cluster: &str) -> Client {
+        match self.home {
+            Home::Stage(stage) => stage.client(cluster).unwrap(),
+            Home::Solo(solo) => solo.client().unwrap(),
+        }
+    }
+
+    pub(super) fn stage(self) -> &'static Stage {
+        match self.home {
+            Home::Stage(stage) => stage,
+            Home::Solo(_) => panic!("this test has one cluster"),
+        }
+    }
+
+    pub(super) fn api(self, cluster: &str, resource: &ApiResource) -> Api<DynamicObject> {
+        Api::namespaced_with(self.client(cluster), self.name, resource)
+    }
+
+    pub(super) async fn apply(self, cluster: &str, object: Value) -> Value {
+        let applied = stage::apply(&self.client(cluster), object).await;
+        serde_json::to_value(applied.unwrap_or_else(|error| panic!("{}", chain(&error)))).unwrap()
+    }
+
+    /// The object once it is as wanted.
+    pub(super) async fn until(
+        self,
+        cluster: &str,
+        resource: &ApiResource,
+        name: &str,
+        wanted: impl Fn(&Value) -> bool,
+    ) -> Value {
+        let api = self.api(cluster, resource);
+        eventually(|| async {
+            let object = api.get_opt(name).await.ok()??;
+            let object = serde_json::to_value(&object).unwrap();
+            wanted(&object).then_some(object)
+        })
+        .await
+    }
+
+    /// The Workload of a job once it is as wanted.
+    pub(super) async fn workload(self, cluster: &str, job: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let api: Api<Workload> = Api::namespaced(self.client(cluster), self.name);
+        eventually(|| async {
+            let all = api.list(&ListParams::default()).await.ok()?;
+            let owned =
+                { all.items.into_iter() }.find(|w| w.owner_references().iter().any(|o| o.name == job))?;
+            let object = serde_json::to_value(&owned).unwrap();
+            wanted(&object).then_some(object)
+        })
+        .await
+    }
+
+    pub(super) async fn merge(self, cluster: &str, resource: &ApiResource, name: &str, patch: Value) {
+        let api = self.api(cluster, resource);
+        api.patch(name, &PatchParams::default(), &Patch::Merge(patch))
+            .await
+            .unwrap();
+    }
+
+    pub(super) async fn delete(self, cluster: &str, resource: &ApiResource, name: &str) {
+        let api = self.api(cluster, resource);
+        api.delete(name, &DeleteParams::background()).await.unwrap();
+    }
+
+    /// Phases of the pods in the namespace of the test, those that are being ended included.
+    pub(super) async fn phases(self, cluster: &str) -> Vec<String> {
+        let all = self
+            .api(cluster, &resource("v1", "Pod"))
+            .list(&ListParams::default())
+            .await
+            .unwrap();
+        let phase = |pod: &DynamicObject| {
+            pod.data["status"]["phase"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned()
+        };
+        all.items.iter().map(phase).collect()
+    }
+
+    /// Waits until so many pods run there, and no others do.
+    pub(super) async fn running(self, cluster: &str, pods: usize) {
+        eventually(|| async {
+            let phases = self.phases(cluster).await;
+            let running = phases.iter().filter(|phase| *phase == "Running").count();
+            (running == pods).then_some(())
+        })
+        .await;
+    }
+
+    /// Waits until nothing of these kinds is left in the namespace of the test.
+    pub(super) async fn is_empty(self, cluster: &str, kinds: &[ApiResource]) {
+        for kind in kinds {
+            let api = self.api(cluster, kind);
+            eventually(|| async {
+                let left = api.list(&ListParams::default()).await.ok()?;
+                left.items.is_empty().then_some(())
+            })
+            .await;
+        }
+    }
+}

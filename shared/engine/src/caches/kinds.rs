@@ -1,0 +1,228 @@
+//! Jobs as they are cached: by kind, and by the objects that make one job.
+//!
+//! Invariant: what is a job, one object or a group of them, is decided here, from the objects alone. So all rooms agree on it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use kube::core::{DynamicObject, GroupVersionKind};
+use kube::discovery::ApiResource;
+use roadstead_core::name::Key;
+use roadstead_jobs::JobKind;
+use roadstead_jobs::kind::{Look, Member, MemberMut, Members};
+use roadstead_kubeio::cache::{Cache, Change};
+
+/// Which job of a kind.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum JobKey {
+    /// The object with this namespace and name.
+    Object(Key),
+    /// The objects of this namespace that name this group.
+    Group(Key),
+}
+
+impl JobKey {
+    /// Its namespace and name.
+    pub const fn key(&self) -> &Key {
+        match self {
+            Self::Object(key) | Self::Group(key) => key,
+        }
+    }
+}
+
+impl fmt::Display for JobKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.key().fmt(f)
+    }
+}
+
+/// A job to look at.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct JobRef {
+    /// Its kind, as position in [`super::Caches::jobs`].
+    pub kind: usize,
+    /// Which of that kind.
+    pub key: JobKey,
+}
+
+impl fmt::Display for JobRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.key.fmt(f)
+    }
+}
+
+/// An object as a member of its job.
+pub const fn member(object: &DynamicObject) -> Member<'_> {
+    Member {
+        meta: &object.metadata,
+        data: &object.data,
+    }
+}
+
+/// The same, to be changed.
+pub const fn member_mut(object: &mut DynamicObject) -> MemberMut<'_> {
+    MemberMut {
+        meta: &mut object.metadata,
+        data: &mut object.data,
+    }
+}
+
+/// How a job that is this one object is doing.
+pub fn look_at(kind: &dyn JobKind, object: &DynamicObject) -> Look {
+    kind.look(Members::one(&member(object)))
+}
+
+/// All objects of one job, sorted by name. Invariant: there is at least one.
+#[derive(Clone, Debug)]
+pub struct CachedJob {
+    first: Arc<DynamicObject>,
+    rest: Vec<Arc<DynamicObject>>,
+}
+
+impl CachedJob {
+    /// The job that is this object.
+    pub const fn one(object: Arc<DynamicObject>) -> Self {
+        Self {
+            first: object,
+            rest: Vec::new(),
+        }
+    }
+
+    /// These objects, in this order; `None` when there are none.
+    pub fn of(objects: impl IntoIterator<Item = Arc<DynamicObject>>) -> Option<Self> {
+        let mut objects = objects.into_iter();
+        let first = objects.next()?;
+        let rest = objects.collect();
+        Some(Self { first, rest })
+    }
+
+    /// The one object of most kinds; of a group the member that speaks for it.
+    pub const fn first(&self) -> &Arc<DynamicObject> {
+        &self.first
+    }
+
+    /// All of them.
+    pub fn objects(&self) -> impl Iterator<Item = &Arc<DynamicObject>> {
+        std::iter::once(&self.first).chain(&self.rest)
+    }
+
+    /// Those of which this is true, if any.
+    pub fn only(&self, is: impl Fn(&DynamicObject) -> bool) -> Option<Self> {
+        Self::of(self.objects().filter(|object| is(object)).cloned())
+    }
+
+    /// Hands them in as members.
+    pub fn with<T>(&self, look: impl FnOnce(Members<'_>) -> T) -> T {
+        let first = member(&self.first);
+        if self.rest.is_empty() {
+            return look(Members::one(&first));
+        }
+        let all: Vec<Member<'_>> = self.objects().map(|object| member(object)).collect();
+        look(Members::new(&all).unwrap_or_else(|| Members::one(&first)))
+    }
+
+    /// How it is doing.
+    pub fn look(&self, kind: &dyn JobKind) -> Look {
+        self.with(|members| kind.look(members))
+    }
+}
+
+/// The members of groups. Kinds without groups cost nothing here.
+#[derive(Debug, Default)]
+struct GroupIndex(Mutex<BTreeMap<Key, BTreeSet<Key>>>);
+
+impl GroupIndex {
+    fn members(&self, group: &Key) -> Vec<Key> {
+        let index = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let members = index.get(group).into_iter().flatten();
+        members.cloned().collect()
+    }
+
+    fn note(&self, kind: &dyn JobKind, change: &Change<'_, DynamicObject>) {
+        let group = |object: Option<&Arc<DynamicObject>>| {
+            let name = kind.group_of(&object?.metadata)?;
+            Some(Key::new(change.key.namespace.clone(), name))
+        };
+        let (old, new) = (group(change.old), group(change.new));
+        if old == new {
+            return;
+        }
+        let mut index = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(group) = old
+            && let Some(members) = index.get_mut(&group)
+        {
+            members.remove(change.key);
+            if members.is_empty() {
+                index.remove(&group);
+            }
+        }
+        if let Some(group) = new {
+            index.entry(group).or_default().insert(change.key.clone());
+        }
+    }
+}
+
+/// A job kind with the cache of its objects.
+#[derive(Clone)]
+pub struct KindCache {
+    /// How to read and change such jobs.
+    pub kind: &'static dyn JobKind,
+    /// Where its API lives.
+    pub resource: ApiResource,
+    /// The objects.
+    pub objects: Arc<Cache<DynamicObject>>,
+    groups: Arc<GroupIndex>,
+}
+
+impl KindCache {
+    /// Without objects yet.
+    pub fn new(kind: &'static dyn JobKind) -> Self {
+        Self::over(kind, Cache::new())
+    }
+
+    /// The same for copies on a worker, which are kept without their details.
+    pub fn of_copies(kind: &'static dyn JobKind) -> Self {
+        let slim = move |copy: &mut DynamicObject| kind.forget_details(&mut member_mut(copy));
+        Self::over(kind, Cache::slimmed(slim))
+    }
+
+    fn over(kind: &'static dyn JobKind, objects: Arc<Cache<DynamicObject>>) -> Self {
+        let groups = Arc::<GroupIndex>::default();
+        let index = groups.clone();
+        objects.listen(move |change| index.note(kind, change));
+        Self {
+            kind,
+            resource: api_resource(kind),
+            objects,
+            groups,
+        }
+    }
+
+    /// The job to which an object belongs.
+    pub fn key_of(&self, object: &DynamicObject) -> JobKey {
+        let key = roadstead_kubeio::cache::key_of(object);
+        match self.kind.group_of(&object.metadata) {
+            Some(group) => JobKey::Group(Key::new(key.namespace, group)),
+            None => JobKey::Object(key),
+        }
+    }
+
+    /// The objects of a job; `None` when there are none.
+    pub fn job(&self, job: &JobKey) -> Option<CachedJob> {
+        match job {
+            JobKey::Object(key) => self.objects.get(key).map(CachedJob::one),
+            JobKey::Group(group) => {
+                let members = self.groups.members(group);
+                CachedJob::of(members.iter().filter_map(|key| self.objects.get(key)))
+            }
+        }
+    }
+}
+
+/// The API resource of a job kind.
+pub fn api_resource(kind: &dyn JobKind) -> ApiResource {
+    let row = kind.kind();
+    let gvk = GroupVersionKind::gvk(row.group, row.version, row.kind);
+    ApiResource::from_gvk_with_plural(&gvk, row.plural)
+}

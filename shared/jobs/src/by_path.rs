@@ -1,0 +1,313 @@
+//! A kind as data: where it is held back, where its pods stand, what its status says, as one value.
+//!
+//! Most kinds differ only in the names of fields. Such a kind is a [`ByPath`] and nothing else; a kind that needs code of its own
+//! implements [`JobKind`] itself, as `batch/v1 Job` does.
+//!
+//! Invariant: a status of these kinds says nothing about pods that are being ended. So a job that its controller has looked at
+//! is never taken for one without pods ([`Pods::Untold`]): it may start elsewhere only when its object is gone.
+//!
+//! Reading order: [`ByPath`], [`places`] (pod sets), [`signs`] (what a status says).
+
+pub mod places;
+pub mod signs;
+
+use jiff::Timestamp;
+use roadstead_core::lifecycle::Outcome;
+use roadstead_kinds::Kind;
+use serde_json::{Value, json};
+
+use crate::json;
+use crate::kind::{
+    Error, JobKind, JobPodSet, Look, Member, MemberMut, Members, Mirror, Pods, Remote, Target, Write,
+};
+use crate::podset::{InjectError, PodSetInfo, inject, restore, same_number};
+use crate::problem::Problem;
+use crate::remote::{RemoteIdentity, skeleton};
+use places::{Group, PodSets};
+use signs::{Ends, Sign, Spare};
+
+/// The names of the fields that lead to a value.
+pub type Path = &'static [&'static str];
+
+/// A kind of job whose integration needs no code. *Source*: `spec/jobs.md 9`.
+#[derive(Clone, Copy, Debug)]
+pub struct ByPath {
+    /// Its row of the table.
+    pub row: &'static Kind,
+    /// The boolean that holds it back.
+    pub suspend: Path,
+    /// Where its pod sets stand, in their order.
+    pub pod_sets: &'static [PodSets],
+    /// What its status says while it has pods.
+    pub active: Sign,
+    /// What its status says when its pods are ready or done.
+    pub ready: Sign,
+    /// How its status says that it has ended; `None` for a kind that has no end.
+    pub ends: Option<Ends>,
+    /// Where its status counts what will not need its pods any more.
+    pub spare: Option<Spare>,
+    /// The field by which it is removed some time after its end.
+    pub time_to_live: Option<Path>,
+    /// The field that names a priority class for the whole job. *Source*: `spec/jobs.md 5.13`.
+    pub priority_class: Option<Path>,
+    /// The rules that only this kind has.
+    pub rules: Rules,
+}
+
+/// What only one kind does, beside what all do.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// Adds to the pod sets of a job what its controller will add to its pods, so that it is counted.
+    pub added: fn(Member<'_>, &mut [JobPodSet]),
+    /// Changes a new job after all other defaults.
+    pub default: fn(&mut MemberMut<'_>),
+    /// What is wrong with a new job.
+    pub create: fn(Member<'_>) -> Vec<Problem>,
+    /// What is wrong with a change, from the old and the new job.
+    pub update: fn(Member<'_>, Member<'_>) -> Vec<Problem>,
+}
+
+impl Rules {
+    /// None.
+    pub const NONE: Self = Self {
+        added: |_job, _pod_sets| {},
+        default: |_job| {},
+        create: |_job| Vec::new(),
+        update: |_old, _new| Vec::new(),
+    };
+}
+
+impl ByPath {
+    fn groups(&self, job: &Value) -> Result<Vec<Group>, Error> {
+        places::groups(self.pod_sets, job)
+    }
+
+    fn is_suspended(&self, job: &Value) -> bool {
+        json::is_true(job, self.suspend)
+    }
+
+    fn ended(&self, job: &Value) -> Option<Outcome> {
+        self.ends?.of(job)
+    }
+
+    fn is_killed(&self, job: Member<'_>) -> bool {
+        self.ends.is_some_and(|ends| ends.is_by_deletion(job))
+    }
+
+    fn without_pods(&self, job: &Value) -> Value {
+        let mut after = job.clone();
+        self.active.clear(&mut after);
+        after
+    }
+
+    /// The job with this end, unless it has ended or its kind has no end.
+    fn concluded(&self, job: &Value, outcome: &Outcome, now: Timestamp) -> Value {
+        let Some(ends) = self.ends.filter(|_| self.ended(job).is_none()) else {
+            return job.clone();
+        };
+        let mut after = self.without_pods(job);
+        ends.write(&mut after, outcome, now);
+        after
+    }
+
+    /// The job with its pod sets changed; the change gets the template and the position of each.
+    fn with_templates<E>(
+        groups: &[Group],
+        job: &Value,
+        mut change: impl FnMut(usize, &Group, &mut Value) -> Result<(), E>,
+    ) -> Result<Value, E> {
+        let mut after = job.clone();
+        for (at, group) in groups.iter().enumerate() {
+            if let Some(template) = after.pointer_mut(&group.pointer) {
+                change(at, group, template)?;
+            }
+        }
+        Ok(after)
+    }
+
+    /// The same with the templates as they were in the pod sets of the Workload; as they are when the numbers do not fit.
+    fn restored(&self, job: &Value, original: &[JobPodSet]) -> Value {
+        let groups = self.groups(job).unwrap_or_default();
+        if groups.len() != original.len() {
+            return job.clone();
+        }
+        let put_back = |at: usize, group: &Group, template: &mut Value| {
+            let named = original.iter().find(|set| set.name == group.name);
+            if let Some(set) = named.or_else(|| original.get(at)) {
+                restore(template, &set.template, &[]);
+            }
+            Ok::<_, std::convert::Infallible>(())
+        };
+        Self::with_templates(&groups, job, put_back).unwrap_or_else(|never| match never {})
+    }
+}
+
+/// A patch of the object that is refused when another client has changed the job since it was read.
+///
+/// Why: a merge patch replaces lists as a whole, and the pod sets of most kinds are a list.
+fn write(job: Member<'_>, before: &Value, after: &Value) -> Option<Write> {
+    let mut patch = json::difference(before, after)?;
+    if let Some(version) = &job.meta.resource_version {
+        json::set(&mut patch, &["metadata", "resourceVersion"], json!(version));
+    }
+    Some(Write::Patch {
+        of: job.id(),
+        target: Target::Main,
+        patch,
+    })
+}
+
+impl JobKind for ByPath {
+    fn kind(&self) -> &'static Kind {
+        self.row
+    }
+
+    fn pod_sets(&self, members: Members<'_>) -> Result<Vec<JobPodSet>, Error> {
+        let job = members.first();
+        let groups = self.groups(job.data)?;
+        let set = |group: Group| {
+            let found = job.data.pointer(&group.pointer);
+            let template = found.filter(|template| template.is_object());
+            let template =
+                template.ok_or_else(|| Error::malformed(group.field.clone(), found, "a pod template"))?;
+            Ok(JobPodSet {
+                count: group.count()?,
+                name: group.name,
+                min_count: None,
+                template: template.clone(),
+            })
+        };
+        let mut pod_sets = groups.into_iter().map(set).collect::<Result<Vec<_>, _>>()?;
+        (self.rules.added)(job, &mut pod_sets);
+        Ok(pod_sets)
+    }
+
+    fn look(&self, members: Members<'_>) -> Look {
+        let job = members.first();
+        let groups = self.groups(job.data);
+        let pods = if self.active.shows(job.data, &[]) {
+            Pods::Alive
+        } else if json::at(job.data, &["status"]).is_some_and(|status| *status != json!({})) {
+            Pods::Untold
+        } else {
+            Pods::None
+        };
+        Look {
+            suspended: self.is_suspended(job.data),
+            pods,
+            ready: groups
+                .as_ref()
+                .is_ok_and(|groups| self.ready.shows(job.data, groups)),
+            ended: self.ended(job.data),
+            killed: self.is_killed(job),
+            reclaimable: self
+                .spare
+                .map(|spare| spare.of(job.data, &groups.unwrap_or_default()))
+                .unwrap_or_default(),
+        }
+    }
+
+    fn start(&self, members: Members<'_>, infos: &[PodSetInfo]) -> Result<Vec<Write>, InjectError> {
+        let job = members.first();
+        let groups = self.groups(job.data).unwrap_or_default();
+        same_number(groups.len(), infos.len())?;
+        let mut after = Self::with_templates(&groups, job.data, |at, group, template| {
+            // Why by name first: nothing promises the order of what was admitted.
+            let named = infos.iter().find(|info| info.name == group.name);
+            named
+                .or_else(|| infos.get(at))
+                .map_or(Ok(()), |info| inject(template, info))
+        })?;
+        json::set(&mut after, self.suspend, json!(false));
+        Ok(write(job, job.data, &after).into_iter().collect())
+    }
+
+    fn stop(&self, members: Members<'_>, original: &[JobPodSet]) -> Vec<Write> {
+        let job = members.first();
+        if self.is_suspended(job.data) {
+            return Vec::new();
+        }
+        let mut after = self.restored(job.data, original);
+        json::set(&mut after, self.suspend, json!(true));
+        write(job, job.data, &after).into_iter().collect()
+    }
+
+    fn copies(
+        &self,
+        members: Members<'_>,
+        identity: &RemoteIdentity<'_>,
+        original: &[JobPodSet],
+    ) -> Vec<Value> {
+        let local = members.first();
+        let data = &self.restored(local.data, original);
+        let mut copy = skeleton(self, Member { data, ..local }, identity);
+        // Unlike the anchor: always held back at first, even when the local job has been let go already; the worker starts it.
+        json::set(&mut copy, self.suspend, json!(true));
+        if let Some(field) = self.time_to_live {
+            json::remove(&mut copy, field);
+        }
+        vec![copy]
+    }
+
+    fn mirror(&self, local: Members<'_>, remote: Remote<'_>, now: Timestamp) -> Mirror {
+        let job = local.first();
+        let after = match remote {
+            Remote::Copies(copies) if self.is_killed(copies.first()) => job.data.clone(),
+            Remote::Copies(copies) => copies.first().data.clone(),
+            Remote::AtRest => self.without_pods(job.data),
+            Remote::Ended(outcome) => self.concluded(job.data, outcome, now),
+        };
+        let patch = json::difference(&signs::status_of(job.data), &signs::status_of(&after));
+        let patch = patch.map(|patch| Write::Patch {
+            of: job.id(),
+            target: Target::Status,
+            patch,
+        });
+        Mirror {
+            writes: patch.into_iter().collect(),
+            is_deferred: false,
+        }
+    }
+
+    fn suspend(&self, job: &mut MemberMut<'_>) {
+        json::set(job.data, self.suspend, json!(true));
+    }
+
+    fn outlast_its_end(&self, job: &mut MemberMut<'_>) {
+        if let Some(field) = self.time_to_live {
+            json::remove(job.data, field);
+        }
+    }
+
+    fn forget_details(&self, copy: &mut MemberMut<'_>) {
+        for group in self.groups(copy.data).unwrap_or_default() {
+            if let Some(template) = copy.data.pointer_mut(&group.pointer) {
+                *template = Value::Null;
+            }
+        }
+    }
+
+    fn template_paths(&self, members: Members<'_>) -> Vec<String> {
+        let groups = self.groups(members.first().data).unwrap_or_default();
+        groups.into_iter().map(|group| group.field).collect()
+    }
+
+    fn priority_class<'a>(&self, members: Members<'a>) -> Option<&'a str> {
+        json::text(members.first().data, self.priority_class?).filter(|name| !name.is_empty())
+    }
+
+    fn own_defaults(&self, job: &mut MemberMut<'_>) {
+        (self.rules.default)(job);
+    }
+
+    fn own_problems(&self, job: Member<'_>) -> Vec<Problem> {
+        (self.rules.create)(job)
+    }
+
+    fn own_update_problems(&self, old: Member<'_>, new: Member<'_>) -> Vec<Problem> {
+        (self.rules.update)(old, new)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,226 @@
+//! What the status of a kind says about its pods and its end.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use roadstead_core::lifecycle::Outcome;
+use roadstead_core::name::PodSetName;
+use serde_json::{Value, json};
+
+use super::Path;
+use super::places::Group;
+use crate::json;
+use crate::kind::Member;
+
+/// Something that a status says.
+#[derive(Clone, Copy, Debug)]
+pub enum Sign {
+    /// A condition of this type is True.
+    Condition(&'static str),
+    /// A field has this value.
+    Word {
+        /// The field.
+        field: Path,
+        /// The value.
+        is: &'static str,
+        /// What it is of a job whose pods are gone.
+        without: &'static str,
+    },
+    /// An entry of a list or a map counts at least one.
+    Any {
+        /// The list or map.
+        of: Path,
+        /// The number in an entry.
+        count: &'static str,
+    },
+    /// The entries of a list or a map count, together, as many as there are replicas in all pod sets.
+    All {
+        /// The list or map.
+        of: Path,
+        /// The numbers in an entry that are added.
+        counts: &'static [&'static str],
+    },
+}
+
+impl Sign {
+    /// Whether the status of a job with these pod sets says so.
+    pub(super) fn shows(self, job: &Value, groups: &[Group]) -> bool {
+        match self {
+            Self::Condition(kind) => true_condition(job, kind).is_some(),
+            Self::Word {
+                field,
+                is,
+                without: _,
+            } => json::text(job, field) == Some(is),
+            Self::Any { of, count } => entries(job, of).any(|entry| number(entry, count) != 0),
+            Self::All { of, counts } => {
+                let each = |entry| {
+                    counts
+                        .iter()
+                        .map(|count| number(entry, count))
+                        .fold(0, i64::saturating_add)
+                };
+                let counted = entries(job, of).map(each).fold(0, i64::saturating_add);
+                let wanted = groups.iter().map(|group| i64::from(group.replicas));
+                counted >= wanted.fold(0, i64::saturating_add)
+            }
+        }
+    }
+
+    /// Has the status say that no pod is left.
+    pub(super) fn clear(self, job: &mut Value) {
+        match self {
+            Self::Condition(kind) => {
+                for condition in conditions_mut(job) {
+                    if json::text(condition, &["type"]) == Some(kind) {
+                        json::set(condition, &["status"], json!("False"));
+                    }
+                }
+            }
+            Self::Word { field, is, without } => {
+                if json::text(job, field) == Some(is) {
+                    json::set(job, field, json!(without));
+                }
+            }
+            Self::Any { of, count } => zero(job, of, &[count]),
+            Self::All { of, counts } => zero(job, of, counts),
+        }
+    }
+}
+
+/// How a status says that the job has ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Ends {
+    /// The condition of one that succeeded.
+    pub succeeded: &'static str,
+    /// The condition of one that failed.
+    pub failed: &'static str,
+    /// A field that repeats the name of that condition.
+    pub repeated: Option<Path>,
+}
+
+impl Ends {
+    /// How it ended, if it ended.
+    pub(super) fn of(self, job: &Value) -> Option<Outcome> {
+        let ended = [(self.failed, false), (self.succeeded, true)];
+        ended.into_iter().find_map(|(kind, success)| {
+            let condition = true_condition(job, kind)?;
+            let message = json::text(condition, &["message"]).unwrap_or_default().to_owned();
+            Some(Outcome { success, message })
+        })
+    }
+
+    /// Whether it failed at or after its deletion: its pods were ended before it, so its end says nothing about what they did.
+    pub(super) fn is_by_deletion(self, job: Member<'_>) -> bool {
+        let Some(deleted) = &job.meta.deletion_timestamp else {
+            return false;
+        };
+        let failed = true_condition(job.data, self.failed);
+        let since = failed.and_then(|failed| {
+            json::text(failed, &["lastTransitionTime"])?
+                .parse::<Timestamp>()
+                .ok()
+        });
+        since.is_some_and(|since| since >= deleted.0)
+    }
+
+    /// Has the status say that it ended like this.
+    pub(super) fn write(self, job: &mut Value, outcome: &Outcome, now: Timestamp) {
+        let kind = if outcome.success {
+            self.succeeded
+        } else {
+            self.failed
+        };
+        let mut conditions = json::list(job, &CONDITIONS).to_vec();
+        conditions.retain(|condition| json::text(condition, &["type"]) != Some(kind));
+        conditions.push(json!({
+            "type": kind,
+            "status": "True",
+            "reason": "WorkloadFinished",
+            "message": outcome.message,
+            "lastTransitionTime": now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        }));
+        json::set(job, &CONDITIONS, Value::Array(conditions));
+        if let Some(field) = self.repeated {
+            json::set(job, field, json!(kind));
+        }
+    }
+}
+
+/// Where a status counts the parts of each pod set that have succeeded, and so need no pods any more.
+#[derive(Clone, Copy, Debug)]
+pub struct Spare {
+    /// A list with an entry for each pod set.
+    pub of: Path,
+    /// The field that names the pod set of an entry.
+    pub name: &'static str,
+    /// The number of parts.
+    pub succeeded: &'static str,
+}
+
+impl Spare {
+    /// Pods by pod set; only positive numbers.
+    pub(super) fn of(self, job: &Value, groups: &[Group]) -> BTreeMap<PodSetName, u32> {
+        let spare = |entry| {
+            let name = json::text(entry, &[self.name])?.to_lowercase();
+            let group = groups.iter().find(|group| group.name == name)?;
+            let done = u32::try_from(number(entry, self.succeeded)).ok()?;
+            let pods = done.checked_mul(group.each)?;
+            (pods > 0 && done <= group.replicas).then(|| (PodSetName::from(name.as_str()), pods))
+        };
+        json::list(job, self.of).iter().filter_map(spare).collect()
+    }
+}
+
+const CONDITIONS: [&str; 2] = ["status", "conditions"];
+
+/// A job's status alone, as a patch has it.
+pub(super) fn status_of(job: &Value) -> Value {
+    json!({"status": json::at(job, &["status"]).cloned().unwrap_or_else(|| json!({}))})
+}
+
+fn true_condition<'a>(job: &'a Value, kind: &str) -> Option<&'a Value> {
+    let mut conditions = json::list(job, &CONDITIONS).iter();
+    conditions
+        .find(|c| json::text(c, &["type"]) == Some(kind))
+        .filter(|c| json::text(c, &["status"]) == Some("True"))
+}
+
+fn conditions_mut(job: &mut Value) -> impl Iterator<Item = &mut Value> {
+    let conditions = job
+        .pointer_mut("/status/conditions")
+        .and_then(Value::as_array_mut);
+    conditions.into_iter().flatten()
+}
+
+/// The entries of a list, or the values of a map.
+fn entries(job: &Value, of: Path) -> impl Iterator<Item = &Value> {
+    let found = json::at(job, of);
+    let list = found.and_then(Value::as_array).into_iter().flatten();
+    let map = found
+        .and_then(Value::as_object)
+        .into_iter()
+        .flat_map(|map| map.values());
+    list.chain(map)
+}
+
+fn number(entry: &Value, field: &str) -> i64 {
+    json::int(entry, &[field]).unwrap_or(0)
+}
+
+/// Sets these numbers to zero in each entry that counts some.
+fn zero(job: &mut Value, of: Path, counts: &[&str]) {
+    let pointer = format!("/{}", of.join("/"));
+    let entries: Vec<&mut Value> = match job.pointer_mut(&pointer) {
+        Some(Value::Array(entries)) => entries.iter_mut().collect(),
+        Some(Value::Object(entries)) => entries.values_mut().collect(),
+        Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) | None => Vec::new(),
+    };
+    for entry in entries {
+        for count in counts {
+            if number(entry, count) != 0 {
+                json::set(entry, &[count], json!(0));
+            }
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Objects written as JSON, for tests.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use roadstead_core::lifecycle::Outcome;
+use serde_json::{Value, json};
+
+use crate::JobKind;
+use crate::kind::{Error, JobPodSet, Look, Member, MemberMut, Members, Mirror, Remote, Target, Write};
+use crate::podset::{InjectError, PodSetInfo};
+use crate::problem::Problem;
+use crate::remote::RemoteIdentity;
+
+fn parts(object: &Value) -> (ObjectMeta, Value) {
+    let mut data = object.clone();
+    let meta = data.as_object_mut().and_then(|fields| fields.remove("metadata"));
+    let meta = serde_json::from_value(meta.unwrap_or_else(|| json!({}))).unwrap();
+    (meta, data)
+}
+
+/// Looks at an object as the only member of a job.
+pub(crate) fn one<T>(object: &Value, look: impl FnOnce(Members<'_>) -> T) -> T {
+    let (meta, data) = parts(object);
+    let (meta, data) = (&meta, &data);
+    look(Members::one(&Member { meta, data }))
+}
+
+/// Looks at two objects.
+pub(crate) fn both<T>(first: &Value, second: &Value, look: impl FnOnce(Members<'_>, Members<'_>) -> T) -> T {
+    one(first, |first| one(second, |second| look(first, second)))
+}
+
+/// An object after a change.
+pub(crate) fn changed(object: &Value, change: impl FnOnce(&mut MemberMut<'_>)) -> Value {
+    let (mut meta, mut data) = parts(object);
+    let has_meta = object.get("metadata").is_some();
+    change(&mut MemberMut {
+        meta: &mut meta,
+        data: &mut data,
+    });
+    if has_meta || meta != ObjectMeta::default() {
+        data["metadata"] = json!(meta);
+    }
+    data
+}
+
+/// Applies a merge patch, as the API server would.
+pub(crate) fn apply(job: &Value, patch: &Value) -> Value {
+    let (Value::Object(fields), Value::Object(patch)) = (job, patch) else {
+        return patch.clone();
+    };
+    let mut fields = fields.clone();
+    for (key, value) in patch {
+        if value.is_null() {
+            fields.remove(key);
+        } else {
+            let old = fields.get(key).cloned().filter(Value::is_object);
+            let merged = if value.is_object() {
+                apply(&old.unwrap_or_else(|| json!({})), value)
+            } else {
+                value.clone()
+            };
+            fields.insert(key.clone(), merged);
+        }
+    }
+    Value::Object(fields)
+}
+
+/// A kind whose jobs are one object, asked about objects written as JSON.
+#[derive(Clone, Copy)]
+pub(crate) struct Tested(pub(crate) &'static dyn JobKind);
+
+/// What is sent to one part of a job.
+fn sent(writes: Vec<Write>, wanted: Target) -> Vec<Value> {
+    let sent = |Write::Patch { of: _, target, patch }: Write| {
+        assert_eq!(target, wanted);
+        patch
+    };
+    writes.into_iter().map(sent).collect()
+}
+
+impl Tested {
+    pub(crate) fn pod_sets(self, job: &Value) -> Result<Vec<JobPodSet>, Error> {
+        one(job, |job| self.0.pod_sets(job))
+    }
+
+    pub(crate) fn look(self, job: &Value) -> Look {
+        one(job, |job| self.0.look(job))
+    }
+
+    /// The patch that starts a job.
+    pub(crate) fn start(self, job: &Value, infos: &[PodSetInfo]) -> Result<Value, InjectError> {
+        let writes = one(job, |job| self.0.start(job, infos))?;
+        Ok(sent(writes, Target::Main).pop().unwrap_or_else(|| json!({})))
+    }
+
+    /// The patch that stops a job.
+    pub(crate) fn stop(self, job: &Value, original: &[JobPodSet]) -> Option<Value> {
+        let mut patches = sent(one(job, |job| self.0.stop(job, original)), Target::Main);
+        assert!(patches.len() <= 1);
+        patches.pop()
+    }
+
+    pub(crate) fn copy(self, job: &Value, identity: &RemoteIdentity<'_>, original: &[JobPodSet]) -> Value {
+        one(job, |job| self.0.copies(job, identity, original)).remove(0)
+    }
+
+    fn shown(self, local: &Value, remote: Remote<'_>, now: Timestamp) -> Option<Value> {
+        let Mirror { writes, is_deferred } = one(local, |local| self.0.mirror(local, remote, now));
+        assert!(!is_deferred);
+        sent(writes, Target::Status).pop()
+    }
+
+    /// The patch that shows a copy.
+    pub(crate) fn mirror(self, local: &Value, remote: &Value) -> Option<Value> {
+        one(remote, |copy| {
+            self.shown(local, Remote::Copies(copy), Timestamp::UNIX_EPOCH)
+        })
+    }
+
+    /// The patch that shows that no pod is left.
+    pub(crate) fn without_pods(self, local: &Value) -> Option<Value> {
+        self.shown(local, Remote::AtRest, Timestamp::UNIX_EPOCH)
+    }
+
+    /// The patch that shows an end of which there is no copy.
+    pub(crate) fn conclusion(self, local: &Value, outcome: &Outcome) -> Option<Value> {
+        self.shown(local, Remote::Ended(outcome), Timestamp::UNIX_EPOCH)
+    }
+
+    /// A copy as it is cached.
+    pub(crate) fn slimmed(self, copy: &Value) -> Value {
+        changed(copy, |copy| self.0.forget_details(copy))
+    }
+
+    pub(crate) fn defaulted(self, job: &Value) -> Value {
+        changed(job, |job| self.0.own_defaults(job))
+    }
+
+    pub(crate) fn template_paths(self, job: &Value) -> Vec<String> {
+        one(job, |job| self.0.template_paths(job))
+    }
+
+    pub(crate) fn priority_class(self, job: &Value) -> Option<String> {
+        one(job, |job| self.0.priority_class(job).map(str::to_owned))
+    }
+
+    pub(crate) fn manager_of(self, job: &Value) -> Option<String> {
+        one(job, |job| self.0.manager_of(job.first()).map(str::to_owned))
+    }
+
+    /// What is wrong with a new job, as it is said.
+    pub(crate) fn problems(self, job: &Value) -> Vec<String> {
+        one(job, |job| said(self.0.own_problems(job.first())))
+    }
+
+    /// What is wrong with a change.
+    pub(crate) fn update_problems(self, old: &Value, new: &Value) -> Vec<String> {
+        both(old, new, |old, new| {
+            said(self.0.own_update_problems(old.first(), new.first()))
+        })
+    }
+}
+
+fn said(problems: Vec<Problem>) -> Vec<String> {
+    problems.iter().map(ToString::to_string).collect()
+}

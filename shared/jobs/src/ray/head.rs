@@ -1,0 +1,55 @@
+//! What the Ray operator adds to the head pod, which needs quota too. *Source*: `spec/jobs.md 9.6`.
+
+use roadstead_core::quantity;
+use serde_json::{Value, json};
+
+use crate::json;
+use crate::kind::{JobPodSet, Member};
+use crate::labels::annotation;
+
+/// The pod set of the head.
+pub(super) const NAME: &str = "head";
+const AUTOSCALER: &str = "autoscaler";
+const FAULT_TOLERANT: &str = "ray.io/ft-enabled";
+/// What the job that cleans a Redis up asks for; it runs in place of the head.
+const CLEANUP: [(&str, &str); 2] = [("cpu", "200m"), ("memory", "256Mi")];
+
+/// Adds it to the pod set of the head.
+pub(super) fn add(cluster: Member<'_>, pod_sets: &mut [JobPodSet]) {
+    let Some(head) = pod_sets.iter_mut().find(|set| set.name == NAME) else {
+        return;
+    };
+    let containers = json::list(&head.template, &["spec", "containers"]);
+    let mut containers = containers.to_vec();
+    let tolerant = annotation(cluster.meta, FAULT_TOLERANT) == Some("true")
+        || json::at(cluster.data, &["spec", "gcsFaultToleranceOptions"]).is_some();
+    if let Some(first) = containers.first_mut().filter(|_| tolerant) {
+        for (resource, least) in CLEANUP {
+            raise(first, resource, least);
+        }
+    }
+    if json::is_true(cluster.data, &["spec", "enableInTreeAutoscaling"]) {
+        let own = json::at(cluster.data, &["spec", "autoscalerOptions", "resources"]).cloned();
+        let usual = json!({"cpu": "500m", "memory": "512Mi"});
+        let resources = own.unwrap_or_else(|| json!({"limits": usual, "requests": usual}));
+        containers.push(json!({"name": AUTOSCALER, "resources": resources}));
+    }
+    json::set(
+        &mut head.template,
+        &["spec", "containers"],
+        Value::Array(containers),
+    );
+}
+
+/// Has a container ask for at least so much.
+fn raise(container: &mut Value, resource: &str, least: &str) {
+    let path = ["resources", "requests", resource];
+    let asked = match json::at(container, &path) {
+        Some(Value::String(text)) => quantity::parse(resource, text).ok(),
+        Some(Value::Number(number)) => quantity::parse(resource, &number.to_string()).ok(),
+        Some(Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_)) | None => None,
+    };
+    if asked < quantity::parse(resource, least).ok() {
+        json::set(container, &path, json!(least));
+    }
+}

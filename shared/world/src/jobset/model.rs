@@ -1,0 +1,86 @@
+//! What is read and written of a JobSet.
+
+use k8s_openapi::api::batch::v1::JobTemplateSpec;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::CustomResource;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+/// What is asked for; fields that are not played are left out.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "jobset.x-k8s.io",
+    version = "v1alpha2",
+    kind = "JobSet",
+    namespaced,
+    schema = "disabled",
+    status = "JobSetStatus",
+    derive = "Default",
+    derive = "PartialEq"
+)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct JobSetSpec {
+    #[serde(default)]
+    pub(crate) replicated_jobs: Vec<ReplicatedJob>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) suspend: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) managed_by: Option<String>,
+}
+
+/// A number of equal Jobs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ReplicatedJob {
+    pub(crate) name: String,
+    #[serde(default = "one")]
+    pub(crate) replicas: i32,
+    pub(crate) template: JobTemplateSpec,
+}
+
+const fn one() -> i32 {
+    1
+}
+
+/// What has become of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct JobSetStatus {
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) conditions: Vec<Condition>,
+    #[serde(default)]
+    pub(crate) restarts: i32,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) terminal_state: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) replicated_jobs_status: Vec<ReplicatedJobStatus>,
+}
+
+/// How many Jobs of one entry are how far.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ReplicatedJobStatus {
+    pub(crate) name: String,
+    pub(crate) ready: i32,
+    pub(crate) succeeded: i32,
+    pub(crate) failed: i32,
+    pub(crate) active: i32,
+    pub(crate) suspended: i32,
+}
+
+/// The definition of JobSets, with as much of a schema as is needed to store them: nothing in them is checked.
+///
+/// *Errors*: none that can happen; it is a constant.
+pub fn definition() -> Result<CustomResourceDefinition, serde_json::Error> {
+    let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    serde_json::from_value(json!({
+        "metadata": {"name": "jobsets.jobset.x-k8s.io"},
+        "spec": {
+            "group": "jobset.x-k8s.io", "scope": "Namespaced",
+            "names": {"kind": "JobSet", "plural": "jobsets", "singular": "jobset", "listKind": "JobSetList"},
+            "versions": [{
+                "name": "v1alpha2", "served": true, "storage": true, "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": open, "status": open}}},
+            }],
+        },
+    }))
+}
