@@ -27,6 +27,7 @@ use roadstead_serve::health::Readiness;
 use roadstead_serve::shutdown::Tasks;
 use tokio_util::sync::CancellationToken;
 
+use crate::ceiling::{self, Ceilings};
 use crate::checks::Federation;
 use crate::credentials::Credentials;
 use crate::dispatch::{self, Dispatch, Memory};
@@ -228,6 +229,16 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
         started: clock(),
         clock: clock.clone(),
     };
+    let ceilings = Ceilings {
+        federation: federation.clone(),
+        registry: registry.clone(),
+        local_queues: engine.caches.local_queues.clone(),
+        cluster_queues: engine.caches.queues.clone(),
+    };
+    engine
+        .caches
+        .beyond
+        .judge_by(move |stored| ceilings.judge(stored));
     let changed = Arc::new(Dirty::new());
     let told = Arc::new(remote::told::Told::default());
     let fleet = Arc::new(Fleet {
@@ -387,6 +398,8 @@ async fn follow_clusters(
                 names
             }
         };
+        // Why only those: what holds quota has just been made due, and what waits otherwise is judged when it is its turn.
+        dispatch.caches.recount(ceiling::was_told);
         for name in names {
             moved.mark(name);
         }

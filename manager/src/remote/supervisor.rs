@@ -387,6 +387,11 @@ async fn serve(
     tasks.spawn(run.instrument(here.clone()));
     let known = remote.clone();
     tasks.spawn(async move { known.queues.tell().await }.instrument(here));
+    let (known, changed) = (remote.clone(), fleet.changed.clone());
+    tasks.spawn(async move {
+        let news = || changed.mark(known.name.clone());
+        known.queues.note_listed(news).await;
+    });
     let (known, asks) = (remote.clone(), client.clone());
     tasks.spawn(async move { known.queues.recognise(&asks).await });
     if unanswered.exist() {

@@ -68,6 +68,7 @@ pub fn counted_workload(workload: &api::Workload, accounting: &Accounting<'_>) -
         gated: gates.is_some_and(|gates| !gates.is_empty()),
         pod_sets,
         problems: findings.sentence().into_iter().collect(),
+        beyond: None,
         status: workload_status(workload),
     }
 }

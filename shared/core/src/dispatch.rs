@@ -21,6 +21,7 @@ use crate::words::{MESSAGE_MAX, cut};
 #[cfg(feature = "bugbank")]
 mod bug;
 pub mod capacity;
+pub mod ceiling;
 mod concern;
 mod epoch;
 pub mod farewell;
@@ -528,17 +529,6 @@ impl<'a> Pass<'a> {
 
     fn site(&self, cluster: &ClusterName) -> &'a Site {
         self.o.sites.get(cluster).unwrap_or(&observed::UNKNOWN)
-    }
-
-    fn lost(&mut self, cluster: &ClusterName, since: Option<Timestamp>, until: Option<Timestamp>) -> Waiting {
-        if let Some(until) = until {
-            self.wake(until);
-        }
-        Waiting::WorkerLost {
-            cluster: cluster.clone(),
-            since,
-            until,
-        }
     }
 
     /// A cluster failed, in these words of its own.

@@ -55,6 +55,8 @@ pub const FINISHED: &str = "Finished";
 pub const DEACTIVATION_TARGET: &str = "DeactivationTarget";
 /// Reason of condition `QuotaReserved`: a gate holds it back.
 const ADMISSION_GATED: &str = "AdmissionGated";
+/// Reason of condition `QuotaReserved`: no worker cluster can ever hold it.
+const EXCEEDS_EVERY_WORKER: &str = "ExceedsEveryWorker";
 /// Condition: a preemption waits for a gate.
 pub const BLOCKED_ON_GATES: &str = "BlockedOnPreemptionGates";
 
@@ -346,6 +348,8 @@ impl<'a> Draft<'a> {
             self.lose_reservation("Suspended", format!("ClusterQueue {name} is stopped"));
         } else if local_stop != Some(StopPolicy::None) {
             self.lose_reservation("Suspended", format!("LocalQueue {local} is stopped"));
+        } else if let Some(sentence) = &self.seen.workload.beyond {
+            self.lose_reservation(EXCEEDS_EVERY_WORKER, sentence.clone());
         }
     }
 
@@ -415,6 +419,11 @@ impl<'a> Draft<'a> {
                 if *reason == ADMISSION_GATED && !self.seen.workload.gated && self.status.has_closed_gate() {
                     self.set(BLOCKED_ON_GATES, Truth::True, "PreemptionGated", message.clone());
                 }
+            }
+            // Why: it was made before the limits of the workers were known. The brain sees them with this status.
+            Some(Proposal::Reserve { .. }) if self.seen.workload.beyond.is_some() => {
+                let sentence = self.seen.workload.beyond.clone().unwrap_or_default();
+                self.set(QUOTA_RESERVED, Truth::False, EXCEEDS_EVERY_WORKER, sentence);
             }
             Some(Proposal::Reserve {
                 admission,

@@ -134,13 +134,19 @@ fn two_victims_that_stop_one_after_the_other_are_enough() {
         let running = ["a1", "a2", "a3", "a4"];
         let by_hand = json!({"spec": {"managedBy": "example.com/by-hand"}});
         for name in running {
-            ground.submit(ask(name, "one").cpu("2").with(by_hand.clone())).await;
+            ground
+                .submit(ask(name, "one").cpu("2").with(by_hand.clone()))
+                .await;
             ground.runs(name).await;
             ground.active_pods(name, 1).await;
         }
         ground.submit(ask("b", "two").cpu("4")).await;
         ground
-            .waits("b", "WaitingForPreemptedWorkloads", "Pending the preemption of 2 workload(s)")
+            .waits(
+                "b",
+                "WaitingForPreemptedWorkloads",
+                "Pending the preemption of 2 workload(s)",
+            )
             .await;
         let victims = eventually(|| async {
             let mut found = Vec::new();
@@ -155,7 +161,10 @@ fn two_victims_that_stop_one_after_the_other_are_enough() {
         for (stopped, victim) in victims.iter().enumerate() {
             assert!(!ground.holds_quota("b").await, "after {stopped} of 2");
             ground.active_pods(victim, 0).await;
-            ground.workload_when(victim, |w| condition(w, "QuotaReserved").is_some_and(|(is, ..)| is == "False"))
+            ground
+                .workload_when(victim, |w| {
+                    condition(w, "QuotaReserved").is_some_and(|(is, ..)| is == "False")
+                })
                 .await;
             ground.tick(["tick", "tock"][stopped]).await;
         }

@@ -480,7 +480,13 @@ impl Ground {
 
     /// Says, in the place of a controller named in `spec.managedBy`, how many pods of a Job are active.
     pub(super) async fn active_pods(&self, job: &str, active: i32) {
-        let started = self.jobs().get(job).await.unwrap().status.and_then(|s| s.start_time);
+        let started = self
+            .jobs()
+            .get(job)
+            .await
+            .unwrap()
+            .status
+            .and_then(|s| s.start_time);
         let mut status = json!({"active": active});
         if started.is_none() && active > 0 {
             status["startTime"] = json!(jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string());

@@ -5,7 +5,9 @@
 use jiff::Timestamp;
 
 use super::removal::Membership;
-use super::{Cause, Copies, Cordon, Fence, LostPolicy, Owner, Pass, Remote, RemoteWorkload, Said, false_end};
+use super::{
+    Cause, Copies, Cordon, Fence, LostPolicy, Owner, Pass, Remote, RemoteWorkload, Said, Waiting, false_end,
+};
 use crate::lifecycle::{DEACTIVATION_TARGET, TIME_IS_UP, time_is_up};
 use crate::moment::later;
 use crate::name::{CheckName, ClusterName};
@@ -144,6 +146,23 @@ impl<'a> Pass<'a> {
         let ended = copies.current_job(self.o.epoch).is_some_and(|job| job.finished);
         let shown = !self.o.job.present || self.o.job.finished || *self.o.owner != Owner::Managed;
         ended && !shown
+    }
+
+    /// It waits for a cluster that does not answer, until it is given up.
+    pub(super) fn lost(
+        &mut self,
+        cluster: &ClusterName,
+        since: Option<Timestamp>,
+        until: Option<Timestamp>,
+    ) -> Waiting {
+        if let Some(until) = until {
+            self.wake(until);
+        }
+        Waiting::WorkerLost {
+            cluster: cluster.clone(),
+            since,
+            until,
+        }
     }
 
     /// The winner took it off again.

@@ -38,6 +38,7 @@ fn workload(status: Status) -> Workload {
         gated: false,
         pod_sets: Vec::new(),
         problems: Vec::new(),
+        beyond: None,
         status,
     }
 }

@@ -1,7 +1,7 @@
 //! Queues that stop or go while something is reserved.
 
 use super::super::*;
-use super::world::{World, job, queue, reserve};
+use super::world::{NOW, World, at, job, queue, reserve};
 use crate::name::ClusterName;
 
 /// Spec: admission-engine B048, B177.
@@ -92,4 +92,39 @@ fn what_may_run_is_stopped_before_its_reservation_is_lost_also_when_it_is_not_ad
     world.job = job(false, true);
     world.pass();
     assert!(!world.workload.status.conditions.is_true("QuotaReserved"));
+}
+
+/// Spec: multikueue 4.3
+#[test]
+fn what_is_larger_than_every_worker_gives_its_reservation_back_unless_it_is_admitted() {
+    let beyond = || Some("too large".to_owned());
+    let lost = |world: &World| {
+        let quota = world.workload.status.conditions.get(QUOTA_RESERVED).unwrap();
+        assert!(world.workload.status.admission.is_none());
+        (quota.truth, quota.reason.to_string(), quota.message.clone())
+    };
+    let told = (
+        Truth::False,
+        "ExceedsEveryWorker".to_owned(),
+        "too large".to_owned(),
+    );
+    let mut proposed = World::new();
+    proposed.workload.beyond = beyond();
+    proposed.proposal = Some(reserve("spot"));
+    proposed.pass();
+    assert_eq!(lost(&proposed), told, "it was proposed before that was known");
+
+    let mut reserved = World::admitted();
+    let conditions = &mut reserved.workload.status.conditions;
+    conditions.set(ADMITTED, Truth::False, "UnsatisfiedAdmissionChecks", "m", at(NOW));
+    reserved.job = job(false, true);
+    reserved.workload.beyond = beyond();
+    reserved.pass();
+    assert_eq!(lost(&reserved), told);
+    assert!(!reserved.workload.is_evicted());
+
+    let mut admitted = World::admitted();
+    admitted.workload.beyond = beyond();
+    admitted.pass();
+    assert!(admitted.workload.has_quota() && !admitted.workload.is_evicted());
 }
