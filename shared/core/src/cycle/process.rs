@@ -33,10 +33,8 @@ pub(super) struct Scratch {
     pub(super) taken: Vec<Arc<Holder>>,
     /// Whether a head got quota.
     pub(super) served: bool,
-    /// Whether a head left the heap, or was put back to try other flavors.
+    /// Whether a head left the heap or was put back to try other flavors, or an eviction was decided.
     pub(super) moved: bool,
-    /// Whether an eviction was decided.
-    pub(super) evicted: bool,
     /// Whether a head gave a claim up, so that others may fit though nothing was released.
     pub(super) given_up: bool,
 }
@@ -230,7 +228,7 @@ impl State {
         for target in &entry.nomination.targets {
             scratch.taken.push(Arc::clone(&target.holder));
             if !target.holder.evicted {
-                scratch.evicted = true;
+                scratch.moved = true;
                 decisions.extend(self.evict(entry, target, now));
             }
         }

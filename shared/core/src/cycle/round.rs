@@ -403,7 +403,7 @@ impl State {
             self.stir_tree(*cluster);
         }
         // Why: each of these can happen only so often without an event, so rounds come to an end.
-        if scratch.served || scratch.moved || scratch.evicted {
+        if scratch.served || scratch.moved {
             for entry in skipped {
                 if let Some(queue) = self.queue_mut(entry.cluster) {
                     queue.pending.unblock();
