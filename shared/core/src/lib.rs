@@ -59,6 +59,7 @@ pub mod workload;
 pub mod cycle;
 pub mod fair;
 pub mod flavor;
+pub mod ground;
 pub mod hierarchy;
 pub mod holders;
 pub mod nominate;

@@ -1,6 +1,6 @@
-//! One head against the present forest: which flavors it would get, and whom it would have to preempt for that.
+//! One head on the present ground: which flavors it would get, and whom it would have to preempt for that.
 //!
-//! Invariant: the forest is left as it was found; the same input gives the same nomination.
+//! Invariant: the ground is left as it was found; the same input gives the same nomination.
 //! *Source*: `spec/admission-engine.md 2.5 to 2.9`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,8 @@ use jiff::Timestamp;
 
 use crate::flavor::assign::{Assigner, mode_of};
 use crate::flavor::{Category, Remedy};
-use crate::hierarchy::{Exact, FlavorResource, Forest, NodeId};
+use crate::ground::Ground;
+use crate::hierarchy::{Exact, FlavorResource, NodeId};
 use crate::holders::{Holder, Holders};
 use crate::name::{FlavorName, Uid};
 use crate::preempt::Target;
@@ -27,10 +28,10 @@ pub use rules::{FairStrategy, PreemptionRules, Rules, Switch};
 
 /// What is known around a head.
 #[derive(Debug)]
-pub struct Grounds<'a> {
+pub struct Surroundings<'a> {
     /// Quotas and usage; changed during a search and left as found.
-    pub forest: &'a mut Forest,
-    /// Who holds quota; their usage must be counted in the forest.
+    pub ground: &'a mut Ground,
+    /// Who holds quota; their usage must be taken from the ground.
     pub holders: &'a Holders,
     /// All flavors that exist.
     pub flavors: &'a BTreeMap<FlavorName, Flavor>,
@@ -53,7 +54,7 @@ pub struct Head<'a> {
     /// Its place in queue order.
     pub queue_time: Timestamp,
     /// How far the attempt before this one got. The caller decides whether that still counts: not when the class of the
-    /// workload changed, always when it is at most one cycle old, else as long as [`Forest::generation`] of the node is
+    /// workload changed, always when it is at most one cycle old, else as long as [`crate::hierarchy::Forest::generation`] of the node is
     /// still [`Progress::generation`]. *Source*: `spec/admission-engine.md 2.5.5`.
     pub progress: Option<&'a Progress>,
 }
@@ -99,7 +100,7 @@ pub struct Refusal {
 /// How far the search went through the flavors. *Source*: `spec/admission-engine.md 2.5.5`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// [`Forest::generation`] of the queue when the search was made.
+    /// [`crate::hierarchy::Forest::generation`] of the queue when the search was made.
     pub generation: u64,
     /// By index of pod set and of resource group: the flavor that was tried last. Only where some are left.
     pub(crate) tried: Vec<(usize, usize, usize)>,
@@ -148,22 +149,20 @@ pub struct Nomination {
 
 /// Finds out what a head would get and whom it would have to preempt for that.
 pub fn nominate(
-    grounds: &mut Grounds<'_>,
+    around: &mut Surroundings<'_>,
     head: &Head<'_>,
     restriction: Option<&Restriction<'_>>,
 ) -> Nomination {
     let Restriction { pinned, gone } = restriction.copied().unwrap_or_default();
     for holder in gone {
-        for (pair, value) in &holder.usage {
-            grounds.forest.remove(holder.node, *pair, *value);
-        }
+        around.ground.give(holder.node, &holder.usage);
     }
     let excluded: BTreeSet<Uid> = gone.iter().map(|holder| holder.uid.clone()).collect();
     let mut assigner = Assigner {
-        forest: grounds.forest,
-        holders: grounds.holders,
-        flavors: grounds.flavors,
-        rules: grounds.rules,
+        ground: around.ground,
+        holders: around.holders,
+        flavors: around.flavors,
+        rules: around.rules,
         head,
         pinned,
         gone: &excluded,
@@ -171,16 +170,10 @@ pub fn nominate(
     };
     let mut nomination = largest(&mut assigner);
     for holder in gone {
-        for (pair, value) in &holder.usage {
-            grounds.forest.add(holder.node, *pair, *value);
-        }
+        around.ground.take(holder.node, &holder.usage);
     }
-    nomination.fits_only_with_gone = nomination.mode == Mode::Fit
-        && !gone.is_empty()
-        && !nomination
-            .usage
-            .iter()
-            .all(|(pair, value)| grounds.forest.fits(head.node, *pair, *value));
+    nomination.fits_only_with_gone =
+        nomination.mode == Mode::Fit && !gone.is_empty() && !around.ground.fits(head.node, &nomination.usage);
     nomination
 }
 

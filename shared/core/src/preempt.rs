@@ -1,7 +1,7 @@
 //! Whom to preempt so that a workload fits.
 //!
 //! Two searches, [`classical`] and [`fair`], share the notion of a candidate. Both walk lists that are in order already, skip
-//! subtrees that do not borrow, and stop as soon as the preemptor fits. Invariants: the forest is left as it was found;
+//! subtrees that do not borrow, and stop as soon as the preemptor fits. Invariants: the ground is left as it was found;
 //! without one of the victims the preemptor would not fit. *Source*: `spec/admission-engine.md 2.7, 2.8.3, 2.12`.
 
 use std::collections::BTreeSet;
@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use crate::ground::Ground;
 use crate::hierarchy::{Exact, FlavorResource, Forest, NodeId};
 use crate::holders::{Holder, Holders, Line};
 use crate::name::Uid;
@@ -91,7 +92,7 @@ pub fn preemption_message(
 
 /// The preemptor, and where victims may be looked for.
 pub(crate) struct Search<'a> {
-    pub(crate) forest: &'a mut Forest,
+    pub(crate) ground: &'a mut Ground,
     pub(crate) holders: &'a Holders,
     pub(crate) rules: &'a Rules,
     /// Of the preemptor's queue.
@@ -127,18 +128,14 @@ impl Search<'_> {
     /// Victims without which `usage` (sorted) does not fit and with which it does; none when there is no such set, or when
     /// it fits already.
     pub(crate) fn targets(&mut self, usage: &[(FlavorResource, Exact)]) -> Found {
-        let contested: Vec<FlavorResource> = usage
-            .iter()
-            .filter(|(pair, value)| !self.forest.fits(self.node, *pair, *value))
-            .map(|(pair, _)| *pair)
-            .collect();
+        let contested = self.ground.contested(self.node, usage);
         if contested.is_empty() {
             return Found::default();
         }
         let rules = self.rules;
         match &rules.preemption {
             // Why: alone in its tree a queue has nobody to share with.
-            PreemptionRules::FairSharing { strategies } if self.forest.parent(self.node).is_some() => {
+            PreemptionRules::FairSharing { strategies } if self.ground.forest.parent(self.node).is_some() => {
                 fair::targets(self, usage, &contested, strategies)
             }
             PreemptionRules::FairSharing { .. } | PreemptionRules::Classical => {
@@ -148,21 +145,15 @@ impl Search<'_> {
     }
 
     fn fits(&self, usage: &[(FlavorResource, Exact)]) -> bool {
-        usage
-            .iter()
-            .all(|(pair, value)| self.forest.fits(self.node, *pair, *value))
+        self.ground.fits(self.node, usage)
     }
 
     fn add(&mut self, holder: &Holder) {
-        for (pair, value) in &holder.usage {
-            self.forest.add(holder.node, *pair, *value);
-        }
+        self.ground.take(holder.node, &holder.usage);
     }
 
     fn remove(&mut self, holder: &Holder) {
-        for (pair, value) in &holder.usage {
-            self.forest.remove(holder.node, *pair, *value);
-        }
+        self.ground.give(holder.node, &holder.usage);
     }
 
     /// Who may be a victim in the preemptor's own queue.
@@ -201,7 +192,7 @@ impl Search<'_> {
 
     /// Whether the node uses more than its own quota of any of these pairs.
     fn borrows(&self, node: NodeId, pairs: &[FlavorResource]) -> bool {
-        pairs.iter().any(|pair| self.forest.borrows(node, *pair))
+        pairs.iter().any(|pair| self.ground.forest.borrows(node, *pair))
     }
 }
 

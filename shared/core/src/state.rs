@@ -12,7 +12,8 @@ use jiff::Timestamp;
 use crate::afs::{PastUsage, UsageBook, UsagePolicy};
 use crate::condition::Active;
 use crate::cycle::{CycleOutcome, Reason};
-use crate::hierarchy::{Exact, FlavorResource, Forest, NodeId};
+use crate::ground::Ground;
+use crate::hierarchy::{Exact, FlavorResource, NodeId};
 use crate::holders::{Holder, Holders};
 use crate::name::{CheckName, ClusterQueueName, CohortName, FlavorName, Key, Uid};
 use crate::nominate::{CompiledQueue, Nomination, Progress, Rules, Switch};
@@ -163,8 +164,8 @@ pub struct State {
     classes: Classes,
     users_of_flavor: BTreeMap<FlavorName, BTreeSet<ClusterId>>,
     users_of_check: BTreeMap<CheckName, BTreeSet<ClusterId>>,
-    /// Quota and usage of the whole tree.
-    pub(crate) forest: Forest,
+    /// Quota and usage of all queues.
+    pub(crate) ground: Ground,
     /// Whose quota could be taken back.
     pub(crate) holders: Holders,
     /// The ClusterQueues that exist, by their node.
@@ -370,7 +371,7 @@ impl State {
             classes: Classes::default(),
             users_of_flavor: BTreeMap::new(),
             users_of_check: BTreeMap::new(),
-            forest: Forest::default(),
+            ground: Ground::default(),
             holders: Holders::default(),
             nodes: BTreeMap::new(),
             book,
@@ -517,7 +518,7 @@ impl State {
 
     /// Whether workloads of the queue are tried at all. *Source*: `spec/admission-engine.md 2.2`.
     pub(crate) fn is_served(&self, queue: &Queue) -> bool {
-        queue.active.is_active() && !self.forest.in_cycle(queue.node)
+        queue.active.is_active() && !self.ground.forest.in_cycle(queue.node)
     }
 
     pub(crate) fn head_of(&self, queue: &Queue) -> Option<WorkloadId> {

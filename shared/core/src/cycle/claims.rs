@@ -61,7 +61,7 @@ impl State {
                 entry.last = entry.nomination.mode != Mode::Fit;
                 continue;
             }
-            scratch.unclaim(&mut self.forest, entry.cluster);
+            scratch.unclaim(&mut self.ground, entry.cluster);
             if fate.is_none() {
                 *fate = self.serve_claim(entry, &claim, scratch, (now, decisions));
             }
@@ -73,7 +73,7 @@ impl State {
                 ))
             ) {
                 scratch.claim(
-                    &mut self.forest,
+                    &mut self.ground,
                     (entry.cluster, entry.node),
                     &claim.nomination.usage,
                 );
@@ -130,7 +130,7 @@ impl State {
         };
         let node = queue.node;
         if let Some(claim) = &mut queue.claim {
-            scratch.claim(&mut self.forest, (cluster, node), &claim.nomination.usage);
+            scratch.claim(&mut self.ground, (cluster, node), &claim.nomination.usage);
             // Why: a victim that has stopped may get quota again, and is nobody's victim then.
             claim.victims.clone_from(&victims);
         }

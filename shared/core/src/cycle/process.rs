@@ -7,7 +7,8 @@ use jiff::{SignedDuration, Timestamp};
 use super::round::{Entry, Fate, Requeue};
 use super::{Decision, Reason, preempt};
 use crate::flavor::{Category, Remedy};
-use crate::hierarchy::{Exact, FlavorResource, Forest, NodeId};
+use crate::ground::Ground;
+use crate::hierarchy::{Exact, FlavorResource, NodeId};
 use crate::holders::Holder;
 use crate::nominate::{Mode, Restriction, Switch};
 use crate::pending::Needs;
@@ -22,13 +23,21 @@ use crate::status::Admission;
 /// *Limit*: how long a decided eviction may take to become visible before it is decided anew.
 const EVICTION_VISIBLE: SignedDuration = SignedDuration::from_secs(60);
 
+/// What counts as taken in a queue until the round ends.
+#[derive(Debug)]
+struct Taken {
+    cluster: ClusterId,
+    node: NodeId,
+    usage: Vec<(FlavorResource, Exact)>,
+}
+
 /// What is undone when the round ends, and what happened in it.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     /// What preemptors will take once their victims have stopped, by their queues.
-    claims: Vec<(ClusterId, NodeId, FlavorResource, Exact)>,
+    claims: Vec<Taken>,
     /// What is kept for heads that have nobody to preempt.
-    withheld: Vec<(NodeId, FlavorResource, Exact)>,
+    withheld: Vec<Taken>,
     /// The victims of this round and of earlier ones that have not stopped yet.
     pub(super) taken: Vec<Arc<Holder>>,
     /// Whether a head got quota.
@@ -40,36 +49,31 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    pub(super) fn undo(&mut self, forest: &mut Forest) {
-        let claims = self
-            .claims
-            .drain(..)
-            .map(|(_, node, pair, value)| (node, pair, value));
-        for (node, pair, value) in claims.chain(self.withheld.drain(..)) {
-            forest.remove(node, pair, value);
+    pub(super) fn undo(&mut self, ground: &mut Ground) {
+        for taken in self.claims.drain(..).chain(self.withheld.drain(..)) {
+            ground.give(taken.node, &taken.usage);
         }
     }
 
     /// Counts a claim as taken.
     pub(super) fn claim(
         &mut self,
-        forest: &mut Forest,
+        ground: &mut Ground,
         (cluster, node): (ClusterId, NodeId),
         usage: &[(FlavorResource, Exact)],
     ) {
-        for (pair, value) in usage {
-            forest.add(node, *pair, *value);
-            self.claims.push((cluster, node, *pair, *value));
-        }
+        ground.take(node, usage);
+        let usage = usage.to_vec();
+        self.claims.push(Taken { cluster, node, usage });
     }
 
     /// Counts the claim of a queue as taken no more.
-    pub(super) fn unclaim(&mut self, forest: &mut Forest, cluster: ClusterId) {
-        self.claims.retain(|(of, node, pair, value)| {
-            if *of == cluster {
-                forest.remove(*node, *pair, *value);
+    pub(super) fn unclaim(&mut self, ground: &mut Ground, cluster: ClusterId) {
+        self.claims.retain(|claim| {
+            if claim.cluster == cluster {
+                ground.give(claim.node, &claim.usage);
             }
-            *of != cluster
+            claim.cluster != cluster
         });
     }
 }
@@ -85,7 +89,7 @@ impl State {
             self.recompute(entry, scratch);
             if entry.nomination.mode == Mode::Fit && entry.nomination.fits_only_with_gone {
                 scratch.claim(
-                    &mut self.forest,
+                    &mut self.ground,
                     (entry.cluster, entry.node),
                     &entry.nomination.usage,
                 );
@@ -156,11 +160,12 @@ impl State {
             // Why: whatever others take meanwhile can be reclaimed.
             return;
         }
+        let mut usage = Vec::new();
         for (pair, value) in &entry.nomination.usage {
-            let used = self.forest.usage(entry.node, *pair);
-            let nominal = Exact::from(self.forest.nominal(entry.node, *pair).get());
+            let used = self.ground.forest.usage(entry.node, *pair);
+            let nominal = Exact::from(self.ground.forest.nominal(entry.node, *pair).get());
             let kept = if entry.nomination.level > 0 {
-                let limit = self.forest.borrowing_limit(entry.node, *pair);
+                let limit = self.ground.forest.borrowing_limit(entry.node, *pair);
                 limit.map_or(*value, |limit| {
                     (*value).min(nominal + Exact::from(limit.get()) - used)
                 })
@@ -168,10 +173,15 @@ impl State {
                 (*value).min(nominal - used)
             };
             if kept > 0 {
-                self.forest.add(entry.node, *pair, kept);
-                scratch.withheld.push((entry.node, *pair, kept));
+                usage.push((*pair, kept));
             }
         }
+        self.ground.take(entry.node, &usage);
+        scratch.withheld.push(Taken {
+            cluster: entry.cluster,
+            node: entry.node,
+            usage,
+        });
     }
 
     /// Whether an entry still fits after those before it: later, when all victims have stopped and all claims are
@@ -181,33 +191,27 @@ impl State {
         let gone: Vec<Arc<Holder>> = scratch.taken.iter().chain(victims).cloned().collect();
         let later = self.fits_without(
             entry,
-            gone.iter().flat_map(|holder| {
-                holder
-                    .usage
-                    .iter()
-                    .map(|(pair, value)| (holder.node, *pair, *value))
-            }),
+            gone.iter().map(|holder| (holder.node, holder.usage.as_slice())),
         );
         let alone = scratch.claims.is_empty() && scratch.taken.is_empty();
         if !later || !entry.nomination.targets.is_empty() || alone {
             return later;
         }
         let claims = scratch.claims.iter();
-        self.fits_without(entry, claims.map(|(_, node, pair, value)| (*node, *pair, *value)))
+        self.fits_without(entry, claims.map(|claim| (claim.node, claim.usage.as_slice())))
     }
 
-    fn fits_without(
+    fn fits_without<'a>(
         &mut self,
         entry: &Entry,
-        gone: impl Iterator<Item = (NodeId, FlavorResource, Exact)> + Clone,
+        gone: impl Iterator<Item = (NodeId, &'a [(FlavorResource, Exact)])> + Clone,
     ) -> bool {
-        for (node, pair, value) in gone.clone() {
-            self.forest.remove(node, pair, value);
+        for (node, usage) in gone.clone() {
+            self.ground.give(node, usage);
         }
-        let mut usage = entry.nomination.usage.iter();
-        let fits = usage.all(|(pair, value)| *value == 0 || self.forest.fits(entry.node, *pair, *value));
-        for (node, pair, value) in gone {
-            self.forest.add(node, pair, value);
+        let fits = self.ground.fits(entry.node, &entry.nomination.usage);
+        for (node, usage) in gone {
+            self.ground.take(node, usage);
         }
         fits
     }
@@ -220,7 +224,7 @@ impl State {
         (now, decisions): (Timestamp, &mut Vec<Decision>),
     ) -> Fate {
         scratch.claim(
-            &mut self.forest,
+            &mut self.ground,
             (entry.cluster, entry.node),
             &entry.nomination.usage,
         );
@@ -248,7 +252,7 @@ impl State {
     fn evict(&mut self, entry: &Entry, target: &Target, now: Timestamp) -> Option<Decision> {
         let preemptor = &self.records.at(entry.id)?.workload;
         let uids = (Some(&preemptor.uid), preemptor.job_uid.as_ref());
-        let message = preemption_message(&self.forest, uids.0, uids.1, entry.node, target);
+        let message = preemption_message(&self.ground.forest, uids.0, uids.1, entry.node, target);
         let (preemptor, preemptor_uid) = (preemptor.key.clone(), preemptor.uid.clone());
         let preemptor_queue = self.queue(entry.cluster)?.spec.name.clone();
         let victim = self.records.id(&target.holder.key)?;

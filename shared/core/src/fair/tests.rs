@@ -23,8 +23,8 @@ fn head(scene: &Scene, queue: &str, flavor: &str, cpu: i64) -> Contender {
 }
 
 fn order(scene: &mut Scene, heads: &[Contender]) -> Vec<usize> {
-    let mut tournament = Tournament::new(&scene.forest, heads.to_vec());
-    std::iter::from_fn(|| tournament.next(&mut scene.forest, &scene.rules)).collect()
+    let mut tournament = Tournament::new(&scene.ground, heads.to_vec());
+    std::iter::from_fn(|| tournament.next(&mut scene.ground, &scene.rules)).collect()
 }
 
 fn weighted(name: &str, cohort: &str, limits: Limits, weight: Weight) -> crate::queue::ClusterQueue {
@@ -85,13 +85,13 @@ fn the_smaller_share_goes_first_and_shares_are_computed_anew() {
         head(&scene, "a", "default", 2_000),
         head(&scene, "b", "default", 2_000),
     ];
-    let mut tournament = Tournament::new(&scene.forest, heads.to_vec());
-    assert_eq!(tournament.next(&mut scene.forest, &scene.rules), Some(1));
+    let mut tournament = Tournament::new(&scene.ground, heads.to_vec());
+    assert_eq!(tournament.next(&mut scene.ground, &scene.rules), Some(1));
     let mut scene = scene.holds("b", "admitted", 0, 2_000);
-    assert_eq!(tournament.next(&mut scene.forest, &scene.rules), Some(0));
+    assert_eq!(tournament.next(&mut scene.ground, &scene.rules), Some(0));
     let (node, pair) = (scene.node("a"), scene.pair("default", "cpu"));
-    assert!(!scene.forest.fits(node, pair, 2_000));
-    assert_eq!(tournament.next(&mut scene.forest, &scene.rules), None);
+    assert!(!scene.ground.fits(node, &[(pair, 2_000)]));
+    assert_eq!(tournament.next(&mut scene.ground, &scene.rules), None);
 }
 
 /// Spec: admission-engine 2.8.2: what a winner took counts for the others of its queue and of its cohort.
@@ -109,12 +109,10 @@ fn after_a_winner_the_side_it_belongs_to_stands_higher() {
         .iter()
         .map(|(name, cpu)| head(&scene, name, "default", *cpu))
         .collect();
-    let mut tournament = Tournament::new(&scene.forest, heads.clone());
+    let mut tournament = Tournament::new(&scene.ground, heads.clone());
     let mut order = Vec::new();
-    while let Some(winner) = tournament.next(&mut scene.forest, &scene.rules) {
-        for (pair, value) in &heads[winner].usage {
-            scene.forest.add(heads[winner].node, *pair, *value);
-        }
+    while let Some(winner) = tournament.next(&mut scene.ground, &scene.rules) {
+        scene.ground.take(heads[winner].node, &heads[winner].usage);
         order.push(winner);
     }
     assert_eq!(order, [0, 2, 1, 3]);

@@ -8,7 +8,8 @@ use std::fmt::Write as _;
 
 use super::{Category, Remedy, Undeclared, suits};
 use crate::amount::Amount;
-use crate::hierarchy::{Counting, Exact, FlavorResource, Forest};
+use crate::ground::Ground;
+use crate::hierarchy::{Counting, Exact, FlavorResource};
 use crate::holders::Holders;
 use crate::name::{FlavorName, ResourceName, Uid};
 use crate::nominate::{
@@ -22,7 +23,7 @@ use crate::workload::PodSet;
 
 /// One nomination at work.
 pub(crate) struct Assigner<'a> {
-    pub(crate) forest: &'a mut Forest,
+    pub(crate) ground: &'a mut Ground,
     pub(crate) holders: &'a Holders,
     pub(crate) flavors: &'a BTreeMap<FlavorName, Flavor>,
     pub(crate) rules: &'a Rules,
@@ -31,7 +32,7 @@ pub(crate) struct Assigner<'a> {
     pub(crate) pinned: Option<&'a Nomination>,
     /// Never victims.
     pub(crate) gone: &'a BTreeSet<Uid>,
-    /// What the oracle said; the forest does not change during a nomination.
+    /// What the oracle said; the ground does not change during a nomination.
     pub(crate) memo: Vec<(FlavorResource, Exact, Oracle)>,
 }
 
@@ -151,7 +152,7 @@ impl<'a> Assigner<'a> {
             mode: Mode::Fit,
             level: 0,
             progress: Progress {
-                generation: self.forest.generation(head.node),
+                generation: self.ground.forest.generation(head.node),
                 tried: Vec::new(),
             },
             considered: String::new(),
@@ -465,13 +466,16 @@ impl<'a> Assigner<'a> {
             if value == 0 {
                 continue;
             }
-            if self.forest.fits(node, pair, value) {
-                let fitting = self.forest.smallest_fit(node, pair, value, Counting::Usage);
+            if self.ground.fits(node, &[(pair, value)]) {
+                let fitting = self
+                    .ground
+                    .forest
+                    .smallest_fit(node, pair, value, Counting::Usage);
                 offer.level = offer.level.max(fitting.height);
                 continue;
             }
             let (resource, name) = (want.resource, &flavor.name);
-            let most = self.forest.potential_exact(node, pair);
+            let most = self.ground.forest.potential_exact(node, pair);
             if value > most {
                 // Wire: byte-exact with the anchor.
                 reasons.push(format!(
@@ -485,7 +489,7 @@ impl<'a> Assigner<'a> {
                 offer.mode = Mode::NoFit;
                 continue;
             }
-            let free = self.forest.available_exact(node, pair);
+            let free = self.ground.forest.available_exact(node, pair);
             // Wire: byte-exact with the anchor.
             reasons.push(format!(
                 "insufficient unused quota for {resource} in flavor {name}, {} more needed",
@@ -513,8 +517,9 @@ impl<'a> Assigner<'a> {
     fn may_preempt_for(&self, pair: FlavorResource, value: Exact) -> bool {
         let node = self.head.node;
         let policy = self.head.queue.preemption;
-        value <= Exact::from(self.forest.nominal(node, pair).get())
+        value <= Exact::from(self.ground.forest.nominal(node, pair).get())
             || self
+                .ground
                 .forest
                 .smallest_fit(node, pair, value, Counting::QuotaOnly)
                 .below_root
@@ -540,14 +545,15 @@ impl<'a> Assigner<'a> {
             )
         };
         for (of, value) in found.targets.iter().map(held) {
-            self.forest.remove(of, pair, value);
+            self.ground.give(of, &[(pair, value)]);
         }
         let level = self
+            .ground
             .forest
             .smallest_fit(node, pair, value, Counting::Usage)
             .height;
         for (of, value) in found.targets.iter().map(held) {
-            self.forest.add(of, pair, value);
+            self.ground.take(of, &[(pair, value)]);
         }
         let oracle = Oracle {
             mode: mode_of(&found.targets, self.head),
@@ -567,7 +573,7 @@ impl<'a> Assigner<'a> {
         }
         let mut search = Search {
             uid: &self.head.workload.uid,
-            forest: self.forest,
+            ground: self.ground,
             holders: self.holders,
             rules: self.rules,
             policy: self.head.queue.preemption,

@@ -104,9 +104,7 @@ fn victims_of_others_count_as_gone_and_are_never_taken_twice() {
     let node = scene.node("c1");
     let first = scene.nominate("c1", &asks("incoming", 0, 4_000));
     assert_eq!(&*first.targets[0].holder.key.name, "y");
-    for (pair, value) in &first.usage {
-        scene.forest.add(node, *pair, *value);
-    }
+    scene.ground.take(node, &first.usage);
     let gone_y = gone(&scene, "y");
     let restriction = Restriction {
         pinned: None,
@@ -194,7 +192,7 @@ fn scene_of(queues: &[QueuePlan], holders: &[(usize, i64, i64)], preemption: Pre
 proptest! {
     #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
 
-    /// Every nomination is audited by the scene: the forest unchanged, the same answer twice, victims that suffice and of
+    /// Every nomination is audited by the scene: the ground unchanged, the same answer twice, victims that suffice and of
     /// which none is superfluous. Spec: admission-engine 2.7.3.
     #[test]
     fn nominations_are_pure_and_victims_minimal(
@@ -210,7 +208,7 @@ proptest! {
         let queue = format!("q{}", head % queues.len());
         let nomination = scene.nominate(&queue, &asks("incoming", priority, cpu));
         for target in &nomination.targets {
-            let in_tree = scene.forest.root(target.holder.node) == scene.forest.root(scene.node(&queue));
+            let in_tree = scene.ground.forest.root(target.holder.node) == scene.ground.forest.root(scene.node(&queue));
             prop_assert!(in_tree, "victims are of the same tree");
         }
     }

@@ -111,7 +111,7 @@ impl State {
                 }
                 let uid = self.records.at(id).map(|record| &record.workload.uid);
                 if let Some(holder) = uid.and_then(|uid| self.holders.remove(uid)) {
-                    change_usage(&mut self.forest, holder.node, amounts, Forest::remove);
+                    self.ground.give(holder.node, amounts);
                 }
                 self.queue_changed(held.cluster, held.local);
                 false
@@ -188,7 +188,7 @@ impl State {
                     local.ledger.add(amounts, held.stage);
                 }
                 if let Some(holder) = node.and_then(|node| self.holder(id, held, node)) {
-                    change_usage(&mut self.forest, holder.node, amounts, Forest::add);
+                    self.ground.take(holder.node, amounts);
                     self.holders.insert(holder);
                 }
                 self.queue_changed(held.cluster, held.local);
@@ -201,7 +201,7 @@ impl State {
         let cluster = self.clusters.at(id)?;
         match &cluster.queue {
             Some(queue) => Some(queue.node),
-            None => Some(self.forest.ensure_queue(&cluster.name)),
+            None => Some(self.ground.forest.ensure_queue(&cluster.name)),
         }
     }
 
@@ -243,7 +243,7 @@ impl State {
             return;
         };
         let uid = &record.workload.uid;
-        let of = |held: &Holding| by_resource(&self.forest, &held.amounts);
+        let of = |held: &Holding| by_resource(&self.ground.forest, &held.amounts);
         match (old, new) {
             (Place::Holding(was), Place::Holding(is)) => match (was.stage, is.stage) {
                 (Stage::Reserved, Stage::Admitted) => book.settle(uid),
@@ -295,17 +295,6 @@ impl State {
             local.noted = true;
             self.changed.insert(QueueRef::Local(local.key.clone()));
         }
-    }
-}
-
-fn change_usage(
-    forest: &mut Forest,
-    node: NodeId,
-    amounts: &[(FlavorResource, Exact)],
-    change: fn(&mut Forest, NodeId, FlavorResource, Exact),
-) {
-    for (pair, value) in amounts {
-        change(forest, node, *pair, *value);
     }
 }
 
