@@ -9,11 +9,12 @@ use roadstead_api::config::{Config, FeatureGate, FeatureGates};
 use roadstead_api::constants::{controllers, names};
 use roadstead_core::name::Key;
 use roadstead_jobs::JobKind;
+use roadstead_jobs::appwrapper::ROW;
 use roadstead_jobs::webhook::{self as rules, DefaultFacts, Namespace, Owner, Presence};
 use roadstead_serve::webhook::{AdmissionHandler, allowed, changed, failed};
 
-use super::Filled;
 use super::answers::{Request, is_leaving, unless};
+use super::{Filled, own};
 use crate::caches::{Caches, member, member_mut};
 
 /// The mutating and the validating handler of a kind whose integration is on.
@@ -79,6 +80,9 @@ fn default(kind: &dyn JobKind, caches: &Caches, config: &Config, request: &Reque
     };
     let mut after = object.clone();
     rules::default_job(kind, &mut member_mut(&mut after), &facts);
+    if kind.kind() == ROW {
+        own::submitter(config, request, &mut after.metadata);
+    }
     changed(request, object, &after)
 }
 
@@ -92,7 +96,7 @@ fn validate(
         return allowed(request);
     };
     let new = member(new);
-    let problems = match (&request.operation, &request.old_object) {
+    let mut problems = match (&request.operation, &request.old_object) {
         (Operation::Update, Some(old)) => {
             let namespace = request.namespace.clone().unwrap_or_default();
             let default_queue = default_queue(caches, &namespace);
@@ -102,6 +106,10 @@ fn validate(
             rules::validate_create(kind, new, gates)
         }
     };
+    if kind.kind() == ROW {
+        problems.extend(own::wrapper_problems(request));
+        return own::warned(unless(request, &problems), request);
+    }
     unless(request, &problems)
 }
 
