@@ -113,13 +113,9 @@ fn template(group: &Group) -> Result<String, Error> {
     let mut documents = Vec::new();
     for object in &group.objects {
         // Why: Helm makes the namespace of a release itself.
-        if object["kind"] == "Namespace" && object["metadata"]["name"] == place().namespace.as_str() {
-            continue;
+        if object["kind"] != "Namespace" {
+            documents.push(expressed(&yaml(group.name, object)?));
         }
-        documents.push(match object["kind"].as_str() {
-            Some("Namespace") => where_absent(object)?,
-            Some(_) | None => expressed(&yaml(group.name, object)?),
-        });
     }
     let text = documents.join("---\n");
     let text = match group.when {

@@ -148,7 +148,7 @@ mod tests {
     use roadstead_api::constants::annotations::EXPLANATION;
     use roadstead_api::kueue::v1beta2::Workload;
     use roadstead_core::dispatch::record::{Reply, Seen};
-    use roadstead_core::dispatch::{Membership, Plan, Waiting};
+    use roadstead_core::dispatch::{Plan, Waiting};
     use roadstead_core::name::Key;
     use roadstead_core::status::Status;
     use serde_json::Value;
@@ -268,7 +268,6 @@ mod tests {
             cluster: "east".into(),
             since: None,
             until: None,
-            membership: Membership::Listed,
         };
         let lost = plan(Some(lost), Reply::NotConnected);
         journal.note(&Workload::default(), &key, &lost, at(0));

@@ -85,9 +85,14 @@ pub(crate) enum Renewed {
 }
 
 impl Lessor {
-    /// A grant for a worker that this process has sent nothing to.
-    pub(crate) fn grant(&self) -> Grant {
-        Grant::new(self.uptime.now(), self.terms)
+    /// A grant for a worker that this process has sent nothing to, with what an earlier one has recorded of it.
+    pub(crate) fn grant(&self, cluster: Option<&MultiKueueCluster>) -> Grant {
+        let grant = Grant::new(self.uptime.now(), self.terms);
+        if cluster.is_some_and(|cluster| report::is_fence_recorded(cluster, self.terms)) {
+            grant.with_record()
+        } else {
+            grant
+        }
     }
 
     /// When nothing runs any more on a worker that does not answer.
@@ -98,7 +103,7 @@ impl Lessor {
             .unwrap_or_else(PoisonError::into_inner)
             .closing(drain);
         let left = match closing {
-            Closing::At(at) | Closing::Unguarded(at) => at.since(self.uptime.now()),
+            Closing::At(at) | Closing::Recorded(at) => at.since(self.uptime.now()),
             Closing::Never => Duration::ZERO,
         };
         (closing, left)
@@ -326,9 +331,9 @@ impl Lessor {
                     if self.troubles.is_news(remote.name.clone(), &why) {
                         tracing::warn!(
                             cluster = %remote.name,
-                            "cannot keep a lease on this worker: if it had one it stops jobs of policy Fence, if not it cannot fence \
-                             itself, and another manager with our origin would not be noticed: {why}; it is tried again until it \
-                             succeeds; {}",
+                            "cannot keep a lease on this worker: if it had one it stops jobs of policy Fence, if not its jobs of that \
+                             policy are waited for when it is lost, and another manager with our origin would not be noticed: {why}; \
+                             it is tried again until it succeeds; {}",
                             report::remedy(&self.namespace)
                         );
                     }

@@ -237,6 +237,17 @@ impl Remote {
             .lost_since()
     }
 
+    /// The earliest time at which condition `Active` can show the present loss to have begun; `None` while it is connected. A process that
+    /// was never connected to it is younger than the loss.
+    pub(crate) fn loss_shows_from(&self) -> Option<Timestamp> {
+        self.with(|link| {
+            let since = link.connection.lost_since()?;
+            // Times of conditions have whole seconds.
+            let whole = Timestamp::from_second(since.as_second()).unwrap_or(since);
+            Some(link.memory.as_ref().map_or(Timestamp::MIN, |_| whole))
+        })
+    }
+
     /// Since when it is lost, once condition `Active` has said so; what is asked of the API server from then on is of after that.
     pub(crate) fn told_lost_since(&self) -> Option<Timestamp> {
         self.with(|link| {

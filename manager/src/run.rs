@@ -252,7 +252,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
         #[cfg(feature = "bugbank")]
         policy,
     });
-    ring_on_cordons(&federation, changed.clone());
+    ring_on_wishes(&federation, changed.clone());
     let members = Arc::new(Dirty::new());
     federation.ring_on_configs(members.clone());
     federation.list(&client, tasks, stop);
@@ -351,10 +351,12 @@ fn token_lifetime(config: &Config) -> Duration {
     Duration::from_secs(u64::try_from(secs).unwrap_or_default())
 }
 
-/// Why: a cordon changes what every Workload may do, and comes as an annotation.
-fn ring_on_cordons(federation: &Federation, bell: Arc<Dirty<ClusterName>>) {
+/// Why: a cordon, and the word that a loss is final, change what every Workload may do, and come as annotations.
+fn ring_on_wishes(federation: &Federation, bell: Arc<Dirty<ClusterName>>) {
     federation.clusters.listen(move |change| {
-        let wish = |cluster: Option<&Arc<_>>| cluster.map(|cluster| sites::cordon(cluster));
+        let wish = |cluster: Option<&Arc<_>>| {
+            cluster.map(|cluster| (sites::cordon(cluster), sites::given_up(cluster)))
+        };
         if change.old.is_some() && wish(change.old) != wish(change.new) {
             bell.mark(ClusterName::from(&*change.key.name));
         }

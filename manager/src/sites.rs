@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use roadstead_api::constants::annotations::CORDON;
+use roadstead_api::constants::annotations::{CORDON, GIVEN_UP};
+use roadstead_api::constants::conditions::ACTIVE;
 use roadstead_api::kueue::v1beta2::{self as api, MultiKueueCluster};
+use roadstead_core::cluster::word;
 use roadstead_core::dispatch::capacity::{self, Closed, Room};
 use roadstead_core::dispatch::{Cordon, Dispatcher, Plan, Site, Stood};
 use roadstead_core::lease::Tenure;
@@ -30,6 +32,18 @@ pub(crate) fn cordon(cluster: &MultiKueueCluster) -> Cordon {
         Some(DRAIN) => Cordon::Drained,
         Some(_) => Cordon::Closed,
     }
+}
+
+/// The loss of a cluster about which an administrator has given their word; a text that is no time is no word.
+pub(crate) fn given_up(cluster: &MultiKueueCluster) -> Option<Timestamp> {
+    cluster.metadata.annotations.as_ref()?.get(GIVEN_UP)?.parse().ok()
+}
+
+/// Since when condition `Active` of a cluster has been False.
+fn shown_lost(cluster: &MultiKueueCluster) -> Option<Timestamp> {
+    let mut conditions = cluster.status.as_ref()?.conditions.iter();
+    let active = conditions.find(|condition| condition.type_ == ACTIVE)?;
+    (active.status == "False").then_some(active.last_transition_time.0)
 }
 
 /// The dispatcher for these clusters.
@@ -69,6 +83,7 @@ pub(crate) fn sites(
         let remote = d.registry.get(&name);
         // Why before its MultiKueueCluster is read: what a look has shown is never newer than what is read after it.
         let stood = { remote.as_ref() }.map_or_else(Stood::default, |r| stood(r, config.as_deref()));
+        let loss_shows_from = remote.as_ref().and_then(|remote| remote.loss_shows_from());
         let cluster = d.federation.clusters.named(name.as_str());
         let room = match (&asked, &remote) {
             // Why only where room is asked for: by another dispatcher it is asked at the same time as the others, and holds up nobody.
@@ -80,6 +95,11 @@ pub(crate) fn sites(
             },
             (None, _) | (_, None) => Room::Unknown,
         };
+        let is_given_up = loss_shows_from
+            .zip(cluster.as_ref())
+            .is_some_and(|(earliest, cluster)| {
+                word::is_given_up(given_up(cluster), shown_lost(cluster), earliest)
+            });
         let cordon = match cluster.map_or(Cordon::Open, |cluster| cordon(&cluster)) {
             Cordon::Open if remote.as_ref().is_some_and(|remote| remote.is_orphaned()) => Cordon::Closed,
             cordon @ (Cordon::Open | Cordon::Closed | Cordon::Drained | Cordon::Leaving) => cordon,
@@ -88,6 +108,7 @@ pub(crate) fn sites(
             room,
             cordon,
             stood,
+            given_up: is_given_up,
             late: remote.as_ref().is_some_and(|remote| remote.is_late()),
             lease: remote.map_or(Tenure::Held, |remote| d.lessor.tenure(&remote)),
         };
@@ -153,17 +174,18 @@ fn local_queue(workload: &Workload) -> Key {
 mod tests {
     use std::collections::BTreeMap;
 
-    use roadstead_api::constants::annotations::CORDON;
+    use roadstead_api::constants::annotations::{CORDON, GIVEN_UP};
     use roadstead_api::kueue::v1beta2::{
         ClusterSource, KubeConfig, LocationType, MultiKueueCluster, MultiKueueClusterSpec,
     };
     use roadstead_core::dispatch::Cordon;
 
-    use super::cordon;
+    use serde_json::{from_value, json};
 
-    #[test]
-    fn an_annotation_or_a_deletion_closes_a_cluster() {
-        let mut cluster = MultiKueueCluster::new(
+    use super::{cordon, given_up, shown_lost};
+
+    fn cluster() -> MultiKueueCluster {
+        MultiKueueCluster::new(
             "east",
             MultiKueueClusterSpec {
                 cluster_source: ClusterSource {
@@ -174,7 +196,40 @@ mod tests {
                     cluster_profile_ref: None,
                 },
             },
-        );
+        )
+    }
+
+    /// Spec: safety 3.5
+    #[test]
+    fn a_word_is_read_as_a_time_and_a_loss_from_a_condition_that_is_false() {
+        let mut cluster = cluster();
+        assert_eq!((given_up(&cluster), shown_lost(&cluster)), (None, None));
+        for (text, wanted) in [
+            ("1970-01-01T00:00:09Z", jiff::Timestamp::from_second(9).ok()),
+            ("yes", None),
+            ("", None),
+        ] {
+            let annotations = BTreeMap::from([(GIVEN_UP.to_owned(), text.to_owned())]);
+            cluster.metadata.annotations = Some(annotations);
+            assert_eq!(given_up(&cluster), wanted, "{text}");
+        }
+        for (status, wanted) in [
+            ("False", jiff::Timestamp::from_second(9).ok()),
+            ("True", None),
+            ("Unknown", None),
+        ] {
+            let conditions = json!({"conditions": [{
+                "type": "Active", "status": status, "reason": "r", "message": "",
+                "lastTransitionTime": "1970-01-01T00:00:09Z",
+            }]});
+            cluster.status = Some(from_value(conditions).unwrap());
+            assert_eq!(shown_lost(&cluster), wanted, "{status}");
+        }
+    }
+
+    #[test]
+    fn an_annotation_or_a_deletion_closes_a_cluster() {
+        let mut cluster = cluster();
         assert_eq!(cordon(&cluster), Cordon::Open);
         for (value, wanted) in [
             ("true", Cordon::Closed),

@@ -18,7 +18,7 @@ use super::room::{BOTH, Checks, Quota, Room, TARGET_ONLY, cluster_name};
 use super::scene::{Cast, Gates, MANAGER, Scene, WORKER_LOST_TIMEOUT_SECS, condition, kueue};
 use super::{ends, kills, moves, stops, waits};
 use crate::link::Cut;
-use crate::stage::{Engine, Kueue};
+use crate::stage::{Engine, Kueue, SYSTEM_NAMESPACE};
 
 /// The worker of Kueue.
 const TARGET: &str = "kueue";
@@ -208,13 +208,19 @@ async fn cut_shortly(room: &Room<'_>) -> anyhow::Result<String> {
 
 /// Spec: multikueue 3.10; safety 3
 async fn lost(room: &Room<'_>) -> anyhow::Result<String> {
-    let fence = json!({"metadata": {"annotations": {"roadstead.dev/worker-lost-policy": "Fence"}}});
-    room.merge_queue(MANAGER, fence).await?;
+    let policy =
+        |name: &str| json!({"metadata": {"annotations": {"roadstead.dev/worker-lost-policy": name}}});
+    room.merge_queue(MANAGER, policy("Fence")).await?;
     room.submit(room.job("lost", 4, 60)).await?;
     room.runs_in(TARGET, "lost").await?;
     room.set_quota(OTHER, 8).await?;
-    room.may_run_twice();
     room.scene.stage.link(TARGET)?.cut(Cut::Refuse);
+    // It does not fence itself, so it is waited for.
+    sleep(Duration::from_secs(2 * WORKER_LOST_TIMEOUT_SECS)).await;
+    let starts = room.starts("lost");
+    ensure!(starts == [TARGET], "started in {starts:?}");
+    room.may_run_twice();
+    room.merge_queue(MANAGER, policy("RetryAnyway")).await?;
     let moved = moved_on(room).await;
     room.scene.stage.link(TARGET)?.heal();
     let warning = moved?;
@@ -224,7 +230,8 @@ async fn lost(room: &Room<'_>) -> anyhow::Result<String> {
     let starts = room.starts("lost");
     ensure!(starts == [TARGET, OTHER], "started in {starts:?}");
     Ok(format!(
-        "lost for more than {WORKER_LOST_TIMEOUT_SECS} s: runs in {OTHER}; Warning {warning}; swept when it came back"
+        "lost for more than {WORKER_LOST_TIMEOUT_SECS} s: waited for with Fence; with RetryAnyway runs in {OTHER}; Warning {warning}; \
+         swept when it came back"
     ))
 }
 
@@ -280,11 +287,11 @@ async fn left(room: &Room<'_>) -> anyhow::Result<String> {
         clusters.get_opt(TARGET).await?.is_none(),
         "the MultiKueueCluster is still there"
     );
-    let accounts: Api<ServiceAccount> = Api::namespaced(room.scene.client(TARGET)?, "roadstead-system");
+    let accounts: Api<ServiceAccount> = Api::namespaced(room.scene.client(TARGET)?, SYSTEM_NAMESPACE);
     let accounts = accounts.list(&ListParams::default()).await?;
     let ours: Vec<String> = { accounts.iter() }
         .map(ServiceAccount::name_any)
-        .filter(|name| name != "default")
+        .filter(|name| name.starts_with("roadstead-"))
         .collect();
     ensure!(ours.is_empty(), "accounts are left: {ours:?}");
     Ok(format!(

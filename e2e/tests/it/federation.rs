@@ -32,6 +32,7 @@ mod once;
 mod origin;
 mod past;
 mod pending;
+mod plain;
 mod poison;
 mod policies;
 mod preempted;

@@ -487,3 +487,83 @@ fn a_restart_gives_no_quota_twice() {
         room.says("last", "Finished", "True", "Succeeded").await;
     });
 }
+
+/// Waits until the Workload of this name is as wanted.
+async fn named(room: &Room, name: &str, wanted: impl Fn(&Workload) -> bool) -> Workload {
+    let all: Api<Workload> = room.api();
+    eventually(|| async { all.get(name).await.ok().filter(&wanted) }).await
+}
+
+/// Only its own controller knows whether its pods still run.
+///
+/// Spec: admission-engine 3.3, 3.4.
+#[test]
+fn a_workload_without_a_known_job_keeps_its_quota_after_an_eviction_until_its_controller_gives_it_back() {
+    run("unknown-jobs", "1", |room| async move {
+        let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owner", "namespace": room.name}});
+        let owner = apply(&room.client, owner).await.unwrap();
+        let reference = json!([{
+            "apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner.metadata.uid, "controller": true,
+        }]);
+        for (name, owners) in [("by-hand", json!([])), ("of-a-framework", reference)] {
+            let pod = json!({"spec": {"restartPolicy": "Never", "containers": [{
+                "name": "main", "image": "none", "resources": {"requests": {"cpu": "1"}},
+            }]}});
+            let workload = json!({
+                "apiVersion": KUEUE, "kind": "Workload",
+                "metadata": {"name": name, "namespace": room.name, "ownerReferences": owners},
+                "spec": {"queueName": room.name, "podSets": [{"name": "main", "count": 1, "template": pod}]},
+            });
+            let present = solo().await.read().await;
+            apply(&room.client, workload).await.unwrap();
+            drop(present);
+            named(&room, name, |w| says(w, "Admitted", "True", "Admitted")).await;
+            let next = format!("after-{name}");
+            room.submit(room.job(&next, "1", 1)).await;
+            room.says(&next, "QuotaReserved", "False", "WaitingForQuota")
+                .await;
+            room.merge::<Workload>(name, json!({"spec": {"active": false}}))
+                .await;
+            named(&room, name, |w| says(w, "Evicted", "True", "Deactivated")).await;
+            // The engine looks at both again, and at the whole queue.
+            room.submit(room.job(&format!("looks-{name}"), "500m", 1)).await;
+            let looks = format!("looks-{name}");
+            room.says(&looks, "QuotaReserved", "False", "WaitingForQuota")
+                .await;
+            let held = named(&room, name, |_| true).await;
+            assert!(
+                held.is_true("QuotaReserved") && held.is_true("Evicted"),
+                "{:?}",
+                held.status
+            );
+            assert!(
+                held.status
+                    .as_ref()
+                    .is_some_and(|status| status.admission.is_some())
+            );
+            assert!(!room.workload(&next).await.unwrap().is_true("QuotaReserved"));
+
+            let now = held.condition("Evicted").unwrap().last_transition_time.clone();
+            let mut conditions: Vec<Value> = Vec::new();
+            for condition in &held.status.as_ref().unwrap().conditions {
+                if !["QuotaReserved", "Admitted"].contains(&condition.type_.as_str()) {
+                    conditions.push(serde_json::to_value(condition).unwrap());
+                }
+            }
+            for (kind, reason) in [("QuotaReserved", "Pending"), ("Admitted", "NoReservation")] {
+                conditions.push(json!({
+                    "type": kind, "status": "False", "reason": reason, "message": "its pods are gone", "lastTransitionTime": now,
+                }));
+            }
+            let released = json!({"status": {"conditions": conditions, "admission": null}});
+            let all: Api<Workload> = room.api();
+            all.patch_status(name, &PatchParams::default(), &Patch::Merge(released))
+                .await
+                .unwrap();
+            room.says(&next, "Finished", "True", "Succeeded").await;
+            room.says(&looks, "Finished", "True", "Succeeded").await;
+            all.delete(name, &DeleteParams::default()).await.unwrap();
+            eventually(|| async { all.get_opt(name).await.ok()?.is_none().then_some(()) }).await;
+        }
+    });
+}

@@ -13,10 +13,12 @@ use k8s_openapi::api::rbac::v1::{
     ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject,
 };
 use kube::api::ObjectMeta;
+use roadstead_api::config::DEFAULT_NAMESPACE;
 use roadstead_kinds::Kind;
 
-/// Namespace of the account on the worker, unless told otherwise.
-pub const NAMESPACE: &str = "roadstead-system";
+/// Namespace of the account on the worker, unless told otherwise: that of the worker's own engine, where the manager's lease lies
+/// too.
+pub const NAMESPACE: &str = DEFAULT_NAMESPACE;
 /// Label with the origin of the manager an object was made for.
 pub const ORIGIN_LABEL: &str = "roadstead.dev/origin";
 /// Label that says who looks after an object.
@@ -343,7 +345,7 @@ mod tests {
                     "labels": {"app.kubernetes.io/managed-by": "roadstead", "roadstead.dev/origin": "multikueue"},
                 },
                 "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "roadstead-multikueue"},
-                "subjects": [{"kind": "ServiceAccount", "name": "roadstead-multikueue", "namespace": "roadstead-system"}],
+                "subjects": [{"kind": "ServiceAccount", "name": "roadstead-multikueue", "namespace": "kueue-system"}],
             })
         );
         assert_eq!(
@@ -353,7 +355,7 @@ mod tests {
         assert_eq!(objects.role_binding.role_ref.kind, "Role");
         assert_eq!(
             objects.role_binding.metadata.namespace.as_deref(),
-            Some("roadstead-system")
+            Some("kueue-system")
         );
     }
 

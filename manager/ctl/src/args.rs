@@ -20,7 +20,7 @@ pub struct Cli {
 /// What a command is about.
 #[derive(Debug, Subcommand)]
 pub enum Area {
-    /// Worker clusters: register, list, cordon, uncordon, drain, remove.
+    /// Worker clusters: register, list, cordon, uncordon, drain, give up, remove.
     Cluster {
         /// What to do.
         #[command(subcommand)]
@@ -90,6 +90,24 @@ pub enum ClusterVerb {
     Uncordon(Cordon),
     /// Send nothing new to a worker cluster, and wait until nothing of ours is left there.
     Drain(Drain),
+    /// Say that the runs on a lost worker cluster are lost: its jobs are started elsewhere at once.
+    GiveUp(GiveUp),
+}
+
+/// `roadstead cluster give-up`
+#[derive(Clone, Debug, Args)]
+pub struct GiveUp {
+    /// Name of the cluster
+    pub name: String,
+    /// Where the manager is.
+    #[command(flatten)]
+    pub manager: Manager,
+    /// Do not ask
+    #[arg(short, long)]
+    pub yes: bool,
+    /// Format of the result
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: Format,
 }
 
 /// `roadstead cluster cordon` and `uncordon`
@@ -159,7 +177,7 @@ pub struct Owner {
     /// Origin of the manager, as in its configuration (multiKueue.origin)
     #[arg(long, default_value = "multikueue")]
     pub origin: String,
-    /// Namespace of the account on the worker cluster
+    /// Namespace of the account and of the manager's lease on the worker cluster: that in which the worker's engine runs
     #[arg(long, default_value = rights::NAMESPACE)]
     pub worker_namespace: String,
 }
@@ -348,7 +366,7 @@ mod tests {
         };
         assert_eq!(join.manager.namespace, "kueue-system");
         assert_eq!(join.owner.origin, "multikueue");
-        assert_eq!(join.owner.worker_namespace, "roadstead-system");
+        assert_eq!(join.owner.worker_namespace, "kueue-system");
         assert_eq!(join.token_lifetime, Duration::from_hours(1));
         assert_eq!(join.integrations, [&rows::JOB]);
         assert!(parse(&["--token-lifetime", "10m"]).is_ok());

@@ -2,11 +2,13 @@
 
 pub mod account;
 pub mod cordon;
+pub mod give_up;
 pub mod join;
 pub mod leave;
 pub mod list;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::Api;
 use roadstead_api::kueue::v1beta2::{KubeConfig, LocationType, MultiKueueCluster};
 
 use crate::failure::{Code, Failure};
@@ -49,6 +51,20 @@ fn secret_of(cluster: &MultiKueueCluster) -> Option<&str> {
         }) => Some(location),
         Some(_) | None => None,
     }
+}
+
+/// The MultiKueueCluster of a worker that must be registered.
+async fn registered(api: &Api<MultiKueueCluster>, name: &str) -> Result<MultiKueueCluster, Failure> {
+    let there = { api.get_opt(name).await }
+        .map_err(|error| Failure::request("reading the MultiKueueCluster failed", &error))?;
+    there.ok_or_else(|| {
+        Failure::new(
+            format!("cluster {name} is not registered"),
+            "there is no MultiKueueCluster of that name",
+            "roadstead cluster list",
+        )
+        .code(Code::NotFound)
+    })
 }
 
 fn active(cluster: &MultiKueueCluster) -> Option<&Condition> {

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, FromArgMatches as _};
 use jiff::Timestamp;
 use roadstead_ctl::args::{Area, Cli, ClusterVerb, ConfigVerb};
-use roadstead_ctl::cluster::{cordon, join, leave, list};
+use roadstead_ctl::cluster::{cordon, give_up, join, leave, list};
 use roadstead_ctl::config;
 use roadstead_ctl::explain;
 use roadstead_ctl::failure::Failure;
@@ -52,6 +52,7 @@ async fn run(cli: Cli) -> Result<(), Failure> {
             ClusterVerb::Cordon(args) => cordon::cordon(&args).await,
             ClusterVerb::Uncordon(args) => cordon::uncordon(&args).await,
             ClusterVerb::Drain(args) => cordon::drain(&args).await,
+            ClusterVerb::GiveUp(args) => give_up::run(&args).await,
         },
         Area::Explain(args) => explain::run(&args, now).await,
         Area::Config { verb } => match verb {

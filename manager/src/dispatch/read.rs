@@ -294,7 +294,7 @@ fn fence(d: &Dispatch, remote: &Remote, key: &Key, stored: Option<&ApiWorkload>)
     };
     match closing {
         Closing::At(_) => Fence::Closes { at },
-        Closing::Unguarded(_) => Fence::Unknown { at },
+        Closing::Recorded(_) => Fence::Recorded { at },
         Closing::Never => Fence::Open,
     }
 }

@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use kube::{Api, Client};
+use kube::{Api, Client, ResourceExt as _};
 use roadstead_api::kueue::v1beta2::MultiKueueCluster;
+use roadstead_core::dispatch::ways_out;
 use roadstead_core::lease::{Guard, Tenure, Terms};
+use roadstead_core::name::ClusterName;
 use roadstead_kubeio::cache::Cache;
 use roadstead_kubeio::write::{self, Written};
 use serde_json::json;
@@ -60,7 +62,7 @@ pub(crate) async fn tell(
             .map(|s| s.conditions.clone())
             .unwrap_or_default();
         let new = condition(
-            lessor,
+            (lessor, &remote.name),
             (guard, lapsed),
             why.as_deref(),
             cluster.metadata.generation,
@@ -89,6 +91,14 @@ pub(crate) async fn tell(
             }
         }
     }
+}
+
+/// Whether an earlier process of this manager has written that the worker fences itself on these terms. Words of other terms, or of
+/// another version, count as no record: then the worker is waited for.
+pub(super) fn is_fence_recorded(cluster: &MultiKueueCluster, terms: Terms) -> bool {
+    let (status, _, message) = of_guard(terms, Guard::Looks, &cluster.name_any().as_str().into());
+    let mut conditions = { cluster.status.iter() }.flat_map(|status| &status.conditions);
+    conditions.any(|said| said.type_ == KIND && said.status == status && said.message == message)
 }
 
 /// Puts it in the place of the one that stands there; its time moves with the status, not with the words.
@@ -133,7 +143,7 @@ fn of_lapse(terms: Terms, why: Option<&str>, namespace: &str) -> String {
 }
 
 fn condition(
-    lessor: &Lessor,
+    (lessor, cluster): (&Lessor, &ClusterName),
     (guard, lapsed): (Guard, bool),
     why: Option<&str>,
     generation: Option<i64>,
@@ -145,7 +155,7 @@ fn condition(
             of_lapse(lessor.terms, why, &lessor.namespace),
         )
     } else {
-        let (status, reason, message) = of_guard(lessor.terms, guard);
+        let (status, reason, message) = of_guard(lessor.terms, guard, cluster);
         let why = why.filter(|_| guard != Guard::Looks);
         (status, reason, with_why(guard, message, why, &lessor.namespace))
     };
@@ -164,16 +174,15 @@ fn with_why(guard: Guard, message: String, why: Option<&str>, namespace: &str) -
     let Some(why) = why else { return message };
     let remedy = remedy(namespace);
     if guard == Guard::Unmarked {
-        // Why other words: without a lease of ours nothing is known of the worker, which may have looked at one that was there.
+        // Why the cause first: the rest is cut off where a table is narrow.
         return format!(
-            "This manager does not renew its lease on the worker, so whether that stops jobs by itself is not known: {why}; with policy \
-             Fence a lost job is dispatched again after workerLostTimeout, and may run twice until the worker is back; {remedy}"
+            "This manager does not renew its lease on the worker, so nothing there stops jobs by itself: {why}; {remedy}. {message}"
         );
     }
     format!("{message}. This manager does not renew its lease there: {why}; {remedy}")
 }
 
-fn of_guard(terms: Terms, guard: Guard) -> (&'static str, &'static str, String) {
+fn of_guard(terms: Terms, guard: Guard, cluster: &ClusterName) -> (&'static str, &'static str, String) {
     match guard {
         Guard::Looks => {
             let message = format!(
@@ -193,20 +202,31 @@ fn of_guard(terms: Terms, guard: Guard) -> (&'static str, &'static str, String) 
             ("Unknown", "NotSeenYet", message)
         }
         Guard::Stopped => {
-            let message = "The worker's engine used to look at the lease of this manager and does not any more: with policy \
-                           Fence a lost job is waited for; look whether the engine runs there";
-            ("False", "EngineSilent", message.to_owned())
+            let message = format!(
+                "The worker's engine used to look at the lease of this manager and does not any more: look whether the engine runs \
+                 there. {}",
+                waited_for(cluster)
+            );
+            ("False", "EngineSilent", message)
         }
         Guard::Unmarked => {
-            let message = "The worker does not stop jobs by itself: with policy Fence a lost job is dispatched again after \
-                           workerLostTimeout, and may run twice until the worker is back";
-            ("False", "NoFence", message.to_owned())
+            let message = format!("The worker does not stop jobs by itself. {}", waited_for(cluster));
+            ("False", "NoFence", message)
         }
     }
 }
 
+fn waited_for(cluster: &ClusterName) -> String {
+    format!(
+        "With policy Fence its jobs are waited for when it is lost, as with policy Wait; {}",
+        ways_out(cluster)
+    )
+}
+
 #[cfg(test)]
 mod tests {
+    use roadstead_api::kueue::v1beta2::{ClusterSource, MultiKueueClusterSpec, MultiKueueClusterStatus};
+
     use super::*;
 
     /// Spec: safety 3.6
@@ -214,7 +234,7 @@ mod tests {
     fn a_fence_is_promised_only_where_somebody_is_seen_to_look() {
         let terms = Terms::of(Duration::from_mins(10));
         let said = [Guard::Looks, Guard::Unproven, Guard::Stopped, Guard::Unmarked].map(|guard| {
-            let (status, reason, message) = of_guard(terms, guard);
+            let (status, reason, message) = of_guard(terms, guard, &"east".into());
             (status, reason, message.contains("waited for"))
         });
         assert_eq!(
@@ -223,9 +243,53 @@ mod tests {
                 ("True", "Fencing", false),
                 ("Unknown", "NotSeenYet", true),
                 ("False", "EngineSilent", true),
-                ("False", "NoFence", false),
+                ("False", "NoFence", true),
             ]
         );
+        for guard in [Guard::Stopped, Guard::Unmarked] {
+            let (.., message) = of_guard(terms, guard, &"east".into());
+            assert!(message.contains("roadstead cluster give-up east"), "{message}");
+            assert!(message.contains("policy RetryAnyway"), "{message}");
+        }
+    }
+
+    /// Spec: safety 3.4
+    #[test]
+    fn a_record_counts_only_in_the_words_that_this_process_would_write() {
+        let terms = Terms::of(Duration::from_mins(10));
+        let source = ClusterSource {
+            kube_config: None,
+            cluster_profile_ref: None,
+        };
+        let mut cluster = MultiKueueCluster::new(
+            "east",
+            MultiKueueClusterSpec {
+                cluster_source: source,
+            },
+        );
+        assert!(!is_fence_recorded(&cluster, terms));
+        let mut record = |guard, length| {
+            let (status, reason, message) = of_guard(Terms::of(length), guard, &"east".into());
+            let condition = Condition {
+                type_: KIND.to_owned(),
+                status: status.to_owned(),
+                reason: reason.to_owned(),
+                message,
+                last_transition_time: Time(Timestamp::UNIX_EPOCH),
+                observed_generation: None,
+            };
+            cluster.status = Some(MultiKueueClusterStatus {
+                conditions: vec![condition],
+            });
+            is_fence_recorded(&cluster, terms)
+        };
+        assert!(record(Guard::Looks, Duration::from_mins(10)));
+        assert!(
+            !record(Guard::Looks, Duration::from_mins(20)),
+            "the worker may still wait longer"
+        );
+        assert!(!record(Guard::Unmarked, Duration::from_mins(10)));
+        assert!(!record(Guard::Stopped, Duration::from_mins(10)));
     }
 
     #[test]
@@ -266,7 +330,7 @@ mod tests {
         assert_eq!(of_guard(Guard::Unmarked, None), "No fence");
         let said = of_guard(Guard::Unmarked, Some("leases is forbidden"));
         assert!(
-            said.contains("is not known: leases is forbidden; with policy Fence"),
+            said.contains("by itself: leases is forbidden; let the account") && said.ends_with("No fence"),
             "{said}"
         );
     }

@@ -6,6 +6,7 @@ use kube::Api;
 use roadstead_api::constants::conditions;
 use roadstead_api::kueue::v1beta2::MultiKueueCluster;
 use roadstead_core::cluster::Connection;
+use roadstead_core::cluster::word::turn_time;
 use roadstead_engine::active::condition_patch;
 use roadstead_kubeio::write::{self, Written};
 use serde_json::json;
@@ -43,14 +44,17 @@ impl Fleet {
         let Some(active) = shown.active() else {
             return;
         };
-        let old = cluster
-            .status
-            .as_ref()
-            .map(|s| s.conditions.as_slice())
-            .unwrap_or_default();
-        let was_false = { old.iter() }.any(|said| said.type_ == conditions::ACTIVE && said.status == "False");
-        let generation = cluster.metadata.generation;
-        let Some(mut patch) = condition_patch(old, &active, generation, (self.clock)()) else {
+        let stored = cluster.status.as_ref().map(|s| s.conditions.as_slice());
+        let mut old = stored.unwrap_or_default().to_vec();
+        let said = { old.iter() }.find(|said| said.type_ == conditions::ACTIVE);
+        let last = said.map(|said| said.last_transition_time.0);
+        let was_false = said.is_some_and(|said| said.status == "False");
+        // Why: each loss has a time of its own, which an administrator's word names, also where nothing was stored in between.
+        if was_false && last < remote.loss_shows_from() {
+            old.retain(|said| said.type_ != conditions::ACTIVE);
+        }
+        let (generation, now) = (cluster.metadata.generation, turn_time((self.clock)(), last));
+        let Some(mut patch) = condition_patch(&old, &active, generation, now) else {
             return self.is_said(remote, &shown, None);
         };
         // Why: a write that changes nothing is answered with a version of before this loss. What turns False changes its time.

@@ -91,7 +91,7 @@ impl Fleet {
         let remote = self.registry.get(&name.as_str().into());
         let is_lost = remote.is_some_and(|remote| remote.lost_since().is_some());
         let old = cluster.status.as_ref().map(|status| status.conditions.as_slice());
-        let Some(conditions) = told(old.unwrap_or_default(), is_lost, (self.clock)()) else {
+        let Some(conditions) = told(&name, (old.unwrap_or_default(), is_lost), (self.clock)()) else {
             return;
         };
         let patch = json!({
@@ -148,7 +148,7 @@ impl Fleet {
 }
 
 /// The conditions of a cluster that leaves and holds something, if they are to change.
-fn told(old: &[Condition], is_lost: bool, now: Timestamp) -> Option<Vec<Condition>> {
+fn told(name: &str, (old, is_lost): (&[Condition], bool), now: Timestamp) -> Option<Vec<Condition>> {
     if old.iter().any(|one| one.type_ == KIND) == is_lost {
         return None;
     }
@@ -159,10 +159,10 @@ fn told(old: &[Condition], is_lost: bool, now: Timestamp) -> Option<Vec<Conditio
             type_: KIND.to_owned(),
             status: "True".to_owned(),
             reason: "WorkerLost".to_owned(),
-            message: "It is being deleted and does not answer, and what was sent there may still run, so it stays: bring it back, or say, \
-                      once condition Active is False, that its runs are lost by taking it out of the MultiKueueConfig (put it in first if it \
-                      is not listed)"
-                .to_owned(),
+            message: format!(
+                "The cluster is being deleted and does not answer, and what was sent there may still run, so it stays: bring it back, or, \
+                 if you know that nothing runs there any more: roadstead cluster give-up {name}"
+            ),
             // Times of conditions have whole seconds.
             last_transition_time: Time(Timestamp::from_second(now.as_second()).unwrap_or(now)),
             observed_generation: None,
@@ -179,10 +179,11 @@ mod tests {
     #[test]
     fn a_cluster_that_leaves_says_what_it_waits_for_as_long_as_it_is_lost() {
         let now = Timestamp::UNIX_EPOCH;
-        assert_eq!(told(&[], false, now), None);
-        let lost = told(&[], true, now).unwrap();
-        assert!(lost[0].message.contains("out of the MultiKueueConfig"));
-        assert_eq!(told(&lost, true, now), None, "it stands there");
-        assert_eq!(told(&lost, false, now), Some(Vec::new()), "it is back");
+        let told = |old: &[Condition], is_lost| told("east", (old, is_lost), now);
+        assert_eq!(told(&[], false), None);
+        let lost = told(&[], true).unwrap();
+        assert!(lost[0].message.contains("roadstead cluster give-up east"));
+        assert_eq!(told(&lost, true), None, "it stands there");
+        assert_eq!(told(&lost, false), Some(Vec::new()), "it is back");
     }
 }

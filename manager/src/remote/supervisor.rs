@@ -11,6 +11,7 @@ use kube::{Api, Client};
 use roadstead_api::kueue::v1beta2::{MultiKueueCluster, Workload};
 use roadstead_core::bug;
 use roadstead_core::cluster::{Attempt, Reason};
+use roadstead_core::lease::Grant;
 use roadstead_core::name::{ClusterName, Key};
 use roadstead_engine::caches::Templates;
 use roadstead_engine::clock::Clock;
@@ -215,7 +216,8 @@ impl Fleet {
             nudge: Arc::new(Notify::new()),
         };
         let known = (self.kinds.as_slice(), &self.templates);
-        let remote = Arc::new(Remote::new(name, known, (self.clock)(), self.lessor.grant()));
+        let grant = self.lessor.grant(self.clusters.named(name.as_str()).as_deref());
+        let remote = Arc::new(Remote::new(name, known, (self.clock)(), grant));
         (self.greet)(&remote, one.stop.clone());
         self.registry.insert(remote.clone());
         let (nudge, stop) = (one.nudge.clone(), one.stop.clone());
@@ -410,6 +412,7 @@ async fn serve(
                 fleet.settle(remote).await;
             }
             remote.is_of_home();
+            remote.granting(Grant::connected);
             remote.with(|link| {
                 link.client = Some(client.clone());
                 link.place = Place::of(endpoint);

@@ -51,7 +51,7 @@ impl Process {
     }
 }
 
-/// The namespaces, the service account, its roles and their bindings, in the order in which they are applied; `namespace` is
+/// The namespace, the service account, its roles and their bindings, in the order in which they are applied; `namespace` is
 /// that of the process, `kinds` are those whose integration is on.
 pub fn manifests(process: Process, namespace: &str, kinds: &[&Kind]) -> Vec<Value> {
     let mut objects = vec![
@@ -68,7 +68,11 @@ pub fn manifests(process: Process, namespace: &str, kinds: &[&Kind]) -> Vec<Valu
             cluster.extend(manager_rules());
             own.push(rule("", &["secrets"], &["list", "watch", "patch"]));
         }
-        Process::Worker => cluster.extend(worker_rules()),
+        Process::Worker => {
+            cluster.extend(worker_rules());
+            // The leases of managers lie in the same namespace.
+            own.push(rule("coordination.k8s.io", &["leases"], &["list"]));
+        }
     }
     let mut role = Roles {
         objects: &mut objects,
@@ -80,14 +84,6 @@ pub fn manifests(process: Process, namespace: &str, kinds: &[&Kind]) -> Vec<Valu
     if kinds.contains(&&rows::JOB) {
         let jobs = rule(rows::JOB.group, &[rows::JOB.plural], &["create"]);
         role.add(Some(PROBED_NAMESPACE), &[jobs]);
-    }
-    if process == Process::Worker {
-        let leases = rule("coordination.k8s.io", &["leases"], &["list", "patch"]);
-        let lease_namespace = json!({
-            "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": names::LEASE_NAMESPACE},
-        });
-        role.objects.insert(1, lease_namespace);
-        role.add(Some(names::LEASE_NAMESPACE), &[leases]);
     }
     objects
 }

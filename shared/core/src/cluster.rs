@@ -4,6 +4,7 @@
 //! that comes and goes cannot reset the clock of its lost workloads.
 
 pub mod identity;
+pub mod word;
 
 use std::borrow::Cow;
 use std::fmt::Write as _;

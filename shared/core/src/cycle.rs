@@ -20,6 +20,7 @@ use crate::state::{ClusterId, Eviction, Pace, Place, Record, State, Told, Worklo
 use crate::status::Admission;
 use crate::workload::Workload;
 
+mod claims;
 mod process;
 mod reason;
 mod round;
@@ -118,9 +119,10 @@ impl State {
         }
         self.end_backoffs(now);
         self.end_expectations(now);
+        self.end_claims(now);
         self.sample_past(now);
         self.spread_gains();
-        self.tell_orders(&mut decisions);
+        self.tell_orders(now, &mut decisions);
         match self.pace {
             Pace::Paused => {}
             Pace::Running => {
@@ -151,8 +153,20 @@ impl State {
     }
 
     /// Hands out evictions that had to wait until the reservation they end was visible.
-    fn tell_orders(&mut self, decisions: &mut Vec<Decision>) {
+    fn tell_orders(&mut self, now: Timestamp, decisions: &mut Vec<Decision>) {
         for id in std::mem::take(&mut self.orders) {
+            let Some(record) = self.records.at(id) else {
+                continue;
+            };
+            // Why: until now nothing was told, and a preemptor that has gone meanwhile needs no victim.
+            if record
+                .eviction
+                .as_ref()
+                .is_some_and(|eviction| !self.is_awaited(eviction))
+            {
+                self.give_up_eviction(id, now);
+                continue;
+            }
             let Some(record) = self.records.at_mut(id) else {
                 continue;
             };
@@ -162,6 +176,13 @@ impl State {
                 decisions.push(preempt(key, uid, eviction));
             }
         }
+    }
+
+    /// Whether the workload in whose favour an eviction was decided still waits.
+    fn is_awaited(&self, eviction: &Eviction) -> bool {
+        self.records.get(&eviction.preemptor).is_some_and(|record| {
+            record.workload.uid == eviction.preemptor_uid && matches!(record.place, Place::Queued { .. })
+        })
     }
 
     fn tell_bypassed(&mut self, decisions: &mut Vec<Decision>) {

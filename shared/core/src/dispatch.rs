@@ -42,7 +42,7 @@ pub use observed::{
 };
 pub use offer::{ROUND, WIDEN};
 pub use removal::{Stood, Witness};
-pub use waiting::{Membership, Waiting};
+pub use waiting::{Waiting, ways_out};
 
 /// Reason of the Events about dispatch. *Source*: `spec/multikueue.md 8`.
 const EVENT: &str = "MultiKueue";
@@ -538,7 +538,6 @@ impl<'a> Pass<'a> {
             cluster: cluster.clone(),
             since,
             until,
-            membership: self.membership(cluster),
         }
     }
 

@@ -143,14 +143,21 @@ impl Holders {
         self.displaced.insert((preemptor.clone(), victim.clone()));
     }
 
+    /// The workload did not take the other's place after all.
+    pub fn forget_displacement(&mut self, preemptor: &Uid, victim: &Uid) {
+        self.displaced.remove(&(preemptor.clone(), victim.clone()));
+    }
+
     /// A workload came or ended, or a queue changed: what was noted no longer counts.
     pub fn forget_displaced(&mut self) {
         self.displaced.clear();
     }
 
-    /// Whether this workload has taken the place of that one already.
-    pub fn has_displaced(&self, preemptor: &Uid, victim: &Uid) -> bool {
-        self.displaced.len() >= DISPLACED_MAX || self.displaced.contains(&(preemptor.clone(), victim.clone()))
+    /// Whether this workload has taken the place of that one already and may not do so again. Whoever is still stopping
+    /// loses nothing by being chosen again.
+    pub fn is_spared(&self, preemptor: &Uid, victim: &Holder) -> bool {
+        let taken = || self.displaced.contains(&(preemptor.clone(), victim.uid.clone()));
+        !victim.evicted && (self.displaced.len() >= DISPLACED_MAX || taken())
     }
 
     /// Adds a holder, or replaces the one with the same identifier, which it returns.

@@ -146,6 +146,8 @@ pub struct Grant {
     answered_at: Option<Moment>,
     /// Up to when the last renewal that was stored lets the worker start something; at first as if one had been stored.
     starts_until: Moment,
+    /// An earlier process has recorded that the worker looks at the lease, and this one has not heard of the worker yet.
+    recorded: bool,
 }
 
 /// When nothing of ours runs on a worker that does not answer.
@@ -153,10 +155,10 @@ pub struct Grant {
 pub enum Closing {
     /// From then on: the worker fences itself.
     At(Moment),
-    /// The worker was not seen to look at the lease. If it does, then from then on.
-    Unguarded(Moment),
-    /// The worker used to look at the lease and had stopped when it was last heard, or nobody knows whether it still did: it may
-    /// be that nobody is there to stop anything.
+    /// From then on, if the worker still does what an earlier process of this manager has recorded of it.
+    Recorded(Moment),
+    /// The worker was not seen to look at the lease, or had stopped to when it was last heard: it may be that nothing there stops
+    /// anything.
     Never,
 }
 
@@ -182,7 +184,21 @@ impl Grant {
             marked_at: None,
             answered_at: None,
             starts_until: now.plus(terms.starts_for()),
+            recorded: false,
         }
+    }
+
+    /// The same of a worker of which an earlier process has recorded that it looks at the lease, on these terms. The record counts
+    /// until this process hears of the worker.
+    #[must_use]
+    pub fn with_record(mut self) -> Self {
+        self.recorded = true;
+        self
+    }
+
+    /// This process is connected to the worker: from now on only what it sees itself counts.
+    pub fn connected(&mut self) {
+        self.recorded = false;
     }
 
     /// A renewal is about to be sent. It counts even if no answer ever comes. So does one that is found although this process
@@ -194,6 +210,7 @@ impl Grant {
 
     /// The lease was seen, with what the worker wrote on it.
     pub fn answered(&mut self, mark: Option<&str>, now: Moment) {
+        self.connected();
         let looked_before = self.answered_at.replace(now).is_some();
         if mark.is_some() && self.mark.as_deref() != mark {
             self.mark = mark.map(str::to_owned);
@@ -225,11 +242,16 @@ impl Grant {
 
     /// What is known of the worker's look at the lease.
     pub fn guard(&self) -> Guard {
-        match (self.closing(Duration::ZERO), self.marked_at) {
-            (Closing::At(_), _) => Guard::Looks,
-            (Closing::Never, None) => Guard::Unproven,
-            (Closing::Never, Some(_)) => Guard::Stopped,
-            (Closing::Unguarded(_), _) => Guard::Unmarked,
+        let patience = self.sent.iter().map(|(_, terms)| terms.length()).max();
+        match (&self.mark, self.marked_at, self.answered_at) {
+            (None, _, _) | (_, _, None) => Guard::Unmarked,
+            (Some(_), None, Some(_)) => Guard::Unproven,
+            (Some(_), Some(marked), Some(answered))
+                if answered.since(marked) > patience.unwrap_or_default() =>
+            {
+                Guard::Stopped
+            }
+            (Some(_), Some(_), Some(_)) => Guard::Looks,
         }
     }
 
@@ -240,16 +262,10 @@ impl Grant {
             .iter()
             .map(|(at, terms)| at.plus(terms.closed_after(drain)));
         let at = last.max().unwrap_or_default();
-        let patience = self.sent.iter().map(|(_, terms)| terms.length()).max();
-        match (&self.mark, self.marked_at, self.answered_at) {
-            (None, _, _) | (_, _, None) => Closing::Unguarded(at),
-            (Some(_), None, Some(_)) => Closing::Never,
-            (Some(_), Some(marked), Some(answered))
-                if answered.since(marked) > patience.unwrap_or_default() =>
-            {
-                Closing::Never
-            }
-            (Some(_), Some(_), Some(_)) => Closing::At(at),
+        match self.guard() {
+            Guard::Looks => Closing::At(at),
+            Guard::Unmarked if self.recorded => Closing::Recorded(at),
+            Guard::Unmarked | Guard::Unproven | Guard::Stopped => Closing::Never,
         }
     }
 }

@@ -220,7 +220,9 @@ impl<'a> Draft<'a> {
                 let reason = if outcome.success { "Succeeded" } else { "Failed" };
                 (reason, outcome.message.clone())
             }
-            (None, JobFacts::NoOwner | JobFacts::Present { finished: None, .. }) => return false,
+            (None, JobFacts::Awaited | JobFacts::Unknown | JobFacts::Present { finished: None, .. }) => {
+                return false;
+            }
         };
         self.set(FINISHED, Truth::True, reason, message);
         true

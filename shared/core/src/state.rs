@@ -13,9 +13,9 @@ use crate::afs::{PastUsage, UsageBook, UsagePolicy};
 use crate::condition::Active;
 use crate::cycle::{CycleOutcome, Reason};
 use crate::hierarchy::{Exact, FlavorResource, Forest, NodeId};
-use crate::holders::Holders;
+use crate::holders::{Holder, Holders};
 use crate::name::{CheckName, ClusterQueueName, CohortName, FlavorName, Key, Uid};
-use crate::nominate::{CompiledQueue, Progress, Rules, Switch};
+use crate::nominate::{CompiledQueue, Nomination, Progress, Rules, Switch};
 use crate::pending::{AgeRule, Pending, ReclaimedAge, RequeuingTimestamp, Ticket};
 use crate::preempt::PreemptReason;
 use crate::queue::{Check, ClusterQueue, Cohort, Flavor, LocalQueue};
@@ -24,6 +24,7 @@ use crate::report::QueueRef;
 use crate::status::Admission;
 use crate::workload::Workload;
 
+mod claims;
 mod classes;
 mod configuration;
 mod place;
@@ -179,6 +180,8 @@ pub struct State {
     pub(crate) backoffs: BTreeSet<(Timestamp, WorkloadId)>,
     /// When evictions that were decided must have become visible.
     expectations: BTreeSet<(Timestamp, WorkloadId)>,
+    /// When claims end that were not served by then.
+    claim_ends: BTreeSet<(Timestamp, ClusterId)>,
     /// Evictions to tell, now that the reservation they end is visible.
     pub(crate) orders: BTreeSet<WorkloadId>,
     /// How many that hold quota are not ready.
@@ -219,6 +222,28 @@ pub(crate) struct Queue {
     pub(crate) pending: Pending,
     /// How many of its heads were tried.
     pub(crate) tries: u64,
+    /// What its head waits for, if others are evicted so that it fits.
+    pub(crate) claim: Option<Box<Claim>>,
+}
+
+/// What a head will take once the workloads have stopped that are evicted in its favour.
+///
+/// Invariant: what it asks for counts as taken in every round of its tree until it is admitted or gives up, and its victims
+/// are nobody else's. So quota that comes free bit by bit is not taken by another workload, and the head never needs more
+/// victims than it has chosen. It gives up when it is no longer the head of its queue, asks for something else, can no
+/// longer fit, or when it is overdue: then it waits on, behind all others. *Source*: `spec/admission-engine.md 2.12, 10 item 20`.
+#[derive(Clone, Debug)]
+pub(crate) struct Claim {
+    pub(crate) id: WorkloadId,
+    /// Why beside the number: numbers are used again.
+    pub(crate) uid: Uid,
+    pub(crate) class: ClassId,
+    /// What it will get: flavors, counts and usage are settled.
+    pub(crate) nomination: Nomination,
+    /// Its victims, as they were when it chose them. Empty when it waits for victims of others only.
+    pub(crate) victims: Vec<Arc<Holder>>,
+    /// When it must have been admitted; [`Timestamp::MAX`] once it is overdue and keeps nothing any more.
+    pub(crate) until: Timestamp,
 }
 
 /// A LocalQueue that exists, or that only Workloads name.
@@ -354,6 +379,7 @@ impl State {
             freed: BTreeMap::new(),
             backoffs: BTreeSet::new(),
             expectations: BTreeSet::new(),
+            claim_ends: BTreeSet::new(),
             orders: BTreeSet::new(),
             unready: 0,
             ready: BTreeSet::new(),
@@ -428,11 +454,13 @@ impl State {
         }
     }
 
-    /// The earliest time at which something happens by itself: a back-off ends, an eviction is overdue, usage is sampled.
+    /// The earliest time at which something happens by itself: a back-off or a claim ends, an eviction is overdue, usage is
+    /// sampled.
     pub fn next_wake(&self) -> Option<Timestamp> {
         let sample = self.book.as_ref().and_then(UsageBook::next_sample);
+        let claim = { self.claim_ends.first().map(|(at, _)| *at) }.filter(|at| *at < Timestamp::MAX);
         let first = |times: &BTreeSet<(Timestamp, WorkloadId)>| times.first().map(|(at, _)| *at);
-        [first(&self.backoffs), first(&self.expectations), sample]
+        [first(&self.backoffs), first(&self.expectations), claim, sample]
             .into_iter()
             .flatten()
             .min()

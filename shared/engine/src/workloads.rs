@@ -16,7 +16,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use kube::{Api, Client};
-use roadstead_api::kueue::v1beta2::Workload;
+use roadstead_api::kueue::v1beta2::{ClusterQueue, ClusterQueueSpec, Workload};
+use roadstead_core::dispatch::LostPolicy;
 use roadstead_core::lifecycle::{self, Policy, Proposal, Request};
 use roadstead_core::name::{Key, Uid};
 use roadstead_core::note::Note;
@@ -107,7 +108,7 @@ impl Workloads {
         };
         let all = everybody(self.due.clone(), self.caches.clone());
         self.caches.cluster_queues.listen(move |change| {
-            if change.old.map(|q| &q.spec) != change.new.map(|q| &q.spec) {
+            if change.old.map(|q| wishes(q)) != change.new.map(|q| wishes(q)) {
                 all();
             }
         });
@@ -327,6 +328,13 @@ impl Workloads {
 /// Why not gone by that: a proxy says it too, so it is read again before it counts as gone.
 fn not_found(what: &str) -> String {
     format!("{what} was answered by \"not found\" (404); it is read again")
+}
+
+/// What an administrator wants of a queue that matters to the Workloads in it: a job on a lost worker waits for another policy, and
+/// nothing else makes it due.
+fn wishes(queue: &ClusterQueue) -> (&ClusterQueueSpec, Option<LostPolicy>) {
+    let policy = roadstead_convert::lost_policy(queue.metadata.annotations.as_ref());
+    (&queue.spec, policy)
 }
 
 /// Work on what holds quota goes before new work.

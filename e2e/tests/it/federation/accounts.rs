@@ -5,6 +5,7 @@ use kube::Api;
 use kube::ResourceExt as _;
 use kube::api::DeleteParams;
 use roadstead_api::constants::annotations::DISPATCH_EPOCH;
+use roadstead_e2e::stage::SYSTEM_NAMESPACE;
 
 use super::fixture::{EAST, MANAGER, WEST, alone, condition};
 use super::kubeconfigs::{active, says};
@@ -12,7 +13,7 @@ use crate::shared::chain;
 
 /// What is wide fits only into east.
 const EAST_IS_LARGER: &[(&str, &str)] = &[(MANAGER, "16"), (EAST, "8"), (WEST, "4")];
-const ACCOUNT: (&str, &str) = ("roadstead-system", "roadstead-multikueue");
+const ACCOUNT: (&str, &str) = (SYSTEM_NAMESPACE, "roadstead-multikueue");
 
 /// API servers remember for ten seconds that they knew a token, and open watches go on for minutes.
 ///

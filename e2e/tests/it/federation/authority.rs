@@ -4,6 +4,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, ResourceExt as _};
 use roadstead_api::constants::annotations::LEASE_RENEWAL;
 use roadstead_e2e::plane::Authority;
+use roadstead_e2e::stage::SYSTEM_NAMESPACE;
 
 use super::fixture::{EVEN, MANAGER, Room, SPARE, alone};
 use super::kubeconfigs::{active, forget, put, register, says};
@@ -22,7 +23,7 @@ async fn is_connected(room: Room, cluster: &str, wanted: bool) {
 
 /// Waits until the manager has written there again: its lease is the next one.
 async fn renews(room: Room) {
-    let leases: Api<Lease> = Api::namespaced(room.shared.client(SPARE), "roadstead-system");
+    let leases: Api<Lease> = Api::namespaced(room.shared.client(SPARE), SYSTEM_NAMESPACE);
     let number = || async {
         let lease = leases.get("roadstead-multikueue").await.ok()?;
         lease.annotations().get(LEASE_RENEWAL)?.parse::<u64>().ok()

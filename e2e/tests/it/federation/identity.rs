@@ -18,7 +18,7 @@ use super::second::{SECOND, enlist, of_its_own, with_second};
 use crate::shared::eventually;
 
 /// Where managers keep their leases.
-const LEASES: &str = "roadstead-system";
+const LEASES: &str = SYSTEM_NAMESPACE;
 const BOTH: &[(&str, &str)] = &[(MANAGER, "8"), (SPARE, "8"), (EAST, "8"), (WEST, "8")];
 
 /// The name of the Secret of a cluster, and the kubeconfig in it.

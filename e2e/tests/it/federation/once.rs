@@ -13,13 +13,14 @@ use roadstead_api::constants::annotations::{
 use roadstead_api::constants::finalizers::OUTCOME;
 use roadstead_api::kueue::v1beta2::{ClusterQueue, MultiKueueCluster, Workload};
 use roadstead_e2e::link::Cut;
+use roadstead_e2e::stage::SYSTEM_NAMESPACE;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::fixture::{EAST, MANAGER, Room, WEST, alone, cluster_name, condition, has};
 use crate::shared::eventually;
 
-const WORKER_NAMESPACE: &str = "roadstead-system";
+const WORKER_NAMESPACE: &str = SYSTEM_NAMESPACE;
 /// The name that every origin of the default has.
 const LEASE: &str = "roadstead-multikueue";
 const EVEN: &[(&str, &str)] = &[(MANAGER, "32"), (EAST, "16"), (WEST, "16")];

@@ -7,6 +7,7 @@ use kube::api::DeleteParams;
 use kube::{Api, ResourceExt as _};
 use roadstead_api::constants::annotations::LEASE_RENEWAL;
 use roadstead_api::kueue::v1beta2::{MultiKueueCluster, Workload};
+use roadstead_e2e::stage::SYSTEM_NAMESPACE;
 use serde_json::json;
 
 use super::fixture::{EAST, MANAGER, Room, SPARE, Shared};
@@ -19,7 +20,7 @@ const EAST_ONLY: &[(&str, &str)] = &[(MANAGER, "8"), (EAST, "8")];
 const WATCHED: &str = "8s";
 
 fn lease(room: Room) -> (Api<Lease>, &'static str) {
-    let leases = Api::namespaced(room.shared.client(EAST), "roadstead-system");
+    let leases = Api::namespaced(room.shared.client(EAST), SYSTEM_NAMESPACE);
     (leases, "roadstead-multikueue")
 }
 

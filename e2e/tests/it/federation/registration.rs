@@ -20,7 +20,7 @@ use crate::shared::{chain, client_of, eventually};
 
 /// The config that the spare cluster joins, so that no job of another test goes there.
 const CONFIG: &str = "second-federation";
-const WORKER_NAMESPACE: &str = "roadstead-system";
+const WORKER_NAMESPACE: &str = SYSTEM_NAMESPACE;
 const ISSUED_AT: &str = "roadstead.dev/issued-at";
 const EXPIRES_AT: &str = "roadstead.dev/expires-at";
 const ANSWERS: Duration = Duration::from_secs(1);
@@ -83,7 +83,7 @@ async fn made(room: Room) -> BTreeMap<String, String> {
     let secrets = Api::<Secret>::namespaced(manager, SYSTEM_NAMESPACE);
     add(&mut all, secrets, |name| name.ends_with(SPARE)).await;
     let accounts = Api::<ServiceAccount>::namespaced(spare.clone(), WORKER_NAMESPACE);
-    add(&mut all, accounts, |name| name != "default").await;
+    add(&mut all, accounts, |name| name.starts_with("roadstead-")).await;
     // Those that are made for managers; the worker has one of its own.
     add(&mut all, Api::<ClusterRole>::all(spare), |name| {
         name.starts_with("roadstead-")

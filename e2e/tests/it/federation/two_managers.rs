@@ -8,6 +8,7 @@ use kube::{Api, ResourceExt};
 use roadstead_api::constants::annotations::DISPATCH_EPOCH;
 use roadstead_api::constants::labels::MULTIKUEUE_ORIGIN;
 use roadstead_api::kueue::v1beta2::Workload;
+use roadstead_e2e::stage::SYSTEM_NAMESPACE;
 use serde_json::json;
 
 use super::fixture::{EAST, MANAGER, Room, SPARE};
@@ -65,7 +66,7 @@ async fn was_sent_once(room: Room, job: &str) {
 }
 
 async fn holder(room: Room, lease: &str) -> Option<String> {
-    let leases: Api<Lease> = Api::namespaced(room.shared.client(EAST), "roadstead-system");
+    let leases: Api<Lease> = Api::namespaced(room.shared.client(EAST), SYSTEM_NAMESPACE);
     leases.get(lease).await.unwrap().spec?.holder_identity
 }
 

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::ground::{FLAVOR, Ground, alone, ask, condition, cpu};
+use crate::shared::eventually;
 
 const PREEMPTION: [(&str, &str); 2] = [
     ("withinClusterQueue", "LowerPriority"),
@@ -102,4 +103,77 @@ fn shares_decide_who_makes_room_and_a_restart_forgets_nobody() {
             even.runs("incoming").await;
         },
     );
+}
+
+/// How often a Job was evicted.
+async fn evictions(ground: &Ground, job: &str) -> u64 {
+    let workload = ground.workload(job).await.unwrap();
+    let stats = workload.data["status"]["schedulingStats"]["evictions"].as_array();
+    { stats.into_iter().flatten() }
+        .filter_map(|of| of["count"].as_u64())
+        .sum()
+}
+
+/// Jobs that stop only when this test says so: of four that fill a cohort two are evicted, one stops long before the other.
+///
+/// Spec: admission-engine B130, 10.2.
+#[test]
+fn two_victims_that_stop_one_after_the_other_are_enough() {
+    alone("fair-slow", json!({"fairSharing": {}}), async |solo| {
+        let ground = Ground::new(solo.client().unwrap(), "slow").await;
+        let member = |quota: &str| {
+            json!({
+                "cohortName": "tree",
+                "preemption": {"reclaimWithinCohort": "Any"},
+                "resourceGroups": cpu(&[(FLAVOR, quota)]),
+            })
+        };
+        ground.queue("pool", member("8")).await;
+        ground.queue("one", member("0")).await;
+        ground.queue("two", member("0")).await;
+        let running = ["a1", "a2", "a3", "a4"];
+        let by_hand = json!({"spec": {"managedBy": "example.com/by-hand"}});
+        for name in running {
+            ground
+                .submit(ask(name, "one").cpu("2").with(by_hand.clone()))
+                .await;
+            ground.runs(name).await;
+            ground.active_pods(name, 1).await;
+        }
+        ground.submit(ask("b", "two").cpu("4")).await;
+        ground
+            .waits(
+                "b",
+                "WaitingForPreemptedWorkloads",
+                "Pending the preemption of 2 workload(s)",
+            )
+            .await;
+        let victims = eventually(|| async {
+            let mut found = Vec::new();
+            for job in running {
+                if ground.is_evicted(job).await {
+                    found.push(job);
+                }
+            }
+            (found.len() == 2).then_some(found)
+        })
+        .await;
+        for (stopped, victim) in victims.iter().enumerate() {
+            assert!(!ground.holds_quota("b").await, "after {stopped} of 2");
+            ground.active_pods(victim, 0).await;
+            ground
+                .workload_when(victim, |w| {
+                    condition(w, "QuotaReserved").is_some_and(|(is, ..)| is == "False")
+                })
+                .await;
+            ground.tick(["tick", "tock"][stopped]).await;
+        }
+        ground.runs("b").await;
+        ground.tick("tack").await;
+        for job in running {
+            let times = u64::from(victims.contains(&job));
+            assert_eq!(evictions(&ground, job).await, times, "{job}");
+            assert_eq!(ground.holds_quota(job).await, times == 0, "{job}");
+        }
+    });
 }

@@ -419,6 +419,14 @@ impl Ground {
         self.runs(name).await;
     }
 
+    pub(super) async fn holds_quota(&self, job: &str) -> bool {
+        is(&self.workload(job).await.unwrap(), "QuotaReserved", "True")
+    }
+
+    pub(super) async fn is_evicted(&self, job: &str) -> bool {
+        is(&self.workload(job).await.unwrap(), "Evicted", "True")
+    }
+
     /// Passes a tick and fails if this Job holds quota then.
     pub(super) async fn still_waits(&self, job: &str, tick: &'static str) {
         self.tick(tick).await;
@@ -468,6 +476,26 @@ impl Ground {
                 .unwrap();
         }
         self.workload_when(job, |w| is(w, "Finished", "True")).await;
+    }
+
+    /// Says, in the place of a controller named in `spec.managedBy`, how many pods of a Job are active.
+    pub(super) async fn active_pods(&self, job: &str, active: i32) {
+        let started = self
+            .jobs()
+            .get(job)
+            .await
+            .unwrap()
+            .status
+            .and_then(|s| s.start_time);
+        let mut status = json!({"active": active});
+        if started.is_none() && active > 0 {
+            status["startTime"] = json!(jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
+        }
+        let patch = Patch::Merge(json!({"status": status}));
+        self.jobs()
+            .patch_status(job, &PatchParams::default(), &patch)
+            .await
+            .unwrap();
     }
 
     /// Waits for the next second: creation times are counted in seconds.

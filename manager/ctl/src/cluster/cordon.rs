@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::registered;
 use crate::access;
 use crate::args::{Cordon, Drain};
 use crate::failure::{Code, Failure, done};
@@ -123,18 +124,7 @@ pub async fn drain(args: &Drain) -> Result<(), Failure> {
 
 async fn annotate(manager: &Client, name: &str, value: Option<&str>) -> Result<(), Failure> {
     let api = Api::<MultiKueueCluster>::all(manager.clone());
-    let there = api
-        .get_opt(name)
-        .await
-        .map_err(|error| Failure::request("reading the MultiKueueCluster failed", &error))?;
-    if there.is_none() {
-        return Err(Failure::new(
-            format!("cluster {name} is not registered"),
-            "there is no MultiKueueCluster of that name",
-            "roadstead cluster list",
-        )
-        .code(Code::NotFound));
-    }
+    registered(&api, name).await?;
     let value = value.map_or(Value::Null, Value::from);
     let patch = json!({ "metadata": { "annotations": { CORDON: value } } });
     let what = format!("changing cluster {name} failed");
@@ -142,7 +132,7 @@ async fn annotate(manager: &Client, name: &str, value: Option<&str>) -> Result<(
 }
 
 /// Workloads that are placed on a cluster and have not finished.
-async fn placed_on(manager: &Client, cluster: &str) -> Result<Vec<String>, Failure> {
+pub(super) async fn placed_on(manager: &Client, cluster: &str) -> Result<Vec<String>, Failure> {
     let api = Api::<Workload>::all(manager.clone());
     let mut page = ListParams::default().limit(PAGE);
     let mut found = Vec::new();
@@ -163,11 +153,11 @@ async fn placed_on(manager: &Client, cluster: &str) -> Result<Vec<String>, Failu
     }
 }
 
-fn name_of(cluster: &str) -> String {
+pub(super) fn name_of(cluster: &str) -> String {
     format!("multikueuecluster.kueue.x-k8s.io/{cluster}")
 }
 
-fn count(workloads: &[String]) -> String {
+pub(super) fn count(workloads: &[String]) -> String {
     match workloads.len() {
         0 => "no workload".to_owned(),
         1 => "1 workload".to_owned(),

@@ -272,7 +272,7 @@ async fn where_the_other_name_leads_now_counts_before_what_is_written_of_it() {
         "west".into(),
         (&[], &Arc::default()),
         Timestamp::UNIX_EPOCH,
-        fleet.lessor.grant(),
+        fleet.lessor.grant(None),
     ));
     fleet.registry.insert(west.clone());
     let said = fleet.lessor.renew(&client, &east, &mut None).await;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Deserializer};
 
 use super::roadstead::RoadsteadConfiguration;
-use super::{Config, Roadstead, v1beta1, v1beta2};
+use super::{Config, v1beta1, v1beta2};
 
 /// The documents a configuration file may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,22 +62,23 @@ enum Written {
 impl Config {
     /// What holds when there is no file. `own_namespace` is the namespace of the process.
     pub fn without_file(own_namespace: &str) -> Self {
-        v1beta2::Configuration::default().fill(own_namespace)
+        Self::from_documents([], own_namespace)
     }
 
     /// Merges the documents of one file, with every default. Of two documents of one kind the later one counts; the
     /// loader refuses such files.
     pub fn from_documents(documents: impl IntoIterator<Item = Document>, own_namespace: &str) -> Self {
-        let mut config = None;
-        let mut roadstead = Roadstead::default();
+        let (mut config, mut own) = (None, None);
         for document in documents {
             match document.0 {
                 Written::V1Beta1(written) => config = Some(written.fill(own_namespace)),
                 Written::V1Beta2(written) => config = Some(written.fill(own_namespace)),
-                Written::Roadstead(written) => roadstead = written.fill(),
+                Written::Roadstead(written) => own = Some(written),
             }
         }
-        let config = config.unwrap_or_else(|| Self::without_file(own_namespace));
+        let config = config.unwrap_or_else(|| v1beta2::Configuration::default().fill(own_namespace));
+        // Why last: what it leaves open follows the namespace that the other document names.
+        let roadstead = own.unwrap_or_default().fill(&config.namespace);
         Self { roadstead, ..config }
     }
 }

@@ -2,8 +2,8 @@
 
 use serde::Deserialize;
 
+use super::DEFAULT_NAMESPACE;
 use super::appwrapper::AppWrapperConfig;
-use crate::constants::names::LEASE_NAMESPACE;
 
 /// The second document. Every key is optional; an unknown one is an error.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -46,8 +46,9 @@ pub struct RoadsteadMultiKueue {
     pub allow_loopback_workers: bool,
     /// Lifetime asked for worker credentials, seconds; at least 600.
     pub token_lifetime_seconds: i64,
-    /// Namespace on the worker in which the manager keeps its lease and in which the worker looks for it: that of the account
-    /// that `roadstead cluster join` makes. Both sides must agree, and no tenant may write there.
+    /// Namespace on the worker in which the manager keeps its lease and in which the worker looks for it; also that of the account
+    /// that `roadstead cluster join` makes. Default: the namespace of the process, `kueue-system` in an installation that changes
+    /// nothing, so that the lease lies beside the worker's own engine. Both sides must agree, and no tenant may write there.
     pub lease_namespace: String,
 }
 
@@ -60,7 +61,7 @@ impl Default for RoadsteadMultiKueue {
             worker_lost_policy: WorkerLostPolicy::default(),
             allow_loopback_workers: false,
             token_lifetime_seconds: TOKEN_LIFETIME_SECONDS,
-            lease_namespace: LEASE_NAMESPACE.to_owned(),
+            lease_namespace: DEFAULT_NAMESPACE.to_owned(),
         }
     }
 }
@@ -69,14 +70,14 @@ impl Default for RoadsteadMultiKueue {
 /// `roadstead.dev/worker-lost-policy`. Source: spec/safety.md.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 pub enum WorkerLostPolicy {
-    /// Wait until the worker is back or removed.
+    /// Wait until the worker is back, or an administrator gives the runs there up (`roadstead cluster give-up`).
     Wait,
     /// Dispatch again after `workerLostTimeout`, at the risk that the job runs twice.
     RetryAnyway,
     /// Dispatch again once the worker has certainly stopped what it ran: it does so by itself when it has not heard of the
-    /// manager for two thirds of `workerLostTimeout`. A worker of another make has no fence; its jobs are dispatched again as with
-    /// `RetryAnyway`. When the worker's API server or its engine is dead while its nodes live, pods go on; with the engine
-    /// known to be dead nothing is dispatched again.
+    /// manager for two thirds of `workerLostTimeout`. Where there is no fence (a worker of another make, or an account that may keep no
+    /// lease there) the job is waited for as with `Wait`. When the worker's API server or its engine is dead while its nodes live,
+    /// pods go on; with the engine known to be dead nothing is dispatched again.
     #[default]
     Fence,
 }
@@ -118,7 +119,8 @@ struct MultiKueueSection {
 }
 
 impl RoadsteadConfiguration {
-    pub(super) fn fill(self) -> Roadstead {
+    /// `own_namespace` is the namespace of the process.
+    pub(super) fn fill(self, own_namespace: &str) -> Roadstead {
         let webhook = self.webhook.unwrap_or_default();
         let multi_kueue = self.multi_kueue.unwrap_or_default();
         Roadstead {
@@ -137,7 +139,7 @@ impl RoadsteadConfiguration {
                 lease_namespace: multi_kueue
                     .lease_namespace
                     .filter(|name| !name.is_empty())
-                    .unwrap_or_else(|| LEASE_NAMESPACE.to_owned()),
+                    .unwrap_or_else(|| own_namespace.to_owned()),
             },
         }
     }

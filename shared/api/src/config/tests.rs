@@ -79,7 +79,9 @@ fn each_key_has_the_default_of_the_table() {
         ("", 8082)
     );
     assert_eq!(config.feature_gate_settings, BTreeMap::new());
-    assert_eq!(config.roadstead, Roadstead::default());
+    let mut own = Roadstead::default();
+    "own".clone_into(&mut own.multi_kueue.lease_namespace);
+    assert_eq!(config.roadstead, own);
 }
 
 /// Spec: api API-13, `waitForPodsReady`.
@@ -250,11 +252,29 @@ fn second_document_has_its_defaults_and_its_keys() {
     assert!(!defaults.admission_paused && defaults.webhook.manage_configurations);
     assert_eq!(defaults.webhook.url, None);
     assert_eq!(defaults.multi_kueue.worker_lost_policy, WorkerLostPolicy::Fence);
-    assert_eq!(defaults.multi_kueue.lease_namespace, "roadstead-system");
+    assert_eq!(defaults.multi_kueue.lease_namespace, "kueue-system");
     assert_eq!(defaults.multi_kueue.token_lifetime_seconds, 3600);
     assert!(!defaults.multi_kueue.allow_loopback_workers);
     let empty = DocumentKind::Roadstead.read(json!({})).unwrap();
-    assert_eq!(Config::from_documents([empty], "own").roadstead, defaults);
+    assert_eq!(
+        Config::from_documents([empty], "kueue-system").roadstead,
+        defaults
+    );
+    for (documents, wanted) in [
+        (vec![], "own"),
+        (vec![DocumentKind::Roadstead.read(json!({})).unwrap()], "own"),
+        (
+            vec![
+                DocumentKind::KueueV1Beta2
+                    .read(json!({"namespace": "named"}))
+                    .unwrap(),
+            ],
+            "named",
+        ),
+    ] {
+        let config = Config::from_documents(documents, "own");
+        assert_eq!(config.roadstead.multi_kueue.lease_namespace, wanted);
+    }
     let written = DocumentKind::Roadstead
         .read(json!({
             "apiVersion": "config.roadstead.dev/v1alpha1", "kind": "RoadsteadConfiguration",

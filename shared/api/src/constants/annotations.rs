@@ -104,3 +104,6 @@ pub const CLUSTER_IDENTITY: &str = "roadstead.dev/cluster-identity";
 pub const EXPLANATION: &str = "roadstead.dev/explanation";
 /// On a `MultiKueueCluster`: `true` when it takes no new work, `drain` when its jobs go elsewhere too.
 pub const CORDON: &str = "roadstead.dev/cordon";
+/// On a `MultiKueueCluster`: an administrator's word that the runs on this lost cluster are lost. The value is the time at which
+/// condition `Active` became False; a word about an earlier loss is void.
+pub const GIVEN_UP: &str = "roadstead.dev/given-up";

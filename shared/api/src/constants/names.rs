@@ -14,5 +14,3 @@ pub const DEFAULT_ORIGIN: &str = "multikueue";
 pub const MUTATING_WEBHOOKS: &str = "kueue-mutating-webhook-configuration";
 /// The validating webhook configuration, as the reference has it.
 pub const VALIDATING_WEBHOOKS: &str = "kueue-validating-webhook-configuration";
-/// Where managers keep their leases on a worker, unless told otherwise: where `roadstead cluster join` puts the account.
-pub const LEASE_NAMESPACE: &str = "roadstead-system";

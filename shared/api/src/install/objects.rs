@@ -5,7 +5,6 @@ use serde_json::{Map, Value, json};
 use super::owned::{self, DEFINITIONS};
 use super::values::{Refusal, Values};
 use crate::constants::groups;
-use crate::constants::names::LEASE_NAMESPACE;
 use crate::crd::{self, WEBHOOK_SERVICE};
 use crate::rights::{self, Process};
 use crate::visibility;
@@ -252,8 +251,7 @@ pub fn may_be_of_others(definition: &str) -> bool {
 fn rights(process: Process, place: &Place) -> Vec<Value> {
     let mut objects = rights::manifests(process, &place.namespace, rights::BY_DEFAULT);
     for object in &mut objects {
-        let own = object["kind"] == "Namespace" && object["metadata"]["name"] != LEASE_NAMESPACE;
-        if own {
+        if object["kind"] == "Namespace" {
             object["metadata"]["labels"] = json!({"pod-security.kubernetes.io/enforce": "restricted"});
         }
     }

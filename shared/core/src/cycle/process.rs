@@ -14,7 +14,9 @@ use crate::pending::Needs;
 use crate::preempt::{PreemptReason, Target, preemption_message};
 use crate::queue::Reclaim;
 use crate::state::workloads::{Fresh, eviction_count};
-use crate::state::{Assumption, Blocking, Eviction, Holding, Place, Readiness, Record, State, Told};
+use crate::state::{
+    Assumption, Blocking, ClusterId, Eviction, Holding, Place, Readiness, Record, State, Told,
+};
 use crate::status::Admission;
 
 /// *Limit*: how long a decided eviction may take to become visible before it is decided anew.
@@ -23,32 +25,54 @@ const EVICTION_VISIBLE: SignedDuration = SignedDuration::from_secs(60);
 /// What is undone when the round ends, and what happened in it.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
-    /// What preemptors will take once their victims have stopped.
-    claims: Vec<(NodeId, FlavorResource, Exact)>,
+    /// What preemptors will take once their victims have stopped, by their queues.
+    claims: Vec<(ClusterId, NodeId, FlavorResource, Exact)>,
     /// What is kept for heads that have nobody to preempt.
     withheld: Vec<(NodeId, FlavorResource, Exact)>,
-    /// The victims of this round.
-    taken: Vec<Arc<Holder>>,
+    /// The victims of this round and of earlier ones that have not stopped yet.
+    pub(super) taken: Vec<Arc<Holder>>,
     /// Whether a head got quota.
     pub(super) served: bool,
     /// Whether a head left the heap, or was put back to try other flavors.
     pub(super) moved: bool,
     /// Whether an eviction was decided.
     pub(super) evicted: bool,
+    /// Whether a head gave a claim up, so that others may fit though nothing was released.
+    pub(super) given_up: bool,
 }
 
 impl Scratch {
     pub(super) fn undo(&mut self, forest: &mut Forest) {
-        for (node, pair, value) in self.claims.drain(..).chain(self.withheld.drain(..)) {
+        let claims = self
+            .claims
+            .drain(..)
+            .map(|(_, node, pair, value)| (node, pair, value));
+        for (node, pair, value) in claims.chain(self.withheld.drain(..)) {
             forest.remove(node, pair, value);
         }
     }
 
-    fn claim(&mut self, forest: &mut Forest, node: NodeId, usage: &[(FlavorResource, Exact)]) {
+    /// Counts a claim as taken.
+    pub(super) fn claim(
+        &mut self,
+        forest: &mut Forest,
+        (cluster, node): (ClusterId, NodeId),
+        usage: &[(FlavorResource, Exact)],
+    ) {
         for (pair, value) in usage {
             forest.add(node, *pair, *value);
-            self.claims.push((node, *pair, *value));
+            self.claims.push((cluster, node, *pair, *value));
         }
+    }
+
+    /// Counts the claim of a queue as taken no more.
+    pub(super) fn unclaim(&mut self, forest: &mut Forest, cluster: ClusterId) {
+        self.claims.retain(|(of, node, pair, value)| {
+            if *of == cluster {
+                forest.remove(*node, *pair, *value);
+            }
+            *of != cluster
+        });
     }
 }
 
@@ -62,7 +86,12 @@ impl State {
         if overlaps(entry, scratch) && self.settings.rules.recompute_overlap == Switch::On {
             self.recompute(entry, scratch);
             if entry.nomination.mode == Mode::Fit && entry.nomination.fits_only_with_gone {
-                scratch.claim(&mut self.forest, entry.node, &entry.nomination.usage);
+                scratch.claim(
+                    &mut self.forest,
+                    (entry.cluster, entry.node),
+                    &entry.nomination.usage,
+                );
+                self.claim_for(entry, now);
                 return Fate::Refused(Reason::AwaitsVictimsOfOthers, Requeue::PendingPreemption);
             }
         }
@@ -161,10 +190,12 @@ impl State {
                     .map(|(pair, value)| (holder.node, *pair, *value))
             }),
         );
-        if !later || !entry.nomination.targets.is_empty() || scratch.claims.is_empty() {
+        let alone = scratch.claims.is_empty() && scratch.taken.is_empty();
+        if !later || !entry.nomination.targets.is_empty() || alone {
             return later;
         }
-        self.fits_without(entry, scratch.claims.iter().copied())
+        let claims = scratch.claims.iter();
+        self.fits_without(entry, claims.map(|(_, node, pair, value)| (*node, *pair, *value)))
     }
 
     fn fits_without(
@@ -190,7 +221,12 @@ impl State {
         scratch: &mut Scratch,
         (now, decisions): (Timestamp, &mut Vec<Decision>),
     ) -> Fate {
-        scratch.claim(&mut self.forest, entry.node, &entry.nomination.usage);
+        scratch.claim(
+            &mut self.forest,
+            (entry.cluster, entry.node),
+            &entry.nomination.usage,
+        );
+        self.claim_for(entry, now);
         for target in &entry.nomination.targets {
             scratch.taken.push(Arc::clone(&target.holder));
             if !target.holder.evicted {
@@ -285,6 +321,7 @@ impl State {
             queue_time: entry.ticket.rank.since(),
             reserved_at: now,
         }));
+        self.forget_claim(entry.cluster);
         self.move_to(entry.id, place, now);
         let considered = entry.nomination.considered.clone();
         Some(Decision::Reserve {

@@ -23,6 +23,8 @@ pub(super) struct Entry {
     pub(super) ticket: Ticket,
     /// Whether it waits for victims already.
     preemptor: bool,
+    /// Whether it comes after all others.
+    pub(super) last: bool,
     pub(super) nomination: Nomination,
     /// What must be available before it is worth another try.
     pub(super) needs: Needs,
@@ -66,6 +68,10 @@ impl State {
         let mut heads = 0;
         for cluster in &tree {
             let Some((id, ticket)) = self.head_for_round(*cluster, &mut scratch) else {
+                // Why: it may have put its last heads aside unseen. Rounds in which others take part would never end.
+                if self.ready.contains(cluster) {
+                    self.touch(*cluster);
+                }
                 continue;
             };
             heads += 1;
@@ -90,6 +96,9 @@ impl State {
             {
                 *fate = Some(refuse(entry));
             }
+        }
+        if self.has_claims() {
+            self.serve_claims(&tree, &mut entries, &mut fates, &mut scratch, (now, decisions));
         }
         self.serve_in_order(&mut entries, &mut fates, &mut scratch, (now, decisions));
         scratch.undo(&mut self.forest);
@@ -194,6 +203,7 @@ impl State {
             node,
             ticket,
             preemptor,
+            last: false,
             nomination,
             needs,
         })
@@ -253,9 +263,9 @@ impl State {
         scratch: &mut Scratch,
         (now, decisions): (Timestamp, &mut Vec<Decision>),
     ) {
-        let open: Vec<usize> = (0..entries.len())
+        let (last, open): (Vec<usize>, Vec<usize>) = (0..entries.len())
             .filter(|at| fates.get(*at).is_some_and(Option::is_none))
-            .collect();
+            .partition(|at| entries.get(*at).is_some_and(|entry| entry.last));
         let fair = matches!(
             self.settings.rules.preemption,
             PreemptionRules::FairSharing { .. }
@@ -277,23 +287,27 @@ impl State {
             .into_iter()
             .filter_map(|at| Some((at, contender(entries.get(at)?))))
             .collect();
+        let mut serve = |state: &mut Self, at: usize| {
+            if let (Some(entry), Some(fate)) = (entries.get_mut(at), fates.get_mut(at)) {
+                *fate = Some(state.process(entry, scratch, (now, &mut *decisions)));
+            }
+        };
         if !fair {
             let rules = &self.settings.rules;
             contenders.sort_by(|(_, a), (_, b)| classical_order(rules, a, b));
-            for (at, _) in contenders {
-                if let (Some(entry), Some(fate)) = (entries.get_mut(at), fates.get_mut(at)) {
-                    *fate = Some(self.process(entry, scratch, (now, decisions)));
-                }
+            for at in contenders.into_iter().map(|(at, _)| at).chain(last) {
+                serve(self, at);
             }
             return;
         }
         let (at, contenders): (Vec<usize>, Vec<Contender>) = contenders.into_iter().unzip();
         let mut tournament = Tournament::new(&self.forest, contenders);
         while let Some(next) = tournament.next(&mut self.forest, &self.settings.rules) {
-            let Some(at) = at.get(next).copied() else { return };
-            if let (Some(entry), Some(fate)) = (entries.get_mut(at), fates.get_mut(at)) {
-                *fate = Some(self.process(entry, scratch, (now, decisions)));
-            }
+            let Some(at) = at.get(next).copied() else { break };
+            serve(self, at);
+        }
+        for at in last {
+            serve(self, at);
         }
     }
 
@@ -320,6 +334,12 @@ impl State {
         }
         queue.pending.unstick(id);
         queue.pending.forget_hopes(&entry.ticket);
+        if requeue != Requeue::PodsNotReady {
+            scratch.given_up |= self.forget_claim(entry.cluster).is_some();
+        }
+        let Some(queue) = self.queue_mut(entry.cluster) else {
+            return;
+        };
         let category = { entry.nomination.refusal.as_ref() }.map(|refusal| refusal.category);
         let category = category.unwrap_or(Category::WaitingForQuota);
         match requeue {
@@ -349,6 +369,7 @@ impl State {
 
     /// Takes a head out of the heap, or blocks the heap with it where the strategy wants that.
     fn set_aside(&mut self, cluster: ClusterId, ticket: &Ticket, wait: Wait, scratch: &mut Scratch) {
+        scratch.given_up |= self.forget_claim(cluster).is_some();
         let Some(queue) = self.queue_mut(cluster) else {
             return;
         };
@@ -375,6 +396,11 @@ impl State {
             self.outcome.successes += 1;
         } else {
             self.outcome.failures += 1;
+        }
+        if scratch.given_up
+            && let Some(cluster) = tree.first()
+        {
+            self.stir_tree(*cluster);
         }
         // Why: each of these can happen only so often without an event, so rounds come to an end.
         if scratch.served || scratch.moved || scratch.evicted {

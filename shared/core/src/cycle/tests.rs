@@ -8,6 +8,7 @@ use crate::state::fixtures::{World, cores};
 use crate::state::{Settings, State};
 
 mod blocking;
+mod claims;
 mod classes;
 mod cohorts;
 mod order;

@@ -4,10 +4,8 @@
 
 use jiff::Timestamp;
 
-use super::{
-    Cause, Copies, Cordon, Fence, LostPolicy, Membership, Owner, Pass, Remote, RemoteWorkload, Said,
-    false_end,
-};
+use super::removal::Membership;
+use super::{Cause, Copies, Cordon, Fence, LostPolicy, Owner, Pass, Remote, RemoteWorkload, Said, false_end};
 use crate::lifecycle::{DEACTIVATION_TARGET, TIME_IS_UP, time_is_up};
 use crate::moment::later;
 use crate::name::{CheckName, ClusterName};
@@ -50,6 +48,7 @@ impl<'a> Pass<'a> {
             Some(Remote::Unreachable { since, fence }) => {
                 let timeout = later(*since, self.o.policy.worker_lost_timeout);
                 let given_up = match (self.o.policy.lost, fence) {
+                    _ if self.site(cluster).given_up => Some((*since, Closed::Certainly)),
                     // Why: who takes out or deletes a cluster that does not answer says that its run is lost. Why not who did so before:
                     // what ran there was to end there, and may go on.
                     _ if self.site(cluster).stood.is_taken_away(membership) => {
@@ -57,8 +56,8 @@ impl<'a> Pass<'a> {
                     }
                     (LostPolicy::RetryAnyway, _) => Some((timeout, Closed::Perhaps)),
                     (LostPolicy::Fence, Fence::Closes { at }) => Some((*at, Closed::Certainly)),
-                    // Why both: it may yet fence itself.
-                    (LostPolicy::Fence, Fence::Unknown { at }) => Some((timeout.max(*at), Closed::Perhaps)),
+                    // Why perhaps: its engine may have ended while no process of this manager looked.
+                    (LostPolicy::Fence, Fence::Recorded { at }) => Some((timeout.max(*at), Closed::Perhaps)),
                     (LostPolicy::Fence, Fence::Open) | (LostPolicy::Wait, _) => None,
                 };
                 match given_up {

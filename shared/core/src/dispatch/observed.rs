@@ -109,6 +109,8 @@ pub struct Site {
     pub cordon: Cordon,
     /// What belonged to it once it was lost: who took that away has given its runs up.
     pub stood: Stood,
+    /// An administrator has said of its present loss that the runs there are lost (`roadstead cluster give-up`).
+    pub given_up: bool,
     /// Whether our lease is kept there.
     pub lease: Tenure,
     /// Whether the creation of a copy is under way there that takes much longer than it usually does, or its last request failed.
@@ -123,6 +125,7 @@ pub(super) static UNKNOWN: Site = Site {
         listed: false,
         stayed: false,
     },
+    given_up: false,
     lease: Tenure::Held,
     late: false,
 };
@@ -149,13 +152,13 @@ pub enum Fence {
         /// Then, in the time of this pass.
         at: Timestamp,
     },
-    /// It is not known to fence itself, as a worker of another make does not. If it does, then from then on.
-    Unknown {
+    /// It stops by itself from then on, as an earlier process of this manager has recorded; this one has not heard of it.
+    Recorded {
         /// Then, in the time of this pass.
         at: Timestamp,
     },
-    /// It cannot be counted on: nobody was there to stop anything when it was last heard, or its copy was sent without being told
-    /// to fence.
+    /// It cannot be counted on: the worker has none, as one of another make, or its engine was silent when it was last heard, or
+    /// its copy was sent without being told to fence.
     Open,
 }
 
@@ -384,10 +387,10 @@ pub struct Policy {
 /// What happens to a job whose worker is lost for longer than the timeout. *Source*: `spec/safety.md 3`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LostPolicy {
-    /// It stays where it is until the worker answers, or an admin takes the lost cluster out of the `MultiKueueConfig`.
+    /// It stays where it is until the worker answers, or an administrator gives the runs there up.
     Wait,
-    /// It runs again elsewhere once the worker has certainly stopped it; a worker that was never seen to have a fence is treated
-    /// as with [`Self::RetryAnyway`], one whose fence does not hold now as with [`Self::Wait`].
+    /// It runs again elsewhere once the worker has certainly stopped it; a worker without a fence that holds is waited for as with
+    /// [`Self::Wait`].
     Fence,
     /// It runs again elsewhere, perhaps while the lost copy still runs.
     RetryAnyway,

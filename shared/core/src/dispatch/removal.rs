@@ -3,15 +3,13 @@
 //! Why no times: that of a removal is told by no API for a cluster that is taken out of a config, a watch may tell of it at any
 //! time after it, and clocks differ. What a look shows that began when the cluster was said to be lost is later than that; so
 //! who took the cluster out since has done so later as well. What is not known, as after a restart, counts as no word: the
-//! policy decides then, and [`Waiting::WorkerLost`](super::Waiting) tells how to give the word.
+//! policy decides then. [`Waiting::WorkerLost`](super::Waiting) names the explicit way to give the word, `roadstead cluster give-up`.
 //!
 //! *Source*: `spec/safety.md 3.5`.
 
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-
-use super::Membership;
 
 /// What belonged to a cluster at some moment after people were told of its present loss.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,6 +46,19 @@ impl Witness {
             stayed: is_of_this && self.stayed,
         }
     }
+}
+
+/// Whether a cluster belongs to the federation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Membership {
+    /// It does.
+    Listed,
+    /// The config does not list it.
+    Unlisted,
+    /// It is being deleted.
+    Leaving,
+    /// Both.
+    UnlistedAndLeaving,
 }
 
 /// What belonged to a lost cluster once it was said to be lost.

@@ -73,24 +73,9 @@ pub enum Waiting {
         cluster: ClusterName,
         /// Since when; `None` when that is not known.
         since: Option<Timestamp>,
-        /// When it is given up; `None` means never without an admin.
+        /// When it is given up; `None` means never without an administrator's word.
         until: Option<Timestamp>,
-        /// Whether it belongs to the federation still: it says how an admin can give its run up.
-        membership: Membership,
     },
-}
-
-/// Whether a cluster belongs to the federation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Membership {
-    /// It does.
-    Listed,
-    /// The config does not list it.
-    Unlisted,
-    /// It is being deleted.
-    Leaving,
-    /// Both.
-    UnlistedAndLeaving,
 }
 
 impl Waiting {
@@ -216,31 +201,19 @@ impl Waiting {
                 until: Some(_),
                 ..
             } => format!("bring cluster \"{cluster}\" back before then to keep the run"),
-            Self::WorkerLost {
-                cluster, membership, ..
-            } => {
-                let give_up = match membership {
-                    Membership::Listed => format!("take \"{cluster}\" out of the MultiKueueConfig"),
-                    Membership::Unlisted => {
-                        format!(
-                            "delete MultiKueueCluster \"{cluster}\", which was no longer listed when it was lost,"
-                        )
-                    }
-                    Membership::Leaving => format!(
-                        "take \"{cluster}\", which was being deleted when it was lost, out of the MultiKueueConfig"
-                    ),
-                    Membership::UnlistedAndLeaving => format!(
-                        "put \"{cluster}\", which had left when it was lost, into the MultiKueueConfig and take it out again"
-                    ),
-                };
-                // Why once: before it is said there, nobody's word is taken (`removal`).
-                format!(
-                    "bring cluster \"{cluster}\" back, or, once condition Active of its MultiKueueCluster is False, {give_up} to run it \
-                     elsewhere"
-                )
+            Self::WorkerLost { cluster, .. } => {
+                format!("bring cluster \"{cluster}\" back, or {}", ways_out(cluster))
             }
         }
     }
+}
+
+/// How a job comes away from a lost cluster that is waited for: an administrator's word, or another policy.
+pub fn ways_out(cluster: &ClusterName) -> String {
+    format!(
+        "if you know that its jobs do not run there any more: roadstead cluster give-up {cluster}; with policy RetryAnyway (annotation \
+         roadstead.dev/worker-lost-policy of the ClusterQueue) they are started elsewhere after workerLostTimeout, and may run twice"
+    )
 }
 
 /// What somebody can do about a queue that takes nothing.

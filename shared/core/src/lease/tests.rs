@@ -212,10 +212,13 @@ fn a_restarted_worker_that_misses_a_lease_fences_unless_it_is_made_anew_in_time(
 #[test]
 fn a_worker_whose_engine_had_stopped_before_it_was_lost_never_closes() {
     let mut grant = Grant::new(at(0), terms());
-    assert_eq!(grant.closing(Duration::ZERO), Closing::Unguarded(at(45_000)));
+    assert_eq!(grant.closing(Duration::ZERO), Closing::Never);
     assert_eq!(grant.guard(), Guard::Unmarked);
     grant.answered(None, at(500));
-    assert_eq!(grant.guard(), Guard::Unmarked);
+    assert_eq!(
+        (grant.guard(), grant.closing(Duration::ZERO)),
+        (Guard::Unmarked, Closing::Never)
+    );
     grant.sending(at(1_000), terms());
     grant.answered(Some("1"), at(1_000));
     assert_eq!(grant.guard(), Guard::Looks);
@@ -278,12 +281,32 @@ fn a_manager_knows_when_its_lease_has_lapsed_and_when_there_never_was_one() {
 
 #[test]
 fn a_longer_lease_that_was_sent_before_counts_as_long_as_it_may_be_in_force() {
-    let mut grant = Grant::new(at(0), terms());
+    let mut grant = Grant::new(at(0), terms()).with_record();
     let short = Terms::of(Duration::from_secs(10));
     grant.sending(at(40_000), short);
-    assert_eq!(grant.closing(Duration::ZERO), Closing::Unguarded(at(55_000)));
+    assert_eq!(grant.closing(Duration::ZERO), Closing::Recorded(at(55_000)));
     grant.sending(at(20_000), Terms::of(Duration::from_mins(1)));
-    assert_eq!(grant.closing(Duration::ZERO), Closing::Unguarded(at(110_000)));
+    assert_eq!(grant.closing(Duration::ZERO), Closing::Recorded(at(110_000)));
+}
+
+/// Spec: safety 3.4, 3.6
+#[test]
+fn what_an_earlier_process_has_recorded_counts_until_this_one_hears_of_the_worker() {
+    let recorded = || Grant::new(at(0), terms()).with_record();
+    let mut grant = recorded();
+    grant.sending(at(1_000), terms());
+    assert_eq!(grant.closing(Duration::ZERO), Closing::Recorded(at(46_000)));
+    grant.connected();
+    assert_eq!(
+        grant.closing(Duration::ZERO),
+        Closing::Never,
+        "it may keep no lease there"
+    );
+    for mark in [None, Some("7")] {
+        let mut grant = recorded();
+        grant.answered(mark, at(1_000));
+        assert_eq!(grant.closing(Duration::ZERO), Closing::Never, "{mark:?}");
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -305,6 +328,8 @@ enum Op {
     /// The worker's engine ends for good.
     StopEngine,
     RestartManager,
+    /// The next process does not reach the worker; it knows what this one has recorded.
+    RestartManagerAway,
     /// Somebody deletes the lease; nobody makes it anew.
     Delete,
 }
@@ -324,6 +349,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Op::RestartWorker),
         1 => Just(Op::StopEngine),
         1 => Just(Op::RestartManager),
+        1 => Just(Op::RestartManagerAway),
         1 => Just(Op::Delete),
     ]
 }
@@ -493,6 +519,12 @@ impl World {
                 self.manager_began_at = self.now;
                 self.learn();
             }
+            Op::RestartManagerAway => {
+                let is_recorded = !matches!(self.grant.closing(Duration::ZERO), Closing::Never);
+                let grant = Grant::new(at(self.now), terms());
+                self.grant = if is_recorded { grant.with_record() } else { grant };
+                self.manager_began_at = self.now;
+            }
             Op::Delete => self.deleted = true,
         }
         self.judge();
@@ -516,7 +548,7 @@ impl World {
     /// Whether the manager takes the worker for closed.
     fn is_closed(&self) -> bool {
         match self.grant.closing(Duration::ZERO) {
-            Closing::At(closed) | Closing::Unguarded(closed) => closed <= at(self.now),
+            Closing::At(closed) | Closing::Recorded(closed) => closed <= at(self.now),
             Closing::Never => false,
         }
     }

@@ -1,6 +1,7 @@
 //! Losing admission: eviction, deactivation, release of quota.
 //!
-//! Invariant: an evicted Workload keeps its quota until its job is at rest.
+//! Invariant: an evicted Workload keeps its quota until its job is at rest; one whose job is not known here, until its own controller
+//! gives the reservation back.
 
 use jiff::Timestamp;
 
@@ -129,11 +130,13 @@ impl Draft<'_> {
     }
 
     /// Gives the quota of an evicted Workload back once its job is at rest. *Source*: `spec/jobs.md 5.9`.
+    ///
+    /// Unlike the anchor: also that of a manager's copy whose job has not come, for which no controller here would do it.
     pub(super) fn release_when_at_rest(&mut self) {
         let Some(evicted) = self.status.conditions.when_true(EVICTED).cloned() else {
             return;
         };
-        let releases = self.has_quota() && self.seen.job.at_rest();
+        let releases = self.has_quota() && self.seen.job.frees_quota();
         // Why: without a reservation nothing holds the Workload, but it must be kept out of the queue all the same.
         let never_held = self.evicted_now && !self.has_quota();
         if !releases && !never_held {

@@ -43,8 +43,10 @@ impl Observed<'_> {
 /// What the owner of a Workload is doing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobFacts {
-    /// Nobody controls it (yet): a remote copy that waits for its job, or a Workload made by hand.
-    NoOwner,
+    /// A manager has put it here, and its job has not come yet: nothing runs for it.
+    Awaited,
+    /// It was made by hand, or its owner is of a kind that is not known here: only its own controller knows what runs for it.
+    Unknown,
     /// It had an owner, which is gone or going (or its controller reference names another UID).
     OwnerGone,
     /// Its job exists.
@@ -63,14 +65,20 @@ pub enum JobFacts {
 }
 
 impl JobFacts {
-    /// Whether no pod of the job runs and none can start.
+    /// Whether no pod of the job runs and none can start, as far as is known here.
     pub(super) fn at_rest(&self) -> bool {
         match self {
-            Self::NoOwner | Self::OwnerGone => true,
+            Self::Awaited | Self::Unknown | Self::OwnerGone => true,
             Self::Present {
                 active, suspended, ..
             } => *suspended && !*active,
         }
+    }
+
+    /// Whether quota that an eviction takes back is free: no pod runs, and that is known here. *Source*:
+    /// `spec/admission-engine.md 3.3, 3.4`.
+    pub(super) fn frees_quota(&self) -> bool {
+        *self != Self::Unknown && self.at_rest()
     }
 
     /// Whether the job shows its end.

@@ -527,11 +527,40 @@ fn it_finishes_with_its_job_once() {
 #[test]
 fn a_remote_copy_without_a_job_releases_quota_at_once() {
     let mut world = World::admitted();
-    world.job = JobFacts::NoOwner;
+    world.job = JobFacts::Awaited;
     world.queue.as_mut().unwrap().stop = StopPolicy::HoldAndDrain;
     world.pass();
     assert!(world.workload.is_evicted());
     assert!(!world.workload.has_quota());
+}
+
+/// Spec: admission-engine 3.3, 3.4.
+#[test]
+fn a_workload_without_a_known_job_keeps_its_quota_until_its_controller_gives_it_back() {
+    for deactivated in [false, true] {
+        let mut world = World::admitted();
+        world.job = JobFacts::Unknown;
+        if deactivated {
+            world.workload.active = false;
+        } else {
+            world.queue.as_mut().unwrap().stop = StopPolicy::HoldAndDrain;
+        }
+        world.pass();
+        world.pass();
+        assert!(world.workload.is_evicted() && world.workload.has_quota());
+        let status = &mut world.workload.status;
+        assert!(status.admission.is_some());
+        status.admission = None;
+        { &mut status.conditions }.set(
+            QUOTA_RESERVED,
+            Truth::False,
+            "Pending",
+            "its pods are gone",
+            at(NOW),
+        );
+        world.pass();
+        assert!(!world.workload.has_quota() && !world.workload.is_admitted());
+    }
 }
 
 /// Spec: jobs 5.1 row 11; multikueue 11.105.

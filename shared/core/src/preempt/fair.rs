@@ -375,7 +375,7 @@ impl<'a> Hunt<'a> {
         let new = self.branches.get(ours)?.share.clone();
         let (old, side) = self.branches.get(theirs).map(|b| (b.share.clone(), b.node))?;
         while let Some(holder) = self.supply(queue).and_then(Supply::pop) {
-            let spared = search.holders.has_displaced(search.uid, &holder.uid);
+            let spared = search.holders.is_spared(search.uid, holder);
             search.remove(holder);
             let accepted = match strategy {
                 FairStrategy::LessThanOrEqualToFinalShare => {
@@ -634,7 +634,7 @@ impl<'a> Hunt<'a> {
             FairStrategy::LessThanOrEqualToFinalShare => ours.compare(&without) != Ordering::Greater,
             FairStrategy::LessThanInitialShare => true,
         });
-        let spared = search.holders.has_displaced(search.uid, &victim.holder.uid);
+        let spared = search.holders.is_spared(search.uid, victim.holder);
         let justified = by_strategy && !spared && ours.compare(&with) == Ordering::Less;
         justified.then_some(PreemptReason::InCohortFairSharing)
     }

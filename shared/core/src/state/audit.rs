@@ -22,6 +22,7 @@ use crate::status::Requeue;
 use crate::workload::Workload;
 use histories::{comings, ground, preemption, rules, step};
 
+mod evictions;
 mod histories;
 
 #[derive(Clone, Debug)]
@@ -380,6 +381,11 @@ fn audit(server: &Server) {
     assert!(ledgers.is_empty());
     assert!(queued.is_empty(), "queued in a queue that is gone");
     assert_eq!(state.backoffs, backoffs);
+    let claims = state.clusters.iter().filter_map(|(_, id, cluster)| {
+        let claim = cluster.queue.as_ref()?.claim.as_ref()?;
+        Some((claim.until, id))
+    });
+    assert_eq!(state.claim_ends, claims.collect());
 }
 
 /// At rest nobody waits who could be served: no wake-up was missed.

@@ -47,6 +47,7 @@ impl State {
                     active,
                     pending: Pending::default(),
                     tries: 0,
+                    claim: None,
                 });
                 true
             }
@@ -63,6 +64,7 @@ impl State {
         let Some(id) = self.clusters.id(name) else { return };
         let touched = self.tree_of(id);
         self.unlink(id);
+        self.forget_claim(id);
         let Some(queue) = self.clusters.at_mut(id).and_then(|cluster| cluster.queue.take()) else {
             return;
         };

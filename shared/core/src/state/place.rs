@@ -32,6 +32,11 @@ impl State {
             return;
         }
         let sticky = self.leave(id, &old);
+        if let Place::Queued { cluster, .. } = old
+            && !matches!(wanted, Place::Queued { cluster: is, .. } if is == cluster)
+        {
+            self.drop_claim_of(id, cluster);
+        }
         self.enter(id, &wanted, now);
         if let (true, Place::Queued { cluster: was, .. }, Place::Queued { cluster, ticket, .. }) =
             (sticky, &old, &wanted)

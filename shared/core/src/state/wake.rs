@@ -243,11 +243,16 @@ impl State {
                 break;
             }
             self.expectations.remove(&(at, id));
-            self.forget_eviction(id);
-            self.settle(id, now, Fresh::No);
-            if let Some(cluster) = self.cluster_of(id) {
-                self.stir_tree(cluster);
-            }
+            self.give_up_eviction(id, now);
+        }
+    }
+
+    /// An eviction will not come about, so that those who count on it decide anew.
+    pub(crate) fn give_up_eviction(&mut self, id: WorkloadId, now: Timestamp) {
+        self.lose_eviction(id);
+        self.settle(id, now, Fresh::No);
+        if let Some(cluster) = self.cluster_of(id) {
+            self.stir_tree(cluster);
         }
     }
 

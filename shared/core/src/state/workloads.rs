@@ -139,7 +139,7 @@ impl State {
         if assumption.is_none() && !eviction {
             return;
         }
-        self.forget_eviction(id);
+        self.lose_eviction(id);
         self.settle(id, now, Fresh::Yes);
         if eviction && let Some(Place::Holding(held)) = self.records.at(id).map(|r| &r.place) {
             let cluster = held.cluster;
@@ -265,6 +265,17 @@ impl State {
             self.expectations.remove(&(eviction.until, id));
             self.orders.remove(&id);
         }
+    }
+
+    /// An eviction that was decided will not come about: its victim may be chosen again.
+    pub(super) fn lose_eviction(&mut self, id: WorkloadId) {
+        if let Some(record) = self.records.at(id)
+            && let Some(eviction) = &record.eviction
+        {
+            self.holders
+                .forget_displacement(&eviction.preemptor_uid, &record.workload.uid);
+        }
+        self.forget_eviction(id);
     }
 
     /// The queue that a workload is in, or whose quota it holds.

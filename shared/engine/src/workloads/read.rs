@@ -59,7 +59,7 @@ impl Facts {
     /// Whether the job has stopped, as far as it says itself.
     pub(super) const fn at_rest(&self) -> bool {
         match &self.job {
-            JobFacts::NoOwner | JobFacts::OwnerGone => true,
+            JobFacts::Awaited | JobFacts::Unknown | JobFacts::OwnerGone => true,
             JobFacts::Present {
                 active, suspended, ..
             } => !*active && *suspended,
@@ -120,16 +120,10 @@ pub(super) fn facts(caches: &Caches, policy: Policy, stored: &ApiWorkload, workl
 
 fn job(caches: &Caches, stored: &ApiWorkload) -> JobFacts {
     let Some((at, uid)) = control::of(caches, stored) else {
-        // Why: it was made for a job that is gone and left it behind. *Source*: `spec/jobs.md 5.10`. An owner of a kind we do not
-        // know looks after its Workload itself.
-        return if stored.owner_references().is_empty() && stored.labels().contains_key(labels::JOB_UID) {
-            JobFacts::OwnerGone
-        } else {
-            JobFacts::NoOwner
-        };
+        return without_job(stored);
     };
     let Some(jobs) = caches.jobs.get(at.kind) else {
-        return JobFacts::NoOwner;
+        return JobFacts::Unknown;
     };
     let is_it = |object: &DynamicObject| {
         object.metadata.uid.as_deref() == Some(uid.as_str()) && object.metadata.deletion_timestamp.is_none()
@@ -144,5 +138,54 @@ fn job(caches: &Caches, stored: &ApiWorkload) -> JobFacts {
         suspended: look.suspended,
         ready: look.ready,
         reclaimable: look.reclaimable,
+    }
+}
+
+/// What is known of a Workload that belongs to no job here. *Source*: `spec/jobs.md 5.10`, `spec/admission-engine.md 3.3`.
+fn without_job(stored: &ApiWorkload) -> JobFacts {
+    let (is_owned, said) = (!stored.owner_references().is_empty(), stored.labels());
+    if !is_owned && said.contains_key(labels::JOB_UID) {
+        // It was made for a job that is gone and left it behind.
+        JobFacts::OwnerGone
+    } else if !is_owned && said.contains_key(labels::MULTIKUEUE_ORIGIN) {
+        JobFacts::Awaited
+    } else {
+        JobFacts::Unknown
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{from_value, json};
+
+    use super::*;
+
+    /// Spec: admission-engine 3.3; jobs 5.10.
+    #[test]
+    fn a_workload_without_a_job_here_is_awaited_left_behind_or_unknown() {
+        let owner = json!([{"apiVersion": "example.com/v1", "kind": "Thing", "name": "t", "uid": "u", "controller": true}]);
+        for (labels, owners, wanted) in [
+            (json!({}), json!([]), JobFacts::Unknown),
+            (json!({}), owner.clone(), JobFacts::Unknown),
+            (json!({labels::JOB_UID: "j"}), json!([]), JobFacts::OwnerGone),
+            (json!({labels::JOB_UID: "j"}), owner.clone(), JobFacts::Unknown),
+            (
+                json!({labels::MULTIKUEUE_ORIGIN: "hub"}),
+                json!([]),
+                JobFacts::Awaited,
+            ),
+            (
+                json!({labels::MULTIKUEUE_ORIGIN: "hub"}),
+                owner,
+                JobFacts::Unknown,
+            ),
+        ] {
+            let stored: ApiWorkload = from_value(json!({
+                "metadata": {"name": "w", "labels": labels, "ownerReferences": owners},
+                "spec": {"podSets": []},
+            }))
+            .unwrap();
+            assert_eq!(without_job(&stored), wanted, "{labels}");
+        }
     }
 }

@@ -372,7 +372,9 @@ fn roadstead(config: &Config, findings: &mut Findings) {
             );
         }
     }
-    if !is_dns_label(&roadstead.multi_kueue.lease_namespace) {
+    // Why not the same twice: what is not written is the namespace of the process, about which it was said above.
+    let lease_namespace = &roadstead.multi_kueue.lease_namespace;
+    if !is_dns_label(lease_namespace) && *lease_namespace != config.namespace {
         findings.add("multiKueue.leaseNamespace", "must be the name of a namespace");
     }
     if roadstead.multi_kueue.token_lifetime_seconds < TOKEN_LIFETIME_SECONDS_MIN {

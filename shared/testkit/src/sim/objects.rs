@@ -19,8 +19,8 @@ use super::script::{JobPlan, Lost, Script, WorkerPlan};
 pub(super) const NAMESPACE: &str = "team";
 /// Where the product's own objects are.
 pub(super) const SYSTEM: &str = "kueue-system";
-/// Where managers keep their leases on workers.
-const LEASES: &str = "roadstead-system";
+/// Where managers keep their leases on workers: a namespace of its own, so that it can be taken away by itself.
+pub(super) const LEASES: &str = "roadstead-system";
 /// Who writes what people would write.
 const USER: &str = "user";
 const QUEUE: &str = "main";

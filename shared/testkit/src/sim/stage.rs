@@ -475,6 +475,7 @@ fn without_webhooks(all: &[&'static str]) -> BTreeSet<&'static str> {
 fn config() -> Config {
     let mut config = Config::without_file(objects::SYSTEM);
     config.integrations.frameworks = vec!["batch/job".to_owned()];
+    objects::LEASES.clone_into(&mut config.roadstead.multi_kueue.lease_namespace);
     config
 }
 

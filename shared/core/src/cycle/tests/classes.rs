@@ -1,8 +1,9 @@
 //! Equal workloads share one fate.
 
-use super::{Decision, Reason, world};
+use super::{Decision, Reason, reclaiming, strict, world};
+use crate::queue::Reclaim;
 use crate::state::Event;
-use crate::state::fixtures::{World, cluster_queue, finish, flavor, group, pod_set, workload};
+use crate::state::fixtures::{World, cluster_queue, finish, flavor, group, in_cohort, pod_set, workload};
 
 const BYPASSED: &str =
     "WaitingForQuota Bypassed scheduling evaluation because an equivalent workload recently failed";
@@ -183,4 +184,23 @@ fn a_release_wakes_only_those_who_lack_what_came_free() {
     assert_eq!(counts(&world), (1, 1));
     world.edit("user", finish);
     assert_eq!(world.run(), ["g: reserved"]);
+}
+
+/// A strict head that lays claim to quota takes part in every round; the heads of another queue are put aside unseen meanwhile.
+///
+/// Spec: admission-engine 1.4, 2.11.
+#[test]
+fn rounds_end_while_a_strict_head_claims_and_equal_requests_are_bypassed() {
+    let mut world = world(vec![
+        strict(reclaiming(in_cohort("strict", "x", 4), Reclaim::LowerPriority)),
+        in_cohort("other", "x", 0),
+    ]);
+    world.ask("other", "runs", (0, 3_000));
+    world.run();
+    world.ask("strict", "head", (0, 4_000));
+    world.ask("other", "one", (0, 2_000));
+    world.ask("other", "two", (0, 2_000));
+    world.state.cycle(world.now);
+    assert!(!world.state.has_work());
+    assert!(world.state.take_outcome().heads < 8);
 }

@@ -177,18 +177,48 @@ fn under_fence_a_lost_run_moves_when_the_worker_has_stopped_it_and_not_before() 
     assert!(after.notes.is_empty(), "nothing can run twice");
 }
 
-/// Spec: safety "how this fits" 2
+/// Spec: safety 3.4
 #[test]
-fn under_fence_a_worker_without_one_is_given_up_as_the_reference_does_and_that_is_said() {
-    let unknown = Fence::Unknown { at: at(1) };
-    let before = silent(90, unknown).plan();
+fn a_fence_of_which_only_an_earlier_process_knows_counts_and_is_said_to_be_uncertain() {
+    let recorded = Fence::Recorded { at: at(1) };
+    let before = silent(90, recorded).plan();
     assert_eq!(before.wake_at, Some(at(90 + TIMEOUT_MINS)));
-    let after = silent(80, unknown).plan();
+    let after = silent(80, recorded).plan();
     assert_eq!(after.check().0, CheckPhase::Retry);
     assert!(after.notes[0].message.contains("may run twice"));
     assert_eq!(after.notes[0].severity, Severity::Warning);
-    let later = silent(80, Fence::Unknown { at: at(500) }).plan();
-    assert_eq!(later.wake_at, Some(at(500)), "it may yet fence itself");
+    let later = silent(80, Fence::Recorded { at: at(500) }).plan();
+    assert_eq!(later.wake_at, Some(at(500)));
+}
+
+/// Spec: safety "how this fits" 2, safety 3.5
+#[test]
+fn under_fence_a_worker_without_one_is_waited_for_until_an_administrator_gives_it_up() {
+    let mut case = silent(1, Fence::Open);
+    case.now = 90_000;
+    let plan = case.plan();
+    assert_eq!((plan.check().0, plan.wake_at), (CheckPhase::Ready, None));
+    let next = plan.waiting.unwrap().next_step();
+    assert!(
+        next.contains("roadstead cluster give-up a") && next.contains("policy RetryAnyway"),
+        "{next}"
+    );
+    let given_up = Site {
+        given_up: true,
+        ..Site::default()
+    };
+    for policy in [LostPolicy::Fence, LostPolicy::Wait, LostPolicy::RetryAnyway] {
+        // At once: whoever says so has looked.
+        let mut case = silent(100, Fence::Open);
+        case.sites.insert("a".into(), given_up.clone());
+        case.lost = policy;
+        let plan = case.plan();
+        assert_eq!(
+            (plan.check().0, plan.notes.len()),
+            (CheckPhase::Retry, 0),
+            "{policy:?}"
+        );
+    }
 }
 
 /// Spec: safety 3.6

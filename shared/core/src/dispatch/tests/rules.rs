@@ -489,7 +489,7 @@ fn a_lost_winner_is_waited_for_as_the_policy_says() {
         waiting.to_string(),
         "cluster \"a\" does not answer since 1970-01-01T01:30:00Z, its run is kept"
     );
-    assert!(waiting.next_step().contains("MultiKueueConfig"));
+    assert!(waiting.next_step().contains("roadstead cluster give-up a"));
 }
 
 /// Spec: multikueue 10.F31, 10.F32, safety 3.5 (an admin's word)

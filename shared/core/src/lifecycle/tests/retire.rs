@@ -59,7 +59,7 @@ fn a_finished_workload_is_kept_until_its_job_has_ended() {
     world.pass();
     world.job = job(true, false);
     assert_eq!(world.pass().0.removal, Removal::Nothing);
-    for gone in [JobFacts::NoOwner, JobFacts::OwnerGone] {
+    for gone in [JobFacts::Awaited, JobFacts::Unknown, JobFacts::OwnerGone] {
         world.job = gone;
         assert_eq!(world.pass().0.removal, Removal::Workload);
     }

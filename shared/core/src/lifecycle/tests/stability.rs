@@ -138,7 +138,8 @@ prop_compose! {
             queue: queue_stop.map(|stop| ClusterQueue { stop, terminating, ..queue(&[("a", &[]), ("b", &["fixed"])]) }),
             local_stop,
             job: match facts {
-                0 => JobFacts::NoOwner,
+                0 if active => JobFacts::Awaited,
+                0 => JobFacts::Unknown,
                 1 => JobFacts::OwnerGone,
                 2 => job(true, false),
                 3 => job(true, true),
@@ -187,7 +188,7 @@ proptest! {
         }
         prop_assert!(next.wake_at.is_none_or(|time| time > at(NOW)), "a wake-up that has passed");
         let held = before.conditions.is_true(QUOTA_RESERVED) && before.conditions.is_true(ADMITTED);
-        if held && !job.at_rest() && !next.status.conditions.is_true(FINISHED) {
+        if held && !job.frees_quota() && !next.status.conditions.is_true(FINISHED) {
             prop_assert!(next.status.conditions.is_true(QUOTA_RESERVED), "released while pods run");
         }
         prop_assert_eq!(

@@ -1,0 +1,189 @@
+//! Heads that wait for their victims come first in every round of their tree.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::process::Scratch;
+use super::round::{Entry, Fate, Requeue};
+use super::{Decision, Reason};
+use crate::holders::Holder;
+use crate::nominate::{Mode, Restriction};
+use crate::state::{Claim, ClusterId, State};
+
+/// *Limit*: how long a head keeps the quota that its victims have given back while others have not stopped. After that it
+/// waits on, but comes after all others, so that a victim that never stops holds up nobody else.
+pub(super) const CLAIM_MAX: SignedDuration = SignedDuration::from_mins(10);
+
+impl State {
+    /// The head waits, from now on, for its victims and for those of others.
+    pub(super) fn claim_for(&mut self, entry: &Entry, now: Timestamp) {
+        let Some(record) = self.records.at(entry.id) else {
+            return;
+        };
+        let until = match self.standing_claim(entry.cluster) {
+            Some(claim) if claim.is_overdue() => claim.until,
+            Some(_) | None => now.checked_add(CLAIM_MAX).unwrap_or(Timestamp::MAX),
+        };
+        let claim = Claim {
+            id: entry.id,
+            uid: record.workload.uid.clone(),
+            class: record.class,
+            nomination: entry.nomination.clone(),
+            victims: { entry.nomination.targets.iter() }
+                .map(|target| Arc::clone(&target.holder))
+                .collect(),
+            until,
+        };
+        self.make_claim(entry.cluster, claim);
+    }
+
+    /// Counts all claims of a tree as taken, then serves those that fit by now. A claim that cannot be served any more is
+    /// given up; its head goes on like any other.
+    ///
+    /// Why first: what the victims of a head have given back is not for others, whatever their order.
+    pub(super) fn serve_claims(
+        &mut self,
+        tree: &[ClusterId],
+        entries: &mut [Entry],
+        fates: &mut [Option<Fate>],
+        scratch: &mut Scratch,
+        (now, decisions): (Timestamp, &mut Vec<Decision>),
+    ) {
+        for cluster in tree {
+            self.raise_claim(*cluster, scratch);
+        }
+        for (entry, fate) in entries.iter_mut().zip(fates) {
+            let Some(claim) = self.queue(entry.cluster).and_then(|queue| queue.claim.clone()) else {
+                continue;
+            };
+            if claim.is_overdue() {
+                entry.last = entry.nomination.mode != Mode::Fit;
+                continue;
+            }
+            scratch.unclaim(&mut self.forest, entry.cluster);
+            if fate.is_none() {
+                *fate = self.serve_claim(entry, &claim, scratch, (now, decisions));
+            }
+            if matches!(
+                fate,
+                Some(Fate::Refused(
+                    _,
+                    Requeue::PendingPreemption | Requeue::PodsNotReady
+                ))
+            ) {
+                scratch.claim(
+                    &mut self.forest,
+                    (entry.cluster, entry.node),
+                    &claim.nomination.usage,
+                );
+            } else {
+                self.forget_claim(entry.cluster);
+                if matches!(fate, Some(Fate::Served)) {
+                    if self.bequeath(&claim, tree) {
+                        continue;
+                    }
+                } else {
+                    scratch.given_up = true;
+                }
+                let own = |holder: &Arc<Holder>| claim.victims.iter().any(|victim| victim.uid == holder.uid);
+                scratch.taken.retain(|holder| !own(holder));
+            }
+        }
+    }
+
+    /// Passes the victims of a head that was served before they have stopped on to another claim of its tree. Whether there is
+    /// one.
+    ///
+    /// Why: what it was served with was given back by victims of others, which have a right to what its own will give back.
+    fn bequeath(&mut self, claim: &Claim, tree: &[ClusterId]) -> bool {
+        let mut heirs = tree.iter().filter_map(|cluster| {
+            let heir = self.clusters.at(*cluster)?.queue.as_ref()?.claim.as_ref()?;
+            (!heir.is_overdue()).then_some(*cluster)
+        });
+        let Some(heir) = heirs
+            .next()
+            .and_then(|cluster| self.queue_mut(cluster)?.claim.as_mut())
+        else {
+            return false;
+        };
+        heir.victims.extend(claim.victims.iter().cloned());
+        true
+    }
+
+    /// Counts the claim of a queue as taken, and its victims as such, or forgets it if it does not stand any more.
+    fn raise_claim(&mut self, cluster: ClusterId, scratch: &mut Scratch) {
+        let Some(claim) = self.standing_claim(cluster) else {
+            scratch.given_up |= self.forget_claim(cluster).is_some();
+            return;
+        };
+        if claim.is_overdue() {
+            return;
+        }
+        let stopping = |victim: &Arc<Holder>| {
+            let holder = self.holders.get(&victim.uid)?;
+            (holder.evicted && holder.node == victim.node).then(|| Arc::clone(holder))
+        };
+        let victims: Vec<Arc<Holder>> = claim.victims.iter().filter_map(stopping).collect();
+        let Some(queue) = self.clusters.at_mut(cluster).and_then(|c| c.queue.as_mut()) else {
+            return;
+        };
+        let node = queue.node;
+        if let Some(claim) = &mut queue.claim {
+            scratch.claim(&mut self.forest, (cluster, node), &claim.nomination.usage);
+            // Why: a victim that has stopped may get quota again, and is nobody's victim then.
+            claim.victims.clone_from(&victims);
+        }
+        scratch.taken.extend(victims);
+    }
+
+    /// What becomes of a head whose claim is counted as taken no more. `None`: it can no longer be served.
+    fn serve_claim(
+        &mut self,
+        entry: &mut Entry,
+        claim: &Claim,
+        scratch: &mut Scratch,
+        (now, decisions): (Timestamp, &mut Vec<Decision>),
+    ) -> Option<Fate> {
+        if let Some(fate) = self.serve_if_it_fits(entry, scratch, (now, decisions)) {
+            return Some(fate);
+        }
+        let restriction = Restriction {
+            pinned: Some(&claim.nomination),
+            gone: &scratch.taken,
+        };
+        let later = self.nominate(entry.cluster, entry.id, &entry.ticket, Some(&restriction));
+        let later = later.filter(|later| later.mode == Mode::Fit)?;
+        let seen = std::mem::replace(&mut entry.nomination, later);
+        // Why again: with the flavors that it was promised it may fit, though it would choose others today.
+        if let Some(fate) = self.serve_if_it_fits(entry, scratch, (now, decisions)) {
+            return Some(fate);
+        }
+        let stopping = |victim: &&Arc<Holder>| scratch.taken.iter().any(|holder| holder.uid == victim.uid);
+        let reason = match claim.victims.iter().filter(stopping).count() {
+            0 => Reason::AwaitsVictimsOfOthers,
+            count => Reason::AwaitsVictims {
+                text: { seen.refusal.or_else(|| claim.nomination.refusal.clone()) }
+                    .map_or_else(String::new, |refusal| refusal.message),
+                count,
+            },
+        };
+        Some(Fate::Refused(reason, Requeue::PendingPreemption))
+    }
+
+    /// Gives a head its quota, if it needs no victims and fits beside all other claims.
+    fn serve_if_it_fits(
+        &mut self,
+        entry: &mut Entry,
+        scratch: &mut Scratch,
+        (now, decisions): (Timestamp, &mut Vec<Decision>),
+    ) -> Option<Fate> {
+        if entry.nomination.mode != Mode::Fit {
+            return None;
+        }
+        match self.process(entry, scratch, (now, decisions)) {
+            fate @ (Fate::Served | Fate::Refused(_, Requeue::PodsNotReady)) => Some(fate),
+            Fate::Refused(..) => None,
+        }
+    }
+}
