@@ -213,14 +213,14 @@ impl JobKind for AppWrapper {
                 .and_then(|component| component.get("template"));
             let template = template.unwrap_or(&Value::Null);
             let found = path::pod_template(template, &set.path).map_err(|why| Error::Malformed {
-                field: "spec.components[].podSets[].path",
+                field: "spec.components[].podSets[].path".to_owned(),
                 found: why,
                 expected: "the place of a pod template",
             })?;
             Ok(JobPodSet {
                 name: names::pod_set(name, index),
                 count: u32::try_from(set.count).map_err(|_negative| Error::Malformed {
-                    field: "spec.components[].podSets[].replicas",
+                    field: "spec.components[].podSets[].replicas".to_owned(),
                     found: set.count.to_string(),
                     expected: "a number from 0 to 2147483647",
                 })?,
