@@ -207,9 +207,14 @@ impl Writer<'_> {
             }
             Err(error) => {
                 let why = write::describe(&error);
-                match &error {
-                    kube::Error::Api(status) if status.code == 422 => Created::Fatal(why),
-                    kube::Error::Api(status) if (400..500).contains(&status.code) => Created::Retryable(why),
+                let code = if let kube::Error::Api(status) = &error {
+                    status.code
+                } else {
+                    0
+                };
+                match code {
+                    422 => Created::Fatal(why),
+                    400..=499 => Created::Retryable(why),
                     _ => Created::Unclear(why),
                 }
             }
