@@ -290,7 +290,7 @@ fn build_one(cache: &Path, program: Program) -> Result<(), Error> {
     fs::remove_dir_all(&scratch).map_err(Error::cache("removing", &scratch))
 }
 
-/// Copies the manifests out of the module, before the program is there: whoever finds the program finds them too.
+/// Copies the manifests out of the module, before the program is there: a run that finds the program finds its manifests too.
 fn keep_manifests(module: &Module, scratch: &Path, dir: &Path) -> Result<(), Error> {
     if module.manifests.is_empty() {
         return Ok(());

@@ -31,7 +31,7 @@ const TUNING: &str = "workload.codeflare.dev.appwrapper";
 
 // Why one for all: what the worker does in the background must outlive the test that started it.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
-/// Whoever restarts the worker holds it alone.
+/// A test that restarts the worker holds this lock alone.
 static SOLO: OnceCell<RwLock<Solo>> = OnceCell::const_new();
 
 async fn solo() -> &'static RwLock<Solo> {

@@ -169,7 +169,7 @@ fn what_stands_behind_a_strict_head_is_told_who_is_first_and_its_own_place() {
         for name in waiting {
             room.submit(room.job(name, "1", 1)).await;
         }
-        // Why not which: who was made in the same second is ordered by UID.
+        // Why not which: Workloads made in the same second are ordered by UID.
         let behind = eventually(|| async {
             let mut behind = Vec::new();
             for name in waiting {

@@ -1,4 +1,4 @@
-//! Workers that nobody joined with the command: a Secret made by hand, with or without a fence on the other side.
+//! Workers that were registered without `cluster join`: a Secret made by hand, with or without a fence on the other side.
 
 use std::fs;
 use std::time::Duration;
@@ -227,7 +227,7 @@ fn under_fence_a_worker_without_a_fence_keeps_its_job_until_an_administrator_giv
                 "{said}"
             );
 
-            // Whoever says so knows that nothing runs there.
+            // The administrator's word: nothing runs there any more.
             is_ended_in_east(room, "first").await;
             is_ended_in_east(room, "second").await;
             give_up(room).await.unwrap();

@@ -42,7 +42,7 @@ async fn told(client: &Client, object: &Value, kind: &str, status: &str, reason:
     .await
 }
 
-/// Spec: admission-engine 3.7. An administrator reserves by hand, and nobody waits for a check.
+/// Spec: admission-engine 3.7. An administrator reserves by hand, and no check is outstanding.
 #[test]
 fn a_reservation_by_hand_is_admitted_although_its_queues_are_missing() {
     on_cluster(|_, client| async move {

@@ -15,7 +15,7 @@ use super::PAGE;
 /// A Workload behind others in a queue in which only the first is tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Line {
-    /// Who is tried: kind and name of the job, else the name of the Workload.
+    /// The job that is tried first: its kind and name, else the name of its Workload.
     pub(super) head: String,
     /// Namespace of that.
     pub(super) namespace: String,
@@ -25,7 +25,7 @@ pub(super) struct Line {
     pub(super) position: usize,
 }
 
-/// Reads it; nothing for the first in line, for another strategy, and for who may not read what stands before.
+/// Reads it; nothing for the first in line, for another strategy, and for a user who may not read what stands before.
 pub(super) async fn read(client: &Client, workload: &Workload) -> Option<Line> {
     let namespace = workload.namespace()?;
     let named = workload.spec.queue_name.as_deref()?;
