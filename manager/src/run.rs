@@ -102,7 +102,7 @@ async fn start(
     stop: &CancellationToken,
 ) -> Result<Metrics, process::Error> {
     let federation = parts.controllers.contains("multikueue").then_some(site);
-    let engine = Engine::new(parts, stop);
+    let engine = Engine::new(parts);
     let mut metrics = Metrics::default();
     engine.metrics.register(&mut metrics);
     if let Some(site) = &federation {
