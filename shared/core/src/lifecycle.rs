@@ -23,6 +23,7 @@ use crate::workload::PodSet;
 mod checks;
 mod evict;
 mod observed;
+mod older;
 mod ready;
 mod retire;
 mod settle;
@@ -34,6 +35,7 @@ pub use observed::{
     FirstStatus, JobFacts, Observed, Orphans, Outcome, Policy, PreemptedReason, Proposal, Reclaim, Request,
     Retention,
 };
+pub use older::{Words, use_older_words};
 pub use ready::WaitForPods;
 pub use retire::Removal;
 pub use settle::settle;
