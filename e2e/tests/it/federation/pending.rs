@@ -141,7 +141,7 @@ fn a_job_of_an_inactive_queue_waits_with_the_queues_reason() {
         )
         .await;
         submit_into(room, "no-flavor", "flavorless").await;
-        let words = "references missing ResourceFlavor(s): imaginary";
+        let words = "ClusterQueue no-flavor is inactive";
         has_no_quota(room, "flavorless", "Suspended", words).await;
 
         let queues: Api<ClusterQueue> = Api::all(room.shared.client(MANAGER));
@@ -156,7 +156,7 @@ fn a_job_of_an_inactive_queue_waits_with_the_queues_reason() {
         })
         .await;
         submit_into(room, room.name, "stopped").await;
-        has_no_quota(room, "stopped", "Suspended", "is stopped").await;
+        has_no_quota(room, "stopped", "Suspended", "is inactive").await;
         queues
             .patch(room.name, &PatchParams::default(), &stop("None"))
             .await
