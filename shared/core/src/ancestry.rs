@@ -110,9 +110,21 @@ mod tests {
         assert_eq!(walk(&[], None), Ok(None));
         assert_eq!(walk(&[false, false], None), Ok(None));
         assert_eq!(walk(&[true, true], None), Ok(Some(1)), "AppWrapper above JobSet");
-        assert_eq!(walk(&[true, false], None), Ok(Some(0)), "AppWrapper without a queue");
-        assert_eq!(walk(&[false, true], None), Ok(Some(1)), "the integration between is off");
-        assert_eq!(walk(&[true], Some(9)), Ok(Some(0)), "an owner of an unknown kind ends it");
+        assert_eq!(
+            walk(&[true, false], None),
+            Ok(Some(0)),
+            "AppWrapper without a queue"
+        );
+        assert_eq!(
+            walk(&[false, true], None),
+            Ok(Some(1)),
+            "the integration between is off"
+        );
+        assert_eq!(
+            walk(&[true], Some(9)),
+            Ok(Some(0)),
+            "an owner of an unknown kind ends it"
+        );
     }
 
     /// Spec: jobs 4.3

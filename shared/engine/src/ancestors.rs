@@ -1,7 +1,7 @@
 //! Owners of jobs: which managed object is on top of a job, so that what it made is not queued a second time.
 //!
 //! Jobs of enabled kinds are in their caches. Owners of other known kinds (an integration that is off, an external framework, a
-//! ReplicaSet) are read once each and remembered by UID, because who controls an object does not change.
+//! `ReplicaSet`) are read once each and remembered by UID, because who controls an object does not change.
 //!
 //! Limit: an external framework's job that gets its queue label after a child of it was met counts as without one until this
 //! process starts anew.
@@ -34,7 +34,8 @@ const KEPT_MAX: usize = 100_000;
 pub(crate) const TOO_DEEP: &str =
     "Terminated search for Kueue-managed Job because ancestor depth exceeded limit of 10";
 /// What is told about a job that owns itself.
-pub(crate) const CYCLIC: &str = "cyclic ownership: the job is among its own controlling owners; remove the reference";
+pub(crate) const CYCLIC: &str =
+    "cyclic ownership: the job is among its own controlling owners; remove the reference";
 
 /// The managed object on top of a job.
 #[derive(Clone, Debug)]
@@ -160,7 +161,9 @@ pub(crate) fn has_owner_of_managed_kind(caches: &Caches, object: &DynamicObject)
 /// *Errors*: see [`Stop`]; what is [`Missing::Unread`] can be read by [`learn`].
 pub(crate) fn top(caches: &Caches, object: &DynamicObject) -> Result<Option<Top>, Stop<Missing>> {
     let namespace = object.namespace().unwrap_or_default();
-    ancestry::top(controller(&object.metadata), |owner| look(caches, &namespace, owner))
+    ancestry::top(controller(&object.metadata), |owner| {
+        look(caches, &namespace, owner)
+    })
 }
 
 /// The same; reads what is not known.

@@ -34,8 +34,8 @@ pub(crate) mod unlisted;
 mod unsure;
 
 pub use counting::{Counting, LimitIndex};
-pub use kinds::{CachedJob, JobKey, JobRef, KindCache, api_resource, look_at, member, member_mut};
 pub(crate) use kinds::resource_of;
+pub use kinds::{CachedJob, JobKey, JobRef, KindCache, api_resource, look_at, member, member_mut};
 pub use queues::QueueIndex;
 pub use templates::Templates;
 use unsure::Unsure;

@@ -26,8 +26,8 @@ use roadstead_serve::webhook::Webhooks;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::brain::{Brain, MAIL_MAX};
 use crate::ancestors::Ancestors;
+use crate::brain::{Brain, MAIL_MAX};
 use crate::caches::JobRef;
 use crate::caches::{Caches, Counting, unlisted};
 use crate::checks::CheckList;

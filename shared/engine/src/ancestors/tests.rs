@@ -52,7 +52,10 @@ fn caches(config: &str, kinds: &[&str], links: &[Link]) -> Caches {
     let caches = Caches::new(&enabled).owned(Ancestors::of(&config));
     for index in 1..links.len() {
         let owner = object(links, index);
-        let (group, kind) = (links[index].kind.0.split_once('/').unwrap().0, links[index].kind.1);
+        let (group, kind) = (
+            links[index].kind.0.split_once('/').unwrap().0,
+            links[index].kind.1,
+        );
         match caches.kind(group, kind) {
             Some(jobs) => Cache::observe(&jobs.objects, owner),
             None => caches.ancestors.remember(
@@ -120,7 +123,11 @@ fn a_job_of_an_external_framework_is_an_ancestor_if_it_names_a_queue() {
 /// Spec: jobs 4.3
 #[test]
 fn an_owner_that_is_not_known_is_asked_for_and_another_object_of_its_name_is_not_it() {
-    let links = [link(JOB, Some("q")), link(JOB_SET, None), link(WRAPPER, Some("q"))];
+    let links = [
+        link(JOB, Some("q")),
+        link(JOB_SET, None),
+        link(WRAPPER, Some("q")),
+    ];
     let caches = caches("", &["Job", "AppWrapper"], &links[..1]);
     let reference = controller(&object(&links, 0).metadata).unwrap();
     let missing = top(&caches, &object(&links, 0)).unwrap_err();

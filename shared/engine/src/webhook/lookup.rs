@@ -46,7 +46,10 @@ impl Lookup {
         let lookup = self.clone();
         Arc::new(move |request| {
             let local = dispatched.then(|| local_queue(request)).flatten();
-            let owned = request.object.clone().filter(|job| !job.owner_references().is_empty());
+            let owned = request
+                .object
+                .clone()
+                .filter(|job| !job.owner_references().is_empty());
             let lookup = lookup.clone();
             Box::pin(async move {
                 // Why nothing before they are filled: the job is refused then, whatever its queue.

@@ -331,7 +331,9 @@ mod tests {
         };
         let spares_managers = |name: &str| {
             let mut rows = kinds.iter().map(|kind| kind.kind());
-            rows.any(|row| row != &rows::APP_WRAPPER && name[1..] == format!("{}.kb.io", row.kind.to_lowercase()))
+            rows.any(|row| {
+                row != &rows::APP_WRAPPER && name[1..] == format!("{}.kb.io", row.kind.to_lowercase())
+            })
         };
         for hook in &mutating {
             let of_jobs = spares_managers(&hook.name);
