@@ -52,6 +52,7 @@ pub fn registry() -> Vec<&'static dyn JobKind> {
         &kubeflow::XGBOOST_JOB,
         &kubeflow::JAX_JOB,
         &ray::RAY_CLUSTER,
+        &appwrapper::AppWrapper,
     ]
 }
 
