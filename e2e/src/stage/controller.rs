@@ -33,6 +33,10 @@ pub enum Runs {
     JobSets,
     /// `github.com/ray-project/kuberay`.
     RayClusters,
+    /// `github.com/kubeflow/training-operator`.
+    TrainingJobs,
+    /// `github.com/kubeflow/mpi-operator`.
+    MpiJobs,
 }
 
 /// What is particular about one controller.
@@ -49,10 +53,10 @@ struct Part {
 struct Hooks {
     namespace: &'static str,
     service: &'static str,
-    /// Label that the pods of its jobs have: its webhooks for pods are called for no others.
+    /// Label that the pods of its jobs have: its webhooks for pods are called for no others; `None` if it has none for pods.
     ///
     /// Why here: its release adds that to the generated webhooks by a patch.
-    pod_label: &'static str,
+    pod_label: Option<&'static str>,
 }
 
 const CONFIGURATION: &str = "config.yaml";
@@ -82,7 +86,7 @@ impl Runs {
                 hooks: Some(Hooks {
                     namespace: "jobset-system",
                     service: "jobset-webhook-service",
-                    pod_label: "jobset.sigs.k8s.io/jobset-name",
+                    pod_label: Some("jobset.sigs.k8s.io/jobset-name"),
                 }),
             },
             Self::RayClusters => Part {
@@ -95,6 +99,28 @@ impl Runs {
                         "--enable-leader-election=false".to_owned(),
                     ]
                 },
+                configuration: None,
+                hooks: None,
+            },
+            Self::TrainingJobs => Part {
+                program: Program::Training,
+                arguments: |dir, [health, webhook]| {
+                    vec![
+                        format!("--health=127.0.0.1:{health}"),
+                        format!("--webhook-port={webhook}"),
+                        format!("--certificates={}", dir.display()),
+                    ]
+                },
+                configuration: None,
+                hooks: Some(Hooks {
+                    namespace: "kubeflow",
+                    service: "training-operator",
+                    pod_label: None,
+                }),
+            },
+            Self::MpiJobs => Part {
+                program: Program::Mpi,
+                arguments: |_dir, [health, _webhook]| vec![format!("--health=127.0.0.1:{health}")],
                 configuration: None,
                 hooks: None,
             },
@@ -286,8 +312,9 @@ fn reachable(mut object: Value, hooks: &Hooks, authority: &str, port: u16) -> Op
         client["service"]["namespace"] = hooks.namespace.into();
         client["service"]["port"] = port.into();
         client["caBundle"] = STANDARD.encode(authority).into();
-        if webhook["rules"][0]["resources"] == json!(["pods"]) {
-            let labelled = json!([{"key": hooks.pod_label, "operator": "Exists"}]);
+        let is_for_pods = webhook["rules"][0]["resources"] == json!(["pods"]);
+        if let Some(label) = hooks.pod_label.filter(|_| is_for_pods) {
+            let labelled = json!([{"key": label, "operator": "Exists"}]);
             webhook["objectSelector"] = json!({"matchExpressions": labelled});
         }
     }

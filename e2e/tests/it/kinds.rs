@@ -2,5 +2,7 @@
 
 mod ground;
 mod jobset;
+mod kubeflow;
 mod ray;
+mod scenes;
 mod served;

@@ -20,6 +20,7 @@ use roadstead_core::job::{self, ADOPTION_PAUSE, FollowUp};
 use roadstead_core::name::Key;
 use roadstead_core::note::Note;
 use roadstead_jobs::kind::Remote;
+use roadstead_kinds::Idle;
 use roadstead_kubeio::events::Recorder;
 use roadstead_kubeio::queue::{Lane, Queue};
 use roadstead_kubeio::reconcile::Outcome;
@@ -165,8 +166,10 @@ impl Jobs {
         // Why the newest: this pass may just have written the job.
         let local = jobs.job(&at.key)?;
         let now = (self.clock)();
+        let is_held = jobs.kind.kind().idle == Idle::Held;
         let show = |remote: Remote<'_>| local.with(|local| jobs.kind.mirror(local, remote, now));
         let mirror = match (&elsewhere.job, elsewhere.fate) {
+            (Some(copies), _) if is_held && copies.look(jobs.kind).ended.is_none() => return None,
             (Some(copies), _) => copies.with(|copies| show(Remote::Copies(copies))),
             (None, Fate::Unknown) => return None,
             // Why: nothing else makes it due when that is known again (seed 8747).

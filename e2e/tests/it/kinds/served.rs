@@ -6,8 +6,8 @@ use kube::api::{DeleteParams, ListParams, PostParams};
 use roadstead_api::kueue::v1beta2::MultiKueueCluster;
 use serde_json::{Value, json};
 
-use super::ground::{MANAGER, Room, WEST, WEST_CHANGES, is_true, join, play, pods, resource};
-use super::jobset::{KUEUE, all_of_it, jobset, jobsets, submit};
+use super::ground::{KUEUE, MANAGER, Room, WEST, WEST_CHANGES, is_true, join, play, pods, resource};
+use super::jobset::{all_of_it, jobset, jobsets, submit};
 use crate::shared::{chain, eventually};
 
 const JOBSETS: &str = "jobsets.jobset.x-k8s.io";

@@ -22,6 +22,7 @@ use roadstead_jobs::equivalence::{Tolerations, same_pod_sets};
 use roadstead_jobs::kind;
 use roadstead_jobs::labels::Identifiers;
 use roadstead_jobs::podset::{InjectError, PodSetInfo, Provenance, StartFacts, running_form};
+use roadstead_kinds::Idle;
 
 use super::Jobs;
 use crate::caches::{CachedJob, Caches, JobRef, KindCache};
@@ -114,6 +115,7 @@ pub(super) fn scene(jobs: &Jobs, of_kind: &KindCache, job: CachedJob) -> Result<
         object: &object,
         uid: &uid,
         pod_sets: &pod_sets,
+        idle: of_kind.kind.kind().idle,
     };
     let workloads = stored.iter().map(|workload| facts.owned(workload)).collect();
     let row = of_kind.kind.kind();
@@ -162,6 +164,7 @@ struct Facts<'a> {
     object: &'a DynamicObject,
     uid: &'a str,
     pod_sets: &'a [JobPodSet],
+    idle: Idle,
 }
 
 impl Facts<'_> {
@@ -193,10 +196,10 @@ impl Facts<'_> {
                 Some(_) => Presence::Going,
                 None => Presence::Live,
             },
-            site: if self.jobs.checks.may_run_elsewhere(workload) {
-                Site::Elsewhere
-            } else {
-                Site::Here
+            site: match self.idle {
+                _ if !self.jobs.checks.may_run_elsewhere(workload) => Site::Here,
+                Idle::ManagedBy => Site::Elsewhere,
+                Idle::Held => Site::ElsewhereOnly,
             },
             queue: workload.spec.queue_name.clone().unwrap_or_default(),
             drift: self.drift(workload),
