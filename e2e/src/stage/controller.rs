@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::sleep;
 
+use super::dashboard::Dashboard;
 use super::objects::{apply_named, define};
 use super::subject::{free_ports, is_ready};
 use super::{Error, PATIENCE, POLL, client_of, system};
@@ -132,6 +133,7 @@ impl Runs {
 #[derive(Debug)]
 pub struct Controller {
     process: Guarded,
+    _dashboard: Option<Dashboard>,
     _dir: TempDir,
 }
 
@@ -154,18 +156,30 @@ impl Controller {
             Some(hooks) => Some((hooks, certify(hooks, dir.path())?)),
             None => None,
         };
+        let dashboard = match runs {
+            Runs::RayClusters => Some(Dashboard::start().await.map_err(system("playing a dashboard"))?),
+            Runs::JobSets | Runs::TrainingJobs | Runs::MpiJobs => None,
+        };
+        let kubeconfig = dir.path().join("kubeconfig").display().to_string();
+        let proxy = dashboard
+            .as_ref()
+            .map(|dashboard| ("HTTP_PROXY", dashboard.url()));
         let spec = Spec {
             name: part.program.name(),
             program: path_of(&binaries, part.program)?.to_owned(),
             args: settings(&part, plane, dir.path(), [health, webhook])?,
-            env: vec![("KUBECONFIG", dir.path().join("kubeconfig").display().to_string())],
+            env: [("KUBECONFIG", kubeconfig)].into_iter().chain(proxy).collect(),
             workdir: dir.path().to_owned(),
             doomed: dir.path().to_owned(),
             log: dir.path().join("log"),
         };
         progress.step(&format!("starting the {} of {cluster}", part.program.name()));
         let process = Guarded::spawn(spec).map_err(system(format!("starting {}", part.program.name())))?;
-        let mut controller = Self { process, _dir: dir };
+        let mut controller = Self {
+            process,
+            _dashboard: dashboard,
+            _dir: dir,
+        };
         let started = Instant::now();
         while !is_ready(([127, 0, 0, 1], health).into()).await {
             controller.check(cluster)?;

@@ -25,7 +25,7 @@ use roadstead_kubeio::events::Recorder;
 use roadstead_kubeio::queue::{Lane, Queue};
 use roadstead_kubeio::reconcile::Outcome;
 
-use crate::caches::{Caches, JobRef, KindCache};
+use crate::caches::{Caches, JobRef, KindCache, member};
 use crate::checks::{CheckList, Fate};
 use crate::clock::Clock;
 use crate::workloads::Requests;
@@ -122,6 +122,9 @@ impl Jobs {
         let Some(job) = jobs.job(&at.key) else {
             return Outcome::Done;
         };
+        if !jobs.kind.is_queued(member(job.first())) {
+            return Outcome::Done;
+        }
         if read::awaits_parent(&self.caches, job.first()) {
             return Outcome::After(PARENT_PAUSE);
         }

@@ -290,6 +290,11 @@ pub trait JobKind: Send + Sync {
     /// Where the templates of its pod sets stand, in the order of [`JobKind::pod_sets`], such as `spec.template`.
     fn template_paths(&self, members: Members<'_>) -> Vec<String>;
 
+    /// Whether a queue has to do with this object at all; if not, it is left alone, whatever its labels say.
+    fn is_queued(&self, _job: Member<'_>) -> bool {
+        true
+    }
+
     /// The priority class that the kind itself declares, beside those of its pods. *Source*: `spec/jobs.md 5.13`.
     fn priority_class<'a>(&self, _members: Members<'a>) -> Option<&'a str> {
         None

@@ -51,6 +51,7 @@ pub fn registry() -> Vec<&'static dyn JobKind> {
         &kubeflow::PADDLE_JOB,
         &kubeflow::XGBOOST_JOB,
         &kubeflow::JAX_JOB,
+        &ray::RAY_JOB,
         &ray::RAY_CLUSTER,
     ]
 }

@@ -68,6 +68,9 @@ pub enum Namespace {
 ///
 /// *Source*: `spec/jobs.md 7.2`, `spec/multikueue.md 5.1`.
 pub fn default_job(kind: &dyn JobKind, job: &mut MemberMut<'_>, facts: &DefaultFacts<'_>) {
+    if !kind.is_queued(job.as_member()) {
+        return;
+    }
     let free = facts.owner == Owner::Unmanaged;
     let inside = facts.namespace != Namespace::Outside;
     if free && inside && facts.default_queue == Presence::Present {

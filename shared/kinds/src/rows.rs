@@ -259,6 +259,7 @@ pub static RAY_JOB: Kind = Kind {
     group: "ray.io",
     kind: "RayJob",
     plural: "rayjobs",
+    built: Built::Whole,
     managed_by: Some(spec(RAY_OPERATOR)),
     abilities: RESIZED,
     wrapped: &[

@@ -26,7 +26,7 @@ pub(super) const WEST: &str = "west";
 /// Held by a test as long as it changes that worker as a whole.
 pub(super) static WEST_CHANGES: Mutex<()> = Mutex::const_new(());
 /// The integrations that are on in the federation.
-const INTEGRATIONS: &str = "batch/job,jobset.x-k8s.io/jobset,ray.io/raycluster,kubeflow.org/tfjob,kubeflow.org/pytorchjob,\
+const INTEGRATIONS: &str = "batch/job,jobset.x-k8s.io/jobset,ray.io/raycluster,ray.io/rayjob,kubeflow.org/tfjob,kubeflow.org/pytorchjob,\
                             kubeflow.org/paddlejob,kubeflow.org/xgboostjob,kubeflow.org/jaxjob,kubeflow.org/mpijob";
 /// And where everything is played.
 const PLAYED: [&str; 2] = ["batch/job", "jobset.x-k8s.io/jobset"];

@@ -25,7 +25,7 @@ use roadstead_jobs::podset::{InjectError, PodSetInfo, Provenance, StartFacts, ru
 use roadstead_kinds::Idle;
 
 use super::Jobs;
-use crate::caches::{CachedJob, Caches, JobRef, KindCache};
+use crate::caches::{CachedJob, Caches, JobRef, KindCache, member};
 use crate::control;
 
 /// Everything a pass looks at, owned.
@@ -418,7 +418,7 @@ fn parent(caches: &Caches, object: &DynamicObject) -> Parent {
     else {
         return Parent::None;
     };
-    if !parent.labels().contains_key(labels::QUEUE_NAME) {
+    if !parent.labels().contains_key(labels::QUEUE_NAME) || !jobs.kind.is_queued(member(&parent)) {
         return Parent::None;
     }
     let workloads = control::workloads_of(caches, &parent);

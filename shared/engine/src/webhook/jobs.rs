@@ -162,6 +162,7 @@ fn owner(caches: &Caches, object: &DynamicObject) -> Result<Owner, String> {
     let state = jobs.state();
     let key = Key::new(object.namespace().unwrap_or_default(), owner.name.as_str());
     match jobs.objects.get(&key) {
+        Some(parent) if !jobs.kind.is_queued(member(&parent)) => Ok(Owner::Unmanaged),
         Some(parent) if roadstead_jobs::labels::queue(&parent.metadata).is_some() => {
             Ok(Owner::ManagedAncestor)
         }
