@@ -30,6 +30,7 @@ pub mod equivalence;
 pub mod json;
 pub mod labels;
 pub mod naming;
+pub mod needs;
 pub mod podset;
 pub mod problem;
 pub mod remote;
