@@ -37,6 +37,8 @@ pub mod remote;
 pub mod webhook;
 
 #[cfg(test)]
+mod every_kind;
+#[cfg(test)]
 mod fixture;
 
 pub use kind::{JobKind, JobPodSet};
