@@ -8,6 +8,7 @@
 mod fence;
 mod kind;
 mod memory;
+pub(crate) mod needs;
 mod read;
 mod write;
 

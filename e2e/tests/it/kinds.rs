@@ -3,6 +3,7 @@
 mod ground;
 mod jobset;
 mod kubeflow;
+mod needs;
 mod ray;
 mod scenes;
 mod served;
