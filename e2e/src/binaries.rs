@@ -92,9 +92,9 @@ pub enum Program {
     JobSet,
     /// Runs RayClusters.
     Ray,
-    /// Runs TFJobs, PyTorchJobs, PaddleJobs, XGBoostJobs and JAXJobs.
+    /// Runs `TFJob`, `PyTorchJob`, `PaddleJob`, `XGBoostJob` and `JAXJob`.
     Training,
-    /// Runs MPIJobs.
+    /// Runs `MPIJob`.
     Mpi,
 }
 

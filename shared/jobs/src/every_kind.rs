@@ -273,6 +273,40 @@ fn each_kind_is_held_and_marked_where_its_controller_reads_it() {
     }
 }
 
+/// Its controller here would begin to run what runs on a worker, or let go of what runs here.
+///
+/// Spec: safety 1 I1
+#[test]
+fn who_runs_a_job_does_not_change_while_it_runs_nor_once_a_manager_has_it() {
+    let ours = "kueue.x-k8s.io/multikueue";
+    for sample in samples() {
+        let field = sample.kind.kind().managed_by.unwrap();
+        let managed = |job: Value, by: Option<&str>| {
+            let mut job = job;
+            if let Some(by) = by {
+                crate::json::set(&mut job, field.path, json!(by));
+            }
+            job
+        };
+        let said = |old: &Value, new: &Value| sample.on_update(old, new, Presence::Absent);
+        let (running, held) = (sample.job(), sample.held(&sample.job()));
+        let refused = format!("{}: Invalid value: field is immutable", field.path.join("."));
+        let of_manager = managed(held.clone(), Some(ours));
+        assert_eq!(said(&of_manager, &held), [refused.clone()]);
+        assert_eq!(
+            said(&of_manager, &managed(held.clone(), Some(field.default))),
+            [refused.clone()]
+        );
+        assert_eq!(said(&running, &managed(running.clone(), Some(ours))), [refused]);
+        assert_eq!(said(&held, &of_manager), [""; 0]);
+        assert_eq!(said(&of_manager, &managed(running.clone(), Some(ours))), [""; 0]);
+        assert_eq!(
+            said(&running, &managed(running.clone(), Some(field.default))),
+            [""; 0]
+        );
+    }
+}
+
 /// Spec: jobs 5.6
 #[test]
 fn a_missing_template_is_named_and_zero_replicas_are_no_fault() {

@@ -49,7 +49,7 @@ const fn trained(kind: &'static str, template: &'static str, spec: fn(u32) -> Va
 
 const MASTER_AND_WORKER: [&str; 2] = ["Master", "Worker"];
 
-static TRAINING: [Subject; 5] = [
+pub(super) static TRAINING: [Subject; 5] = [
     trained(
         "PyTorchJob",
         "/spec/pytorchReplicaSpecs/Worker/template",
@@ -81,7 +81,7 @@ static TRAINING: [Subject; 5] = [
     },
 ];
 
-static MPI: [Subject; 1] = [Subject {
+pub(super) static MPI: [Subject; 1] = [Subject {
     api_version: "kubeflow.org/v2beta1",
     template: "/spec/mpiReplicaSpecs/Worker/template",
     makes: &[

@@ -1,6 +1,6 @@
 //! RayClusters and RayJobs, with the Ray operator.
 
-use kube::api::{ApiResource, PostParams};
+use kube::api::{ApiResource, ListParams, PostParams};
 use serde_json::{Value, json};
 
 use super::ground::{EAST, MANAGER, Room, is_true, play, pods, resource};
@@ -101,7 +101,7 @@ fn a_raycluster_that_is_stopped_gives_its_quota_back_and_serves_again() {
     });
 }
 
-static RAY_JOB: [Subject; 1] = [Subject {
+pub(super) static RAY_JOB: [Subject; 1] = [Subject {
     api_version: "ray.io/v1",
     kind: "RayJob",
     spec: |secs| {
@@ -186,7 +186,7 @@ fn a_rayjob_for_an_existing_cluster_is_left_alone() {
         })
         .await;
         let workloads = room.api(EAST, &resource("kueue.x-k8s.io/v1beta2", "Workload"));
-        let all = workloads.list(&Default::default()).await.unwrap();
+        let all = workloads.list(&ListParams::default()).await.unwrap();
         assert_eq!(all.items.len(), 1, "that of the cluster");
         room.delete(EAST, &jobs, "guest").await;
         room.delete(EAST, &clusters(), "ray").await;

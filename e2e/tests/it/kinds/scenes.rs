@@ -35,26 +35,26 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    fn resource(&self) -> ApiResource {
+    pub(super) fn resource(&self) -> ApiResource {
         resource(self.api_version, self.kind)
     }
 
-    fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         self.kind.to_lowercase()
     }
 
     /// Everything that one of its jobs makes, and what stands for it in a queue.
-    fn all_of_it(&self) -> Vec<ApiResource> {
+    pub(super) fn all_of_it(&self) -> Vec<ApiResource> {
         let usual = [(self.api_version, self.kind), (KUEUE, "Workload"), ("v1", "Pod")];
         let all = usual.iter().chain(self.makes);
         all.map(|(version, kind)| resource(version, kind)).collect()
     }
 
-    fn is_held(&self, job: &Value) -> bool {
+    pub(super) fn is_held(&self, job: &Value) -> bool {
         job.pointer(self.suspend) == Some(&json!(true))
     }
 
-    async fn submit(&self, room: Room, cluster: &str, secs: u32, priority: Option<&str>) -> Value {
+    pub(super) async fn submit(&self, room: Room, cluster: &str, secs: u32, priority: Option<&str>) -> Value {
         let mut labels = json!({"kueue.x-k8s.io/queue-name": room.name});
         if let Some(priority) = priority {
             labels["kueue.x-k8s.io/priority-class"] = json!(format!("{}-{priority}", room.name));
@@ -76,11 +76,11 @@ impl Subject {
         room.until(cluster, &self.resource(), &self.name(), wanted).await
     }
 
-    async fn running(&self, room: Room, cluster: &str) -> Value {
+    pub(super) async fn running(&self, room: Room, cluster: &str) -> Value {
         self.until(room, cluster, self.runs).await
     }
 
-    async fn delete(&self, room: Room, cluster: &str) {
+    pub(super) async fn delete(&self, room: Room, cluster: &str) {
         room.delete(cluster, &self.resource(), &self.name()).await;
     }
 
