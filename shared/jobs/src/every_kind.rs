@@ -331,9 +331,8 @@ fn a_missing_template_is_named_and_zero_replicas_are_no_fault() {
         }
         let mut none = sample.job();
         *none.pointer_mut(sample.replicas).unwrap() = json!(0);
-        let counts: Vec<u32> = { kind.pod_sets(&none).unwrap().iter() }
-            .map(|set| set.count)
-            .collect();
+        let sets = kind.pod_sets(&none).unwrap();
+        let counts: Vec<u32> = sets.iter().map(|set| set.count).collect();
         assert!(counts.contains(&0), "{}: {counts:?}", sample.name());
         *none.pointer_mut(sample.replicas).unwrap() = json!(-1);
         let said = kind.pod_sets(&none).map_err(|error| error.to_string());

@@ -93,7 +93,7 @@ fn a_waiting_job_that_its_user_lets_go_is_held_again_and_may_be_changed() {
                 "{name}: it is the same Workload"
             );
         }
-        assert!(room.phases(EAST).await.iter().all(|phase| phase != "Running"));
+        room.running(EAST, 0).await;
         for subject in subjects() {
             subject.delete(room, EAST).await;
         }

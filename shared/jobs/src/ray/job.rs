@@ -66,7 +66,8 @@ pub static RAY_JOB: ByPath = ByPath {
     ends: Some(Ends::Words(Words {
         field: DEPLOYMENT,
         succeeded: "Complete",
-        failed: &["Failed"],
+        // Unlike the anchor, which holds its Workload for ever: a job that the operator finds invalid never runs.
+        failed: &["Failed", "ValidationFailed"],
         result: Some((&["status", "jobStatus"], ["SUCCEEDED", "FAILED"])),
         message: &["status", "message"],
     })),

@@ -101,7 +101,7 @@ fn the_submitter_is_started_with_what_was_assigned_to_it() {
     );
 }
 
-/// Spec: jobs 9.7, 5.12
+/// Spec: jobs 9.7, 5.12, 15.76 (deviation)
 #[test]
 fn its_status_says_how_it_is_doing() {
     let with = |status: Value| {
@@ -135,6 +135,7 @@ fn its_status_says_how_it_is_doing() {
         "the cluster is done, the job is not"
     );
     assert_eq!(ended("Failed", "FAILED"), end(false));
+    assert_eq!(ended("ValidationFailed", ""), end(false), "it never runs");
     assert_eq!(
         ended("Running", "SUCCEEDED"),
         None,
