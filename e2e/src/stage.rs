@@ -247,12 +247,12 @@ impl Stage {
             stage.give_account(plane, &plane.server_url()).await
         }))
         .await?;
-        let everywhere = controllers
-            .iter()
-            .flat_map(|runs| stage.all_planes().map(|plane| (*runs, plane)));
-        let started = everywhere.map(|(runs, plane)| Controller::start(runs, plane, &stage.progress));
-        let started = try_join_all(started).await?;
-        stage.controllers.extend(started);
+        // Why one after the other: each answers late as long as many processes start at once.
+        for runs in controllers {
+            let started = { stage.all_planes() }.map(|plane| Controller::start(runs, plane, &stage.progress));
+            let started = try_join_all(started).await?;
+            stage.controllers.extend(started);
+        }
         stage.progress.step("starting the manager and the workers");
         stage.start_subjects().await?;
         stage.progress.step("creating namespaces and queues");

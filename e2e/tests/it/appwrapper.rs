@@ -11,6 +11,8 @@ use k8s_openapi::api::core::v1::{Node as ApiNode, Pod, Service};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use roadstead_api::appwrapper::v1beta2::AppWrapper;
+use roadstead_api::constants::labels::QUEUE_NAME;
+use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_api::rights;
 use roadstead_e2e::options::{BATCH_CONTROLLERS, EXIT_CODE, RUN_SECONDS};
 use roadstead_e2e::stage::{SYSTEM_NAMESPACE, Solo, apply};
@@ -26,6 +28,7 @@ const DEADLINE: Duration = Duration::from_mins(5);
 /// For starting everything, a first build included.
 const START_DEADLINE: Duration = Duration::from_mins(30);
 const GPU: &str = "nvidia.com/gpu";
+const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
 const LABEL: &str = "workload.codeflare.dev/appwrapper";
 const TUNING: &str = "workload.codeflare.dev.appwrapper";
 
@@ -49,7 +52,8 @@ async fn solo() -> &'static RwLock<Solo> {
             "allowedKinds": ["Pod.v1", "Service.v1", "Job.v1.batch", "Deployment.v1.apps"],
             "autopilot": {}, "faultTolerance": {"resetPause": "1s"},
         }});
-        let configuration = json!({"roadstead": ours});
+        let frameworks = ["batch/job", "workload.codeflare.dev/appwrapper"];
+        let configuration = json!({"integrations": {"frameworks": frameworks}, "roadstead": ours});
         let starting = Solo::start(options, &configuration, Progress::stderr());
         let started = Box::pin(timeout(START_DEADLINE, starting)).await;
         let solo = started
@@ -369,5 +373,174 @@ fn pods_leave_a_node_that_autopilot_marks() {
         assert_eq!(wrapper.status.map(|status| status.resetting_count), Some(0));
         nodes.patch(&first, &params, &mark(Value::Null)).await.unwrap();
         room.delete("aw").await;
+    });
+}
+
+impl Room {
+    /// A queue with so many cores, named as the room.
+    async fn furnish(&self, cpu: &str) {
+        let quota = json!({"name": "cpu", "nominalQuota": cpu});
+        for object in [
+            json!({"apiVersion": KUEUE, "kind": "ResourceFlavor", "metadata": {"name": self.name},
+                "spec": {"nodeLabels": {"kubernetes.io/os": "linux"}}}),
+            json!({"apiVersion": KUEUE, "kind": "ClusterQueue", "metadata": {"name": self.name}, "spec": {
+                "namespaceSelector": {}, "preemption": {"withinClusterQueue": "LowerPriority"},
+                "resourceGroups": [{"coveredResources": ["cpu"], "flavors": [{"name": self.name, "resources": [quota]}]}],
+            }}),
+            json!({"apiVersion": KUEUE, "kind": "LocalQueue", "metadata": {"name": self.name, "namespace": self.name},
+                "spec": {"clusterQueue": self.name}}),
+        ] {
+            apply(&self.client, object).await.unwrap();
+        }
+    }
+
+    /// Submits to the queue; the worker holds it back until it is admitted.
+    async fn queue(&self, name: &str, components: Value) {
+        self.queue_with(name, json!({}), components).await;
+    }
+
+    /// The same, with these labels more.
+    async fn queue_with(&self, name: &str, mut labels: Value, components: Value) {
+        labels[QUEUE_NAME] = self.name.into();
+        let wrapper: AppWrapper = from_value(json!({
+            "apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper",
+            "metadata": {"name": name, "namespace": self.name, "labels": labels},
+            "spec": {"components": components},
+        }))
+        .unwrap();
+        let stored = self
+            .api::<AppWrapper>()
+            .create(&PostParams::default(), &wrapper)
+            .await
+            .unwrap();
+        assert!(stored.spec.suspend, "it is created suspended");
+        assert!(stored.labels().contains_key("workload.codeflare.dev/user"));
+    }
+
+    async fn workloads(&self) -> Vec<Workload> {
+        self.api::<Workload>()
+            .list(&ListParams::default())
+            .await
+            .unwrap()
+            .items
+    }
+}
+
+/// The children may say that they are of a queue: they follow the `AppWrapper` and are not queued again.
+///
+/// Spec: appwrapper B126, B127, B128, B131, B136, B138, B139; jobs 15.80
+#[test]
+fn a_queued_wrapper_waits_for_quota_as_one_and_its_children_are_not_queued_again() {
+    run("wrap-queued", |room| async move {
+        room.furnish("300m").await;
+        let mut child = job("first-work", 2, 600);
+        child["metadata"]["labels"] = json!({QUEUE_NAME: room.name});
+        room.queue(
+            "first",
+            json!([{"template": child}, {"template": pod("first-pod", 600)}]),
+        )
+        .await;
+        room.is_ready("first").await;
+        let wrapper = room.wrapper("first").await.unwrap();
+        let selector = &wrapper.spec.components[0].pod_set_infos[0].node_selector;
+        assert_eq!(
+            selector.get("kubernetes.io/os").map(String::as_str),
+            Some("linux")
+        );
+        let workloads = room.workloads().await;
+        assert_eq!(workloads.len(), 1, "{workloads:?}");
+        let sets: Vec<_> = { workloads[0].spec.pod_sets.iter() }
+            .map(|set| (set.name.as_str(), set.count))
+            .collect();
+        assert_eq!(sets, [("first-0", 2), ("first-1", 1)]);
+
+        room.queue("second", json!([{"template": pod("second-pod", 2)}]))
+            .await;
+        eventually(|| async { (room.workloads().await.len() == 2).then_some(()) }).await;
+        room.reaches("second", "Suspended").await;
+        assert!(room.pods("second").await.is_empty());
+        room.delete("first").await;
+        room.reaches("second", "Succeeded").await;
+        eventually(|| async {
+            let workloads = room.workloads().await;
+            let [workload] = &workloads[..] else { return None };
+            let conditions = &workload.status.as_ref()?.conditions;
+            let finished = conditions
+                .iter()
+                .find(|one| one.type_ == "Finished" && one.status == "True")?;
+            assert_eq!(
+                (finished.reason.as_str(), finished.message.as_str()),
+                ("Succeeded", "AppWrapper finished successfully")
+            );
+            Some(())
+        })
+        .await;
+    });
+}
+
+/// Spec: appwrapper B51, B129, B130
+#[test]
+fn an_evicted_wrapper_keeps_its_quota_until_its_pods_are_gone() {
+    run("wrap-evicted", |room| async move {
+        room.furnish("1").await;
+        room.queue("aw", json!([{"template": pod("evicted", 600)}])).await;
+        room.is_ready("aw").await;
+        let workload = room.workloads().await.remove(0).name_any();
+        let off = Patch::Merge(json!({"spec": {"active": false}}));
+        room.api::<Workload>()
+            .patch(&workload, &PatchParams::default(), &off)
+            .await
+            .unwrap();
+        let wrapper = room.reaches("aw", "Suspended").await;
+        assert!(wrapper.spec.suspend && wrapper.spec.components[0].pod_set_infos.is_empty());
+        assert!(room.pods("aw").await.is_empty());
+        let released = || async {
+            let workloads = room.workloads().await;
+            let status = workloads[0].status.as_ref()?;
+            status.admission.is_none().then_some(())
+        };
+        eventually(released).await;
+    });
+}
+
+/// Spec: appwrapper 5.4, B51, B54, B55, B130
+#[test]
+fn a_preempted_wrapper_is_stopped_as_one_and_resumed_when_there_is_room() {
+    run("wrap-preempted", |room| async move {
+        room.furnish("200m").await;
+        let class = json!({
+            "apiVersion": KUEUE, "kind": "WorkloadPriorityClass", "metadata": {"name": room.name}, "value": 100,
+        });
+        apply(&room.client, class).await.unwrap();
+        room.queue(
+            "low",
+            json!([{"template": job("low-work", 1, 600)}, {"template": pod("low-pod", 600)}]),
+        )
+        .await;
+        room.is_ready("low").await;
+        let workload = |all: Vec<Workload>, name: &str| {
+            let prefix = format!("appwrapper-{name}-");
+            all.into_iter().find(|one| one.name_any().starts_with(&prefix))
+        };
+        let described = workload(room.workloads().await, "low").unwrap();
+        let first = room.api::<Pod>().get("low-pod").await.unwrap().uid();
+
+        let class = json!({"kueue.x-k8s.io/priority-class": room.name});
+        room.queue_with("high", class, json!([{"template": pod("high-pod", 5)}]))
+            .await;
+        room.is_ready("high").await;
+        let low = room.wrapper("low").await.unwrap();
+        assert!(low.spec.suspend && low.spec.components[0].pod_set_infos.is_empty());
+        assert_eq!(said(&low, "QuotaReserved"), "False/Suspended");
+        assert!(room.pods("low").await.is_empty(), "both children gave way");
+        room.reaches("high", "Succeeded").await;
+
+        room.is_ready("low").await;
+        let again = room.api::<Pod>().get("low-pod").await.unwrap().uid();
+        assert_ne!(first, again, "it was created anew");
+        let all = room.workloads().await;
+        assert_eq!(all.len(), 2, "{all:?}");
+        assert_eq!(workload(all, "low").unwrap().uid(), described.uid());
+        room.delete("low").await;
     });
 }

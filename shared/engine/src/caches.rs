@@ -34,10 +34,13 @@ pub(crate) mod unlisted;
 mod unsure;
 
 pub use counting::{Counting, LimitIndex};
+pub(crate) use kinds::resource_of;
 pub use kinds::{CachedJob, JobKey, JobRef, KindCache, api_resource, look_at, member, member_mut};
 pub use queues::QueueIndex;
 pub use templates::Templates;
 use unsure::Unsure;
+
+use crate::ancestors::Ancestors;
 
 /// What the task is called that lists and watches a kind of objects.
 pub fn watch_of(kind: &str) -> Name {
@@ -95,6 +98,8 @@ pub struct Caches {
     pub counting: Arc<Counting>,
     /// Jobs, one entry per enabled kind.
     pub jobs: Arc<[KindCache]>,
+    /// Owners of jobs that are in none of these.
+    pub(crate) ancestors: Arc<Ancestors>,
 }
 
 impl Caches {
@@ -122,6 +127,7 @@ impl Caches {
             runtime_classes: Cache::new(),
             counting: Arc::default(),
             jobs: kinds.iter().map(|kind| KindCache::new(*kind)).collect(),
+            ancestors: Arc::default(),
         };
         let limits = caches.limits.clone();
         caches
@@ -154,6 +160,13 @@ impl Caches {
     pub fn counting(mut self, counting: Counting) -> Self {
         self.prebuilt.read_from(counting.identifiers());
         self.counting = Arc::new(counting);
+        self
+    }
+
+    /// The same, with owners of jobs that count as the operator says.
+    #[must_use]
+    pub(crate) fn owned(mut self, ancestors: Ancestors) -> Self {
+        self.ancestors = Arc::new(ancestors);
         self
     }
 

@@ -16,15 +16,17 @@ use kube::core::DynamicObject;
 use kube::{Client, Resource, ResourceExt as _};
 use roadstead_api::config::Config;
 use roadstead_api::constants::labels;
-use roadstead_core::job::{self, ADOPTION_PAUSE, FollowUp};
+use roadstead_core::ancestry::Stop;
+use roadstead_core::job::{self, ADOPTION_PAUSE, FollowUp, Scope};
 use roadstead_core::name::Key;
 use roadstead_core::note::Note;
 use roadstead_jobs::kind::Remote;
-use roadstead_kinds::Idle;
+use roadstead_kinds::{Idle, Members};
 use roadstead_kubeio::events::Recorder;
 use roadstead_kubeio::queue::{Lane, Queue};
 use roadstead_kubeio::reconcile::Outcome;
 
+use crate::ancestors::{self, Missing, Top};
 use crate::caches::{Caches, JobRef, KindCache, member};
 use crate::checks::{CheckList, Fate};
 use crate::clock::Clock;
@@ -125,10 +127,11 @@ impl Jobs {
         if !jobs.kind.is_queued(member(job.first())) {
             return Outcome::Done;
         }
-        if read::awaits_parent(&self.caches, job.first()) {
-            return Outcome::After(PARENT_PAUSE);
-        }
-        let scene = match read::scene(&self, &jobs, job.clone()) {
+        let top = match self.top(&jobs, &at, job.first()).await {
+            Ok(top) => top,
+            Err(stop) => return self.without_top(&jobs, job.first(), stop),
+        };
+        let scene = match read::scene(&self, &jobs, job.clone(), top.as_ref()) {
             Ok(scene) => scene,
             Err(problem) => {
                 // Why not an error: the job stays as it is until somebody mends it, and that makes it due.
@@ -160,6 +163,35 @@ impl Jobs {
             FollowUp::Adoption => Outcome::After(ADOPTION_PAUSE),
             FollowUp::PrebuiltMissing => Outcome::Failed("prebuilt workload not found".into()),
         }
+    }
+
+    /// The managed object above a job. Pods are jobs of their own whatever owns them. *Source*: `spec/jobs.md 5.1` steps 4, 5.
+    async fn top(
+        &self,
+        jobs: &KindCache,
+        at: &JobRef,
+        object: &DynamicObject,
+    ) -> Result<Option<Top>, Stop<Missing>> {
+        let is_group = jobs.kind.kind().members == Members::Group;
+        if is_group || read::scope(self, at.key.key()) == Scope::Outside {
+            return Ok(None);
+        }
+        ancestors::learn(&self.client, &self.caches, object).await
+    }
+
+    /// What follows when it cannot be told what is above a job: it stays as it is.
+    fn without_top(&self, jobs: &KindCache, object: &DynamicObject, stop: Stop<Missing>) -> Outcome {
+        let note = match stop {
+            Stop::Unread(Missing::Unlisted(_)) => return Outcome::After(PARENT_PAUSE),
+            Stop::Unread(Missing::Unreadable(why)) => return Outcome::Failed(why),
+            Stop::Unread(Missing::Unread(owner)) => {
+                return Outcome::Failed(format!("its owner {} {} is not known", owner.kind, owner.name));
+            }
+            Stop::TooDeep => Note::warning("JobNestingTooDeep", ancestors::TOO_DEEP),
+            Stop::Cyclic => Note::warning("InvalidJob", ancestors::CYCLIC),
+        };
+        self.tell(jobs, object, vec![note]);
+        Outcome::Done
     }
 
     /// Shows on the local job what its copies on a worker show, or what is known without a copy.

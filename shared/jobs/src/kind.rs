@@ -293,7 +293,8 @@ pub trait JobKind: Send + Sync {
 
     /// What its pods name and cannot start without.
     fn needs(&self, members: Members<'_>) -> BTreeSet<Need> {
-        needs::of(&self.pod_sets(members).unwrap_or_default())
+        let pod_sets = self.pod_sets(members).unwrap_or_default();
+        needs::of(pod_sets.iter().map(|set| &set.template))
     }
 
     /// Whether a queue has to do with this object at all; if not, it is left alone, whatever its labels say.

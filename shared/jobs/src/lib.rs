@@ -56,6 +56,7 @@ pub fn registry() -> Vec<&'static dyn JobKind> {
         &kubeflow::JAX_JOB,
         &ray::RAY_JOB,
         &ray::RAY_CLUSTER,
+        &appwrapper::AppWrapper,
     ]
 }
 

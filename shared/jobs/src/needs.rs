@@ -10,7 +10,6 @@ use std::fmt;
 
 use serde_json::Value;
 
-use crate::JobPodSet;
 use crate::json;
 
 /// The account that each namespace has by itself.
@@ -71,11 +70,11 @@ impl fmt::Display for Need {
     }
 }
 
-/// What the pods of these pod sets name.
-pub fn of(pod_sets: &[JobPodSet]) -> BTreeSet<Need> {
+/// What the pods of these templates name.
+pub fn of<'a>(templates: impl IntoIterator<Item = &'a Value>) -> BTreeSet<Need> {
     let mut needs = Needs(BTreeSet::new());
-    for set in pod_sets {
-        if let Some(spec) = json::at(&set.template, &["spec"]) {
+    for template in templates {
+        if let Some(spec) = json::at(template, &["spec"]) {
             needs.of_pod(spec);
         }
     }
@@ -160,13 +159,11 @@ mod tests {
     use super::*;
 
     fn named(spec: Value) -> Vec<String> {
-        let set = JobPodSet {
-            name: "main".to_owned(),
-            count: 1,
-            min_count: None,
-            template: json!({ "spec": spec }),
-        };
-        of(&[set.clone(), set]).iter().map(ToString::to_string).collect()
+        let template = json!({ "spec": spec });
+        of([&template, &template])
+            .iter()
+            .map(ToString::to_string)
+            .collect()
     }
 
     /// Spec: experience 5

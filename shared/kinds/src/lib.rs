@@ -54,8 +54,6 @@ pub struct Kind {
 pub enum Built {
     /// Nothing: its name is accepted, and jobs of the kind are left alone.
     Nothing,
-    /// Its webhooks only.
-    Webhooks,
     /// All of it.
     Whole,
 }

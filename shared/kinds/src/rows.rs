@@ -303,7 +303,7 @@ pub static APP_WRAPPER: Kind = Kind {
     version: "v1beta2",
     kind: "AppWrapper",
     plural: "appwrappers",
-    built: Built::Webhooks,
+    built: Built::Whole,
     managed_by: Some(spec("workload.codeflare.dev/appwrapper-controller")),
     ..COMMON
 };

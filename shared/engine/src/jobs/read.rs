@@ -13,7 +13,6 @@ use roadstead_core::job::{
     ADOPTION_PAUSE, Claim, Control, Drift, Ended, Fit, JobObserved, News, OwnedWorkload, Parent, Pods,
     Presence, Quota, Run, Scope, Site, Stage,
 };
-use roadstead_core::kind::KindState;
 use roadstead_core::lifecycle::{self, Outcome};
 use roadstead_core::name::{FlavorName, Key};
 use roadstead_core::queue::Flavor;
@@ -25,7 +24,8 @@ use roadstead_jobs::podset::{InjectError, PodSetInfo, Provenance, StartFacts, ru
 use roadstead_kinds::Idle;
 
 use super::Jobs;
-use crate::caches::{CachedJob, Caches, JobRef, KindCache, member};
+use crate::ancestors::Top;
+use crate::caches::{CachedJob, Caches, JobRef, KindCache};
 use crate::control;
 
 /// Everything a pass looks at, owned.
@@ -77,10 +77,15 @@ impl Scene {
     }
 }
 
-/// Reads everything about one job.
+/// Reads everything about one job; `top` is the managed object above it.
 ///
 /// *Errors*: the job is not what its API says; a sentence for its owner.
-pub(super) fn scene(jobs: &Jobs, of_kind: &KindCache, job: CachedJob) -> Result<Scene, String> {
+pub(super) fn scene(
+    jobs: &Jobs,
+    of_kind: &KindCache,
+    job: CachedJob,
+    top: Option<&Top>,
+) -> Result<Scene, String> {
     let object = job.first().clone();
     let meta = &object.metadata;
     let key = of_kind.key_of(&object).key().clone();
@@ -134,7 +139,7 @@ pub(super) fn scene(jobs: &Jobs, of_kind: &KindCache, job: CachedJob) -> Result<
             Presence::Live
         },
         scope: scope(jobs, &key),
-        parent: parent(&jobs.caches, &object),
+        parent: top.map_or(Parent::None, |top| parent(&jobs.caches, top)),
         run: if look.suspended {
             Run::Suspended
         } else {
@@ -368,7 +373,7 @@ pub fn job_of(caches: &Caches, workload: &Workload) -> Option<JobRef> {
 }
 
 /// *Source*: `spec/jobs.md 5.1` steps 4 to 6.
-fn scope(jobs: &Jobs, key: &Key) -> Scope {
+pub(super) fn scope(jobs: &Jobs, key: &Key) -> Scope {
     let labels = crate::feed::namespace_labels(&jobs.caches, &key.namespace);
     let selector = &jobs.config.managed_jobs_namespace_selector;
     match labels {
@@ -383,45 +388,9 @@ fn scope(jobs: &Jobs, key: &Key) -> Scope {
     }
 }
 
-/// Whether it is not known who a job belongs to, because its owner is of a kind whose jobs are not listed.
-pub(super) fn awaits_parent(caches: &Caches, object: &DynamicObject) -> bool {
-    let owners = object.owner_references();
-    let Some(owner) = owners.iter().find(|owner| owner.controller == Some(true)) else {
-        return false;
-    };
-    let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
-    let Some(jobs) = caches.kind(group, &owner.kind) else {
-        return false;
-    };
-    let key = Key::new(object.namespace().unwrap_or_default(), owner.name.as_str());
-    jobs.state() == KindState::Unknown && jobs.objects.get(&key).is_none()
-}
-
-/// *Source*: `spec/jobs.md 4.3, 5.2`.
-fn parent(caches: &Caches, object: &DynamicObject) -> Parent {
-    let Some(owner) = object
-        .owner_references()
-        .iter()
-        .find(|owner| owner.controller == Some(true))
-    else {
-        return Parent::None;
-    };
-    let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
-    let Some(jobs) = caches.kind(group, &owner.kind) else {
-        return Parent::None;
-    };
-    let key = Key::new(object.namespace().unwrap_or_default(), owner.name.as_str());
-    let Some(parent) = jobs
-        .objects
-        .get(&key)
-        .filter(|parent| parent.uid().as_ref() == Some(&owner.uid))
-    else {
-        return Parent::None;
-    };
-    if !parent.labels().contains_key(labels::QUEUE_NAME) || !jobs.kind.is_queued(member(&parent)) {
-        return Parent::None;
-    }
-    let workloads = control::workloads_of(caches, &parent);
+/// Whether what is above a job may run. *Source*: `spec/jobs.md 5.2`.
+fn parent(caches: &Caches, top: &Top) -> Parent {
+    let workloads = top.workloads(caches);
     let admitted = workloads
         .iter()
         .filter_map(|key| caches.workloads.get(key))
