@@ -158,6 +158,7 @@ mod tests {
 
     use super::*;
 
+    #[expect(clippy::needless_pass_by_value, reason = "so that calls read like the object")]
     fn named(spec: Value) -> Vec<String> {
         let template = json!({ "spec": spec });
         of([&template, &template])

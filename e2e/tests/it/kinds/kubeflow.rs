@@ -101,7 +101,7 @@ pub(super) static MPI: [Subject; 1] = [Subject {
 #[test]
 fn kubeflow_jobs_are_admitted_preempted_resumed_and_end_on_one_cluster() {
     play("kubeflow-alone", &[(EAST, "10")], async |room| {
-        alone(room, &TRAINING).await
+        alone(room, &TRAINING).await;
     });
 }
 
@@ -109,7 +109,7 @@ fn kubeflow_jobs_are_admitted_preempted_resumed_and_end_on_one_cluster() {
 #[test]
 fn kubeflow_jobs_of_the_manager_run_on_a_worker_and_show_their_end() {
     play("kubeflow-far", &[(MANAGER, "16"), (EAST, "16")], async |room| {
-        far(room, &TRAINING).await
+        far(room, &TRAINING).await;
     });
 }
 
@@ -131,7 +131,7 @@ fn an_mpijob_is_admitted_preempted_resumed_and_ends_on_one_cluster() {
 #[test]
 fn an_mpijob_of_the_manager_runs_on_a_worker_and_shows_its_end() {
     play("mpi-far", &[(MANAGER, "4"), (EAST, "4")], async |room| {
-        far(room, &MPI).await
+        far(room, &MPI).await;
     });
 }
 

@@ -23,7 +23,7 @@ async fn may_look_for_secrets(room: Room) {
     }
 }
 
-/// A Job whose pods name a Secret and a ConfigMap.
+/// A Job whose pods name a Secret `token` and settings.
 fn job(room: Room) -> Value {
     let mut template = pods(1);
     template["spec"]["containers"][0]["envFrom"] =
@@ -37,7 +37,7 @@ fn job(room: Room) -> Value {
     })
 }
 
-/// The ConfigMap is missing too, but the account may not read ConfigMaps, so that is not known and holds nothing up.
+/// The settings are missing too, but the account may not look for them, so that is not known and holds nothing up.
 ///
 /// Spec: experience 5
 #[test]

@@ -1,4 +1,4 @@
-//! RayClusters and RayJobs, with the Ray operator.
+//! The kinds of Ray, with its operator.
 
 use kube::api::{ApiResource, ListParams, PostParams};
 use serde_json::{Value, json};
@@ -142,7 +142,7 @@ pub(super) static RAY_JOB: [Subject; 1] = [Subject {
 #[test]
 fn a_rayjob_is_admitted_preempted_resumed_and_ends_on_one_cluster() {
     play("rayjob-alone", &[(EAST, "3")], async |room| {
-        alone(room, &RAY_JOB).await
+        alone(room, &RAY_JOB).await;
     });
 }
 
@@ -150,7 +150,7 @@ fn a_rayjob_is_admitted_preempted_resumed_and_ends_on_one_cluster() {
 #[test]
 fn a_rayjob_of_the_manager_runs_on_a_worker_and_shows_its_end() {
     play("rayjob-far", &[(MANAGER, "8"), (EAST, "8")], async |room| {
-        far(room, &RAY_JOB).await
+        far(room, &RAY_JOB).await;
     });
 }
 

@@ -8,6 +8,7 @@ use crate::podset::PodSetInfo;
 
 const KIND: Tested = Tested(&RAY_JOB);
 
+#[expect(clippy::needless_pass_by_value, reason = "so that calls read like the object")]
 fn job(spec: Value) -> Value {
     let template = json!({"spec": {"containers": [{"name": "ray", "image": "ray:2"}]}});
     let mut job = json!({
