@@ -92,6 +92,10 @@ pub enum Program {
     JobSet,
     /// Runs RayClusters.
     Ray,
+    /// Runs `TFJob`, `PyTorchJob`, `PaddleJob`, `XGBoostJob` and `JAXJob`.
+    Training,
+    /// Runs `MPIJob`.
+    Mpi,
 }
 
 impl Program {
@@ -105,6 +109,8 @@ impl Program {
             Self::Kwok => "kwok",
             Self::JobSet => "jobset-controller",
             Self::Ray => "ray-operator",
+            Self::Training => "training-operator",
+            Self::Mpi => "mpi-operator",
         }
     }
 
@@ -116,7 +122,7 @@ impl Program {
             | Self::KubeControllerManager
             | Self::KubeScheduler
             | Self::Kwok => true,
-            Self::JobSet | Self::Ray => false,
+            Self::JobSet | Self::Ray | Self::Training | Self::Mpi => false,
         }
     }
 }

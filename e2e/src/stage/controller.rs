@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::sleep;
 
+use super::dashboard::Dashboard;
 use super::objects::{apply_named, define};
 use super::subject::{free_ports, is_ready};
 use super::{Error, PATIENCE, POLL, client_of, system};
@@ -33,6 +34,10 @@ pub enum Runs {
     JobSets,
     /// `github.com/ray-project/kuberay`.
     RayClusters,
+    /// `github.com/kubeflow/training-operator`.
+    TrainingJobs,
+    /// `github.com/kubeflow/mpi-operator`.
+    MpiJobs,
 }
 
 /// What is particular about one controller.
@@ -49,10 +54,10 @@ struct Part {
 struct Hooks {
     namespace: &'static str,
     service: &'static str,
-    /// Label that the pods of its jobs have: its webhooks for pods are called for no others.
+    /// Label that the pods of its jobs have: its webhooks for pods are called for no others; `None` if it has none for pods.
     ///
     /// Why here: its release adds that to the generated webhooks by a patch.
-    pod_label: &'static str,
+    pod_label: Option<&'static str>,
 }
 
 const CONFIGURATION: &str = "config.yaml";
@@ -82,7 +87,7 @@ impl Runs {
                 hooks: Some(Hooks {
                     namespace: "jobset-system",
                     service: "jobset-webhook-service",
-                    pod_label: "jobset.sigs.k8s.io/jobset-name",
+                    pod_label: Some("jobset.sigs.k8s.io/jobset-name"),
                 }),
             },
             Self::RayClusters => Part {
@@ -98,6 +103,28 @@ impl Runs {
                 configuration: None,
                 hooks: None,
             },
+            Self::TrainingJobs => Part {
+                program: Program::Training,
+                arguments: |dir, [health, webhook]| {
+                    vec![
+                        format!("--health=127.0.0.1:{health}"),
+                        format!("--webhook-port={webhook}"),
+                        format!("--certificates={}", dir.display()),
+                    ]
+                },
+                configuration: None,
+                hooks: Some(Hooks {
+                    namespace: "kubeflow",
+                    service: "training-operator",
+                    pod_label: None,
+                }),
+            },
+            Self::MpiJobs => Part {
+                program: Program::Mpi,
+                arguments: |_dir, [health, _webhook]| vec![format!("--health=127.0.0.1:{health}")],
+                configuration: None,
+                hooks: None,
+            },
         }
     }
 }
@@ -106,6 +133,7 @@ impl Runs {
 #[derive(Debug)]
 pub struct Controller {
     process: Guarded,
+    _dashboard: Option<Dashboard>,
     _dir: TempDir,
 }
 
@@ -128,18 +156,30 @@ impl Controller {
             Some(hooks) => Some((hooks, certify(hooks, dir.path())?)),
             None => None,
         };
+        let dashboard = match runs {
+            Runs::RayClusters => Some(Dashboard::start().await.map_err(system("playing a dashboard"))?),
+            Runs::JobSets | Runs::TrainingJobs | Runs::MpiJobs => None,
+        };
+        let kubeconfig = dir.path().join("kubeconfig").display().to_string();
+        let proxy = dashboard
+            .as_ref()
+            .map(|dashboard| ("HTTP_PROXY", dashboard.url()));
         let spec = Spec {
             name: part.program.name(),
             program: path_of(&binaries, part.program)?.to_owned(),
             args: settings(&part, plane, dir.path(), [health, webhook])?,
-            env: vec![("KUBECONFIG", dir.path().join("kubeconfig").display().to_string())],
+            env: [("KUBECONFIG", kubeconfig)].into_iter().chain(proxy).collect(),
             workdir: dir.path().to_owned(),
             doomed: dir.path().to_owned(),
             log: dir.path().join("log"),
         };
         progress.step(&format!("starting the {} of {cluster}", part.program.name()));
         let process = Guarded::spawn(spec).map_err(system(format!("starting {}", part.program.name())))?;
-        let mut controller = Self { process, _dir: dir };
+        let mut controller = Self {
+            process,
+            _dashboard: dashboard,
+            _dir: dir,
+        };
         let started = Instant::now();
         while !is_ready(([127, 0, 0, 1], health).into()).await {
             controller.check(cluster)?;
@@ -286,8 +326,9 @@ fn reachable(mut object: Value, hooks: &Hooks, authority: &str, port: u16) -> Op
         client["service"]["namespace"] = hooks.namespace.into();
         client["service"]["port"] = port.into();
         client["caBundle"] = STANDARD.encode(authority).into();
-        if webhook["rules"][0]["resources"] == json!(["pods"]) {
-            let labelled = json!([{"key": hooks.pod_label, "operator": "Exists"}]);
+        let is_for_pods = webhook["rules"][0]["resources"] == json!(["pods"]);
+        if let Some(label) = hooks.pod_label.filter(|_| is_for_pods) {
+            let labelled = json!([{"key": label, "operator": "Exists"}]);
             webhook["objectSelector"] = json!({"matchExpressions": labelled});
         }
     }

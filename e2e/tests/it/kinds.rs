@@ -1,6 +1,10 @@
 //! Kinds of jobs beside `batch/v1 Job`, on real control planes and with their own controllers: on one cluster, and across two.
 
+mod bad_input;
 mod ground;
 mod jobset;
+mod kubeflow;
+mod needs;
 mod ray;
+mod scenes;
 mod served;

@@ -166,6 +166,8 @@ pub enum Site {
     Here,
     /// In a worker cluster, whatever the job here shows.
     Elsewhere,
+    /// The same, and the job here must stay held back: its controller would run it here too.
+    ElsewhereOnly,
 }
 
 /// How far a Workload got.
@@ -475,7 +477,7 @@ impl<'a> Draft<'a> {
 
     fn may_run_elsewhere(&self, workload: &OwnedWorkload) -> bool {
         let finished = matches!(workload.stage, Stage::Finished { .. });
-        workload.site == Site::Elsewhere && !(finished && self.seen.ended == Ended::Yes)
+        workload.site != Site::Here && !(finished && self.seen.ended == Ended::Yes)
     }
 
     /// A Workload that no longer describes the job and is needed still.
@@ -562,7 +564,13 @@ impl<'a> Draft<'a> {
             return;
         }
         self.follow_job(workload);
+        let is_kept = workload.site == Site::ElsewhereOnly;
         match (&workload.stage, running) {
+            (Stage::Admitted(_), true) if is_kept => {
+                let message = "Held in this cluster, because it runs in a worker cluster";
+                self.stop(StopReason::NotAdmitted, Some(key), message);
+            }
+            (Stage::Admitted(_), false) if is_kept => {}
             (Stage::Evicted { message, .. }, true) => {
                 self.stop(StopReason::WorkloadEvicted, Some(key), message);
             }

@@ -24,7 +24,7 @@ use roadstead_jobs::labels;
 use roadstead_kinds::TABLE;
 use roadstead_kubeio::write;
 
-use crate::caches::{Caches, KindCache, resource_of};
+use crate::caches::{Caches, KindCache, member, resource_of};
 use crate::control;
 
 /// Owners remembered at most; beyond that the one with the least UID is forgotten and read again when it is met.
@@ -228,7 +228,8 @@ fn look(caches: &Caches, namespace: &str, owner: &Reference) -> Result<Seen<Top>
             if job.metadata.uid.as_deref() != Some(owner.uid.as_str()) {
                 return Ok(Seen::Nothing);
             }
-            let counts = ancestors.counts(labels::queue(&job.metadata));
+            // Why: what no queue has to do with holds nothing of what it makes.
+            let counts = jobs.kind.is_queued(member(&job)) && ancestors.counts(labels::queue(&job.metadata));
             return Ok(Seen::Owner {
                 above: controller(&job.metadata),
                 managed: counts.then_some(Top::Job(job)),

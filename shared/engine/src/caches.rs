@@ -337,8 +337,12 @@ impl PrebuiltIndex {
 }
 
 /// The Workload that a copy of ours names, in the annotation or in the label.
+///
+/// Why nothing that has a controller: some controllers give what they make for a job its labels and annotations (that of Ray does,
+/// for the cluster of a job), and a copy is made by no controller.
 pub fn named(job: &DynamicObject) -> Option<Key> {
-    wanted(job, Identifiers::Annotations)
+    let is_made = { job.owner_references().iter() }.any(|owner| owner.controller == Some(true));
+    wanted(job, Identifiers::Annotations).filter(|_| !is_made)
 }
 
 /// The Workload that a job wants to adopt.

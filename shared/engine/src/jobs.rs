@@ -22,13 +22,13 @@ use roadstead_core::job::{self, ADOPTION_PAUSE, FollowUp, Scope};
 use roadstead_core::name::Key;
 use roadstead_core::note::Note;
 use roadstead_jobs::kind::Remote;
-use roadstead_kinds::Members;
+use roadstead_kinds::{Idle, Members};
 use roadstead_kubeio::events::Recorder;
 use roadstead_kubeio::queue::{Lane, Queue};
 use roadstead_kubeio::reconcile::Outcome;
 
 use crate::ancestors::{self, Missing, Top};
-use crate::caches::{Caches, JobRef, KindCache};
+use crate::caches::{Caches, JobRef, KindCache, member};
 use crate::checks::{CheckList, Fate};
 use crate::clock::Clock;
 use crate::workloads::Requests;
@@ -131,6 +131,9 @@ impl Jobs {
         let Some(job) = jobs.job(&at.key) else {
             return Outcome::Done;
         };
+        if !jobs.kind.is_queued(member(job.first())) {
+            return Outcome::Done;
+        }
         let top = match self.top(&jobs, &at, job.first()).await {
             Ok(top) => top,
             Err(stop) => return self.without_top(&jobs, job.first(), stop),
@@ -206,8 +209,10 @@ impl Jobs {
         // Why the newest: this pass may just have written the job.
         let local = jobs.job(&at.key)?;
         let now = (self.clock)();
+        let is_held = jobs.kind.kind().idle == Idle::Held;
         let show = |remote: Remote<'_>| local.with(|local| jobs.kind.mirror(local, remote, now));
         let mirror = match (&elsewhere.job, elsewhere.fate) {
+            (Some(copies), _) if is_held && copies.look(jobs.kind).ended.is_none() => return None,
             (Some(copies), _) => copies.with(|copies| show(Remote::Copies(copies))),
             (None, Fate::Unknown) => return None,
             // Why: nothing else makes it due when that is known again (seed 8747).

@@ -2,7 +2,7 @@
 //!
 //! Its controller, in `roadstead-worker`, keeps condition `QuotaReserved` True as long as anything of it may run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use roadstead_core::lifecycle::Outcome;
@@ -14,6 +14,7 @@ use crate::json;
 use crate::kind::{
     Error, JobKind, JobPodSet, Look, Member, MemberMut, Members, Mirror, Pods, Remote, Target, Write,
 };
+use crate::needs::{self, Need};
 use crate::podset::{InjectError, PodSetInfo, same_number};
 use crate::problem::Problem;
 use crate::remote::{RemoteIdentity, skeleton};
@@ -229,6 +230,27 @@ impl JobKind for AppWrapper {
             })
         })
         .collect()
+    }
+
+    /// Without what it brings itself.
+    fn needs(&self, members: Members<'_>) -> BTreeSet<Need> {
+        let data = members.first().data;
+        let components = json::list(data, &COMPONENTS);
+        let sets = pod_sets_of(data);
+        let templates = sets.iter().filter_map(|set| {
+            let template = components.get(set.component)?.get("template")?;
+            path::pod_template(template, &set.path).ok()
+        });
+        let brought = |need: &Need| {
+            let [_, _, kind, _] = need.thing.api();
+            components.iter().any(|component| {
+                let is = |path: &[&str], text: &str| json::text(component, path) == Some(text);
+                is(&["template", "kind"], kind) && is(&["template", "metadata", "name"], &need.name)
+            })
+        };
+        let mut needs = needs::of(templates);
+        needs.retain(|need| !brought(need));
+        needs
     }
 
     fn look(&self, members: Members<'_>) -> Look {

@@ -17,6 +17,7 @@ use tokio::time::timeout;
 
 use crate::shared::{chain, eventually};
 
+pub(super) const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
 pub(super) const MANAGER: &str = "manager";
 /// Where everything runs.
 pub(super) const EAST: &str = "east";
@@ -25,7 +26,8 @@ pub(super) const WEST: &str = "west";
 /// Held by a test as long as it changes that worker as a whole.
 pub(super) static WEST_CHANGES: Mutex<()> = Mutex::const_new(());
 /// The integrations that are on in the federation.
-const INTEGRATIONS: &str = "batch/job,jobset.x-k8s.io/jobset,ray.io/raycluster";
+const INTEGRATIONS: &str = "batch/job,jobset.x-k8s.io/jobset,ray.io/raycluster,ray.io/rayjob,kubeflow.org/tfjob,kubeflow.org/pytorchjob,\
+                            kubeflow.org/paddlejob,kubeflow.org/xgboostjob,kubeflow.org/jaxjob,kubeflow.org/mpijob";
 /// And where everything is played.
 const PLAYED: [&str; 2] = ["batch/job", "jobset.x-k8s.io/jobset"];
 /// Longer than a test.
@@ -53,7 +55,9 @@ async fn start() -> Stage {
     };
     let mut spec = Spec::new(manager, vec![worker(EAST), worker(WEST)])
         .with_controller(Runs::JobSets)
-        .with_controller(Runs::RayClusters);
+        .with_controller(Runs::RayClusters)
+        .with_controller(Runs::TrainingJobs)
+        .with_controller(Runs::MpiJobs);
     let frameworks: Vec<&str> = INTEGRATIONS.split(',').collect();
     spec.configuration =
         json!({"integrations": {"frameworks": frameworks}, "multiKueue": {"gcInterval": "3s"}});
@@ -274,4 +278,22 @@ impl Room {
             .await;
         }
     }
+}
+
+/// Has the higher priority go first in the queue of a test on a worker; the classes are the test's name with `-low` and `-high`.
+pub(super) async fn tight_queue(room: Room) {
+    for (name, value) in [("low", -1), ("high", 1)] {
+        let name = format!("{}-{name}", room.name);
+        let class = json!({"apiVersion": KUEUE, "kind": "WorkloadPriorityClass", "metadata": {"name": name}, "value": value});
+        room.apply(EAST, class).await;
+    }
+    let patch = json!({
+        "apiVersion": KUEUE, "kind": "ClusterQueue", "metadata": {"name": room.name},
+        "spec": {"preemption": {"withinClusterQueue": "LowerPriority"}},
+    });
+    let queues = Api::<DynamicObject>::all_with(room.client(EAST), &resource(KUEUE, "ClusterQueue"));
+    queues
+        .patch(room.name, &PatchParams::default(), &Patch::Merge(patch))
+        .await
+        .unwrap();
 }

@@ -6,12 +6,12 @@ use kube::api::{DeleteParams, ListParams, PostParams};
 use roadstead_api::kueue::v1beta2::MultiKueueCluster;
 use serde_json::{Value, json};
 
-use super::ground::{MANAGER, Room, WEST, WEST_CHANGES, is_true, join, play, pods, resource};
-use super::jobset::{KUEUE, all_of_it, jobset, jobsets, submit};
+use super::ground::{KUEUE, MANAGER, Room, WEST, WEST_CHANGES, is_true, join, play, pods, resource};
+use super::jobset::{all_of_it, jobset, jobsets, submit};
 use crate::shared::{chain, eventually};
 
 const JOBSETS: &str = "jobsets.jobset.x-k8s.io";
-const EXPLANATION: &str = "roadstead.dev/explanation";
+pub(super) const EXPLANATION: &str = "roadstead.dev/explanation";
 
 fn definitions(room: Room) -> Api<CustomResourceDefinition> {
     Api::all(room.client(WEST))
@@ -57,7 +57,7 @@ async fn is_active(room: Room) -> bool {
         .any(|c| c.type_ == "Active" && c.status == "True")
 }
 
-async fn explained(room: Room, job: &str) -> String {
+pub(super) async fn explained(room: Room, job: &str) -> String {
     let kubeconfig = room.stage().kubeconfig(MANAGER).display().to_string();
     let args = ["explain", job, "-n", room.name, "--kubeconfig", &kubeconfig];
     let said = room.stage().command(&args).await;

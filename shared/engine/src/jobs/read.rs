@@ -21,6 +21,7 @@ use roadstead_jobs::equivalence::{Tolerations, same_pod_sets};
 use roadstead_jobs::kind;
 use roadstead_jobs::labels::Identifiers;
 use roadstead_jobs::podset::{InjectError, PodSetInfo, Provenance, StartFacts, running_form};
+use roadstead_kinds::Idle;
 
 use super::Jobs;
 use crate::ancestors::Top;
@@ -119,6 +120,7 @@ pub(super) fn scene(
         object: &object,
         uid: &uid,
         pod_sets: &pod_sets,
+        idle: of_kind.kind.kind().idle,
     };
     let workloads = stored.iter().map(|workload| facts.owned(workload)).collect();
     let row = of_kind.kind.kind();
@@ -167,6 +169,7 @@ struct Facts<'a> {
     object: &'a DynamicObject,
     uid: &'a str,
     pod_sets: &'a [JobPodSet],
+    idle: Idle,
 }
 
 impl Facts<'_> {
@@ -198,10 +201,10 @@ impl Facts<'_> {
                 Some(_) => Presence::Going,
                 None => Presence::Live,
             },
-            site: if self.jobs.checks.may_run_elsewhere(workload) {
-                Site::Elsewhere
-            } else {
-                Site::Here
+            site: match self.idle {
+                _ if !self.jobs.checks.may_run_elsewhere(workload) => Site::Here,
+                Idle::ManagedBy => Site::Elsewhere,
+                Idle::Held => Site::ElsewhereOnly,
             },
             queue: workload.spec.queue_name.clone().unwrap_or_default(),
             drift: self.drift(workload),

@@ -7,7 +7,6 @@ use kube::core::admission::{AdmissionResponse, Operation};
 use roadstead_api::config::{Config, FeatureGate};
 use roadstead_api::constants::{controllers, names};
 use roadstead_api::kueue::v1beta2::ClusterQueue;
-use roadstead_core::kind::KindState;
 use roadstead_core::ancestry::Stop;
 use roadstead_core::name::Key;
 use roadstead_jobs::JobKind;

@@ -187,3 +187,20 @@ fn the_whole_status_is_mirrored_and_quota_is_let_go_when_nothing_runs() {
     let ended = show(&data, Remote::Ended(&outcome));
     assert_eq!(finished(&ended).map(|end| end.success), Some(false));
 }
+
+/// Spec: experience 5
+#[test]
+fn what_a_wrapper_brings_is_not_missing_where_it_goes() {
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [
+        {"name": "c", "envFrom": [{"secretRef": {"name": "brought"}}, {"secretRef": {"name": "asked"}}]},
+    ]}});
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "brought"}});
+    let set = json!([{"path": "template"}]);
+    let wrapper = json!({"spec": {"components": [
+        {"template": pod, "podSets": set},
+        {"template": secret},
+    ]}});
+    let needs = crate::fixture::one(&wrapper, |job| AppWrapper.needs(job));
+    let told: Vec<String> = needs.iter().map(ToString::to_string).collect();
+    assert_eq!(told, ["Secret \"asked\""]);
+}
