@@ -4,3 +4,4 @@ mod ground;
 mod jobset;
 mod ray;
 mod served;
+mod wrapper;

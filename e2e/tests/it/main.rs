@@ -23,6 +23,7 @@ mod install;
 mod jobs;
 mod kinds;
 mod lifecycle;
+mod mlbatch;
 mod nightly;
 mod observer;
 mod owner;

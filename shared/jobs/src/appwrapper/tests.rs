@@ -1,7 +1,9 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use roadstead_api::config::FeatureGates;
 
 use super::*;
 use crate::fixture::apply;
+use crate::webhook::{DefaultFacts, Namespace, Owner, Presence, default_job, validate_update};
 
 fn meta() -> ObjectMeta {
     ObjectMeta {
@@ -186,4 +188,57 @@ fn the_whole_status_is_mirrored_and_quota_is_let_go_when_nothing_runs() {
     };
     let ended = show(&data, Remote::Ended(&outcome));
     assert_eq!(finished(&ended).map(|end| end.success), Some(false));
+}
+
+/// Spec: appwrapper 5.2, B126, B134, B135.
+#[test]
+fn it_is_held_where_it_is_queued_and_nowhere_else() {
+    let held = |namespace: Namespace, queue: Option<&str>, owner: Owner| {
+        let mut data = wrapper();
+        json::remove(&mut data, &["spec", "suspend"]);
+        let mut meta = meta();
+        meta.labels = queue.map(|queue| [("kueue.x-k8s.io/queue-name".to_owned(), queue.to_owned())].into());
+        let facts = DefaultFacts {
+            default_queue: Presence::Absent,
+            default_priority_class: Presence::Absent,
+            owner,
+            namespace,
+            uses_multikueue: &|_queue| false,
+        };
+        let mut job = MemberMut {
+            meta: &mut meta,
+            data: &mut data,
+        };
+        default_job(&AppWrapper, &mut job, &facts);
+        is_suspended(&data)
+    };
+    assert!(held(Namespace::Inside, Some("q"), Owner::Unmanaged));
+    assert!(!held(Namespace::Inside, None, Owner::Unmanaged));
+    assert!(held(Namespace::InsideAll, None, Owner::Unmanaged));
+    assert!(!held(Namespace::InsideAll, None, Owner::ManagedAncestor));
+    assert!(!held(Namespace::Outside, None, Owner::Unmanaged));
+    assert!(!held(Namespace::Outside, Some("q"), Owner::Unmanaged));
+}
+
+/// Spec: appwrapper 5.2, B140.
+#[test]
+fn the_queue_may_change_while_it_is_held_and_not_while_it_runs() {
+    let problems = |suspended: bool| {
+        let mut data = wrapper();
+        data["spec"]["suspend"] = suspended.into();
+        let queued = |queue: &str| {
+            let mut meta = meta();
+            meta.labels = Some([("kueue.x-k8s.io/queue-name".to_owned(), queue.to_owned())].into());
+            meta
+        };
+        let (old, new) = (queued("a"), queued("b"));
+        let [old, new] = [&old, &new].map(|meta| Member { meta, data: &data });
+        validate_update(&AppWrapper, old, new, Presence::Absent, &FeatureGates::default())
+    };
+    assert!(problems(true).is_empty());
+    let found = problems(false);
+    assert!(
+        found.len() == 1 && found[0].to_string().contains("field is immutable"),
+        "{found:?}"
+    );
 }
