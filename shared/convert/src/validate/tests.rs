@@ -196,5 +196,5 @@ fn the_objects_that_are_mutated_are_fine() {
         &elastic,
         &whole_workload(),
     );
-    compare(&appwrapper(&wrapper(), "n"), &[], &wrapper());
+    compare(&appwrapper(&wrapper(), "n", PodSetsMax::default()), &[], &wrapper());
 }
