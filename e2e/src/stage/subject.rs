@@ -365,6 +365,10 @@ fn render_config([health, metrics, webhook]: [u16; 3], over: &Value) -> String {
         "multiKueue": {"gcInterval": "10s", "workerLostTimeout": "15m"},
     });
     merge(&mut theirs, &over);
+    // Why: not each version of the file has each of these keys; null takes one out.
+    if let Some(keys) = theirs.as_object_mut() {
+        keys.retain(|_, value| !value.is_null());
+    }
     let mut ours = json!({
         "apiVersion": "config.roadstead.dev/v1alpha1",
         "kind": "RoadsteadConfiguration",
