@@ -82,6 +82,15 @@ const RAY: Module = Module {
         "config/crd/bases/ray.io_rayservices.yaml",
     ],
 };
+/// Why no definitions: ours are those of the reference.
+const APP_WRAPPER: Module = Module {
+    name: "appwrapper",
+    go_mod: include_str!("../../controlplane/appwrapper/go.mod"),
+    go_sum: include_str!("../../controlplane/appwrapper/go.sum"),
+    pinned: "github.com/project-codeflare/appwrapper",
+    variables: &[],
+    manifests: &["samples/wrapped-pod.yaml", "samples/wrapped-job.yaml"],
+};
 
 fn module(program: Program) -> &'static Module {
     match program {
@@ -90,6 +99,7 @@ fn module(program: Program) -> &'static Module {
         Program::Kwok => &KWOK,
         Program::JobSet => &JOBSET,
         Program::Ray => &RAY,
+        Program::AppWrapper => &APP_WRAPPER,
     }
 }
 
@@ -102,6 +112,7 @@ fn package(program: Program) -> &'static str {
         Program::Kwok => "sigs.k8s.io/kwok/cmd/kwok",
         Program::JobSet => "sigs.k8s.io/jobset",
         Program::Ray => "github.com/ray-project/kuberay/ray-operator",
+        Program::AppWrapper => "github.com/project-codeflare/appwrapper/cmd",
     }
 }
 

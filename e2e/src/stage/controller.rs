@@ -33,6 +33,8 @@ pub enum Runs {
     JobSets,
     /// `github.com/ray-project/kuberay`.
     RayClusters,
+    /// `github.com/project-codeflare/appwrapper`, without its webhooks.
+    AppWrappers,
 }
 
 /// What is particular about one controller.
@@ -43,6 +45,9 @@ struct Part {
     /// Its configuration file, from the same; `None` if it reads none.
     configuration: Option<fn(&Path, [u16; 2]) -> Value>,
     hooks: Option<Hooks>,
+    /// What it finds in its cluster at its start, from the port of its health.
+    before: fn(u16) -> Vec<Value>,
+    environment: &'static [(&'static str, &'static str)],
 }
 
 /// Where the webhooks of a controller are in a cluster.
@@ -56,6 +61,7 @@ struct Hooks {
 }
 
 const CONFIGURATION: &str = "config.yaml";
+const WRAPPER_NAMESPACE: &str = "appwrapper-system";
 
 impl Runs {
     const fn part(self) -> Part {
@@ -84,6 +90,8 @@ impl Runs {
                     service: "jobset-webhook-service",
                     pod_label: "jobset.sigs.k8s.io/jobset-name",
                 }),
+                before: |_health| Vec::new(),
+                environment: &[],
             },
             Self::RayClusters => Part {
                 program: Program::Ray,
@@ -97,6 +105,33 @@ impl Runs {
                 },
                 configuration: None,
                 hooks: None,
+                before: |_health| Vec::new(),
+                environment: &[],
+            },
+            Self::AppWrappers => Part {
+                program: Program::AppWrapper,
+                arguments: |_dir, _ports| Vec::new(),
+                configuration: None,
+                hooks: None,
+                before: |health| {
+                    // JSON is YAML.
+                    let configuration = json!({
+                        "webhooksEnabled": false,
+                        "controllerManager": {
+                            "health": {"bindAddress": format!("127.0.0.1:{health}")},
+                            "metrics": {"bindAddress": "0"}, "leaderElection": false,
+                        },
+                    });
+                    vec![
+                        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": WRAPPER_NAMESPACE}}),
+                        json!({
+                            "apiVersion": "v1", "kind": "ConfigMap",
+                            "metadata": {"name": "appwrapper-operator-config", "namespace": WRAPPER_NAMESPACE},
+                            "data": {"config.yaml": configuration.to_string()},
+                        }),
+                    ]
+                },
+                environment: &[("NAMESPACE", WRAPPER_NAMESPACE)],
             },
         }
     }
@@ -124,6 +159,14 @@ impl Controller {
         let [health, _metrics, webhook] = free_ports()?;
         let client = client_of(plane)?;
         install_kinds(cluster, &client, &objects(&binaries, part.program)?).await?;
+        for object in (part.before)(health) {
+            apply_named(cluster, &client, object).await?;
+        }
+        let kubeconfig = dir.path().join("kubeconfig").display().to_string();
+        let environment = part
+            .environment
+            .iter()
+            .map(|(name, value)| (*name, (*value).to_owned()));
         let hooks = match &part.hooks {
             Some(hooks) => Some((hooks, certify(hooks, dir.path())?)),
             None => None,
@@ -132,7 +175,7 @@ impl Controller {
             name: part.program.name(),
             program: path_of(&binaries, part.program)?.to_owned(),
             args: settings(&part, plane, dir.path(), [health, webhook])?,
-            env: vec![("KUBECONFIG", dir.path().join("kubeconfig").display().to_string())],
+            env: environment.chain([("KUBECONFIG", kubeconfig)]).collect(),
             workdir: dir.path().to_owned(),
             doomed: dir.path().to_owned(),
             log: dir.path().join("log"),

@@ -26,6 +26,7 @@ mod lifecycle;
 mod mlbatch;
 mod nightly;
 mod observer;
+mod operator;
 mod owner;
 mod scenarios;
 mod serving;

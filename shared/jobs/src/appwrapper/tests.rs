@@ -242,3 +242,28 @@ fn the_queue_may_change_while_it_is_held_and_not_while_it_runs() {
         "{found:?}"
     );
 }
+
+/// Spec: appwrapper 1.3, 8.1; jobs 5.1.
+#[test]
+fn a_status_of_garbage_says_nothing_and_stops_nothing() {
+    for garbage in [
+        json!("text"),
+        json!(7),
+        json!([1]),
+        json!({"phase": 3, "conditions": "none", "componentStatus": 5}),
+        json!({"phase": "Succeeded of sorts", "conditions": [null, 4, {"type": 1}], "componentStatus": [null, [], {"podSets": 2}]}),
+    ] {
+        let mut data = wrapper();
+        data["status"] = garbage.clone();
+        let look = with(&data, |members| AppWrapper.look(members));
+        assert_eq!(
+            (look.ended, look.pods, look.ready),
+            (None, Pods::None, false),
+            "{garbage}"
+        );
+        let started = with(&data, |members| AppWrapper.stop(members, &[]));
+        assert!(started.is_empty(), "it is held already: {garbage}");
+        let sets = with(&data, |members| AppWrapper.pod_sets(members));
+        assert!(sets.is_ok(), "{garbage}");
+    }
+}
