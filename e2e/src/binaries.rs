@@ -96,6 +96,8 @@ pub enum Program {
     Training,
     /// Runs `MPIJob`.
     Mpi,
+    /// Runs `AppWrappers`, in the reference's way.
+    AppWrapper,
 }
 
 impl Program {
@@ -111,6 +113,7 @@ impl Program {
             Self::Ray => "ray-operator",
             Self::Training => "training-operator",
             Self::Mpi => "mpi-operator",
+            Self::AppWrapper => "appwrapper-operator",
         }
     }
 
@@ -122,7 +125,7 @@ impl Program {
             | Self::KubeControllerManager
             | Self::KubeScheduler
             | Self::Kwok => true,
-            Self::JobSet | Self::Ray | Self::Training | Self::Mpi => false,
+            Self::JobSet | Self::Ray | Self::Training | Self::Mpi | Self::AppWrapper => false,
         }
     }
 }

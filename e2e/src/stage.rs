@@ -598,7 +598,7 @@ impl Stage {
         let kubeconfig = self.own_kubeconfig(cluster);
         let mut configuration = self.configuration.clone();
         subject::merge(&mut configuration, over);
-        let subject = Subject::start(name, program, self.dir.path(), &kubeconfig, &configuration)?;
+        let subject = Subject::start(name, program, self.dir.path(), &kubeconfig, &configuration, &[])?;
         self.subjects().insert(name.to_owned(), subject);
         Ok(())
     }

@@ -38,6 +38,8 @@ pub enum Runs {
     TrainingJobs,
     /// `github.com/kubeflow/mpi-operator`.
     MpiJobs,
+    /// `github.com/project-codeflare/appwrapper`, without its webhooks.
+    AppWrappers,
 }
 
 /// What is particular about one controller.
@@ -48,6 +50,9 @@ struct Part {
     /// Its configuration file, from the same; `None` if it reads none.
     configuration: Option<fn(&Path, [u16; 2]) -> Value>,
     hooks: Option<Hooks>,
+    /// What it finds in its cluster at its start, from the port of its health.
+    before: fn(u16) -> Vec<Value>,
+    environment: &'static [(&'static str, &'static str)],
 }
 
 /// Where the webhooks of a controller are in a cluster.
@@ -61,6 +66,7 @@ struct Hooks {
 }
 
 const CONFIGURATION: &str = "config.yaml";
+const WRAPPER_NAMESPACE: &str = "appwrapper-system";
 
 impl Runs {
     const fn part(self) -> Part {
@@ -89,6 +95,8 @@ impl Runs {
                     service: "jobset-webhook-service",
                     pod_label: Some("jobset.sigs.k8s.io/jobset-name"),
                 }),
+                before: |_health| Vec::new(),
+                environment: &[],
             },
             Self::RayClusters => Part {
                 program: Program::Ray,
@@ -102,6 +110,33 @@ impl Runs {
                 },
                 configuration: None,
                 hooks: None,
+                before: |_health| Vec::new(),
+                environment: &[],
+            },
+            Self::AppWrappers => Part {
+                program: Program::AppWrapper,
+                arguments: |_dir, _ports| Vec::new(),
+                configuration: None,
+                hooks: None,
+                before: |health| {
+                    // JSON is YAML.
+                    let configuration = json!({
+                        "webhooksEnabled": false,
+                        "controllerManager": {
+                            "health": {"bindAddress": format!("127.0.0.1:{health}")},
+                            "metrics": {"bindAddress": "0"}, "leaderElection": false,
+                        },
+                    });
+                    vec![
+                        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": WRAPPER_NAMESPACE}}),
+                        json!({
+                            "apiVersion": "v1", "kind": "ConfigMap",
+                            "metadata": {"name": "appwrapper-operator-config", "namespace": WRAPPER_NAMESPACE},
+                            "data": {"config.yaml": configuration.to_string()},
+                        }),
+                    ]
+                },
+                environment: &[("NAMESPACE", WRAPPER_NAMESPACE)],
             },
             Self::TrainingJobs => Part {
                 program: Program::Training,
@@ -118,12 +153,16 @@ impl Runs {
                     service: "training-operator",
                     pod_label: None,
                 }),
+                before: |_health| Vec::new(),
+                environment: &[],
             },
             Self::MpiJobs => Part {
                 program: Program::Mpi,
                 arguments: |_dir, [health, _webhook]| vec![format!("--health=127.0.0.1:{health}")],
                 configuration: None,
                 hooks: None,
+                before: |_health| Vec::new(),
+                environment: &[],
             },
         }
     }
@@ -152,15 +191,22 @@ impl Controller {
         let [health, _metrics, webhook] = free_ports()?;
         let client = client_of(plane)?;
         install_kinds(cluster, &client, &objects(&binaries, part.program)?).await?;
+        for object in (part.before)(health) {
+            apply_named(cluster, &client, object).await?;
+        }
+        let kubeconfig = dir.path().join("kubeconfig").display().to_string();
+        let environment = part
+            .environment
+            .iter()
+            .map(|(name, value)| (*name, (*value).to_owned()));
         let hooks = match &part.hooks {
             Some(hooks) => Some((hooks, certify(hooks, dir.path())?)),
             None => None,
         };
         let dashboard = match runs {
             Runs::RayClusters => Some(Dashboard::start().await.map_err(system("playing a dashboard"))?),
-            Runs::JobSets | Runs::TrainingJobs | Runs::MpiJobs => None,
+            Runs::JobSets | Runs::TrainingJobs | Runs::MpiJobs | Runs::AppWrappers => None,
         };
-        let kubeconfig = dir.path().join("kubeconfig").display().to_string();
         let proxy = dashboard
             .as_ref()
             .map(|dashboard| ("HTTP_PROXY", dashboard.url()));
@@ -168,7 +214,10 @@ impl Controller {
             name: part.program.name(),
             program: path_of(&binaries, part.program)?.to_owned(),
             args: settings(&part, plane, dir.path(), [health, webhook])?,
-            env: [("KUBECONFIG", kubeconfig)].into_iter().chain(proxy).collect(),
+            env: environment
+                .chain([("KUBECONFIG", kubeconfig)])
+                .chain(proxy)
+                .collect(),
             workdir: dir.path().to_owned(),
             doomed: dir.path().to_owned(),
             log: dir.path().join("log"),

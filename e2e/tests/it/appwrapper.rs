@@ -1,9 +1,11 @@
 //! `AppWrappers` on a real control plane with one worker: run, retried, moved, deleted, and taken over after a kill.
 
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::batch::v1::Job;
@@ -12,7 +14,7 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use roadstead_api::appwrapper::v1beta2::AppWrapper;
 use roadstead_api::constants::labels::QUEUE_NAME;
-use roadstead_api::kueue::v1beta2::Workload;
+use roadstead_api::kueue::v1beta2::{ClusterQueue, Workload};
 use roadstead_api::rights;
 use roadstead_e2e::options::{BATCH_CONTROLLERS, EXIT_CODE, RUN_SECONDS};
 use roadstead_e2e::stage::{SYSTEM_NAMESPACE, Solo, apply};
@@ -30,6 +32,7 @@ const START_DEADLINE: Duration = Duration::from_mins(30);
 const GPU: &str = "nvidia.com/gpu";
 const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
 const LABEL: &str = "workload.codeflare.dev/appwrapper";
+const SLACK: &str = "wrap-slack";
 const TUNING: &str = "workload.codeflare.dev.appwrapper";
 
 // Why one for all: what the worker does in the background must outlive the test that started it.
@@ -41,7 +44,8 @@ async fn solo() -> &'static RwLock<Solo> {
     let start = async {
         let mut options = Options::complete("wrappers")
             .with_node(Node::new("wrap-1", "16", "64Gi").with_resource(GPU, "4"))
-            .with_node(Node::new("wrap-2", "16", "64Gi").with_resource(GPU, "4"));
+            .with_node(Node::new("wrap-2", "16", "64Gi").with_resource(GPU, "4"))
+            .with_node(Node::new("wrap-spare", "16", "64Gi").with_resource(GPU, "4"));
         let more = ["deployment-controller", "replicaset-controller"];
         options.controllers = BATCH_CONTROLLERS
             .iter()
@@ -50,7 +54,7 @@ async fn solo() -> &'static RwLock<Solo> {
             .collect();
         let ours = json!({"appwrapper": {
             "allowedKinds": ["Pod.v1", "Service.v1", "Job.v1.batch", "Deployment.v1.apps"],
-            "autopilot": {}, "faultTolerance": {"resetPause": "1s"},
+            "autopilot": {}, "faultTolerance": {"resetPause": "1s"}, "slackQueueName": SLACK,
         }});
         let frameworks = ["batch/job", "workload.codeflare.dev/appwrapper"];
         let configuration = json!({"integrations": {"frameworks": frameworks}, "roadstead": ours});
@@ -84,9 +88,16 @@ fn run<F: Future<Output = ()>>(name: &'static str, body: impl FnOnce(Room) -> F)
             room.has_its_account().await;
             body(room.clone()).await;
         };
-        if timeout(DEADLINE, play).await.is_err() {
+        let ended = AssertUnwindSafe(timeout(DEADLINE, play)).catch_unwind().await;
+        if !matches!(ended, Ok(Ok(()))) {
+            let left = room
+                .api::<AppWrapper>()
+                .list(&ListParams::default())
+                .await
+                .unwrap();
+            let left: Vec<_> = left.items.iter().map(|one| json!(one.status)).collect();
             let log = solo().await.read().await.log_tail();
-            panic!("{name} does not come to its end; the worker's last lines:\n{log}");
+            panic!("{name} does not come to its end: {left:#?}; the worker's last lines:\n{log}");
         }
     });
 }
@@ -212,7 +223,7 @@ fn said(wrapper: &AppWrapper, kind: &str) -> String {
     condition(wrapper, kind).map_or_else(String::new, |(truth, reason)| format!("{truth}/{reason}"))
 }
 
-/// Spec: appwrapper B30, B42, B43, B56, 8.2.
+/// Spec: appwrapper B30, B42, B43, B56, B134, 8.2.
 #[test]
 fn a_pod_a_job_a_deployment_and_a_service_run_as_one_and_leave_nothing() {
     run("wrap-all", |room| async move {
@@ -239,6 +250,7 @@ fn a_pod_a_job_a_deployment_and_a_service_run_as_one_and_leave_nothing() {
             room.api::<Deployment>().get_opt("web").await.unwrap().is_none(),
             "the server is stopped"
         );
+        assert!(room.workloads().await.is_empty(), "it names no queue");
         let job = room.api::<Job>().get("work").await.unwrap();
         let owner = &job.owner_references()[0];
         assert_eq!(
@@ -405,7 +417,7 @@ impl Room {
         let wrapper: AppWrapper = from_value(json!({
             "apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper",
             "metadata": {"name": name, "namespace": self.name, "labels": labels},
-            "spec": {"components": components},
+            "spec": {"components": components, "managedBy": "workload.codeflare.dev/appwrapper-controller"},
         }))
         .unwrap();
         let stored = self
@@ -428,7 +440,7 @@ impl Room {
 
 /// The children may say that they are of a queue: they follow the `AppWrapper` and are not queued again.
 ///
-/// Spec: appwrapper B126, B127, B128, B131, B136, B138, B139; jobs 15.80
+/// Spec: appwrapper B23, B126, B127, B128, B131, B136, B138, B139, B140; jobs 15.80
 #[test]
 fn a_queued_wrapper_waits_for_quota_as_one_and_its_children_are_not_queued_again() {
     run("wrap-queued", |room| async move {
@@ -453,6 +465,10 @@ fn a_queued_wrapper_waits_for_quota_as_one_and_its_children_are_not_queued_again
             .map(|set| (set.name.as_str(), set.count))
             .collect();
         assert_eq!(sets, [("first-0", 2), ("first-1", 1)]);
+        let moved = Patch::Merge(json!({"metadata": {"labels": {QUEUE_NAME: "other"}}}));
+        let api = room.api::<AppWrapper>();
+        let refused = api.patch("first", &PatchParams::default(), &moved).await;
+        assert!(refused.unwrap_err().to_string().contains("field is immutable"));
 
         room.queue("second", json!([{"template": pod("second-pod", 2)}]))
             .await;
@@ -542,5 +558,61 @@ fn a_preempted_wrapper_is_stopped_as_one_and_resumed_when_there_is_room() {
         assert_eq!(all.len(), 2, "{all:?}");
         assert_eq!(workload(all, "low").unwrap().uid(), described.uid());
         room.delete("low").await;
+    });
+}
+
+/// It comes while a node is cordoned, follows that node when Autopilot marks it, and lends all of it in the end.
+///
+/// Spec: appwrapper 4.5, B121, B123, B124, B125, N-21
+#[test]
+fn a_slack_queue_lends_what_nodes_of_its_flavor_leave() {
+    run("wrap-slack", |room| async move {
+        let nodes: Api<ApiNode> = Api::all(room.client.clone());
+        let params = PatchParams::default();
+        let change = async |patch: Value| {
+            nodes
+                .patch("wrap-spare", &params, &Patch::Merge(patch))
+                .await
+                .unwrap();
+        };
+        let labels = json!({"labels": {"pool": "spare"}});
+        change(json!({"spec": {"unschedulable": true}, "metadata": labels})).await;
+        let quota = |name: &str, nominal: &str| json!({"name": name, "nominalQuota": nominal});
+        for object in [
+            json!({"apiVersion": KUEUE, "kind": "ResourceFlavor", "metadata": {"name": room.name},
+                "spec": {"nodeLabels": {"pool": "spare"}}}),
+            json!({"apiVersion": KUEUE, "kind": "ClusterQueue", "metadata": {"name": SLACK}, "spec": {
+                "cohortName": room.name, "namespaceSelector": {},
+                "resourceGroups": [{"coveredResources": [GPU, "cpu"], "flavors": [
+                    {"name": room.name, "resources": [quota(GPU, "8"), quota("cpu", "20")]},
+                ]}],
+            }}),
+        ] {
+            apply(&room.client, object).await.unwrap();
+        }
+        let queues: Api<ClusterQueue> = Api::all(room.client.clone());
+        let lends = async |expect: [Option<&str>; 2]| {
+            eventually(|| async {
+                let queue = queues.get(SLACK).await.ok()?;
+                let resources = queue.spec.resource_groups[0].flavors[0].resources.iter();
+                let limits: Vec<_> = resources
+                    .map(|quota| quota.lending_limit.as_ref().map(|limit| limit.0.clone()))
+                    .collect();
+                (limits == expect.map(|limit| limit.map(str::to_owned))).then_some(())
+            })
+            .await;
+        };
+        lends([Some("4"), Some("4")]).await;
+        let raised = Patch::Merge(json!({"spec": {"namespaceSelector": {"matchLabels": {"a": "b"}}}}));
+        queues.patch(SLACK, &params, &raised).await.unwrap();
+        change(json!({
+            "spec": {"unschedulable": null}, "metadata": {"labels": {"autopilot.ibm.com/gpuhealth": "TESTING"}},
+        }))
+        .await;
+        lends([Some("4"), None]).await;
+        change(json!({"metadata": {"labels": {"autopilot.ibm.com/gpuhealth": null}}})).await;
+        lends([None, None]).await;
+        let kept = queues.get(SLACK).await.unwrap().spec.namespace_selector.unwrap();
+        assert!(kept.match_labels.is_some_and(|labels| labels["a"] == "b"));
     });
 }

@@ -8,3 +8,4 @@ mod needs;
 mod ray;
 mod scenes;
 mod served;
+mod wrapper;

@@ -7,8 +7,9 @@ use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, Pat
 use kube::core::GroupVersionKind;
 use kube::{Api, Client, ResourceExt as _};
 use roadstead_api::kueue::v1beta2::Workload;
+use roadstead_api::rights;
 use roadstead_e2e::options::{Kind, PLAYED_JOBSETS, RUN_SECONDS};
-use roadstead_e2e::stage::{self, Queue, Runs, Solo, Spec, Stage, Worker};
+use roadstead_e2e::stage::{self, Queue, Runs, SYSTEM_NAMESPACE, Solo, Spec, Stage, Worker};
 use roadstead_e2e::{Node, Options, Progress};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -27,7 +28,8 @@ pub(super) const WEST: &str = "west";
 pub(super) static WEST_CHANGES: Mutex<()> = Mutex::const_new(());
 /// The integrations that are on in the federation.
 const INTEGRATIONS: &str = "batch/job,jobset.x-k8s.io/jobset,ray.io/raycluster,ray.io/rayjob,kubeflow.org/tfjob,kubeflow.org/pytorchjob,\
-                            kubeflow.org/paddlejob,kubeflow.org/xgboostjob,kubeflow.org/jaxjob,kubeflow.org/mpijob";
+                            kubeflow.org/paddlejob,kubeflow.org/xgboostjob,kubeflow.org/jaxjob,kubeflow.org/mpijob,\
+                            workload.codeflare.dev/appwrapper";
 /// And where everything is played.
 const PLAYED: [&str; 2] = ["batch/job", "jobset.x-k8s.io/jobset"];
 /// Longer than a test.
@@ -59,11 +61,20 @@ async fn start() -> Stage {
         .with_controller(Runs::TrainingJobs)
         .with_controller(Runs::MpiJobs);
     let frameworks: Vec<&str> = INTEGRATIONS.split(',').collect();
-    spec.configuration =
-        json!({"integrations": {"frameworks": frameworks}, "multiKueue": {"gcInterval": "3s"}});
+    spec.configuration = json!({
+        "integrations": {"frameworks": frameworks}, "multiKueue": {"gcInterval": "3s"},
+        "roadstead": {"appwrapper": {"allowedKinds": ["Pod.v1", "Service.v1", "Job.v1.batch"]}},
+    });
     let stage = Stage::start(spec, Progress::stderr())
         .await
         .unwrap_or_else(|error| panic!("{}", chain(&error)));
+    for worker in [EAST, WEST] {
+        for object in rights::appwrapper(SYSTEM_NAMESPACE) {
+            stage::apply(&stage.client(worker).unwrap(), object)
+                .await
+                .unwrap();
+        }
+    }
     join(&stage, EAST).await;
     stage
 }

@@ -89,10 +89,11 @@ fn default(kind: &dyn JobKind, caches: &Caches, config: &Config, request: &Reque
         uses_multikueue: &uses_multikueue,
     };
     let mut after = object.clone();
-    rules::default_job(kind, &mut member_mut(&mut after), &facts);
     if kind.kind() == ROW {
+        own::default_queue(config, &mut after.metadata);
         own::submitter(config, request, &mut after.metadata);
     }
+    rules::default_job(kind, &mut member_mut(&mut after), &facts);
     changed(request, object, &after)
 }
 
@@ -113,7 +114,7 @@ fn validate(kind: &dyn JobKind, caches: &Caches, config: &Config, request: &Requ
         }
     };
     if kind.kind() == ROW {
-        problems.extend(own::wrapper_problems(request));
+        problems.extend(own::wrapper_problems(config, request));
     }
     let mut answer = unless(request, &problems);
     if kind.kind() == ROW {

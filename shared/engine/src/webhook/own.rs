@@ -8,6 +8,7 @@ use kube::Resource;
 use kube::core::admission::{AdmissionResponse, Operation};
 use roadstead_api::config::{Config, FeatureGates};
 use roadstead_api::constants::groups::KUEUE;
+use roadstead_api::constants::labels::QUEUE_NAME;
 use roadstead_api::kueue::v1beta2::{ClusterQueue, Cohort, ResourceFlavor, Workload};
 use roadstead_convert::{default, validate};
 use roadstead_jobs::problem::Problem;
@@ -106,6 +107,19 @@ pub(super) fn asks_for_users(config: &Config) -> bool {
         .unwrap_or(true)
 }
 
+/// Gives an `AppWrapper` without a queue label the queue that the configuration names for those; an empty label counts as one.
+///
+/// *Source*: `spec/appwrapper.md 3.2`.
+pub(super) fn default_queue(config: &Config, meta: &mut ObjectMeta) {
+    let section = config.roadstead.app_wrapper.as_ref();
+    if let Some(queue) = section.and_then(|section| section.default_queue_name.as_ref()) {
+        let labels = meta.labels.get_or_insert_default();
+        labels
+            .entry(QUEUE_NAME.to_owned())
+            .or_insert_with(|| queue.clone());
+    }
+}
+
 /// Writes down who submits an `AppWrapper`.
 ///
 /// Unlike the anchor: a copy says who submitted it to the manager (`spec/appwrapper.md` N-24).
@@ -119,14 +133,18 @@ pub(super) fn submitter(config: &Config, request: &Request, meta: &mut ObjectMet
 }
 
 /// What is wrong with an `AppWrapper` besides what may be wrong with any job.
-pub(super) fn wrapper_problems(request: &Request) -> Vec<Problem> {
+pub(super) fn wrapper_problems(config: &Config, request: &Request) -> Vec<Problem> {
+    let section = config.roadstead.app_wrapper.as_ref();
+    let most = section
+        .and_then(|section| section.max_pod_sets)
+        .unwrap_or_default();
     let Some(new) = value(request.object.as_ref()) else {
         return Vec::new();
     };
     match (&request.operation, value(request.old_object.as_ref())) {
         (Operation::Update, Some(old)) => validate::appwrapper_update(&old, &new),
         (Operation::Create | Operation::Update | Operation::Delete | Operation::Connect, _) => {
-            validate::appwrapper(&new, request.namespace.as_deref().unwrap_or_default())
+            validate::appwrapper(&new, request.namespace.as_deref().unwrap_or_default(), most)
         }
     }
 }
@@ -134,8 +152,7 @@ pub(super) fn wrapper_problems(request: &Request) -> Vec<Problem> {
 /// Adds what is probably not meant to the answer about a new `AppWrapper`. *Source*: `spec/appwrapper.md N-8`.
 pub(super) fn hinted(mut answer: AdmissionResponse, request: &Request) -> AdmissionResponse {
     if let (Operation::Create, Some(object)) = (&request.operation, &request.object) {
-        let annotations = object.metadata.annotations.clone().unwrap_or_default();
-        let warnings = roadstead_convert::appwrapper::warnings(&annotations);
+        let warnings = roadstead_convert::appwrapper::warnings(&object.metadata, &object.data);
         answer.warnings = (!warnings.is_empty()).then_some(warnings);
     }
     answer
@@ -157,6 +174,40 @@ mod tests {
             "object": {"metadata": {"name": "aw", "annotations": tuning}, "spec": {"components": []}},
         }))
         .unwrap()
+    }
+
+    fn config(appwrapper: &str) -> Config {
+        let text = format!(
+            "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n---\n\
+             apiVersion: config.roadstead.dev/v1alpha1\nkind: RoadsteadConfiguration\nappwrapper: {appwrapper}\n"
+        );
+        roadstead_serve::config::parse("test", &text, &[], "kueue-system").unwrap()
+    }
+
+    /// Spec: appwrapper 3.2, B95.
+    #[test]
+    fn an_appwrapper_that_says_nothing_of_a_queue_gets_the_one_that_is_configured() {
+        let queue = |config: &Config, given: Option<&str>| {
+            let labels = given.map(|queue| [(QUEUE_NAME.to_owned(), queue.to_owned())].into());
+            let mut meta = ObjectMeta {
+                labels,
+                ..ObjectMeta::default()
+            };
+            default_queue(config, &mut meta);
+            meta.labels.unwrap_or_default().remove(QUEUE_NAME)
+        };
+        let (with, without) = (config("{defaultQueueName: q}"), config("{}"));
+        assert_eq!(queue(&with, None).as_deref(), Some("q"));
+        assert_eq!(queue(&with, Some("mine")).as_deref(), Some("mine"));
+        assert_eq!(queue(&with, Some("")).as_deref(), Some(""));
+        assert_eq!(queue(&without, None), None);
+    }
+
+    /// Spec: appwrapper 3.4, B104.
+    #[test]
+    fn users_are_asked_about_unless_the_administrator_says_otherwise() {
+        assert!(asks_for_users(&config("{}")));
+        assert!(!asks_for_users(&config("{userRBACAdmissionCheck: false}")));
     }
 
     /// Spec: appwrapper 3.2, N-8, N-24.

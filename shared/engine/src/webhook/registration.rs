@@ -363,7 +363,7 @@ mod tests {
         )
     }
 
-    /// Spec: api API-2.4, API-4, API-5, API-9.5; jobs 7.1.
+    /// Spec: api API-2.4, API-4, API-5, API-9.5; jobs 7.1; appwrapper B110.
     #[test]
     fn only_enabled_integrations_are_registered_beside_our_own_kinds() {
         let (mutating, validating) = registered(&[]);

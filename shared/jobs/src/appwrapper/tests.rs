@@ -1,7 +1,9 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use roadstead_api::config::FeatureGates;
 
 use super::*;
 use crate::fixture::apply;
+use crate::webhook::{DefaultFacts, Namespace, Owner, Presence, default_job, validate_update};
 
 fn meta() -> ObjectMeta {
     ObjectMeta {
@@ -203,4 +205,82 @@ fn what_a_wrapper_brings_is_not_missing_where_it_goes() {
     let needs = crate::fixture::one(&wrapper, |job| AppWrapper.needs(job));
     let told: Vec<String> = needs.iter().map(ToString::to_string).collect();
     assert_eq!(told, ["Secret \"asked\""]);
+}
+
+/// Spec: appwrapper 5.2, B126, B134, B135.
+#[test]
+fn it_is_held_where_it_is_queued_and_nowhere_else() {
+    let held = |namespace: Namespace, queue: Option<&str>, owner: Owner| {
+        let mut data = wrapper();
+        json::remove(&mut data, &["spec", "suspend"]);
+        let mut meta = meta();
+        meta.labels = queue.map(|queue| [("kueue.x-k8s.io/queue-name".to_owned(), queue.to_owned())].into());
+        let facts = DefaultFacts {
+            default_queue: Presence::Absent,
+            default_priority_class: Presence::Absent,
+            owner,
+            namespace,
+            uses_multikueue: &|_queue| false,
+        };
+        let mut job = MemberMut {
+            meta: &mut meta,
+            data: &mut data,
+        };
+        default_job(&AppWrapper, &mut job, &facts);
+        is_suspended(&data)
+    };
+    assert!(held(Namespace::Inside, Some("q"), Owner::Unmanaged));
+    assert!(!held(Namespace::Inside, None, Owner::Unmanaged));
+    assert!(held(Namespace::InsideAll, None, Owner::Unmanaged));
+    assert!(!held(Namespace::InsideAll, None, Owner::ManagedAncestor));
+    assert!(!held(Namespace::Outside, None, Owner::Unmanaged));
+    assert!(!held(Namespace::Outside, Some("q"), Owner::Unmanaged));
+}
+
+/// Spec: appwrapper 5.2, B140.
+#[test]
+fn the_queue_may_change_while_it_is_held_and_not_while_it_runs() {
+    let problems = |suspended: bool| {
+        let mut data = wrapper();
+        data["spec"]["suspend"] = suspended.into();
+        let queued = |queue: &str| {
+            let mut meta = meta();
+            meta.labels = Some([("kueue.x-k8s.io/queue-name".to_owned(), queue.to_owned())].into());
+            meta
+        };
+        let (old, new) = (queued("a"), queued("b"));
+        let [old, new] = [&old, &new].map(|meta| Member { meta, data: &data });
+        validate_update(&AppWrapper, old, new, Presence::Absent, &FeatureGates::default())
+    };
+    assert!(problems(true).is_empty());
+    let found = problems(false);
+    assert!(
+        found.len() == 1 && found[0].to_string().contains("field is immutable"),
+        "{found:?}"
+    );
+}
+
+/// Spec: appwrapper 1.3, 8.1; jobs 5.1.
+#[test]
+fn a_status_of_garbage_says_nothing_and_stops_nothing() {
+    for garbage in [
+        json!("text"),
+        json!(7),
+        json!([1]),
+        json!({"phase": 3, "conditions": "none", "componentStatus": 5}),
+        json!({"phase": "Succeeded of sorts", "conditions": [null, 4, {"type": 1}], "componentStatus": [null, [], {"podSets": 2}]}),
+    ] {
+        let mut data = wrapper();
+        data["status"] = garbage.clone();
+        let look = with(&data, |members| AppWrapper.look(members));
+        assert_eq!(
+            (look.ended, look.pods, look.ready),
+            (None, Pods::None, false),
+            "{garbage}"
+        );
+        let started = with(&data, |members| AppWrapper.stop(members, &[]));
+        assert!(started.is_empty(), "it is held already: {garbage}");
+        let sets = with(&data, |members| AppWrapper.pod_sets(members));
+        assert!(sets.is_ok(), "{garbage}");
+    }
 }
