@@ -136,10 +136,9 @@ async fn the_example_for_mlbatch_works_as_it_is_written() {
         nodes.patch("a", &PatchParams::default(), &cordon).await.unwrap();
         lends(&client, [Some("0"), Some("0")]).await;
     };
-    if timeout(DEADLINE, play).await.is_err() {
-        panic!(
-            "the example does not come to its end; the worker's last lines:\n{}",
-            solo.log_tail()
-        );
-    }
+    assert!(
+        timeout(DEADLINE, play).await.is_ok(),
+        "the example does not come to its end; the worker's last lines:\n{}",
+        solo.log_tail()
+    );
 }

@@ -101,11 +101,10 @@ async fn the_samples_of_the_reference_operator_run_under_it_and_our_engine() {
         })
         .await;
     };
-    if timeout(DEADLINE, play).await.is_err() {
-        panic!(
-            "the samples do not come to their end; the worker's last lines:\n{}\nthe operator's:\n{}",
-            solo.log_tail(),
-            operator.log_tail()
-        );
-    }
+    assert!(
+        timeout(DEADLINE, play).await.is_ok(),
+        "the samples do not come to their end; the worker's last lines:\n{}\nthe operator's:\n{}",
+        solo.log_tail(),
+        operator.log_tail()
+    );
 }
