@@ -2,5 +2,6 @@
 
 mod ground;
 mod jobset;
+mod pods;
 mod ray;
 mod served;

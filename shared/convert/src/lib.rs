@@ -26,8 +26,8 @@ pub mod versions;
 
 pub use accounting::{Accounting, Boost, limit_range, overhead, reclaim, request_rules};
 pub use copies::{
-    Made, Priority, Stamp, dispatch_annotations, epoch, lease_secs, lost_policy, pod_sets, remote_workload,
-    spec_drift, workload_for_job,
+    Made, Priority, Stamp, dispatch_annotations, epoch, lease_secs, lost_policy, member_reference, pod_sets,
+    remote_workload, spec_drift, workload_for_job,
 };
 pub use inward::{counted_workload, workload, workload_status};
 pub use outward::{

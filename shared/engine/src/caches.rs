@@ -34,7 +34,9 @@ pub(crate) mod unlisted;
 mod unsure;
 
 pub use counting::{Counting, LimitIndex};
-pub use kinds::{CachedJob, JobKey, JobRef, KindCache, api_resource, look_at, member, member_mut};
+pub use kinds::{
+    CachedJob, JobKey, JobRef, KindCache, api_resource, is_of_group, look_at, member, member_mut,
+};
 pub use queues::QueueIndex;
 pub use templates::Templates;
 use unsure::Unsure;
@@ -182,10 +184,12 @@ impl Caches {
         watch("runtimeclasses", &self.runtime_classes, client, tasks, stop);
         for jobs in self.jobs.iter() {
             let api = Api::all_with(client.clone(), &jobs.resource);
-            let watching =
-                jobs.objects
-                    .clone()
-                    .run_where_served(api, None, jobs.resource.clone(), stop.clone());
+            let watching = jobs.objects.clone().run_where_served(
+                api,
+                jobs.kind.selector().map(str::to_owned),
+                jobs.resource.clone(),
+                stop.clone(),
+            );
             tasks.spawn(watch_of(&jobs.resource.plural), watching);
         }
     }

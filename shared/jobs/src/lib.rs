@@ -24,6 +24,7 @@ pub mod batch;
 pub mod by_path;
 pub mod jobset;
 pub mod kubeflow;
+pub mod pod;
 pub mod ray;
 
 pub mod equivalence;
@@ -52,6 +53,7 @@ pub fn registry() -> Vec<&'static dyn JobKind> {
         &kubeflow::XGBOOST_JOB,
         &kubeflow::JAX_JOB,
         &ray::RAY_CLUSTER,
+        &pod::PlainPod,
     ]
 }
 

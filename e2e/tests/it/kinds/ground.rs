@@ -125,6 +125,49 @@ pub(super) fn play_embedded<F: Future<Output = ()>>(name: &'static str, body: im
     });
 }
 
+/// One cluster with plain pods, for all tests of them.
+static ALONE: OnceCell<Solo> = OnceCell::const_new();
+
+async fn start_alone() -> Solo {
+    let node = Node::new(format!("{EAST}-1"), "64", "256Gi");
+    let options = Options::complete("pods").with_node(node);
+    let configuration = json!({"integrations": {"frameworks": ["batch/job", "pod"]}});
+    let started = Solo::start(options, &configuration, Progress::stderr()).await;
+    started.unwrap_or_else(|error| panic!("{}", chain(&error)))
+}
+
+/// Runs a test about pods in a namespace of this name, with a queue of this name and so many cores.
+pub(super) fn play_pods<F: Future<Output = ()>>(
+    name: &'static str,
+    cores: u32,
+    body: impl FnOnce(Room) -> F,
+) {
+    const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
+    RUNTIME.block_on(async {
+        let started = Box::pin(timeout(START_DEADLINE, ALONE.get_or_init(start_alone)));
+        let solo = started.await.expect("the start must end");
+        let home = Home::Solo(solo);
+        let room = Room { home, name };
+        let flavor = json!({"name": "cpu", "resources": [{"name": "cpu", "nominalQuota": cores.to_string()}]});
+        let preemption = json!({"withinClusterQueue": "LowerPriority"});
+        for object in [
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}),
+            json!({"apiVersion": KUEUE, "kind": "ResourceFlavor", "metadata": {"name": "cpu"}}),
+            json!({"apiVersion": KUEUE, "kind": "WorkloadPriorityClass", "metadata": {"name": "high"}, "value": 100}),
+            json!({"apiVersion": KUEUE, "kind": "ClusterQueue", "metadata": {"name": name}, "spec": {
+                "namespaceSelector": {}, "preemption": preemption,
+                "resourceGroups": [{"coveredResources": ["cpu"], "flavors": [flavor]}]}}),
+            json!({"apiVersion": KUEUE, "kind": "LocalQueue", "metadata": {"name": name, "namespace": name},
+                "spec": {"clusterQueue": name}}),
+        ] {
+            room.apply(EAST, object).await;
+        }
+        if timeout(DEADLINE, body(room)).await.is_err() {
+            panic!("test {name} must end within its deadline; the worker's last lines:\n{}", solo.log_tail());
+        }
+    });
+}
+
 /// Where a test plays.
 #[derive(Clone, Copy)]
 enum Home {

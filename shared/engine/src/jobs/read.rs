@@ -10,21 +10,22 @@ use roadstead_api::config::FeatureGate;
 use roadstead_api::constants::labels;
 use roadstead_api::kueue::v1beta2::{CheckState, Workload};
 use roadstead_core::job::{
-    ADOPTION_PAUSE, Claim, Control, Drift, Ended, Fit, JobObserved, News, OwnedWorkload, Parent, Pods,
-    Presence, Quota, Run, Scope, Site, Stage,
+    ADOPTION_PAUSE, AtDeletion, Claim, Control, Drift, Ended, Fit, JobObserved, News, OwnedWorkload, Parent,
+    Pods, Presence, Quota, Run, Scope, Site, Stage,
 };
 use roadstead_core::kind::KindState;
 use roadstead_core::lifecycle::{self, Outcome};
 use roadstead_core::name::{FlavorName, Key};
+use roadstead_core::note::Note;
 use roadstead_core::queue::Flavor;
 use roadstead_jobs::JobPodSet;
 use roadstead_jobs::equivalence::{Tolerations, same_pod_sets};
-use roadstead_jobs::kind;
+use roadstead_jobs::kind::{self, Look, Stand, Tending};
 use roadstead_jobs::labels::Identifiers;
 use roadstead_jobs::podset::{InjectError, PodSetInfo, Provenance, StartFacts, running_form};
 
 use super::Jobs;
-use crate::caches::{CachedJob, Caches, JobRef, KindCache};
+use crate::caches::{CachedJob, Caches, JobKey, JobRef, KindCache, is_of_group};
 use crate::control;
 
 /// Everything a pass looks at, owned.
@@ -33,6 +34,10 @@ pub(super) struct Scene {
     pub(super) uid: String,
     pub(super) job: CachedJob,
     pub(super) pod_sets: Vec<JobPodSet>,
+    /// Why no Workload can be made of the job as it is.
+    pub(super) unfit: Option<Note>,
+    /// What is to be done about the members of a group.
+    pub(super) group: Option<Tending>,
     pub(super) prebuilt: Option<String>,
     pub(super) queue: Option<String>,
     pub(super) stored: BTreeMap<Key, Arc<Workload>>,
@@ -43,6 +48,7 @@ pub(super) struct Scene {
     parent: Parent,
     run: Run,
     pods: Pods,
+    at_deletion: AtDeletion,
     ended: Ended,
 }
 
@@ -57,6 +63,7 @@ impl Scene {
             parent: self.parent,
             run: self.run,
             pods: self.pods,
+            at_deletion: self.at_deletion,
             ended: self.ended,
             prebuilt: self.prebuilt.as_deref(),
             workload_name: self.workload_name.clone(),
@@ -79,13 +86,22 @@ impl Scene {
 /// Reads everything about one job.
 ///
 /// *Errors*: the job is not what its API says; a sentence for its owner.
-pub(super) fn scene(jobs: &Jobs, of_kind: &KindCache, job: CachedJob) -> Result<Scene, String> {
+pub(super) fn scene(jobs: &Jobs, of_kind: &KindCache, job: CachedJob) -> Result<Scene, Note> {
     let object = job.first().clone();
     let meta = &object.metadata;
-    let key = of_kind.key_of(&object).key().clone();
+    let at = of_kind.key_of(&object);
+    let key = at.key().clone();
     let uid = object.uid().unwrap_or_default();
     let pod_sets = job.with(|members| of_kind.kind.pod_sets(members));
-    let mut pod_sets = pod_sets.map_err(|error| error.to_string())?;
+    let (mut pod_sets, unfit) = match pod_sets {
+        Ok(pod_sets) => (pod_sets, None),
+        Err(kind::Error::Unfit { message }) => {
+            (Vec::new(), Some(Note::warning("ErrWorkloadCompose", message)))
+        }
+        Err(error @ kind::Error::Malformed { .. }) => {
+            return Err(Note::warning("InvalidJob", error.to_string()));
+        }
+    };
     if !jobs.config.feature_gates.enabled(FeatureGate::PartialAdmission) {
         // *Source*: `spec/jobs.md 5.4`.
         for set in &mut pod_sets {
@@ -94,14 +110,15 @@ pub(super) fn scene(jobs: &Jobs, of_kind: &KindCache, job: CachedJob) -> Result<
     }
     let identifiers = Identifiers::of(&jobs.config.feature_gates);
     let prebuilt = roadstead_jobs::labels::prebuilt(meta, identifiers).map(str::to_owned);
-    let stored: Vec<Arc<Workload>> = match &prebuilt {
-        Some(name) => jobs
+    let stored: Vec<Arc<Workload>> = match (&at, &prebuilt) {
+        (JobKey::Group(group), _) => jobs.caches.workloads.get(group).into_iter().collect(),
+        (JobKey::Object(_), Some(name)) => jobs
             .caches
             .workloads
             .get(&Key::new(key.namespace.clone(), name.as_str()))
             .into_iter()
             .collect(),
-        None => jobs
+        (JobKey::Object(_), None) => jobs
             .caches
             .owners
             .of(&uid)
@@ -109,47 +126,71 @@ pub(super) fn scene(jobs: &Jobs, of_kind: &KindCache, job: CachedJob) -> Result<
             .filter_map(|key| jobs.caches.workloads.get(key))
             .collect(),
     };
+    let own = stored.first().filter(|_| matches!(at, JobKey::Group(_)));
+    if let Some(foreign) = own.filter(|workload| !is_of_group(workload)) {
+        let name = foreign.name_any();
+        let text = format!(
+            "A Workload named \"{name}\" already exists but is not a pod group workload; this pod group cannot be admitted"
+        );
+        return Err(Note::warning("WorkloadNameConflict", text));
+    }
+    let sets = own.map(|workload| roadstead_convert::pod_sets(workload));
+    let group = job.with(|members| of_kind.kind.tend(members, sets.as_deref()));
     let facts = Facts {
         jobs,
         object: &object,
         uid: &uid,
         pod_sets: &pod_sets,
+        group: group.as_ref(),
     };
-    let workloads = stored.iter().map(|workload| facts.owned(workload)).collect();
+    let workloads: Vec<OwnedWorkload> = stored.iter().map(|workload| facts.owned(workload)).collect();
     let row = of_kind.kind.kind();
     let name = roadstead_jobs::naming::workload_name(row.kind, row.group, &key.name, &uid, "");
     let look = job.look(of_kind.kind);
+    let is_going = match &group {
+        Some(group) => group.stand == Stand::Gone,
+        None => meta.deletion_timestamp.is_some(),
+    };
+    let run = run(&look, group.as_ref(), &workloads);
     Ok(Scene {
-        workload_name: Key::new(key.namespace.clone(), name),
+        workload_name: match &at {
+            JobKey::Group(group) => group.clone(),
+            JobKey::Object(_) => Key::new(key.namespace.clone(), name),
+        },
         stored: stored
             .into_iter()
             .map(|w| (roadstead_kubeio::cache::key_of(&*w), w))
             .collect(),
         workloads,
-        presence: if meta.deletion_timestamp.is_some() {
-            Presence::Going
-        } else {
-            Presence::Live
-        },
+        presence: if is_going { Presence::Going } else { Presence::Live },
         scope: scope(jobs, &key),
-        parent: parent(&jobs.caches, &object),
-        run: if look.suspended {
-            Run::Suspended
+        parent: if of_kind.has_groups() {
+            Parent::None
         } else {
-            Run::Running
+            parent(&jobs.caches, &object)
         },
-        pods: if look.pods == kind::Pods::Alive {
-            Pods::Some
+        run,
+        pods: match look.pods {
+            kind::Pods::Alive => Pods::Some,
+            kind::Pods::None | kind::Pods::Ending | kind::Pods::Untold | kind::Pods::AliveUntil(_) => {
+                Pods::None
+            }
+        },
+        at_deletion: if of_kind.kind.ends_with_workload() {
+            AtDeletion::Deleted
         } else {
-            Pods::None
+            AtDeletion::Held
         },
+        // Why none of a group: its name is that of its Workload, which it finds by that.
+        prebuilt: prebuilt.filter(|_| group.is_none()),
+        unfit,
+        group,
         ended: if look.ended.is_some() {
             Ended::Yes
         } else {
             Ended::No
         },
         queue: roadstead_jobs::labels::queue(meta).map(str::to_owned),
-        prebuilt,
         pod_sets,
         job,
         uid,
@@ -157,11 +198,24 @@ pub(super) fn scene(jobs: &Jobs, of_kind: &KindCache, job: CachedJob) -> Result<
     })
 }
 
+fn run(look: &Look, group: Option<&Tending>, workloads: &[OwnedWorkload]) -> Run {
+    let admitted = || workloads.iter().any(|w| matches!(w.stage, Stage::Admitted(_)));
+    match group.map(|group| group.stand) {
+        None if look.suspended => Run::Suspended,
+        None | Some(Stand::Running) => Run::Running,
+        Some(Stand::Partly) => Run::Partly,
+        // Why: there is nothing to start.
+        Some(Stand::Over) if admitted() => Run::Running,
+        Some(Stand::Held | Stand::Over | Stand::Gone) => Run::Suspended,
+    }
+}
+
 struct Facts<'a> {
     jobs: &'a Jobs,
     object: &'a DynamicObject,
     uid: &'a str,
     pod_sets: &'a [JobPodSet],
+    group: Option<&'a Tending>,
 }
 
 impl Facts<'_> {
@@ -171,6 +225,7 @@ impl Facts<'_> {
             .iter()
             .find(|owner| owner.controller == Some(true));
         let control = match owner {
+            _ if self.group.is_some() => Control::This,
             Some(owner) if owner.uid == self.uid => Control::This,
             Some(_) => Control::Other,
             None if control::belongs(self.object, workload) => Control::Claimed(self.claim()),
@@ -224,6 +279,9 @@ impl Facts<'_> {
             != roadstead_jobs::labels::max_execution_secs(&self.object.metadata)
         {
             return false;
+        }
+        if let Some(group) = self.group {
+            return group.fits || workload.is_true(lifecycle::FINISHED);
         }
         let plain = roadstead_convert::pod_sets(workload);
         let tolerations = if workload.is_true(lifecycle::ADMITTED) {
@@ -418,7 +476,7 @@ fn parent(caches: &Caches, object: &DynamicObject) -> Parent {
     if !parent.labels().contains_key(labels::QUEUE_NAME) {
         return Parent::None;
     }
-    let workloads = control::workloads_of(caches, &parent);
+    let workloads = control::workloads_of(caches, jobs, &parent);
     let admitted = workloads
         .iter()
         .filter_map(|key| caches.workloads.get(key))

@@ -40,7 +40,7 @@ use tokio_util::sync::CancellationToken;
 use super::definitions::Definitions;
 use super::filled::Filled;
 use super::own;
-use super::registration::{Reach, Registration, Wrappers};
+use super::registration::{Queues, Reach, Registration, Wrappers};
 use crate::caches::{Caches, api_resource};
 use crate::clock::Clock;
 use crate::leader::Leadership;
@@ -327,6 +327,11 @@ impl Certificates {
                 Wrappers::Ignored
             },
             reach: &reach,
+            queues: if self.config.manage_jobs_without_queue_name {
+                Queues::Any
+            } else {
+                Queues::Named
+            },
             ca_bundle,
             namespace: &self.config.namespace,
             own_user: user.as_deref(),

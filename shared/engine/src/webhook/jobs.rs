@@ -1,21 +1,26 @@
 //! Webhooks of job kinds: the rules live in [`roadstead_jobs::webhook`], the facts come from caches.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube::ResourceExt as _;
 use kube::core::DynamicObject;
 use kube::core::admission::{AdmissionResponse, Operation};
-use roadstead_api::config::{Config, FeatureGate};
+use roadstead_api::config::{Config, FeatureGate, LabelSelector};
 use roadstead_api::constants::{controllers, names};
 use roadstead_core::kind::KindState;
 use roadstead_core::name::Key;
 use roadstead_jobs::JobKind;
 use roadstead_jobs::webhook::{self as rules, DefaultFacts, Namespace, Owner, Presence};
+use roadstead_kinds::rows;
 use roadstead_serve::webhook::{AdmissionHandler, allowed, changed, failed};
 
 use super::Filled;
 use super::answers::{Request, is_leaving, unless, warned};
 use crate::caches::{Caches, member, member_mut};
+
+/// How far up ancestors are looked for. *Source*: `spec/jobs.md 4.3`.
+const ANCESTORS_MAX: usize = 10;
 
 /// The mutating and the validating handler of a kind whose integration is on.
 pub(super) fn handlers(
@@ -77,7 +82,10 @@ fn default(kind: &dyn JobKind, caches: &Caches, config: &Config, request: &Reque
         default_queue: default_queue(caches, &namespace),
         default_priority_class: present(default_class),
         owner,
-        namespace: standing(caches, config, &namespace),
+        namespace: match standing(caches, config, &namespace) {
+            _ if !is_looked_at(kind, caches, config, object) => Namespace::Outside,
+            standing => standing,
+        },
         uses_multikueue: &uses_multikueue,
     };
     let mut after = object.clone();
@@ -143,31 +151,54 @@ fn leads_to_multikueue(caches: &Caches, namespace: &str, queue: &str) -> bool {
         })
 }
 
-/// Whose a job is.
+/// The search for an ancestor that a queue holds, in the caches of enabled kinds. *Source*: `spec/jobs.md 4.3`.
 ///
-/// *Errors*: its owner is not cached and may exist, because this kind of jobs is not listed.
+/// *Errors*: an owner is not cached and may exist, because this kind of jobs is not listed.
 fn owner(caches: &Caches, object: &DynamicObject) -> Result<Owner, String> {
-    let Some(owner) = object
-        .owner_references()
-        .iter()
-        .find(|owner| owner.controller == Some(true))
-    else {
-        return Ok(Owner::Unmanaged);
-    };
-    let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
-    let Some(jobs) = caches.kind(group, &owner.kind) else {
-        return Ok(Owner::Unmanaged);
-    };
-    // Why first: what is listed between the two looks counts.
-    let state = jobs.state();
-    let key = Key::new(object.namespace().unwrap_or_default(), owner.name.as_str());
-    match jobs.objects.get(&key) {
-        Some(parent) if roadstead_jobs::labels::queue(&parent.metadata).is_some() => {
-            Ok(Owner::ManagedAncestor)
+    let mut found = Owner::Unmanaged;
+    let mut child = Arc::new(object.clone());
+    for _ in 0..ANCESTORS_MAX {
+        let owners = child.owner_references();
+        let Some(owner) = owners.iter().find(|owner| owner.controller == Some(true)) else {
+            return Ok(found);
+        };
+        let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+        let Some(jobs) = caches.kind(group, &owner.kind) else {
+            return Ok(found);
+        };
+        found = Owner::ManagedKind;
+        // Why first: what is listed between the two looks counts.
+        let state = jobs.state();
+        let key = Key::new(object.namespace().unwrap_or_default(), owner.name.as_str());
+        let Some(parent) = jobs.objects.get(&key) else {
+            return match state {
+                KindState::Unknown => Err(jobs.resource.plural.clone()),
+                KindState::Serving | KindState::NotServed => Ok(found),
+            };
+        };
+        if parent.uid().as_ref() != Some(&owner.uid) {
+            return Ok(found);
         }
-        None if state == KindState::Unknown => Err(jobs.resource.plural.clone()),
-        Some(_) | None => Ok(Owner::ManagedKind),
+        if roadstead_jobs::labels::queue(&parent.metadata).is_some() {
+            return Ok(Owner::ManagedAncestor);
+        }
+        child = parent;
     }
+    Ok(found)
+}
+
+/// Whether the selectors of `integrations.podOptions` leave a pod to us; other kinds have none.
+fn is_looked_at(kind: &dyn JobKind, caches: &Caches, config: &Config, object: &DynamicObject) -> bool {
+    let options = config.integrations.pod_options.as_ref();
+    let Some(options) = options.filter(|_| kind.kind() == &rows::POD) else {
+        return true;
+    };
+    let namespace = object.namespace().unwrap_or_default();
+    let of_namespace = crate::feed::namespace_labels(caches, &namespace).unwrap_or_default();
+    let takes = |selector: &Option<LabelSelector>, labels: &BTreeMap<String, String>| {
+        selector.as_ref().is_none_or(|selector| selector.matches(labels))
+    };
+    takes(&options.namespace_selector, &of_namespace) && takes(&options.pod_selector, object.labels())
 }
 
 fn standing(caches: &Caches, config: &Config, namespace: &str) -> Namespace {

@@ -10,6 +10,7 @@ use k8s_openapi::api::admissionregistration::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use kube::api::ObjectMeta;
 use roadstead_api::constants::groups::KUEUE;
+use roadstead_api::constants::labels::QUEUE_NAME;
 use roadstead_api::constants::names::{MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS};
 use roadstead_jobs::JobKind;
 use roadstead_kinds::{Kind, rows};
@@ -78,6 +79,15 @@ pub(super) enum Wrappers {
     Ignored,
 }
 
+/// Which jobs are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Queues {
+    /// Those that name a queue.
+    Named,
+    /// All (`manageJobsWithoutQueueName`).
+    Any,
+}
+
 /// What goes into the configurations.
 pub(super) struct Registration<'a> {
     /// Kinds whose integration is enabled.
@@ -86,6 +96,8 @@ pub(super) struct Registration<'a> {
     pub(super) reach: &'a Reach,
     /// Whether `AppWrappers` are looked at.
     pub(super) wrappers: Wrappers,
+    /// Which jobs are held.
+    pub(super) queues: Queues,
     /// The authorities to trust, PEM; `None` when somebody else injects them.
     pub(super) ca_bundle: Option<&'a str>,
     /// Our own namespace, whose jobs are left alone.
@@ -106,6 +118,20 @@ impl Registration<'_> {
             }]),
             match_labels: None,
         }
+    }
+
+    /// Unlike the anchor: of pods only those that name a queue are looked at, unless all are to be held. So no other pod of the
+    /// cluster waits for an answer of ours.
+    fn of_ours(&self, api: &Api) -> Option<LabelSelector> {
+        let is_asked = api.kind == rows::POD.kind && self.queues == Queues::Named;
+        is_asked.then(|| LabelSelector {
+            match_expressions: Some(vec![LabelSelectorRequirement {
+                key: QUEUE_NAME.to_owned(),
+                operator: "Exists".to_owned(),
+                values: None,
+            }]),
+            match_labels: None,
+        })
     }
 
     fn rule(group: &str, version: &str, resources: &[&str], operations: &[&str]) -> Vec<RuleWithOperations> {
@@ -200,6 +226,7 @@ impl Registration<'_> {
     pub(super) fn mutating(&self) -> MutatingWebhookConfiguration {
         let jobs = self.jobs().map(|api| MutatingWebhook {
             namespace_selector: Some(self.elsewhere()),
+            object_selector: self.of_ours(&api),
             match_conditions: self.not_by_managers(&api).map(|one| vec![one]),
             ..self.mutator(&api, &["CREATE"])
         });
@@ -223,6 +250,7 @@ impl Registration<'_> {
     pub(super) fn validating(&self) -> ValidatingWebhookConfiguration {
         let jobs = self.jobs().map(|api| ValidatingWebhook {
             namespace_selector: Some(self.elsewhere()),
+            object_selector: self.of_ours(&api),
             match_conditions: self.known_writers(&api),
             ..self.validator(&api, &[api.plural])
         });
@@ -301,6 +329,7 @@ mod tests {
             let registration = Registration {
                 kinds: &kinds,
                 wrappers: Wrappers::Checked,
+                queues: Queues::Named,
                 reach: &Reach::Url("https://127.0.0.1:9443".to_owned()),
                 ca_bundle: Some("pem"),
                 namespace: "kueue-system",
@@ -325,6 +354,7 @@ mod tests {
         let registration = Registration {
             kinds,
             wrappers,
+            queues: Queues::Named,
             reach: &Reach::Url("https://127.0.0.1:9443".to_owned()),
             ca_bundle: Some("pem"),
             namespace: "kueue-system",

@@ -153,6 +153,7 @@ prop_compose! {
                     suspended: false,
                     ready: true,
                     reclaimable: BTreeMap::new(),
+                    missing: None,
                 },
                 _ => job(false, true),
             },

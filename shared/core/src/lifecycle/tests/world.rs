@@ -105,6 +105,7 @@ pub(super) fn job(active: bool, suspended: bool) -> JobFacts {
         suspended,
         ready: false,
         reclaimable: BTreeMap::new(),
+        missing: None,
     }
 }
 
@@ -116,6 +117,7 @@ pub(super) fn ready_job() -> JobFacts {
         suspended: false,
         ready: true,
         reclaimable: BTreeMap::new(),
+        missing: None,
     }
 }
 
