@@ -162,9 +162,12 @@ pub(super) fn play_pods<F: Future<Output = ()>>(
         ] {
             room.apply(EAST, object).await;
         }
-        if timeout(DEADLINE, body(room)).await.is_err() {
-            panic!("test {name} must end within its deadline; the worker's last lines:\n{}", solo.log_tail());
-        }
+        let ended = timeout(DEADLINE, body(room)).await;
+        assert!(
+            ended.is_ok(),
+            "test {name} must end within its deadline; the worker's last lines:\n{}",
+            solo.log_tail()
+        );
     });
 }
 

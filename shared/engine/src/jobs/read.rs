@@ -110,22 +110,7 @@ pub(super) fn scene(jobs: &Jobs, of_kind: &KindCache, job: CachedJob) -> Result<
     }
     let identifiers = Identifiers::of(&jobs.config.feature_gates);
     let prebuilt = roadstead_jobs::labels::prebuilt(meta, identifiers).map(str::to_owned);
-    let stored: Vec<Arc<Workload>> = match (&at, &prebuilt) {
-        (JobKey::Group(group), _) => jobs.caches.workloads.get(group).into_iter().collect(),
-        (JobKey::Object(_), Some(name)) => jobs
-            .caches
-            .workloads
-            .get(&Key::new(key.namespace.clone(), name.as_str()))
-            .into_iter()
-            .collect(),
-        (JobKey::Object(_), None) => jobs
-            .caches
-            .owners
-            .of(&uid)
-            .iter()
-            .filter_map(|key| jobs.caches.workloads.get(key))
-            .collect(),
-    };
+    let stored = stored(jobs, &at, &uid, prebuilt.as_deref());
     let own = stored.first().filter(|_| matches!(at, JobKey::Group(_)));
     if let Some(foreign) = own.filter(|workload| !is_of_group(workload)) {
         let name = foreign.name_any();
@@ -196,6 +181,17 @@ pub(super) fn scene(jobs: &Jobs, of_kind: &KindCache, job: CachedJob) -> Result<
         uid,
         key,
     })
+}
+
+/// The Workloads that may belong to a job: the one with the name of its group, the one it wants to adopt, or those it controls.
+fn stored(jobs: &Jobs, at: &JobKey, uid: &str, prebuilt: Option<&str>) -> Vec<Arc<Workload>> {
+    let caches = &jobs.caches;
+    let keys = match (at, prebuilt) {
+        (JobKey::Group(group), _) => vec![group.clone()],
+        (JobKey::Object(key), Some(name)) => vec![Key::new(key.namespace.clone(), name)],
+        (JobKey::Object(_), None) => caches.owners.of(uid),
+    };
+    keys.iter().filter_map(|key| caches.workloads.get(key)).collect()
 }
 
 fn run(look: &Look, group: Option<&Tending>, workloads: &[OwnedWorkload]) -> Run {

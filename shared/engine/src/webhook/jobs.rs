@@ -82,9 +82,10 @@ fn default(kind: &dyn JobKind, caches: &Caches, config: &Config, request: &Reque
         default_queue: default_queue(caches, &namespace),
         default_priority_class: present(default_class),
         owner,
-        namespace: match standing(caches, config, &namespace) {
-            _ if !is_looked_at(kind, caches, config, object) => Namespace::Outside,
-            standing => standing,
+        namespace: if is_looked_at(kind, caches, config, object) {
+            standing(caches, config, &namespace)
+        } else {
+            Namespace::Outside
         },
         uses_multikueue: &uses_multikueue,
     };

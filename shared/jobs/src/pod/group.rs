@@ -116,14 +116,21 @@ fn runnable<'a>(members: Members<'a>) -> Vec<Member<'a>> {
 }
 
 /// Which of two pods stays when one is too many: the smaller. *Source*: `spec/jobs.md 12.6`.
-fn precedence<'a>(pod: Member<'a>) -> (bool, bool, Option<Timestamp>, &'a str) {
-    let created = pod.meta.creation_timestamp.as_ref().map(|time| time.0);
-    (
-        is_released(pod),
-        has_gate(pod, gates::ADMISSION),
-        created,
-        name(pod),
-    )
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Precedence<'a> {
+    released: bool,
+    gated: bool,
+    created: Option<Timestamp>,
+    name: &'a str,
+}
+
+fn precedence(pod: Member<'_>) -> Precedence<'_> {
+    Precedence {
+        released: is_released(pod),
+        gated: has_gate(pod, gates::ADMISSION),
+        created: pod.meta.creation_timestamp.as_ref().map(|time| time.0),
+        name: name(pod),
+    }
 }
 
 /// Since when a pod does not count any more.
@@ -171,7 +178,7 @@ fn before_workload(members: Members<'_>) -> Tending {
     let runnable = runnable(members);
     let wanted = { runnable.first() }.and_then(|pod| usize::try_from(total(*pod)?).ok());
     let owners = runnable.iter().take(wanted.unwrap_or_default());
-    tending.kept.extend(owners.map(|pod| pod.id()));
+    tending.kept.extend(owners.map(Member::id));
     let totals = || runnable.iter().map(|pod| total(*pod));
     let Some(total) = totals()
         .next()
@@ -236,7 +243,7 @@ fn with_workload(members: Members<'_>, sets: &[JobPodSet]) -> Tending {
         let (gone, kept) = inactive.split_at(spare.min(inactive.len()));
         replaced.extend(gone.iter().filter_map(|pod| release(*pod)));
         let kept = runnable.iter().take(wanted).chain(kept);
-        tending.kept.extend(kept.map(|pod| pod.id()));
+        tending.kept.extend(kept.map(Member::id));
     }
     tending.writes.extend(replaced);
     tending.fits = !tending.kept.is_empty();
