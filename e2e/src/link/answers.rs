@@ -32,8 +32,8 @@ pub enum Failing {
     Writes,
     /// Those are done at once, and the answer comes so much later.
     LateWrites(Duration),
-    /// The answer to each request that only looks comes so much later.
-    LateReads(Duration),
+    /// The answer to each request for a page of a list comes so much later.
+    LateLists(Duration),
     /// Those are done, and of about every second one the connection is cut instead of the answer.
     LostAnswers,
     /// Creations are answered with 429, and with the wish to be left alone for so many seconds.
@@ -64,7 +64,7 @@ impl Failing {
                 Some(answer)
             }
             Self::LateWrites(_)
-            | Self::LateReads(_)
+            | Self::LateLists(_)
             | Self::LostAnswers
             | Self::Slow(_)
             | Self::SilentWatches
@@ -84,7 +84,8 @@ impl Failing {
     fn concerns<B>(self, request: &Request<B>) -> bool {
         let method = request.method();
         match self {
-            Self::Reads | Self::LateReads(_) => only_looks(method),
+            Self::Reads => only_looks(method),
+            Self::LateLists(_) => is_for_a_page(request),
             Self::Writes | Self::LateWrites(_) | Self::LostAnswers => !only_looks(method),
             Self::Busy(_) => method == Method::POST,
             Self::Slow(_) | Self::Misdated(_) => true,
@@ -109,15 +110,15 @@ impl Failing {
         events::without(events, text, left_out)
     }
 
-    fn delay(self, method: &Method, number: u32) -> Duration {
+    fn delay<B>(self, request: &Request<B>, number: u32) -> Duration {
         match self {
-            Self::LateWrites(delay) if !only_looks(method) => delay,
-            Self::LateReads(delay) if only_looks(method) => delay,
+            Self::LateWrites(delay) if !only_looks(request.method()) => delay,
+            Self::LateLists(delay) if is_for_a_page(request) => delay,
             Self::Slow(most) => most.mul_f64(f64::from(number.wrapping_mul(GOLDEN)) / f64::from(u32::MAX)),
             Self::Reads
             | Self::Writes
             | Self::LateWrites(_)
-            | Self::LateReads(_)
+            | Self::LateLists(_)
             | Self::LostAnswers
             | Self::Busy(_)
             | Self::SilentWatches
@@ -126,6 +127,12 @@ impl Failing {
             | Self::Counted => Duration::ZERO,
         }
     }
+}
+
+/// Clients give the size of a page only when they list.
+fn is_for_a_page<B>(request: &Request<B>) -> bool {
+    let mut parameters = request.uri().query().unwrap_or_default().split('&');
+    parameters.any(|parameter| parameter.starts_with("limit="))
 }
 
 fn only_looks(method: &Method) -> bool {
@@ -218,7 +225,7 @@ impl Terminal {
             if fuse.burns(chosen.as_deref(), Side::Before) {
                 return Err(lost("the request"));
             }
-            let delay = failing.delay(request.method(), number);
+            let delay = failing.delay(&request, number);
             let is_lost = concerned && failing.loses_answer(number);
             let answer = sender.lock().await.send_request(request).await;
             let answer = answer.map_err(std::io::Error::other)?;

@@ -9,6 +9,7 @@ use k8s_openapi::api::batch::v1::Job;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchParams};
 use kube::core::WatchEvent;
 use kube::{Api, ResourceExt};
+use roadstead_api::constants::annotations::EXPLANATION;
 use roadstead_api::constants::labels::{MULTIKUEUE_ORIGIN, PREBUILT_WORKLOAD_NAME};
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_e2e::link::{Cut, Failing};
@@ -16,7 +17,6 @@ use serde_json::{from_value, json};
 use tokio::time::{Instant, sleep};
 
 use super::fixture::{EAST, MANAGER, Room, WEST, alone, has, was_sent_once};
-use super::kubeconfigs::active;
 use super::stale::is_held_in_east;
 use crate::shared::eventually;
 
@@ -277,13 +277,14 @@ fn a_list_whose_next_page_has_expired_is_begun_again() {
             .for_each(ready)
             .await;
 
-        stage.link(EAST).unwrap().fail(Failing::LateReads(LATE));
+        stage.link(EAST).unwrap().fail(Failing::LateLists(LATE));
         stage.restart(MANAGER).await.unwrap();
-        let client = room.shared.client(MANAGER);
-        active(&client, EAST, |said| {
-            said["message"].to_string().contains(EXPIRED)
-        })
-        .await;
+        let is_unreadable = |workload: &Workload| {
+            let record = workload.annotations().get(EXPLANATION);
+            record
+                .is_some_and(|record| record.contains("KindNotReadableOnCluster") && record.contains(EXPIRED))
+        };
+        room.workload_where("kept", is_unreadable).await;
         assert!(is_kept(room, "kept").await);
         stage.link(EAST).unwrap().heal();
         room.submit(room.job("afterwards", "6", 1)).await;

@@ -7,10 +7,12 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use roadstead_api::constants::labels::QUEUE_NAME;
 use roadstead_api::kueue::v1beta2::{ClusterQueue, Workload};
-use roadstead_e2e::stage::apply;
+use roadstead_e2e::stage::{Part, apply};
 use serde_json::{Value, from_value, json};
 
-use super::fixture::{EAST, EVEN, MANAGER, Room, WEST, beside_others, cluster_name, condition};
+use super::fixture::{
+    EAST, EVEN, MANAGER, Room, WEST, alone, and_then, beside_others, cluster_name, condition,
+};
 use crate::shared::eventually;
 
 const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
@@ -75,13 +77,15 @@ async fn has_no_quota(room: Room, job: &str, reason: &str, words: &str) {
     }
 }
 
-/// The queue that comes later does not help: the webhook could not know that the job would be dispatched, and the field
-/// that says so cannot be changed any more.
+/// Where some queues dispatch and others do not, a queue that comes later does not help: the webhook could not know that the job
+/// would be dispatched, and the field that says so cannot be changed any more.
 ///
 /// Spec: api API-9.6, API-3; multikueue 1.8, 10.F27
 #[test]
 fn a_job_of_a_queue_that_does_not_exist_waits_for_that_queue_and_is_then_told_to_come_again() {
     beside_others("no-queue", EVEN, |room| async move {
+        let spec = json!({"namespaceSelector": {}, "resourceGroups": groups("default")});
+        queue(room, "runs-here", spec).await;
         submit_into(room, "nowhere", "lost").await;
         has_no_quota(room, "lost", "Misconfigured", "LocalQueue nowhere doesn't exist").await;
         for cluster in [MANAGER, EAST, WEST] {
@@ -98,6 +102,32 @@ fn a_job_of_a_queue_that_does_not_exist_waits_for_that_queue_and_is_then_told_to
         room.workload_where("lost", told).await;
         submit_into(room, "nowhere", "found").await;
         room.job_is(MANAGER, "found", "Complete").await;
+    });
+}
+
+/// Tools that apply a whole folder create a job before its queue.
+///
+/// Spec: multikueue 1.8 (deviation)
+#[test]
+fn a_job_that_comes_before_its_queue_waits_for_it_and_runs_where_every_queued_job_is_managed() {
+    alone("queue-later", EVEN, |room| async move {
+        let stage = &room.shared.stage;
+        let over = json!({"roadstead": {"multiKueue": {"managesEveryQueuedJob": true}}});
+        stage.recast(MANAGER, Part::Manager, &over).await.unwrap();
+        let body = async {
+            submit_into(room, "nowhere", "early").await;
+            has_no_quota(room, "early", "Misconfigured", "LocalQueue nowhere doesn't exist").await;
+            for cluster in [EAST, WEST, MANAGER] {
+                let local = local_queue(room, "nowhere", room.name);
+                apply(&room.shared.client(cluster), local).await.unwrap();
+            }
+            room.job_is(MANAGER, "early", "Complete").await;
+            room.is_swept().await;
+        };
+        and_then(body, async {
+            stage.recast(MANAGER, Part::Manager, &json!({})).await.unwrap();
+        })
+        .await;
     });
 }
 
@@ -141,7 +171,7 @@ fn a_job_of_an_inactive_queue_waits_with_the_queues_reason() {
         )
         .await;
         submit_into(room, "no-flavor", "flavorless").await;
-        let words = "references missing ResourceFlavor(s): imaginary";
+        let words = "ClusterQueue no-flavor is inactive";
         has_no_quota(room, "flavorless", "Suspended", words).await;
 
         let queues: Api<ClusterQueue> = Api::all(room.shared.client(MANAGER));
@@ -156,7 +186,7 @@ fn a_job_of_an_inactive_queue_waits_with_the_queues_reason() {
         })
         .await;
         submit_into(room, room.name, "stopped").await;
-        has_no_quota(room, "stopped", "Suspended", "is stopped").await;
+        has_no_quota(room, "stopped", "Suspended", "is inactive").await;
         queues
             .patch(room.name, &PatchParams::default(), &stop("None"))
             .await

@@ -50,6 +50,9 @@ pub struct RoadsteadMultiKueue {
     /// that `roadstead cluster join` makes. Default: the namespace of the process, `kueue-system` in an installation that changes
     /// nothing, so that the lease lies beside the worker's own engine. Both sides must agree, and no tenant may write there.
     pub lease_namespace: String,
+    /// Whether a job gets its `spec.managedBy` also when nothing is known yet of the queue that it names. Without it that is so only
+    /// where every ClusterQueue of the cluster dispatches to workers.
+    pub manages_every_queued_job: bool,
 }
 
 /// Lifetime asked for worker credentials, seconds.
@@ -62,6 +65,7 @@ impl Default for RoadsteadMultiKueue {
             allow_loopback_workers: false,
             token_lifetime_seconds: TOKEN_LIFETIME_SECONDS,
             lease_namespace: DEFAULT_NAMESPACE.to_owned(),
+            manages_every_queued_job: false,
         }
     }
 }
@@ -116,6 +120,7 @@ struct MultiKueueSection {
     allow_loopback_workers: Option<bool>,
     token_lifetime_seconds: Option<i64>,
     lease_namespace: Option<String>,
+    manages_every_queued_job: Option<bool>,
 }
 
 impl RoadsteadConfiguration {
@@ -140,6 +145,7 @@ impl RoadsteadConfiguration {
                     .lease_namespace
                     .filter(|name| !name.is_empty())
                     .unwrap_or_else(|| own_namespace.to_owned()),
+                manages_every_queued_job: multi_kueue.manages_every_queued_job.unwrap_or(false),
             },
         }
     }

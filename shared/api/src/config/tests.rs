@@ -280,7 +280,8 @@ fn second_document_has_its_defaults_and_its_keys() {
             "apiVersion": "config.roadstead.dev/v1alpha1", "kind": "RoadsteadConfiguration",
             "admission": {"paused": true},
             "webhook": {"url": "https://example.test:1", "manageConfigurations": false},
-            "multiKueue": {"workerLostPolicy": "RetryAnyway", "allowLoopbackWorkers": true, "tokenLifetimeSeconds": 900},
+            "multiKueue": {"workerLostPolicy": "RetryAnyway", "allowLoopbackWorkers": true, "tokenLifetimeSeconds": 900,
+                "managesEveryQueuedJob": true},
         }))
         .unwrap();
     let roadstead = Config::from_documents([written], "own").roadstead;
@@ -290,6 +291,7 @@ fn second_document_has_its_defaults_and_its_keys() {
         WorkerLostPolicy::RetryAnyway
     );
     assert_eq!(roadstead.multi_kueue.token_lifetime_seconds, 900);
+    assert!(roadstead.multi_kueue.manages_every_queued_job);
     assert!(
         DocumentKind::Roadstead
             .read(json!({"multiKueue": {"workerlostpolicy": "Wait"}}))

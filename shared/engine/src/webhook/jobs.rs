@@ -8,6 +8,7 @@ use kube::core::DynamicObject;
 use kube::core::admission::{AdmissionResponse, Operation};
 use roadstead_api::config::{Config, FeatureGate, LabelSelector};
 use roadstead_api::constants::{controllers, names};
+use roadstead_api::kueue::v1beta2::ClusterQueue;
 use roadstead_core::kind::KindState;
 use roadstead_core::name::Key;
 use roadstead_jobs::JobKind;
@@ -66,8 +67,14 @@ fn default(kind: &dyn JobKind, caches: &Caches, config: &Config, request: &Reque
     };
     let namespace = request.namespace.clone().unwrap_or_default();
     let gates = &config.feature_gates;
+    let multi_kueue = &config.roadstead.multi_kueue;
     let uses_multikueue = |queue: &str| {
-        gates.enabled(FeatureGate::MultiKueue) && leads_to_multikueue(caches, &namespace, queue)
+        gates.enabled(FeatureGate::MultiKueue)
+            && match way(caches, &Key::new(namespace.as_str(), queue)) {
+                Way::Workers => true,
+                Way::Here => false,
+                Way::Unknown => multi_kueue.manages_every_queued_job || all_lead_to_workers(caches),
+            }
     };
     let default_class = gates.enabled(FeatureGate::WorkloadPriorityClassDefaulting)
         && caches
@@ -135,21 +142,42 @@ fn default_queue(caches: &Caches, namespace: &str) -> Presence {
     )
 }
 
+/// Where the jobs of a queue run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// On the cluster itself.
+    Here,
+    /// On the workers of a MultiKueue check.
+    Workers,
+    /// The LocalQueue, its ClusterQueue or one of its checks does not exist yet.
+    Unknown,
+}
+
 /// *Source*: `spec/multikueue.md 1.8`.
-fn leads_to_multikueue(caches: &Caches, namespace: &str, queue: &str) -> bool {
-    let Some(local) = caches.local_queues.get(&Key::new(namespace, queue)) else {
-        return false;
-    };
-    let Some(cluster) = caches.cluster_queues.named(&local.spec.cluster_queue) else {
-        return false;
-    };
-    roadstead_convert::cluster_queue(&cluster)
-        .checks
-        .iter()
-        .any(|rule| {
-            let check = caches.checks.named(rule.name.as_str());
-            check.is_some_and(|check| check.spec.controller_name == controllers::MULTIKUEUE)
-        })
+fn way(caches: &Caches, local: &Key) -> Way {
+    let local = caches.local_queues.get(local);
+    let cluster = local.and_then(|local| caches.cluster_queues.named(&local.spec.cluster_queue));
+    cluster.map_or(Way::Unknown, |cluster| way_of(caches, &cluster))
+}
+
+fn way_of(caches: &Caches, queue: &ClusterQueue) -> Way {
+    let mut way = Way::Here;
+    for rule in roadstead_convert::cluster_queue(queue).checks {
+        match caches.checks.named(rule.name.as_str()) {
+            Some(check) if check.spec.controller_name == controllers::MULTIKUEUE => return Way::Workers,
+            Some(_) => {}
+            None => way = Way::Unknown,
+        }
+    }
+    way
+}
+
+/// Whether there are ClusterQueues and each leads to workers, so that a queue that is made later most likely does too.
+///
+/// Why: tools that apply a whole folder create a job before its queue, and `spec.managedBy` cannot be set later.
+fn all_lead_to_workers(caches: &Caches) -> bool {
+    let all = caches.cluster_queues.all();
+    !all.is_empty() && all.iter().all(|queue| way_of(caches, queue) == Way::Workers)
 }
 
 /// The search for an ancestor that a queue holds, in the caches of enabled kinds. *Source*: `spec/jobs.md 4.3`.
@@ -249,6 +277,75 @@ mod tests {
                 answer.result.message
             );
         }
+    }
+
+    /// Queues of this cluster, as their owners wrote them: by name, with the checks of each.
+    fn with_queues(queues: &[(&str, &[&str])]) -> Caches {
+        let caches = Caches::new(&roadstead_jobs::registry());
+        let check = |name: &str, controller: &str| json!({"metadata": {"name": name}, "spec": {"controllerName": controller}});
+        for check in [
+            check("workers", controllers::MULTIKUEUE),
+            check("budget", "example.com/budget"),
+        ] {
+            caches.checks.observe(serde_json::from_value(check).unwrap());
+        }
+        for (name, checks) in queues {
+            let rules: Vec<_> = checks.iter().map(|name| json!({"name": name})).collect();
+            let cluster = json!({"metadata": {"name": name}, "spec": {"admissionChecksStrategy": {"admissionChecks": rules}}});
+            caches
+                .cluster_queues
+                .observe(serde_json::from_value(cluster).unwrap());
+            let local =
+                json!({"metadata": {"name": name, "namespace": "team"}, "spec": {"clusterQueue": name}});
+            caches
+                .local_queues
+                .observe(serde_json::from_value(local).unwrap());
+        }
+        caches
+    }
+
+    /// Spec: multikueue 1.8
+    #[test]
+    fn a_queue_leads_to_workers_here_or_is_not_known_yet() {
+        let caches = with_queues(&[
+            ("far", &["budget", "workers"]),
+            ("near", &["budget"]),
+            ("plain", &[]),
+            ("half", &["budget", "later"]),
+            ("far-and-later", &["later", "workers"]),
+        ]);
+        let way = |queue: &str| way(&caches, &Key::new("team", queue));
+        let ways = ["far", "near", "plain", "half", "far-and-later", "none"].map(way);
+        let expected = [
+            Way::Workers,
+            Way::Here,
+            Way::Here,
+            Way::Unknown,
+            Way::Workers,
+            Way::Unknown,
+        ];
+        assert_eq!(ways, expected);
+    }
+
+    /// Spec: multikueue 1.8 (deviation)
+    #[test]
+    fn a_queue_that_comes_later_is_taken_for_one_of_workers_where_all_others_are() {
+        assert!(
+            !all_lead_to_workers(&with_queues(&[])),
+            "a cluster without queues dispatches nothing"
+        );
+        assert!(all_lead_to_workers(&with_queues(&[
+            ("a", &["workers"]),
+            ("b", &["budget", "workers"])
+        ])));
+        assert!(!all_lead_to_workers(&with_queues(&[
+            ("a", &["workers"]),
+            ("b", &[])
+        ])));
+        assert!(!all_lead_to_workers(&with_queues(&[
+            ("a", &["workers"]),
+            ("b", &["later"])
+        ])));
     }
 
     /// Whose it is decides whether it is held, so it is asked again in a moment.

@@ -17,6 +17,10 @@ const LOSES_EVENTS: u32 = 6;
 /// Which of the many streams that come from one seed says so. Why another: with the same dice, every seed that is written down
 /// somewhere would mean something else from now on.
 const LOSES_EVENTS_STREAM: u64 = 12;
+/// In one run of so many a worker does not serve jobs for a while.
+const LACKS_KIND: u32 = 6;
+/// The stream that says so, for the same reason.
+const LACKS_KIND_STREAM: u64 = 13;
 
 /// Which side of an API call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +97,7 @@ pub enum Called {
 
 /// One kind of trouble. Each may hit any process, link or cluster, and the auditors look on (`crate::audit`).
 ///
-/// Spec: safety F1, F2, F3, F4, F7, F8, F9, F10, F11, F12, F13, F14, F15, F17, F18, F19, F21, F22, F23, F24, F27
+/// Spec: safety F1, F2, F3, F4, F7, F8, F9, F10, F11, F12, F13, F14, F15, F17, F18, F19, F21, F22, F23, F24, F26, F27
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// A process dies and is started again when the entry ends (F1, F2).
@@ -232,6 +236,13 @@ pub enum Fault {
         /// Which.
         which: Space,
     },
+    /// A worker's API server no longer serves jobs, whose objects and pods go at once, and serves them again when this ends (F26).
+    ///
+    /// Spec: safety F26
+    NoKind {
+        /// Which worker.
+        cluster: usize,
+    },
     /// Somebody on a worker writes into the copies that were not chosen, every few seconds (W1, W4, W5, S13).
     Forge {
         /// On which cluster.
@@ -296,6 +307,7 @@ impl Fault {
             | Self::ServerDown { cluster }
             | Self::Rewind { cluster }
             | Self::NoNamespace { cluster, .. }
+            | Self::NoKind { cluster }
             | Self::Forge { cluster, .. } => Some(cluster),
             Self::Rival { .. } => None,
         }
@@ -330,6 +342,7 @@ impl Fault {
             | Self::ServerDown { cluster } => Some(cluster),
             // Why not lost events: an engine asks for the lease that it fences by, and no watch has a part in it.
             Self::NoNamespace { .. }
+            | Self::NoKind { .. }
             | Self::LoseEvents { .. }
             | Self::Rewind { .. }
             | Self::Forge { .. }
@@ -389,6 +402,24 @@ pub(super) fn roll_lost_events(seed: u64, workers: usize) -> Option<Entry> {
     })
 }
 
+/// A worker without jobs, in a share of the runs, beside these troubles.
+pub(super) fn roll_lack_of_kind(seed: u64, workers: usize, others: &[Entry]) -> Option<Entry> {
+    let mut dice = ChaCha8Rng::seed_from_u64(seed);
+    dice.set_stream(LACKS_KIND_STREAM);
+    if !dice.random_ratio(1, LACKS_KIND) {
+        return None;
+    }
+    let (at, lasts) = time(&mut dice);
+    let cluster = dice.random_range(1..=workers);
+    // Why not both: a storage that goes back has the definition of the kind again, with the jobs.
+    let goes_back = |entry: &Entry| entry.fault == Fault::Rewind { cluster };
+    (!others.iter().any(goes_back)).then_some(Entry {
+        at,
+        lasts,
+        fault: Fault::NoKind { cluster },
+    })
+}
+
 /// When something begins, and how long it lasts.
 fn time(dice: &mut ChaCha8Rng) -> (Duration, Duration) {
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
@@ -435,6 +466,7 @@ fn entry(dice: &mut ChaCha8Rng, workers: usize) -> Entry {
         | Fault::Deny { .. }
         | Fault::Rewind { .. }
         | Fault::NoNamespace { .. }
+        | Fault::NoKind { .. }
         | Fault::Forge { .. }
         | Fault::ServerDown { .. } => lasts,
     };

@@ -180,6 +180,22 @@ pub(super) async fn delete_namespace(server: &Server, which: Space) {
     ask(server, Method::DELETE, &path, None).await;
 }
 
+/// Deletes all jobs and their pods at once, whatever finalizers they have.
+pub(super) async fn delete_jobs_and_pods(server: &Server) {
+    let pods = format!("/api/v1/namespaces/{NAMESPACE}/pods");
+    for path in [jobs_path(), pods] {
+        let (_, all) = ask(server, Method::GET, &path, None).await;
+        for object in all["items"].as_array().into_iter().flatten() {
+            let name = object["metadata"]["name"].as_str().unwrap_or_default();
+            let path = format!("{path}/{name}");
+            let bare = json!({"metadata": {"finalizers": null}});
+            ask(server, Method::PATCH, &path, Some(&bare)).await;
+            let at_once = json!({"gracePeriodSeconds": 0, "propagationPolicy": "Background"});
+            ask(server, Method::DELETE, &path, Some(&at_once)).await;
+        }
+    }
+}
+
 /// Writes a condition with an early time into every copy on a worker that no manager has given to it. Gives how many.
 pub(super) async fn forge(managers: &[&Server], worker: &Server, number: usize, what: Forgery) -> usize {
     let path = workloads_path();

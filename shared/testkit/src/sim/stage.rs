@@ -340,6 +340,12 @@ impl Stage {
                 Self::lock(&self.deleted).insert(number, (cluster, which, false));
                 objects::delete_namespace(&self.servers[cluster], which).await;
             }
+            Fault::NoKind { cluster } => {
+                for wire in self.wires_to(cluster) {
+                    wire.begin(number, fault);
+                }
+                objects::delete_jobs_and_pods(&self.servers[cluster]).await;
+            }
             Fault::Rival { called } => {
                 let Some(rival) = self.rival else { return };
                 self.processes[rival].release(number);

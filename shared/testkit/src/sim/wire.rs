@@ -31,6 +31,8 @@ use super::trace::Trace;
 
 /// The longest that one way takes on a good day.
 const HOP_MICROS_MAX: u64 = 3_000;
+/// What the path of each request about jobs begins with, and that of discovery's answer about them.
+const JOBS_GROUP: &str = "/apis/batch";
 
 /// The connection broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -58,11 +60,21 @@ struct State {
     dice: ChaCha8Rng,
     /// How often everything that was open broke.
     breaks: u64,
+    /// How many times jobs were no longer served.
+    removals: u64,
     troubles: BTreeMap<usize, Fault>,
     /// What answers reads that may be old, by trouble.
     paused: BTreeMap<usize, Server>,
     /// Events that came since some of them began to get lost.
     events: u64,
+}
+
+/// What had happened when a watch was opened. What happens afterwards breaks it off.
+#[derive(Clone, Copy, Debug)]
+struct Opened {
+    breaks: u64,
+    /// Only for a watch of jobs.
+    removals: Option<u64>,
 }
 
 /// What shall happen to one request.
@@ -134,6 +146,23 @@ impl State {
         };
         self.events += 1;
         self.events.is_multiple_of(every.max(1))
+    }
+
+    /// Whether there is nothing at this path because jobs are not served: neither jobs nor the group that discovery shows.
+    fn lacks(&self, path: &str) -> bool {
+        let is_away = |fault: &Fault| matches!(fault, Fault::NoKind { .. });
+        path.starts_with(JOBS_GROUP) && self.troubles.values().any(is_away)
+    }
+
+    fn opened(&self, path: &str) -> Opened {
+        Opened {
+            breaks: self.breaks,
+            removals: path.starts_with(JOBS_GROUP).then_some(self.removals),
+        }
+    }
+
+    fn is_broken(&self, opened: Opened) -> bool {
+        self.breaks != opened.breaks || opened.removals.is_some_and(|removals| self.removals != removals)
     }
 
     /// What a request is told that its account has no right to.
@@ -216,6 +245,7 @@ impl Wire {
             state: Mutex::new(State {
                 dice: ChaCha8Rng::seed_from_u64(seed),
                 breaks: 0,
+                removals: 0,
                 troubles: BTreeMap::new(),
                 paused: BTreeMap::new(),
                 events: 0,
@@ -249,6 +279,9 @@ impl Wire {
         }
         if matches!(fault, Fault::LoseEvents { .. }) {
             state.events = 0;
+        }
+        if matches!(fault, Fault::NoKind { .. }) {
+            state.removals += 1;
         }
         drop(state);
         self.changed.notify_waiters();
@@ -312,9 +345,9 @@ impl Wire {
         let name = target.path_and_query().map_or("", |target| target.as_str());
         let watches = method == Method::GET && target.query().is_some_and(|query| query.contains("watch="));
         // Why the breaks now: one that comes while the request is under way counts too.
-        let (fate, breaks) = {
+        let (fate, opened) = {
             let mut state = self.lock();
-            (state.fate(), state.breaks)
+            (state.fate(), state.opened(target.path()))
         };
         // Why: time stands still for as long as somebody turns in circles without a pause.
         if self.is_full() {
@@ -344,6 +377,11 @@ impl Wire {
             self.note(format_args!("{method} {name} lost {manner:?}"));
             return lost(manner).await;
         }
+        if self.lock().lacks(target.path()) {
+            self.note(format_args!("{method} {name} not served"));
+            tokio::time::sleep(fate.back).await;
+            return Ok(refusal(404));
+        }
         let make = || Request::from_parts(parts.clone(), body.clone());
         let server = if watches {
             self.server.clone()
@@ -369,24 +407,24 @@ impl Wire {
             return pending().await;
         }
         Ok(if watches {
-            answer.map(|body| self.events(life, breaks, body))
+            answer.map(|body| self.events(life, opened, body))
         } else {
             answer.map(|body| body.map_err(|never| match never {}).boxed_unsync())
         })
     }
 
-    /// The events of a watch on their way back. It was opened after so many breaks.
+    /// The events of a watch on their way back.
     fn events(
         self: Arc<Self>,
         life: Life,
-        breaks: u64,
+        opened: Opened,
         body: roadstead_apiserver::Body,
     ) -> UnsyncBoxBody<Bytes, Lost> {
         let frames = stream::unfold(Some(body), move |open| {
             let (wire, life) = (self.clone(), life.clone());
             async move {
                 let mut body = open?;
-                let broken = |state: &State| state.breaks != breaks;
+                let broken = |state: &State| state.is_broken(opened);
                 let came = tokio::select! {
                     biased;
                     () = wire.until(broken) => None,
@@ -474,6 +512,7 @@ fn refusal(code: u16) -> Answer {
     let reason = match code {
         401 => "Unauthorized",
         403 => "Forbidden",
+        404 => "NotFound",
         429 => "TooManyRequests",
         503 => "ServiceUnavailable",
         504 => "Timeout",
@@ -482,6 +521,7 @@ fn refusal(code: u16) -> Answer {
     let said = match code {
         401 => "Unauthorized",
         403 => "the simulated account has no right to do that",
+        404 => "the server could not find the requested resource",
         _ => "the simulated server has no time",
     };
     let status = serde_json::json!({

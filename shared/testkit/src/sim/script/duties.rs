@@ -162,6 +162,7 @@ pub(super) fn mislead(
         | Fault::Stale { .. }
         | Fault::Deny { .. }
         | Fault::NoNamespace { .. }
+        | Fault::NoKind { .. }
         | Fault::Forge { .. }
         | Fault::Rival { .. }
         | Fault::ClockJump { .. } => false,

@@ -130,6 +130,33 @@ fn a_namespace_goes_with_all_that_is_in_it_and_comes_again_empty() {
     });
 }
 
+/// Spec: safety F26.
+#[test]
+fn a_kind_goes_with_its_objects_and_is_served_again_empty() {
+    with_player(async |player| {
+        let stage = stage(&player).await;
+        let jobs = vec![objects::foreign_job("gone")];
+        objects::create(&stage.servers[WORKER], jobs).await.unwrap();
+        let fault = Fault::NoKind { cluster: WORKER };
+        let link = Link { from: 0, to: WORKER };
+        let client = stage
+            .wire(link)
+            .unwrap()
+            .client(&Arc::<Process>::default().live(), "manager");
+        let discovered = async || {
+            let request = http::Request::get("/apis/batch/v1").body(Vec::new()).unwrap();
+            client.request_text(request).await.is_ok()
+        };
+        assert!(discovered().await);
+        stage.begin(1, fault).await;
+        assert!(!discovered().await);
+        stage.end(1, fault);
+        assert!(discovered().await);
+        let job = format!("{}/gone", objects::jobs_path());
+        assert_eq!(get(&stage, &job).await.0, StatusCode::NOT_FOUND);
+    });
+}
+
 /// Spec: safety F27, F15.
 #[test]
 fn a_backup_without_the_namespace_does_not_take_it_away_for_good() {
