@@ -204,6 +204,9 @@ pub struct Why<'a> {
     pub now: Timestamp,
 }
 
+/// Whether one pod asks for more of any resource than another one; of each its object or its template.
+pub type AsksForMore = fn(&Value, &Value) -> bool;
+
 /// What is to be done about the members of a group. *Source*: `spec/jobs.md 12.5, 12.6`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tending {
@@ -342,7 +345,12 @@ pub trait JobKind: Send + Sync {
     fn stop(&self, members: Members<'_>, original: &[JobPodSet], why: &Why<'_>) -> Vec<Write>;
 
     /// What is to be done about the members of a group, whose Workload has these pod sets; `None`: it is no group.
-    fn tend(&self, _members: Members<'_>, _workload: Option<&[JobPodSet]>) -> Option<Tending> {
+    fn tend(
+        &self,
+        _members: Members<'_>,
+        _workload: Option<&[JobPodSet]>,
+        _asks_for_more: AsksForMore,
+    ) -> Option<Tending> {
         None
     }
 

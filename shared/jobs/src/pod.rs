@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 
 use crate::json;
 use crate::kind::{
-    Error, JobKind, JobPodSet, Look, Member, MemberMut, Members, Mirror, Pods, Remote, Target, Tending, Why,
-    Write,
+    AsksForMore, Error, JobKind, JobPodSet, Look, Member, MemberMut, Members, Mirror, Pods, Remote, Target,
+    Tending, Why, Write,
 };
 use crate::labels::{annotation, label};
 use crate::podset::{InjectError, PodSetInfo, inject};
@@ -80,9 +80,14 @@ impl JobKind for PlainPod {
         }
     }
 
-    fn tend(&self, members: Members<'_>, workload: Option<&[JobPodSet]>) -> Option<Tending> {
+    fn tend(
+        &self,
+        members: Members<'_>,
+        workload: Option<&[JobPodSet]>,
+        asks_for_more: AsksForMore,
+    ) -> Option<Tending> {
         let is_group = self.group_of(members.first().meta).is_some();
-        is_group.then(|| group::tend(members, workload))
+        is_group.then(|| group::tend(members, workload, asks_for_more))
     }
 
     fn ends_with_workload(&self) -> bool {

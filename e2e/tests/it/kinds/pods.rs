@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 use super::ground::{EAST, LONG_SECS, Room, condition, is_true, play_pods, resource};
 use crate::shared::eventually;
 
+mod bad;
+
 const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
 const MANAGED: &str = "kueue.x-k8s.io/managed";
 const QUEUE: &str = "kueue.x-k8s.io/queue-name";

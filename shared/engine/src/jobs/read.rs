@@ -1,6 +1,6 @@
 //! What a pass over a job needs to know, read from caches.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::SignedDuration;
@@ -71,6 +71,17 @@ impl Scene {
         }
     }
 
+    /// The job without those members that its Workload does not count; `None` when it counts none of them.
+    pub(super) fn counted(&self) -> Option<CachedJob> {
+        let Some(group) = &self.group else {
+            return Some(self.job.clone());
+        };
+        let kept: BTreeSet<&str> = group.kept.iter().map(|id| id.uid.as_str()).collect();
+        let is_kept =
+            |object: &DynamicObject| kept.contains(object.metadata.uid.as_deref().unwrap_or_default());
+        self.job.only(is_kept)
+    }
+
     /// The Workload that describes the job, as stored.
     ///
     /// Its only one counts also when it does not: a job that was started with fewer pods differs from it until the stop is over.
@@ -120,7 +131,11 @@ pub(super) fn scene(jobs: &Jobs, of_kind: &KindCache, job: CachedJob) -> Result<
         return Err(Note::warning("WorkloadNameConflict", text));
     }
     let sets = own.map(|workload| roadstead_convert::pod_sets(workload));
-    let group = job.with(|members| of_kind.kind.tend(members, sets.as_deref()));
+    let group = job.with(|members| {
+        of_kind
+            .kind
+            .tend(members, sets.as_deref(), roadstead_convert::asks_for_more)
+    });
     let facts = Facts {
         jobs,
         object: &object,

@@ -307,8 +307,12 @@ async fn start(jobs: &Jobs, kind: &KindCache, scene: &read::Scene, key: &Key) ->
     let Some(workload) = scene.stored.get(key) else {
         return Ok(());
     };
+    // Why only some of a group: what its Workload does not count holds no quota.
+    let Some(job) = scene.counted() else {
+        return Ok(());
+    };
     let start = read::infos(&jobs.caches, workload)
-        .and_then(|infos| scene.job.with(|members| kind.kind.start(members, &infos)));
+        .and_then(|infos| job.with(|members| kind.kind.start(members, &infos)));
     match start {
         Ok(writes) => carry_out_all(jobs, kind, &scene.key, writes).await,
         Err(error) if error.is_permanent() => {

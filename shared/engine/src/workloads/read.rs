@@ -150,7 +150,10 @@ fn job(caches: &Caches, stored: &ApiWorkload, now: Timestamp) -> Option<(JobFact
         return (state != KindState::Unknown).then_some((JobFacts::OwnerGone, None));
     };
     let sets = roadstead_convert::pod_sets(stored);
-    let tending = job.with(|members| jobs.kind.tend(members, Some(&sets)));
+    let tending = job.with(|members| {
+        jobs.kind
+            .tend(members, Some(&sets), roadstead_convert::asks_for_more)
+    });
     let is_gone = match &tending {
         Some(group) => group.stand == Stand::Gone,
         None => job.first().metadata.deletion_timestamp.is_some(),

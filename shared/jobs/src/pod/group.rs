@@ -3,7 +3,7 @@
 //! Invariant: everything here is linear in the pods, but for the sorting of one role.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use roadstead_api::constants::{annotations, gates};
@@ -13,7 +13,7 @@ use roadstead_core::note::Note;
 
 use super::{condition, has_gate, is_held, is_over, is_ready, is_released, phase, release, role, template};
 use crate::json;
-use crate::kind::{Error, JobPodSet, Look, Member, Members, Pods, Stand, Tending, Told, Write};
+use crate::kind::{AsksForMore, Error, JobPodSet, Look, Member, Members, Pods, Stand, Tending, Told, Write};
 use crate::labels::{annotation, queue};
 
 /// Most roles of a group. *Source*: `spec/jobs.md 2.3`.
@@ -144,33 +144,45 @@ fn inactive_since(pod: Member<'_>) -> Option<Timestamp> {
 }
 
 /// What is to be done about members, given the pod sets of the group's Workload if there is one.
-pub(super) fn tend(members: Members<'_>, workload: Option<&[JobPodSet]>) -> Tending {
+pub(super) fn tend(
+    members: Members<'_>,
+    workload: Option<&[JobPodSet]>,
+    asks_for_more: AsksForMore,
+) -> Tending {
     match workload {
         None => before_workload(members),
-        Some(sets) => with_workload(members, sets),
+        Some(sets) => with_workload(members, sets, asks_for_more),
     }
 }
 
-fn stand(members: Members<'_>) -> Stand {
-    let any = |is: fn(Member<'_>) -> bool| members.all().iter().any(|pod| is(*pod));
+/// How far the members are; of those that are held only `counted` ones wait to be let go.
+fn stand(members: Members<'_>, counted: impl Fn(Member<'_>) -> bool) -> Stand {
+    let all = members.all();
     let is_bound = |pod: Member<'_>| json::text(pod.data, &["spec", "nodeName"]).is_some();
     let gone = |pod: &Member<'_>| pod.meta.deletion_timestamp.is_some() && !is_bound(*pod);
-    if members.all().iter().all(gone) {
+    if all.iter().all(gone) {
         return Stand::Gone;
     }
-    let held = any(|pod| has_gate(pod, gates::ADMISSION) && !is_over(pod));
-    let runs = any(|pod| !is_held(pod) && pod.meta.deletion_timestamp.is_none());
+    let held = all.iter().any(|pod| waits(*pod) && counted(*pod));
+    let any_held = all.iter().any(|pod| waits(*pod));
+    let runs = { all.iter() }.any(|pod| !is_held(*pod) && pod.meta.deletion_timestamp.is_none());
     match (held, runs) {
         (true, true) => Stand::Partly,
         (true, false) => Stand::Held,
         (false, true) => Stand::Running,
+        (false, false) if any_held => Stand::Held,
         (false, false) => Stand::Over,
     }
 }
 
+/// Whether it is held back and not over.
+fn waits(pod: Member<'_>) -> bool {
+    has_gate(pod, gates::ADMISSION) && !is_over(pod)
+}
+
 fn before_workload(members: Members<'_>) -> Tending {
     let mut tending = Tending {
-        stand: stand(members),
+        stand: stand(members, |_| true),
         ..Tending::default()
     };
     let inactive = members.all().iter().filter(|pod| !is_runnable(**pod));
@@ -203,24 +215,38 @@ fn take_out(tending: &mut Tending, pod: Member<'_>) {
     });
 }
 
-fn with_workload(members: Members<'_>, sets: &[JobPodSet]) -> Tending {
+/// The members of one role.
+#[derive(Default)]
+struct Role<'a> {
+    runnable: Vec<Member<'a>>,
+    inactive: Vec<Member<'a>>,
+}
+
+fn with_workload(members: Members<'_>, sets: &[JobPodSet], asks_for_more: AsksForMore) -> Tending {
     let is_fast = says(members.first(), annotations::POD_GROUP_FAST_ADMISSION);
-    let mut by_role: BTreeMap<String, (Vec<Member<'_>>, Vec<Member<'_>>)> = BTreeMap::new();
+    let by_name: BTreeMap<&str, &JobPodSet> = sets.iter().map(|set| (set.name.as_str(), set)).collect();
+    let mut by_role: BTreeMap<String, Role<'_>> = BTreeMap::new();
+    let mut tending = Tending::default();
     for pod in members.all() {
-        let (runnable, inactive) = by_role.entry(role::of(*pod)).or_default();
+        let role = role::of(*pod);
+        let set = by_name.get(role.as_str());
+        if set.is_some_and(|set| waits(*pod) && asks_for_more(pod.data, &set.template)) {
+            refuse(&mut tending, *pod, &role);
+            continue;
+        }
+        let role = by_role.entry(role).or_default();
         if is_runnable(*pod) {
-            runnable.push(*pod);
+            role.runnable.push(*pod);
         } else {
-            inactive.push(*pod);
+            role.inactive.push(*pod);
         }
     }
     let (mut missing, mut replaced) = (0_u32, Vec::new());
-    let mut tending = Tending {
-        stand: stand(members),
-        ..Tending::default()
-    };
     for set in sets {
-        let (mut runnable, mut inactive) = by_role.remove(&set.name).unwrap_or_default();
+        let Role {
+            mut runnable,
+            mut inactive,
+        } = by_role.remove(&set.name).unwrap_or_default();
         let wanted = usize::try_from(set.count).unwrap_or(usize::MAX);
         let absent = wanted.saturating_sub(runnable.len());
         missing = missing.saturating_add(if is_fast {
@@ -232,8 +258,7 @@ fn with_workload(members: Members<'_>, sets: &[JobPodSet]) -> Tending {
         for pod in runnable.iter().skip(wanted) {
             take_out(&mut tending, *pod);
         }
-        let spare = runnable
-            .len()
+        let spare = { runnable.len() }
             .saturating_add(inactive.len())
             .saturating_sub(wanted);
         inactive.sort_by_key(|pod| {
@@ -246,9 +271,28 @@ fn with_workload(members: Members<'_>, sets: &[JobPodSet]) -> Tending {
         tending.kept.extend(kept.map(Member::id));
     }
     tending.writes.extend(replaced);
+    let counted: BTreeSet<&str> = tending.kept.iter().map(|id| id.uid.as_str()).collect();
+    tending.stand = stand(members, |pod| {
+        counted.contains(pod.meta.uid.as_deref().unwrap_or_default())
+    });
     tending.fits = !tending.kept.is_empty();
     tending.missing = Some(missing);
     tending
+}
+
+/// Leaves a member held: what it asks for is not what its role was given.
+///
+/// Unlike the anchor: there the annotation alone says of which role a pod is, so it may run on quota that was never counted.
+fn refuse(tending: &mut Tending, pod: Member<'_>, role: &str) {
+    let text = format!(
+        "The pod asks for more than pod set '{role}' of its group's Workload counts, so it stays held: delete it, and create it \
+         with the requests of that pod set or without annotation '{}'",
+        annotations::ROLE_HASH
+    );
+    tending.told.push(Told {
+        of: pod.id(),
+        note: Note::warning("PodExceedsPodSet", text),
+    });
 }
 
 /// How a group is doing.

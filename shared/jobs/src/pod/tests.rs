@@ -63,8 +63,14 @@ fn set(name: &str, count: u32) -> JobPodSet {
     }
 }
 
+/// By a number of its own: what pods ask for is parsed elsewhere.
+fn asks_for_more(pod: &Value, other: &Value) -> bool {
+    let asked = |one: &Value| json::int(one, &["spec", "cores"]).unwrap_or_default();
+    asked(pod) > asked(other)
+}
+
 fn tend(pods: &[Value], workload: Option<&[JobPodSet]>) -> Tending {
-    many(pods, |pods| PlainPod.tend(pods, workload)).unwrap()
+    many(pods, |pods| PlainPod.tend(pods, workload, asks_for_more)).unwrap()
 }
 
 /// Which members lose our finalizer, and which are deleted.
@@ -295,6 +301,22 @@ fn a_failed_pod_is_missing_until_another_one_takes_its_place() {
     assert!(!tend(&[pod("q", "z")]).fits, "no member is of this Workload");
 }
 
+/// Spec: jobs 12.3
+#[test]
+fn a_pod_whose_role_lies_about_what_it_asks_for_stays_held() {
+    let mut liar = pod("a", "x");
+    liar["spec"]["cores"] = json!(2);
+    let workload = [set("x", 2)];
+    let short = tend(&[liar.clone(), pod("b", "x")], Some(&workload));
+    assert_eq!((short.missing, short.stand), (Some(1), Stand::Held));
+    let kept: Vec<&str> = short.kept.iter().map(|id| id.name.as_str()).collect();
+    assert_eq!(kept, ["b"], "only those are let go");
+    assert_eq!(short.told[0].note.reason, "PodExceedsPodSet");
+    let runs = [liar, bound("b", "x", "Running"), bound("c", "x", "Running")];
+    let whole = tend(&runs, Some(&workload));
+    assert_eq!((whole.missing, whole.stand), (Some(0), Stand::Running));
+}
+
 /// Spec: jobs 12.7, 15.106, 15.109
 #[test]
 fn a_group_ends_when_all_have_succeeded_or_none_can_be_replaced() {
@@ -436,6 +458,6 @@ fn a_single_pod_is_a_job_of_one() {
             message: "no more memory".to_owned()
         })
     );
-    assert!(one(&ended, |pod| PlainPod.tend(pod, None)).is_none());
+    assert!(one(&ended, |pod| PlainPod.tend(pod, None, asks_for_more)).is_none());
     assert_eq!(done(&one(&ended, |pod| PlainPod.release(pod))).0, ["a"]);
 }
