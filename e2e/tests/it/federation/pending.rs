@@ -114,7 +114,7 @@ fn a_job_that_comes_before_its_queue_waits_for_it_and_runs_where_every_queued_jo
         let stage = &room.shared.stage;
         let over = json!({"roadstead": {"multiKueue": {"managesEveryQueuedJob": true}}});
         stage.recast(MANAGER, Part::Manager, &over).await.unwrap();
-        let body = async {
+        let body = async move {
             submit_into(room, "nowhere", "early").await;
             has_no_quota(room, "early", "Misconfigured", "LocalQueue nowhere doesn't exist").await;
             for cluster in [EAST, WEST, MANAGER] {
