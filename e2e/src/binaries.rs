@@ -92,6 +92,8 @@ pub enum Program {
     JobSet,
     /// Runs RayClusters.
     Ray,
+    /// Runs Argo Workflows.
+    Argo,
 }
 
 impl Program {
@@ -105,6 +107,7 @@ impl Program {
             Self::Kwok => "kwok",
             Self::JobSet => "jobset-controller",
             Self::Ray => "ray-operator",
+            Self::Argo => "workflow-controller",
         }
     }
 
@@ -116,7 +119,7 @@ impl Program {
             | Self::KubeControllerManager
             | Self::KubeScheduler
             | Self::Kwok => true,
-            Self::JobSet | Self::Ray => false,
+            Self::JobSet | Self::Ray | Self::Argo => false,
         }
     }
 }

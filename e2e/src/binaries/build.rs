@@ -82,6 +82,23 @@ const RAY: Module = Module {
         "config/crd/bases/ray.io_rayservices.yaml",
     ],
 };
+const ARGO: Module = Module {
+    name: "argo",
+    go_mod: include_str!("../../controlplane/argo/go.mod"),
+    go_sum: include_str!("../../controlplane/argo/go.sum"),
+    pinned: "github.com/argoproj/argo-workflows/v3",
+    variables: &[],
+    manifests: &[
+        "manifests/base/crds/minimal/argoproj.io_clusterworkflowtemplates.yaml",
+        "manifests/base/crds/minimal/argoproj.io_cronworkflows.yaml",
+        "manifests/base/crds/minimal/argoproj.io_workflowartifactgctasks.yaml",
+        "manifests/base/crds/minimal/argoproj.io_workfloweventbindings.yaml",
+        "manifests/base/crds/minimal/argoproj.io_workflows.yaml",
+        "manifests/base/crds/minimal/argoproj.io_workflowtaskresults.yaml",
+        "manifests/base/crds/minimal/argoproj.io_workflowtasksets.yaml",
+        "manifests/base/crds/minimal/argoproj.io_workflowtemplates.yaml",
+    ],
+};
 
 fn module(program: Program) -> &'static Module {
     match program {
@@ -90,6 +107,7 @@ fn module(program: Program) -> &'static Module {
         Program::Kwok => &KWOK,
         Program::JobSet => &JOBSET,
         Program::Ray => &RAY,
+        Program::Argo => &ARGO,
     }
 }
 
@@ -102,6 +120,7 @@ fn package(program: Program) -> &'static str {
         Program::Kwok => "sigs.k8s.io/kwok/cmd/kwok",
         Program::JobSet => "sigs.k8s.io/jobset",
         Program::Ray => "github.com/ray-project/kuberay/ray-operator",
+        Program::Argo => "github.com/argoproj/argo-workflows/v3/cmd/workflow-controller",
     }
 }
 
@@ -343,7 +362,7 @@ mod tests {
     #[test]
     fn each_module_has_a_version_and_a_directory_of_its_own() {
         let cache = Path::new("/cache");
-        let modules = [&KUBERNETES, &ETCD, &KWOK, &JOBSET, &RAY];
+        let modules = [&KUBERNETES, &ETCD, &KWOK, &JOBSET, &RAY, &ARGO];
         assert!(modules.iter().all(|module| module.version().is_some()));
         let mut dirs: Vec<_> = modules.iter().map(|module| module.dir(cache)).collect();
         dirs.dedup();

@@ -3,8 +3,8 @@
 //! In a cluster its webhooks are reached through a Service. Here that Service is a name for this machine, so the API server dials
 //! loopback and still asks for the certificate of the Service, which the harness signs.
 //!
-//! Invariant: nothing of it listens on anything but loopback. Its account may do everything: what is tested is what it does, not
-//! what it may.
+//! Invariant: nothing of it that can be told so listens on anything but loopback. Its account may do everything: what is tested is
+//! what it does, not what it may.
 
 use std::fs;
 use std::path::Path;
@@ -33,6 +33,10 @@ pub enum Runs {
     JobSets,
     /// `github.com/ray-project/kuberay`.
     RayClusters,
+    /// `github.com/argoproj/argo-workflows`.
+    ///
+    /// Limit: its health is asked on port 6060 of this machine and on no other, so of several only one answers there; none is asked.
+    Workflows,
 }
 
 /// What is particular about one controller.
@@ -42,7 +46,20 @@ struct Part {
     arguments: fn(&Path, [u16; 2]) -> Vec<String>,
     /// Its configuration file, from the same; `None` if it reads none.
     configuration: Option<fn(&Path, [u16; 2]) -> Value>,
+    /// Objects that it reads at its start.
+    settings: fn() -> Vec<Value>,
+    env: &'static [(&'static str, &'static str)],
+    health: Health,
     hooks: Option<Hooks>,
+}
+
+/// How it is known that a controller is up.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Health {
+    /// It answers on the port it was given.
+    Asked,
+    /// By what it does: it has no port that can be chosen.
+    Unasked,
 }
 
 /// Where the webhooks of a controller are in a cluster.
@@ -56,6 +73,8 @@ struct Hooks {
 }
 
 const CONFIGURATION: &str = "config.yaml";
+/// Where the workflow controller reads its settings.
+const ARGO: &str = "argo";
 
 impl Runs {
     const fn part(self) -> Part {
@@ -79,6 +98,9 @@ impl Runs {
                         "webhook": {"host": "127.0.0.1", "port": webhook, "certDir": dir},
                     })
                 }),
+                settings: Vec::new,
+                env: &[],
+                health: Health::Asked,
                 hooks: Some(Hooks {
                     namespace: "jobset-system",
                     service: "jobset-webhook-service",
@@ -96,6 +118,43 @@ impl Runs {
                     ]
                 },
                 configuration: None,
+                settings: Vec::new,
+                env: &[],
+                health: Health::Asked,
+                hooks: None,
+            },
+            Self::Workflows => Part {
+                program: Program::Argo,
+                arguments: |dir, _ports| {
+                    let kubeconfig = dir.join("kubeconfig").display().to_string();
+                    // Why an image that does not exist: no container is ever started.
+                    [
+                        "--kubeconfig",
+                        &kubeconfig,
+                        "--namespace",
+                        ARGO,
+                        "--executor-image",
+                        "none",
+                    ]
+                    .map(str::to_owned)
+                    .into()
+                },
+                configuration: None,
+                settings: || {
+                    let off = json!({"enabled": false}).to_string();
+                    let named = json!({"name": "workflow-controller-configmap", "namespace": ARGO});
+                    vec![
+                        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": ARGO}}),
+                        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": named,
+                            "data": {"metricsConfig": off, "telemetryConfig": off}}),
+                    ]
+                },
+                // Why so soon: a pod that was deleted is taken for one that is only not seen yet for this long.
+                env: &[
+                    ("LEADER_ELECTION_DISABLE", "true"),
+                    ("RECENTLY_STARTED_POD_DURATION", "1s"),
+                ],
+                health: Health::Unasked,
                 hooks: None,
             },
         }
@@ -124,6 +183,9 @@ impl Controller {
         let [health, _metrics, webhook] = free_ports()?;
         let client = client_of(plane)?;
         install_kinds(cluster, &client, &objects(&binaries, part.program)?).await?;
+        for object in (part.settings)() {
+            apply_named(cluster, &client, object).await?;
+        }
         let hooks = match &part.hooks {
             Some(hooks) => Some((hooks, certify(hooks, dir.path())?)),
             None => None,
@@ -132,7 +194,10 @@ impl Controller {
             name: part.program.name(),
             program: path_of(&binaries, part.program)?.to_owned(),
             args: settings(&part, plane, dir.path(), [health, webhook])?,
-            env: vec![("KUBECONFIG", dir.path().join("kubeconfig").display().to_string())],
+            env: { part.env.iter() }
+                .map(|(name, value)| (*name, (*value).to_owned()))
+                .chain([("KUBECONFIG", dir.path().join("kubeconfig").display().to_string())])
+                .collect(),
             workdir: dir.path().to_owned(),
             doomed: dir.path().to_owned(),
             log: dir.path().join("log"),
@@ -141,7 +206,7 @@ impl Controller {
         let process = Guarded::spawn(spec).map_err(system(format!("starting {}", part.program.name())))?;
         let mut controller = Self { process, _dir: dir };
         let started = Instant::now();
-        while !is_ready(([127, 0, 0, 1], health).into()).await {
+        while part.health == Health::Asked && !is_ready(([127, 0, 0, 1], health).into()).await {
             controller.check(cluster)?;
             if started.elapsed() > PATIENCE {
                 return Err(Error::NotReady {
@@ -168,6 +233,7 @@ impl Controller {
         self.process.log_tail()
     }
 
+    /// *Errors*: it has ended.
     fn check(&mut self, cluster: &str) -> Result<(), Error> {
         let name = format!("{} of {cluster}", self.process.name());
         let ended = self

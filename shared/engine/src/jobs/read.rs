@@ -16,7 +16,7 @@ use roadstead_core::job::{
 use roadstead_core::kind::KindState;
 use roadstead_core::lifecycle::{self, Outcome};
 use roadstead_core::name::{FlavorName, Key};
-use roadstead_core::note::Note;
+use roadstead_core::note::{Note, Severity};
 use roadstead_core::queue::Flavor;
 use roadstead_jobs::JobPodSet;
 use roadstead_jobs::equivalence::{Tolerations, same_pod_sets};
@@ -131,11 +131,12 @@ pub(super) fn scene(jobs: &Jobs, of_kind: &KindCache, job: CachedJob) -> Result<
         return Err(Note::warning("WorkloadNameConflict", text));
     }
     let sets = own.map(|workload| roadstead_convert::pod_sets(workload));
-    let group = job.with(|members| {
-        of_kind
-            .kind
-            .tend(members, sets.as_deref(), roadstead_convert::asks_for_more)
-    });
+    let group = tended(of_kind, &job, sets.as_deref());
+    // Why as if it were there: a Workload of which a member would be refused at once is not made.
+    let would = group.as_ref().filter(|_| own.is_none() && unfit.is_none());
+    let would = would.and_then(|_| tended(of_kind, &job, Some(&pod_sets)));
+    let told = would.into_iter().flat_map(|would| would.told);
+    let unfit = unfit.or_else(|| told.map(|told| told.note).find(|note| note.severity == Severity::Warning));
     let facts = Facts {
         jobs,
         object: &object,
@@ -196,6 +197,10 @@ pub(super) fn scene(jobs: &Jobs, of_kind: &KindCache, job: CachedJob) -> Result<
         uid,
         key,
     })
+}
+
+fn tended(of_kind: &KindCache, job: &CachedJob, sets: Option<&[JobPodSet]>) -> Option<Tending> {
+    job.with(|members| { of_kind.kind }.tend(members, sets, roadstead_convert::asks_for_more))
 }
 
 /// The Workloads that may belong to a job: the one with the name of its group, the one it wants to adopt, or those it controls.

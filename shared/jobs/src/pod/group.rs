@@ -285,8 +285,9 @@ fn with_workload(members: Members<'_>, sets: &[JobPodSet], asks_for_more: AsksFo
 /// Unlike the anchor: there the annotation alone says of which role a pod is, so it may run on quota that was never counted.
 fn refuse(tending: &mut Tending, pod: Member<'_>, role: &str) {
     let text = format!(
-        "The pod asks for more than pod set '{role}' of its group's Workload counts, so it stays held: delete it, and create it \
+        "Pod '{}' asks for more than pod set '{role}' of its group's Workload counts, so it stays held: delete it, and create it \
          with the requests of that pod set or without annotation '{}'",
+        name(pod),
         annotations::ROLE_HASH
     );
     tending.told.push(Told {

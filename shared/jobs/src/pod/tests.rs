@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::fixture::{WHY, apply, changed, many, one};
-use crate::kind::MemberId;
+use crate::kind::{MemberId, Stand};
 use crate::webhook::{DefaultFacts, Namespace, Owner, Presence, default_job};
 
 const COUNT: &str = "kueue.x-k8s.io/pod-group-total-count";

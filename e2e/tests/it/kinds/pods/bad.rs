@@ -24,9 +24,14 @@ async fn open_by_hand(room: Room, name: &str) {
 #[test]
 fn a_pod_that_says_nonsense_is_refused_with_the_field_and_what_it_may_hold() {
     play_pods("pod-nonsense", 1, async |room| {
-        let mut managed = pod(room, "managed", 1);
+        let mut managed = pod(room, "managed", LONG_SECS);
         managed["metadata"]["labels"][MANAGED] = json!("false");
-        let said = refused(room, managed).await;
+        let managed = create(room, managed).await;
+        assert_eq!(managed["metadata"]["labels"][MANAGED], "true", "its queue says so");
+        let change = json!({"metadata": {"labels": {MANAGED: "false"}}});
+        let api = room.api(EAST, &pods());
+        let said = api.patch("managed", &PatchParams::default(), &Patch::Merge(change)).await;
+        let said = said.unwrap_err().to_string();
         assert!(said.contains("managed label value can only be 'true'"), "{said}");
         let mut alone = member(room, "g", 2, "alone", 1);
         alone["metadata"]["labels"] = json!({QUEUE: room.name});
@@ -66,12 +71,16 @@ fn a_pod_whose_gate_is_removed_by_hand_does_not_run_without_quota() {
         room.workload(EAST, "alone", |w| condition(w, "QuotaReserved").is_some())
             .await;
         workload(room, "g", |w| condition(w, "QuotaReserved").is_some()).await;
-        for name in ["alone", "a"] {
-            open_by_hand(room, name).await;
-            gone(room, &pods(), name).await;
-        }
+        open_by_hand(room, "alone").await;
+        gone(room, &pods(), "alone").await;
+        open_by_hand(room, "a").await;
+        let is_leaving = |pod: &Value| pod["metadata"].get("deletionTimestamp").is_some();
+        room.until(EAST, &pods(), "a", is_leaving).await;
+        // It is counted until another one is there in its place.
+        create(room, member(room, "g", 2, "c", LONG_SECS)).await;
+        gone(room, &pods(), "a").await;
         let rest = room.until(EAST, &pods(), "b", |_| true).await;
-        assert!(is_gated(&rest) && rest["metadata"].get("deletionTimestamp").is_none());
+        assert!(is_gated(&rest) && !is_leaving(&rest));
         room.until(EAST, &pods(), "first", is_in("Running")).await;
     });
 }
@@ -113,23 +122,30 @@ fn quota_is_free_again_whatever_is_deleted_and_whenever() {
 #[test]
 fn a_member_that_asks_for_more_than_its_role_says_never_runs() {
     play_pods("pod-liar", 8, async |room| {
-        for (name, cpu) in [("a", "1"), ("b", "4")] {
+        let worker = |name: &str, cpu: &str| {
             let mut pod = member(room, "g", 2, name, LONG_SECS);
             pod["metadata"]["annotations"]["kueue.x-k8s.io/role-hash"] = json!("worker");
             pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!(cpu);
-            create(room, pod).await;
+            pod
+        };
+        for (name, cpu) in [("a", "1"), ("b", "4")] {
+            create(room, worker(name, cpu)).await;
         }
         let said = told(room, "PodExceedsPodSet").await;
         assert!(said.contains("pod set 'worker'"), "{said}");
-        let made = workload(room, "g", |w| is_true(w, "WaitingForReplacementPods")).await;
-        assert!(!is_true(&made, "Admitted"), "{made:#}");
-        let mut good = member(room, "g", 2, "c", LONG_SECS);
-        good["metadata"]["annotations"]["kueue.x-k8s.io/role-hash"] = json!("worker");
-        create(room, good).await;
+        assert!(room.api(EAST, &workloads()).get_opt("g").await.unwrap().is_none());
+        room.delete(EAST, &pods(), "b").await;
+        gone(room, &pods(), "b").await;
+        create(room, worker("c", "1")).await;
         for name in ["a", "c"] {
             room.until(EAST, &pods(), name, is_in("Running")).await;
         }
-        let liar = room.until(EAST, &pods(), "b", |_| true).await;
+        fail(room, "a").await;
+        workload(room, "g", |w| is_true(w, "WaitingForReplacementPods")).await;
+        create(room, worker("liar", "2")).await;
+        create(room, worker("d", "1")).await;
+        room.until(EAST, &pods(), "d", is_in("Running")).await;
+        let liar = room.until(EAST, &pods(), "liar", |_| true).await;
         assert!(is_gated(&liar));
         room.delete(EAST, &workloads(), "g").await;
         room.is_empty(EAST, &[pods(), workloads()]).await;
