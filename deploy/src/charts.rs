@@ -340,7 +340,7 @@ fn comment<'a>(about: &'a Value, indent: &'a str) -> impl Iterator<Item = String
         .map(move |line| format!("{indent}# {line}"))
 }
 
-/// What `kubectl apply -f` takes: the definitions, and each process with the default values, without the `ServiceMonitor`, whose
+/// What `kubectl apply -f` takes: our definitions, those that other software owns in a file of their own, and each process with the default values, without the `ServiceMonitor`, whose
 /// kind few clusters serve.
 ///
 /// # Errors
@@ -351,7 +351,12 @@ pub fn plain() -> Result<Vec<Manifest>, Error> {
     values.service_monitor.enabled = false;
     let mut crds = definitions(NAMESPACE);
     crds.iter_mut().for_each(crate::write_whole_numbers);
-    let mut files = vec![crate::documents("crds.yaml".to_owned(), &crds)?];
+    let is_of_others = |crd: &Value| crd["metadata"]["name"].as_str().is_some_and(may_be_of_others);
+    let (others, ours): (Vec<Value>, Vec<Value>) = crds.into_iter().partition(is_of_others);
+    let mut files = vec![
+        crate::documents("crds.yaml".to_owned(), &ours)?,
+        crate::documents("crds-of-others.yaml".to_owned(), &others)?,
+    ];
     for process in Process::ALL {
         let objects = roadstead_api::install::manifests(process, NAMESPACE, &values).map_err(|refusal| {
             Error::Values {

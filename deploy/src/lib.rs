@@ -8,6 +8,7 @@
 pub mod charts;
 pub mod parts;
 
+use roadstead_api::install::objects::may_be_of_others;
 use roadstead_api::install::{Place, Values};
 use roadstead_api::rights::{BY_DEFAULT, Process};
 use roadstead_kinds::TABLE;
@@ -15,6 +16,8 @@ use serde_json::Value;
 
 /// Folder, below this crate's, in which the `CustomResourceDefinition`s are.
 pub const CRD_DIR: &str = "crds";
+/// Folder, below [`CRD_DIR`], of the definitions that other software owns.
+pub const OTHERS: &str = "others";
 /// Folder, below this crate's, in which the rights of the processes are.
 pub const RIGHTS_DIR: &str = "rights";
 /// Folder, below this crate's, in which the objects of the visibility API are.
@@ -64,7 +67,8 @@ pub enum Error {
     },
 }
 
-/// The `CustomResourceDefinition`s, one file each, named `GROUP_PLURAL.yaml`.
+/// The `CustomResourceDefinition`s, one file each, named `GROUP_PLURAL.yaml`; in folder [`OTHERS`] those that other software owns,
+/// which are only to be applied where they are missing.
 ///
 /// # Errors
 ///
@@ -79,8 +83,14 @@ pub fn crds() -> Result<Vec<Manifest>, Error> {
                 source,
             })?;
             write_whole_numbers(&mut value);
+            let folder = if may_be_of_others(&name) {
+                format!("{OTHERS}/")
+            } else {
+                String::new()
+            };
+            let (group, plural) = (&definition.spec.group, &definition.spec.names.plural);
             Ok(Manifest {
-                file_name: format!("{}_{}.yaml", definition.spec.group, definition.spec.names.plural),
+                file_name: format!("{folder}{group}_{plural}.yaml"),
                 content: generated(&yaml(&name, &value)?),
             })
         })

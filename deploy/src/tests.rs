@@ -63,6 +63,36 @@ fn yaml_reads_back_as_the_definition() {
     }
 }
 
+/// Why: an apply of ours over a definition that another controller owns would break that controller.
+#[test]
+fn definitions_that_others_own_are_apart_and_not_applied_with_ours() {
+    let names = |manifest: &Manifest| -> Vec<String> {
+        let objects: Vec<Value> = serde_saphyr::from_multiple(&manifest.content).unwrap();
+        let name = |object: &Value| object["metadata"]["name"].as_str().unwrap().to_owned();
+        objects.iter().map(name).collect()
+    };
+    let others = [
+        "appwrappers.workload.codeflare.dev",
+        "provisioningrequests.autoscaling.x-k8s.io",
+    ];
+    let apart: Vec<Manifest> = { crds().unwrap().into_iter() }
+        .filter(|manifest| manifest.file_name.starts_with("others/"))
+        .collect();
+    let mut found: Vec<String> = apart.iter().flat_map(names).collect();
+    found.sort();
+    assert_eq!(found, others);
+    let plain = charts::plain().unwrap();
+    let of = |file: &str| names(plain.iter().find(|manifest| manifest.file_name == file).unwrap());
+    let mut found = of("crds-of-others.yaml");
+    found.sort();
+    assert_eq!(found, others);
+    let ours = of("crds.yaml");
+    assert!(
+        ours.len() > 8 && others.iter().all(|name| !ours.contains(&(*name).to_owned())),
+        "{ours:?}"
+    );
+}
+
 /// Spec: safety 6
 #[test]
 fn rights_read_back_as_the_objects() {

@@ -24,7 +24,7 @@ mod subject;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::ExitStatus;
+use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -436,25 +436,7 @@ impl Stage {
 
     /// Runs the command `roadstead` and returns what it printed.
     pub async fn command(&self, args: &[&str]) -> Result<String, Error> {
-        let mut command = Command::new(&self.programs.command);
-        command.args(args).current_dir(self.dir.path()).kill_on_drop(true);
-        let output = timeout(PATIENCE, command.output())
-            .await
-            .map_err(|_elapsed| Error::NotReady {
-                what: format!("roadstead {} still runs", args.join(" ")),
-                waited: PATIENCE,
-                detail: String::new(),
-            })?
-            .map_err(system("running roadstead"))?;
-        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-        if output.status.success() {
-            return Ok(printed);
-        }
-        Err(Error::Command {
-            args: args.join(" "),
-            status: output.status,
-            output: format!("{printed}{}", String::from_utf8_lossy(&output.stderr)),
-        })
+        run_command(&self.programs, self.dir.path(), args, Stdio::null()).await
     }
 
     /// Registers a worker as a user would, through its link, and waits until its cluster is Active.
@@ -662,4 +644,31 @@ fn client_of(plane: &ControlPlane) -> Result<Client, Error> {
 fn system(doing: impl Into<String>) -> impl FnOnce(std::io::Error) -> Error {
     let doing = doing.into();
     move |source| Error::System { doing, source }
+}
+
+/// Runs the command `roadstead` in a folder and returns what it printed.
+async fn run_command(programs: &Programs, dir: &Path, args: &[&str], input: Stdio) -> Result<String, Error> {
+    let mut command = Command::new(&programs.command);
+    command
+        .args(args)
+        .current_dir(dir)
+        .stdin(input)
+        .kill_on_drop(true);
+    let output = timeout(PATIENCE, command.output())
+        .await
+        .map_err(|_elapsed| Error::NotReady {
+            what: format!("roadstead {} still runs", args.join(" ")),
+            waited: PATIENCE,
+            detail: String::new(),
+        })?
+        .map_err(system("running roadstead"))?;
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.success() {
+        return Ok(printed);
+    }
+    Err(Error::Command {
+        args: args.join(" "),
+        status: output.status,
+        output: format!("{printed}{}", String::from_utf8_lossy(&output.stderr)),
+    })
 }

@@ -8,7 +8,7 @@
 mod ledger;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -16,8 +16,10 @@ use kube::api::ListParams;
 use kube::{Api, Client};
 use roadstead_api::kueue::v1beta2::{ClusterQueue, ClusterQueueSpec, LocalQueue};
 use roadstead_core::dispatch::capacity::{self, Amounts, Closed, QueueView, Room};
+use roadstead_core::dispatch::ceiling::{self, Shortage};
 use roadstead_core::name::{ClusterName, Key};
 use roadstead_core::queue::StopPolicy;
+use roadstead_core::workload::Workload;
 use roadstead_kubeio::cache::{Cache, Health};
 use roadstead_kubeio::latest::Follower;
 use roadstead_kubeio::trouble::tell_unread;
@@ -41,6 +43,21 @@ pub(crate) struct Queues {
     /// The ClusterQueues, parsed.
     views: Arc<RwLock<BTreeMap<String, Arc<QueueView>>>>,
     kin: AtomicU8,
+    /// Whether all of them were listed at some time.
+    listed: AtomicBool,
+}
+
+/// What the limits of a worker say about one Workload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Limit {
+    /// Its queues were never listed.
+    Unknown,
+    /// It has no such queue.
+    NoQueue,
+    /// Its queue may hold it one day.
+    MayFit,
+    /// Its queue can never hold it.
+    Short(Shortage),
 }
 
 /// Whose program looks after the queues of a worker.
@@ -71,6 +88,7 @@ impl Queues {
             locals: Cache::new(),
             views,
             kin: AtomicU8::new(Kin::Unknown as u8),
+            listed: AtomicBool::new(false),
         }
     }
 
@@ -133,6 +151,31 @@ impl Queues {
             tell("ClusterQueue", self.clusters.health()),
             tell("LocalQueue", self.locals.health())
         );
+    }
+
+    /// Notes that all queues were listed, and calls `changed` when that is news: what they can hold is known from then on.
+    pub(crate) async fn note_listed(&self, changed: impl FnOnce()) {
+        let (mut clusters, mut locals) = (self.clusters.health(), self.locals.health());
+        clusters.wait_for(|health| *health == Health::Live).await;
+        locals.wait_for(|health| *health == Health::Live).await;
+        if !self.listed.swap(true, Ordering::AcqRel) {
+            changed();
+        }
+    }
+
+    /// Whether the queue behind a LocalQueue could ever hold a Workload.
+    pub(crate) fn limit(&self, local: &Key, workload: &Workload) -> Limit {
+        if !self.listed.load(Ordering::Acquire) {
+            return Limit::Unknown;
+        }
+        let Some(name) = self.cluster_queue_of(local) else {
+            return Limit::NoQueue;
+        };
+        let views = self.views.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(view) = views.get(&name) else {
+            return Limit::NoQueue;
+        };
+        ceiling::shortage(&view.queue, workload).map_or(Limit::MayFit, Limit::Short)
     }
 
     /// What the queue behind a LocalQueue could take. `coming` says what was sent to a ClusterQueue lately.
@@ -199,9 +242,10 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use roadstead_api::kueue::v1beta2::{ClusterQueue, LocalQueue};
+    use roadstead_core::name::Key;
     use serde_json::{Value, from_value, json};
 
-    use super::Queues;
+    use super::{Limit, Queues};
 
     fn cluster(version: u32, spec: &Value, status: &Value) -> ClusterQueue {
         let metadata = json!({"name": "team", "uid": "u", "resourceVersion": version.to_string()});
@@ -247,9 +291,7 @@ mod tests {
             queues.clusters.observe(queue);
             assert_eq!(rang(), wanted, "{what}");
         }
-        queues
-            .clusters
-            .forget(&roadstead_core::name::Key::new("", "team"), None);
+        queues.clusters.forget(&Key::new("", "team"), None);
         assert_eq!(rang(), 1, "it went");
         let (to, stopped) = (
             json!({"clusterQueue": "team"}),
@@ -263,5 +305,33 @@ mod tests {
             queues.locals.observe(queue);
             assert_eq!(rang(), wanted, "local: {what}");
         }
+    }
+
+    /// Spec: multikueue 4.3
+    #[test]
+    fn limits_are_unknown_until_the_queues_were_listed_and_a_queue_that_is_missing_gives_nothing() {
+        let queues = Queues::new();
+        let asks = |cpu: &str| {
+            let pod =
+                json!({"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}});
+            let stored = from_value(json!({
+                "metadata": {"name": "w", "namespace": "ns"},
+                "spec": {"podSets": [{"name": "main", "count": 1, "template": pod}]},
+            }));
+            roadstead_convert::workload(&stored.unwrap())
+        };
+        let limit = |cpu: &str| queues.limit(&Key::new("ns", "team"), &asks(cpu));
+        assert_eq!(limit("1"), Limit::Unknown);
+        queues.listed.store(true, Ordering::Relaxed);
+        assert_eq!(limit("1"), Limit::NoQueue);
+        queues
+            .locals
+            .observe(local(1, &json!({"clusterQueue": "team"}), 0));
+        assert_eq!(limit("1"), Limit::NoQueue, "the one behind it is missing");
+        let flavor = json!({"name": "f", "resources": [{"name": "cpu", "nominalQuota": "4"}]});
+        let spec = json!({"resourceGroups": [{"coveredResources": ["cpu"], "flavors": [flavor]}]});
+        queues.clusters.observe(cluster(2, &spec, &json!({})));
+        assert_eq!(limit("4"), Limit::MayFit);
+        assert!(matches!(limit("5"), Limit::Short(short) if short.most.get() == 4_000));
     }
 }

@@ -7,6 +7,7 @@
 //! It **never** reads from a worker in the decision path, and nothing that one worker does holds up another.
 
 mod capacity;
+mod ceiling;
 mod checks;
 mod credentials;
 mod dispatch;

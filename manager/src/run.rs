@@ -29,6 +29,7 @@ use roadstead_serve::health::Readiness;
 use roadstead_serve::shutdown::Tasks;
 use tokio_util::sync::CancellationToken;
 
+use crate::ceiling;
 use crate::checks::Federation;
 use crate::credentials::Credentials;
 use crate::dispatch::{self, Dispatch, Memory};
@@ -104,7 +105,7 @@ async fn start(
     stop: &CancellationToken,
 ) -> Result<Metrics, process::Error> {
     let federation = parts.controllers.contains("multikueue").then_some(site);
-    let engine = Engine::new(parts, stop);
+    let engine = Engine::new(parts);
     let mut metrics = Metrics::default();
     engine.metrics.register(&mut metrics);
     if let Some(site) = &federation {
@@ -237,6 +238,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
         started: clock(),
         clock: clock.clone(),
     };
+    ceiling::judge_in(&engine.caches, &federation, &registry);
     let changed = Arc::new(Dirty::new());
     let told = Arc::new(remote::told::Told::default());
     let fleet = Arc::new(Fleet {
@@ -396,6 +398,8 @@ async fn follow_clusters(
                 names
             }
         };
+        // Why only those: what waits otherwise is judged when it is its turn.
+        dispatch.caches.recount(ceiling::is_concerned);
         for name in names {
             moved.mark(name);
         }

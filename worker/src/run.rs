@@ -60,7 +60,7 @@ pub async fn assemble(
     let fences = parts.controllers.contains("fence");
     let wraps = parts.controllers.contains("appwrapper") && appwrapper::is_wanted(&parts.config);
     let leadership = parts.leadership.clone();
-    let engine = Engine::new(parts, stop);
+    let engine = Engine::new(parts);
     let mut checks = Vec::<Arc<dyn Checks>>::new();
     if provisions {
         let provisioning = Provisioning::new(

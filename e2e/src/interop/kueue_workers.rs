@@ -60,7 +60,7 @@ pub(super) async fn play(scene: &Scene, report: &mut Report) {
     report.play(scene, "left", TARGET_ONLY, left).await;
 }
 
-/// A job of 6 CPUs fits into the quota of the manager only.
+/// A job of 4 CPUs fills a worker.
 const NO_ROOM: Quota = Quota {
     manager: 16,
     target: 4,
@@ -90,9 +90,19 @@ async fn registration(room: &Room<'_>) -> anyhow::Result<String> {
     ))
 }
 
+/// Jobs of the workers' own, for longer than a scene.
+async fn fill(room: &Room<'_>) -> anyhow::Result<()> {
+    for worker in [TARGET, OTHER] {
+        room.submit_to(worker, room.job("local", 4, 600)).await?;
+        room.runs_in(worker, "local").await?;
+    }
+    Ok(())
+}
+
 /// Spec: multikueue 4.3
 async fn all_at_once(room: &Room<'_>) -> anyhow::Result<String> {
-    room.submit(room.job("wide", 6, 1)).await?;
+    fill(room).await?;
+    room.submit(room.job("wide", 3, 1)).await?;
     let waiting = room
         .workload_where("wide", "is offered to both workers", |workload| {
             let named = workload
@@ -120,7 +130,8 @@ async fn all_at_once(room: &Room<'_>) -> anyhow::Result<String> {
 
 /// Spec: experience 5; multikueue 4.4
 async fn explained(room: &Room<'_>) -> anyhow::Result<String> {
-    room.submit(room.job("wide", 6, 1)).await?;
+    fill(room).await?;
+    room.submit(room.job("wide", 3, 1)).await?;
     let manager = room.scene.stage.kubeconfig(MANAGER).display().to_string();
     let args = [
         "explain",

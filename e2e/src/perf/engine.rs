@@ -359,6 +359,7 @@ fn workload(index: usize, room: Room, now: Timestamp) -> Workload {
             tolerations: Vec::new(),
         }],
         problems: Vec::new(),
+        beyond: None,
         status: Status::default(),
     }
 }

@@ -1,6 +1,9 @@
 //! One cluster with a `roadstead-worker` and nothing else: an admission engine on its own.
 
+use std::fs::File;
 use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use kube::Client;
@@ -9,7 +12,7 @@ use tempfile::TempDir;
 
 use super::account::Who;
 use super::subject::{self, Memory, Subject};
-use super::{Error, PATIENCE, POLL, Part, Programs, account, client_of, objects, system};
+use super::{Error, PATIENCE, POLL, Part, Programs, account, client_of, objects, run_command, system};
 use crate::{ControlPlane, Options, Progress};
 
 /// A running cluster with one process of ours. Everything ends when it is dropped or this process dies.
@@ -96,6 +99,22 @@ impl Solo {
     /// Where our process shows its metrics.
     pub fn metrics(&self) -> SocketAddr {
         self.subject.metrics()
+    }
+
+    /// Where its files are. Deleted at the end.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Runs the command `roadstead` and returns what it printed.
+    pub async fn command(&self, args: &[&str]) -> Result<String, Error> {
+        run_command(&self.programs, self.dir.path(), args, Stdio::null()).await
+    }
+
+    /// The same with a file as its standard input.
+    pub async fn command_reading(&self, input: &Path, args: &[&str]) -> Result<String, Error> {
+        let input = File::open(input).map_err(system("opening the input of roadstead"))?;
+        run_command(&self.programs, self.dir.path(), args, input.into()).await
     }
 
     /// Kills the process (SIGKILL).

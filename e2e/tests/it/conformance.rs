@@ -42,10 +42,10 @@ fn number(name: &str, default: u64) -> u64 {
 
 fn definitions() -> Vec<Value> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/crds");
-    let mut files: Vec<_> = fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
+    let folders = [folder.clone(), folder.join("others")];
+    let entries = { folders.iter() }.flat_map(|folder| fs::read_dir(folder).unwrap());
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> = paths.filter(|path| path.is_file()).collect();
     files.sort();
     let mut out: Vec<Value> = files
         .iter()

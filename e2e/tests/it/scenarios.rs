@@ -10,3 +10,4 @@ mod ground;
 mod lifecycle;
 mod preemption;
 mod queues;
+mod releases;

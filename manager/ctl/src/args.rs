@@ -60,9 +60,12 @@ pub enum Part {
 pub struct Install {
     /// What to install
     pub part: Part,
-    /// Kubeconfig of an administrator of the cluster [default: KUBECONFIG, else in-cluster]
+    /// Kubeconfig of an administrator of the cluster [default: KUBECONFIG, else ~/.kube/config, else in-cluster]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
+    /// Context in it [default: the current one]
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
     /// Namespace to install into
     #[arg(short, long, default_value = "kueue-system")]
     pub namespace: String,
@@ -94,9 +97,12 @@ pub struct Install {
 pub struct Uninstall {
     /// What to take away
     pub part: Part,
-    /// Kubeconfig of an administrator of the cluster [default: KUBECONFIG, else in-cluster]
+    /// Kubeconfig of an administrator of the cluster [default: KUBECONFIG, else ~/.kube/config, else in-cluster]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
+    /// Context in it [default: the current one]
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
     /// Namespace that it was installed into
     #[arg(short, long, default_value = "kueue-system")]
     pub namespace: String,
@@ -117,9 +123,12 @@ pub struct Uninstall {
 /// `roadstead doctor`. Exit code 0: healthy, 1: a check failed, 2: nothing could be asked.
 #[derive(Clone, Debug, Args)]
 pub struct Doctor {
-    /// Kubeconfig of the cluster [default: KUBECONFIG, else in-cluster]; reading is enough
+    /// Kubeconfig of the cluster [default: KUBECONFIG, else ~/.kube/config, else in-cluster]; reading is enough
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
+    /// Context in it [default: the current one]
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
     /// Namespace of the manager or the worker
     #[arg(short, long, default_value = "kueue-system")]
     pub namespace: String,
@@ -488,6 +497,33 @@ mod tests {
     #[test]
     fn command_tree_is_well_formed() {
         Cli::command().debug_assert();
+    }
+
+    /// The commands of a tree that take this flag, and of those the ones that lack the other.
+    fn lacking(command: &clap::Command, (flag, other): (&str, &str)) -> (usize, Vec<String>) {
+        let has = |long: &str| command.get_arguments().any(|arg| arg.get_long() == Some(long));
+        let mut found = (usize::from(has(flag)), Vec::new());
+        if has(flag) && !has(other) {
+            found.1.push(command.get_name().to_owned());
+        }
+        for below in command.get_subcommands() {
+            let (count, lacking) = lacking(below, (flag, other));
+            found.0 += count;
+            found.1.extend(lacking);
+        }
+        found
+    }
+
+    #[test]
+    fn whatever_takes_a_kubeconfig_takes_a_context_in_it() {
+        for flags in [
+            ("kubeconfig", "context"),
+            ("manager-kubeconfig", "manager-context"),
+        ] {
+            let (count, lacking) = lacking(&Cli::command(), flags);
+            assert!(count > 5, "{flags:?}: {count}");
+            assert_eq!(lacking, [""; 0], "{flags:?}");
+        }
     }
 
     #[test]

@@ -51,7 +51,7 @@ impl Report {
 pub async fn run(args: &Doctor, now: Timestamp) -> Result<(), Failure> {
     let chosen = Chosen {
         kubeconfig: args.kubeconfig.as_deref(),
-        context: None,
+        context: args.context.as_deref(),
     };
     let client = access::local(chosen, "--kubeconfig")
         .await

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use roadstead_api::install::{Values, manifests, objects::definitions, owned};
 use roadstead_api::rights::Process;
+use roadstead_kubeio::connect::Chosen;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
@@ -65,7 +66,11 @@ pub async fn run(args: &Install) -> Result<(), Failure> {
     if args.print_yaml {
         return print(&wanted);
     }
-    let site = Site::open(args.kubeconfig.as_deref(), &args.namespace).await?;
+    let chosen = Chosen {
+        kubeconfig: args.kubeconfig.as_deref(),
+        context: args.context.as_deref(),
+    };
+    let site = Site::open(chosen, &args.namespace).await?;
     site.nothing_is_in_the_way(process).await?;
     let steps = site.compare(wanted).await?;
     say(&plan::describe(process, &args.namespace, &steps));

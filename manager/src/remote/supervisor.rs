@@ -347,6 +347,29 @@ async fn supervise(
     }
 }
 
+/// Opens the queues of a worker. Why not among the healths: a worker whose queues we may not read is a worker all the same.
+fn watch_queues(
+    fleet: &Fleet,
+    remote: &Arc<Remote>,
+    client: &Client,
+    (watching, tasks): (&CancellationToken, &mut JoinSet<()>),
+) {
+    let here = tracing::warn_span!("worker", cluster = %remote.name);
+    let queues = Api::all(client.clone());
+    let run = { remote.queues.clusters.clone() }.run(queues, None, watching.child_token());
+    tasks.spawn(run.instrument(here.clone()));
+    let queues = Api::all(client.clone());
+    let run = { remote.queues.locals.clone() }.run(queues, None, watching.child_token());
+    tasks.spawn(run.instrument(here.clone()));
+    let known = remote.clone();
+    tasks.spawn(async move { known.queues.tell().await }.instrument(here.clone()));
+    let (known, changed) = (remote.clone(), fleet.changed.clone());
+    tasks.spawn(async move {
+        let news = || changed.mark(known.name.clone());
+        known.queues.note_listed(news).await;
+    });
+}
+
 /// Opens everything, stays until the connection is lost or the credentials may have changed.
 async fn serve(
     fleet: &Arc<Fleet>,
@@ -382,15 +405,7 @@ async fn serve(
         let run = { jobs.objects.clone() }.run_where_served(api, ours.clone(), kind, stop);
         tasks.spawn(run.instrument(here.clone()));
     }
-    // Why not among the healths: a worker whose queues we may not read is a worker all the same.
-    let queues = Api::all(client.clone());
-    let run = { remote.queues.clusters.clone() }.run(queues, None, watching.child_token());
-    tasks.spawn(run.instrument(here.clone()));
-    let queues = Api::all(client.clone());
-    let run = { remote.queues.locals.clone() }.run(queues, None, watching.child_token());
-    tasks.spawn(run.instrument(here.clone()));
-    let known = remote.clone();
-    tasks.spawn(async move { known.queues.tell().await }.instrument(here.clone()));
+    watch_queues(fleet, remote, &client, (&watching, &mut tasks));
     let (known, asks) = (remote.clone(), client.clone());
     tasks.spawn(async move { known.queues.recognise(&asks).await });
     if unanswered.exist() {

@@ -90,6 +90,7 @@ pub fn counted_workload(workload: &api::Workload, accounting: &Accounting<'_>) -
         gated_by: gates.cloned().unwrap_or_default(),
         pod_sets,
         problems: findings.sentence().into_iter().collect(),
+        beyond: None,
         status: counted_status(workload, accounting.reclaim),
     }
 }

@@ -89,6 +89,7 @@ fn workload(number: usize) -> Workload {
             group: None,
         }],
         problems: Vec::new(),
+        beyond: None,
         status: Status::default(),
     }
 }

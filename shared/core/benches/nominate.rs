@@ -183,6 +183,7 @@ fn workload(requests: &[(&str, i64)]) -> Workload {
             group: None,
         }],
         problems: Vec::new(),
+        beyond: None,
         status: Status::default(),
     }
 }

@@ -342,6 +342,7 @@ fn shows_obstacle(record: &Record) -> bool {
             | Reason::ChecksFailed
             | Reason::NamespaceMismatch
             | Reason::RequestInvalid(_)
+            | Reason::ExceedsEveryWorker(_)
             | Reason::Bypassed(_)
             | Reason::AwaitsTurn => false,
         },

@@ -22,6 +22,7 @@ use crate::words::{MESSAGE_MAX, cut};
 #[cfg(feature = "bugbank")]
 mod bug;
 pub mod capacity;
+pub mod ceiling;
 mod concern;
 mod epoch;
 pub mod farewell;

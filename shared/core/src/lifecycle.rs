@@ -23,6 +23,7 @@ use crate::workload::PodSet;
 mod checks;
 mod evict;
 mod observed;
+mod older;
 mod ready;
 mod retire;
 mod settle;
@@ -34,6 +35,7 @@ pub use observed::{
     FirstStatus, JobFacts, Observed, Orphans, Outcome, Policy, PreemptedReason, Proposal, Reclaim, Request,
     Retention,
 };
+pub use older::{Words, use_older_words};
 pub use ready::WaitForPods;
 pub use retire::Removal;
 pub use settle::settle;
@@ -58,6 +60,8 @@ pub const DEACTIVATION_TARGET: &str = "DeactivationTarget";
 const REPLACEMENT: &str = "WaitingForReplacementPods";
 /// Reason of condition `QuotaReserved`: a gate holds it back.
 const ADMISSION_GATED: &str = "AdmissionGated";
+/// Reason of condition `QuotaReserved`: no worker cluster can ever hold it.
+const EXCEEDS_EVERY_WORKER: &str = "ExceedsEveryWorker";
 /// Condition: a preemption waits for a gate.
 pub const BLOCKED_ON_GATES: &str = "BlockedOnPreemptionGates";
 
@@ -339,8 +343,10 @@ impl<'a> Draft<'a> {
         };
         let local = self.seen.workload.queue.clone();
         let is_missing = cluster_queue.is_none() || local_stop.is_none();
-        if is_missing && self.has_no_check_outstanding() {
-            // Wire: the reference admits what waits for no check before it looks at the queues, and what is admitted stays.
+        let drains = [Some(stop), local_stop].contains(&Some(StopPolicy::HoldAndDrain));
+        if is_missing && !drains && self.has_no_check_outstanding() {
+            // Wire: the reference admits what waits for no check before it looks at the queues, and what is admitted stays. Where the
+            // other queue drains, admission would only last until the next pass.
             return;
         }
         if cluster_queue.is_none() {
@@ -357,6 +363,8 @@ impl<'a> Draft<'a> {
             self.lose_reservation("Suspended", format!("ClusterQueue {name} is stopped"));
         } else if local_stop != Some(StopPolicy::None) {
             self.lose_reservation("Suspended", format!("LocalQueue {local} is stopped"));
+        } else if let Some(sentence) = &self.seen.workload.beyond {
+            self.lose_reservation(EXCEEDS_EVERY_WORKER, sentence.clone());
         }
     }
 
@@ -444,6 +452,11 @@ impl<'a> Draft<'a> {
                 {
                     self.set(BLOCKED_ON_GATES, Truth::True, "PreemptionGated", message.clone());
                 }
+            }
+            // Why: it was made before the limits of the workers were known. The brain sees them with this status.
+            Some(Proposal::Reserve { .. }) if self.seen.workload.beyond.is_some() => {
+                let sentence = self.seen.workload.beyond.clone().unwrap_or_default();
+                self.set(QUOTA_RESERVED, Truth::False, EXCEEDS_EVERY_WORKER, sentence);
             }
             Some(Proposal::Reserve {
                 admission,

@@ -162,7 +162,7 @@ pub enum Wait {
     Capacity(Needs, Category),
     /// Other configuration, or a change of the workload itself.
     Configuration,
-    /// Labels of its namespace, or another selector.
+    /// Labels of its namespace, another selector, or a change of the workload itself; it holds up no other, in any queue.
     Namespace,
     /// The end of its back-off; without a time, until its `Requeued` condition changes.
     Backoff(Option<Timestamp>),

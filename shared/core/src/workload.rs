@@ -41,6 +41,9 @@ pub struct Workload {
     /// What is wrong with the request itself (requests above limits, an amount that does not parse): shown as
     /// `Misconfigured`. Empty when all is well.
     pub problems: Vec<String>,
+    /// On a manager: why no worker cluster can ever hold it, in a sentence for people; `None` if one may, or where that is not
+    /// known. Shown as `ExceedsEveryWorker`.
+    pub beyond: Option<String>,
     /// The status last read.
     pub status: Status,
 }

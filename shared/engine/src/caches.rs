@@ -33,7 +33,7 @@ mod templates;
 pub(crate) mod unlisted;
 mod unsure;
 
-pub use counting::{Counting, LimitIndex};
+pub use counting::{Beyond, Counting, LimitIndex};
 pub use kinds::{
     CachedJob, JobKey, JobRef, KindCache, api_resource, is_of_group, look_at, member, member_mut,
 };
@@ -60,7 +60,7 @@ pub struct Caches {
     /// ClusterQueues.
     pub cluster_queues: Arc<Cache<ClusterQueue>>,
     /// The same, as decisions see them.
-    pub(crate) queues: Arc<QueueIndex>,
+    pub queues: Arc<QueueIndex>,
     /// Cohorts.
     pub cohorts: Arc<Cache<Cohort>>,
     /// LocalQueues.
@@ -95,6 +95,8 @@ pub struct Caches {
     pub runtime_classes: Arc<Cache<RuntimeClass>>,
     /// What the operator says about counting.
     pub counting: Arc<Counting>,
+    /// What the process around the engine knows of Workloads that wait.
+    pub beyond: Arc<Beyond>,
     /// Jobs, one entry per enabled kind.
     pub jobs: Arc<[KindCache]>,
 }
@@ -123,6 +125,7 @@ impl Caches {
             limits: Arc::default(),
             runtime_classes: Cache::new(),
             counting: Arc::default(),
+            beyond: Arc::default(),
             jobs: kinds.iter().map(|kind| KindCache::new(*kind)).collect(),
         };
         let limits = caches.limits.clone();

@@ -16,6 +16,7 @@ use kube::core::DynamicObject;
 use kube::{Client, Resource, ResourceExt as _};
 use roadstead_api::config::Config;
 use roadstead_api::constants::labels;
+use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_core::job::{self, ADOPTION_PAUSE, FollowUp};
 use roadstead_core::name::Key;
 use roadstead_core::note::Note;
@@ -37,6 +38,12 @@ const DEFERRED_PAUSE: Duration = Duration::from_secs(2);
 
 /// When a job is looked at again whose owner is of a kind that is not listed.
 const PARENT_PAUSE: Duration = Duration::from_secs(5);
+
+/// How long a job waits before it is shown as suspended. Why not at once: a job that is placed at once costs no write for that.
+/// *Source*: `spec/experience.md 5`.
+const WAIT_SHOWN_AFTER: Duration = Duration::from_secs(2);
+/// What the API server cuts off a creation time.
+const CREATION_GRAIN: Duration = Duration::from_secs(1);
 
 /// See the module.
 #[derive(Clone)]
@@ -160,8 +167,9 @@ impl Jobs {
         if let Some(outcome) = self.mirror(&jobs, &at, &scene).await {
             return outcome;
         }
+        let shown = self.show_wait(&jobs, &at, &scene).await;
         match plan.follow_up {
-            FollowUp::OnChange => Outcome::Done,
+            FollowUp::OnChange => shown,
             FollowUp::Retry => Outcome::Failed("waiting for surplus workloads to go".into()),
             FollowUp::Adoption => Outcome::After(ADOPTION_PAUSE),
             FollowUp::PrebuiltMissing => Outcome::Failed("prebuilt workload not found".into()),
@@ -190,6 +198,28 @@ impl Jobs {
             }
         }
         mirror.is_deferred.then_some(Outcome::After(DEFERRED_PAUSE))
+    }
+
+    /// Shows on a job that it waits, once it has waited for a while.
+    async fn show_wait(&self, jobs: &KindCache, at: &JobRef, scene: &read::Scene) -> Outcome {
+        let waits = |workload: &Workload| workload.cluster_name().is_none() && !workload.is_true("Finished");
+        let (Some(local), Some(true)) = (jobs.job(&at.key), scene.current_workload().map(waits)) else {
+            return Outcome::Done;
+        };
+        let now = (self.clock)();
+        let Some(write) = local.with(|local| jobs.kind.show_wait(local, now)) else {
+            return Outcome::Done;
+        };
+        let created = local.first().metadata.creation_timestamp.as_ref();
+        let waited = created.and_then(|time| Duration::try_from(now.duration_since(time.0)).ok());
+        let due = WAIT_SHOWN_AFTER + CREATION_GRAIN;
+        match waited.and_then(|waited| due.checked_sub(waited)) {
+            Some(rest) if !rest.is_zero() => Outcome::After(rest),
+            Some(_) | None => match write::carry_out(self, jobs, &scene.key, write).await {
+                Ok(()) => Outcome::Done,
+                Err(failed) => failed,
+            },
+        }
     }
 
     fn tell(&self, jobs: &KindCache, object: &DynamicObject, notes: Vec<Note>) {

@@ -138,17 +138,21 @@ pub struct Engine {
     pub metrics: Metrics,
     reports: Arc<Reports>,
     events: std::pin::Pin<Box<dyn Future<Output = ()> + Send>>,
+    /// After it nothing more happens that is told as an Event.
+    silence: CancellationToken,
 }
 
 impl Engine {
     /// An engine for the enabled job kinds. Nothing runs yet.
-    pub fn new(parts: Parts, stop: &CancellationToken) -> Self {
+    pub fn new(parts: Parts) -> Self {
         let kinds = kinds(&parts.config);
+        // Why not `stop`: what the last passes decide after it is told too.
+        let silence = CancellationToken::new();
         let (recorder, events) = events::recorder(
             parts.client.clone(),
             parts.name,
             parts.clock.clone(),
-            stop.clone(),
+            silence.clone(),
         );
         let caches = Caches::new(&kinds).counting(Counting::of(&parts.config));
         let reports = Arc::<Reports>::default();
@@ -163,6 +167,7 @@ impl Engine {
             jobs_due: Arc::new(Queue::new()),
             recorder,
             events: Box::pin(events),
+            silence,
             parts,
         }
     }
@@ -278,7 +283,12 @@ impl Engine {
             leadership,
             checks,
         };
-        tasks.spawn_fallible("engine", parts.run(self.caches, synced, stop.clone()));
+        let (silence, running) = (self.silence, parts.run(self.caches, synced, stop.clone()));
+        tasks.spawn_fallible("engine", async move {
+            let ended = running.await;
+            silence.cancel();
+            ended
+        });
         Ok(())
     }
 }

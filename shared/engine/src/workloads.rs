@@ -209,6 +209,10 @@ impl Workloads {
             now,
         ));
 
+        if self.policy.words == lifecycle::Words::Older {
+            lifecycle::use_older_words(&workload.status, &mut next);
+        }
+
         let stored = match self.annotate(stored, &follow.annotate).await {
             Ok(stored) => stored,
             Err(outcome) => return outcome,

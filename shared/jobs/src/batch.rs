@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use roadstead_api::constants::{annotations, labels, names};
+use roadstead_api::constants::{annotations, controllers, labels, names};
 use roadstead_core::lifecycle::Outcome;
 use roadstead_core::name::PodSetName;
 use roadstead_kinds::{Kind, rows};
@@ -212,6 +212,15 @@ impl JobKind for BatchJob {
             .writes
             .extend(patch.map(|patch| write(job, Target::Status, patch)));
         mirror
+    }
+
+    // Why: `kubectl get jobs` calls a job without this condition Running. The Job controller writes it, but not for a job of ours.
+    fn show_wait(&self, local: Members<'_>, now: Timestamp) -> Option<Write> {
+        let job = local.first();
+        let is_ours = self.manager_of(job) == Some(controllers::MULTIKUEUE);
+        let waits = is_ours && is_suspended(job) && finished(job.data).is_none();
+        let patch = waits.then(|| mark_suspended(job.data, now)).flatten()?;
+        Some(write(job, Target::Status, patch))
     }
 
     fn suspend(&self, job: &mut MemberMut<'_>) {

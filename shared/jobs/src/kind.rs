@@ -375,6 +375,12 @@ pub trait JobKind: Send + Sync {
     /// How to show on a local job what is known of it elsewhere. Never sent to a job that a controller of its own looks after.
     fn mirror(&self, local: Members<'_>, remote: Remote<'_>, now: Timestamp) -> Mirror;
 
+    /// What makes a job that is held back say so where no controller of its own does; `None` if it does already, or the kind has no
+    /// word for it.
+    fn show_wait(&self, _local: Members<'_>, _now: Timestamp) -> Option<Write> {
+        None
+    }
+
     /// Holds one member back.
     fn suspend(&self, member: &mut MemberMut<'_>);
 

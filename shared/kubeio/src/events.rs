@@ -41,6 +41,8 @@ pub const QUIET: Duration = Duration::from_mins(10);
 const REMEMBERED_MAX: usize = 20_000;
 /// Events written at the same time.
 const WRITERS: usize = 4;
+/// All of them.
+const WRITERS_ALL: u32 = 4;
 /// Events that are written at once before they are rationed.
 const BURST: u32 = 300;
 /// How often one more may be written after that.
@@ -51,6 +53,8 @@ const FOR_WARNINGS: u32 = 100;
 const LINGER: Duration = Duration::from_secs(2);
 /// The pause after each of it, in times of what it took.
 const REST_PER_WORK: u32 = 19;
+/// How long what waits is still written after the stop. *Why*: the last decisions of a process are told by nobody else.
+const FLUSH_MAX: Duration = Duration::from_secs(1);
 /// The longest such pause.
 const REST_MAX: Duration = Duration::from_secs(5);
 /// What the API server says of a namespace that is being deleted.
@@ -110,7 +114,8 @@ impl Recorder {
     }
 }
 
-/// A recorder and the future that writes its events as `controller` until `stop`.
+/// A recorder and the future that writes its events as `controller` until `stop`, and then for [`FLUSH_MAX`] at most what still waits,
+/// without pauses.
 pub fn recorder(
     client: Client,
     controller: &'static str,
@@ -138,13 +143,18 @@ pub fn recorder(
         unwritten: Mutex::default(),
     });
     let work = async move {
+        let last = async {
+            stop.cancelled().await;
+            tokio::time::sleep(FLUSH_MAX).await;
+        };
         tokio::select! {
             biased;
-            () = stop.cancelled() => {}
-            // Why not over then: a process in which nobody is left to record anything goes on.
+            // Why nothing is said of the rest: metric roadstead_events_unwritten_total ends with the process.
+            () = last => {}
+            // Why not over before the stop: a process in which nobody is left to record anything goes on.
             () = async {
-                tokio::join!(writer.tell_at_once(prompt), writer.tell_later(later));
-                std::future::pending::<()>().await;
+                tokio::join!(writer.tell_at_once(prompt, &stop), writer.tell_later(later, &stop));
+                stop.cancelled().await;
             } => {}
         }
     };
@@ -248,10 +258,10 @@ impl Unwritten {
 }
 
 impl Writer {
-    async fn tell_at_once(self: &Arc<Self>, mut lane: mpsc::Receiver<Told>) {
+    async fn tell_at_once(self: &Arc<Self>, mut lane: mpsc::Receiver<Told>, stop: &CancellationToken) {
         let (mut seen, mut ration) = (Seen::default(), Ration::new(Instant::now()));
         let writers = Arc::new(tokio::sync::Semaphore::new(WRITERS));
-        while let Some(told) = lane.recv().await {
+        while let Some(told) = next(&mut lane, stop).await {
             let now = Instant::now();
             if seen.has(&told, now) {
                 continue;
@@ -270,14 +280,16 @@ impl Writer {
                 drop(permit);
             });
         }
+        // Why: what is being written would end with the process.
+        let _all = writers.acquire_many(WRITERS_ALL).await;
     }
 
-    async fn tell_later(&self, mut lane: mpsc::Receiver<Told>) {
+    async fn tell_later(&self, mut lane: mpsc::Receiver<Told>, stop: &CancellationToken) {
         let (mut seen, mut rest) = (
             Seen::default(),
             Rest::new(REST_PER_WORK, Duration::ZERO..=REST_MAX),
         );
-        while let Some(told) = lane.recv().await {
+        while let Some(told) = next(&mut lane, stop).await {
             let now = Instant::now();
             if seen.has(&told, now) {
                 continue;
@@ -287,10 +299,12 @@ impl Writer {
                 continue;
             }
             seen.note(&told, now);
-            tokio::time::sleep_until(told.since + LINGER).await;
+            let lingering = tokio::time::sleep_until(told.since + LINGER);
+            stop.run_until_cancelled(lingering).await;
             let started = Instant::now();
             self.write(told).await;
-            tokio::time::sleep(rest.after(started.elapsed(), 1)).await;
+            let pause = tokio::time::sleep(rest.after(started.elapsed(), 1));
+            stop.run_until_cancelled(pause).await;
         }
     }
 
@@ -330,6 +344,15 @@ impl Writer {
                 }
             }
         }
+    }
+}
+
+/// The next one of a lane; after the stop only what waits already.
+async fn next(lane: &mut mpsc::Receiver<Told>, stop: &CancellationToken) -> Option<Told> {
+    tokio::select! {
+        biased;
+        told = lane.recv() => told,
+        () = stop.cancelled() => None,
     }
 }
 

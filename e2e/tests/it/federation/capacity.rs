@@ -12,9 +12,14 @@ use crate::shared::eventually;
 /// Each of the workers can hold one job of 4 CPU.
 const NARROW: &[(&str, &str)] = &[(MANAGER, "16"), (EAST, "4"), (WEST, "4")];
 
-/// A job of the worker's own that fills its queue for so many seconds.
+/// A job of the worker's own that fills its queue of 4 CPU for so many seconds.
 async fn fill(room: Room, worker: &str, seconds: u32) {
-    let job = room.job("local", "4", seconds);
+    fill_with(room, worker, ("4", seconds)).await;
+}
+
+/// A job of the worker's own that asks for so much.
+pub(super) async fn fill_with(room: Room, worker: &str, (cpu, seconds): (&str, u32)) {
+    let job = room.job("local", cpu, seconds);
     let params = kube::api::PostParams::default();
     room.jobs(worker)
         .create(&params, &from_value(job).unwrap())
@@ -112,5 +117,52 @@ fn a_worker_without_the_queue_is_not_asked_and_named_when_it_is_the_last() {
             .unwrap();
         assert_eq!(room.started("homeless").await, worker);
         room.job_is(MANAGER, "homeless", "Complete").await;
+    });
+}
+
+/// What holds back the quota of a Workload on the manager: reason and message of condition `QuotaReserved`.
+fn held_back(workload: &Workload) -> Option<(&str, &str)> {
+    let said = workload
+        .condition("QuotaReserved")
+        .filter(|said| said.status == "False")?;
+    Some((said.reason.as_str(), said.message.as_str()))
+}
+
+/// Spec: multikueue 4.3
+#[test]
+fn a_job_that_is_larger_than_every_worker_holds_no_quota_until_one_of_them_grows() {
+    beside_others("larger-than-all", NARROW, |room| async move {
+        get_acquainted(room).await;
+        room.submit(room.job("huge", "12", 1)).await;
+        let huge = room
+            .workload_where("huge", |w| {
+                held_back(w).is_some_and(|(reason, _)| reason == "ExceedsEveryWorker")
+            })
+            .await;
+        let (_, message) = held_back(&huge).unwrap();
+        assert!(message.contains("cpu") && message.contains("12"), "{message}");
+        assert!(message.contains('4') && message.contains(EAST), "{message}");
+        // Beside its 12 of 16 only one of them would have quota here.
+        for job in ["left", "right"] {
+            room.submit(room.job(job, "4", 20)).await;
+        }
+        let (left, right) = tokio::join!(room.started("left"), room.started("right"));
+        assert_ne!(left, right);
+        assert!(!room.workload("huge").await.unwrap().is_true("QuotaReserved"));
+        // What `kubectl get jobs` shows of a job that waits.
+        room.job_is(MANAGER, "huge", "Suspended").await;
+        let queues: kube::Api<ClusterQueue> = kube::Api::all(room.shared.client(WEST));
+        let mut spec = serde_json::to_value(&queues.get(room.name).await.unwrap().spec).unwrap();
+        spec["resourceGroups"][0]["flavors"][0]["resources"][0]["nominalQuota"] = json!("16");
+        let grown = kube::api::Patch::Merge(json!({"spec": spec}));
+        queues
+            .patch(room.name, &kube::api::PatchParams::default(), &grown)
+            .await
+            .unwrap();
+        assert_eq!(room.started("huge").await, WEST);
+        for job in ["left", "right", "huge"] {
+            room.job_is(MANAGER, job, "Complete").await;
+        }
+        room.is_swept().await;
     });
 }

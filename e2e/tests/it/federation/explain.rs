@@ -7,10 +7,11 @@ use roadstead_api::constants::annotations::EXPLANATION;
 use roadstead_api::kueue::v1beta2::{ClusterQueue, Workload};
 use serde_json::{Value, json};
 
-use super::fixture::{EAST, MANAGER, Room, WEST, beside_others, condition};
+use super::capacity::fill_with;
+use super::fixture::{EAST, LONG_SECS, MANAGER, Room, WEST, beside_others, condition};
 use crate::shared::{chain, eventually};
 
-/// A job of 6 CPU fits into the manager's quota and into no worker.
+/// Each of the workers can hold one job of 4 CPU.
 const NARROW: &[(&str, &str)] = &[(MANAGER, "16"), (EAST, "4"), (WEST, "4")];
 
 async fn explain(room: Room, name: &str, format: &str) -> String {
@@ -62,7 +63,11 @@ async fn events(room: Room, reason: &str) -> Vec<String> {
 #[test]
 fn a_job_that_no_worker_takes_is_explained_by_what_each_of_them_said() {
     beside_others("explained", NARROW, |room| async move {
-        room.submit(room.job("wide", "6", 1)).await;
+        for worker in [EAST, WEST] {
+            fill_with(room, worker, ("4", LONG_SECS)).await;
+        }
+        room.submit(room.job("wide", "3", 1)).await;
+        room.workload_where("wide", |_| true).await;
         let said = eventually(|| async {
             let said = answer(room, "wide").await;
             let clusters = said["clusters"].as_array()?;

@@ -10,8 +10,9 @@ use roadstead_api::kueue::v1beta2::{ClusterQueue, Workload};
 use roadstead_e2e::stage::{Part, apply};
 use serde_json::{Value, from_value, json};
 
+use super::capacity::fill_with;
 use super::fixture::{
-    EAST, EVEN, MANAGER, Room, WEST, alone, and_then, beside_others, cluster_name, condition,
+    EAST, EVEN, LONG_SECS, MANAGER, Room, WEST, alone, and_then, beside_others, cluster_name, condition,
 };
 use crate::shared::eventually;
 
@@ -205,13 +206,14 @@ fn a_job_larger_than_every_quota_is_told_so() {
     });
 }
 
-/// The manager's quota is the sum of the workers', so what fits there may fit into none of them.
-///
 /// Spec: experience P4; multikueue 11.29
 #[test]
-fn a_job_that_no_worker_can_take_says_which_workers_it_waits_for() {
+fn a_job_that_no_worker_can_take_now_says_which_workers_it_waits_for() {
     beside_others("no-worker-fits", EVEN, |room| async move {
-        room.submit(room.job("wide", "12", 1)).await;
+        for worker in [EAST, WEST] {
+            fill_with(room, worker, ("8", LONG_SECS)).await;
+        }
+        room.submit(room.job("wide", "6", 1)).await;
         let told = |w: &Workload| {
             let checks = w.status.iter().flat_map(|status| &status.admission_checks);
             checks.into_iter().any(|check| {

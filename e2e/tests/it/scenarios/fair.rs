@@ -179,3 +179,50 @@ fn two_victims_that_stop_one_after_the_other_are_enough() {
         }
     });
 }
+
+/// Four jobs of two cores fill a cohort from a queue without quota of its own; a job of four cores comes to another one.
+///
+/// Spec: admission-engine B130, 10.2.
+#[test]
+fn the_room_of_two_jobs_costs_two_evictions_time_after_time() {
+    let member = |quota: &str| {
+        json!({
+            "cohortName": "tree",
+            "preemption": {"reclaimWithinCohort": "Any"},
+            "resourceGroups": cpu(&[(FLAVOR, quota)]),
+        })
+    };
+    let running = ["a1", "a2", "a3", "a4"];
+    let strategies = json!(["LessThanOrEqualToFinalShare", "LessThanInitialShare"]);
+    let fair = json!({"fairSharing": {"preemptionStrategies": strategies}});
+    alone("fair-often", fair, async |solo| {
+        for name in ROUNDS {
+            let ground = Ground::new(solo.client().unwrap(), name).await;
+            ground.queue("pool", member("8")).await;
+            for queue in ["one", "two"] {
+                ground.queue(queue, member("0")).await;
+            }
+            for job in running {
+                ground.submit(ask(job, "one").cpu("2")).await;
+            }
+            for job in running {
+                ground.runs(job).await;
+            }
+            ground.submit(ask("b", "two").cpu("4")).await;
+            ground.runs("b").await;
+            ground.tick("tick").await;
+            let (mut evicted, mut hold) = (0, 0);
+            for job in running {
+                evicted += evictions(&ground, job).await;
+                hold += u32::from(ground.holds_quota(job).await);
+            }
+            assert_eq!((evicted, hold), (2, 2), "{name}");
+        }
+    });
+}
+
+/// Names of the twenty rounds of the scene above.
+const ROUNDS: [&str; 20] = [
+    "r1", "r2", "r3", "r4", "r5", "r6", "r7", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "r16",
+    "r17", "r18", "r19", "r20",
+];

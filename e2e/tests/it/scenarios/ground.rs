@@ -30,7 +30,7 @@ const SIDE: &str = "side";
 const PRIORITIES: [i32; 8] = [-10, -2, -1, 0, 1, 2, 10, 100];
 
 // Why one for all: what the cluster does in the background must outlive the test that started it.
-static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
+pub(super) static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
 static CLASSICAL: OnceCell<Solo> = OnceCell::const_new();
 
 /// A cluster whose worker has this configuration.

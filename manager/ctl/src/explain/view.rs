@@ -292,6 +292,11 @@ fn waiting_for_quota(workload: &Workload) -> Top {
     let queue = workload.spec.queue_name.as_deref().unwrap_or_default();
     let next = match quota.reason.as_str() {
         "ExceedsMaxQuota" => "ask for less, or give the queue more quota".to_owned(),
+        "ExceedsEveryWorker" => {
+            format!(
+                "ask for less, or give the ClusterQueue behind LocalQueue \"{queue}\" more quota on a worker"
+            )
+        }
         "Misconfigured" | "NoMatchingFlavor" | "Suspended" | "OnHold" | "Inadmissible" => {
             look(&quota.message, queue, &workload.namespace().unwrap_or_default())
         }

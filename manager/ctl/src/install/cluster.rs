@@ -1,6 +1,5 @@
 //! The cluster in which something is installed: what stands there, and what is written.
 
-use std::path::Path;
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
@@ -48,11 +47,7 @@ pub(super) fn title(object: &Value) -> String {
 }
 
 impl Site {
-    pub(super) async fn open(kubeconfig: Option<&Path>, namespace: &str) -> Result<Self, Failure> {
-        let chosen = Chosen {
-            kubeconfig,
-            context: None,
-        };
+    pub(super) async fn open(chosen: Chosen<'_>, namespace: &str) -> Result<Self, Failure> {
         Ok(Self {
             client: access::local(chosen, "--kubeconfig").await?,
             namespace: namespace.to_owned(),

@@ -11,6 +11,7 @@ use roadstead_api::constants::names::{MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS};
 use roadstead_api::install::{Values, manifests, objects::definitions, owned};
 use roadstead_api::kueue::v1beta2::MultiKueueCluster;
 use roadstead_api::rights::Process;
+use roadstead_kubeio::connect::Chosen;
 use roadstead_kubeio::write::{self, Written};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -41,7 +42,11 @@ struct Removal {
 pub async fn run(args: &Uninstall) -> Result<(), Failure> {
     let started = Instant::now();
     let process = args.part.process();
-    let site = Site::open(args.kubeconfig.as_deref(), &args.namespace).await?;
+    let chosen = Chosen {
+        kubeconfig: args.kubeconfig.as_deref(),
+        context: args.context.as_deref(),
+    };
+    let site = Site::open(chosen, &args.namespace).await?;
     if process == Process::Manager {
         refuse_registered(&site).await?;
     }

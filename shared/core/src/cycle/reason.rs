@@ -14,6 +14,10 @@ pub enum PendingReason {
     WaitingForQuota,
     /// It asks for more than the queue could ever give.
     ExceedsMaxQuota,
+    /// It asks for more than any worker cluster could ever give.
+    ///
+    /// Unlike the anchor: there it holds the manager's quota for ever.
+    ExceedsEveryWorker,
     /// It fits as soon as those who were evicted for it, or for others, have stopped.
     WaitingForPreemptedWorkloads,
     /// It fits, but workloads admitted earlier are to become ready first.
@@ -37,6 +41,7 @@ impl PendingReason {
             Self::NoMatchingFlavor => "NoMatchingFlavor",
             Self::WaitingForQuota => "WaitingForQuota",
             Self::ExceedsMaxQuota => "ExceedsMaxQuota",
+            Self::ExceedsEveryWorker => "ExceedsEveryWorker",
             Self::WaitingForPreemptedWorkloads => "WaitingForPreemptedWorkloads",
             Self::WaitingForPodsReady => "WaitingForPodsReady",
             Self::Misconfigured => "Misconfigured",
@@ -91,6 +96,8 @@ pub enum Reason {
     NamespaceMismatch,
     /// What is wrong with the request itself, in whole sentences.
     RequestInvalid(Vec<String>),
+    /// No worker cluster can ever hold it; the sentence says what would fit where.
+    ExceedsEveryWorker(String),
     /// One that asks for exactly the same has just failed, for this reason.
     Bypassed(Category),
     /// It waits for its turn.
@@ -121,6 +128,7 @@ impl Reason {
                 PendingReason::WaitingForPreemptedWorkloads
             }
             Self::VictimsTaken | Self::NoLongerFits => PendingReason::WaitingForQuota,
+            Self::ExceedsEveryWorker(_) => PendingReason::ExceedsEveryWorker,
             Self::PodsNotReady => PendingReason::WaitingForPodsReady,
             Self::ChecksFailed | Self::AwaitsTurn => PendingReason::PendingEvaluation,
             Self::NamespaceMismatch
@@ -158,6 +166,7 @@ impl fmt::Display for Reason {
                 f.write_str("workload namespace doesn't match ClusterQueue selector")
             }
             Self::RequestInvalid(problems) => f.write_str(&problems.join("; ")),
+            Self::ExceedsEveryWorker(sentence) => f.write_str(sentence),
             Self::Bypassed(_) => f.write_str(
                 "Bypassed scheduling evaluation because an equivalent workload recently failed",
             ),

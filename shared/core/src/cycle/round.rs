@@ -163,6 +163,9 @@ impl State {
         if !self.namespace_matches(&queue.spec, workload) {
             return Some((Reason::NamespaceMismatch, Wait::Namespace));
         }
+        if let Some(sentence) = &workload.beyond {
+            return Some((Reason::ExceedsEveryWorker(sentence.clone()), Wait::Namespace));
+        }
         let invalid = !workload.problems.is_empty();
         invalid.then(|| {
             (

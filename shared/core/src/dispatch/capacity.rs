@@ -113,7 +113,7 @@ pub fn asked(workload: &Workload) -> Amounts {
 }
 
 /// The implicit resource.
-const PODS: &str = "pods";
+pub(super) const PODS: &str = "pods";
 
 /// Adds up by resource.
 pub fn add(all: &mut Amounts, more: &Amounts) {

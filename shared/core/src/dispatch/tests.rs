@@ -39,6 +39,7 @@ fn workload(status: Status) -> Workload {
         gated_by: String::new(),
         pod_sets: Vec::new(),
         problems: Vec::new(),
+        beyond: None,
         status,
     }
 }

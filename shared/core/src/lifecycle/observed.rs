@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
 
+use super::older::Words;
 use super::ready::WaitForPods;
 use crate::name::PodSetName;
 use crate::queue::{ClusterQueue, StopPolicy};
@@ -183,6 +184,8 @@ pub struct Policy {
     pub retention: Retention,
     /// When a Workload gets its first status.
     pub first_status: FirstStatus,
+    /// In which words it is told why it waits.
+    pub words: Words,
 }
 
 /// When a Workload gets its first status. *Source*: gate `UnadmittedWorkloadsExplicitStatus`.

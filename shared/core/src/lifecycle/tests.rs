@@ -1,3 +1,4 @@
+mod older;
 mod preempt;
 mod queues;
 mod ready;

@@ -82,6 +82,7 @@ impl Case {
             gated_by: String::new(),
             pod_sets: Vec::new(),
             problems: Vec::new(),
+            beyond: None,
             status: Status {
                 admission: Some(Admission {
                     cluster_queue: ClusterQueueName::from("cq"),

@@ -122,6 +122,7 @@ pub(crate) fn workload(name: &str, created: i64, pod_sets: Vec<PodSet>) -> Workl
         gated_by: String::new(),
         pod_sets,
         problems: Vec::new(),
+        beyond: None,
         status: Status::default(),
     }
 }

@@ -663,3 +663,29 @@ fn a_workload_that_was_recreated_starts_afresh() {
     world.tell(Event::WorkloadGone { key, uid });
     assert_eq!(world.run(), ["a: reserved"]);
 }
+
+/// Spec: multikueue 4.3
+#[test]
+fn what_is_larger_than_every_worker_holds_up_no_other_and_is_tried_again_when_it_is_not() {
+    for strategy in [Strategy::StrictFifo, Strategy::BestEffortFifo] {
+        let mut queue = cores(10);
+        queue.strategy = strategy;
+        let mut world = World::new(queue);
+        let mut wide = asks("a", 1, 6);
+        wide.beyond = Some("No worker cluster can ever hold the workload".to_owned());
+        world.put(wide);
+        world.put(asks("b", 2, 6));
+        assert_eq!(
+            world.run(),
+            [
+                "a: ExceedsEveryWorker No worker cluster can ever hold the workload",
+                "b: reserved"
+            ],
+            "{strategy:?}"
+        );
+        world.edit("b", finish);
+        assert_eq!(world.run(), [""; 0], "{strategy:?}");
+        world.edit("a", |workload| workload.beyond = None);
+        assert_eq!(world.run(), ["a: reserved"], "{strategy:?}");
+    }
+}

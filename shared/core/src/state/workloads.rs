@@ -346,6 +346,7 @@ fn is_worth_another_try(old: &Workload, new: &Workload) -> bool {
         || !asks_the_same(old, new)
         || old.created != new.created
         || old.problems != new.problems
+        || old.beyond != new.beyond
         || old.status.requeue != new.status.requeue
         || !phases(old).eq(phases(new))
         || ["Evicted", "Requeued"]

@@ -3,7 +3,7 @@
 //! Invariant: only what is counted changes; no stored Workload does.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use k8s_openapi::api::core::v1::LimitRange;
 use roadstead_api::config::Config;
@@ -75,6 +75,29 @@ impl LimitIndex {
     }
 }
 
+/// Says why a stored Workload can never be admitted; `None` if it may be.
+type Judge = Box<dyn Fn(&ApiWorkload) -> Option<String> + Send + Sync>;
+/// Looks at a Workload again.
+type Recount = Box<dyn Fn(&Arc<ApiWorkload>) + Send + Sync>;
+
+/// What only the process around the engine knows of a Workload that waits: a manager knows that it is larger than every worker.
+#[derive(Default)]
+pub struct Beyond {
+    judge: OnceLock<Judge>,
+    recounts: Mutex<Vec<Recount>>,
+}
+
+impl Beyond {
+    /// Judges every Workload from now on. Called once, before anything is decided; a second judge is not heard.
+    pub fn judge_by(&self, judge: impl Fn(&ApiWorkload) -> Option<String> + Send + Sync + 'static) {
+        let _second = self.judge.set(Box::new(judge));
+    }
+
+    fn of(&self, stored: &ApiWorkload) -> Option<String> {
+        self.judge.get().and_then(|judge| judge(stored))
+    }
+}
+
 impl Caches {
     /// A Workload as it counts against quota here.
     pub fn counted(&self, stored: &ApiWorkload) -> Workload {
@@ -92,12 +115,30 @@ impl Caches {
             boost: self.counting.boost,
             reclaim: self.counting.reclaim,
         };
-        roadstead_convert::counted_workload(stored, &accounting)
+        Workload {
+            beyond: self.beyond.of(stored),
+            ..roadstead_convert::counted_workload(stored, &accounting)
+        }
+    }
+
+    /// Looks again at those Workloads that the judge may now see otherwise.
+    pub fn recount(&self, wanted: impl Fn(&ApiWorkload) -> bool) {
+        let recounts = self
+            .beyond
+            .recounts
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        for workload in self.workloads.all().iter().filter(|workload| wanted(workload)) {
+            recounts.iter().for_each(|recount| recount(workload));
+        }
     }
 
     /// Calls `recount` with every Workload whose requests may count differently now, whenever a limit range or a runtime
-    /// class changes.
+    /// class changes, or [`Self::recount`] asks for it.
     pub(crate) fn on_recount(&self, recount: impl Fn(&Arc<ApiWorkload>) + Clone + Send + Sync + 'static) {
+        { self.beyond.recounts.lock() }
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(Box::new(recount.clone()));
         let (workloads, tell) = (self.workloads.clone(), recount.clone());
         self.limit_ranges.listen(move |change| {
             if change.old.map(|range| &range.spec) == change.new.map(|range| &range.spec) {

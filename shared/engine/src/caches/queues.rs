@@ -13,7 +13,7 @@ pub struct QueueIndex(RwLock<BTreeMap<Arc<str>, Arc<ClusterQueue>>>);
 
 impl QueueIndex {
     /// The queue of this name.
-    pub(crate) fn named(&self, name: &str) -> Option<Arc<ClusterQueue>> {
+    pub fn named(&self, name: &str) -> Option<Arc<ClusterQueue>> {
         let index = self.0.read().unwrap_or_else(PoisonError::into_inner);
         index.get(name).cloned()
     }

@@ -136,7 +136,10 @@ pub(super) fn scene(jobs: &Jobs, of_kind: &KindCache, job: CachedJob) -> Result<
     let would = group.as_ref().filter(|_| own.is_none() && unfit.is_none());
     let would = would.and_then(|_| tended(of_kind, &job, Some(&pod_sets)));
     let told = would.into_iter().flat_map(|would| would.told);
-    let unfit = unfit.or_else(|| told.map(|told| told.note).find(|note| note.severity == Severity::Warning));
+    let unfit = unfit.or_else(|| {
+        told.map(|told| told.note)
+            .find(|note| note.severity == Severity::Warning)
+    });
     let facts = Facts {
         jobs,
         object: &object,

@@ -2,7 +2,7 @@
 
 use jiff::SignedDuration;
 use roadstead_api::config::{Config, FeatureGate, WaitForPodsReady};
-use roadstead_core::lifecycle::{FirstStatus, Orphans, Policy, Retention, WaitForPods};
+use roadstead_core::lifecycle::{FirstStatus, Orphans, Policy, Retention, WaitForPods, Words};
 
 /// Reads it. *Source*: `spec/api.md API-13, API-14`.
 pub(crate) fn policy(config: &Config) -> Policy {
@@ -23,6 +23,11 @@ pub(crate) fn policy(config: &Config) -> Policy {
             FirstStatus::AtOnce
         } else {
             FirstStatus::WhenDecided
+        },
+        words: if on(FeatureGate::UnadmittedWorkloadsObservability) {
+            Words::Granular
+        } else {
+            Words::Older
         },
     }
 }

@@ -356,6 +356,38 @@ fn the_status_is_copied_unless_the_local_job_is_held_while_the_remote_runs() {
     );
 }
 
+/// Spec: experience 5
+#[test]
+fn a_job_of_a_manager_that_waits_says_that_it_is_suspended() {
+    let now = Timestamp::from_second(1_800_000_000).unwrap();
+    let shown = |spec: Value, status: Value| {
+        let write = one(&job(spec, status), |job| BatchJob.show_wait(job, now));
+        sent(write.into_iter().collect()).pop()
+    };
+    let ours = json!({"suspend": true, "managedBy": "kueue.x-k8s.io/multikueue"});
+    let (target, patch) = shown(ours.clone(), json!({})).unwrap();
+    assert_eq!(target, Target::Status);
+    let said = &patch["status"]["conditions"][0];
+    assert_eq!(
+        (&said["type"], &said["status"]),
+        (&json!("Suspended"), &json!("True"))
+    );
+    assert_eq!(
+        shown(ours.clone(), patch["status"].clone()),
+        None,
+        "it says so already"
+    );
+    let done = json!({"conditions": [{"type": "Complete", "status": "True"}]});
+    assert_eq!(shown(ours, done), None);
+    assert_eq!(
+        shown(json!({"suspend": true}), json!({})),
+        None,
+        "the Job controller says it"
+    );
+    let started = json!({"suspend": false, "managedBy": "kueue.x-k8s.io/multikueue"});
+    assert_eq!(shown(started, json!({})), None);
+}
+
 /// Spec: jobs 9.1, 15.68.
 #[test]
 fn bounds_of_partial_admission_are_checked() {

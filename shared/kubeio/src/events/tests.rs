@@ -11,8 +11,8 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    BURST, FOR_WARNINGS, LATE, LINGER, QUIET, RATION, REST_PER_WORK, Ration, Recorder, Told, Unwritten,
-    event, recorder,
+    BURST, FLUSH_MAX, FOR_WARNINGS, LATE, LINGER, QUIET, RATION, REST_PER_WORK, Ration, Recorder, Told,
+    Unwritten, event, recorder,
 };
 
 /// Reasons of the events that arrived, and when.
@@ -20,6 +20,12 @@ type Arrived = Arc<Mutex<Vec<(String, Duration)>>>;
 
 /// A recorder whose API server takes so long for each event.
 fn slow(took: Duration) -> (Recorder, Arrived) {
+    let (recorder, arrived, _) = stoppable(took, &CancellationToken::new());
+    (recorder, arrived)
+}
+
+/// The same until it is stopped, and the task that writes.
+fn stoppable(took: Duration, stop: &CancellationToken) -> (Recorder, Arrived, tokio::task::JoinHandle<()>) {
     let (arrived, start) = (Arrived::default(), Instant::now());
     let list = arrived.clone();
     let server = tower::service_fn(move |request: http::Request<Body>| {
@@ -38,9 +44,8 @@ fn slow(took: Duration) -> (Recorder, Arrived) {
     });
     let clock = Arc::new(|| Timestamp::UNIX_EPOCH);
     let client = Client::new(server, "ns");
-    let (recorder, work) = recorder(client, "test", clock, CancellationToken::new());
-    tokio::spawn(work);
-    (recorder, arrived)
+    let (recorder, work) = recorder(client, "test", clock, stop.clone());
+    (recorder, arrived, tokio::spawn(work))
 }
 
 fn job() -> ObjectReference {
@@ -73,6 +78,32 @@ async fn warnings_and_reasons_are_written_at_once_and_the_routine_a_little_later
     assert_eq!(all.len(), 3);
     assert_eq!(all[2].0, "Admitted");
     assert!(all[2].1 >= LINGER);
+}
+
+/// Spec: admission-engine 2.13
+#[tokio::test(start_paused = true)]
+async fn what_waits_at_the_stop_is_still_written_but_not_for_long() {
+    let stop = CancellationToken::new();
+    let (recorder, list, work) = stoppable(Duration::from_millis(10), &stop);
+    recorder.record(job(), Note::routine("QuotaReserved", "a"));
+    recorder.record(job(), Note::routine("Admitted", "a"));
+    recorder.record(job(), Note::normal("Preempted", "b"));
+    stop.cancel();
+    let stopped = Instant::now();
+    work.await.unwrap();
+    let mut told: Vec<String> = arrived(&list).into_iter().map(|(reason, _)| reason).collect();
+    told.sort();
+    assert_eq!(told, ["Admitted", "Preempted", "QuotaReserved"]);
+    assert!(stopped.elapsed() < LINGER);
+
+    let stop = CancellationToken::new();
+    let (recorder, list, work) = stoppable(Duration::from_hours(1), &stop);
+    recorder.record(job(), Note::normal("Preempted", "b"));
+    stop.cancel();
+    let stopped = Instant::now();
+    work.await.unwrap();
+    assert_eq!(arrived(&list).len(), 1);
+    assert_eq!(stopped.elapsed(), FLUSH_MAX, "an API server that hangs");
 }
 
 #[tokio::test(start_paused = true)]

@@ -27,10 +27,15 @@ fn a_pod_that_says_nonsense_is_refused_with_the_field_and_what_it_may_hold() {
         let mut managed = pod(room, "managed", LONG_SECS);
         managed["metadata"]["labels"][MANAGED] = json!("false");
         let managed = create(room, managed).await;
-        assert_eq!(managed["metadata"]["labels"][MANAGED], "true", "its queue says so");
+        assert_eq!(
+            managed["metadata"]["labels"][MANAGED], "true",
+            "its queue says so"
+        );
         let change = json!({"metadata": {"labels": {MANAGED: "false"}}});
         let api = room.api(EAST, &pods());
-        let said = api.patch("managed", &PatchParams::default(), &Patch::Merge(change)).await;
+        let said = api
+            .patch("managed", &PatchParams::default(), &Patch::Merge(change))
+            .await;
         let said = said.unwrap_err().to_string();
         assert!(said.contains("managed label value can only be 'true'"), "{said}");
         let mut alone = member(room, "g", 2, "alone", 1);

@@ -122,6 +122,24 @@ fn a_reservation_without_outstanding_checks_is_admitted_although_its_queue_is_mi
     }
 }
 
+/// Spec: admission-engine 3.7
+#[test]
+fn a_reservation_in_a_missing_queue_is_not_admitted_for_the_moment_until_the_other_queue_drains_it() {
+    let mut world = World::new();
+    world.queue = Some(queue(&[]));
+    world.proposal = Some(reserve("spot"));
+    world.pass();
+    world.proposal = None;
+    let mut by_hand = Conditions::default();
+    by_hand.set("QuotaReserved", Truth::True, "ByHand", "", at(NOW));
+    world.workload.status.conditions = by_hand;
+    world.queue = None;
+    world.local_stop = Some(StopPolicy::HoldAndDrain);
+    world.pass();
+    assert!(!world.workload.status.conditions.is_true("QuotaReserved"));
+    assert!(!world.workload.is_evicted());
+}
+
 /// Spec: api API-14. Gate `UnadmittedWorkloadsExplicitStatus`.
 #[test]
 fn what_nothing_was_decided_about_says_so_at_once_where_that_is_asked_for() {
@@ -170,4 +188,39 @@ fn what_is_deactivated_waits_for_that_reason() {
         "Deactivated",
         "The workload is deactivated",
     );
+}
+
+/// Spec: multikueue 4.3
+#[test]
+fn what_is_larger_than_every_worker_gives_its_reservation_back_unless_it_is_admitted() {
+    let beyond = || Some("too large".to_owned());
+    let lost = |world: &World| {
+        let quota = world.workload.status.conditions.get(QUOTA_RESERVED).unwrap();
+        assert!(world.workload.status.admission.is_none());
+        (quota.truth, quota.reason.to_string(), quota.message.clone())
+    };
+    let told = (
+        Truth::False,
+        "ExceedsEveryWorker".to_owned(),
+        "too large".to_owned(),
+    );
+    let mut proposed = World::new();
+    proposed.workload.beyond = beyond();
+    proposed.proposal = Some(reserve("spot"));
+    proposed.pass();
+    assert_eq!(lost(&proposed), told, "it was proposed before that was known");
+
+    let mut reserved = World::admitted();
+    let conditions = &mut reserved.workload.status.conditions;
+    conditions.set(ADMITTED, Truth::False, "UnsatisfiedAdmissionChecks", "m", at(NOW));
+    reserved.job = job(false, true);
+    reserved.workload.beyond = beyond();
+    reserved.pass();
+    assert_eq!(lost(&reserved), told);
+    assert!(!reserved.workload.is_evicted());
+
+    let mut admitted = World::admitted();
+    admitted.workload.beyond = beyond();
+    admitted.pass();
+    assert!(admitted.workload.has_quota() && !admitted.workload.is_evicted());
 }

@@ -86,6 +86,7 @@ prop_compose! {
         Policy {
             orphans: if releases { Orphans::Release } else { Orphans::Finish },
             reclaim: if ignores { Reclaim::Ignore } else { Reclaim::Count },
+            words: Words::Granular,
             first_status: if told_at_once { FirstStatus::AtOnce } else { FirstStatus::WhenDecided },
             pods_ready: wait.map(|(timeout, recovery, limit_count)| WaitForPods {
                 timeout: SignedDuration::from_secs(timeout),

@@ -45,6 +45,7 @@ pub(super) fn workload() -> Workload {
             group: None,
         }],
         problems: Vec::new(),
+        beyond: None,
         status: Status::default(),
     }
 }
