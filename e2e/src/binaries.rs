@@ -98,6 +98,8 @@ pub enum Program {
     Mpi,
     /// Runs `AppWrappers`, in the reference's way.
     AppWrapper,
+    /// Runs Argo Workflows.
+    Argo,
 }
 
 impl Program {
@@ -114,6 +116,7 @@ impl Program {
             Self::Training => "training-operator",
             Self::Mpi => "mpi-operator",
             Self::AppWrapper => "appwrapper-operator",
+            Self::Argo => "workflow-controller",
         }
     }
 
@@ -125,7 +128,7 @@ impl Program {
             | Self::KubeControllerManager
             | Self::KubeScheduler
             | Self::Kwok => true,
-            Self::JobSet | Self::Ray | Self::Training | Self::Mpi | Self::AppWrapper => false,
+            Self::JobSet | Self::Ray | Self::Training | Self::Mpi | Self::AppWrapper | Self::Argo => false,
         }
     }
 }

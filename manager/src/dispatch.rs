@@ -27,7 +27,7 @@ use roadstead_core::dispatch::{self, Dispatcher, Local, Plan, Policy};
 use roadstead_core::kind::KindState;
 use roadstead_core::name::{CheckName, ClusterName, Key};
 use roadstead_core::status::Status;
-use roadstead_engine::caches::{Caches, JobKey, JobRef, named};
+use roadstead_engine::caches::{Caches, JobKey, JobRef, KindCache, named};
 use roadstead_engine::checks::{Checks, Elsewhere, Fate, Follow, Pass, Rest, There};
 use roadstead_engine::clock::Clock;
 use roadstead_engine::jobs::job_of;
@@ -307,7 +307,11 @@ impl Dispatch {
                 here.add(change.key.clone(), Lane::New);
             }
         });
-        for (kind, jobs) in remote.jobs.iter().enumerate() {
+        for jobs in &remote.jobs {
+            let here_too = |own: &KindCache| own.kind.kind() == jobs.kind.kind();
+            let Some(kind) = self.caches.jobs.iter().position(here_too) else {
+                continue;
+            };
             let (due, here, caches) = (self.due.clone(), remote.due.clone(), self.caches.clone());
             let (jobs_due, memory) = (self.jobs_due.clone(), self.memory.clone());
             let of_kind = jobs.clone();

@@ -19,6 +19,8 @@ use roadstead_engine::clock::{Clock, Uptime};
 use roadstead_engine::host::{Error, Host};
 use roadstead_engine::leader::Leadership;
 use roadstead_engine::process::{self, Engine, Parts, kinds};
+use roadstead_jobs::JobKind;
+use roadstead_kinds::Ability;
 use roadstead_kubeconfigs::check::Rules;
 use roadstead_kubeio::cache::Cache;
 use roadstead_kubeio::dirty::Dirty;
@@ -153,6 +155,13 @@ impl Site {
     }
 }
 
+/// The kinds whose jobs are sent to workers.
+fn dispatched(config: &Config) -> Vec<&'static dyn JobKind> {
+    let mut kinds = kinds(config);
+    kinds.retain(|kind| kind.kind().can(Ability::Dispatched));
+    kinds
+}
+
 fn rules(config: &Config) -> Rules {
     Rules {
         allow_loopback: config.roadstead.multi_kueue.allow_loopback_workers,
@@ -238,7 +247,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
         secrets: secrets.clone(),
         namespace: config.namespace.clone(),
         registry: registry.clone(),
-        kinds: kinds(&config),
+        kinds: dispatched(&config),
         templates: engine.caches.templates.clone(),
         ours: format!("{}={}", labels::MULTIKUEUE_ORIGIN, config.multi_kueue.origin),
         rules: rules(&config),

@@ -124,6 +124,24 @@ const APP_WRAPPER: Module = Module {
     variables: &[],
     manifests: &["samples/wrapped-pod.yaml", "samples/wrapped-job.yaml"],
 };
+const ARGO: Module = Module {
+    name: "argo",
+    go_mod: include_str!("../../controlplane/argo/go.mod"),
+    go_sum: include_str!("../../controlplane/argo/go.sum"),
+    main_go: None,
+    pinned: "github.com/argoproj/argo-workflows/v3",
+    variables: &[],
+    manifests: &[
+        "manifests/base/crds/minimal/argoproj.io_clusterworkflowtemplates.yaml",
+        "manifests/base/crds/minimal/argoproj.io_cronworkflows.yaml",
+        "manifests/base/crds/minimal/argoproj.io_workflowartifactgctasks.yaml",
+        "manifests/base/crds/minimal/argoproj.io_workfloweventbindings.yaml",
+        "manifests/base/crds/minimal/argoproj.io_workflows.yaml",
+        "manifests/base/crds/minimal/argoproj.io_workflowtaskresults.yaml",
+        "manifests/base/crds/minimal/argoproj.io_workflowtasksets.yaml",
+        "manifests/base/crds/minimal/argoproj.io_workflowtemplates.yaml",
+    ],
+};
 
 fn module(program: Program) -> &'static Module {
     match program {
@@ -135,6 +153,7 @@ fn module(program: Program) -> &'static Module {
         Program::Training => &TRAINING,
         Program::Mpi => &MPI,
         Program::AppWrapper => &APP_WRAPPER,
+        Program::Argo => &ARGO,
     }
 }
 
@@ -149,6 +168,7 @@ fn package(program: Program) -> &'static str {
         Program::Ray => "github.com/ray-project/kuberay/ray-operator",
         Program::Training | Program::Mpi => ".",
         Program::AppWrapper => "github.com/project-codeflare/appwrapper/cmd",
+        Program::Argo => "github.com/argoproj/argo-workflows/v3/cmd/workflow-controller",
     }
 }
 
@@ -400,6 +420,7 @@ mod tests {
             &TRAINING,
             &MPI,
             &APP_WRAPPER,
+            &ARGO,
         ];
         assert!(modules.iter().all(|module| module.version().is_some()));
         let mut dirs: Vec<_> = modules.iter().map(|module| module.dir(cache)).collect();

@@ -3,8 +3,8 @@
 //! In a cluster its webhooks are reached through a Service. Here that Service is a name for this machine, so the API server dials
 //! loopback and still asks for the certificate of the Service, which the harness signs.
 //!
-//! Invariant: nothing of it listens on anything but loopback. Its account may do everything: what is tested is what it does, not
-//! what it may.
+//! Invariant: nothing of it that can be told so listens on anything but loopback. Its account may do everything: what is tested is
+//! what it does, not what it may.
 
 use std::fs;
 use std::path::Path;
@@ -40,6 +40,10 @@ pub enum Runs {
     MpiJobs,
     /// `github.com/project-codeflare/appwrapper`, without its webhooks.
     AppWrappers,
+    /// `github.com/argoproj/argo-workflows`.
+    ///
+    /// Limit: its health is asked on port 6060 of this machine and on no other, so of several only one answers there; none is asked.
+    Workflows,
 }
 
 /// What is particular about one controller.
@@ -49,10 +53,20 @@ struct Part {
     arguments: fn(&Path, [u16; 2]) -> Vec<String>,
     /// Its configuration file, from the same; `None` if it reads none.
     configuration: Option<fn(&Path, [u16; 2]) -> Value>,
+    health: Health,
     hooks: Option<Hooks>,
     /// What it finds in its cluster at its start, from the port of its health.
     before: fn(u16) -> Vec<Value>,
     environment: &'static [(&'static str, &'static str)],
+}
+
+/// How it is known that a controller is up.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Health {
+    /// It answers on the port it was given.
+    Asked,
+    /// By what it does: it has no port that can be chosen.
+    Unasked,
 }
 
 /// Where the webhooks of a controller are in a cluster.
@@ -67,6 +81,8 @@ struct Hooks {
 
 const CONFIGURATION: &str = "config.yaml";
 const WRAPPER_NAMESPACE: &str = "appwrapper-system";
+/// Where the workflow controller reads its settings.
+const ARGO: &str = "argo";
 
 impl Runs {
     const fn part(self) -> Part {
@@ -90,6 +106,7 @@ impl Runs {
                         "webhook": {"host": "127.0.0.1", "port": webhook, "certDir": dir},
                     })
                 }),
+                health: Health::Asked,
                 hooks: Some(Hooks {
                     namespace: "jobset-system",
                     service: "jobset-webhook-service",
@@ -109,13 +126,49 @@ impl Runs {
                     ]
                 },
                 configuration: None,
+                health: Health::Asked,
                 hooks: None,
                 before: |_health| Vec::new(),
                 environment: &[],
             },
+            Self::Workflows => Part {
+                program: Program::Argo,
+                arguments: |dir, _ports| {
+                    let kubeconfig = dir.join("kubeconfig").display().to_string();
+                    // Why an image that does not exist: no container is ever started.
+                    [
+                        "--kubeconfig",
+                        &kubeconfig,
+                        "--namespace",
+                        ARGO,
+                        "--executor-image",
+                        "none",
+                    ]
+                    .map(str::to_owned)
+                    .into()
+                },
+                configuration: None,
+                before: |_health| {
+                    let off = json!({"enabled": false}).to_string();
+                    let named = json!({"name": "workflow-controller-configmap", "namespace": ARGO});
+                    vec![
+                        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": ARGO}}),
+                        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": named,
+                            "data": {"metricsConfig": off, "telemetryConfig": off}}),
+                    ]
+                },
+                // Why so soon: a pod that was deleted is taken for one that is only not seen yet for this long.
+                environment: &[
+                    ("LEADER_ELECTION_DISABLE", "true"),
+                    ("RECENTLY_STARTED_POD_DURATION", "1s"),
+                ],
+                health: Health::Unasked,
+                hooks: None,
+            },
             Self::AppWrappers => Part {
                 program: Program::AppWrapper,
                 arguments: |_dir, _ports| Vec::new(),
+                health: Health::Asked,
                 configuration: None,
                 hooks: None,
                 before: |health| {
@@ -147,6 +200,7 @@ impl Runs {
                         format!("--certificates={}", dir.display()),
                     ]
                 },
+                health: Health::Asked,
                 configuration: None,
                 hooks: Some(Hooks {
                     namespace: "kubeflow",
@@ -159,6 +213,7 @@ impl Runs {
             Self::MpiJobs => Part {
                 program: Program::Mpi,
                 arguments: |_dir, [health, _webhook]| vec![format!("--health=127.0.0.1:{health}")],
+                health: Health::Asked,
                 configuration: None,
                 hooks: None,
                 before: |_health| Vec::new(),
@@ -205,7 +260,7 @@ impl Controller {
         };
         let dashboard = match runs {
             Runs::RayClusters => Some(Dashboard::start().await.map_err(system("playing a dashboard"))?),
-            Runs::JobSets | Runs::TrainingJobs | Runs::MpiJobs | Runs::AppWrappers => None,
+            Runs::JobSets | Runs::TrainingJobs | Runs::MpiJobs | Runs::AppWrappers | Runs::Workflows => None,
         };
         let proxy = dashboard
             .as_ref()
@@ -230,7 +285,7 @@ impl Controller {
             _dir: dir,
         };
         let started = Instant::now();
-        while !is_ready(([127, 0, 0, 1], health).into()).await {
+        while part.health == Health::Asked && !is_ready(([127, 0, 0, 1], health).into()).await {
             controller.check(cluster)?;
             if started.elapsed() > PATIENCE {
                 return Err(Error::NotReady {
@@ -257,6 +312,7 @@ impl Controller {
         self.process.log_tail()
     }
 
+    /// *Errors*: it has ended.
     fn check(&mut self, cluster: &str) -> Result<(), Error> {
         let name = format!("{} of {cluster}", self.process.name());
         let ended = self

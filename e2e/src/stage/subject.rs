@@ -352,7 +352,7 @@ fn free_port() -> Result<u16, Error> {
 }
 
 /// Two documents: the reference's configuration and ours. JSON is YAML. What stands in `over` under [`OURS`] is merged over our
-/// own, all else over the reference's.
+/// own, all else over the reference's; what it says is null there is left out.
 fn render_config([health, metrics, webhook]: [u16; 3], over: &Value) -> String {
     let mut over = over.clone();
     let over_ours = over.as_object_mut().and_then(|over| over.remove(OURS));
@@ -367,6 +367,9 @@ fn render_config([health, metrics, webhook]: [u16; 3], over: &Value) -> String {
         "multiKueue": {"gcInterval": "10s", "workerLostTimeout": "15m"},
     });
     merge(&mut theirs, &over);
+    if let Some(keys) = theirs.as_object_mut() {
+        keys.retain(|_, value| !value.is_null());
+    }
     // Why: not each version of the file has each of these keys; null takes one out.
     if let Some(keys) = theirs.as_object_mut() {
         keys.retain(|_, value| !value.is_null());

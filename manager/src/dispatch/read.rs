@@ -21,7 +21,7 @@ use roadstead_engine::caches::{CachedJob, JobKey, KindCache, member, named};
 use roadstead_engine::checks::{Elsewhere, Fate, There};
 use roadstead_jobs::JobKind;
 use roadstead_jobs::kind::{Look, Pods};
-use roadstead_kinds::Idle;
+use roadstead_kinds::{Ability, Idle};
 
 use super::Dispatch;
 use super::fence::fence;
@@ -176,7 +176,7 @@ pub(super) fn scene(
     // Why not of a kind that is switched off where it runs already: a setting does not end what runs.
     let is_known = |group: &str, kind: &str| match holder {
         Some(_) => roadstead_jobs::kind_of(group, kind).is_some(),
-        None => d.caches.kind(group, kind).is_some(),
+        None => { d.caches.kind(group, kind) }.is_some_and(|jobs| jobs.kind.kind().can(Ability::Dispatched)),
     };
     let owner = owner(stored, local_job.as_ref(), is_known);
     let job = LocalJob {
@@ -330,6 +330,10 @@ fn owner(
     is_known: impl Fn(&str, &str) -> bool,
 ) -> Owner {
     if let Some((kind, job)) = job {
+        if !kind.kind().can(Ability::Dispatched) {
+            let kind = Some(kind.kind().to_string());
+            return Owner::NoAdapter { kind };
+        }
         let Some(managed_by) = kind.kind().managed_by else {
             return Owner::Managed;
         };
@@ -401,7 +405,7 @@ fn pods_there(look: &Look) -> PodsThere {
     match look.pods {
         Pods::None if look.suspended => PodsThere::None,
         Pods::Untold if look.suspended => PodsThere::Untold,
-        Pods::None | Pods::Untold | Pods::Ending | Pods::Alive => PodsThere::Some,
+        Pods::None | Pods::Untold | Pods::Ending | Pods::Alive | Pods::AliveUntil(_) => PodsThere::Some,
     }
 }
 

@@ -9,6 +9,7 @@ use roadstead_api::kueue::v1beta2 as api;
 use roadstead_core::dispatch::{Drift, LostPolicy};
 use roadstead_jobs::JobPodSet;
 use roadstead_jobs::equivalence::sanitised;
+use roadstead_jobs::kind::MemberId;
 use serde_json::Value;
 
 /// What a Workload is made from. *Source*: `spec/jobs.md 5.6`.
@@ -22,6 +23,8 @@ pub struct Made<'a> {
     pub api_version: &'a str,
     /// The job's `kind`.
     pub kind: &'a str,
+    /// Of a group: the members that own it together.
+    pub group: Option<&'a [MemberId]>,
     /// Keys of labels to copy from the job (`integrations.labelKeysToCopy`).
     pub labels_to_copy: &'a [String],
     /// Keys of annotations to copy from the job: those that metrics read from Workloads.
@@ -55,14 +58,32 @@ pub fn workload_for_job(made: Made<'_>) -> api::Workload {
             copied.insert(key.clone(), value.clone());
         }
     }
-    copied.insert(labels::JOB_UID.to_owned(), uid.clone());
+    let owners: Vec<OwnerReference> = match made.group {
+        None => {
+            copied.insert(labels::JOB_UID.to_owned(), uid.clone());
+            let name = job.name.clone().unwrap_or_default();
+            let id = MemberId { name, uid };
+            vec![OwnerReference {
+                controller: Some(true),
+                block_owner_deletion: Some(true),
+                ..member_reference(made.api_version, made.kind, &id)
+            }]
+        }
+        Some(members) => { members.iter() }
+            .map(|id| member_reference(made.api_version, made.kind, id))
+            .collect(),
+    };
     let travels = |key: &str| {
         key.starts_with(annotations::PROVISIONING_PARAMETER_PREFIX)
             || key == annotations::ADMISSION_GATED_BY
             || made.annotations_to_copy.iter().any(|wanted| wanted == key)
     };
     let notes = job.annotations.iter().flatten().filter(|(key, _)| travels(key));
-    let notes: BTreeMap<String, String> = notes.map(|(key, value)| (key.clone(), value.clone())).collect();
+    let mut notes: BTreeMap<String, String> =
+        notes.map(|(key, value)| (key.clone(), value.clone())).collect();
+    if made.group.is_some() {
+        notes.insert(annotations::IS_GROUP_WORKLOAD.to_owned(), labels::TRUE.to_owned());
+    }
     let pod_sets = made.pod_sets.into_iter().map(|set| api::PodSet {
         name: set.name,
         count: i32::try_from(set.count).unwrap_or(i32::MAX),
@@ -84,14 +105,7 @@ pub fn workload_for_job(made: Made<'_>) -> api::Workload {
             labels: Some(copied),
             annotations: (!notes.is_empty()).then_some(notes),
             finalizers: Some(vec![finalizers::RESOURCE_IN_USE.to_owned()]),
-            owner_references: Some(vec![OwnerReference {
-                api_version: made.api_version.to_owned(),
-                kind: made.kind.to_owned(),
-                name: job.name.clone().unwrap_or_default(),
-                uid,
-                controller: Some(true),
-                block_owner_deletion: Some(true),
-            }]),
+            owner_references: Some(owners),
             ..ObjectMeta::default()
         },
         spec: api::WorkloadSpec {
@@ -103,6 +117,18 @@ pub fn workload_for_job(made: Made<'_>) -> api::Workload {
             ..api::WorkloadSpec::default()
         },
         status: None,
+    }
+}
+
+/// What makes a member of a group one of the owners of its Workload.
+pub fn member_reference(api_version: &str, kind: &str, member: &MemberId) -> OwnerReference {
+    OwnerReference {
+        api_version: api_version.to_owned(),
+        kind: kind.to_owned(),
+        name: member.name.clone(),
+        uid: member.uid.clone(),
+        controller: None,
+        block_owner_deletion: None,
     }
 }
 
@@ -305,6 +331,7 @@ mod tests {
             job: &job,
             api_version: "batch/v1",
             kind: "Job",
+            group: None,
             labels_to_copy: &[],
             annotations_to_copy: &["noted".to_owned()],
             queue: None,

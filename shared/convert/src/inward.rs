@@ -19,6 +19,7 @@ use roadstead_core::status::{
     Status,
 };
 use roadstead_core::workload::{PodSet, Workload};
+use serde_json::Value;
 
 use crate::accounting::{Accounting, Boost};
 use crate::queues::toleration;
@@ -28,6 +29,26 @@ use crate::template;
 /// rules. Who decides about quota uses [`counted_workload`].
 pub fn workload(workload: &api::Workload) -> Workload {
     counted_workload(workload, &Accounting::plain())
+}
+
+/// Whether one pod asks for more of any resource than another one; of each its object or its template, as the API server has
+/// stored it. What cannot be read counts as nothing.
+pub fn asks_for_more(pod: &Value, other: &Value) -> bool {
+    let (limits, rules) = (Accounting::plain().limits, Accounting::plain().rules);
+    let asked = |template: &Value| {
+        let mut findings = Findings::default();
+        let pod = template::read("spec", template.get("spec"), &mut findings.invalid);
+        let around = Around {
+            rules,
+            limits,
+            overhead: None,
+        };
+        requests::count("spec", &pod.asked, &around, &mut findings)
+    };
+    let given = asked(other);
+    let is_more =
+        |(name, amount): (&ResourceName, &Amount)| *amount > given.get(name).copied().unwrap_or_default();
+    asked(pod).iter().any(is_more)
 }
 
 /// A Workload as it counts against quota. What is wrong with it stands in `problems`, in the words of
@@ -279,5 +300,29 @@ fn check_state(check: &api::AdmissionCheckState) -> CheckState {
             .collect(),
         requeue_after_secs: count(check.requeue_after_seconds),
         retry_count: count(check.retry_count),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Spec: jobs 12.3
+    #[test]
+    fn a_pod_asks_for_more_when_it_does_so_of_one_resource() {
+        let pod = |requests: Value| json!({"spec": {"containers": [{"name": "c", "resources": {"requests": requests}}]}});
+        let one = pod(json!({"cpu": "1", "memory": "1Gi"}));
+        for (other, is_more) in [
+            (json!({"cpu": "1000m", "memory": "1024Mi"}), false),
+            (json!({"cpu": "500m"}), false),
+            (json!({"cpu": "1001m", "memory": "1Gi"}), true),
+            (json!({"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "1"}), true),
+            (json!({"cpu": "1", "nvidia.com/gpu": "0"}), false),
+        ] {
+            assert_eq!(asks_for_more(&pod(other.clone()), &one), is_more, "{other}");
+        }
+        assert!(!asks_for_more(&json!({"spec": "nonsense"}), &one));
     }
 }

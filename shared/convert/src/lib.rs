@@ -26,10 +26,10 @@ pub mod versions;
 
 pub use accounting::{Accounting, Boost, limit_range, overhead, reclaim, request_rules};
 pub use copies::{
-    Made, Priority, Stamp, dispatch_annotations, epoch, lease_secs, lost_policy, pod_sets, remote_workload,
-    spec_drift, workload_for_job,
+    Made, Priority, Stamp, dispatch_annotations, epoch, lease_secs, lost_policy, member_reference, pod_sets,
+    remote_workload, spec_drift, workload_for_job,
 };
-pub use inward::{counted_workload, workload, workload_status};
+pub use inward::{asks_for_more, counted_workload, workload, workload_status};
 pub use outward::{
     Shares, cluster_queue_status, cohort_status, local_queue_status, request_stop, status_patch, with_active,
 };

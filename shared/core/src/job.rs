@@ -37,6 +37,8 @@ pub struct JobObserved<'a> {
     pub run: Run,
     /// Whether it still has pods.
     pub pods: Pods,
+    /// What becomes of it when its Workload is deleted.
+    pub at_deletion: AtDeletion,
     /// Whether it is over.
     pub ended: Ended,
     /// Name of the Workload it wants to adopt.
@@ -85,6 +87,17 @@ pub enum Run {
     Suspended,
     /// It may have pods, or a stop is under way.
     Running,
+    /// Of a group: some members are held back, others may run.
+    Partly,
+}
+
+/// What becomes of a job whose Workload is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtDeletion {
+    /// It is held back.
+    Held,
+    /// It is deleted, also when it is held back already. Our finalizer keeps its objects until their end has been counted.
+    Deleted,
 }
 
 /// Whether a job has pods.
@@ -262,6 +275,8 @@ pub enum Action {
     SuspendChild,
     /// Ask the Workload's reconciler to finish it with reason `OutOfSync`.
     AskOutOfSync(Key),
+    /// Let its objects go: their end has been counted, or does not count.
+    Release,
 }
 
 /// Why a job is stopped.
@@ -351,7 +366,11 @@ impl<'a> Draft<'a> {
     fn decide(&mut self) {
         let seen = self.seen;
         let named = seen.queue.is_some_and(|queue| !queue.is_empty());
-        if seen.presence == Presence::Going || seen.scope == Scope::Outside {
+        if seen.presence == Presence::Going {
+            self.release();
+            return;
+        }
+        if seen.scope == Scope::Outside {
             return;
         }
         if seen.parent != Parent::None {
@@ -372,10 +391,21 @@ impl<'a> Draft<'a> {
         }
     }
 
+    fn release(&mut self) {
+        if self.seen.at_deletion == AtDeletion::Deleted {
+            self.actions.push(Action::Release);
+        }
+    }
+
+    /// Whether anything of it may run.
+    fn runs(&self) -> bool {
+        self.seen.run != Run::Suspended
+    }
+
     /// *Source*: `spec/jobs.md 5.2`.
     fn hold_child(&mut self) {
         let seen = self.seen;
-        if seen.parent == Parent::NotAdmitted && seen.run == Run::Running && seen.ended == Ended::No {
+        if seen.parent == Parent::NotAdmitted && self.runs() && seen.ended == Ended::No {
             self.actions.push(Action::SuspendChild);
             self.notes
                 .push(Note::normal("Suspended", "Kueue managed child job suspended"));
@@ -444,7 +474,7 @@ impl<'a> Draft<'a> {
                 self.delete(&surplus, false);
                 return Search::Busy;
             }
-            if seen.run == Run::Running && seen.ended == Ended::No && !seen.workloads.is_empty() {
+            if self.runs() && seen.ended == Ended::No && !seen.workloads.is_empty() {
                 let (restore, message) = match surplus.as_slice() {
                     [only] => (
                         Some(&only.key),
@@ -523,13 +553,13 @@ impl<'a> Draft<'a> {
             return;
         }
         if seen.prebuilt.is_some() {
-            if seen.run == Run::Running {
+            if self.runs() {
                 self.stop(StopReason::NoMatchingWorkload, None, "missing workload");
             }
             self.follow_up = FollowUp::PrebuiltMissing;
             return;
         }
-        if seen.run == Run::Running {
+        if self.runs() {
             let message = "Missing Workload; unable to restore pod templates";
             self.stop(StopReason::NoMatchingWorkload, None, message);
             return;
@@ -551,11 +581,12 @@ impl<'a> Draft<'a> {
                 let text = format!("Workload '{key}' is declared finished");
                 self.notes.push(Note::routine("FinishedWorkload", text));
             }
+            self.release();
             return;
         }
-        let running = seen.run == Run::Running;
         if workload.presence == Presence::Going {
-            if running && seen.ended == Ended::No {
+            let deleted = seen.at_deletion == AtDeletion::Deleted;
+            if deleted || (self.runs() && seen.ended == Ended::No) {
                 self.stop(StopReason::WorkloadDeleted, Some(key), "Workload is deleted");
             }
             return;
@@ -565,28 +596,28 @@ impl<'a> Draft<'a> {
         }
         self.follow_job(workload);
         let is_kept = workload.site == Site::ElsewhereOnly;
-        match (&workload.stage, running) {
-            (Stage::Admitted(_), true) if is_kept => {
+        match (&workload.stage, seen.run) {
+            (Stage::Admitted(_), Run::Running | Run::Partly) if is_kept => {
                 let message = "Held in this cluster, because it runs in a worker cluster";
                 self.stop(StopReason::NotAdmitted, Some(key), message);
             }
-            (Stage::Admitted(_), false) if is_kept => {}
-            (Stage::Evicted { message, .. }, true) => {
+            (Stage::Admitted(_), Run::Suspended) if is_kept => {}
+            (Stage::Evicted { message, .. }, Run::Running | Run::Partly) => {
                 self.stop(StopReason::WorkloadEvicted, Some(key), message);
             }
-            (Stage::Admitted(queue), false) => {
+            (Stage::Admitted(queue), Run::Suspended | Run::Partly) => {
                 self.actions.push(Action::Start(key.clone()));
                 let text = format!("Admitted by clusterQueue {queue}");
                 self.notes.push(Note::routine(STARTED, text));
             }
-            (Stage::Pending | Stage::Reserved, true) => {
+            (Stage::Pending | Stage::Reserved, Run::Running | Run::Partly) => {
                 self.stop(
                     StopReason::NotAdmitted,
                     Some(key),
                     "Not admitted by cluster queue",
                 );
             }
-            (Stage::Reserved, false) => {
+            (Stage::Reserved, Run::Suspended) => {
                 if !workload.waiting_for.is_empty() {
                     let text = workload.waiting_for.join("; ");
                     self.notes.push(Note::routine("UpdatedAdmissionCheck", text));
@@ -598,7 +629,7 @@ impl<'a> Draft<'a> {
                     quota: Quota::Released,
                     ..
                 },
-                false,
+                Run::Suspended,
             ) => {
                 // Unlike the anchor: not while quota is held, where the API refuses the change (api API-9.4 rule 3).
                 if let Some(queue) = seen.queue.filter(|queue| *queue != workload.queue) {
@@ -608,7 +639,9 @@ impl<'a> Draft<'a> {
                     });
                 }
             }
-            (Stage::Evicted { .. }, false) | (Stage::Admitted(_), true) | (Stage::Finished { .. }, _) => {}
+            (Stage::Evicted { .. }, Run::Suspended)
+            | (Stage::Admitted(_), Run::Running)
+            | (Stage::Finished { .. }, _) => {}
         }
     }
 

@@ -56,6 +56,8 @@ pub const PODS_READY: &str = "PodsReady";
 pub const FINISHED: &str = "Finished";
 /// Condition: `spec.active` is about to become false.
 pub const DEACTIVATION_TARGET: &str = "DeactivationTarget";
+/// Condition of a group's Workload while pods of it must be made anew.
+const REPLACEMENT: &str = "WaitingForReplacementPods";
 /// Reason of condition `QuotaReserved`: a gate holds it back.
 const ADMISSION_GATED: &str = "AdmissionGated";
 /// Reason of condition `QuotaReserved`: no worker cluster can ever hold it.
@@ -126,6 +128,7 @@ pub fn step(seen: &Observed<'_>, now: Timestamp) -> Next {
     draft.obey_queues();
     draft.make_room();
     draft.release_when_at_rest();
+    draft.wait_for_replacements();
     draft.end_waiting();
     draft.take_proposal();
     draft.say_that_it_waits();
@@ -543,6 +546,30 @@ impl<'a> Draft<'a> {
             let now = self.now;
             let entry = self.status.checks.entry(name);
             entry.or_insert_with(|| CheckState::pending(now));
+        }
+    }
+
+    /// Says whether a group is complete; while it is not, no quota is given to it. *Source*: `spec/jobs.md 12.10`.
+    fn wait_for_replacements(&mut self) {
+        let JobFacts::Present {
+            missing: Some(missing),
+            ..
+        } = self.seen.job
+        else {
+            return;
+        };
+        if *missing > 0 {
+            let evicted = self.status.conditions.when_true(EVICTED);
+            let (reason, message) = match evicted {
+                Some(evicted) => (evicted.reason.clone(), evicted.message.clone()),
+                None => (
+                    "PodsFailed".into(),
+                    "Some Failed pods need replacement".to_owned(),
+                ),
+            };
+            self.set(REPLACEMENT, Truth::True, reason, message);
+        } else if self.status.conditions.is_true(REPLACEMENT) {
+            self.set(REPLACEMENT, Truth::False, "PodsReady", "No pods need replacement");
         }
     }
 

@@ -38,10 +38,10 @@ pub(crate) const CYCLIC: &str =
     "cyclic ownership: the job is among its own controlling owners; remove the reference";
 
 /// The managed object on top of a job.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) enum Top {
     /// A job of an enabled kind.
-    Job(Arc<DynamicObject>),
+    Job(KindCache, Arc<DynamicObject>),
     /// A job of an external framework.
     External(Uid),
 }
@@ -50,7 +50,7 @@ impl Top {
     /// The Workloads that describe it.
     pub(crate) fn workloads(&self, caches: &Caches) -> Vec<Key> {
         match self {
-            Self::Job(job) => control::workloads_of(caches, job),
+            Self::Job(kind, job) => control::workloads_of(caches, kind, job),
             Self::External(uid) => caches.owners.of(uid.as_str()),
         }
     }
@@ -232,7 +232,7 @@ fn look(caches: &Caches, namespace: &str, owner: &Reference) -> Result<Seen<Top>
             let counts = jobs.kind.is_queued(member(&job)) && ancestors.counts(labels::queue(&job.metadata));
             return Ok(Seen::Owner {
                 above: controller(&job.metadata),
-                managed: counts.then_some(Top::Job(job)),
+                managed: counts.then(|| Top::Job(jobs.clone(), job)),
             });
         }
         if state == KindState::Unknown {

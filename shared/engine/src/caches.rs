@@ -35,7 +35,9 @@ mod unsure;
 
 pub use counting::{Beyond, Counting, LimitIndex};
 pub(crate) use kinds::resource_of;
-pub use kinds::{CachedJob, JobKey, JobRef, KindCache, api_resource, look_at, member, member_mut};
+pub use kinds::{
+    CachedJob, JobKey, JobRef, KindCache, api_resource, is_of_group, look_at, member, member_mut,
+};
 pub use queues::QueueIndex;
 pub use templates::Templates;
 use unsure::Unsure;
@@ -198,10 +200,12 @@ impl Caches {
         watch("runtimeclasses", &self.runtime_classes, client, tasks, stop);
         for jobs in self.jobs.iter() {
             let api = Api::all_with(client.clone(), &jobs.resource);
-            let watching =
-                jobs.objects
-                    .clone()
-                    .run_where_served(api, None, jobs.resource.clone(), stop.clone());
+            let watching = jobs.objects.clone().run_where_served(
+                api,
+                jobs.kind.selector().map(str::to_owned),
+                jobs.resource.clone(),
+                stop.clone(),
+            );
             tasks.spawn(watch_of(&jobs.resource.plural), watching);
         }
     }

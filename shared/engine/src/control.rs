@@ -14,13 +14,19 @@ use roadstead_api::constants::{annotations, labels};
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_core::name::Key;
 
-use crate::caches::{Caches, JobKey, JobRef, KindCache, named};
+use crate::caches::{Caches, JobKey, JobRef, KindCache, is_of_group, named};
 
 /// What both copies say of where they come from.
 const STAMPS: [&str; 2] = [annotations::WORKLOAD_UID, annotations::DISPATCH_EPOCH];
 
-/// The job to which a Workload belongs, and that job's UID, if its kind is enabled. Whether it exists is not asked.
-pub(crate) fn of(caches: &Caches, workload: &Workload) -> Option<(JobRef, String)> {
+/// The job to which a Workload belongs, if its kind is enabled, and that job's UID if it is one object. Whether it exists is not
+/// asked.
+pub(crate) fn of(caches: &Caches, workload: &Workload) -> Option<(JobRef, Option<String>)> {
+    if is_of_group(workload) {
+        let kind = caches.jobs.iter().position(KindCache::has_groups)?;
+        let key = JobKey::Group(roadstead_kubeio::cache::key_of(workload));
+        return Some((JobRef { kind, key }, None));
+    }
     let owners = workload.owner_references();
     let Some(owner) = owners.iter().find(|owner| owner.controller == Some(true)) else {
         return claimant(caches, workload);
@@ -30,11 +36,18 @@ pub(crate) fn of(caches: &Caches, workload: &Workload) -> Option<(JobRef, String
     let kind = caches.jobs.iter().position(is_kind)?;
     let key = Key::new(workload.namespace().unwrap_or_default(), owner.name.as_str());
     let key = JobKey::Object(key);
-    Some((JobRef { kind, key }, owner.uid.clone()))
+    Some((JobRef { kind, key }, Some(owner.uid.clone())))
 }
 
-/// The Workloads that belong to a job.
-pub(crate) fn workloads_of(caches: &Caches, job: &DynamicObject) -> Vec<Key> {
+/// The Workloads that belong to the job of an object.
+pub(crate) fn workloads_of(caches: &Caches, of_kind: &KindCache, job: &DynamicObject) -> Vec<Key> {
+    if let JobKey::Group(group) = of_kind.key_of(job) {
+        let own = caches
+            .workloads
+            .get(&group)
+            .filter(|workload| is_of_group(workload));
+        return own.map(|_| group).into_iter().collect();
+    }
     let mut all = caches.owners.of(job.metadata.uid.as_deref().unwrap_or_default());
     let claimed = named(job).filter(|key| caches.workloads.get(key).is_some_and(|one| belongs(job, &one)));
     all.extend(claimed);
@@ -68,12 +81,12 @@ fn is_same(one: &BTreeMap<String, String>, other: &BTreeMap<String, String>, key
     said.is_some() && said == other.get(key)
 }
 
-fn claimant(caches: &Caches, workload: &Workload) -> Option<(JobRef, String)> {
+fn claimant(caches: &Caches, workload: &Workload) -> Option<(JobRef, Option<String>)> {
     let key = roadstead_kubeio::cache::key_of(workload);
     caches.prebuilt.of(&key).into_iter().find_map(|at| {
         let job = caches.jobs.get(at.kind)?.job(&at.key)?;
         let job = job.first();
-        belongs(job, workload).then(|| (at, job.meta().uid.clone().unwrap_or_default()))
+        belongs(job, workload).then(|| (at, job.meta().uid.clone()))
     })
 }
 

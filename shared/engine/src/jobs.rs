@@ -28,7 +28,7 @@ use roadstead_kubeio::queue::{Lane, Queue};
 use roadstead_kubeio::reconcile::Outcome;
 
 use crate::ancestors::{self, Missing, Top};
-use crate::caches::{Caches, JobRef, KindCache, member};
+use crate::caches::{Caches, JobKey, JobRef, KindCache, member};
 use crate::checks::{CheckList, Fate};
 use crate::clock::Clock;
 use crate::workloads::Requests;
@@ -80,6 +80,13 @@ impl Jobs {
                 if let Some(job) = job_of(&caches, workload) {
                     due.add(job, Lane::Placed);
                 }
+            }
+            // Why: a foreign Workload has had the name of a group.
+            if change.new.is_none()
+                && let Some(kind) = caches.jobs.iter().position(KindCache::has_groups)
+            {
+                let key = JobKey::Group(change.key.clone());
+                due.add(JobRef { kind, key }, Lane::New);
             }
             if change.new.is_some_and(|w| w.metadata.owner_references.is_none()) {
                 for job in caches.prebuilt.of(change.key) {
@@ -142,10 +149,13 @@ impl Jobs {
             Ok(scene) => scene,
             Err(problem) => {
                 // Why not an error: the job stays as it is until somebody mends it, and that makes it due.
-                self.tell(&jobs, job.first(), vec![Note::warning("InvalidJob", problem)]);
+                self.tell(&jobs, job.first(), vec![problem]);
                 return Outcome::Done;
             }
         };
+        if let Err(outcome) = write::tend(&self, &jobs, &scene).await {
+            return outcome;
+        }
         let mut plan = job::plan(&scene.observed());
         for action in plan.actions {
             if let job::Action::Start(_) = action

@@ -91,9 +91,10 @@ impl Workloads {
             .listen(move |change| due.add(change.key.clone(), lane(change.new.map(|w| &**w))));
         for jobs in self.caches.jobs.iter() {
             let (due, caches) = (self.due.clone(), self.caches.clone());
+            let of_kind = jobs.clone();
             jobs.objects.listen(move |change| {
                 for job in [change.old, change.new].into_iter().flatten() {
-                    for key in control::workloads_of(&caches, job) {
+                    for key in control::workloads_of(&caches, &of_kind, job) {
                         due.add(key, Lane::Placed);
                     }
                 }
@@ -171,7 +172,7 @@ impl Workloads {
         let proposal = self.proposals.get(&key, &workload.uid);
         let request = self.requests.get(&key, &workload.uid);
         // Why nothing until then: a job that is only not listed yet must not be taken for deleted. When that is known, it is due.
-        let Some(mut facts) = read::facts(&self.caches, self.policy, &stored, &workload) else {
+        let Some(mut facts) = read::facts(&self.caches, self.policy, (&stored, &workload), now) else {
             return Outcome::Done;
         };
         if let Some(there) = self.checks.there(&stored) {
@@ -240,7 +241,10 @@ impl Workloads {
         {
             return Outcome::Failed(why);
         }
-        let wake_at = [next.wake_at, follow.wake_at].into_iter().flatten().min();
+        let wake_at = [next.wake_at, follow.wake_at, facts.pods_end_by()]
+            .into_iter()
+            .flatten()
+            .min();
         until(wake_at, now).map_or(Outcome::Done, Outcome::After)
     }
 

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::json;
 use crate::kind::{
-    Error, JobKind, JobPodSet, Look, Member, MemberMut, Members, Mirror, Pods, Remote, Target, Write,
+    Error, JobKind, JobPodSet, Look, Member, MemberMut, Members, Mirror, Pods, Remote, Target, Why, Write,
 };
 use crate::needs::{self, Need};
 use crate::podset::{InjectError, PodSetInfo, same_number};
@@ -280,7 +280,7 @@ impl JobKind for AppWrapper {
             .collect())
     }
 
-    fn stop(&self, members: Members<'_>, _original: &[JobPodSet]) -> Vec<Write> {
+    fn stop(&self, members: Members<'_>, _original: &[JobPodSet], _why: &Why<'_>) -> Vec<Write> {
         let job = members.first();
         let patch = json::difference(job.data, &with_infos(job.data, true, &[]));
         patch

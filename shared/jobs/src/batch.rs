@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::json;
 use crate::kind::{
-    Error, JobKind, JobPodSet, Look, Member, MemberMut, Members, Mirror, Pods, Remote, Target, Write,
+    Error, JobKind, JobPodSet, Look, Member, MemberMut, Members, Mirror, Pods, Remote, Target, Why, Write,
 };
 use crate::labels::annotation;
 use crate::podset::{InjectError, PodSetInfo, inject, restore, same_number};
@@ -111,7 +111,7 @@ impl JobKind for BatchJob {
             .collect())
     }
 
-    fn stop(&self, members: Members<'_>, original: &[JobPodSet]) -> Vec<Write> {
+    fn stop(&self, members: Members<'_>, original: &[JobPodSet], _why: &Why<'_>) -> Vec<Write> {
         let job = members.first();
         if is_suspended(job) {
             return Vec::new();

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::json;
 use crate::kind::{
-    Error, JobKind, JobPodSet, Look, Member, MemberMut, Members, Mirror, Pods, Remote, Target, Write,
+    Error, JobKind, JobPodSet, Look, Member, MemberMut, Members, Mirror, Pods, Remote, Target, Why, Write,
 };
 use crate::podset::{InjectError, PodSetInfo, inject, restore, same_number};
 use crate::problem::Problem;
@@ -233,7 +233,7 @@ impl JobKind for ByPath {
         Ok(write(job, job.data, &after).into_iter().collect())
     }
 
-    fn stop(&self, members: Members<'_>, original: &[JobPodSet]) -> Vec<Write> {
+    fn stop(&self, members: Members<'_>, original: &[JobPodSet], _why: &Why<'_>) -> Vec<Write> {
         let job = members.first();
         if self.is_suspended(job.data) {
             return Vec::new();

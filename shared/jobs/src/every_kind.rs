@@ -6,7 +6,7 @@ use roadstead_core::lifecycle::Outcome;
 use roadstead_kinds::{Ability, rows};
 use serde_json::{Value, json};
 
-use crate::fixture::{Tested, both, changed, one};
+use crate::fixture::{Tested, WHY, both, changed, one};
 use crate::kind::Remote;
 use crate::podset::PodSetInfo;
 use crate::remote::RemoteIdentity;
@@ -448,7 +448,7 @@ fn survives(sample: &Sample, good: &Value, bad: &Value) {
     let infos: Vec<PodSetInfo> = original.iter().map(|_| PodSetInfo::default()).collect();
     let _ = kind.pod_sets(bad);
     let _ = kind.start(bad, &infos);
-    one(bad, |job| sample.kind.stop(job, &original));
+    one(bad, |job| sample.kind.stop(job, &original, &WHY));
     kind.copy(bad, &identity, &original);
     for (local, remote) in [(good, bad), (bad, good)] {
         both(local, remote, |local, remote| {

@@ -6,10 +6,18 @@ use roadstead_core::lifecycle::Outcome;
 use serde_json::{Value, json};
 
 use crate::JobKind;
-use crate::kind::{Error, JobPodSet, Look, Member, MemberMut, Members, Mirror, Remote, Target, Write};
+use crate::kind::{Error, JobPodSet, Look, Member, MemberMut, Members, Mirror, Remote, Target, Why, Write};
 use crate::podset::{InjectError, PodSetInfo};
 use crate::problem::Problem;
 use crate::remote::RemoteIdentity;
+
+/// An eviction.
+pub(crate) const WHY: Why<'_> = Why {
+    reason: "WorkloadEvictedDueToPreempted",
+    message: "make room",
+    for_good: false,
+    now: Timestamp::UNIX_EPOCH,
+};
 
 fn parts(object: &Value) -> (ObjectMeta, Value) {
     let mut data = object.clone();
@@ -23,6 +31,15 @@ pub(crate) fn one<T>(object: &Value, look: impl FnOnce(Members<'_>) -> T) -> T {
     let (meta, data) = parts(object);
     let (meta, data) = (&meta, &data);
     look(Members::one(&Member { meta, data }))
+}
+
+/// Looks at a group.
+pub(crate) fn many<T>(objects: &[Value], look: impl FnOnce(Members<'_>) -> T) -> T {
+    let parts: Vec<_> = objects.iter().map(parts).collect();
+    let members: Vec<Member<'_>> = { parts.iter() }
+        .map(|(meta, data)| Member { meta, data })
+        .collect();
+    look(Members::new(&members).unwrap())
 }
 
 /// Looks at two objects.
@@ -72,7 +89,10 @@ pub(crate) struct Tested(pub(crate) &'static dyn JobKind);
 
 /// What is sent to one part of a job.
 fn sent(writes: Vec<Write>, wanted: Target) -> Vec<Value> {
-    let sent = |Write::Patch { of: _, target, patch }: Write| {
+    let sent = |write: Write| {
+        let Write::Patch { of: _, target, patch } = write else {
+            panic!("nothing is deleted");
+        };
         assert_eq!(target, wanted);
         patch
     };
@@ -96,7 +116,7 @@ impl Tested {
 
     /// The patch that stops a job.
     pub(crate) fn stop(self, job: &Value, original: &[JobPodSet]) -> Option<Value> {
-        let mut patches = sent(one(job, |job| self.0.stop(job, original)), Target::Main);
+        let mut patches = sent(one(job, |job| self.0.stop(job, original, &WHY)), Target::Main);
         assert!(patches.len() <= 1);
         patches.pop()
     }

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use roadstead_core::lifecycle::Outcome;
 use roadstead_core::name::PodSetName;
+use roadstead_core::note::Note;
 use roadstead_kinds::Kind;
 use serde_json::Value;
 use thiserror::Error as ThisError;
@@ -16,6 +17,7 @@ use crate::needs::{self, Need};
 use crate::podset::{InjectError, PodSetInfo};
 use crate::problem::Problem;
 use crate::remote::RemoteIdentity;
+use crate::webhook::Defaulting;
 
 /// One homogeneous group of pods of a job.
 #[derive(Clone, PartialEq, Eq)]
@@ -53,6 +55,12 @@ pub enum Error {
         found: String,
         /// What should be there.
         expected: &'static str,
+    },
+    /// The members of a group are too few, or do not fit together; another member mends it.
+    #[error("{message}")]
+    Unfit {
+        /// What does not fit.
+        message: String,
     },
 }
 
@@ -177,6 +185,69 @@ pub enum Write {
         /// What to send.
         patch: Value,
     },
+    /// Delete a member.
+    Delete {
+        /// Which one.
+        of: MemberId,
+    },
+}
+
+/// Why a job is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Why<'a> {
+    /// The reason, as a condition has it.
+    pub reason: &'a str,
+    /// A sentence for people.
+    pub message: &'a str,
+    /// Whether its Workload is being deleted, so that nothing will start it again.
+    pub for_good: bool,
+    /// The time.
+    pub now: Timestamp,
+}
+
+/// Whether one pod asks for more of any resource than another one; of each its object or its template.
+pub type AsksForMore = fn(&Value, &Value) -> bool;
+
+/// What is to be done about the members of a group. *Source*: `spec/jobs.md 12.5, 12.6`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tending {
+    /// What to write.
+    pub writes: Vec<Write>,
+    /// What to tell once that is written.
+    pub told: Vec<Told>,
+    /// The members that own its Workload.
+    pub kept: Vec<MemberId>,
+    /// Whether its Workload describes it.
+    pub fits: bool,
+    /// How far its members are.
+    pub stand: Stand,
+    /// How many pods of its Workload have no member; `None` while there is no Workload.
+    pub missing: Option<u32>,
+}
+
+/// How far the members of a group are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stand {
+    /// All that are not over are held back.
+    #[default]
+    Held,
+    /// Some are held back, others are let go.
+    Partly,
+    /// None is held back, and some are not over.
+    Running,
+    /// All are over.
+    Over,
+    /// All are being deleted, and none has ever run.
+    Gone,
+}
+
+/// An Event about one member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// Which one.
+    pub of: MemberId,
+    /// What to tell.
+    pub note: Note,
 }
 
 /// How a job is doing.
@@ -216,6 +287,8 @@ pub enum Pods {
     Untold,
     /// It has some: its quota is used.
     Alive,
+    /// All it has are being ended. Its quota is used until they are over, or until this time: their node may never say so.
+    AliveUntil(Timestamp),
 }
 
 /// What is known of a job in another cluster.
@@ -250,9 +323,14 @@ pub trait JobKind: Send + Sync {
         None
     }
 
+    /// The label selector of the objects that are looked at; `None`: all.
+    fn selector(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Its pods.
     ///
-    /// *Errors*: the job is not what its schema says.
+    /// *Errors*: the job is not what its schema says, or is a group that is not complete.
     fn pod_sets(&self, members: Members<'_>) -> Result<Vec<JobPodSet>, Error>;
 
     /// How it is doing. Also asked of copies without their details ([`Self::forget_details`]).
@@ -265,7 +343,27 @@ pub trait JobKind: Send + Sync {
 
     /// The writes that stop it and restore its templates, in order; those not needed are left out, so a stopped job has
     /// none. `original` are the pod sets of the Workload; when their number does not fit, nothing is restored.
-    fn stop(&self, members: Members<'_>, original: &[JobPodSet]) -> Vec<Write>;
+    fn stop(&self, members: Members<'_>, original: &[JobPodSet], why: &Why<'_>) -> Vec<Write>;
+
+    /// What is to be done about the members of a group, whose Workload has these pod sets; `None`: it is no group.
+    fn tend(
+        &self,
+        _members: Members<'_>,
+        _workload: Option<&[JobPodSet]>,
+        _asks_for_more: AsksForMore,
+    ) -> Option<Tending> {
+        None
+    }
+
+    /// Whether its objects are deleted when its Workload is, also those that are held back.
+    fn ends_with_workload(&self) -> bool {
+        false
+    }
+
+    /// The writes that let its objects go once their end has been counted.
+    fn release(&self, _members: Members<'_>) -> Vec<Write> {
+        Vec::new()
+    }
 
     /// The objects to create on a worker. `original` are the pod sets of the Workload: what was injected here stays here.
     fn copies(
@@ -310,6 +408,11 @@ pub trait JobKind: Send + Sync {
 
     /// The priority class that the kind itself declares, beside those of its pods. *Source*: `spec/jobs.md 5.13`.
     fn priority_class<'a>(&self, _members: Members<'a>) -> Option<&'a str> {
+        None
+    }
+
+    /// How the kind fills in new objects, if it does so in a way of its own and not as all kinds do.
+    fn defaulting(&self) -> Option<Defaulting> {
         None
     }
 

@@ -24,6 +24,7 @@ pub mod batch;
 pub mod by_path;
 pub mod jobset;
 pub mod kubeflow;
+pub mod pod;
 pub mod ray;
 
 pub mod equivalence;
@@ -57,6 +58,7 @@ pub fn registry() -> Vec<&'static dyn JobKind> {
         &ray::RAY_JOB,
         &ray::RAY_CLUSTER,
         &appwrapper::AppWrapper,
+        &pod::PlainPod,
     ]
 }
 

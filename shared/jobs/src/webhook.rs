@@ -32,6 +32,10 @@ pub struct DefaultFacts<'a> {
     pub uses_multikueue: &'a dyn Fn(&str) -> bool,
 }
 
+/// How a kind fills in new objects.
+#[derive(Clone, Copy)]
+pub struct Defaulting(pub(crate) fn(&mut MemberMut<'_>, &DefaultFacts<'_>));
+
 /// Whether something exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
@@ -71,6 +75,9 @@ pub fn default_job(kind: &dyn JobKind, job: &mut MemberMut<'_>, facts: &DefaultF
     if !kind.is_queued(job.as_member()) {
         return;
     }
+    if let Some(Defaulting(own)) = kind.defaulting() {
+        return own(job, facts);
+    }
     let free = facts.owner == Owner::Unmanaged;
     let inside = facts.namespace != Namespace::Outside;
     if free && inside && facts.default_queue == Presence::Present {
@@ -101,7 +108,7 @@ pub fn default_job(kind: &dyn JobKind, job: &mut MemberMut<'_>, facts: &DefaultF
     kind.own_defaults(job);
 }
 
-fn default_label(meta: &mut ObjectMeta, key: &str, value: &str) {
+pub(crate) fn default_label(meta: &mut ObjectMeta, key: &str, value: &str) {
     let labels = meta.labels.get_or_insert_default();
     labels.entry(key.to_owned()).or_insert_with(|| value.to_owned());
 }
@@ -312,11 +319,11 @@ fn subdomain(problems: &mut Vec<Problem>, field: String, name: Option<&str>) {
     }
 }
 
-fn label_field(key: &str) -> String {
+pub(crate) fn label_field(key: &str) -> String {
     format!("metadata.labels[{key}]")
 }
 
-fn annotation_field(key: &str) -> String {
+pub(crate) fn annotation_field(key: &str) -> String {
     format!("metadata.annotations[{key}]")
 }
 

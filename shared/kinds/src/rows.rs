@@ -56,6 +56,12 @@ const OF_JOBS: Rights = Rights {
     ],
 };
 
+/// For objects that are deleted to be stopped, and that no manager sends anywhere yet.
+const OF_PODS: Rights = Rights {
+    engine: OF_JOBS.engine,
+    account: &[],
+};
+
 const ADOPTED: &[Ability] = &[Ability::Prebuilt, Ability::Dispatched];
 const RESIZED: &[Ability] = &[Ability::Prebuilt, Ability::Elastic, Ability::Dispatched];
 
@@ -325,7 +331,10 @@ pub static POD: Kind = Kind {
     framework: "pod",
     kind: "Pod",
     plural: "pods",
+    built: Built::Whole,
     members: Members::Group,
+    abilities: &[Ability::Prebuilt],
+    rights: OF_PODS,
     wrapped: &[PodPlace {
         holder: Holder::At(&[]),
         template: &[],

@@ -9,7 +9,7 @@ use kube::{Api, Client, ResourceExt as _};
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_api::rights;
 use roadstead_e2e::options::{Kind, PLAYED_JOBSETS, RUN_SECONDS};
-use roadstead_e2e::stage::{self, Queue, Runs, SYSTEM_NAMESPACE, Solo, Spec, Stage, Worker};
+use roadstead_e2e::stage::{self, Controller, Queue, Runs, SYSTEM_NAMESPACE, Solo, Spec, Stage, Worker};
 use roadstead_e2e::{Node, Options, Progress};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -137,6 +137,117 @@ pub(super) fn play_embedded<F: Future<Output = ()>>(name: &'static str, body: im
         };
         let ended = timeout(DEADLINE, body(room)).await;
         ended.expect("the test must end within its deadline");
+    });
+}
+
+/// One cluster with plain pods, for all tests of them.
+static ALONE: OnceCell<Solo> = OnceCell::const_new();
+
+async fn start_alone() -> Solo {
+    let node = Node::new(format!("{EAST}-1"), "64", "256Gi");
+    let options = Options::complete("pods").with_node(node);
+    let configuration = json!({"integrations": {"frameworks": ["batch/job", "pod"]}});
+    let started = Solo::start(options, &configuration, Progress::stderr()).await;
+    started.unwrap_or_else(|error| panic!("{}", chain(&error)))
+}
+
+/// One cluster with the workflow controller, for all tests of it.
+static WORKFLOWS: OnceCell<(Solo, Controller)> = OnceCell::const_new();
+
+async fn start_workflows() -> (Solo, Controller) {
+    let node = Node::new(format!("{EAST}-1"), "64", "256Gi");
+    let options = Options::complete("workflows").with_node(node);
+    // As the documentation of that engine gives it.
+    let configuration = json!({
+        "apiVersion": "config.kueue.x-k8s.io/v1beta1",
+        // Why none: its port cannot be chosen in this version.
+        "visibilityServer": null,
+        "featureGates": {"VisibilityOnDemand": false},
+        "integrations": {
+            "frameworks": ["pod"],
+            "podOptions": {
+                "namespaceSelector": {"matchExpressions": [
+                    {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "kueue-system"]},
+                ]},
+                "podSelector": {"matchExpressions": [
+                    {"key": "workflows.argoproj.io/completed", "operator": "In", "values": ["false"]},
+                ]},
+            },
+        },
+    });
+    let started = Solo::start(options, &configuration, Progress::stderr()).await;
+    let solo = started.unwrap_or_else(|error| panic!("{}", chain(&error)));
+    let controller = Controller::start(Runs::Workflows, solo.plane(), &Progress::stderr()).await;
+    let controller = controller.unwrap_or_else(|error| panic!("{}", chain(&error)));
+    (solo, controller)
+}
+
+/// Runs a test about workflows in a namespace of this name, with queues of these names and numbers of cores.
+pub(super) fn play_workflows<F: Future<Output = ()>>(
+    name: &'static str,
+    queues: &[(&str, u32)],
+    body: impl FnOnce(Room) -> F,
+) {
+    RUNTIME.block_on(async {
+        let started = Box::pin(timeout(START_DEADLINE, WORKFLOWS.get_or_init(start_workflows)));
+        let (solo, controller) = started.await.expect("the start must end");
+        let room = furnish(solo, name, queues).await;
+        let ended = timeout(DEADLINE, body(room)).await;
+        assert!(
+            ended.is_ok(),
+            "test {name} must end within its deadline; the last lines of the worker:\n{}\nof the workflow controller:\n{}",
+            solo.log_tail(),
+            controller.log_tail()
+        );
+    });
+}
+
+/// Makes a namespace of this name, with queues of these names and numbers of cores.
+async fn furnish(solo: &'static Solo, name: &'static str, queues: &[(&str, u32)]) -> Room {
+    const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
+    let home = Home::Solo(solo);
+    let room = Room { home, name };
+    for object in [
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}),
+        json!({"apiVersion": KUEUE, "kind": "ResourceFlavor", "metadata": {"name": "cpu"}}),
+        json!({"apiVersion": KUEUE, "kind": "WorkloadPriorityClass", "metadata": {"name": "high"}, "value": 100}),
+    ] {
+        room.apply(EAST, object).await;
+    }
+    for (queue, cores) in queues {
+        let flavor =
+            json!({"name": "cpu", "resources": [{"name": "cpu", "nominalQuota": cores.to_string()}]});
+        let preemption = json!({"withinClusterQueue": "LowerPriority"});
+        let whole = format!("{name}-{queue}");
+        for object in [
+            json!({"apiVersion": KUEUE, "kind": "ClusterQueue", "metadata": {"name": whole}, "spec": {
+                "namespaceSelector": {}, "preemption": preemption,
+                "resourceGroups": [{"coveredResources": ["cpu"], "flavors": [flavor]}]}}),
+            json!({"apiVersion": KUEUE, "kind": "LocalQueue", "metadata": {"name": queue, "namespace": name},
+                "spec": {"clusterQueue": whole}}),
+        ] {
+            room.apply(EAST, object).await;
+        }
+    }
+    room
+}
+
+/// Runs a test about pods in a namespace of this name, with a queue of this name and so many cores.
+pub(super) fn play_pods<F: Future<Output = ()>>(
+    name: &'static str,
+    cores: u32,
+    body: impl FnOnce(Room) -> F,
+) {
+    RUNTIME.block_on(async {
+        let started = Box::pin(timeout(START_DEADLINE, ALONE.get_or_init(start_alone)));
+        let solo = started.await.expect("the start must end");
+        let room = furnish(solo, name, &[(name, cores)]).await;
+        let ended = timeout(DEADLINE, body(room)).await;
+        assert!(
+            ended.is_ok(),
+            "test {name} must end within its deadline; the worker's last lines:\n{}",
+            solo.log_tail()
+        );
     });
 }
 

@@ -27,6 +27,7 @@ fn observed(workloads: &[OwnedWorkload]) -> JobObserved<'_> {
         parent: Parent::None,
         run: Run::Suspended,
         pods: Pods::None,
+        at_deletion: AtDeletion::Held,
         ended: Ended::No,
         prebuilt: None,
         workload_name: key("job-train-12345"),
@@ -473,4 +474,53 @@ fn a_workload_follows_gates_and_priority_of_its_job() {
             ("UpdatedWorkload", "Updated workload priority class: lab/w"),
         ],
     );
+}
+
+/// Spec: jobs 12.8, 15.107, 15.108, 15.116
+#[test]
+fn a_group_of_which_some_are_held_is_stopped_started_and_let_go_as_a_whole() {
+    let at = |stage: Stage| [OwnedWorkload { stage, ..owned("w") }];
+    let partly = |workloads: &[OwnedWorkload]| {
+        let seen = JobObserved {
+            run: Run::Partly,
+            at_deletion: AtDeletion::Deleted,
+            ..observed(workloads)
+        };
+        plan(&seen).actions
+    };
+    let evicted = Stage::Evicted {
+        message: "make room".to_owned(),
+        quota: Quota::Held,
+    };
+    assert_eq!(
+        partly(&at(evicted)),
+        [stop(StopReason::WorkloadEvicted, Some("w"))]
+    );
+    assert_eq!(
+        partly(&at(Stage::Admitted("cq".to_owned()))),
+        [Action::Start(key("w"))]
+    );
+    assert_eq!(
+        partly(&at(Stage::Pending)),
+        [stop(StopReason::NotAdmitted, Some("w"))]
+    );
+    assert_eq!(
+        partly(&at(Stage::Finished { news: News::Told })),
+        [Action::Release]
+    );
+    let mut going = at(Stage::Pending);
+    going[0].presence = Presence::Going;
+    let held = JobObserved {
+        at_deletion: AtDeletion::Deleted,
+        ..observed(&going)
+    };
+    assert_eq!(
+        plan(&held).actions,
+        [stop(StopReason::WorkloadDeleted, Some("w"))]
+    );
+    let gone = JobObserved {
+        presence: Presence::Going,
+        ..held
+    };
+    assert_eq!(plan(&gone).actions, [Action::Release]);
 }

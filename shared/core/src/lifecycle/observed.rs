@@ -62,6 +62,8 @@ pub enum JobFacts {
         ready: bool,
         /// Pods that will not be needed any more, by pod set.
         reclaimable: BTreeMap<PodSetName, u32>,
+        /// Of a group: how many pods have no member and must be made anew.
+        missing: Option<u32>,
     },
 }
 

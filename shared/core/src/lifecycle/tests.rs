@@ -2,6 +2,7 @@ mod older;
 mod preempt;
 mod queues;
 mod ready;
+mod replaced;
 mod retire;
 mod retries;
 mod stability;
@@ -465,6 +466,7 @@ fn ended(world: &mut World, success: bool) {
         suspended: false,
         ready: false,
         reclaimable: BTreeMap::new(),
+        missing: None,
     };
 }
 
@@ -589,6 +591,7 @@ fn reclaimable_counts_only_grow_while_quota_is_held() {
         suspended: false,
         ready: false,
         reclaimable: [(PodSetName::from("main"), count), ("ghost".into(), 1)].into(),
+        missing: None,
     };
     for (seen, told) in [(1, 1), (2, 2), (1, 2), (9, 3)] {
         world.job = running(seen);
@@ -610,6 +613,7 @@ fn reclaimable_pods_lower_what_a_pending_one_asks_for_unless_the_gate_is_off() {
             suspended: true,
             ready: false,
             reclaimable: [(PodSetName::from("main"), 2)].into(),
+            missing: None,
         };
         world.proposal = Some(Proposal::Pending {
             reason: "WaitingForQuota".into(),

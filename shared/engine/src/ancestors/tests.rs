@@ -74,7 +74,7 @@ fn caches(config: &str, kinds: &[&str], links: &[Link]) -> Caches {
 fn top_of(config: &str, kinds: &[&str], links: &[Link]) -> Option<String> {
     let caches = caches(config, kinds, links);
     match top(&caches, &object(links, 0)).unwrap()? {
-        Top::Job(job) => Some(job.name_any()),
+        Top::Job(_, job) => Some(job.name_any()),
         Top::External(uid) => Some(uid.as_str().to_owned()),
     }
 }
@@ -130,13 +130,13 @@ fn an_owner_that_is_not_known_is_asked_for_and_another_object_of_its_name_is_not
     ];
     let caches = caches("", &["Job", "AppWrapper"], &links[..1]);
     let reference = controller(&object(&links, 0).metadata).unwrap();
-    let missing = top(&caches, &object(&links, 0)).unwrap_err();
+    let missing = top(&caches, &object(&links, 0)).err().unwrap();
     assert_eq!(missing, Stop::Unread(Missing::Unread(reference.clone())));
     caches.ancestors.remember(&reference.uid, Distant::Gone);
     assert!(top(&caches, &object(&links, 0)).unwrap().is_none());
 
     let short = [link(JOB, Some("q")), link(WRAPPER, Some("q"))];
-    let unlisted = top(&caches, &object(&short, 0)).unwrap_err();
+    let unlisted = top(&caches, &object(&short, 0)).err().unwrap();
     assert_eq!(
         unlisted,
         Stop::Unread(Missing::Unlisted("appwrappers".to_owned()))

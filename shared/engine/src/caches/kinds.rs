@@ -6,8 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use kube::ResourceExt as _;
 use kube::core::{DynamicObject, GroupVersionKind};
 use kube::discovery::ApiResource;
+use roadstead_api::constants::{annotations, labels};
+use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_core::kind::KindState;
 use roadstead_core::name::Key;
 use roadstead_jobs::JobKind;
@@ -130,6 +133,12 @@ impl CachedJob {
     }
 }
 
+/// Whether a Workload was made for a group. *Source*: `spec/jobs.md 2.2`.
+pub fn is_of_group(workload: &Workload) -> bool {
+    let said = workload.annotations().get(annotations::IS_GROUP_WORKLOAD);
+    said.map(String::as_str) == Some(labels::TRUE)
+}
+
 /// The members of groups. Kinds without groups cost nothing here.
 #[derive(Debug, Default)]
 struct GroupIndex(Mutex<BTreeMap<Key, BTreeSet<Key>>>);
@@ -213,6 +222,11 @@ impl KindCache {
             Some(group) => JobKey::Group(Key::new(key.namespace, group)),
             None => JobKey::Object(key),
         }
+    }
+
+    /// Whether objects of this kind may be jobs together.
+    pub fn has_groups(&self) -> bool {
+        self.kind.kind().members == roadstead_kinds::Members::Group
     }
 
     /// The objects of a job; `None` when there are none.

@@ -1,6 +1,6 @@
 //! What a pass over a job needs to know, read from caches.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::SignedDuration;
@@ -10,22 +10,23 @@ use roadstead_api::config::FeatureGate;
 use roadstead_api::constants::labels;
 use roadstead_api::kueue::v1beta2::{CheckState, Workload};
 use roadstead_core::job::{
-    ADOPTION_PAUSE, Claim, Control, Drift, Ended, Fit, JobObserved, News, OwnedWorkload, Parent, Pods,
-    Presence, Quota, Run, Scope, Site, Stage,
+    ADOPTION_PAUSE, AtDeletion, Claim, Control, Drift, Ended, Fit, JobObserved, News, OwnedWorkload, Parent,
+    Pods, Presence, Quota, Run, Scope, Site, Stage,
 };
 use roadstead_core::lifecycle::{self, Outcome};
 use roadstead_core::name::{FlavorName, Key};
+use roadstead_core::note::{Note, Severity};
 use roadstead_core::queue::Flavor;
 use roadstead_jobs::JobPodSet;
 use roadstead_jobs::equivalence::{Tolerations, same_pod_sets};
-use roadstead_jobs::kind;
+use roadstead_jobs::kind::{self, Look, Stand, Tending};
 use roadstead_jobs::labels::Identifiers;
 use roadstead_jobs::podset::{InjectError, PodSetInfo, Provenance, StartFacts, running_form};
 use roadstead_kinds::Idle;
 
 use super::Jobs;
 use crate::ancestors::Top;
-use crate::caches::{CachedJob, Caches, JobRef, KindCache};
+use crate::caches::{CachedJob, Caches, JobKey, JobRef, KindCache, is_of_group};
 use crate::control;
 
 /// Everything a pass looks at, owned.
@@ -34,6 +35,10 @@ pub(super) struct Scene {
     pub(super) uid: String,
     pub(super) job: CachedJob,
     pub(super) pod_sets: Vec<JobPodSet>,
+    /// Why no Workload can be made of the job as it is.
+    pub(super) unfit: Option<Note>,
+    /// What is to be done about the members of a group.
+    pub(super) group: Option<Tending>,
     pub(super) prebuilt: Option<String>,
     pub(super) queue: Option<String>,
     pub(super) stored: BTreeMap<Key, Arc<Workload>>,
@@ -44,6 +49,7 @@ pub(super) struct Scene {
     parent: Parent,
     run: Run,
     pods: Pods,
+    at_deletion: AtDeletion,
     ended: Ended,
 }
 
@@ -58,11 +64,23 @@ impl Scene {
             parent: self.parent,
             run: self.run,
             pods: self.pods,
+            at_deletion: self.at_deletion,
             ended: self.ended,
             prebuilt: self.prebuilt.as_deref(),
             workload_name: self.workload_name.clone(),
             workloads: &self.workloads,
         }
+    }
+
+    /// The job without those members that its Workload does not count; `None` when it counts none of them.
+    pub(super) fn counted(&self) -> Option<CachedJob> {
+        let Some(group) = &self.group else {
+            return Some(self.job.clone());
+        };
+        let kept: BTreeSet<&str> = group.kept.iter().map(|id| id.uid.as_str()).collect();
+        let is_kept =
+            |object: &DynamicObject| kept.contains(object.metadata.uid.as_deref().unwrap_or_default());
+        self.job.only(is_kept)
     }
 
     /// The Workload that describes the job, as stored.
@@ -85,13 +103,22 @@ pub(super) fn scene(
     of_kind: &KindCache,
     job: CachedJob,
     top: Option<&Top>,
-) -> Result<Scene, String> {
+) -> Result<Scene, Note> {
     let object = job.first().clone();
     let meta = &object.metadata;
-    let key = of_kind.key_of(&object).key().clone();
+    let at = of_kind.key_of(&object);
+    let key = at.key().clone();
     let uid = object.uid().unwrap_or_default();
     let pod_sets = job.with(|members| of_kind.kind.pod_sets(members));
-    let mut pod_sets = pod_sets.map_err(|error| error.to_string())?;
+    let (mut pod_sets, unfit) = match pod_sets {
+        Ok(pod_sets) => (pod_sets, None),
+        Err(kind::Error::Unfit { message }) => {
+            (Vec::new(), Some(Note::warning("ErrWorkloadCompose", message)))
+        }
+        Err(error @ kind::Error::Malformed { .. }) => {
+            return Err(Note::warning("InvalidJob", error.to_string()));
+        }
+    };
     if !jobs.config.feature_gates.enabled(FeatureGate::PartialAdmission) {
         // *Source*: `spec/jobs.md 5.4`.
         for set in &mut pod_sets {
@@ -100,68 +127,113 @@ pub(super) fn scene(
     }
     let identifiers = Identifiers::of(&jobs.config.feature_gates);
     let prebuilt = roadstead_jobs::labels::prebuilt(meta, identifiers).map(str::to_owned);
-    let stored: Vec<Arc<Workload>> = match &prebuilt {
-        Some(name) => jobs
-            .caches
-            .workloads
-            .get(&Key::new(key.namespace.clone(), name.as_str()))
-            .into_iter()
-            .collect(),
-        None => jobs
-            .caches
-            .owners
-            .of(&uid)
-            .iter()
-            .filter_map(|key| jobs.caches.workloads.get(key))
-            .collect(),
-    };
+    let stored = stored(jobs, &at, &uid, prebuilt.as_deref());
+    let own = stored.first().filter(|_| matches!(at, JobKey::Group(_)));
+    if let Some(foreign) = own.filter(|workload| !is_of_group(workload)) {
+        let name = foreign.name_any();
+        let text = format!(
+            "A Workload named \"{name}\" already exists but is not a pod group workload; this pod group cannot be admitted"
+        );
+        return Err(Note::warning("WorkloadNameConflict", text));
+    }
+    let sets = own.map(|workload| roadstead_convert::pod_sets(workload));
+    let group = tended(of_kind, &job, sets.as_deref());
+    // Why as if it were there: a Workload of which a member would be refused at once is not made.
+    let would = group.as_ref().filter(|_| own.is_none() && unfit.is_none());
+    let would = would.and_then(|_| tended(of_kind, &job, Some(&pod_sets)));
+    let told = would.into_iter().flat_map(|would| would.told);
+    let unfit = unfit.or_else(|| {
+        told.map(|told| told.note)
+            .find(|note| note.severity == Severity::Warning)
+    });
     let facts = Facts {
         jobs,
         object: &object,
         uid: &uid,
         pod_sets: &pod_sets,
         idle: of_kind.kind.kind().idle,
+        group: group.as_ref(),
     };
-    let workloads = stored.iter().map(|workload| facts.owned(workload)).collect();
+    let workloads: Vec<OwnedWorkload> = stored.iter().map(|workload| facts.owned(workload)).collect();
     let row = of_kind.kind.kind();
     let name = roadstead_jobs::naming::workload_name(row.kind, row.group, &key.name, &uid, "");
     let look = job.look(of_kind.kind);
+    let is_going = match &group {
+        Some(group) => group.stand == Stand::Gone,
+        None => meta.deletion_timestamp.is_some(),
+    };
+    let run = run(&look, group.as_ref(), &workloads);
     Ok(Scene {
-        workload_name: Key::new(key.namespace.clone(), name),
+        workload_name: match &at {
+            JobKey::Group(group) => group.clone(),
+            JobKey::Object(_) => Key::new(key.namespace.clone(), name),
+        },
         stored: stored
             .into_iter()
             .map(|w| (roadstead_kubeio::cache::key_of(&*w), w))
             .collect(),
         workloads,
-        presence: if meta.deletion_timestamp.is_some() {
-            Presence::Going
-        } else {
-            Presence::Live
-        },
+        presence: if is_going { Presence::Going } else { Presence::Live },
         scope: scope(jobs, &key),
-        parent: top.map_or(Parent::None, |top| parent(&jobs.caches, top)),
-        run: if look.suspended {
-            Run::Suspended
+        parent: if of_kind.has_groups() {
+            Parent::None
         } else {
-            Run::Running
+            top.map_or(Parent::None, |top| parent(&jobs.caches, top))
         },
-        pods: if look.pods == kind::Pods::Alive {
-            Pods::Some
+        run,
+        pods: match look.pods {
+            kind::Pods::Alive => Pods::Some,
+            kind::Pods::None | kind::Pods::Ending | kind::Pods::Untold | kind::Pods::AliveUntil(_) => {
+                Pods::None
+            }
+        },
+        at_deletion: if of_kind.kind.ends_with_workload() {
+            AtDeletion::Deleted
         } else {
-            Pods::None
+            AtDeletion::Held
         },
+        // Why none of a group: its name is that of its Workload, which it finds by that.
+        prebuilt: prebuilt.filter(|_| group.is_none()),
+        unfit,
+        group,
         ended: if look.ended.is_some() {
             Ended::Yes
         } else {
             Ended::No
         },
         queue: roadstead_jobs::labels::queue(meta).map(str::to_owned),
-        prebuilt,
         pod_sets,
         job,
         uid,
         key,
     })
+}
+
+fn tended(of_kind: &KindCache, job: &CachedJob, sets: Option<&[JobPodSet]>) -> Option<Tending> {
+    job.with(|members| { of_kind.kind }.tend(members, sets, roadstead_convert::asks_for_more))
+}
+
+/// The Workloads that may belong to a job: the one with the name of its group, the one it wants to adopt, or those it controls.
+fn stored(jobs: &Jobs, at: &JobKey, uid: &str, prebuilt: Option<&str>) -> Vec<Arc<Workload>> {
+    let caches = &jobs.caches;
+    let keys = match (at, prebuilt) {
+        (JobKey::Group(group), _) => vec![group.clone()],
+        (JobKey::Object(key), Some(name)) => vec![Key::new(key.namespace.clone(), name)],
+        (JobKey::Object(_), None) => caches.owners.of(uid),
+    };
+    keys.iter().filter_map(|key| caches.workloads.get(key)).collect()
+}
+
+fn run(look: &Look, group: Option<&Tending>, workloads: &[OwnedWorkload]) -> Run {
+    let admitted = || workloads.iter().any(|w| matches!(w.stage, Stage::Admitted(_)));
+    match group.map(|group| group.stand) {
+        None if look.suspended => Run::Suspended,
+        None | Some(Stand::Running) => Run::Running,
+        Some(Stand::Partly) => Run::Partly,
+        // Why: there is nothing to start.
+        Some(Stand::Over) if admitted() => Run::Running,
+        Some(Stand::Held | Stand::Over | Stand::Gone) => Run::Suspended,
+    }
 }
 
 struct Facts<'a> {
@@ -170,6 +242,7 @@ struct Facts<'a> {
     uid: &'a str,
     pod_sets: &'a [JobPodSet],
     idle: Idle,
+    group: Option<&'a Tending>,
 }
 
 impl Facts<'_> {
@@ -179,6 +252,7 @@ impl Facts<'_> {
             .iter()
             .find(|owner| owner.controller == Some(true));
         let control = match owner {
+            _ if self.group.is_some() => Control::This,
             Some(owner) if owner.uid == self.uid => Control::This,
             Some(_) => Control::Other,
             None if control::belongs(self.object, workload) => Control::Claimed(self.claim()),
@@ -232,6 +306,9 @@ impl Facts<'_> {
             != roadstead_jobs::labels::max_execution_secs(&self.object.metadata)
         {
             return false;
+        }
+        if let Some(group) = self.group {
+            return group.fits || workload.is_true(lifecycle::FINISHED);
         }
         let plain = roadstead_convert::pod_sets(workload);
         let tolerations = if workload.is_true(lifecycle::ADMITTED) {

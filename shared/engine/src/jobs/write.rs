@@ -1,18 +1,19 @@
 //! The actions of a job's plan, each one idempotent.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use kube::Api;
 use kube::core::DynamicObject;
+use kube::{Api, ResourceExt as _};
 use roadstead_api::config::LabelSourceKind;
 use roadstead_api::constants::{annotations, finalizers, labels};
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_convert::{Made, Priority};
-use roadstead_core::job::Action;
-use roadstead_core::lifecycle::Request;
+use roadstead_core::job::{Action, StopReason};
+use roadstead_core::lifecycle::{EVICTED, FINISHED, Request};
 use roadstead_core::name::{Key, Uid};
 use roadstead_core::note::Note;
-use roadstead_jobs::kind::{MemberId, Target, Write};
+use roadstead_jobs::kind::{MemberId, Target, Tending, Why, Write};
 use roadstead_kubeio::queue::Lane;
 use roadstead_kubeio::reconcile::Outcome;
 use roadstead_kubeio::write::{self, Written};
@@ -64,7 +65,14 @@ pub(super) async fn act(
                 .and_then(|key| scene.stored.get(&key))
                 .map(|w| roadstead_convert::pod_sets(w));
             let original = original.unwrap_or_default();
-            let writes = scene.job.with(|members| kind.kind.stop(members, &original));
+            let (said, message) = why(scene, reason);
+            let why = Why {
+                reason: &said,
+                message: &message,
+                for_good: reason == StopReason::WorkloadDeleted,
+                now: (jobs.clock)(),
+            };
+            let writes = { &scene.job }.with(|members| kind.kind.stop(members, &original, &why));
             // Why not when there is none: it only waits for its pods, and is looked at often meanwhile.
             if !writes.is_empty() {
                 tracing::info!(job = %scene.key, reason = reason.as_str(), "stopping the job");
@@ -80,11 +88,78 @@ pub(super) async fn act(
             let write = patch.map(|patch| Write::Patch { of, target, patch });
             carry_out_all(jobs, kind, &scene.key, write).await
         }
+        Action::Release => {
+            let writes = scene.job.with(|members| kind.kind.release(members));
+            carry_out_all(jobs, kind, &scene.key, writes).await
+        }
         Action::AskOutOfSync(key) => {
             ask(jobs, scene, &key, Request::OutOfSync);
             Ok(())
         }
     }
+}
+
+/// Why a job is stopped, as its objects say it. *Source*: `spec/jobs.md 5.9`.
+fn why(scene: &read::Scene, reason: StopReason) -> (String, String) {
+    let evicted = scene.current_workload().and_then(|w| w.condition(EVICTED));
+    match (reason, evicted) {
+        (StopReason::WorkloadEvicted, Some(evicted)) => (
+            format!("{}DueTo{}", reason.as_str(), evicted.reason),
+            evicted.message.clone(),
+        ),
+        (StopReason::WorkloadDeleted, _) => (reason.as_str().to_owned(), "Workload is deleted".to_owned()),
+        (StopReason::NotAdmitted, _) => (
+            reason.as_str().to_owned(),
+            "Not admitted by cluster queue".to_owned(),
+        ),
+        (StopReason::NoMatchingWorkload | StopReason::WorkloadEvicted, _) => {
+            (reason.as_str().to_owned(), "No matching Workload".to_owned())
+        }
+    }
+}
+
+/// Does what is to be done about the members of a group. `Err` ends the pass.
+pub(super) async fn tend(jobs: &Jobs, kind: &KindCache, scene: &read::Scene) -> Result<(), Outcome> {
+    let Some(group) = &scene.group else {
+        return Ok(());
+    };
+    if let Some(workload) = scene.current_workload()
+        && !workload.is_true(FINISHED)
+        && workload.metadata.deletion_timestamp.is_none()
+    {
+        own(jobs, kind, group, workload).await?;
+    }
+    carry_out_all(jobs, kind, &scene.key, group.writes.iter().cloned()).await?;
+    for told in &group.told {
+        let is_it = |object: &&Arc<DynamicObject>| object.name_any() == told.of.name;
+        if let Some(object) = scene.job.objects().find(is_it) {
+            jobs.tell(kind, object, vec![told.note.clone()]);
+        }
+    }
+    Ok(())
+}
+
+/// Makes the members of a group that are new to its Workload owners of it.
+async fn own(jobs: &Jobs, kind: &KindCache, group: &Tending, workload: &Workload) -> Result<(), Outcome> {
+    let mut owners = workload.metadata.owner_references.clone().unwrap_or_default();
+    let missing = |id: &&MemberId| !owners.iter().any(|owner| owner.uid == id.uid);
+    let added: Vec<_> = { group.kept.iter() }
+        .filter(missing)
+        .map(|id| roadstead_convert::member_reference(&kind.resource.api_version, &kind.resource.kind, id))
+        .collect();
+    if added.is_empty() {
+        return Ok(());
+    }
+    let text = format!("Added {} owner reference(s)", added.len());
+    owners.extend(added);
+    let patch = json!({ "metadata": {
+        "resourceVersion": workload.metadata.resource_version, "ownerReferences": owners,
+    } });
+    change(jobs, &roadstead_kubeio::cache::key_of(workload), &patch).await?;
+    let note = Note::normal("OwnerReferencesAdded", text);
+    jobs.recorder
+        .record(kube::Resource::object_ref(workload, &()), note);
+    Ok(())
 }
 
 fn ask(jobs: &Jobs, scene: &read::Scene, key: &Key, request: Request) {
@@ -110,6 +185,10 @@ fn priority(jobs: &Jobs, kind: &KindCache, scene: &read::Scene) -> Result<Priori
 }
 
 fn build(jobs: &Jobs, kind: &KindCache, scene: &read::Scene, name: &str) -> Result<Workload, Outcome> {
+    if let Some(unfit) = &scene.unfit {
+        jobs.tell(kind, scene.job.first(), vec![unfit.clone()]);
+        return Err(Outcome::Done);
+    }
     let meta = &scene.job.first().metadata;
     let priority = priority(jobs, kind, scene)?;
     let (labels, annotations_to_copy) = jobs.config.metrics_sources(LabelSourceKind::Workload);
@@ -119,6 +198,7 @@ fn build(jobs: &Jobs, kind: &KindCache, scene: &read::Scene, name: &str) -> Resu
         job: meta,
         api_version: &kind.resource.api_version,
         kind: &kind.resource.kind,
+        group: scene.group.as_ref().map(|group| group.kept.as_slice()),
         labels_to_copy: &labels_to_copy,
         annotations_to_copy: &annotations_to_copy,
         queue: scene.queue.clone(),
@@ -227,8 +307,12 @@ async fn start(jobs: &Jobs, kind: &KindCache, scene: &read::Scene, key: &Key) ->
     let Some(workload) = scene.stored.get(key) else {
         return Ok(());
     };
+    // Why only some of a group: what its Workload does not count holds no quota.
+    let Some(job) = scene.counted() else {
+        return Ok(());
+    };
     let start = read::infos(&jobs.caches, workload)
-        .and_then(|infos| scene.job.with(|members| kind.kind.start(members, &infos)));
+        .and_then(|infos| job.with(|members| kind.kind.start(members, &infos)));
     match start {
         Ok(writes) => carry_out_all(jobs, kind, &scene.key, writes).await,
         Err(error) if error.is_permanent() => {
@@ -261,22 +345,25 @@ async fn carry_out_all(
 
 /// Carries out one write, but only on the very object that was read. `Err` ends the pass.
 pub(super) async fn carry_out(jobs: &Jobs, kind: &KindCache, job: &Key, write: Write) -> Result<(), Outcome> {
-    let Write::Patch {
-        of,
-        target,
-        mut patch,
-    } = write;
-    let MemberId { name, uid } = of;
+    let (MemberId { name, uid }, change) = match write {
+        Write::Patch { of, target, patch } => (of, Some((target, patch))),
+        Write::Delete { of } => (of, None),
+    };
     let key = Key::new(job.namespace.clone(), name.as_str());
     let current = kind.objects.get(&key);
     if current.is_none_or(|current| current.metadata.uid.as_deref() != Some(uid.as_str())) {
         return Ok(());
     }
-    patch["metadata"]["uid"] = json!(uid);
     let api = Api::namespaced_with(jobs.client.clone(), &key.namespace, &kind.resource);
-    let answer = match target {
-        Target::Main => write::patch(&api, &name, &patch).await,
-        Target::Status => write::patch_status(&api, &name, &patch).await,
+    let answer = match change {
+        None => write::delete(&api, &name, Some(&uid)).await,
+        Some((target, mut patch)) => {
+            patch["metadata"]["uid"] = json!(uid);
+            match target {
+                Target::Main => write::patch(&api, &name, &patch).await,
+                Target::Status => write::patch_status(&api, &name, &patch).await,
+            }
+        }
     };
     match answer {
         Written::Done(object) => {

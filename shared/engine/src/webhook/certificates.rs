@@ -39,7 +39,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::definitions::Definitions;
 use super::filled::Filled;
-use super::registration::{Reach, Registration};
+use super::registration::{Queues, Reach, Registration};
 use crate::caches::{Caches, api_resource};
 use crate::clock::Clock;
 use crate::leader::Leadership;
@@ -321,6 +321,11 @@ impl Certificates {
         let registration = Registration {
             kinds: &self.kinds,
             reach: &reach,
+            queues: if self.config.manage_jobs_without_queue_name {
+                Queues::Any
+            } else {
+                Queues::Named
+            },
             ca_bundle,
             namespace: &self.config.namespace,
             own_user: user.as_deref(),

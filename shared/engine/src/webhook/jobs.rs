@@ -1,10 +1,12 @@
 //! Webhooks of job kinds: the rules live in [`roadstead_jobs::webhook`], the facts come from caches.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use kube::ResourceExt as _;
 use kube::core::DynamicObject;
 use kube::core::admission::{AdmissionResponse, Operation};
-use roadstead_api::config::{Config, FeatureGate};
+use roadstead_api::config::{Config, FeatureGate, LabelSelector};
 use roadstead_api::constants::{controllers, names};
 use roadstead_api::kueue::v1beta2::ClusterQueue;
 use roadstead_core::ancestry::Stop;
@@ -12,6 +14,7 @@ use roadstead_core::name::Key;
 use roadstead_jobs::JobKind;
 use roadstead_jobs::appwrapper::ROW;
 use roadstead_jobs::webhook::{self as rules, DefaultFacts, Namespace, Owner, Presence};
+use roadstead_kinds::rows;
 use roadstead_serve::webhook::{AdmissionHandler, allowed, changed, failed};
 
 use super::answers::{Request, is_leaving, unless, warned};
@@ -85,7 +88,11 @@ fn default(kind: &dyn JobKind, caches: &Caches, config: &Config, request: &Reque
         default_queue: default_queue(caches, &namespace),
         default_priority_class: present(default_class),
         owner,
-        namespace: standing(caches, config, &namespace),
+        namespace: if is_looked_at(kind, caches, config, object) {
+            standing(caches, config, &namespace)
+        } else {
+            Namespace::Outside
+        },
         uses_multikueue: &uses_multikueue,
     };
     let mut after = object.clone();
@@ -182,7 +189,7 @@ fn all_lead_to_workers(caches: &Caches) -> bool {
     !all.is_empty() && all.iter().all(|queue| way_of(caches, queue) == Way::Workers)
 }
 
-/// Whose a job is.
+/// The search for an ancestor that a queue holds, in the caches of enabled kinds. *Source*: `spec/jobs.md 4.3`.
 ///
 /// *Errors*: that cannot be told; a sentence for its user.
 fn owner(caches: &Caches, object: &DynamicObject) -> Result<Owner, String> {
@@ -199,6 +206,20 @@ fn owner(caches: &Caches, object: &DynamicObject) -> Result<Owner, String> {
         Err(Stop::TooDeep) => Err(ancestors::TOO_DEEP.to_owned()),
         Err(Stop::Cyclic) => Err(ancestors::CYCLIC.to_owned()),
     }
+}
+
+/// Whether the selectors of `integrations.podOptions` leave a pod to us; other kinds have none.
+fn is_looked_at(kind: &dyn JobKind, caches: &Caches, config: &Config, object: &DynamicObject) -> bool {
+    let options = config.integrations.pod_options.as_ref();
+    let Some(options) = options.filter(|_| kind.kind() == &rows::POD) else {
+        return true;
+    };
+    let namespace = object.namespace().unwrap_or_default();
+    let of_namespace = crate::feed::namespace_labels(caches, &namespace).unwrap_or_default();
+    let takes = |selector: &Option<LabelSelector>, labels: &BTreeMap<String, String>| {
+        selector.as_ref().is_none_or(|selector| selector.matches(labels))
+    };
+    takes(&options.namespace_selector, &of_namespace) && takes(&options.pod_selector, object.labels())
 }
 
 fn standing(caches: &Caches, config: &Config, namespace: &str) -> Namespace {

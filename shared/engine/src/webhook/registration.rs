@@ -10,6 +10,7 @@ use k8s_openapi::api::admissionregistration::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use kube::api::ObjectMeta;
 use roadstead_api::constants::groups::KUEUE;
+use roadstead_api::constants::labels::QUEUE_NAME;
 use roadstead_api::constants::names::{MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS};
 use roadstead_jobs::JobKind;
 use roadstead_kinds::{Kind, rows};
@@ -69,12 +70,23 @@ impl Reach {
     }
 }
 
+/// Which jobs are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Queues {
+    /// Those that name a queue.
+    Named,
+    /// All (`manageJobsWithoutQueueName`).
+    Any,
+}
+
 /// What goes into the configurations.
 pub(super) struct Registration<'a> {
     /// Kinds whose integration is enabled.
     pub(super) kinds: &'a [&'static dyn JobKind],
     /// Where we are.
     pub(super) reach: &'a Reach,
+    /// Which jobs are held.
+    pub(super) queues: Queues,
     /// The authorities to trust, PEM; `None` when somebody else injects them.
     pub(super) ca_bundle: Option<&'a str>,
     /// Our own namespace, whose jobs are left alone.
@@ -95,6 +107,20 @@ impl Registration<'_> {
             }]),
             match_labels: None,
         }
+    }
+
+    /// Unlike the anchor: of pods only those that name a queue are looked at, unless all are to be held. So no other pod of the
+    /// cluster waits for an answer of ours.
+    fn of_ours(&self, api: &Api) -> Option<LabelSelector> {
+        let is_asked = api.kind == rows::POD.kind && self.queues == Queues::Named;
+        is_asked.then(|| LabelSelector {
+            match_expressions: Some(vec![LabelSelectorRequirement {
+                key: QUEUE_NAME.to_owned(),
+                operator: "Exists".to_owned(),
+                values: None,
+            }]),
+            match_labels: None,
+        })
     }
 
     fn rule(group: &str, version: &str, resources: &[&str], operations: &[&str]) -> Vec<RuleWithOperations> {
@@ -186,6 +212,7 @@ impl Registration<'_> {
     pub(super) fn mutating(&self) -> MutatingWebhookConfiguration {
         let jobs = self.jobs().map(|api| MutatingWebhook {
             namespace_selector: Some(self.elsewhere()),
+            object_selector: self.of_ours(&api),
             match_conditions: self.not_by_managers(&api).map(|one| vec![one]),
             ..self.mutator(&api, &["CREATE"])
         });
@@ -209,6 +236,7 @@ impl Registration<'_> {
     pub(super) fn validating(&self) -> ValidatingWebhookConfiguration {
         let jobs = self.jobs().map(|api| ValidatingWebhook {
             namespace_selector: Some(self.elsewhere()),
+            object_selector: self.of_ours(&api),
             match_conditions: self.known_writers(&api),
             ..self.validator(&api, &[api.plural])
         });
@@ -286,6 +314,7 @@ mod tests {
         let conditions = |own_user: Option<&'static str>, hook: &str| -> Vec<String> {
             let registration = Registration {
                 kinds: &kinds,
+                queues: Queues::Named,
                 reach: &Reach::Url("https://127.0.0.1:9443".to_owned()),
                 ca_bundle: Some("pem"),
                 namespace: "kueue-system",
@@ -309,6 +338,7 @@ mod tests {
     fn registered(kinds: &[&'static dyn JobKind]) -> (Vec<String>, Vec<String>) {
         let registration = Registration {
             kinds,
+            queues: Queues::Named,
             reach: &Reach::Url("https://127.0.0.1:9443".to_owned()),
             ca_bundle: Some("pem"),
             namespace: "kueue-system",

@@ -119,7 +119,7 @@ impl Workloads {
                 let Some(jobs) = self.caches.jobs.get(at.kind) else {
                     return Ok(());
                 };
-                let is_it = |object: &DynamicObject| object.metadata.uid.as_deref() == Some(uid.as_str());
+                let is_it = |object: &DynamicObject| uid.is_none() || object.metadata.uid == uid;
                 let Some(job) = jobs.job(&at.key).filter(|job| is_it(job.first())) else {
                     return Ok(());
                 };

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::core::DynamicObject;
 use roadstead_api::constants::labels;
@@ -12,7 +13,7 @@ use roadstead_core::lifecycle::{JobFacts, Observed, Policy, Proposal, Request};
 use roadstead_core::name::Key;
 use roadstead_core::queue::{ClusterQueue, StopPolicy};
 use roadstead_core::workload::Workload;
-use roadstead_jobs::kind::Pods;
+use roadstead_jobs::kind::{Pods, Stand};
 
 use crate::caches::Caches;
 use crate::checks::There;
@@ -23,6 +24,8 @@ pub(super) struct Facts {
     cluster_queue: Option<Arc<ClusterQueue>>,
     local_stop: Option<StopPolicy>,
     job: JobFacts,
+    /// When the last pods of the job that are being ended are over at the latest; `None` when that is not waited for.
+    pods_end_by: Option<Timestamp>,
     policy: Policy,
 }
 
@@ -50,6 +53,11 @@ impl Facts {
     /// What the owner is doing.
     pub(super) const fn job(&self) -> &JobFacts {
         &self.job
+    }
+
+    /// When to look again because pods of the job must be over by then.
+    pub(super) const fn pods_end_by(&self) -> Option<Timestamp> {
+        self.pods_end_by
     }
 
     /// How the process is set up.
@@ -104,10 +112,10 @@ impl Facts {
 pub(super) fn facts(
     caches: &Caches,
     policy: Policy,
-    stored: &ApiWorkload,
-    workload: &Workload,
+    (stored, workload): (&ApiWorkload, &Workload),
+    now: Timestamp,
 ) -> Option<Facts> {
-    let job = job(caches, stored)?;
+    let (job, pods_end_by) = job(caches, stored, now)?;
     let local = caches
         .local_queues
         .get(&Key::new(workload.key.namespace.clone(), workload.queue.as_str()));
@@ -125,35 +133,55 @@ pub(super) fn facts(
             .as_ref()
             .map(|queue| roadstead_convert::local_queue(queue).stop),
         job,
+        pods_end_by,
         policy,
     })
 }
 
-/// What its owner does; `None` while its kind is [`KindState::Unknown`] and it is not among those that were seen.
-fn job(caches: &Caches, stored: &ApiWorkload) -> Option<JobFacts> {
+/// What the job is doing, and until when at the latest pods of it that are being ended use quota; `None` while its kind is
+/// [`KindState::Unknown`] and it is not among those that were seen.
+fn job(caches: &Caches, stored: &ApiWorkload, now: Timestamp) -> Option<(JobFacts, Option<Timestamp>)> {
     let Some((at, uid)) = control::of(caches, stored) else {
-        return Some(without_job(stored));
+        return Some((without_job(stored), None));
     };
     let Some(jobs) = caches.jobs.get(at.kind) else {
-        return Some(JobFacts::Unknown);
+        return Some((JobFacts::Unknown, None));
     };
     // Why first: what is listed between the two looks counts.
     let state = jobs.state();
-    let is_it = |object: &DynamicObject| object.metadata.uid.as_deref() == Some(uid.as_str());
+    let is_it = |object: &DynamicObject| uid.is_none() || object.metadata.uid == uid;
     let Some(job) = jobs.job(&at.key).filter(|job| is_it(job.first())) else {
-        return (state != KindState::Unknown).then_some(JobFacts::OwnerGone);
+        return (state != KindState::Unknown).then_some((JobFacts::OwnerGone, None));
     };
-    if job.first().metadata.deletion_timestamp.is_some() {
-        return Some(JobFacts::OwnerGone);
+    let sets = roadstead_convert::pod_sets(stored);
+    let tending = job.with(|members| {
+        jobs.kind
+            .tend(members, Some(&sets), roadstead_convert::asks_for_more)
+    });
+    let is_gone = match &tending {
+        Some(group) => group.stand == Stand::Gone,
+        None => job.first().metadata.deletion_timestamp.is_some(),
+    };
+    if is_gone {
+        return Some((JobFacts::OwnerGone, None));
     }
     let look = job.look(jobs.kind);
-    Some(JobFacts::Present {
-        active: look.pods == Pods::Alive,
+    let ends_by = match look.pods {
+        Pods::AliveUntil(at) => Some(at).filter(|at| now < *at),
+        Pods::None | Pods::Ending | Pods::Untold | Pods::Alive => None,
+    };
+    // Why: its objects go with it, and what is left of them would be taken for a new job.
+    let goes = stored.metadata.deletion_timestamp.is_some() && jobs.kind.ends_with_workload();
+    let is_left = |object: &Arc<DynamicObject>| object.metadata.deletion_timestamp.is_none();
+    let facts = JobFacts::Present {
+        active: look.pods == Pods::Alive || ends_by.is_some() || (goes && job.objects().any(is_left)),
         finished: look.ended,
-        suspended: look.suspended,
+        suspended: look.suspended || goes,
         ready: look.ready,
         reclaimable: look.reclaimable,
-    })
+        missing: tending.and_then(|group| group.missing),
+    };
+    Some((facts, ends_by))
 }
 
 /// What is known of a Workload that belongs to no job here. *Source*: `spec/jobs.md 5.10`, `spec/admission-engine.md 3.3`.
@@ -217,17 +245,15 @@ mod tests {
             from_value(json!({"metadata": metadata, "spec": {"podSets": []}})).unwrap()
         };
         let stored = owned(&kind.api_version());
-        assert!(job(&caches, &stored).is_none(), "it may only not be listed yet");
-        assert!(matches!(
-            job(&caches, &owned("example.com/v1")),
-            Some(JobFacts::Unknown)
-        ));
+        let look = |stored: &ApiWorkload| job(&caches, stored, Timestamp::UNIX_EPOCH).map(|(facts, _)| facts);
+        assert!(look(&stored).is_none(), "it may only not be listed yet");
+        assert!(matches!(look(&owned("example.com/v1")), Some(JobFacts::Unknown)));
         let seen: DynamicObject = from_value(json!({
             "apiVersion": kind.api_version(), "kind": kind.kind,
             "metadata": {"name": "j", "namespace": "ns", "uid": "1", "resourceVersion": "1"}, "spec": {},
         }))
         .unwrap();
         caches.jobs[0].objects.observe(seen);
-        assert!(matches!(job(&caches, &stored), Some(JobFacts::Present { .. })));
+        assert!(matches!(look(&stored), Some(JobFacts::Present { .. })));
     }
 }

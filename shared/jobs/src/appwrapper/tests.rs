@@ -43,7 +43,10 @@ fn info(pool: &str) -> PodSetInfo {
 /// The object after a write.
 fn after(data: &Value, writes: &[Write]) -> Value {
     let mut data = data.clone();
-    for Write::Patch { patch, .. } in writes {
+    for write in writes {
+        let Write::Patch { patch, .. } = write else {
+            panic!("nothing is deleted");
+        };
         data = apply(&data, patch);
     }
     data
@@ -85,9 +88,18 @@ fn infos_go_to_their_components_and_are_taken_out_again() {
     assert_eq!(of(0), json!([{"nodeSelector": {"pool": "a"}}]));
     assert_eq!(of(1), Value::Null);
     assert_eq!(of(2), json!([{"nodeSelector": {"pool": "b"}}]));
-    let stops = with(&started, |members| AppWrapper.stop(members, &[]));
+    let stops = with(&started, |members| {
+        AppWrapper.stop(members, &[], &crate::fixture::WHY)
+    });
     assert_eq!(after(&started, &stops), data);
-    assert!(with(&data, |members| AppWrapper.stop(members, &[])).is_empty());
+    assert!(
+        with(&data, |members| AppWrapper.stop(
+            members,
+            &[],
+            &crate::fixture::WHY
+        ))
+        .is_empty()
+    );
     let error = with(&data, |members| AppWrapper.start(members, &infos[..1])).unwrap_err();
     assert!(error.is_permanent(), "{error}");
 }
@@ -278,7 +290,9 @@ fn a_status_of_garbage_says_nothing_and_stops_nothing() {
             (None, Pods::None, false),
             "{garbage}"
         );
-        let started = with(&data, |members| AppWrapper.stop(members, &[]));
+        let started = with(&data, |members| {
+            AppWrapper.stop(members, &[], &crate::fixture::WHY)
+        });
         assert!(started.is_empty(), "it is held already: {garbage}");
         let sets = with(&data, |members| AppWrapper.pod_sets(members));
         assert!(sets.is_ok(), "{garbage}");

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fixture::{apply, both, changed, one};
+use crate::fixture::{WHY, apply, both, changed, one};
 use crate::kind::MemberId;
 
 fn look(job: &Value) -> Look {
@@ -14,7 +14,10 @@ fn pod_sets(job: &Value) -> Vec<JobPodSet> {
 
 /// What the writes of one job send where.
 fn sent(writes: Vec<Write>) -> Vec<(Target, Value)> {
-    let sent = |Write::Patch { of, target, patch }: Write| {
+    let sent = |write: Write| {
+        let Write::Patch { of, target, patch } = write else {
+            panic!("nothing is deleted");
+        };
         let (name, uid) = ("train".to_owned(), "u".to_owned());
         assert_eq!(of, MemberId { name, uid });
         (target, patch)
@@ -31,7 +34,7 @@ fn started(job: &Value, infos: &[PodSetInfo]) -> Value {
 }
 
 fn stop(job: &Value, original: &[JobPodSet]) -> Vec<(Target, Value)> {
-    sent(one(job, |job| BatchJob.stop(job, original)))
+    sent(one(job, |job| BatchJob.stop(job, original, &WHY)))
 }
 
 fn copy(job: &Value, identity: &RemoteIdentity<'_>, original: &[JobPodSet]) -> Value {

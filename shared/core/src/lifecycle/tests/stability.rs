@@ -154,6 +154,7 @@ prop_compose! {
                     suspended: false,
                     ready: true,
                     reclaimable: BTreeMap::new(),
+                    missing: None,
                 },
                 _ => job(false, true),
             },

@@ -106,6 +106,7 @@ pub(super) fn job(active: bool, suspended: bool) -> JobFacts {
         suspended,
         ready: false,
         reclaimable: BTreeMap::new(),
+        missing: None,
     }
 }
 
@@ -117,6 +118,7 @@ pub(super) fn ready_job() -> JobFacts {
         suspended: false,
         ready: true,
         reclaimable: BTreeMap::new(),
+        missing: None,
     }
 }
 

@@ -1,0 +1,251 @@
+//! Argo Workflows, with the workflow controller: its pods wait in queues. Kwok plays the pods.
+
+use kube::Api;
+use kube::api::{ApiResource, DynamicObject, ListParams, PostParams};
+use roadstead_e2e::options::RUN_SECONDS;
+use serde_json::{Value, json};
+
+use super::ground::{EAST, LONG_SECS, Room, condition, is_true, play_workflows, resource};
+use crate::shared::eventually;
+
+const QUEUE: &str = "kueue.x-k8s.io/queue-name";
+/// Where a pod says which step it is.
+const NODE: &str = "workflows.argoproj.io/node-id";
+
+fn workflows() -> ApiResource {
+    resource("argoproj.io/v1alpha1", "Workflow")
+}
+
+fn pods() -> ApiResource {
+    resource("v1", "Pod")
+}
+
+fn workloads() -> ApiResource {
+    resource("kueue.x-k8s.io/v1beta2", "Workload")
+}
+
+/// Creates a Workflow with this spec, and gives its name.
+async fn submit(room: Room, spec: Value) -> String {
+    let workflow = json!({
+        "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow",
+        "metadata": {"generateName": "steps-", "namespace": room.name}, "spec": spec,
+    });
+    let api = room.api(EAST, &workflows());
+    let object: DynamicObject = serde_json::from_value(workflow).unwrap();
+    let created = api.create(&PostParams::default(), &object).await.unwrap();
+    created.metadata.name.unwrap()
+}
+
+async fn all(room: Room, resource: &ApiResource) -> Vec<Value> {
+    let api: Api<DynamicObject> = room.api(EAST, resource);
+    let all = api.list(&ListParams::default()).await.unwrap();
+    all.items
+        .iter()
+        .map(|one| serde_json::to_value(one).unwrap())
+        .collect()
+}
+
+fn has_succeeded(workflow: &Value) -> bool {
+    let phase = &workflow["status"]["phase"];
+    assert!(
+        *phase != "Failed" && *phase != "Error",
+        "{:#}",
+        workflow["status"]
+    );
+    *phase == "Succeeded"
+}
+
+/// A step that asks for one core, with this much more of its template.
+fn template(name: &str, more: &Value) -> Value {
+    let mut template = json!({
+        "name": name,
+        "container": {
+            "image": "docker/whalesay", "command": ["cowsay"], "args": ["{{inputs.parameters.message}}"],
+            "resources": {"requests": {"cpu": "1"}},
+        },
+    });
+    for (key, value) in more.as_object().unwrap() {
+        template[key] = value.clone();
+    }
+    template
+}
+
+fn step(name: &str, template: &str) -> Value {
+    json!({"name": name, "template": template, "arguments": {"parameters": [{"name": "message", "value": name}]}})
+}
+
+/// Spec: jobs 13.2, 15.127
+#[test]
+fn steps_wait_in_the_queues_of_their_templates_one_after_the_other() {
+    play_workflows(
+        "argo-steps",
+        &[("user-queue", 1), ("user-queue-2", 1)],
+        async |room| {
+            let into = |queue: &str| {
+                json!({
+                    "metadata": {"labels": {QUEUE: queue}}, "inputs": {"parameters": [{"name": "message"}]},
+                })
+            };
+            let name = submit(
+                room,
+                json!({
+                    "entrypoint": "hello-hello-hello",
+                    "templates": [
+                        {"name": "hello-hello-hello", "steps": [
+                            [step("hello1", "whalesay")],
+                            [step("hello2a", "whalesay"), step("hello2b", "whalesay-queue-2")],
+                        ]},
+                        template("whalesay", &into("user-queue")),
+                        template("whalesay-queue-2", &into("user-queue-2")),
+                    ],
+                }),
+            )
+            .await;
+            let ended = room.until(EAST, &workflows(), &name, has_succeeded).await;
+            let nodes = ended["status"]["nodes"].as_object().unwrap();
+            let node = |name: &str| nodes.values().find(|node| node["displayName"] == name).unwrap();
+            let at = |name: &str, field: &str| node(name)[field].as_str().unwrap().to_owned();
+            for second in ["hello2a", "hello2b"] {
+                assert!(
+                    at("hello1", "finishedAt") <= at(second, "startedAt"),
+                    "{nodes:#?}"
+                );
+            }
+            let ended = eventually(|| async {
+                let all = all(room, &workloads()).await;
+                all.iter().all(|w| is_true(w, "Finished")).then_some(all)
+            })
+            .await;
+            let mut queues: Vec<&str> = ended
+                .iter()
+                .map(|w| w["spec"]["queueName"].as_str().unwrap())
+                .collect();
+            queues.sort_unstable();
+            assert_eq!(queues, ["user-queue", "user-queue", "user-queue-2"]);
+            for workload in &ended {
+                assert_eq!(workload["spec"]["podSets"][0]["name"], "main");
+                assert_eq!(condition(workload, "Finished").unwrap(), "True Succeeded");
+            }
+            for pod in all(room, &pods()).await {
+                assert_eq!(
+                    pod["metadata"].get("finalizers"),
+                    None,
+                    "our finalizer holds up its removal"
+                );
+            }
+        },
+    );
+}
+
+/// Spec: jobs 13.2
+#[test]
+fn a_whole_workflow_waits_in_one_queue_and_a_step_uses_what_the_one_before_gave() {
+    play_workflows("argo-whole", &[("user-queue", 1)], async |room| {
+        let produce = json!({"outputs": {"parameters": [{"name": "answer", "valueFrom": {"path": "/tmp/answer"}}]},
+            "inputs": {"parameters": [{"name": "message"}]}});
+        let print = json!({"inputs": {"parameters": [{"name": "message"}]}});
+        let name = submit(
+            room,
+            json!({
+                "entrypoint": "main",
+                "podMetadata": {"labels": {QUEUE: "user-queue"}},
+                "templates": [
+                    {"name": "main", "steps": [
+                        [step("produce", "produce")],
+                        [{"name": "print", "template": "print", "arguments": {"parameters": [
+                            {"name": "message", "value": "{{steps.produce.outputs.parameters.answer}}"},
+                        ]}}],
+                    ]},
+                    template("produce", &produce),
+                    template("print", &print),
+                ],
+            }),
+        )
+        .await;
+        // What its sidecar would report, which nobody runs here.
+        let first = eventually(|| async { all(room, &pods()).await.into_iter().next() }).await;
+        room.apply(
+            EAST,
+            json!({
+                "apiVersion": "argoproj.io/v1alpha1", "kind": "WorkflowTaskResult",
+                "metadata": {
+                    "name": first["metadata"]["annotations"][NODE], "namespace": room.name,
+                    "labels": {
+                        "workflows.argoproj.io/workflow": name,
+                        "workflows.argoproj.io/report-outputs-completed": "true",
+                    },
+                },
+                "outputs": {"parameters": [{"name": "answer", "value": "forty-two"}]},
+            }),
+        )
+        .await;
+        room.until(EAST, &workflows(), &name, has_succeeded).await;
+        let printed = all(room, &pods()).await;
+        let printed = printed
+            .iter()
+            .find(|pod| pod["metadata"]["name"] != first["metadata"]["name"])
+            .unwrap();
+        let containers = printed["spec"]["containers"].as_array().unwrap();
+        let main = containers.iter().find(|one| one["name"] == "main").unwrap();
+        let text = main.to_string();
+        assert!(text.contains("forty-two"), "{text}");
+        assert_eq!(all(room, &workloads()).await.len(), 2);
+    });
+}
+
+/// Spec: jobs 13.2, 15.128
+#[test]
+fn a_step_that_makes_room_is_tried_again() {
+    play_workflows("argo-retried", &[("user-queue", 1)], async |room| {
+        let retried = json!({"retryStrategy": {"limit": "3", "retryPolicy": "Always"},
+            "metadata": {"annotations": {RUN_SECONDS: "20"}}});
+        let mut only = template("only", &retried);
+        only["container"].as_object_mut().unwrap().remove("args");
+        let name = submit(
+            room,
+            json!({
+                "entrypoint": "only",
+                "podMetadata": {"labels": {QUEUE: "user-queue"}},
+                "templates": [only],
+            }),
+        )
+        .await;
+        let running = |pod: &&Value| pod["status"]["phase"] == "Running";
+        let first = eventually(|| async { all(room, &pods()).await.iter().find(running).cloned() }).await;
+        let first = first["metadata"]["name"].as_str().unwrap().to_owned();
+        let high = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {
+                "name": "high", "namespace": room.name,
+                "labels": {
+                    QUEUE: "user-queue", "kueue.x-k8s.io/priority-class": "high",
+                    "workflows.argoproj.io/completed": "false",
+                },
+                "annotations": {RUN_SECONDS: LONG_SECS.to_string()},
+            },
+            "spec": {"restartPolicy": "Never", "containers": [
+                {"name": "main", "image": "none", "resources": {"requests": {"cpu": "1"}}},
+            ]},
+        });
+        room.apply(EAST, high).await;
+        room.until(EAST, &pods(), "high", |pod| pod["status"]["phase"] == "Running")
+            .await;
+        let second =
+            |pod: &&Value| pod["metadata"]["name"] != "high" && pod["metadata"]["name"] != first.as_str();
+        eventually(|| async { all(room, &pods()).await.iter().find(second).cloned() }).await;
+        assert!(
+            all(room, &pods())
+                .await
+                .iter()
+                .all(|pod| pod["metadata"]["name"] != first.as_str())
+        );
+        room.delete(EAST, &pods(), "high").await;
+        room.until(EAST, &workflows(), &name, has_succeeded).await;
+        let held = eventually(|| async {
+            let all = all(room, &workloads()).await;
+            all.iter().all(|w| is_true(w, "Finished")).then_some(all.len())
+        })
+        .await;
+        assert_eq!(held, 1, "what was made for the pod that is gone is gone");
+    });
+}

@@ -1,0 +1,290 @@
+//! Plain pods, single and in groups. *Source*: `spec/jobs.md 12`.
+//!
+//! A pod is held back by a scheduling gate, and stopped by being deleted: who made it makes another one. Our finalizer keeps it
+//! until its end has been counted.
+//!
+//! Reading order: this file (one pod, and what the engine asks), [`group`] (which members count), `role` (which pods are alike),
+//! [`rules`] (the webhooks).
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use roadstead_api::constants::{annotations, finalizers, gates, labels, names};
+use roadstead_core::lifecycle::Outcome;
+use roadstead_kinds::{Kind, rows};
+use serde_json::{Value, json};
+
+use crate::json;
+use crate::kind::{
+    AsksForMore, Error, JobKind, JobPodSet, Look, Member, MemberMut, Members, Mirror, Pods, Remote, Target,
+    Tending, Why, Write,
+};
+use crate::labels::{annotation, label};
+use crate::podset::{InjectError, PodSetInfo, inject};
+use crate::problem::Problem;
+use crate::remote::RemoteIdentity;
+use crate::webhook::Defaulting;
+
+pub(crate) mod group;
+mod role;
+mod rules;
+
+/// The kind `v1 Pod`.
+#[derive(Clone, Copy, Debug)]
+pub struct PlainPod;
+
+const GATES: [&str; 2] = ["spec", "schedulingGates"];
+/// Condition of a pod that is being stopped. *Source*: `spec/jobs.md 2.3`.
+const TERMINATION_TARGET: &str = "TerminationTarget";
+
+impl JobKind for PlainPod {
+    fn kind(&self) -> &'static Kind {
+        &rows::POD
+    }
+
+    /// *Source*: `spec/jobs.md 2.4`.
+    fn group_of<'a>(&self, meta: &'a ObjectMeta) -> Option<&'a str> {
+        let named = |name: &&str| !name.is_empty();
+        annotation(meta, annotations::POD_GROUP_NAME)
+            .filter(named)
+            .or_else(|| label(meta, labels::POD_GROUP_NAME).filter(named))
+    }
+
+    fn selector(&self) -> Option<&'static str> {
+        Some("kueue.x-k8s.io/managed=true")
+    }
+
+    fn pod_sets(&self, members: Members<'_>) -> Result<Vec<JobPodSet>, Error> {
+        let pod = members.first();
+        if let Some(name) = self.group_of(pod.meta) {
+            return group::pod_sets(name, members);
+        }
+        Ok(vec![JobPodSet {
+            name: names::MAIN_POD_SET.to_owned(),
+            count: 1,
+            min_count: None,
+            template: template(pod),
+        }])
+    }
+
+    fn look(&self, members: Members<'_>) -> Look {
+        if self.group_of(members.first().meta).is_some() {
+            return group::look(members);
+        }
+        let pod = members.first();
+        Look {
+            suspended: is_held(pod),
+            pods: Pods::None,
+            ready: is_ready(pod),
+            ended: end(pod),
+            ..Look::default()
+        }
+    }
+
+    fn tend(
+        &self,
+        members: Members<'_>,
+        workload: Option<&[JobPodSet]>,
+        asks_for_more: AsksForMore,
+    ) -> Option<Tending> {
+        let is_group = self.group_of(members.first().meta).is_some();
+        is_group.then(|| group::tend(members, workload, asks_for_more))
+    }
+
+    fn ends_with_workload(&self) -> bool {
+        true
+    }
+
+    fn start(&self, members: Members<'_>, infos: &[PodSetInfo]) -> Result<Vec<Write>, InjectError> {
+        let is_group = self.group_of(members.first().meta).is_some();
+        let mut writes = Vec::new();
+        for pod in members
+            .all()
+            .iter()
+            .filter(|pod| has_gate(**pod, gates::ADMISSION))
+        {
+            let info = if is_group {
+                let role = role::of(*pod);
+                infos.iter().find(|info| info.name == role)
+            } else {
+                infos.first()
+            };
+            // Why left out: a member of a role that holds no quota stays held. *Source*: `spec/jobs.md 12.6`.
+            if let Some(info) = info {
+                writes.extend(let_go(*pod, info)?);
+            }
+        }
+        Ok(writes)
+    }
+
+    fn stop(&self, members: Members<'_>, _original: &[JobPodSet], why: &Why<'_>) -> Vec<Write> {
+        let is_group = self.group_of(members.first().meta).is_some();
+        let mut writes = Vec::new();
+        for pod in members.all() {
+            let stays = is_held(*pod) && !why.for_good;
+            if pod.meta.deletion_timestamp.is_none() && !stays {
+                if !is_over(*pod) {
+                    writes.push(mark_stopping(*pod, why));
+                }
+                writes.push(Write::Delete { of: pod.id() });
+            }
+            if is_group && why.for_good {
+                writes.extend(release(*pod));
+            }
+        }
+        writes
+    }
+
+    fn release(&self, members: Members<'_>) -> Vec<Write> {
+        members.all().iter().filter_map(|pod| release(*pod)).collect()
+    }
+
+    fn copies(&self, _: Members<'_>, _: &RemoteIdentity<'_>, _: &[JobPodSet]) -> Vec<Value> {
+        Vec::new()
+    }
+
+    fn mirror(&self, _local: Members<'_>, _remote: Remote<'_>, _now: Timestamp) -> Mirror {
+        Mirror::default()
+    }
+
+    fn suspend(&self, pod: &mut MemberMut<'_>) {
+        rules::hold(pod);
+    }
+
+    fn outlast_its_end(&self, _pod: &mut MemberMut<'_>) {}
+
+    fn forget_details(&self, _copy: &mut MemberMut<'_>) {}
+
+    fn template_paths(&self, _members: Members<'_>) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn defaulting(&self) -> Option<Defaulting> {
+        Some(Defaulting(rules::default))
+    }
+
+    fn own_problems(&self, pod: Member<'_>) -> Vec<Problem> {
+        rules::problems(pod)
+    }
+
+    fn own_update_problems(&self, old: Member<'_>, new: Member<'_>) -> Vec<Problem> {
+        rules::update_problems(old, new)
+    }
+}
+
+fn phase(pod: Member<'_>) -> &str {
+    json::text(pod.data, &["status", "phase"]).unwrap_or("Pending")
+}
+
+/// Whether it has succeeded or failed.
+fn is_over(pod: Member<'_>) -> bool {
+    matches!(phase(pod), "Succeeded" | "Failed")
+}
+
+fn has_gate(pod: Member<'_>, gate: &str) -> bool {
+    let gates = json::list(pod.data, &GATES);
+    gates.iter().any(|one| json::text(one, &["name"]) == Some(gate))
+}
+
+/// Whether it is held back, or over.
+fn is_held(pod: Member<'_>) -> bool {
+    has_gate(pod, gates::ADMISSION) || is_over(pod)
+}
+
+fn is_ready(pod: Member<'_>) -> bool {
+    condition(pod, "Ready").is_some_and(|ready| json::text(ready, &["status"]) == Some("True"))
+}
+
+fn condition<'a>(pod: Member<'a>, kind: &str) -> Option<&'a Value> {
+    let conditions = json::list(pod.data, &["status", "conditions"]);
+    conditions.iter().find(|c| json::text(c, &["type"]) == Some(kind))
+}
+
+/// How a single pod ended, if it ended.
+fn end(pod: Member<'_>) -> Option<Outcome> {
+    let message = json::text(pod.data, &["status", "message"]).unwrap_or_default();
+    is_over(pod).then(|| Outcome {
+        success: phase(pod) == "Succeeded",
+        message: message.to_owned(),
+    })
+}
+
+/// What its Workload counts: its spec. *Source*: `spec/jobs.md 12.5`.
+fn template(pod: Member<'_>) -> Value {
+    json!({ "spec": json::at(pod.data, &["spec"]) })
+}
+
+fn is_released(pod: Member<'_>) -> bool {
+    let held = pod.meta.finalizers.iter().flatten();
+    !held.into_iter().any(|one| one == finalizers::MANAGED)
+}
+
+/// A patch that is refused when the pod was changed meanwhile. Why: it replaces lists to which others add.
+fn patch(pod: Member<'_>, target: Target, mut patch: Value) -> Write {
+    json::set(
+        &mut patch,
+        &["metadata", "resourceVersion"],
+        json!(pod.meta.resource_version),
+    );
+    Write::Patch {
+        of: pod.id(),
+        target,
+        patch,
+    }
+}
+
+/// Takes our finalizer off; `None` when it is off.
+fn release(pod: Member<'_>) -> Option<Write> {
+    if is_released(pod) {
+        return None;
+    }
+    let held = pod.meta.finalizers.iter().flatten();
+    let kept: Vec<&String> = held.filter(|one| *one != finalizers::MANAGED).collect();
+    Some(patch(
+        pod,
+        Target::Main,
+        json!({ "metadata": { "finalizers": kept } }),
+    ))
+}
+
+/// Injects what was assigned and takes our gates off; `None` when nothing changes.
+///
+/// *Errors*: the pod has another value for a key.
+fn let_go(pod: Member<'_>, info: &PodSetInfo) -> Result<Option<Write>, InjectError> {
+    let before = json!({
+        "metadata": { "labels": pod.meta.labels, "annotations": pod.meta.annotations },
+        "spec": json::at(pod.data, &["spec"]),
+    });
+    let mut after = before.clone();
+    inject(&mut after, info)?;
+    let kept: Vec<Value> = json::list(pod.data, &GATES)
+        .iter()
+        .filter(|gate| {
+            !matches!(
+                json::text(gate, &["name"]),
+                Some(gates::ADMISSION | gates::TOPOLOGY)
+            )
+        })
+        .cloned()
+        .collect();
+    json::set(&mut after, &GATES, Value::Array(kept));
+    let difference = json::difference(&before, &after);
+    Ok(difference.map(|difference| patch(pod, Target::Main, difference)))
+}
+
+/// Says on the pod why it is stopped. *Source*: `spec/jobs.md 12.8`.
+fn mark_stopping(pod: Member<'_>, why: &Why<'_>) -> Write {
+    let mut conditions = json::list(pod.data, &["status", "conditions"]).to_vec();
+    conditions.retain(|c| json::text(c, &["type"]) != Some(TERMINATION_TARGET));
+    conditions.push(json!({
+        "type": TERMINATION_TARGET, "status": "True", "reason": why.reason, "message": why.message,
+        "lastTransitionTime": why.now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+    }));
+    patch(
+        pod,
+        Target::Status,
+        json!({ "status": { "conditions": conditions } }),
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,345 @@
+//! Which pods of a group count, which are too many, and which have been replaced. *Source*: `spec/jobs.md 12.5 to 12.7`.
+//!
+//! Invariant: everything here is linear in the pods, but for the sorting of one role.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+use roadstead_api::constants::{annotations, gates};
+use roadstead_core::lifecycle::Outcome;
+use roadstead_core::name::PodSetName;
+use roadstead_core::note::Note;
+
+use super::{condition, has_gate, is_held, is_over, is_ready, is_released, phase, release, role, template};
+use crate::json;
+use crate::kind::{AsksForMore, Error, JobPodSet, Look, Member, Members, Pods, Stand, Tending, Told, Write};
+use crate::labels::{annotation, queue};
+
+/// Most roles of a group. *Source*: `spec/jobs.md 2.3`.
+const ROLES_MAX: usize = 18;
+/// How long a pod takes to end when it does not say. *Source*: the Pod API.
+const GRACE_SECS: i64 = 30;
+
+/// The value of an annotation that switches something on.
+const TRUE: &str = "true";
+
+fn says(pod: Member<'_>, key: &str) -> bool {
+    annotation(pod.meta, key) == Some(TRUE)
+}
+
+fn total(pod: Member<'_>) -> Option<u32> {
+    let text = annotation(pod.meta, annotations::POD_GROUP_TOTAL_COUNT)?;
+    text.parse().ok().filter(|total| *total > 0)
+}
+
+fn is_unretriable(members: Members<'_>) -> bool {
+    { members.all() }
+        .iter()
+        .any(|pod| annotation(pod.meta, annotations::RETRIABLE_IN_GROUP) == Some("false"))
+}
+
+/// Whether it runs, will run, or has succeeded; else another pod must take its place.
+fn is_runnable(pod: Member<'_>) -> bool {
+    let is_bound = json::text(pod.data, &["spec", "nodeName"]).is_some_and(|node| !node.is_empty());
+    phase(pod) != "Failed" && (pod.meta.deletion_timestamp.is_none() || is_bound)
+}
+
+fn name(pod: Member<'_>) -> &str {
+    pod.meta.name.as_deref().unwrap_or_default()
+}
+
+/// The pod sets of the Workload that is to be made for a group.
+///
+/// *Errors*: the group is not complete, or its members do not fit together.
+pub(super) fn pod_sets(group: &str, members: Members<'_>) -> Result<Vec<JobPodSet>, Error> {
+    let unfit = |message: String| Err(Error::Unfit { message });
+    let runnable = runnable(members);
+    let Some(first) = runnable.first() else {
+        return unfit(format!("'{group}' group has fewer runnable pods than expected"));
+    };
+    let key = annotations::POD_GROUP_TOTAL_COUNT;
+    let Some(total) = total(*first) else {
+        let pod = name(*first);
+        return unfit(format!(
+            "pod '{pod}' has no annotation '{key}' with a number from 1 up"
+        ));
+    };
+    for pod in &runnable {
+        let (one, other) = (name(*first), name(*pod));
+        let (left, right) = (queue(first.meta), queue(pod.meta));
+        if left != right {
+            let (left, right) = (left.unwrap_or_default(), right.unwrap_or_default());
+            return unfit(format!(
+                "pods '{one}' and '{other}' has different queue names: {left}!={right}"
+            ));
+        }
+        let (left, right) = (annotation(first.meta, key), annotation(pod.meta, key));
+        if left != right {
+            let (left, right) = (left.unwrap_or_default(), right.unwrap_or_default());
+            return unfit(format!(
+                "pods '{one}' and '{other}' has different '{key}' values: {left}!={right}"
+            ));
+        }
+    }
+    let set = |name: String, count: u32, pod: Member<'_>| JobPodSet {
+        name,
+        count,
+        min_count: None,
+        template: template(pod),
+    };
+    if says(members.first(), annotations::POD_GROUP_FAST_ADMISSION) {
+        return Ok(vec![set(role::of(*first), total, *first)]);
+    }
+    let wanted = usize::try_from(total).unwrap_or(usize::MAX);
+    if runnable.len() < wanted {
+        return unfit(format!("'{group}' group has fewer runnable pods than expected"));
+    }
+    let mut sets: BTreeMap<String, JobPodSet> = BTreeMap::new();
+    for pod in runnable.iter().take(wanted) {
+        let role = role::of(*pod);
+        let entry = sets.entry(role.clone()).or_insert_with(|| set(role, 0, *pod));
+        entry.count = entry.count.saturating_add(1);
+    }
+    if sets.len() > ROLES_MAX {
+        return unfit(format!("pod group can't include more than {ROLES_MAX} roles"));
+    }
+    Ok(sets.into_values().collect())
+}
+
+/// Those that count, the ones that stay first.
+fn runnable<'a>(members: Members<'a>) -> Vec<Member<'a>> {
+    let all = members.all().iter().copied();
+    let mut runnable: Vec<Member<'a>> = all.filter(|pod| is_runnable(*pod)).collect();
+    runnable.sort_by_key(|pod| precedence(*pod));
+    runnable
+}
+
+/// Which of two pods stays when one is too many: the smaller. *Source*: `spec/jobs.md 12.6`.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Precedence<'a> {
+    released: bool,
+    gated: bool,
+    created: Option<Timestamp>,
+    name: &'a str,
+}
+
+fn precedence(pod: Member<'_>) -> Precedence<'_> {
+    Precedence {
+        released: is_released(pod),
+        gated: has_gate(pod, gates::ADMISSION),
+        created: pod.meta.creation_timestamp.as_ref().map(|time| time.0),
+        name: name(pod),
+    }
+}
+
+/// Since when a pod does not count any more.
+fn inactive_since(pod: Member<'_>) -> Option<Timestamp> {
+    let failed = condition(pod, "ContainersReady").filter(|ready| {
+        json::text(ready, &["status"]) == Some("False") && json::text(ready, &["reason"]) == Some("PodFailed")
+    });
+    let failed = failed.and_then(|ready| json::text(ready, &["lastTransitionTime"])?.parse().ok());
+    let deleted = pod.meta.deletion_timestamp.as_ref().map(|time| time.0);
+    failed.into_iter().chain(deleted).min()
+}
+
+/// What is to be done about members, given the pod sets of the group's Workload if there is one.
+pub(super) fn tend(
+    members: Members<'_>,
+    workload: Option<&[JobPodSet]>,
+    asks_for_more: AsksForMore,
+) -> Tending {
+    match workload {
+        None => before_workload(members),
+        Some(sets) => with_workload(members, sets, asks_for_more),
+    }
+}
+
+/// How far the members are; of those that are held only `counted` ones wait to be let go.
+fn stand(members: Members<'_>, counted: impl Fn(Member<'_>) -> bool) -> Stand {
+    let all = members.all();
+    let is_bound = |pod: Member<'_>| json::text(pod.data, &["spec", "nodeName"]).is_some();
+    let gone = |pod: &Member<'_>| pod.meta.deletion_timestamp.is_some() && !is_bound(*pod);
+    if all.iter().all(gone) {
+        return Stand::Gone;
+    }
+    let held = all.iter().any(|pod| waits(*pod) && counted(*pod));
+    let any_held = all.iter().any(|pod| waits(*pod));
+    let runs = { all.iter() }.any(|pod| !is_held(*pod) && pod.meta.deletion_timestamp.is_none());
+    match (held, runs) {
+        (true, true) => Stand::Partly,
+        (true, false) => Stand::Held,
+        (false, true) => Stand::Running,
+        (false, false) if any_held => Stand::Held,
+        (false, false) => Stand::Over,
+    }
+}
+
+/// Whether it is held back and not over.
+fn waits(pod: Member<'_>) -> bool {
+    has_gate(pod, gates::ADMISSION) && !is_over(pod)
+}
+
+fn before_workload(members: Members<'_>) -> Tending {
+    let mut tending = Tending {
+        stand: stand(members, |_| true),
+        ..Tending::default()
+    };
+    let inactive = members.all().iter().filter(|pod| !is_runnable(**pod));
+    tending.writes.extend(inactive.filter_map(|pod| release(*pod)));
+    let runnable = runnable(members);
+    let wanted = { runnable.first() }.and_then(|pod| usize::try_from(total(*pod)?).ok());
+    let owners = runnable.iter().take(wanted.unwrap_or_default());
+    tending.kept.extend(owners.map(Member::id));
+    let totals = || runnable.iter().map(|pod| total(*pod));
+    let Some(total) = totals()
+        .next()
+        .flatten()
+        .filter(|one| totals().all(|other| other == Some(*one)))
+    else {
+        return tending;
+    };
+    let wanted = usize::try_from(total).unwrap_or(usize::MAX);
+    for pod in runnable.into_iter().skip(wanted) {
+        take_out(&mut tending, pod);
+    }
+    tending
+}
+
+fn take_out(tending: &mut Tending, pod: Member<'_>) {
+    tending.writes.extend(release(pod));
+    tending.writes.push(Write::Delete { of: pod.id() });
+    tending.told.push(Told {
+        of: pod.id(),
+        note: Note::normal("ExcessPodDeleted", "Excess pod deleted"),
+    });
+}
+
+/// The members of one role.
+#[derive(Default)]
+struct Role<'a> {
+    runnable: Vec<Member<'a>>,
+    inactive: Vec<Member<'a>>,
+}
+
+fn with_workload(members: Members<'_>, sets: &[JobPodSet], asks_for_more: AsksForMore) -> Tending {
+    let is_fast = says(members.first(), annotations::POD_GROUP_FAST_ADMISSION);
+    let by_name: BTreeMap<&str, &JobPodSet> = sets.iter().map(|set| (set.name.as_str(), set)).collect();
+    let mut by_role: BTreeMap<String, Role<'_>> = BTreeMap::new();
+    let mut tending = Tending::default();
+    for pod in members.all() {
+        let role = role::of(*pod);
+        let set = by_name.get(role.as_str());
+        if set.is_some_and(|set| waits(*pod) && asks_for_more(pod.data, &set.template)) {
+            refuse(&mut tending, *pod, &role);
+            continue;
+        }
+        let role = by_role.entry(role).or_default();
+        if is_runnable(*pod) {
+            role.runnable.push(*pod);
+        } else {
+            role.inactive.push(*pod);
+        }
+    }
+    let (mut missing, mut replaced) = (0_u32, Vec::new());
+    for set in sets {
+        let Role {
+            mut runnable,
+            mut inactive,
+        } = by_role.remove(&set.name).unwrap_or_default();
+        let wanted = usize::try_from(set.count).unwrap_or(usize::MAX);
+        let absent = wanted.saturating_sub(runnable.len());
+        missing = missing.saturating_add(if is_fast {
+            u32::from(set.count > 0 && runnable.is_empty())
+        } else {
+            u32::try_from(absent).unwrap_or(u32::MAX)
+        });
+        runnable.sort_by_key(|pod| precedence(*pod));
+        for pod in runnable.iter().skip(wanted) {
+            take_out(&mut tending, *pod);
+        }
+        let spare = { runnable.len() }
+            .saturating_add(inactive.len())
+            .saturating_sub(wanted);
+        inactive.sort_by_key(|pod| {
+            let since = inactive_since(*pod).unwrap_or(Timestamp::MAX);
+            (Reverse(is_released(*pod)), since)
+        });
+        let (gone, kept) = inactive.split_at(spare.min(inactive.len()));
+        replaced.extend(gone.iter().filter_map(|pod| release(*pod)));
+        let kept = runnable.iter().take(wanted).chain(kept);
+        tending.kept.extend(kept.map(Member::id));
+    }
+    tending.writes.extend(replaced);
+    let counted: BTreeSet<&str> = tending.kept.iter().map(|id| id.uid.as_str()).collect();
+    tending.stand = stand(members, |pod| {
+        counted.contains(pod.meta.uid.as_deref().unwrap_or_default())
+    });
+    tending.fits = !tending.kept.is_empty();
+    tending.missing = Some(missing);
+    tending
+}
+
+/// Leaves a member held: what it asks for is not what its role was given.
+///
+/// Unlike the anchor: there the annotation alone says of which role a pod is, so it may run on quota that was never counted.
+fn refuse(tending: &mut Tending, pod: Member<'_>, role: &str) {
+    let text = format!(
+        "Pod '{}' asks for more than pod set '{role}' of its group's Workload counts, so it stays held: delete it, and create it \
+         with the requests of that pod set or without annotation '{}'",
+        name(pod),
+        annotations::ROLE_HASH
+    );
+    tending.told.push(Told {
+        of: pod.id(),
+        note: Note::warning("PodExceedsPodSet", text),
+    });
+}
+
+/// How a group is doing.
+pub(super) fn look(members: Members<'_>) -> Look {
+    let all = members.all();
+    let first = members.first();
+    let total = total(first).unwrap_or(1);
+    let count = |is: fn(Member<'_>) -> bool| -> u32 {
+        u32::try_from(all.iter().filter(|pod| is(**pod)).count()).unwrap_or(u32::MAX)
+    };
+    let succeeded = count(|pod| phase(pod) == "Succeeded");
+    let serves = says(first, annotations::POD_GROUP_SERVING);
+    let is_done = succeeded >= total || (is_unretriable(members) && all.iter().all(|pod| is_over(*pod)));
+    let running = || all.iter().filter(|pod| phase(**pod) == "Running");
+    let pods = if running().any(|pod| pod.meta.deletion_timestamp.is_none()) {
+        Pods::Alive
+    } else {
+        match running().filter_map(|pod| ends_by(*pod)).max() {
+            Some(at) => Pods::AliveUntil(at),
+            None => Pods::None,
+        }
+    };
+    let mut reclaimable: BTreeMap<PodSetName, u32> = BTreeMap::new();
+    for pod in all.iter().filter(|pod| !serves && phase(**pod) == "Succeeded") {
+        let entry = reclaimable
+            .entry(PodSetName::from(role::of(*pod).as_str()))
+            .or_default();
+        *entry = entry.saturating_add(1);
+    }
+    Look {
+        suspended: all.iter().any(|pod| is_held(*pod)),
+        pods,
+        ready: count(|_| true) >= total && all.iter().all(|pod| is_ready(*pod)),
+        ended: (is_done && !serves).then(|| Outcome {
+            // Unlike the anchor: a group of which no pod succeeded has failed.
+            success: succeeded > 0,
+            message: format!("Pods succeeded: {succeeded}/{total}."),
+        }),
+        killed: false,
+        reclaimable,
+    }
+}
+
+/// When a pod that is being ended is over at the latest, though its node may never say so.
+fn ends_by(pod: Member<'_>) -> Option<Timestamp> {
+    let deleted = pod.meta.deletion_timestamp.as_ref()?.0;
+    let grace = pod.meta.deletion_grace_period_seconds.unwrap_or(GRACE_SECS);
+    deleted.checked_add(SignedDuration::from_secs(grace)).ok()
+}
