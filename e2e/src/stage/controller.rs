@@ -60,6 +60,21 @@ struct Part {
     environment: &'static [(&'static str, &'static str)],
 }
 
+impl Part {
+    /// A controller that needs nothing in particular.
+    const fn of(program: Program) -> Self {
+        Self {
+            program,
+            arguments: |_dir, _ports| Vec::new(),
+            configuration: None,
+            health: Health::Asked,
+            hooks: None,
+            before: |_health| Vec::new(),
+            environment: &[],
+        }
+    }
+}
+
 /// How it is known that a controller is up.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Health {
@@ -88,7 +103,6 @@ impl Runs {
     const fn part(self) -> Part {
         match self {
             Self::JobSets => Part {
-                program: Program::JobSet,
                 arguments: |dir, _ports| {
                     vec![
                         "--config".to_owned(),
@@ -106,17 +120,14 @@ impl Runs {
                         "webhook": {"host": "127.0.0.1", "port": webhook, "certDir": dir},
                     })
                 }),
-                health: Health::Asked,
                 hooks: Some(Hooks {
                     namespace: "jobset-system",
                     service: "jobset-webhook-service",
                     pod_label: Some("jobset.sigs.k8s.io/jobset-name"),
                 }),
-                before: |_health| Vec::new(),
-                environment: &[],
+                ..Part::of(Program::JobSet)
             },
             Self::RayClusters => Part {
-                program: Program::Ray,
                 arguments: |_dir, [health, _webhook]| {
                     let health = format!("--health-probe-bind-address=127.0.0.1:{health}");
                     vec![
@@ -125,14 +136,9 @@ impl Runs {
                         "--enable-leader-election=false".to_owned(),
                     ]
                 },
-                configuration: None,
-                health: Health::Asked,
-                hooks: None,
-                before: |_health| Vec::new(),
-                environment: &[],
+                ..Part::of(Program::Ray)
             },
             Self::Workflows => Part {
-                program: Program::Argo,
                 arguments: |dir, _ports| {
                     let kubeconfig = dir.join("kubeconfig").display().to_string();
                     // Why an image that does not exist: no container is ever started.
@@ -147,7 +153,6 @@ impl Runs {
                     .map(str::to_owned)
                     .into()
                 },
-                configuration: None,
                 before: |_health| {
                     let off = json!({"enabled": false}).to_string();
                     let named = json!({"name": "workflow-controller-configmap", "namespace": ARGO});
@@ -163,14 +168,9 @@ impl Runs {
                     ("RECENTLY_STARTED_POD_DURATION", "1s"),
                 ],
                 health: Health::Unasked,
-                hooks: None,
+                ..Part::of(Program::Argo)
             },
             Self::AppWrappers => Part {
-                program: Program::AppWrapper,
-                arguments: |_dir, _ports| Vec::new(),
-                health: Health::Asked,
-                configuration: None,
-                hooks: None,
                 before: |health| {
                     // JSON is YAML.
                     let configuration = json!({
@@ -190,9 +190,9 @@ impl Runs {
                     ]
                 },
                 environment: &[("NAMESPACE", WRAPPER_NAMESPACE)],
+                ..Part::of(Program::AppWrapper)
             },
             Self::TrainingJobs => Part {
-                program: Program::Training,
                 arguments: |dir, [health, webhook]| {
                     vec![
                         format!("--health=127.0.0.1:{health}"),
@@ -200,24 +200,16 @@ impl Runs {
                         format!("--certificates={}", dir.display()),
                     ]
                 },
-                health: Health::Asked,
-                configuration: None,
                 hooks: Some(Hooks {
                     namespace: "kubeflow",
                     service: "training-operator",
                     pod_label: None,
                 }),
-                before: |_health| Vec::new(),
-                environment: &[],
+                ..Part::of(Program::Training)
             },
             Self::MpiJobs => Part {
-                program: Program::Mpi,
                 arguments: |_dir, [health, _webhook]| vec![format!("--health=127.0.0.1:{health}")],
-                health: Health::Asked,
-                configuration: None,
-                hooks: None,
-                before: |_health| Vec::new(),
-                environment: &[],
+                ..Part::of(Program::Mpi)
             },
         }
     }

@@ -249,25 +249,26 @@ fn each_of_fifty_children_that_is_wrong_is_named() {
     );
 }
 
+/// The paths below `template.spec` and the replicas of the pod sets that follow from an object of this kind.
+fn found(version: &str, kind: &str, spec: Value) -> Result<Vec<String>, String> {
+    let mut template = json!({});
+    template["spec"] = spec;
+    let sets = infer::pod_sets(TABLE, version, kind, &template)?;
+    let said = sets.into_iter().map(|set| {
+        let path = set.path.trim_start_matches("template.spec.").to_owned();
+        format!("{path}={}", set.replicas)
+    });
+    Ok(said.collect())
+}
+
+fn ok(expect: &[&str]) -> Result<Vec<String>, String> {
+    Ok(expect.iter().map(|text| (*text).to_owned()).collect())
+}
+
 /// Spec: appwrapper 1.5, B7, B8, B9, B11, B12, B13, B14, B15.
 #[test]
 fn pod_sets_follow_from_the_kind() {
     let pods = json!({"spec": {}});
-    let found = |version: &str, kind: &str, spec: Value| {
-        let template = json!({"spec": spec});
-        infer::pod_sets(TABLE, version, kind, &template).map(|sets| {
-            sets.into_iter()
-                .map(|set| {
-                    format!(
-                        "{}={}",
-                        set.path.trim_start_matches("template.spec."),
-                        set.replicas
-                    )
-                })
-                .collect::<Vec<_>>()
-        })
-    };
-    let ok = |expect: &[&str]| Ok(expect.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>());
     assert_eq!(found("v1", "Pod", json!({})), ok(&["template=1"]));
     assert_eq!(
         found("apps/v1", "Deployment", json!({"replicas": 3, "template": pods})),
@@ -300,6 +301,12 @@ fn pod_sets_follow_from_the_kind() {
         ),
         ok(&["template=2"])
     );
+}
+
+/// Spec: appwrapper 1.5, B9, B11, B12, B13, B14, B15.
+#[test]
+fn pod_sets_follow_from_kinds_with_several_templates() {
+    let pods = json!({"spec": {}});
     let jobs = json!({"replicatedJobs": [
         {"replicas": 2, "template": {"spec": {"parallelism": 3, "template": pods}}}, {"replicas": 1}]});
     assert_eq!(
