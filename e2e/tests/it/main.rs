@@ -26,7 +26,6 @@ mod lifecycle;
 mod mlbatch;
 mod nightly;
 mod observer;
-mod operator;
 mod owner;
 mod scenarios;
 mod serving;
