@@ -32,8 +32,8 @@ pub(crate) use evict::{TIME_IS_UP, time_is_up};
 
 pub use checks::required_checks;
 pub use observed::{
-    FirstStatus, JobFacts, Observed, Orphans, Outcome, Policy, PreemptedReason, Proposal, Reclaim, Request,
-    Retention,
+    Core, FirstStatus, JobFacts, Observed, Orphans, Outcome, Policy, PreemptedReason, Proposal, Reclaim,
+    Request, Retention,
 };
 pub use older::{Words, use_older_words};
 pub use ready::WaitForPods;
@@ -109,7 +109,9 @@ pub fn step(seen: &Observed<'_>, now: Timestamp) -> Next {
         if !seen.owes_its_end() {
             draft.finalizer = Finalizer::Drop;
         }
-        draft.retire_finished();
+        if seen.policy.core == Core::Runs {
+            draft.retire_finished();
+        }
         return draft.done();
     }
     if seen.workload.deleting {
@@ -120,6 +122,14 @@ pub fn step(seen: &Observed<'_>, now: Timestamp) -> Next {
         return draft.done();
     }
     if draft.end() {
+        return draft.done();
+    }
+    if seen.policy.core == Core::Off {
+        draft.make_room();
+        draft.release_when_at_rest();
+        draft.take_proposal();
+        draft.count_reclaimable();
+        draft.admit_without_checks();
         return draft.done();
     }
     draft.aim_at_deactivation();
@@ -467,6 +477,21 @@ impl<'a> Draft<'a> {
             // Why: a reservation made from an older view is left; the brain sees the newer one and decides again. And who
             // holds nothing has no room to make.
             Some(Proposal::Reserve { .. } | Proposal::Evict { .. }) | None => {}
+        }
+    }
+
+    /// Admits what asks for no check, which the scheduler of the reference does by itself.
+    fn admit_without_checks(&mut self) {
+        let admission = self.status.admission.as_ref();
+        let required = self
+            .seen
+            .cluster_queue
+            .map(|queue| required_checks(queue, admission));
+        let is_free = required.is_some_and(|names| names.is_empty()) && self.status.checks.is_empty();
+        let is_admitted = self.status.conditions.is_true(ADMITTED);
+        if is_free && self.has_quota() && !self.is_evicted() && !is_admitted {
+            let note = settle::admit(&mut self.status, self.now);
+            self.notes.push(note);
         }
     }
 

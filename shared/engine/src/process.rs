@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use kube::Client;
 use roadstead_api::config::{Config, FeatureGate};
+use roadstead_core::lifecycle::Core;
 use roadstead_core::name::{ClusterQueueName, Key};
 use roadstead_jobs::JobKind;
 use roadstead_kinds::TABLE;
@@ -199,6 +200,11 @@ impl Engine {
             leadership,
             ..
         } = self.parts;
+        let core = if controllers.contains("core") {
+            Core::Runs
+        } else {
+            Core::Off
+        };
         tasks.spawn("events", self.events);
         let (post, mail) = mpsc::channel(MAIL_MAX);
         let (ask, asks) = mpsc::channel(ASKS_MAX);
@@ -219,7 +225,7 @@ impl Engine {
         let workloads = Workloads {
             client: client.clone(),
             caches: self.caches.clone(),
-            policy: workloads::policy(&config),
+            policy: workloads::policy(&config, core),
             due: self.workloads_due.clone(),
             proposals,
             requests: requests.clone(),
@@ -278,9 +284,10 @@ impl Engine {
         let parts = Running {
             brain,
             statuses,
-            core: controllers
-                .contains("core")
-                .then_some((workloads, finalizers.clone())),
+            workloads: { ["admission", "core", "jobs"].iter() }
+                .any(|part| controllers.contains(part))
+                .then_some(workloads),
+            finalizers: (core == Core::Runs).then(|| finalizers.clone()),
             jobs: controllers.contains("jobs").then_some(jobs),
             finalizers_due: finalizers.due,
             leadership,
@@ -300,7 +307,8 @@ impl Engine {
 struct Running {
     brain: Brain,
     statuses: queue_status::Writer,
-    core: Option<(Workloads, Finalizers)>,
+    workloads: Option<Workloads>,
+    finalizers: Option<Finalizers>,
     jobs: Option<Jobs>,
     finalizers_due: Arc<Queue<queues::Object>>,
     leadership: Leadership,
@@ -342,7 +350,7 @@ impl Running {
             due.add(queues::Object::ClusterQueue(name.as_str().into()), Lane::New);
         };
         running.spawn("statuses of queues", self.statuses.run(ended, stop.clone()));
-        if let Some((workloads, finalizers)) = self.core {
+        if let Some(workloads) = self.workloads {
             let queue = workloads.due.clone();
             for kind in 0..caches.jobs.len() {
                 let (stop, following) = (stop.clone(), workloads.clone().follow(kind));
@@ -353,6 +361,8 @@ impl Running {
             let pass = move |key| workloads.clone().reconcile(key);
             let passes = reconcile::run("workload", queue, WORKLOAD_WORKERS, stop.clone(), pass);
             running.spawn("workloads", passes);
+        }
+        if let Some(finalizers) = self.finalizers {
             let queue = finalizers.due.clone();
             let pass = move |object| finalizers.clone().reconcile(object);
             let passes = reconcile::run("finalizer", queue, queues::WORKERS, stop.clone(), pass);

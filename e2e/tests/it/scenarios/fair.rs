@@ -1,5 +1,8 @@
 //! Fair sharing, and a restart: on a cluster of their own, because they change the whole process.
 
+use k8s_openapi::api::events::v1::Event;
+use kube::Api;
+use kube::api::ListParams;
 use serde_json::{Value, json};
 
 use super::ground::{FLAVOR, Ground, alone, ask, condition, cpu};
@@ -180,6 +183,18 @@ fn two_victims_that_stop_one_after_the_other_are_enough() {
     });
 }
 
+/// How often a reason was told in Events of the scenario, once it was told at all.
+async fn told(ground: &Ground, reason: &str) -> i64 {
+    let events: Api<Event> = Api::namespaced(ground.client.clone(), ground.name);
+    eventually(|| async {
+        let all = events.list(&ListParams::default()).await.ok()?;
+        let of_reason = { all.items.iter() }.filter(|event| event.reason.as_deref() == Some(reason));
+        let times = of_reason.map(|event| event.series.as_ref().map_or(1, |series| i64::from(series.count)));
+        Some(times.sum::<i64>()).filter(|times| *times > 1)
+    })
+    .await
+}
+
 /// Four jobs of two cores fill a cohort from a queue without quota of its own; a job of four cores comes to another one.
 ///
 /// Spec: admission-engine B130, 10.2.
@@ -217,6 +232,13 @@ fn the_room_of_two_jobs_costs_two_evictions_time_after_time() {
                 hold += u32::from(ground.holds_quota(job).await);
             }
             assert_eq!((evicted, hold), (2, 2), "{name}");
+            for reason in ["Preempted", "EvictedDueToPreempted", "PreemptedWorkload"] {
+                assert_eq!(
+                    told(&ground, reason).await,
+                    2,
+                    "{name}: one {reason} for each of them"
+                );
+            }
         }
     });
 }

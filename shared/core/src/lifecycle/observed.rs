@@ -184,8 +184,22 @@ pub struct Policy {
     pub retention: Retention,
     /// When a Workload gets its first status.
     pub first_status: FirstStatus,
+    /// Whether controller `core` runs.
+    pub core: Core,
     /// In which words it is told why it waits.
     pub words: Words,
+}
+
+/// Whether the life of a Workload is looked after by this process: its checks, evictions for other reasons than preemption, deactivation,
+/// retention. Without it reservations go on, and the job side goes on telling `PodsReady` and `Finished`.
+/// *Source*: `--controllers=*,-core`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Core {
+    /// It is.
+    #[default]
+    Runs,
+    /// It is switched off.
+    Off,
 }
 
 /// When a Workload gets its first status. *Source*: gate `UnadmittedWorkloadsExplicitStatus`.

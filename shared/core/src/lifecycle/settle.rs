@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::{ADMITTED, EVICTED, FINISHED, JobFacts, Policy, QUOTA_RESERVED, evict, ready};
+use super::{ADMITTED, Core, EVICTED, FINISHED, JobFacts, Policy, QUOTA_RESERVED, evict, ready};
 use crate::condition::Truth;
 use crate::note::Note;
 use crate::status::{CheckPhase, Status};
@@ -17,14 +17,14 @@ pub fn settle(status: &mut Status, job: &JobFacts, policy: &Policy, now: Timesta
     if status.conditions.is_true(FINISHED) {
         return Vec::new();
     }
-    let notes = settle_admission(status, now);
+    let notes = settle_admission(status, policy.core, now);
     if policy.pods_ready.is_some() {
         ready::follow(status, job, now);
     }
     notes
 }
 
-fn settle_admission(status: &mut Status, now: Timestamp) -> Vec<Note> {
+fn settle_admission(status: &mut Status, core: Core, now: Timestamp) -> Vec<Note> {
     let admitted_since = status.conditions.when_true(ADMITTED).map(|c| c.since);
     let Some(reserved) = status.conditions.get(QUOTA_RESERVED) else {
         return Vec::new();
@@ -39,8 +39,7 @@ fn settle_admission(status: &mut Status, now: Timestamp) -> Vec<Note> {
             .set(ADMITTED, Truth::False, "NoReservation", message, now);
         return Vec::new();
     }
-    let reserved_since = reserved.since;
-    if admitted_since.is_some() || status.conditions.is_true(EVICTED) {
+    if admitted_since.is_some() || status.conditions.is_true(EVICTED) || core == Core::Off {
         return Vec::new();
     }
     if status
@@ -54,6 +53,12 @@ fn settle_admission(status: &mut Status, now: Timestamp) -> Vec<Note> {
             .set(ADMITTED, Truth::False, "UnsatisfiedAdmissionChecks", message, now);
         return Vec::new();
     }
+    vec![admit(status, now)]
+}
+
+/// Admits it.
+pub(super) fn admit(status: &mut Status, now: Timestamp) -> Note {
+    let reserved_since = status.conditions.get(QUOTA_RESERVED).map_or(now, |c| c.since);
     let message = "The workload is admitted";
     status
         .conditions
@@ -64,10 +69,10 @@ fn settle_admission(status: &mut Status, now: Timestamp) -> Vec<Note> {
         .map(|admission| admission.cluster_queue.to_string());
     let queue = queue.unwrap_or_default();
     let waited = now.duration_since(reserved_since).as_secs().max(0);
-    vec![Note::routine(
+    Note::routine(
         ADMITTED,
         format!("Admitted by ClusterQueue {queue}, wait time since reservation was {waited}s"),
-    )]
+    )
 }
 
 /// Adds the time since `since` to the time spent admitted, except when it was just spent to the end.

@@ -1,3 +1,4 @@
+mod core;
 mod older;
 mod preempt;
 mod queues;

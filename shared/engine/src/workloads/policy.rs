@@ -2,10 +2,10 @@
 
 use jiff::SignedDuration;
 use roadstead_api::config::{Config, FeatureGate, WaitForPodsReady};
-use roadstead_core::lifecycle::{FirstStatus, Orphans, Policy, Retention, WaitForPods, Words};
+use roadstead_core::lifecycle::{Core, FirstStatus, Orphans, Policy, Retention, WaitForPods, Words};
 
 /// Reads it. *Source*: `spec/api.md API-13, API-14`.
-pub(crate) fn policy(config: &Config) -> Policy {
+pub(crate) fn policy(config: &Config, core: Core) -> Policy {
     let on = |gate| config.feature_gates.enabled(gate);
     Policy {
         orphans: if on(FeatureGate::FinishOrphanedWorkloads) {
@@ -24,6 +24,7 @@ pub(crate) fn policy(config: &Config) -> Policy {
         } else {
             FirstStatus::WhenDecided
         },
+        core,
         words: if on(FeatureGate::UnadmittedWorkloadsObservability) {
             Words::Granular
         } else {
@@ -49,13 +50,13 @@ fn wait(wait: &WaitForPodsReady) -> WaitForPods {
 mod tests {
     use roadstead_core::lifecycle::Reclaim;
 
-    use super::{Config, Orphans, SignedDuration, policy};
+    use super::{Config, Core, Orphans, SignedDuration, policy};
 
     /// Spec: api API-13; admission-engine B184.
     #[test]
     fn what_the_file_leaves_open_has_the_references_defaults() {
         let mut config = Config::without_file("ns");
-        let read = policy(&config);
+        let read = policy(&config, Core::Runs);
         assert_eq!((read.orphans, read.reclaim), (Orphans::Finish, Reclaim::Count));
         assert_eq!(read.retention.after_finished, None);
         let wait = read.pods_ready.unwrap();
@@ -68,7 +69,7 @@ mod tests {
         let written = config.wait_for_pods_ready.as_mut().unwrap();
         written.recovery_timeout = SignedDuration::ZERO;
         written.requeuing.backoff_limit_count = Some(0);
-        let wait = policy(&config).pods_ready.unwrap();
+        let wait = policy(&config, Core::Runs).pods_ready.unwrap();
         assert_eq!((wait.recovery, wait.limit_count), (None, Some(0)));
     }
 }

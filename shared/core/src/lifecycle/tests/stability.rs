@@ -78,6 +78,7 @@ prop_compose! {
         ignores in any::<bool>(),
         releases in any::<bool>(),
         told_at_once in any::<bool>(),
+        is_off in prop::bool::weighted(0.2),
         // Why not 0: who is admitted with no time to get ready is told so in the next pass.
         wait in prop::option::of((1..2 * NOW, prop::option::of(0..2 * NOW), prop::option::of(0..3_u32))),
         after_finished in prop::option::of(0..2 * NOW),
@@ -86,6 +87,7 @@ prop_compose! {
         Policy {
             orphans: if releases { Orphans::Release } else { Orphans::Finish },
             reclaim: if ignores { Reclaim::Ignore } else { Reclaim::Count },
+            core: if is_off { Core::Off } else { Core::Runs },
             words: Words::Granular,
             first_status: if told_at_once { FirstStatus::AtOnce } else { FirstStatus::WhenDecided },
             pods_ready: wait.map(|(timeout, recovery, limit_count)| WaitForPods {
