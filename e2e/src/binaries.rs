@@ -96,8 +96,6 @@ pub enum Program {
     Training,
     /// Runs `MPIJob`.
     Mpi,
-    /// Runs `AppWrappers`, in the reference's way.
-    AppWrapper,
     /// Runs Argo Workflows.
     Argo,
 }
@@ -115,7 +113,6 @@ impl Program {
             Self::Ray => "ray-operator",
             Self::Training => "training-operator",
             Self::Mpi => "mpi-operator",
-            Self::AppWrapper => "appwrapper-operator",
             Self::Argo => "workflow-controller",
         }
     }
@@ -128,7 +125,7 @@ impl Program {
             | Self::KubeControllerManager
             | Self::KubeScheduler
             | Self::Kwok => true,
-            Self::JobSet | Self::Ray | Self::Training | Self::Mpi | Self::AppWrapper | Self::Argo => false,
+            Self::JobSet | Self::Ray | Self::Training | Self::Mpi | Self::Argo => false,
         }
     }
 }

@@ -114,16 +114,6 @@ const MPI: Module = Module {
     variables: &[],
     manifests: &["manifests/base/kubeflow.org_mpijobs.yaml"],
 };
-/// Why no definitions: ours are those of the reference.
-const APP_WRAPPER: Module = Module {
-    name: "appwrapper",
-    go_mod: include_str!("../../controlplane/appwrapper/go.mod"),
-    go_sum: include_str!("../../controlplane/appwrapper/go.sum"),
-    main_go: None,
-    pinned: "github.com/project-codeflare/appwrapper",
-    variables: &[],
-    manifests: &["samples/wrapped-pod.yaml", "samples/wrapped-job.yaml"],
-};
 const ARGO: Module = Module {
     name: "argo",
     go_mod: include_str!("../../controlplane/argo/go.mod"),
@@ -152,7 +142,6 @@ fn module(program: Program) -> &'static Module {
         Program::Ray => &RAY,
         Program::Training => &TRAINING,
         Program::Mpi => &MPI,
-        Program::AppWrapper => &APP_WRAPPER,
         Program::Argo => &ARGO,
     }
 }
@@ -167,7 +156,6 @@ fn package(program: Program) -> &'static str {
         Program::JobSet => "sigs.k8s.io/jobset",
         Program::Ray => "github.com/ray-project/kuberay/ray-operator",
         Program::Training | Program::Mpi => ".",
-        Program::AppWrapper => "github.com/project-codeflare/appwrapper/cmd",
         Program::Argo => "github.com/argoproj/argo-workflows/v3/cmd/workflow-controller",
     }
 }
@@ -411,17 +399,7 @@ mod tests {
     #[test]
     fn each_module_has_a_version_and_a_directory_of_its_own() {
         let cache = Path::new("/cache");
-        let modules = [
-            &KUBERNETES,
-            &ETCD,
-            &KWOK,
-            &JOBSET,
-            &RAY,
-            &TRAINING,
-            &MPI,
-            &APP_WRAPPER,
-            &ARGO,
-        ];
+        let modules = [&KUBERNETES, &ETCD, &KWOK, &JOBSET, &RAY, &TRAINING, &MPI, &ARGO];
         assert!(modules.iter().all(|module| module.version().is_some()));
         let mut dirs: Vec<_> = modules.iter().map(|module| module.dir(cache)).collect();
         dirs.dedup();

@@ -38,8 +38,6 @@ pub enum Runs {
     TrainingJobs,
     /// `github.com/kubeflow/mpi-operator`.
     MpiJobs,
-    /// `github.com/project-codeflare/appwrapper`, without its webhooks.
-    AppWrappers,
     /// `github.com/argoproj/argo-workflows`.
     ///
     /// Limit: its health is asked on port 6060 of this machine and on no other, so of several only one answers there; none is asked.
@@ -55,8 +53,8 @@ struct Part {
     configuration: Option<fn(&Path, [u16; 2]) -> Value>,
     health: Health,
     hooks: Option<Hooks>,
-    /// What it finds in its cluster at its start, from the port of its health.
-    before: fn(u16) -> Vec<Value>,
+    /// What it finds in its cluster at its start.
+    before: fn() -> Vec<Value>,
     environment: &'static [(&'static str, &'static str)],
 }
 
@@ -69,7 +67,7 @@ impl Part {
             configuration: None,
             health: Health::Asked,
             hooks: None,
-            before: |_health| Vec::new(),
+            before: Vec::new,
             environment: &[],
         }
     }
@@ -95,7 +93,6 @@ struct Hooks {
 }
 
 const CONFIGURATION: &str = "config.yaml";
-const WRAPPER_NAMESPACE: &str = "appwrapper-system";
 /// Where the workflow controller reads its settings.
 const ARGO: &str = "argo";
 
@@ -153,7 +150,7 @@ impl Runs {
                     .map(str::to_owned)
                     .into()
                 },
-                before: |_health| {
+                before: || {
                     let off = json!({"enabled": false}).to_string();
                     let named = json!({"name": "workflow-controller-configmap", "namespace": ARGO});
                     vec![
@@ -169,28 +166,6 @@ impl Runs {
                 ],
                 health: Health::Unasked,
                 ..Part::of(Program::Argo)
-            },
-            Self::AppWrappers => Part {
-                before: |health| {
-                    // JSON is YAML.
-                    let configuration = json!({
-                        "webhooksEnabled": false,
-                        "controllerManager": {
-                            "health": {"bindAddress": format!("127.0.0.1:{health}")},
-                            "metrics": {"bindAddress": "0"}, "leaderElection": false,
-                        },
-                    });
-                    vec![
-                        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": WRAPPER_NAMESPACE}}),
-                        json!({
-                            "apiVersion": "v1", "kind": "ConfigMap",
-                            "metadata": {"name": "appwrapper-operator-config", "namespace": WRAPPER_NAMESPACE},
-                            "data": {"config.yaml": configuration.to_string()},
-                        }),
-                    ]
-                },
-                environment: &[("NAMESPACE", WRAPPER_NAMESPACE)],
-                ..Part::of(Program::AppWrapper)
             },
             Self::TrainingJobs => Part {
                 arguments: |dir, [health, webhook]| {
@@ -238,7 +213,7 @@ impl Controller {
         let [health, _metrics, webhook] = free_ports()?;
         let client = client_of(plane)?;
         install_kinds(cluster, &client, &objects(&binaries, part.program)?).await?;
-        for object in (part.before)(health) {
+        for object in (part.before)() {
             apply_named(cluster, &client, object).await?;
         }
         let kubeconfig = dir.path().join("kubeconfig").display().to_string();
@@ -252,7 +227,7 @@ impl Controller {
         };
         let dashboard = match runs {
             Runs::RayClusters => Some(Dashboard::start().await.map_err(system("playing a dashboard"))?),
-            Runs::JobSets | Runs::TrainingJobs | Runs::MpiJobs | Runs::AppWrappers | Runs::Workflows => None,
+            Runs::JobSets | Runs::TrainingJobs | Runs::MpiJobs | Runs::Workflows => None,
         };
         let proxy = dashboard
             .as_ref()

@@ -261,24 +261,24 @@ fn found(version: &str, kind: &str, spec: Value) -> Result<Vec<String>, String> 
     Ok(said.collect())
 }
 
-fn ok(expect: &[&str]) -> Result<Vec<String>, String> {
-    Ok(expect.iter().map(|text| (*text).to_owned()).collect())
+fn texts(expect: &[&str]) -> Vec<String> {
+    expect.iter().map(|text| (*text).to_owned()).collect()
 }
 
 /// Spec: appwrapper 1.5, B7, B8, B9, B11, B12, B13, B14, B15.
 #[test]
 fn pod_sets_follow_from_the_kind() {
     let pods = json!({"spec": {}});
-    assert_eq!(found("v1", "Pod", json!({})), ok(&["template=1"]));
+    assert_eq!(found("v1", "Pod", json!({})), Ok(texts(&["template=1"])));
     assert_eq!(
         found("apps/v1", "Deployment", json!({"replicas": 3, "template": pods})),
-        ok(&["template=3"])
+        Ok(texts(&["template=3"]))
     );
     assert_eq!(
         found("apps/v1", "Deployment", json!({"template": pods})),
-        ok(&["template=1"])
+        Ok(texts(&["template=1"]))
     );
-    assert_eq!(found("apps/v1", "StatefulSet", json!({})), ok(&[]));
+    assert_eq!(found("apps/v1", "StatefulSet", json!({})), Ok(texts(&[])));
     for (spec, replicas) in [
         (json!({"parallelism": 8, "completions": 4}), 4),
         (json!({"parallelism": 2, "completions": 4}), 2),
@@ -299,7 +299,7 @@ fn pod_sets_follow_from_the_kind() {
             "Job",
             json!({"parallelism": 4, "completions": 2, "template": pods})
         ),
-        ok(&["template=2"])
+        Ok(texts(&["template=2"]))
     );
 }
 
@@ -311,7 +311,7 @@ fn pod_sets_follow_from_kinds_with_several_templates() {
         {"replicas": 2, "template": {"spec": {"parallelism": 3, "template": pods}}}, {"replicas": 1}]});
     assert_eq!(
         found("jobset.x-k8s.io/v1alpha2", "JobSet", jobs),
-        ok(&["replicatedJobs[0].template.spec.template=6"])
+        Ok(texts(&["replicatedJobs[0].template.spec.template=6"]))
     );
     let groups = json!({"replicatedJobs": [
         {"replicas": 2, "template": {"spec": {"parallelism": 2, "completions": 2, "template": pods}}},
@@ -328,20 +328,23 @@ fn pod_sets_follow_from_kinds_with_several_templates() {
     let worker = json!({"pytorchReplicaSpecs": {"Worker": {"replicas": 2, "template": pods}}});
     assert_eq!(
         found("kubeflow.org/v1", "PyTorchJob", worker),
-        ok(&["pytorchReplicaSpecs.Worker.template=2"])
+        Ok(texts(&["pytorchReplicaSpecs.Worker.template=2"]))
     );
     let torch = json!({"pytorchReplicaSpecs": {"Worker": {"replicas": 3, "template": pods}, "Master": {"template": pods}}});
     assert_eq!(
         found("kubeflow.org/v1", "PyTorchJob", torch),
-        ok(&[
+        Ok(texts(&[
             "pytorchReplicaSpecs.Master.template=1",
             "pytorchReplicaSpecs.Worker.template=3"
-        ])
+        ]))
     );
     let cluster = json!({"headGroupSpec": {"template": pods}, "workerGroupSpecs": [{"replicas": 4, "template": pods}, {}]});
     assert_eq!(
         found("ray.io/v1", "RayCluster", cluster.clone()),
-        ok(&["headGroupSpec.template=1", "workerGroupSpecs[0].template=4"])
+        Ok(texts(&[
+            "headGroupSpec.template=1",
+            "workerGroupSpecs[0].template=4"
+        ]))
     );
     assert_eq!(
         found("ray.io/v1", "RayJob", json!({"rayClusterSpec": cluster}))
@@ -349,7 +352,7 @@ fn pod_sets_follow_from_kinds_with_several_templates() {
             .len(),
         2
     );
-    assert_eq!(found("ray.io/v1alpha1", "RayCluster", json!({})), ok(&[]));
+    assert_eq!(found("ray.io/v1alpha1", "RayCluster", json!({})), Ok(texts(&[])));
     for (version, kind, spec) in [
         (
             "apps/v1",

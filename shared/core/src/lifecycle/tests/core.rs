@@ -27,6 +27,7 @@ fn without_core_what_asks_for_no_check_is_admitted_and_its_end_is_told() {
         suspended: false,
         ready: true,
         reclaimable: std::collections::BTreeMap::new(),
+        missing: None,
     };
     world.pass();
     world.check("Finished", Truth::True, "Succeeded", "done");
