@@ -92,6 +92,12 @@ pub enum Program {
     JobSet,
     /// Runs RayClusters.
     Ray,
+    /// Runs `TFJob`, `PyTorchJob`, `PaddleJob`, `XGBoostJob` and `JAXJob`.
+    Training,
+    /// Runs `MPIJob`.
+    Mpi,
+    /// Runs `AppWrappers`, in the reference's way.
+    AppWrapper,
     /// Runs Argo Workflows.
     Argo,
 }
@@ -107,6 +113,9 @@ impl Program {
             Self::Kwok => "kwok",
             Self::JobSet => "jobset-controller",
             Self::Ray => "ray-operator",
+            Self::Training => "training-operator",
+            Self::Mpi => "mpi-operator",
+            Self::AppWrapper => "appwrapper-operator",
             Self::Argo => "workflow-controller",
         }
     }
@@ -119,7 +128,7 @@ impl Program {
             | Self::KubeControllerManager
             | Self::KubeScheduler
             | Self::Kwok => true,
-            Self::JobSet | Self::Ray | Self::Argo => false,
+            Self::JobSet | Self::Ray | Self::Training | Self::Mpi | Self::AppWrapper | Self::Argo => false,
         }
     }
 }

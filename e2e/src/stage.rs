@@ -7,11 +7,12 @@
 //! Reading order: [`spec`], this file, [`programs`] (where our binaries come from), `subject` (one process),
 //! `account` (as whom it runs), `clock` (what time it believes it is), `detour` (how it reaches its API server), `objects` (what is
 //! applied to the clusters), `kueue` (a cluster with the reference in our place), `solo` (one cluster with a worker alone),
-//! `controller` (a controller of other people beside ours), [`deployed`] (a process as its Deployment asks for it).
+//! `controller` (a controller of other people beside ours), `dashboard` (what the Ray operator asks beside the API server), [`deployed`] (a process as its Deployment asks for it).
 
 mod account;
 mod clock;
 mod controller;
+mod dashboard;
 pub mod deployed;
 mod detour;
 mod kueue;
@@ -246,6 +247,7 @@ impl Stage {
             stage.give_account(plane, &plane.server_url()).await
         }))
         .await?;
+        // Why one after the other: each answers late as long as many processes start at once.
         for runs in controllers {
             let started = { stage.all_planes() }.map(|plane| Controller::start(runs, plane, &stage.progress));
             let started = try_join_all(started).await?;
@@ -596,7 +598,7 @@ impl Stage {
         let kubeconfig = self.own_kubeconfig(cluster);
         let mut configuration = self.configuration.clone();
         subject::merge(&mut configuration, over);
-        let subject = Subject::start(name, program, self.dir.path(), &kubeconfig, &configuration)?;
+        let subject = Subject::start(name, program, self.dir.path(), &kubeconfig, &configuration, &[])?;
         self.subjects().insert(name.to_owned(), subject);
         Ok(())
     }

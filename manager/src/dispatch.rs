@@ -8,10 +8,11 @@
 mod fence;
 mod kind;
 mod memory;
+pub(crate) mod needs;
 mod read;
 mod write;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -24,10 +25,10 @@ use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_core::bug;
 use roadstead_core::dispatch::{self, Dispatcher, Local, Plan, Policy};
 use roadstead_core::kind::KindState;
-use roadstead_core::name::{CheckName, ClusterName, Key, PodSetName};
+use roadstead_core::name::{CheckName, ClusterName, Key};
 use roadstead_core::status::Status;
 use roadstead_engine::caches::{Caches, JobKey, JobRef, KindCache, named};
-use roadstead_engine::checks::{Checks, Elsewhere, Fate, Follow, Pass, Rest};
+use roadstead_engine::checks::{Checks, Elsewhere, Fate, Follow, Pass, Rest, There};
 use roadstead_engine::clock::Clock;
 use roadstead_engine::jobs::job_of;
 use roadstead_kubeio::queue::{Lane, Queue};
@@ -190,8 +191,8 @@ impl Checks for Dispatch {
             && (!self.knows_everything() || names.any(|name| self.federation.is_ours(&name)))
     }
 
-    fn reclaimable(&self, workload: &Workload) -> Option<BTreeMap<PodSetName, u32>> {
-        read::reclaimable(self, workload)
+    fn there(&self, workload: &Workload) -> Option<There> {
+        read::there(self, workload)
     }
 
     fn runs_elsewhere(&self, workload: &Workload, job: &JobKey) -> Option<Elsewhere> {

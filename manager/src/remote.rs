@@ -56,6 +56,7 @@ use self::held::Held;
 pub(crate) use self::identity::remembered;
 use self::pace::Pace;
 use crate::capacity::Queues;
+use crate::dispatch::needs::Unreadable;
 use crate::metrics::Metrics;
 
 /// Makes the client of a worker, or says why there is none; handed in, so that a simulation can hand in its own.
@@ -101,6 +102,8 @@ pub(crate) struct Remote {
     pub(crate) grant: Mutex<Grant>,
     /// Whether our account may change jobs of a kind there, by group and plural, as far as that was answered.
     changeable: Mutex<BTreeMap<(String, String), bool>>,
+    /// What of the needs of jobs the account may not read there.
+    pub(crate) unreadable: Unreadable,
     doubt: Mutex<Doubt>,
     relief: Notify,
     /// When our lease was last renewed there.
@@ -193,6 +196,7 @@ impl Remote {
             pace: Pace::default(),
             grant: Mutex::new(grant),
             changeable: Mutex::default(),
+            unreadable: Unreadable::default(),
             doubt: Mutex::default(),
             relief: Notify::new(),
             renewed: Mutex::new(None),

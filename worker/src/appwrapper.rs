@@ -13,6 +13,7 @@ mod nodes;
 mod pods;
 mod read;
 mod settings;
+mod slack;
 mod write;
 
 use std::sync::Arc;
@@ -26,7 +27,7 @@ use roadstead_api::config::Config;
 use roadstead_core::appwrapper::status::{LABEL, QUOTA_RESERVED, RESOURCES_DEPLOYED, Status};
 use roadstead_core::appwrapper::{Finalizer, Plan};
 use roadstead_core::name::Key;
-use roadstead_engine::caches::watch_of;
+use roadstead_engine::caches::{Caches, watch_of};
 use roadstead_engine::clock::Clock;
 use roadstead_engine::leader::Leadership;
 use roadstead_engine::process::tell_unread;
@@ -42,6 +43,7 @@ use kinds::Kinds;
 use nodes::{Node, Nodes};
 use pods::{Index, Parents, Pod};
 pub(crate) use settings::Settings;
+use slack::Slack;
 
 use crate::metrics::Phases;
 
@@ -66,6 +68,7 @@ pub(crate) struct Wrappers {
     recorder: Recorder,
     clock: Clock,
     phases: Phases,
+    slack: Slack,
 }
 
 /// Whether the configuration asks for the controller: it has a section for it, or queues `AppWrappers`.
@@ -76,15 +79,24 @@ pub(crate) fn is_wanted(config: &Config) -> bool {
 
 impl Wrappers {
     /// The controller for the cluster of `client`. Nothing runs yet.
-    pub(crate) fn new(client: Client, settings: Settings, recorder: Recorder, clock: Clock) -> Self {
+    pub(crate) fn new(
+        client: Client,
+        settings: Settings,
+        caches: &Caches,
+        recorder: Recorder,
+        clock: Clock,
+    ) -> Self {
         let due = Arc::new(Queue::new());
+        let nodes = Cache::new();
+        let (autopilot, names) = (settings.autopilot().clone(), settings.slack_queues.clone());
         Self {
+            slack: Slack::new(client.clone(), autopilot, names, nodes.clone(), caches),
             kinds: Arc::new(Kinds::new(client.clone(), due.clone())),
             client,
             settings: Arc::new(settings),
             objects: Cache::new(),
             pods: Cache::new(),
-            nodes: Cache::new(),
+            nodes,
             index: Arc::default(),
             parents: Arc::default(),
             sick: Arc::default(),
@@ -98,6 +110,7 @@ impl Wrappers {
     /// Adds what is counted to what `/metrics` shows.
     pub(crate) fn register(&self, registry: &mut Registry) {
         self.phases.register(registry);
+        self.slack.withdrawn.register(registry);
     }
 
     /// Makes `AppWrappers` due when they, their pods or the nodes of these change.
@@ -164,6 +177,11 @@ impl Wrappers {
             this.run(until).await;
         };
         tasks.spawn("appwrapper", leadership.clone().then(stop.clone(), work));
+        if self.settings.autopilot().monitors && !self.settings.slack_queues.is_empty() {
+            self.slack.listen();
+            let work = self.slack.clone().run(stop.clone());
+            tasks.spawn("slack queues", leadership.clone().then(stop.clone(), work));
+        }
     }
 
     async fn run(self, stop: CancellationToken) {

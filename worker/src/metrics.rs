@@ -14,8 +14,9 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::Registry;
+use roadstead_core::amount::Amount;
 
 use crate::fence::Fence;
 
@@ -55,6 +56,30 @@ impl Metrics {
         self.fenced
             .get_or_create(&vec![("origin", name.to_owned())])
             .inc();
+    }
+}
+
+/// How much of each resource a slack queue does not lend. *Source*: `spec/appwrapper.md N-21`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Withdrawn(Family<Labels, Gauge>);
+
+impl Withdrawn {
+    /// Adds it to what `/metrics` shows.
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "roadstead_slack_queue_withdrawn",
+            "Amount of a resource, in thousandths for cpu, that nodes out of service take out of what a slack queue lends",
+            self.0.clone(),
+        );
+    }
+
+    /// How much of a resource is out of service for a queue now.
+    pub(crate) fn set(&self, queue: &str, resource: &str, amount: Amount) {
+        let labels = vec![
+            ("cluster_queue", queue.to_owned()),
+            ("resource", resource.to_owned()),
+        ];
+        self.0.get_or_create(&labels).set(amount.get());
     }
 }
 

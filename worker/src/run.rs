@@ -82,7 +82,11 @@ pub async fn assemble(
             let key = format!("appwrapper.faultTolerance.{key}");
             return Err(process::Error::Settings { key, why });
         }
-        let wrappers = Wrappers::new(client.clone(), settings, engine.recorder.clone(), wrapper_clock);
+        if let Some(warning) = settings.warning(config.wait_for_pods_ready.as_ref()) {
+            tracing::warn!("{warning}");
+        }
+        let recorder = engine.recorder.clone();
+        let wrappers = Wrappers::new(client.clone(), settings, &engine.caches, recorder, wrapper_clock);
         wrappers.register(&mut metrics);
         wrappers.spawn(&leadership, tasks, stop);
     }

@@ -27,6 +27,8 @@ struct Module {
     name: &'static str,
     go_mod: &'static str,
     go_sum: &'static str,
+    /// A program of our own around what is pinned; `None`: the programs are packages of the pinned module.
+    main_go: Option<&'static str>,
     /// The required module whose version is the programs' version.
     pinned: &'static str,
     /// Packages whose variables `gitVersion`, ... the linker sets.
@@ -39,6 +41,7 @@ const KUBERNETES: Module = Module {
     name: "kubernetes",
     go_mod: include_str!("../../controlplane/kubernetes/go.mod"),
     go_sum: include_str!("../../controlplane/kubernetes/go.sum"),
+    main_go: None,
     pinned: "k8s.io/kubernetes",
     variables: &["k8s.io/component-base/version", "k8s.io/client-go/pkg/version"],
     manifests: &[],
@@ -47,6 +50,7 @@ const ETCD: Module = Module {
     name: "etcd",
     go_mod: include_str!("../../controlplane/etcd/go.mod"),
     go_sum: include_str!("../../controlplane/etcd/go.sum"),
+    main_go: None,
     pinned: "go.etcd.io/etcd/server/v3",
     variables: &[],
     manifests: &[],
@@ -55,6 +59,7 @@ const KWOK: Module = Module {
     name: "kwok",
     go_mod: include_str!("../../controlplane/kwok/go.mod"),
     go_sum: include_str!("../../controlplane/kwok/go.sum"),
+    main_go: None,
     pinned: "sigs.k8s.io/kwok",
     variables: &[],
     manifests: &[],
@@ -63,6 +68,7 @@ const JOBSET: Module = Module {
     name: "jobset",
     go_mod: include_str!("../../controlplane/jobset/go.mod"),
     go_sum: include_str!("../../controlplane/jobset/go.sum"),
+    main_go: None,
     pinned: "sigs.k8s.io/jobset",
     variables: &[],
     manifests: &[
@@ -74,6 +80,7 @@ const RAY: Module = Module {
     name: "ray",
     go_mod: include_str!("../../controlplane/ray/go.mod"),
     go_sum: include_str!("../../controlplane/ray/go.sum"),
+    main_go: None,
     pinned: "github.com/ray-project/kuberay/ray-operator",
     variables: &[],
     manifests: &[
@@ -82,10 +89,46 @@ const RAY: Module = Module {
         "config/crd/bases/ray.io_rayservices.yaml",
     ],
 };
+const TRAINING: Module = Module {
+    name: "training",
+    go_mod: include_str!("../../controlplane/training/go.mod"),
+    go_sum: include_str!("../../controlplane/training/go.sum"),
+    main_go: Some(include_str!("../../controlplane/training/main.go")),
+    pinned: "github.com/kubeflow/training-operator",
+    variables: &[],
+    manifests: &[
+        "manifests/base/crds/kubeflow.org_tfjobs.yaml",
+        "manifests/base/crds/kubeflow.org_pytorchjobs.yaml",
+        "manifests/base/crds/kubeflow.org_paddlejobs.yaml",
+        "manifests/base/crds/kubeflow.org_xgboostjobs.yaml",
+        "manifests/base/crds/kubeflow.org_jaxjobs.yaml",
+        "manifests/base/webhook/manifests.yaml",
+    ],
+};
+const MPI: Module = Module {
+    name: "mpi",
+    go_mod: include_str!("../../controlplane/mpi/go.mod"),
+    go_sum: include_str!("../../controlplane/mpi/go.sum"),
+    main_go: Some(include_str!("../../controlplane/mpi/main.go")),
+    pinned: "github.com/kubeflow/mpi-operator",
+    variables: &[],
+    manifests: &["manifests/base/kubeflow.org_mpijobs.yaml"],
+};
+/// Why no definitions: ours are those of the reference.
+const APP_WRAPPER: Module = Module {
+    name: "appwrapper",
+    go_mod: include_str!("../../controlplane/appwrapper/go.mod"),
+    go_sum: include_str!("../../controlplane/appwrapper/go.sum"),
+    main_go: None,
+    pinned: "github.com/project-codeflare/appwrapper",
+    variables: &[],
+    manifests: &["samples/wrapped-pod.yaml", "samples/wrapped-job.yaml"],
+};
 const ARGO: Module = Module {
     name: "argo",
     go_mod: include_str!("../../controlplane/argo/go.mod"),
     go_sum: include_str!("../../controlplane/argo/go.sum"),
+    main_go: None,
     pinned: "github.com/argoproj/argo-workflows/v3",
     variables: &[],
     manifests: &[
@@ -107,6 +150,9 @@ fn module(program: Program) -> &'static Module {
         Program::Kwok => &KWOK,
         Program::JobSet => &JOBSET,
         Program::Ray => &RAY,
+        Program::Training => &TRAINING,
+        Program::Mpi => &MPI,
+        Program::AppWrapper => &APP_WRAPPER,
         Program::Argo => &ARGO,
     }
 }
@@ -120,6 +166,8 @@ fn package(program: Program) -> &'static str {
         Program::Kwok => "sigs.k8s.io/kwok/cmd/kwok",
         Program::JobSet => "sigs.k8s.io/jobset",
         Program::Ray => "github.com/ray-project/kuberay/ray-operator",
+        Program::Training | Program::Mpi => ".",
+        Program::AppWrapper => "github.com/project-codeflare/appwrapper/cmd",
         Program::Argo => "github.com/argoproj/argo-workflows/v3/cmd/workflow-controller",
     }
 }
@@ -127,7 +175,7 @@ fn package(program: Program) -> &'static str {
 impl Module {
     fn dir(&self, cache: &Path) -> PathBuf {
         let mut hash = Sha1::new();
-        for part in [RECIPE, self.go_mod, self.go_sum] {
+        for part in [RECIPE, self.go_mod, self.go_sum].into_iter().chain(self.main_go) {
             hash.update(part);
             hash.update([0]);
         }
@@ -263,7 +311,8 @@ fn build_one(cache: &Path, program: Program) -> Result<(), Error> {
     // Why the process id: the watcher of a builder that was just killed may still be removing its directory.
     let scratch = cache.join(format!("{BUILDING}{}-{}", program.name(), std::process::id()));
     fs::create_dir(&scratch).map_err(Error::cache("creating", &scratch))?;
-    for (name, text) in [("go.mod", module.go_mod), ("go.sum", module.go_sum)] {
+    let files = [("go.mod", module.go_mod), ("go.sum", module.go_sum)].into_iter();
+    for (name, text) in files.chain(module.main_go.map(|text| ("main.go", text))) {
         let path = scratch.join(name);
         fs::write(&path, text).map_err(Error::cache("writing", &path))?;
     }
@@ -362,7 +411,17 @@ mod tests {
     #[test]
     fn each_module_has_a_version_and_a_directory_of_its_own() {
         let cache = Path::new("/cache");
-        let modules = [&KUBERNETES, &ETCD, &KWOK, &JOBSET, &RAY, &ARGO];
+        let modules = [
+            &KUBERNETES,
+            &ETCD,
+            &KWOK,
+            &JOBSET,
+            &RAY,
+            &TRAINING,
+            &MPI,
+            &APP_WRAPPER,
+            &ARGO,
+        ];
         assert!(modules.iter().all(|module| module.version().is_some()));
         let mut dirs: Vec<_> = modules.iter().map(|module| module.dir(cache)).collect();
         dirs.dedup();

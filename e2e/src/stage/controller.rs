@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::sleep;
 
+use super::dashboard::Dashboard;
 use super::objects::{apply_named, define};
 use super::subject::{free_ports, is_ready};
 use super::{Error, PATIENCE, POLL, client_of, system};
@@ -33,6 +34,12 @@ pub enum Runs {
     JobSets,
     /// `github.com/ray-project/kuberay`.
     RayClusters,
+    /// `github.com/kubeflow/training-operator`.
+    TrainingJobs,
+    /// `github.com/kubeflow/mpi-operator`.
+    MpiJobs,
+    /// `github.com/project-codeflare/appwrapper`, without its webhooks.
+    AppWrappers,
     /// `github.com/argoproj/argo-workflows`.
     ///
     /// Limit: its health is asked on port 6060 of this machine and on no other, so of several only one answers there; none is asked.
@@ -46,11 +53,11 @@ struct Part {
     arguments: fn(&Path, [u16; 2]) -> Vec<String>,
     /// Its configuration file, from the same; `None` if it reads none.
     configuration: Option<fn(&Path, [u16; 2]) -> Value>,
-    /// Objects that it reads at its start.
-    settings: fn() -> Vec<Value>,
-    env: &'static [(&'static str, &'static str)],
     health: Health,
     hooks: Option<Hooks>,
+    /// What it finds in its cluster at its start, from the port of its health.
+    before: fn(u16) -> Vec<Value>,
+    environment: &'static [(&'static str, &'static str)],
 }
 
 /// How it is known that a controller is up.
@@ -66,13 +73,14 @@ enum Health {
 struct Hooks {
     namespace: &'static str,
     service: &'static str,
-    /// Label that the pods of its jobs have: its webhooks for pods are called for no others.
+    /// Label that the pods of its jobs have: its webhooks for pods are called for no others; `None` if it has none for pods.
     ///
     /// Why here: its release adds that to the generated webhooks by a patch.
-    pod_label: &'static str,
+    pod_label: Option<&'static str>,
 }
 
 const CONFIGURATION: &str = "config.yaml";
+const WRAPPER_NAMESPACE: &str = "appwrapper-system";
 /// Where the workflow controller reads its settings.
 const ARGO: &str = "argo";
 
@@ -98,14 +106,14 @@ impl Runs {
                         "webhook": {"host": "127.0.0.1", "port": webhook, "certDir": dir},
                     })
                 }),
-                settings: Vec::new,
-                env: &[],
                 health: Health::Asked,
                 hooks: Some(Hooks {
                     namespace: "jobset-system",
                     service: "jobset-webhook-service",
-                    pod_label: "jobset.sigs.k8s.io/jobset-name",
+                    pod_label: Some("jobset.sigs.k8s.io/jobset-name"),
                 }),
+                before: |_health| Vec::new(),
+                environment: &[],
             },
             Self::RayClusters => Part {
                 program: Program::Ray,
@@ -118,10 +126,10 @@ impl Runs {
                     ]
                 },
                 configuration: None,
-                settings: Vec::new,
-                env: &[],
                 health: Health::Asked,
                 hooks: None,
+                before: |_health| Vec::new(),
+                environment: &[],
             },
             Self::Workflows => Part {
                 program: Program::Argo,
@@ -140,7 +148,7 @@ impl Runs {
                     .into()
                 },
                 configuration: None,
-                settings: || {
+                before: |_health| {
                     let off = json!({"enabled": false}).to_string();
                     let named = json!({"name": "workflow-controller-configmap", "namespace": ARGO});
                     vec![
@@ -150,12 +158,66 @@ impl Runs {
                     ]
                 },
                 // Why so soon: a pod that was deleted is taken for one that is only not seen yet for this long.
-                env: &[
+                environment: &[
                     ("LEADER_ELECTION_DISABLE", "true"),
                     ("RECENTLY_STARTED_POD_DURATION", "1s"),
                 ],
                 health: Health::Unasked,
                 hooks: None,
+            },
+            Self::AppWrappers => Part {
+                program: Program::AppWrapper,
+                arguments: |_dir, _ports| Vec::new(),
+                health: Health::Asked,
+                configuration: None,
+                hooks: None,
+                before: |health| {
+                    // JSON is YAML.
+                    let configuration = json!({
+                        "webhooksEnabled": false,
+                        "controllerManager": {
+                            "health": {"bindAddress": format!("127.0.0.1:{health}")},
+                            "metrics": {"bindAddress": "0"}, "leaderElection": false,
+                        },
+                    });
+                    vec![
+                        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": WRAPPER_NAMESPACE}}),
+                        json!({
+                            "apiVersion": "v1", "kind": "ConfigMap",
+                            "metadata": {"name": "appwrapper-operator-config", "namespace": WRAPPER_NAMESPACE},
+                            "data": {"config.yaml": configuration.to_string()},
+                        }),
+                    ]
+                },
+                environment: &[("NAMESPACE", WRAPPER_NAMESPACE)],
+            },
+            Self::TrainingJobs => Part {
+                program: Program::Training,
+                arguments: |dir, [health, webhook]| {
+                    vec![
+                        format!("--health=127.0.0.1:{health}"),
+                        format!("--webhook-port={webhook}"),
+                        format!("--certificates={}", dir.display()),
+                    ]
+                },
+                health: Health::Asked,
+                configuration: None,
+                hooks: Some(Hooks {
+                    namespace: "kubeflow",
+                    service: "training-operator",
+                    pod_label: None,
+                }),
+                before: |_health| Vec::new(),
+                environment: &[],
+            },
+            Self::MpiJobs => Part {
+                program: Program::Mpi,
+                arguments: |_dir, [health, _webhook]| vec![format!("--health=127.0.0.1:{health}")],
+                health: Health::Asked,
+                configuration: None,
+                hooks: None,
+                before: |_health| Vec::new(),
+                environment: &[],
             },
         }
     }
@@ -165,6 +227,7 @@ impl Runs {
 #[derive(Debug)]
 pub struct Controller {
     process: Guarded,
+    _dashboard: Option<Dashboard>,
     _dir: TempDir,
 }
 
@@ -183,20 +246,32 @@ impl Controller {
         let [health, _metrics, webhook] = free_ports()?;
         let client = client_of(plane)?;
         install_kinds(cluster, &client, &objects(&binaries, part.program)?).await?;
-        for object in (part.settings)() {
+        for object in (part.before)(health) {
             apply_named(cluster, &client, object).await?;
         }
+        let kubeconfig = dir.path().join("kubeconfig").display().to_string();
+        let environment = part
+            .environment
+            .iter()
+            .map(|(name, value)| (*name, (*value).to_owned()));
         let hooks = match &part.hooks {
             Some(hooks) => Some((hooks, certify(hooks, dir.path())?)),
             None => None,
         };
+        let dashboard = match runs {
+            Runs::RayClusters => Some(Dashboard::start().await.map_err(system("playing a dashboard"))?),
+            Runs::JobSets | Runs::TrainingJobs | Runs::MpiJobs | Runs::AppWrappers | Runs::Workflows => None,
+        };
+        let proxy = dashboard
+            .as_ref()
+            .map(|dashboard| ("HTTP_PROXY", dashboard.url()));
         let spec = Spec {
             name: part.program.name(),
             program: path_of(&binaries, part.program)?.to_owned(),
             args: settings(&part, plane, dir.path(), [health, webhook])?,
-            env: { part.env.iter() }
-                .map(|(name, value)| (*name, (*value).to_owned()))
-                .chain([("KUBECONFIG", dir.path().join("kubeconfig").display().to_string())])
+            env: environment
+                .chain([("KUBECONFIG", kubeconfig)])
+                .chain(proxy)
                 .collect(),
             workdir: dir.path().to_owned(),
             doomed: dir.path().to_owned(),
@@ -204,7 +279,11 @@ impl Controller {
         };
         progress.step(&format!("starting the {} of {cluster}", part.program.name()));
         let process = Guarded::spawn(spec).map_err(system(format!("starting {}", part.program.name())))?;
-        let mut controller = Self { process, _dir: dir };
+        let mut controller = Self {
+            process,
+            _dashboard: dashboard,
+            _dir: dir,
+        };
         let started = Instant::now();
         while part.health == Health::Asked && !is_ready(([127, 0, 0, 1], health).into()).await {
             controller.check(cluster)?;
@@ -352,8 +431,9 @@ fn reachable(mut object: Value, hooks: &Hooks, authority: &str, port: u16) -> Op
         client["service"]["namespace"] = hooks.namespace.into();
         client["service"]["port"] = port.into();
         client["caBundle"] = STANDARD.encode(authority).into();
-        if webhook["rules"][0]["resources"] == json!(["pods"]) {
-            let labelled = json!([{"key": hooks.pod_label, "operator": "Exists"}]);
+        let is_for_pods = webhook["rules"][0]["resources"] == json!(["pods"]);
+        if let Some(label) = hooks.pod_label.filter(|_| is_for_pods) {
+            let labelled = json!([{"key": label, "operator": "Exists"}]);
             webhook["objectSelector"] = json!({"matchExpressions": labelled});
         }
     }

@@ -19,6 +19,8 @@ use crate::{ControlPlane, Options, Progress};
 #[derive(Debug)]
 pub struct Solo {
     subject: Subject,
+    /// Of the process, beside those of every stage.
+    args: Vec<String>,
     programs: Programs,
     // Invariant: after the process that uses it.
     plane: ControlPlane,
@@ -31,6 +33,16 @@ impl Solo {
     /// *Errors*: what is missing, what died (with the end of its log), what did not become ready in time.
     /// *Limits*: a first build of the programs takes minutes.
     pub async fn start(options: Options, configuration: &Value, progress: Progress) -> Result<Self, Error> {
+        Self::start_with(options, configuration, &[], progress).await
+    }
+
+    /// The same; the process gets these arguments more.
+    pub async fn start_with(
+        options: Options,
+        configuration: &Value,
+        args: &[&str],
+        progress: Progress,
+    ) -> Result<Self, Error> {
         let programs = Programs::find_or_build(&progress)
             .await
             .map_err(Error::Programs)?;
@@ -51,9 +63,11 @@ impl Solo {
             .write_kubeconfig_for_token_via(&dir.path().join("kubeconfig"), &plane.server_url(), &token)
             .map_err(Error::Plane)?;
         progress.step("starting the worker");
-        let subject = Self::spawn(&plane, &programs, &dir, configuration)?;
+        let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+        let subject = Self::spawn(&plane, &programs, &dir, configuration, &args)?;
         let mut solo = Self {
             subject,
+            args,
             programs,
             plane,
             dir,
@@ -65,7 +79,7 @@ impl Solo {
     /// Kills the process and starts it with another configuration.
     pub async fn reconfigure(&mut self, configuration: &Value) -> Result<(), Error> {
         self.subject.kill();
-        self.subject = Self::spawn(&self.plane, &self.programs, &self.dir, configuration)?;
+        self.subject = Self::spawn(&self.plane, &self.programs, &self.dir, configuration, &self.args)?;
         self.wait().await
     }
 
@@ -132,6 +146,7 @@ impl Solo {
         programs: &Programs,
         dir: &TempDir,
         configuration: &Value,
+        args: &[String],
     ) -> Result<Subject, Error> {
         let kubeconfig = dir.path().join("kubeconfig");
         Subject::start(
@@ -140,6 +155,7 @@ impl Solo {
             dir.path(),
             &kubeconfig,
             configuration,
+            args,
         )
     }
 

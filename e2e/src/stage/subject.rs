@@ -58,13 +58,14 @@ pub(super) struct Subject {
 
 impl Subject {
     /// Writes its configuration and starts it; it is not ready yet. `cluster` is its name, and that of its cluster unless it is a
-    /// replica of another.
+    /// replica of another; `more` are further arguments.
     pub(super) fn start(
         cluster: &str,
         program: &Path,
         dir: &Path,
         kubeconfig: &Path,
         configuration: &Value,
+        more: &[String],
     ) -> Result<Self, Error> {
         let ports = free_ports()?;
         let config = dir.join(format!("{cluster}.config.yaml"));
@@ -76,6 +77,7 @@ impl Subject {
         let mut args = with_files(kubeconfig, &config);
         // Why: one that is killed and started again must not wait for its own lease.
         args.extend(["--identity".to_owned(), cluster.to_owned()]);
+        args.extend_from_slice(more);
         write_config(&config, &render_config(ports, configuration))?;
         let spec = Spec {
             name,

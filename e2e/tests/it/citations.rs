@@ -81,18 +81,21 @@ struct List {
     to: &'static str,
     /// How an item begins, before its number.
     item: &'static str,
+    /// What follows its number.
+    ends: &'static str,
     /// How a citation begins, before the number.
     cited_as: &'static str,
     /// How many it has.
     length: usize,
 }
 
-const LISTS: [List; 4] = [
+const LISTS: [List; 6] = [
     List {
         paper: "multikueue",
         from: "\n## 11. ",
         to: "\n## 12. ",
         item: "",
+        ends: ". ",
         cited_as: "11.",
         length: 108,
     },
@@ -101,6 +104,7 @@ const LISTS: [List; 4] = [
         from: "\n## 10. ",
         to: "\n## 11. ",
         item: "| F",
+        ends: " |",
         cited_as: "10.F",
         length: 42,
     },
@@ -109,6 +113,7 @@ const LISTS: [List; 4] = [
         from: "\n## 15. ",
         to: "\n## 16. ",
         item: "",
+        ends: ". ",
         cited_as: "15.",
         length: 62,
     },
@@ -117,8 +122,27 @@ const LISTS: [List; 4] = [
         from: "\n## 4. ",
         to: "\n## 5. ",
         item: "| F",
+        ends: " |",
         cited_as: "F",
         length: 34,
+    },
+    List {
+        paper: "appwrapper",
+        from: "\n## 7. ",
+        to: "\n### 7.9 ",
+        item: "- **B",
+        ends: "** ",
+        cited_as: "B",
+        length: 146,
+    },
+    List {
+        paper: "appwrapper",
+        from: "\n### 7.9 ",
+        to: "\n## 8. ",
+        item: "- **N-",
+        ends: "** ",
+        cited_as: "N-",
+        length: 32,
     },
 ];
 /// All papers: the name of one ends the citations of another.
@@ -141,9 +165,8 @@ impl List {
         let number = |line: &str| {
             let rest = line.strip_prefix(self.item)?;
             let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-            let ends = if self.item.is_empty() { ". " } else { " |" };
             let number: usize = rest[..digits].parse().ok()?;
-            rest[digits..].starts_with(ends).then_some(number)
+            rest[digits..].starts_with(self.ends).then_some(number)
         };
         let numbers = spec[from..from + length].lines().filter_map(number);
         numbers

@@ -72,7 +72,21 @@ pub(crate) fn eventually<T, F: Future<Output = Option<T>>>(
 
 /// A client of a kubeconfig's text, as a user would make it.
 pub(crate) async fn client_of(kubeconfig: &str) -> kube::Client {
-    let parsed = Kubeconfig::from_yaml(kubeconfig).expect("the kubeconfig must parse");
+    connect(Kubeconfig::from_yaml(kubeconfig).expect("the kubeconfig must parse")).await
+}
+
+/// The same for another user without groups, in whose name the user of the kubeconfig may speak.
+pub(crate) async fn client_as(kubeconfig: &str, user: &str) -> kube::Client {
+    let mut parsed = Kubeconfig::from_yaml(kubeconfig).expect("the kubeconfig must parse");
+    for known in &mut parsed.auth_infos {
+        if let Some(info) = &mut known.auth_info {
+            info.impersonate = Some(user.to_owned());
+        }
+    }
+    connect(parsed).await
+}
+
+async fn connect(parsed: Kubeconfig) -> kube::Client {
     let mut config = kube::Config::from_custom_kubeconfig(parsed, &KubeConfigOptions::default())
         .await
         .unwrap();

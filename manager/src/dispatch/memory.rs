@@ -16,6 +16,8 @@ use roadstead_kubeio::cache::Change;
 /// How long the first failure keeps a worker out; doubled each time up to the second.
 const PAUSE: (SignedDuration, SignedDuration) =
     (SignedDuration::from_secs(10), SignedDuration::from_mins(10));
+/// Longest pause where something is missing that the job names: looking is cheap, and its owner waits for it.
+const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(30);
 /// Workloads remembered at most.
 const MAX: usize = 50_000;
 
@@ -56,7 +58,12 @@ impl Memory {
             Some((times, _)) => times.saturating_add(1),
             None => 1,
         };
-        let pause = PAUSE.0.saturating_mul(1 << (times - 1).min(10)).min(PAUSE.1);
+        let longest = if cause == Cause::DependencyMissing {
+            LOOK_AGAIN
+        } else {
+            PAUSE.1
+        };
+        let pause = PAUSE.0.saturating_mul(1 << (times - 1).min(10)).min(longest);
         let until = now.checked_add(pause).unwrap_or(Timestamp::MAX);
         let failure = Failure { until, cause, detail };
         tracing::info!(workload = %key, %cluster, reason = cause.as_str(), "no candidate for now: {}", told(cluster, &failure));

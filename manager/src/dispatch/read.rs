@@ -14,14 +14,14 @@ use roadstead_core::dispatch::{
     PodsThere, Policy, RemoteJob, RemoteWorkload, Said, Site, Stop,
 };
 use roadstead_core::kind::KindState;
-use roadstead_core::name::{CheckName, ClusterName, Key, PodSetName};
+use roadstead_core::name::{CheckName, ClusterName, Key};
 use roadstead_core::status::{CheckPhase, Status};
 use roadstead_core::workload::Workload;
 use roadstead_engine::caches::{CachedJob, JobKey, KindCache, member, named};
-use roadstead_engine::checks::{Elsewhere, Fate};
+use roadstead_engine::checks::{Elsewhere, Fate, There};
 use roadstead_jobs::JobKind;
 use roadstead_jobs::kind::{Look, Pods};
-use roadstead_kinds::Ability;
+use roadstead_kinds::{Ability, Idle};
 
 use super::Dispatch;
 use super::fence::fence;
@@ -527,13 +527,18 @@ const fn life(deleting: bool) -> Life {
     if deleting { Life::Deleting } else { Life::Present }
 }
 
-/// The pods of the present run that are no longer needed, of a job that workers run for us.
+/// What the present run of a job does that workers run for us.
 ///
-/// Why not what the local job counts: its counters never fall, so the pods of an earlier run are among them.
-pub(super) fn reclaimable(d: &Dispatch, workload: &ApiWorkload) -> Option<BTreeMap<PodSetName, u32>> {
+/// Why not the pods that the local job counts as no longer needed: its counters never fall, so those of an earlier run are among
+/// them. Why not whether it is ready where it stays held here: then it says nothing of that.
+pub(super) fn there(d: &Dispatch, workload: &ApiWorkload) -> Option<There> {
     let (jobs, job_key, uid) = owner_of(d, workload)?;
     let job = jobs.job(&job_key).filter(|job| job.first().uid() == Some(uid))?;
     if owner(Some(workload), Some(&(jobs.kind, job)), |_, _| true) != Owner::Managed {
+        return None;
+    }
+    // Why: a kind that does not say who runs it may also run here.
+    if jobs.kind.kind().managed_by.is_none() && workload.cluster_name().is_none() {
         return None;
     }
     let run = || {
@@ -542,9 +547,13 @@ pub(super) fn reclaimable(d: &Dispatch, workload: &ApiWorkload) -> Option<BTreeM
         let (of_kind, copy) = find_job(&remote, &key, Some(&job_key))?;
         let present = roadstead_convert::epoch(workload.metadata.annotations.as_ref())?;
         let is_present = epoch_of(Some(workload), &copy.first().metadata) == present;
-        is_present.then(|| copy.look(of_kind.kind).reclaimable)
+        is_present.then(|| copy.look(of_kind.kind))
     };
-    Some(run().unwrap_or_default())
+    let look = run().unwrap_or_default();
+    Some(There {
+        reclaimable: look.reclaimable,
+        ready: (jobs.kind.kind().idle == Idle::Held).then_some(look.ready),
+    })
 }
 
 /// Where the job of a local Workload runs, if it is dispatched.

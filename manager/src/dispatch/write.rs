@@ -19,6 +19,7 @@ use roadstead_core::dispatch::{Cause, RemoteAction};
 use roadstead_core::name::Key;
 use roadstead_engine::caches::{CachedJob, KindCache, look_at};
 use roadstead_jobs::JobKind;
+use roadstead_jobs::needs::Need;
 use roadstead_jobs::remote::RemoteIdentity;
 use roadstead_kubeio::queue::Lane;
 use roadstead_kubeio::reconcile::{self, Outcome};
@@ -27,7 +28,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{Dispatch, read};
+use super::{Dispatch, needs, read};
 use crate::metrics::{Ended, Hop};
 use crate::remote::{Miss, Proof, Remote};
 
@@ -150,6 +151,11 @@ impl Site<'_> {
         let Some(local) = self.d.caches.workloads.get(self.key) else {
             return Ok(());
         };
+        let lacking = self.lacking().await;
+        if !lacking.is_empty() {
+            self.exclude(Cause::DependencyMissing, needs::told(&lacking));
+            return Ok(());
+        }
         let stamp = Stamp {
             origin: &self.d.origin,
             epoch: self.scene.epoch(),
@@ -182,6 +188,15 @@ impl Site<'_> {
             }
             Written::Unclear(why) => self.offer_elsewhere(Miss::Failed, &why),
         }
+    }
+
+    /// What the job needs and this worker is known not to have.
+    async fn lacking(&self) -> Vec<Need> {
+        let Some((kind, job)) = &self.scene.local_job else {
+            return Vec::new();
+        };
+        let named = job.with(|members| kind.needs(members));
+        needs::lacking(self.client, &self.key.namespace, named, &self.remote.unreadable).await
     }
 
     /// Waits for the answer to a creation, and lets those who wait for this worker go elsewhere as soon as it is late.

@@ -19,7 +19,7 @@ mod v1beta1;
 mod v1beta2;
 
 pub use appwrapper::{
-    AppWrapperConfig, AutopilotConfig, FaultTolerance, NodeMark, NodeMarkEffect, WrappedKind,
+    AppWrapperConfig, AutopilotConfig, FaultTolerance, NodeMark, NodeMarkEffect, PodSetsMax, WrappedKind,
 };
 pub use document::{Document, DocumentKind};
 pub use gates::{FeatureGate, FeatureGates, GateProblem, RetiredGate};

@@ -5,7 +5,9 @@
 //!
 //! *Source*: `spec/safety.md 6`.
 
-use roadstead_kinds::{Kind, rows};
+use std::collections::BTreeSet;
+
+use roadstead_kinds::{Kind, TABLE, rows};
 use serde_json::{Value, json};
 
 use crate::constants::{groups, names};
@@ -137,7 +139,7 @@ pub fn appwrapper(namespace: &str) -> Vec<Value> {
 
 /// What a process that runs already must be allowed in addition when this integration is switched on, in its namespace.
 pub fn of_integration(process: Process, namespace: &str, kind: &Kind) -> Vec<Value> {
-    let rules: Vec<Value> = kind_rules(kind).collect();
+    let rules: Vec<Value> = kind_rules(kind);
     let name = format!("{}:{}", process.role(), kind.framework.replace('/', ":"));
     let mut objects = Vec::new();
     let mut role = Roles {
@@ -248,11 +250,21 @@ fn engine_rules() -> Vec<Value> {
 }
 
 /// What an admission engine does with jobs of a kind in its cluster.
-fn kind_rules(kind: &Kind) -> impl Iterator<Item = Value> {
-    kind.rights.engine.iter().map(|right| {
+fn kind_rules(kind: &Kind) -> Vec<Value> {
+    let own = kind.rights.engine.iter().map(|right| {
         let (group, resource) = right.resource(kind);
         rule(group, &[&resource], right.verbs)
-    })
+    });
+    own.chain((kind == &rows::APP_WRAPPER).then(owner_rule)).collect()
+}
+
+/// To find out whether a job belongs to an `AppWrapper`: read what may stand between the two, whether or not its integration is
+/// on. Pods own no jobs.
+fn owner_rule() -> Value {
+    let kinds = || TABLE.iter().filter(|kind| !kind.group.is_empty());
+    let groups: BTreeSet<&str> = kinds().map(|kind| kind.group).collect();
+    let resources: BTreeSet<&str> = kinds().map(|kind| kind.plural).chain(["replicasets"]).collect();
+    json!({"apiGroups": groups, "resources": resources, "verbs": ["get"]})
 }
 
 /// In its own namespace: the certificate of its webhooks, and its place among the replicas.
@@ -302,8 +314,6 @@ fn only(mut rule: Value, names: &[String]) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use roadstead_kinds::TABLE;
-
     use super::*;
 
     /// Spec: safety 6

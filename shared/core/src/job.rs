@@ -179,6 +179,8 @@ pub enum Site {
     Here,
     /// In a worker cluster, whatever the job here shows.
     Elsewhere,
+    /// The same, and the job here must stay held back: its controller would run it here too.
+    ElsewhereOnly,
 }
 
 /// How far a Workload got.
@@ -505,7 +507,7 @@ impl<'a> Draft<'a> {
 
     fn may_run_elsewhere(&self, workload: &OwnedWorkload) -> bool {
         let finished = matches!(workload.stage, Stage::Finished { .. });
-        workload.site == Site::Elsewhere && !(finished && self.seen.ended == Ended::Yes)
+        workload.site != Site::Here && !(finished && self.seen.ended == Ended::Yes)
     }
 
     /// A Workload that no longer describes the job and is needed still.
@@ -593,7 +595,13 @@ impl<'a> Draft<'a> {
             return;
         }
         self.follow_job(workload);
+        let is_kept = workload.site == Site::ElsewhereOnly;
         match (&workload.stage, seen.run) {
+            (Stage::Admitted(_), Run::Running | Run::Partly) if is_kept => {
+                let message = "Held in this cluster, because it runs in a worker cluster";
+                self.stop(StopReason::NotAdmitted, Some(key), message);
+            }
+            (Stage::Admitted(_), Run::Suspended) if is_kept => {}
             (Stage::Evicted { message, .. }, Run::Running | Run::Partly) => {
                 self.stop(StopReason::WorkloadEvicted, Some(key), message);
             }

@@ -35,6 +35,7 @@ macro_rules! bug {
 
 pub mod afs;
 pub mod amount;
+pub mod ancestry;
 pub mod appwrapper;
 pub mod check;
 pub mod cluster;

@@ -34,12 +34,15 @@ pub(crate) mod unlisted;
 mod unsure;
 
 pub use counting::{Beyond, Counting, LimitIndex};
+pub(crate) use kinds::resource_of;
 pub use kinds::{
     CachedJob, JobKey, JobRef, KindCache, api_resource, is_of_group, look_at, member, member_mut,
 };
 pub use queues::QueueIndex;
 pub use templates::Templates;
 use unsure::Unsure;
+
+use crate::ancestors::Ancestors;
 
 /// What the task is called that lists and watches a kind of objects.
 pub fn watch_of(kind: &str) -> Name {
@@ -99,6 +102,8 @@ pub struct Caches {
     pub beyond: Arc<Beyond>,
     /// Jobs, one entry per enabled kind.
     pub jobs: Arc<[KindCache]>,
+    /// Owners of jobs that are in none of these.
+    pub(crate) ancestors: Arc<Ancestors>,
 }
 
 impl Caches {
@@ -127,6 +132,7 @@ impl Caches {
             counting: Arc::default(),
             beyond: Arc::default(),
             jobs: kinds.iter().map(|kind| KindCache::new(*kind)).collect(),
+            ancestors: Arc::default(),
         };
         let limits = caches.limits.clone();
         caches
@@ -159,6 +165,13 @@ impl Caches {
     pub fn counting(mut self, counting: Counting) -> Self {
         self.prebuilt.read_from(counting.identifiers());
         self.counting = Arc::new(counting);
+        self
+    }
+
+    /// The same, with owners of jobs that count as the operator says.
+    #[must_use]
+    pub(crate) fn owned(mut self, ancestors: Ancestors) -> Self {
+        self.ancestors = Arc::new(ancestors);
         self
     }
 
@@ -328,8 +341,12 @@ impl PrebuiltIndex {
 }
 
 /// The Workload that a copy of ours names, in the annotation or in the label.
+///
+/// Why nothing that has a controller: some controllers give what they make for a job its labels and annotations (that of Ray does,
+/// for the cluster of a job), and a copy is made by no controller.
 pub fn named(job: &DynamicObject) -> Option<Key> {
-    wanted(job, Identifiers::Annotations)
+    let is_made = { job.owner_references().iter() }.any(|owner| owner.controller == Some(true));
+    wanted(job, Identifiers::Annotations).filter(|_| !is_made)
 }
 
 /// The Workload that a job wants to adopt.

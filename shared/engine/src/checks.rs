@@ -99,8 +99,8 @@ pub trait Checks: Send + Sync {
         false
     }
 
-    /// The pods of a job that are no longer needed, by pod set, if the job runs somewhere else; `None`: what it says itself counts.
-    fn reclaimable(&self, _workload: &ApiWorkload) -> Option<BTreeMap<PodSetName, u32>> {
+    /// What a job does that runs somewhere else; `None`: what it says itself counts.
+    fn there(&self, _workload: &ApiWorkload) -> Option<There> {
         None
     }
 
@@ -142,8 +142,8 @@ impl CheckList {
         self.0.iter().any(|check| check.may_run_elsewhere(workload))
     }
 
-    pub(crate) fn reclaimable(&self, workload: &ApiWorkload) -> Option<BTreeMap<PodSetName, u32>> {
-        self.0.iter().find_map(|check| check.reclaimable(workload))
+    pub(crate) fn there(&self, workload: &ApiWorkload) -> Option<There> {
+        self.0.iter().find_map(|check| check.there(workload))
     }
 
     pub(crate) fn runs_elsewhere(&self, workload: &ApiWorkload, job: &JobKey) -> Option<Elsewhere> {
@@ -151,6 +151,15 @@ impl CheckList {
             .iter()
             .find_map(|check| check.runs_elsewhere(workload, job))
     }
+}
+
+/// What a job does that runs in another cluster, where its own status cannot say it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct There {
+    /// Its pods that are no longer needed, by pod set.
+    pub reclaimable: BTreeMap<PodSetName, u32>,
+    /// Whether all its pods are ready or have succeeded; `None`: its own status says it.
+    pub ready: Option<bool>,
 }
 
 /// A job that runs in another cluster.

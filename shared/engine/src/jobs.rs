@@ -17,15 +17,18 @@ use kube::{Client, Resource, ResourceExt as _};
 use roadstead_api::config::Config;
 use roadstead_api::constants::labels;
 use roadstead_api::kueue::v1beta2::Workload;
-use roadstead_core::job::{self, ADOPTION_PAUSE, FollowUp};
+use roadstead_core::ancestry::Stop;
+use roadstead_core::job::{self, ADOPTION_PAUSE, FollowUp, Scope};
 use roadstead_core::name::Key;
 use roadstead_core::note::Note;
 use roadstead_jobs::kind::Remote;
+use roadstead_kinds::{Idle, Members};
 use roadstead_kubeio::events::Recorder;
 use roadstead_kubeio::queue::{Lane, Queue};
 use roadstead_kubeio::reconcile::Outcome;
 
-use crate::caches::{Caches, JobKey, JobRef, KindCache};
+use crate::ancestors::{self, Missing, Top};
+use crate::caches::{Caches, JobKey, JobRef, KindCache, member};
 use crate::checks::{CheckList, Fate};
 use crate::clock::Clock;
 use crate::workloads::Requests;
@@ -135,10 +138,14 @@ impl Jobs {
         let Some(job) = jobs.job(&at.key) else {
             return Outcome::Done;
         };
-        if read::awaits_parent(&self.caches, job.first()) {
-            return Outcome::After(PARENT_PAUSE);
+        if !jobs.kind.is_queued(member(job.first())) {
+            return Outcome::Done;
         }
-        let scene = match read::scene(&self, &jobs, job.clone()) {
+        let top = match self.top(&jobs, &at, job.first()).await {
+            Ok(top) => top,
+            Err(stop) => return self.without_top(&jobs, job.first(), stop),
+        };
+        let scene = match read::scene(&self, &jobs, job.clone(), top.as_ref()) {
             Ok(scene) => scene,
             Err(problem) => {
                 // Why not an error: the job stays as it is until somebody mends it, and that makes it due.
@@ -176,6 +183,35 @@ impl Jobs {
         }
     }
 
+    /// The managed object above a job. Pods are jobs of their own whatever owns them. *Source*: `spec/jobs.md 5.1` steps 4, 5.
+    async fn top(
+        &self,
+        jobs: &KindCache,
+        at: &JobRef,
+        object: &DynamicObject,
+    ) -> Result<Option<Top>, Stop<Missing>> {
+        let is_group = jobs.kind.kind().members == Members::Group;
+        if is_group || read::scope(self, at.key.key()) == Scope::Outside {
+            return Ok(None);
+        }
+        ancestors::learn(&self.client, &self.caches, object).await
+    }
+
+    /// What follows when it cannot be told what is above a job: it stays as it is.
+    fn without_top(&self, jobs: &KindCache, object: &DynamicObject, stop: Stop<Missing>) -> Outcome {
+        let note = match stop {
+            Stop::Unread(Missing::Unlisted(_)) => return Outcome::After(PARENT_PAUSE),
+            Stop::Unread(Missing::Unreadable(why)) => return Outcome::Failed(why),
+            Stop::Unread(Missing::Unread(owner)) => {
+                return Outcome::Failed(format!("its owner {} {} is not known", owner.kind, owner.name));
+            }
+            Stop::TooDeep => Note::warning("JobNestingTooDeep", ancestors::TOO_DEEP),
+            Stop::Cyclic => Note::warning("InvalidJob", ancestors::CYCLIC),
+        };
+        self.tell(jobs, object, vec![note]);
+        Outcome::Done
+    }
+
     /// Shows on the local job what its copies on a worker show, or what is known without a copy.
     async fn mirror(&self, jobs: &KindCache, at: &JobRef, scene: &read::Scene) -> Option<Outcome> {
         let workload = scene.current_workload()?;
@@ -183,8 +219,10 @@ impl Jobs {
         // Why the newest: this pass may just have written the job.
         let local = jobs.job(&at.key)?;
         let now = (self.clock)();
+        let is_held = jobs.kind.kind().idle == Idle::Held;
         let show = |remote: Remote<'_>| local.with(|local| jobs.kind.mirror(local, remote, now));
         let mirror = match (&elsewhere.job, elsewhere.fate) {
+            (Some(copies), _) if is_held && copies.look(jobs.kind).ended.is_none() => return None,
             (Some(copies), _) => copies.with(|copies| show(Remote::Copies(copies))),
             (None, Fate::Unknown) => return None,
             // Why: nothing else makes it due when that is known again (seed 8747).

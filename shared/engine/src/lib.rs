@@ -9,6 +9,7 @@
 //! [`leader`] (which of several replicas does all that).
 
 pub mod active;
+mod ancestors;
 pub mod caches;
 pub mod checks;
 pub mod clock;

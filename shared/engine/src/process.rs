@@ -26,6 +26,7 @@ use roadstead_serve::webhook::Webhooks;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use crate::ancestors::Ancestors;
 use crate::brain::{Brain, MAIL_MAX};
 use crate::caches::JobRef;
 use crate::caches::{Caches, Counting, unlisted};
@@ -154,7 +155,9 @@ impl Engine {
             parts.clock.clone(),
             silence.clone(),
         );
-        let caches = Caches::new(&kinds).counting(Counting::of(&parts.config));
+        let caches = Caches::new(&kinds)
+            .counting(Counting::of(&parts.config))
+            .owned(Ancestors::of(&parts.config));
         let reports = Arc::<Reports>::default();
         let (clock, leadership) = (parts.clock.clone(), parts.leadership.clone());
         let metrics = Metrics::new(&parts.config, &caches, reports.clone(), clock, leadership);

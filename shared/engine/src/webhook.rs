@@ -21,7 +21,8 @@ use std::sync::Arc;
 
 use kube::Client;
 use roadstead_api::config::Config;
-use roadstead_kinds::{Kinds, rows};
+use roadstead_jobs::appwrapper::ROW;
+use roadstead_kinds::Kinds;
 use roadstead_serve::webhook::{CONVERT_PATH, Webhooks, mutate_path, validate_path};
 
 use crate::caches::Caches;
@@ -30,7 +31,6 @@ pub(crate) use certificates::Certificates;
 pub use conversion::handler as conversion;
 use filled::Filled;
 use lookup::Lookup;
-use own::wraps;
 
 /// All handlers of this process, by path.
 ///
@@ -57,16 +57,15 @@ pub(crate) fn handlers(
         let enabled = caches.kind(row.group, row.kind).map(|jobs| jobs.kind);
         let (mutate, validate) = match enabled {
             Some(kind) => jobs::handlers(kind, caches.clone(), config.clone(), &filled),
-            None if row == &rows::APP_WRAPPER && wraps(config) => own::appwrapper(managers.clone()),
             None => (answers::unchanged(), answers::unheeded(row.kind)),
         };
         let path = mutate_path(row.group, row.version, row.kind);
-        match enabled.and_then(|kind| lookup.preparation(kind, config)) {
+        match enabled.map(|kind| lookup.preparation(kind, config)) {
             Some(preparation) => webhooks.prepared_admission(path, preparation, mutate)?,
             None => webhooks.admission(path, mutate)?,
         }
         let path = validate_path(row.group, row.version, row.kind);
-        if row == &rows::APP_WRAPPER && wraps(config) && own::asks_for_users(config) {
+        if enabled.is_some() && row == ROW && own::asks_for_users(config) {
             let review = wrapped::review(client.clone(), managers.clone());
             webhooks.prepared_admission(path, review, validate)?;
         } else {

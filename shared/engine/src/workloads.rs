@@ -175,8 +175,8 @@ impl Workloads {
         let Some(mut facts) = read::facts(&self.caches, self.policy, (&stored, &workload), now) else {
             return Outcome::Done;
         };
-        if let Some(pods) = self.checks.reclaimable(&stored) {
-            facts = facts.reclaiming(pods);
+        if let Some(there) = self.checks.there(&stored) {
+            facts = facts.there(there);
         }
         if self.checks.may_run_elsewhere(&stored) {
             facts = facts.running();

@@ -1,12 +1,366 @@
-//! `AppWrapper`: where the pods of what is wrapped come from, and how it fares.
+//! `AppWrapper`. *Source*: `spec/appwrapper.md 5.1 to 5.4`, `spec/jobs.md 9.9`.
 //!
-//! *Source*: `spec/appwrapper.md 1.4, 1.5, 8.2`.
+//! Its controller, in `roadstead-worker`, keeps condition `QuotaReserved` True as long as anything of it may run.
 
-use roadstead_kinds::{Kind, rows};
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use roadstead_core::lifecycle::Outcome;
+use roadstead_core::name::PodSetName;
+use roadstead_kinds::{Kind, TABLE, rows};
+use serde_json::{Value, json};
+
+use crate::json;
+use crate::kind::{
+    Error, JobKind, JobPodSet, Look, Member, MemberMut, Members, Mirror, Pods, Remote, Target, Why, Write,
+};
+use crate::needs::{self, Need};
+use crate::podset::{InjectError, PodSetInfo, same_number};
+use crate::problem::Problem;
+use crate::remote::{RemoteIdentity, skeleton};
 
 pub mod infer;
+mod names;
 pub mod path;
 pub mod probe;
+mod projection;
 
 /// The row of the table.
 pub const ROW: &Kind = &rows::APP_WRAPPER;
+
+/// The kind `workload.codeflare.dev/v1beta2 AppWrapper`.
+#[derive(Clone, Copy, Debug)]
+pub struct AppWrapper;
+
+const SUSPEND: [&str; 2] = ["spec", "suspend"];
+const COMPONENTS: [&str; 2] = ["spec", "components"];
+/// Condition of a component whose work is done, and its reason once no pod of it lives.
+const FINISHED: (&str, &str) = ("roadstead.dev/Finished", "SucceededAndPodsEnded");
+
+/// One pod set of a component.
+struct PodSet {
+    component: usize,
+    /// Where its template stands, such as `template.spec.template`.
+    path: String,
+    count: i64,
+}
+
+/// All pod sets, in order: as its controller has written them down, else as the components say.
+fn pod_sets_of(data: &Value) -> Vec<PodSet> {
+    let components = json::list(data, &COMPONENTS);
+    let stored = json::list(data, &["status", "componentStatus"]);
+    let is_stored = stored.len() == components.len();
+    let mut all = Vec::new();
+    for (index, component) in components.iter().enumerate() {
+        let declared = match stored.get(index).filter(|_| is_stored) {
+            Some(stored) => json::list(stored, &["podSets"]),
+            None => json::list(component, &["podSets"]),
+        };
+        let given = declared.iter().map(|set| PodSet {
+            component: index,
+            path: json::text(set, &["path"]).unwrap_or_default().to_owned(),
+            count: json::int(set, &["replicas"]).unwrap_or(1),
+        });
+        if is_stored || !declared.is_empty() {
+            all.extend(given);
+            continue;
+        }
+        let template = component.get("template").unwrap_or(&Value::Null);
+        let text = |field: &str| json::text(template, &[field]).unwrap_or_default();
+        let inferred = infer::pod_sets(TABLE, text("apiVersion"), text("kind"), template).unwrap_or_default();
+        all.extend(inferred.into_iter().map(|set| PodSet {
+            component: index,
+            path: set.path,
+            count: set.replicas,
+        }));
+    }
+    all
+}
+
+fn is_suspended(data: &Value) -> bool {
+    json::is_true(data, &SUSPEND)
+}
+
+fn holds(data: &Value, kind: &str) -> bool {
+    has(json::list(data, &["status", "conditions"]), kind).is_some()
+}
+
+/// A condition of this type that is True.
+fn has<'a>(conditions: &'a [Value], kind: &str) -> Option<&'a Value> {
+    let mut conditions = conditions.iter();
+    conditions.find(|condition| {
+        json::text(condition, &["type"]) == Some(kind) && json::text(condition, &["status"]) == Some("True")
+    })
+}
+
+/// *Source*: `spec/appwrapper.md 5.1`.
+fn finished(data: &Value) -> Option<Outcome> {
+    let (success, message) = match json::text(data, &["status", "phase"])? {
+        "Succeeded" => (true, "AppWrapper finished successfully"),
+        "Failed" if !holds(data, "ResourcesDeployed") => (false, "AppWrapper failed"),
+        _ => return None,
+    };
+    Some(Outcome {
+        success,
+        message: message.to_owned(),
+    })
+}
+
+/// Pods of components whose work is done, by pod set. *Source*: `spec/appwrapper.md N-23`.
+fn reclaimable(name: &str, data: &Value) -> BTreeMap<PodSetName, u32> {
+    let statuses = json::list(data, &["status", "componentStatus"]);
+    let is_done = |component: usize| {
+        let conditions = statuses
+            .get(component)
+            .map_or(&[][..], |status| json::list(status, &["conditions"]));
+        let finished = has(conditions, FINISHED.0);
+        finished.is_some_and(|condition| json::text(condition, &["reason"]) == Some(FINISHED.1))
+    };
+    let sets = pod_sets_of(data).into_iter().enumerate();
+    let done = sets.filter(|(_, set)| is_done(set.component) && set.count > 0);
+    done.map(|(index, set)| {
+        let count = u32::try_from(set.count).unwrap_or(u32::MAX);
+        (PodSetName::from(names::pod_set(name, index)), count)
+    })
+    .collect()
+}
+
+/// The same with other infos in its components: what a merge patch sends, because it replaces lists as a whole.
+fn with_infos(data: &Value, suspended: bool, infos: &[PodSetInfo]) -> Value {
+    let mut after = data.clone();
+    json::set(&mut after, &SUSPEND, json!(suspended));
+    let mut components = json::list(data, &COMPONENTS).to_vec();
+    for component in &mut components {
+        json::remove(component, &["podSetInfos"]);
+    }
+    for (set, info) in pod_sets_of(data).iter().zip(infos) {
+        if let Some(component) = components.get_mut(set.component) {
+            let mut all = json::list(component, &["podSetInfos"]).to_vec();
+            all.push(rendered(info));
+            json::set(component, &["podSetInfos"], Value::Array(all));
+        }
+    }
+    json::set(&mut after, &COMPONENTS, Value::Array(components));
+    after
+}
+
+fn rendered(info: &PodSetInfo) -> Value {
+    let mut all = json!({});
+    for (field, map) in [
+        ("annotations", &info.annotations),
+        ("labels", &info.labels),
+        ("nodeSelector", &info.node_selector),
+    ] {
+        if !map.is_empty() {
+            json::set(&mut all, &[field], json!(map));
+        }
+    }
+    if !info.tolerations.is_empty() {
+        json::set(&mut all, &["tolerations"], json!(info.tolerations));
+    }
+    all
+}
+
+fn write(job: Member<'_>, target: Target, patch: Value) -> Write {
+    Write::Patch {
+        of: job.id(),
+        target,
+        patch,
+    }
+}
+
+fn status_of(data: &Value) -> Value {
+    json!({"status": json::at(data, &["status"]).cloned().unwrap_or_else(|| json!({}))})
+}
+
+/// The status once nothing of it runs: quota is not held, nothing is deployed.
+fn at_rest(data: &Value, reason: &str, now: Timestamp) -> Value {
+    let at = json!(now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
+    let mut conditions = json::list(data, &["status", "conditions"]).to_vec();
+    for condition in &mut conditions {
+        let kind = json::text(condition, &["type"]).unwrap_or_default();
+        if ["QuotaReserved", "ResourcesDeployed", "PodsReady"].contains(&kind)
+            && json::text(condition, &["status"]) == Some("True")
+        {
+            for (field, value) in [
+                ("status", json!("False")),
+                ("reason", json!(reason)),
+                ("lastTransitionTime", at.clone()),
+            ] {
+                json::set(condition, &[field], value);
+            }
+        }
+    }
+    let mut after = status_of(data);
+    if !conditions.is_empty() {
+        json::set(&mut after, &["status", "conditions"], Value::Array(conditions));
+    }
+    after
+}
+
+impl JobKind for AppWrapper {
+    fn kind(&self) -> &'static Kind {
+        ROW
+    }
+
+    fn pod_sets(&self, members: Members<'_>) -> Result<Vec<JobPodSet>, Error> {
+        let job = members.first();
+        let name = job.meta.name.as_deref().unwrap_or_default();
+        let components = json::list(job.data, &COMPONENTS);
+        let sets = pod_sets_of(job.data).into_iter().enumerate();
+        sets.map(|(index, set)| {
+            let template = components
+                .get(set.component)
+                .and_then(|component| component.get("template"));
+            let template = template.unwrap_or(&Value::Null);
+            let found = path::pod_template(template, &set.path).map_err(|why| Error::Malformed {
+                field: "spec.components[].podSets[].path".to_owned(),
+                found: why,
+                expected: "the place of a pod template",
+            })?;
+            Ok(JobPodSet {
+                name: names::pod_set(name, index),
+                count: u32::try_from(set.count).map_err(|_negative| Error::Malformed {
+                    field: "spec.components[].podSets[].replicas".to_owned(),
+                    found: set.count.to_string(),
+                    expected: "a number from 0 to 2147483647",
+                })?,
+                min_count: None,
+                template: projection::of(found),
+            })
+        })
+        .collect()
+    }
+
+    /// Without what it brings itself.
+    fn needs(&self, members: Members<'_>) -> BTreeSet<Need> {
+        let data = members.first().data;
+        let components = json::list(data, &COMPONENTS);
+        let sets = pod_sets_of(data);
+        let templates = sets.iter().filter_map(|set| {
+            let template = components.get(set.component)?.get("template")?;
+            path::pod_template(template, &set.path).ok()
+        });
+        let brought = |need: &Need| {
+            let [_, _, kind, _] = need.thing.api();
+            components.iter().any(|component| {
+                let is = |path: &[&str], text: &str| json::text(component, path) == Some(text);
+                is(&["template", "kind"], kind) && is(&["template", "metadata", "name"], &need.name)
+            })
+        };
+        let mut needs = needs::of(templates);
+        needs.retain(|need| !brought(need));
+        needs
+    }
+
+    fn look(&self, members: Members<'_>) -> Look {
+        let job = members.first();
+        let name = job.meta.name.as_deref().unwrap_or_default();
+        Look {
+            suspended: is_suspended(job.data),
+            pods: if holds(job.data, "QuotaReserved") {
+                Pods::Alive
+            } else {
+                Pods::None
+            },
+            ready: holds(job.data, "PodsReady"),
+            ended: finished(job.data),
+            killed: false,
+            reclaimable: reclaimable(name, job.data),
+        }
+    }
+
+    fn start(&self, members: Members<'_>, infos: &[PodSetInfo]) -> Result<Vec<Write>, InjectError> {
+        let job = members.first();
+        same_number(pod_sets_of(job.data).len(), infos.len())?;
+        let patch = json::difference(job.data, &with_infos(job.data, false, infos));
+        Ok(patch
+            .map(|patch| write(job, Target::Main, patch))
+            .into_iter()
+            .collect())
+    }
+
+    fn stop(&self, members: Members<'_>, _original: &[JobPodSet], _why: &Why<'_>) -> Vec<Write> {
+        let job = members.first();
+        let patch = json::difference(job.data, &with_infos(job.data, true, &[]));
+        patch
+            .map(|patch| write(job, Target::Main, patch))
+            .into_iter()
+            .collect()
+    }
+
+    fn copies(
+        &self,
+        members: Members<'_>,
+        identity: &RemoteIdentity<'_>,
+        _original: &[JobPodSet],
+    ) -> Vec<Value> {
+        let local = members.first();
+        let mut copy = skeleton(self, local, identity);
+        // Unlike the anchor: the worker starts it, with what it admits there (`spec/appwrapper.md` N-25).
+        let held = with_infos(&copy, true, &[]);
+        json::set(
+            &mut copy,
+            &["spec"],
+            held.get("spec").cloned().unwrap_or_default(),
+        );
+        vec![copy]
+    }
+
+    fn mirror(&self, local: Members<'_>, remote: Remote<'_>, now: Timestamp) -> Mirror {
+        let job = local.first();
+        let after = match remote {
+            Remote::Copies(copies) => status_of(copies.first().data),
+            Remote::AtRest => at_rest(job.data, "Suspended", now),
+            Remote::Ended(_) if finished(job.data).is_some() => status_of(job.data),
+            Remote::Ended(outcome) => {
+                let phase = if outcome.success { "Succeeded" } else { "Failed" };
+                let mut after = at_rest(job.data, phase, now);
+                json::set(&mut after, &["status", "phase"], json!(phase));
+                after
+            }
+        };
+        let patch = json::difference(&status_of(job.data), &after);
+        Mirror {
+            writes: patch
+                .map(|patch| write(job, Target::Status, patch))
+                .into_iter()
+                .collect(),
+            is_deferred: false,
+        }
+    }
+
+    fn suspend(&self, job: &mut MemberMut<'_>) {
+        json::set(job.data, &SUSPEND, json!(true));
+    }
+
+    /// It never removes itself.
+    fn outlast_its_end(&self, _job: &mut MemberMut<'_>) {}
+
+    fn forget_details(&self, copy: &mut MemberMut<'_>) {
+        let components = copy
+            .data
+            .pointer_mut("/spec/components")
+            .and_then(Value::as_array_mut);
+        for component in components.into_iter().flatten() {
+            json::remove(component, &["template"]);
+        }
+    }
+
+    fn template_paths(&self, members: Members<'_>) -> Vec<String> {
+        let sets = pod_sets_of(members.first().data).into_iter();
+        sets.map(|set| format!("spec.components[{}].{}", set.component, set.path))
+            .collect()
+    }
+
+    fn own_problems(&self, _job: Member<'_>) -> Vec<Problem> {
+        Vec::new()
+    }
+
+    fn own_update_problems(&self, _old: Member<'_>, _new: Member<'_>) -> Vec<Problem> {
+        Vec::new()
+    }
+}
+
+#[cfg(test)]
+mod tests;

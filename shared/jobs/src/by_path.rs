@@ -11,6 +11,8 @@
 pub mod places;
 pub mod signs;
 
+use std::borrow::Cow;
+
 use jiff::Timestamp;
 use roadstead_core::lifecycle::Outcome;
 use roadstead_kinds::Kind;
@@ -57,6 +59,10 @@ pub struct ByPath {
 /// What only one kind does, beside what all do.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
+    /// The job with the pod templates that its controller makes where the job has none.
+    pub filled: fn(&Value) -> Cow<'_, Value>,
+    /// Whether the queue has to do with a job of the kind at all.
+    pub is_queued: fn(Member<'_>) -> bool,
     /// Adds to the pod sets of a job what its controller will add to its pods, so that it is counted.
     pub added: fn(Member<'_>, &mut [JobPodSet]),
     /// Changes a new job after all other defaults.
@@ -70,6 +76,8 @@ pub struct Rules {
 impl Rules {
     /// None.
     pub const NONE: Self = Self {
+        filled: |job| Cow::Borrowed(job),
+        is_queued: |_job| true,
         added: |_job, _pod_sets| {},
         default: |_job| {},
         create: |_job| Vec::new(),
@@ -127,7 +135,8 @@ impl ByPath {
 
     /// The same with the templates as they were in the pod sets of the Workload; as they are when the numbers do not fit.
     fn restored(&self, job: &Value, original: &[JobPodSet]) -> Value {
-        let groups = self.groups(job).unwrap_or_default();
+        let filled = (self.rules.filled)(job);
+        let groups = self.groups(&filled).unwrap_or_default();
         if groups.len() != original.len() {
             return job.clone();
         }
@@ -138,7 +147,7 @@ impl ByPath {
             }
             Ok::<_, std::convert::Infallible>(())
         };
-        Self::with_templates(&groups, job, put_back).unwrap_or_else(|never| match never {})
+        Self::with_templates(&groups, &filled, put_back).unwrap_or_else(|never| match never {})
     }
 }
 
@@ -164,9 +173,10 @@ impl JobKind for ByPath {
 
     fn pod_sets(&self, members: Members<'_>) -> Result<Vec<JobPodSet>, Error> {
         let job = members.first();
-        let groups = self.groups(job.data)?;
+        let filled = (self.rules.filled)(job.data);
+        let groups = self.groups(&filled)?;
         let set = |group: Group| {
-            let found = job.data.pointer(&group.pointer);
+            let found = filled.pointer(&group.pointer);
             let template = found.filter(|template| template.is_object());
             let template =
                 template.ok_or_else(|| Error::malformed(group.field.clone(), found, "a pod template"))?;
@@ -184,7 +194,7 @@ impl JobKind for ByPath {
 
     fn look(&self, members: Members<'_>) -> Look {
         let job = members.first();
-        let groups = self.groups(job.data);
+        let groups = self.groups(&(self.rules.filled)(job.data));
         let pods = if self.active.shows(job.data, &[]) {
             Pods::Alive
         } else if json::at(job.data, &["status"]).is_some_and(|status| *status != json!({})) {
@@ -209,9 +219,10 @@ impl JobKind for ByPath {
 
     fn start(&self, members: Members<'_>, infos: &[PodSetInfo]) -> Result<Vec<Write>, InjectError> {
         let job = members.first();
-        let groups = self.groups(job.data).unwrap_or_default();
+        let filled = (self.rules.filled)(job.data);
+        let groups = self.groups(&filled).unwrap_or_default();
         same_number(groups.len(), infos.len())?;
-        let mut after = Self::with_templates(&groups, job.data, |at, group, template| {
+        let mut after = Self::with_templates(&groups, &filled, |at, group, template| {
             // Why by name first: nothing promises the order of what was admitted.
             let named = infos.iter().find(|info| info.name == group.name);
             named
@@ -288,12 +299,20 @@ impl JobKind for ByPath {
     }
 
     fn template_paths(&self, members: Members<'_>) -> Vec<String> {
-        let groups = self.groups(members.first().data).unwrap_or_default();
-        groups.into_iter().map(|group| group.field).collect()
+        let groups = self.groups(&(self.rules.filled)(members.first().data));
+        groups
+            .unwrap_or_default()
+            .into_iter()
+            .map(|group| group.field)
+            .collect()
     }
 
     fn priority_class<'a>(&self, members: Members<'a>) -> Option<&'a str> {
         json::text(members.first().data, self.priority_class?).filter(|name| !name.is_empty())
+    }
+
+    fn is_queued(&self, job: Member<'_>) -> bool {
+        (self.rules.is_queued)(job)
     }
 
     fn own_defaults(&self, job: &mut MemberMut<'_>) {

@@ -153,6 +153,10 @@ impl Tested {
         changed(copy, |copy| self.0.forget_details(copy))
     }
 
+    pub(crate) fn is_queued(self, job: &Value) -> bool {
+        one(job, |job| self.0.is_queued(job.first()))
+    }
+
     pub(crate) fn defaulted(self, job: &Value) -> Value {
         changed(job, |job| self.0.own_defaults(job))
     }

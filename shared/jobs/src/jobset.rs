@@ -3,7 +3,7 @@
 use roadstead_kinds::rows;
 
 use crate::by_path::places::{At, PodSets, Pods};
-use crate::by_path::signs::{Ends, Sign, Spare};
+use crate::by_path::signs::{Conditions, Ends, Sign, Spare};
 use crate::by_path::{ByPath, Path, Rules};
 
 /// What is counted of each replicated job. These numbers count its Jobs, not their pods.
@@ -32,11 +32,11 @@ pub static JOBSET: ByPath = ByPath {
         of: STATUSES,
         counts: &["ready", "succeeded"],
     },
-    ends: Some(Ends {
+    ends: Some(Ends::Conditions(Conditions {
         succeeded: "Completed",
         failed: "Failed",
         repeated: Some(&["status", "terminalState"]),
-    }),
+    })),
     spare: Some(Spare {
         of: STATUSES,
         name: "name",

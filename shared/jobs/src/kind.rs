@@ -1,6 +1,6 @@
 //! The contract of a job kind.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use jiff::Timestamp;
@@ -13,6 +13,7 @@ use serde_json::Value;
 use thiserror::Error as ThisError;
 
 use crate::json;
+use crate::needs::{self, Need};
 use crate::podset::{InjectError, PodSetInfo};
 use crate::problem::Problem;
 use crate::remote::RemoteIdentity;
@@ -393,6 +394,17 @@ pub trait JobKind: Send + Sync {
 
     /// Where the templates of its pod sets stand, in the order of [`JobKind::pod_sets`], such as `spec.template`.
     fn template_paths(&self, members: Members<'_>) -> Vec<String>;
+
+    /// What its pods name and cannot start without.
+    fn needs(&self, members: Members<'_>) -> BTreeSet<Need> {
+        let pod_sets = self.pod_sets(members).unwrap_or_default();
+        needs::of(pod_sets.iter().map(|set| &set.template))
+    }
+
+    /// Whether a queue has to do with this object at all; if not, it is left alone, whatever its labels say.
+    fn is_queued(&self, _job: Member<'_>) -> bool {
+        true
+    }
 
     /// The priority class that the kind itself declares, beside those of its pods. *Source*: `spec/jobs.md 5.13`.
     fn priority_class<'a>(&self, _members: Members<'a>) -> Option<&'a str> {

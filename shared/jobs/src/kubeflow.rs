@@ -7,7 +7,7 @@ mod mpi;
 use roadstead_kinds::{Kind, rows};
 
 use crate::by_path::places::{At, PodSets, Pods};
-use crate::by_path::signs::{Ends, Sign};
+use crate::by_path::signs::{Conditions, Ends, Sign};
 use crate::by_path::{ByPath, Path, Rules};
 
 /// What all of them have in common.
@@ -21,11 +21,11 @@ const fn kubeflow(row: &'static Kind, pod_sets: &'static [PodSets]) -> ByPath {
             count: "active",
         },
         ready: Sign::Condition("Running"),
-        ends: Some(Ends {
+        ends: Some(Ends::Conditions(Conditions {
             succeeded: "Succeeded",
             failed: "Failed",
             repeated: None,
-        }),
+        })),
         spare: None,
         time_to_live: Some(&["spec", "runPolicy", "ttlSecondsAfterFinished"]),
         priority_class: Some(&["spec", "runPolicy", "schedulingPolicy", "priorityClass"]),

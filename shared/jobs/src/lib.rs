@@ -31,11 +31,14 @@ pub mod equivalence;
 pub mod json;
 pub mod labels;
 pub mod naming;
+pub mod needs;
 pub mod podset;
 pub mod problem;
 pub mod remote;
 pub mod webhook;
 
+#[cfg(test)]
+mod every_kind;
 #[cfg(test)]
 mod fixture;
 
@@ -52,7 +55,9 @@ pub fn registry() -> Vec<&'static dyn JobKind> {
         &kubeflow::PADDLE_JOB,
         &kubeflow::XGBOOST_JOB,
         &kubeflow::JAX_JOB,
+        &ray::RAY_JOB,
         &ray::RAY_CLUSTER,
+        &appwrapper::AppWrapper,
         &pod::PlainPod,
     ]
 }

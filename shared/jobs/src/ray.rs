@@ -1,13 +1,18 @@
-//! `RayCluster`. *Source*: `spec/jobs.md 9.6`, `spec/multikueue.md 5`.
+//! `RayCluster` and `RayJob`. *Source*: `spec/jobs.md 9.6, 9.7`, `spec/multikueue.md 5`.
 
 mod head;
+mod job;
 mod rules;
 
 use roadstead_kinds::rows;
 
 use crate::by_path::places::{At, PodSets, Pods};
 use crate::by_path::signs::Sign;
-use crate::by_path::{ByPath, Rules};
+use crate::by_path::{ByPath, Path, Rules};
+use crate::kind::Member;
+use crate::problem::Problem;
+
+pub use job::RAY_JOB;
 
 const UP: Sign = Sign::Word {
     field: &["status", "state"],
@@ -47,12 +52,18 @@ pub static RAY_CLUSTER: ByPath = ByPath {
     time_to_live: None,
     priority_class: None,
     rules: Rules {
-        added: head::add,
-        create: rules::create,
-        update: rules::update,
+        added: |cluster, pod_sets| head::add(cluster, SPEC, pod_sets),
+        create: |cluster| rules::create(cluster, problems),
+        update: |old, new| rules::update(old, new, problems),
         ..Rules::NONE
     },
 };
+
+const SPEC: Path = &["spec"];
+
+fn problems(cluster: Member<'_>) -> Vec<Problem> {
+    rules::of_cluster(rows::RAY_CLUSTER.kind, cluster, SPEC, rules::GROUPS_MAX)
+}
 
 #[cfg(test)]
 mod tests;

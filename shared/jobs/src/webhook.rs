@@ -72,6 +72,9 @@ pub enum Namespace {
 ///
 /// *Source*: `spec/jobs.md 7.2`, `spec/multikueue.md 5.1`.
 pub fn default_job(kind: &dyn JobKind, job: &mut MemberMut<'_>, facts: &DefaultFacts<'_>) {
+    if !kind.is_queued(job.as_member()) {
+        return;
+    }
     if let Some(Defaulting(own)) = kind.defaulting() {
         return own(job, facts);
     }
@@ -257,6 +260,7 @@ pub fn validate_update(
         problems.extend(max_time_problems(new));
     }
     problems.extend(priority_class_problems(old, new, is_held));
+    problems.extend(manager_problems(kind, old, new, is_held));
     let elastic = annotations::ELASTIC_JOB;
     if annotation(old.meta, elastic) != annotation(new.meta, elastic) {
         problems.push(Problem::invalid(annotation_field(elastic), IMMUTABLE));
@@ -279,6 +283,17 @@ pub fn validate_update(
         problems.extend(templates.filter(|problem| !known.contains(problem)));
     }
     problems
+}
+
+/// Unlike the anchor, which leaves it to each kind: not every kind keeps the field as it is (the training operator 1.9 compares the
+/// new job with itself). Its controller in this cluster would begin to run a job that runs on a worker, or let go of one that runs
+/// here.
+fn manager_problems(kind: &dyn JobKind, old: Member<'_>, new: Member<'_>, is_held: bool) -> Option<Problem> {
+    let field = kind.kind().managed_by?;
+    let [before, after] = [old, new].map(|job| kind.manager_of(job));
+    let ours = Some(controllers::MULTIKUEUE);
+    let moved = before != after && (before == ours || (after == ours && !is_held));
+    moved.then(|| Problem::invalid(field.path.join("."), IMMUTABLE))
 }
 
 fn priority_class_problems(old: Member<'_>, new: Member<'_>, is_held: bool) -> Option<Problem> {

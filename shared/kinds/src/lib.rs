@@ -31,6 +31,8 @@ pub struct Kind {
     pub built: Built,
     /// Where it says which controller runs it; `None` when the kind has no such field.
     pub managed_by: Option<ManagedBy>,
+    /// What keeps its controller in the manager's cluster from running a job that runs on a worker.
+    pub idle: Idle,
     /// Of how many objects a job of this kind is made.
     pub members: Members,
     /// What its integration can do beyond queueing a job in one cluster.
@@ -52,8 +54,6 @@ pub struct Kind {
 pub enum Built {
     /// Nothing: its name is accepted, and jobs of the kind are left alone.
     Nothing,
-    /// Its webhooks only.
-    Webhooks,
     /// All of it.
     Whole,
 }
@@ -67,6 +67,16 @@ pub struct ManagedBy {
     pub said: &'static str,
     /// The controller that runs the job when the field is absent. *Source*: `spec/jobs.md 10.2`.
     pub default: &'static str,
+}
+
+/// What keeps the controller of a kind in the manager's cluster from running a job that runs on a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Idle {
+    /// It heeds [`Kind::managed_by`], so the job is let go here too, and shows what its copy shows.
+    ManagedBy,
+    /// It does not. So the job stays held here, and shows only the end of its copy: what else were written, its controller would
+    /// write over.
+    Held,
 }
 
 /// Of how many objects a job is made.

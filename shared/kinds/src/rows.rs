@@ -1,6 +1,8 @@
 //! The rows, in the order of `spec/jobs.md 4.1`.
 
-use crate::{Ability, Absent, Built, Holder, Kind, ManagedBy, Members, On, PodPlace, Pods, Right, Rights};
+use crate::{
+    Ability, Absent, Built, Holder, Idle, Kind, ManagedBy, Members, On, PodPlace, Pods, Right, Rights,
+};
 
 /// All of them.
 pub(crate) static ALL: [&Kind; 18] = [
@@ -72,6 +74,7 @@ const COMMON: Kind = Kind {
     plural: "",
     built: Built::Nothing,
     managed_by: None,
+    idle: Idle::ManagedBy,
     members: Members::One,
     abilities: ADOPTED,
     rights: OF_JOBS,
@@ -232,7 +235,8 @@ pub static XGBOOST_JOB: Kind = Kind {
     ..COMMON
 };
 
-/// `JAXJob`. Unlike the anchor: it may name a prebuilt Workload, else no worker could take its copy. *Source*: `spec/jobs.md 9.3`.
+/// `JAXJob`. Unlike the anchor: it may name a prebuilt Workload, else no worker could take its copy; and it stays held on a manager,
+/// because the training operator (seen with 1.9.3) heeds `managedBy` for every kind but this one. *Source*: `spec/jobs.md 9.3`.
 pub static JAX_JOB: Kind = Kind {
     framework: "kubeflow.org/jaxjob",
     group: "kubeflow.org",
@@ -240,6 +244,7 @@ pub static JAX_JOB: Kind = Kind {
     plural: "jaxjobs",
     built: Built::Whole,
     managed_by: Some(run_policy("spec.managedBy", TRAINING_OPERATOR)),
+    idle: Idle::Held,
     ..COMMON
 };
 
@@ -260,6 +265,7 @@ pub static RAY_JOB: Kind = Kind {
     group: "ray.io",
     kind: "RayJob",
     plural: "rayjobs",
+    built: Built::Whole,
     managed_by: Some(spec(RAY_OPERATOR)),
     abilities: RESIZED,
     wrapped: &[
@@ -303,7 +309,7 @@ pub static APP_WRAPPER: Kind = Kind {
     version: "v1beta2",
     kind: "AppWrapper",
     plural: "appwrappers",
-    built: Built::Webhooks,
+    built: Built::Whole,
     managed_by: Some(spec("workload.codeflare.dev/appwrapper-controller")),
     ..COMMON
 };

@@ -3,7 +3,7 @@
 //! Invariant: a child counts as missing only when the API server has said so a moment ago.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kube::api::ObjectMeta;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind, TypeMeta};
@@ -21,18 +21,52 @@ use tokio_util::sync::CancellationToken;
 
 use super::pods::controller;
 
-/// Kinds that are watched at most. *Limit*: children of further kinds are read each time they are looked at.
+/// Kinds that are remembered and watched at most. *Limit*: further kinds are discovered, and their objects read, each time.
 const KINDS_MAX: usize = 100;
 
+/// `apiVersion` and kind.
 type Name = (String, String);
 
 /// All kinds that were met.
 pub(super) struct Kinds {
     client: Client,
     due: Arc<Queue<Key>>,
-    known: Mutex<BTreeMap<Name, Arc<Kind>>>,
-    owners: Mutex<BTreeMap<Name, ApiResource>>,
+    known: Memory<Arc<Kind>>,
+    owners: Memory<ApiResource>,
     fresh: Dirty<Name>,
+}
+
+/// What was found out about kinds.
+struct Memory<T>(Mutex<BTreeMap<Name, T>>);
+
+impl<T: Clone> Memory<T> {
+    const fn new() -> Self {
+        Self(Mutex::new(BTreeMap::new()))
+    }
+
+    fn all(&self) -> MutexGuard<'_, BTreeMap<Name, T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn get(&self, name: &Name) -> Option<T> {
+        self.all().get(name).cloned()
+    }
+
+    fn forget(&self, name: &Name) {
+        self.all().remove(name);
+    }
+
+    /// Keeps this, if there is room; gives back what was kept before, else this.
+    fn keep(&self, name: &Name, found: T) -> T {
+        let mut all = self.all();
+        if let Some(known) = all.get(name) {
+            return known.clone();
+        }
+        if all.len() < KINDS_MAX {
+            all.insert(name.clone(), found.clone());
+        }
+        found
+    }
 }
 
 /// A kind that the API server serves.
@@ -73,8 +107,8 @@ impl Kinds {
         Self {
             client,
             due,
-            known: Mutex::default(),
-            owners: Mutex::default(),
+            known: Memory::new(),
+            owners: Memory::new(),
             fresh: Dirty::new(),
         }
     }
@@ -84,37 +118,18 @@ impl Kinds {
     /// *Errors*: the API server did not say whether it does.
     pub(super) async fn find(&self, api_version: &str, kind: &str) -> Result<Option<Arc<Kind>>, String> {
         let name = (api_version.to_owned(), kind.to_owned());
-        let known = self
-            .known
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(&name)
-            .cloned();
-        if known.is_some() {
-            return Ok(known);
+        match self.known.get(&name) {
+            Some(known) => Ok(Some(known)),
+            None => self.discover(name).await,
         }
-        self.discover(name).await
     }
 
     /// The kind of an owner of pods, which is not watched; `None` when it cannot be told.
     pub(super) async fn kind_only(&self, api_version: &str, kind: &str) -> Option<Owners> {
         let name = (api_version.to_owned(), kind.to_owned());
-        let known = self
-            .owners
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(&name)
-            .cloned();
-        let resource = match known {
-            Some(resource) => resource,
-            None => {
-                let resource = self.ask_for_kind(&name).await.ok()??.0;
-                let mut all = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
-                if all.len() < KINDS_MAX {
-                    all.insert(name, resource.clone());
-                }
-                resource
-            }
+        let resource = match self.owners.get(&name) {
+            Some(known) => known,
+            None => self.owners.keep(&name, self.ask_for_kind(&name).await.ok()??.0),
         };
         let client = self.client.clone();
         Some(Owners { client, resource })
@@ -144,10 +159,7 @@ impl Kinds {
 
     async fn discover(&self, name: Name) -> Result<Option<Arc<Kind>>, String> {
         let Some(found) = self.ask_for_kind(&name).await? else {
-            self.known
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .remove(&name);
+            self.known.forget(&name);
             return Ok(None);
         };
         let (resource, capabilities) = found;
@@ -173,17 +185,11 @@ impl Kinds {
                 }
             }
         });
-        let mut all = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = all.get(&name) {
-            return Ok(Some(known.clone()));
-        }
-        all.insert(name.clone(), kind.clone());
-        let fits = all.len() <= KINDS_MAX;
-        drop(all);
-        if fits && kind.namespaced {
+        let kept = self.known.keep(&name, kind.clone());
+        if Arc::ptr_eq(&kept, &kind) && kind.namespaced {
             self.fresh.mark(name);
         }
-        Ok(Some(kind))
+        Ok(Some(kept))
     }
 
     /// Forgets a kind whose definition may be gone, and asks anew.
@@ -242,13 +248,8 @@ impl Kinds {
         let mut watches = JoinSet::new();
         while let Some(fresh) = stop.run_until_cancelled(self.fresh.take()).await {
             for name in fresh {
-                let known = self
-                    .known
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .get(&name)
-                    .cloned();
-                if let Some(kind) = known {
+                // Why: for a kind that was not kept a watch would keep what is not asked for.
+                if let Some(kind) = self.known.get(&name) {
                     let api = Api::all_with(kind.client.clone(), &kind.resource);
                     let watch = kind
                         .objects

@@ -4,11 +4,13 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::Resource;
 use kube::api::ObjectMeta;
 use kube::core::ClusterResourceScope;
 use roadstead_core::appwrapper::autopilot;
 use roadstead_core::name::ResourceName;
+use roadstead_core::quantity;
 use serde::Deserialize;
 
 /// A node without what nobody here looks at.
@@ -18,12 +20,28 @@ pub(super) struct Node {
     metadata: ObjectMeta,
     #[serde(default)]
     spec: Spec,
+    #[serde(default)]
+    status: Status,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 struct Spec {
     #[serde(default)]
     unschedulable: bool,
+    #[serde(default)]
+    taints: Vec<Taint>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+struct Taint {
+    #[serde(default)]
+    key: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+struct Status {
+    #[serde(default)]
+    capacity: BTreeMap<String, Quantity>,
 }
 
 impl Resource for Node {
@@ -56,13 +74,18 @@ impl Resource for Node {
 }
 
 impl Node {
-    /// What decides whether pods must leave it.
+    /// What decides whether pods must leave it, and what of it is out of service. A capacity that cannot be read is none.
     pub(super) fn facts(&self) -> autopilot::Node {
+        let capacity = self.status.capacity.iter().filter_map(|(name, text)| {
+            let amount = quantity::parse(name, &text.0).ok()?;
+            Some((ResourceName::from(name.as_str()), amount))
+        });
         autopilot::Node {
             labels: self.metadata.labels.clone().unwrap_or_default(),
             cordoned: self.spec.unschedulable,
+            taints: self.spec.taints.iter().map(|taint| taint.key.clone()).collect(),
+            capacity: capacity.collect(),
             leaving: self.metadata.deletion_timestamp.is_some(),
-            ..autopilot::Node::default()
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use roadstead_api::config::{AppWrapperConfig, NodeMarkEffect};
+use roadstead_api::config::{AppWrapperConfig, NodeMarkEffect, WaitForPodsReady};
 use roadstead_convert::appwrapper::Building;
 use roadstead_core::appwrapper::autopilot::{Autopilot, Effect, Mark};
 use roadstead_core::appwrapper::settings::Settings as Patience;
@@ -17,6 +17,8 @@ pub(crate) struct Settings {
     /// What children get.
     pub(super) building: Building,
     autopilot: Autopilot,
+    /// The queues whose lending limits follow the nodes.
+    pub(super) slack_queues: Vec<String>,
     /// Kinds that may be created, as `apiVersion` and kind; `None` is any that the account may create.
     allowed: Option<Vec<(String, String)>>,
 }
@@ -72,6 +74,11 @@ impl Settings {
                 weight: 0,
                 marks: BTreeMap::new(),
             }),
+            slack_queues: { config.slack_queue_name.iter() }
+                .chain(&config.slack_queue_names)
+                .filter(|name| !name.is_empty())
+                .cloned()
+                .collect(),
             allowed: config.allowed_kinds.as_ref().map(|kinds| {
                 let kinds = kinds.iter();
                 kinds
@@ -84,6 +91,18 @@ impl Settings {
     /// Why they cannot be used together: keys below `appwrapper.faultTolerance`, each with the reason.
     pub(crate) fn problems(&self) -> Vec<(&'static str, String)> {
         self.patience.problems()
+    }
+
+    /// What contradicts the engine's own patience with pods that are not ready. *Source*: `spec/appwrapper.md 5.5`, N-22.
+    pub(crate) fn warning(&self, wait: Option<&WaitForPodsReady>) -> Option<String> {
+        let timeout = wait?.timeout;
+        let (warmup, deletion) = (self.patience.warmup_grace, self.patience.deletion_grace);
+        (timeout <= warmup.saturating_add(deletion)).then(|| {
+            format!(
+                "waitForPodsReady.timeout is {timeout:#}, not more than appwrapper.faultTolerance.warmupGracePeriod {warmup:#} and \
+                 deletionGracePeriod {deletion:#} together: the engine evicts AppWrappers before they have tried again"
+            )
+        })
     }
 
     pub(super) const fn autopilot(&self) -> &Autopilot {
@@ -120,6 +139,24 @@ mod tests {
     use roadstead_api::config::WrappedKind;
 
     use super::*;
+
+    /// Spec: appwrapper 5.5, N-22.
+    #[test]
+    fn an_engine_that_is_less_patient_is_warned_of() {
+        let settings = Settings::of(None);
+        let waiting = |timeout: &str| {
+            let text = format!(
+                "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nwaitForPodsReady: {{timeout: {timeout}}}\n"
+            );
+            let config = roadstead_serve::config::parse("test", &text, &[], "kueue-system").unwrap();
+            settings.warning(config.wait_for_pods_ready.as_ref())
+        };
+        let told = waiting("4m").unwrap();
+        assert!(told.contains("waitForPodsReady.timeout is 4m"), "{told}");
+        assert!(waiting("15m").is_some(), "deletion takes time too");
+        assert_eq!(waiting("16m"), None);
+        assert_eq!(settings.warning(None), None);
+    }
 
     /// Spec: appwrapper 4.2, N-17.
     #[test]

@@ -7,8 +7,9 @@ use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, Pat
 use kube::core::GroupVersionKind;
 use kube::{Api, Client, ResourceExt as _};
 use roadstead_api::kueue::v1beta2::Workload;
+use roadstead_api::rights;
 use roadstead_e2e::options::{Kind, PLAYED_JOBSETS, RUN_SECONDS};
-use roadstead_e2e::stage::{self, Controller, Queue, Runs, Solo, Spec, Stage, Worker};
+use roadstead_e2e::stage::{self, Controller, Queue, Runs, SYSTEM_NAMESPACE, Solo, Spec, Stage, Worker};
 use roadstead_e2e::{Node, Options, Progress};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -17,6 +18,7 @@ use tokio::time::timeout;
 
 use crate::shared::{chain, eventually};
 
+pub(super) const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
 pub(super) const MANAGER: &str = "manager";
 /// Where everything runs.
 pub(super) const EAST: &str = "east";
@@ -25,7 +27,9 @@ pub(super) const WEST: &str = "west";
 /// Held by a test as long as it changes that worker as a whole.
 pub(super) static WEST_CHANGES: Mutex<()> = Mutex::const_new(());
 /// The integrations that are on in the federation.
-const INTEGRATIONS: &str = "batch/job,jobset.x-k8s.io/jobset,ray.io/raycluster";
+const INTEGRATIONS: &str = "batch/job,jobset.x-k8s.io/jobset,ray.io/raycluster,ray.io/rayjob,kubeflow.org/tfjob,kubeflow.org/pytorchjob,\
+                            kubeflow.org/paddlejob,kubeflow.org/xgboostjob,kubeflow.org/jaxjob,kubeflow.org/mpijob,\
+                            workload.codeflare.dev/appwrapper";
 /// And where everything is played.
 const PLAYED: [&str; 2] = ["batch/job", "jobset.x-k8s.io/jobset"];
 /// Longer than a test.
@@ -53,13 +57,24 @@ async fn start() -> Stage {
     };
     let mut spec = Spec::new(manager, vec![worker(EAST), worker(WEST)])
         .with_controller(Runs::JobSets)
-        .with_controller(Runs::RayClusters);
+        .with_controller(Runs::RayClusters)
+        .with_controller(Runs::TrainingJobs)
+        .with_controller(Runs::MpiJobs);
     let frameworks: Vec<&str> = INTEGRATIONS.split(',').collect();
-    spec.configuration =
-        json!({"integrations": {"frameworks": frameworks}, "multiKueue": {"gcInterval": "3s"}});
+    spec.configuration = json!({
+        "integrations": {"frameworks": frameworks}, "multiKueue": {"gcInterval": "3s"},
+        "roadstead": {"appwrapper": {"allowedKinds": ["Pod.v1", "Service.v1", "Job.v1.batch"]}},
+    });
     let stage = Stage::start(spec, Progress::stderr())
         .await
         .unwrap_or_else(|error| panic!("{}", chain(&error)));
+    for worker in [EAST, WEST] {
+        for object in rights::appwrapper(SYSTEM_NAMESPACE) {
+            stage::apply(&stage.client(worker).unwrap(), object)
+                .await
+                .unwrap();
+        }
+    }
     join(&stage, EAST).await;
     stage
 }
@@ -385,4 +400,22 @@ impl Room {
             .await;
         }
     }
+}
+
+/// Has the higher priority go first in the queue of a test on a worker; the classes are the test's name with `-low` and `-high`.
+pub(super) async fn tight_queue(room: Room) {
+    for (name, value) in [("low", -1), ("high", 1)] {
+        let name = format!("{}-{name}", room.name);
+        let class = json!({"apiVersion": KUEUE, "kind": "WorkloadPriorityClass", "metadata": {"name": name}, "value": value});
+        room.apply(EAST, class).await;
+    }
+    let patch = json!({
+        "apiVersion": KUEUE, "kind": "ClusterQueue", "metadata": {"name": room.name},
+        "spec": {"preemption": {"withinClusterQueue": "LowerPriority"}},
+    });
+    let queues = Api::<DynamicObject>::all_with(room.client(EAST), &resource(KUEUE, "ClusterQueue"));
+    queues
+        .patch(room.name, &PatchParams::default(), &Patch::Merge(patch))
+        .await
+        .unwrap();
 }

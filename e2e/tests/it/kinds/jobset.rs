@@ -1,17 +1,14 @@
 //! JobSets, with the JobSet controller.
 
-use kube::Api;
-use kube::api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{ApiResource, ListParams, Patch, PatchParams, PostParams};
 use roadstead_e2e::options::EXIT_CODE;
 use serde_json::{Value, json};
 
 use super::ground::{
-    EAST, LONG_SECS, MANAGER, Room, WEST, WEST_CHANGES, condition, is_true, join, play, play_embedded, pods,
-    resource,
+    EAST, KUEUE, LONG_SECS, MANAGER, Room, WEST, WEST_CHANGES, condition, is_true, join, play, play_embedded,
+    pods, resource, tight_queue,
 };
 use crate::shared::chain;
-
-pub(super) const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
 
 pub(super) fn jobsets() -> ApiResource {
     resource("jobset.x-k8s.io/v1alpha2", "JobSet")
@@ -84,24 +81,6 @@ async fn lone_queue(room: Room) {
     for object in [namespace, flavor, queue, local] {
         room.apply(EAST, object).await;
     }
-}
-
-/// A queue on one cluster that has room for one JobSet, in which the higher priority goes first.
-async fn tight_queue(room: Room) {
-    for (name, value) in [("low", -1), ("high", 1)] {
-        let name = format!("{}-{name}", room.name);
-        let class = json!({"apiVersion": KUEUE, "kind": "WorkloadPriorityClass", "metadata": {"name": name}, "value": value});
-        room.apply(EAST, class).await;
-    }
-    let patch = json!({
-        "apiVersion": KUEUE, "kind": "ClusterQueue", "metadata": {"name": room.name},
-        "spec": {"preemption": {"withinClusterQueue": "LowerPriority"}},
-    });
-    let queues = Api::<DynamicObject>::all_with(room.client(EAST), &resource(KUEUE, "ClusterQueue"));
-    queues
-        .patch(room.name, &PatchParams::default(), &Patch::Merge(patch))
-        .await
-        .unwrap();
 }
 
 /// Spec: jobs 9.2, 5.8, 5.9, 15.26, 15.71

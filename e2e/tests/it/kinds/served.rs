@@ -6,26 +6,26 @@ use kube::api::{DeleteParams, ListParams, PostParams};
 use roadstead_api::kueue::v1beta2::MultiKueueCluster;
 use serde_json::{Value, json};
 
-use super::ground::{MANAGER, Room, WEST, WEST_CHANGES, is_true, join, play, pods, resource};
-use super::jobset::{KUEUE, all_of_it, jobset, jobsets, submit};
+use super::ground::{KUEUE, MANAGER, Room, WEST, WEST_CHANGES, is_true, join, play, pods, resource};
+use super::jobset::{all_of_it, jobset, jobsets, submit};
 use crate::shared::{chain, eventually};
 
 const JOBSETS: &str = "jobsets.jobset.x-k8s.io";
-const EXPLANATION: &str = "roadstead.dev/explanation";
+pub(super) const EXPLANATION: &str = "roadstead.dev/explanation";
 
-fn definitions(room: Room) -> Api<CustomResourceDefinition> {
+pub(super) fn definitions(room: Room) -> Api<CustomResourceDefinition> {
     Api::all(room.client(WEST))
 }
 
-/// Takes the kind away from the worker; gives its definition.
-async fn take_away(room: Room) -> CustomResourceDefinition {
-    let mut definition = definitions(room).get(JOBSETS).await.unwrap();
+/// Takes a kind away from the worker; gives its definition.
+pub(super) async fn take_away(room: Room, name: &str) -> CustomResourceDefinition {
+    let mut definition = definitions(room).get(name).await.unwrap();
     definitions(room)
-        .delete(JOBSETS, &DeleteParams::default())
+        .delete(name, &DeleteParams::default())
         .await
         .unwrap();
     eventually(|| async {
-        let there = definitions(room).get_opt(JOBSETS).await.ok()?;
+        let there = definitions(room).get_opt(name).await.ok()?;
         there.is_none().then_some(())
     })
     .await;
@@ -57,7 +57,7 @@ async fn is_active(room: Room) -> bool {
         .any(|c| c.type_ == "Active" && c.status == "True")
 }
 
-async fn explained(room: Room, job: &str) -> String {
+pub(super) async fn explained(room: Room, job: &str) -> String {
     let kubeconfig = room.stage().kubeconfig(MANAGER).display().to_string();
     let args = ["explain", job, "-n", room.name, "--kubeconfig", &kubeconfig];
     let said = room.stage().command(&args).await;
@@ -72,7 +72,7 @@ fn a_worker_without_jobsets_runs_jobs_and_gets_jobsets_as_soon_as_it_serves_them
     play("jobset-comes", &[(MANAGER, "16"), (WEST, "8")], async |room| {
         let _alone = WEST_CHANGES.lock().await;
         join(room.stage(), WEST).await;
-        let definition = take_away(room).await;
+        let definition = take_away(room, JOBSETS).await;
         submit(room, MANAGER, jobset(room, "train", 3)).await;
         let waits = |w: &Value| {
             let record = w["metadata"]["annotations"][EXPLANATION].as_str();

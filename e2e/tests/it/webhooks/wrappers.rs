@@ -20,7 +20,7 @@ fn with(template: Value) -> Value {
     wrapping("w", json!([{ "template": template }]))
 }
 
-/// Spec: appwrapper 3.3, B99 to B102.
+/// Spec: appwrapper 3.3, B99, B100, B101, B102.
 #[test]
 fn each_rule_about_new_wrappers_holds() {
     let pod =
@@ -100,6 +100,32 @@ fn who_submitted_a_wrapper_and_what_it_consists_of_stays() {
                 &patch(&client, &wrapper, Part::Main, &change, true).await,
                 HOOK,
                 refusal,
+            );
+        }
+    });
+}
+
+/// Spec: appwrapper B2, B3, B4.
+#[test]
+fn a_template_is_kept_as_it_is_and_must_be_an_object() {
+    let mut newer = job(1);
+    newer["spec"]["fieldOfTomorrow"] = json!({"deep": [1, {"a": null}]});
+    let bare = |field: &str| {
+        let mut template = job(1);
+        template.as_object_mut().unwrap().remove(field);
+        with(template)
+    };
+    on_cluster(|_, client| async move {
+        let mut wrapper = with(newer.clone());
+        wrapper["metadata"]["name"] = json!("newer");
+        let made = create(&client, &wrapper).await;
+        assert_eq!(made["spec"]["components"][0]["template"], newer);
+        assert_eq!(made["spec"].get("suspend"), None, "the schema has no default");
+        for field in ["apiVersion", "kind"] {
+            let refused = try_create(&client, &bare(field)).await.unwrap_err();
+            assert!(
+                refused.contains("template") && refused.contains(field) && !refused.contains(HOOK),
+                "{refused}"
             );
         }
     });

@@ -20,8 +20,17 @@ pub struct AppWrapperConfig {
     /// Whether users may only wrap what they may create themselves; default true. The webhooks of manager and worker look at it.
     #[serde(rename = "userRBACAdmissionCheck")]
     pub user_rbac_admission_check: Option<bool>,
+    /// Queue of new `AppWrappers` without a queue label; absent is none. The webhooks of manager and worker look at it.
+    pub default_queue_name: Option<String>,
+    /// Pod sets that one `AppWrapper` may have, 1 to 18; default 8. The webhooks of manager and worker look at it.
+    pub max_pod_sets: Option<PodSetsMax>,
     /// Scheduler of pods that name none; absent leaves that to the cluster.
     pub scheduler_name: Option<String>,
+    /// The `ClusterQueue` that lends its cohort less while nodes are out of service; absent is none. Needs `autopilot`.
+    pub slack_queue_name: Option<String>,
+    /// More of them, for other flavors.
+    #[serde(default)]
+    pub slack_queue_names: Vec<String>,
     /// How patient the controller is.
     #[serde(default)]
     pub fault_tolerance: FaultTolerance,
@@ -98,6 +107,36 @@ pub enum NodeMarkEffect {
     PreferNoSchedule,
 }
 
+/// How many pod sets one `AppWrapper` may have: 1 to 18, which is what a Workload takes. *Source*: `spec/appwrapper.md N-16`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PodSetsMax(usize);
+
+impl PodSetsMax {
+    /// The number.
+    pub const fn get(self) -> usize {
+        self.0
+    }
+}
+
+impl Default for PodSetsMax {
+    /// As in the reference. *Source*: `spec/appwrapper.md 3.3 V10`.
+    fn default() -> Self {
+        Self(8)
+    }
+}
+
+impl<'de> Deserialize<'de> for PodSetsMax {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let most = usize::deserialize(deserializer)?;
+        if (1..=18).contains(&most) {
+            return Ok(Self(most));
+        }
+        Err(de::Error::custom(format!(
+            "is {most}, must be from 1 to 18, which is what a Workload takes"
+        )))
+    }
+}
+
 /// A kind written `Kind.version.group`, or `Kind.version` for the core group.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WrappedKind {
@@ -157,13 +196,13 @@ fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SignedD
 mod tests {
     use super::*;
 
-    /// Spec: appwrapper 4.2, 8.1.
+    /// Spec: appwrapper 4.2, 8.1, N-16.
     #[test]
     fn durations_are_texts_or_nanoseconds_and_unknown_keys_are_errors() {
         let read = |text: &str| serde_json::from_str::<AppWrapperConfig>(text);
         let read_one = read(
             r#"{
-                "allowedKinds": ["Job.v1.batch", "Pod.v1"], "schedulerName": "gang",
+                "allowedKinds": ["Job.v1.batch", "Pod.v1"], "schedulerName": "gang", "slackQueueName": "spare", "maxPodSets": 12,
                 "faultTolerance": {"resetPause": 90000000000, "warmupGracePeriod": "2m", "successTTLCeiling": "1h", "retryLimit": 1},
                 "autopilot": {"resourceTaints": {"example.com/npu": [{"key": "k", "value": "bad", "effect": "NoExecute"}]}}
             }"#,
@@ -180,10 +219,14 @@ mod tests {
             .map(WrappedKind::api_version)
             .collect();
         assert_eq!(kinds, ["batch/v1", "v1"]);
+        assert_eq!(read_one.slack_queue_name.as_deref(), Some("spare"));
+        assert_eq!(read_one.max_pod_sets.map(PodSetsMax::get), Some(12));
         for wrong in [
             r#"{"faultTolerance": {"warmup": "1m"}}"#,
             r#"{"allowedKinds": ["Job"]}"#,
-            r#"{"slackQueueName": "q"}"#,
+            r#"{"slackQueue": "q"}"#,
+            r#"{"maxPodSets": 19}"#,
+            r#"{"maxPodSets": 0}"#,
             r#"{"autopilot": {"resourceTaints": {"r": [{"key": "k", "value": "v", "effect": "Evict"}]}}}"#,
         ] {
             assert!(read(wrong).is_err(), "{wrong}");

@@ -199,7 +199,7 @@ fn summary(crd: &CustomResourceDefinition) -> String {
     )
 }
 
-/// Spec: api API-1, inventory and API-1.1, printer columns; appwrapper 1.1; multikueue 11.104.
+/// Spec: api API-1, inventory and API-1.1, printer columns; appwrapper 1.1, B1; multikueue 11.104.
 #[test]
 fn names_scopes_versions_and_columns_are_those_of_the_inventory() {
     let lines: Vec<String> = all().iter().map(summary).collect();

@@ -8,7 +8,7 @@ use crate::constants::groups;
 use crate::crd::{self, WEBHOOK_SERVICE};
 use crate::rights::{self, Process};
 use crate::visibility;
-use roadstead_kinds::{Kind, TABLE};
+use roadstead_kinds::{Kind, TABLE, rows};
 
 /// Group of the configuration file.
 const CONFIG_API: &str = "config.kueue.x-k8s.io/v1beta2";
@@ -212,6 +212,9 @@ pub fn groups(process: Process, place: &Place) -> Vec<Group> {
         .filter(|kind| !rights::BY_DEFAULT.contains(kind))
         .map(|kind| {
             let mut objects = rights::of_integration(process, &place.namespace, kind);
+            if kind == &rows::APP_WRAPPER && process == Process::Worker {
+                objects.extend(rights::appwrapper(&place.namespace));
+            }
             for object in &mut objects {
                 rename_account(object, &place.account);
             }

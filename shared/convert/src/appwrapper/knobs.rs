@@ -5,8 +5,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::SignedDuration;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use roadstead_api::config::parse_go_duration;
+use roadstead_api::constants::labels::QUEUE_NAME;
 use roadstead_core::appwrapper::settings::{Knobs, Settings};
+use roadstead_jobs::{json, labels};
+use serde_json::Value;
 
 /// Prefix of the annotations by which one `AppWrapper` is tuned.
 const PREFIX: &str = "workload.codeflare.dev.appwrapper/";
@@ -67,10 +71,30 @@ fn codes(text: &str) -> BTreeSet<i32> {
         .collect()
 }
 
-/// What is probably not meant in the annotations of an `AppWrapper`: for the answer to its creation. Nothing of it is refused.
+/// What is probably not meant in an `AppWrapper`: for the answer to its creation. Nothing of it is refused.
 ///
 /// *Source*: `spec/appwrapper.md N-8`.
-pub fn warnings(annotations: &BTreeMap<String, String>) -> Vec<String> {
+pub fn warnings(meta: &ObjectMeta, data: &Value) -> Vec<String> {
+    let mut warnings = tuning_warnings(meta.annotations.as_ref().unwrap_or(&BTreeMap::new()));
+    warnings.extend(queue_warnings(meta, data));
+    warnings
+}
+
+/// A child that names a queue waits for itself when the `AppWrapper` names none, which counts as a fault meanwhile.
+fn queue_warnings(meta: &ObjectMeta, data: &Value) -> Option<String> {
+    let components = json::list(data, &["spec", "components"]).iter().enumerate();
+    let mut named = components.filter_map(|(index, component)| {
+        let queue = json::text(component, &["template", "metadata", "labels", QUEUE_NAME])?;
+        (!queue.is_empty()).then(|| format!("spec.components[{index}].template ({queue})"))
+    });
+    let first = named.next().filter(|_| labels::queue(meta).is_none())?;
+    Some(format!(
+        "{first} has label {QUEUE_NAME} and the AppWrapper has none: the child waits for its queue while the AppWrapper counts that \
+         as a fault; put the label on the AppWrapper"
+    ))
+}
+
+fn tuning_warnings(annotations: &BTreeMap<String, String>) -> Vec<String> {
     let tuning = annotations
         .iter()
         .filter_map(|(key, value)| Some((key.strip_prefix(PREFIX)?, value)));
@@ -162,7 +186,7 @@ mod tests {
     /// Spec: appwrapper N-8.
     #[test]
     fn what_is_ignored_is_warned_of() {
-        let told = warnings(&annotations(&[
+        let told = tuning_warnings(&annotations(&[
             ("warmupGracePeriodDuraton", "1m"),
             (FAILURE, "5 minutes"),
             (LIMIT, "many"),
@@ -172,6 +196,22 @@ mod tests {
         assert_eq!(told.len(), 3, "{told:?}");
         assert!(told[0].contains("is not a duration"), "{told:?}");
         assert!(told[2].contains("no such setting"), "{told:?}");
-        assert!(warnings(&BTreeMap::from([("other/key".to_owned(), "x".to_owned())])).is_empty());
+        assert!(tuning_warnings(&BTreeMap::from([("other/key".to_owned(), "x".to_owned())])).is_empty());
+    }
+
+    /// Spec: appwrapper 5.5, N-8.
+    #[test]
+    fn a_child_with_a_queue_in_an_appwrapper_without_is_warned_of() {
+        let data = serde_json::json!({"spec": {"components": [
+            {"template": {}}, {"template": {"metadata": {"labels": {QUEUE_NAME: "q"}}}},
+        ]}});
+        let mut meta = ObjectMeta::default();
+        let told = warnings(&meta, &data);
+        assert!(
+            told.len() == 1 && told[0].starts_with("spec.components[1].template (q) has label"),
+            "{told:?}"
+        );
+        meta.labels = Some([(QUEUE_NAME.to_owned(), "q".to_owned())].into());
+        assert!(warnings(&meta, &data).is_empty());
     }
 }

@@ -1,18 +1,18 @@
 //! Who submitted an `AppWrapper`. *Source*: `spec/appwrapper.md 3.2`.
 
-use roadstead_jobs::json;
-use serde_json::{Value, json};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 /// Longest label value.
 const VALUE_BYTES_MAX: usize = 63;
 
 /// Overwrites the labels that say who submitted an `AppWrapper`.
-pub fn appwrapper_submitter(wrapper: &mut Value, user: &str, uid: &str) {
+pub fn appwrapper_submitter(meta: &mut ObjectMeta, user: &str, uid: &str) {
+    let labels = meta.labels.get_or_insert_default();
     for (key, value) in [
         ("workload.codeflare.dev/user", user),
         ("workload.codeflare.dev/userid", uid),
     ] {
-        json::set(wrapper, &["metadata", "labels", key], json!(sanitised(value)));
+        labels.insert(key.to_owned(), sanitised(value));
     }
 }
 
@@ -36,6 +36,8 @@ fn sanitised(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     /// Spec: appwrapper 3.2, B96, B97.
@@ -52,10 +54,14 @@ mod tests {
             (&"a".repeat(100), "a".repeat(63)),
             (&"é".repeat(40), String::new()),
         ] {
-            let mut wrapper = json!({"metadata": {"labels": {"workload.codeflare.dev/user": "bad"}}});
-            appwrapper_submitter(&mut wrapper, name, "1-2");
-            let labels = &wrapper["metadata"]["labels"];
-            assert_eq!(labels["workload.codeflare.dev/user"], json!(expect));
+            let bad = ("workload.codeflare.dev/user".to_owned(), "bad".to_owned());
+            let mut meta = ObjectMeta {
+                labels: Some(BTreeMap::from([bad])),
+                ..ObjectMeta::default()
+            };
+            appwrapper_submitter(&mut meta, name, "1-2");
+            let labels = meta.labels.unwrap();
+            assert_eq!(labels["workload.codeflare.dev/user"], expect);
             assert_eq!(labels["workload.codeflare.dev/userid"], "1-2");
         }
     }

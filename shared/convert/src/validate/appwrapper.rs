@@ -5,14 +5,13 @@
 
 use std::collections::BTreeSet;
 
+use roadstead_api::config::PodSetsMax;
 use roadstead_jobs::appwrapper::{infer, path};
 use roadstead_jobs::json;
 use roadstead_jobs::problem::Problem;
 use roadstead_kinds::{TABLE, rows};
 use serde_json::Value;
 
-/// Most pod sets of all components together. *Source*: `spec/appwrapper.md 3.3 V10`.
-const POD_SETS_MAX: usize = 8;
 const IMMUTABLE: &str = "attempt to change immutable field";
 /// Longest name: it is the value of a label of every pod. *Source*: `spec/appwrapper.md N-17`.
 const NAME_LEN_MAX: usize = 63;
@@ -21,8 +20,8 @@ const GENERATED_LEN_MAX: usize = 58;
 /// Labels with the submitter, set at creation.
 const FIXED_LABELS: [&str; 2] = ["workload.codeflare.dev/user", "workload.codeflare.dev/userid"];
 
-/// Checks an `AppWrapper` that is being created in a namespace. An empty list means that it is fine.
-pub fn appwrapper(wrapper: &Value, namespace: &str) -> Vec<Problem> {
+/// Checks an `AppWrapper` that is being created in a namespace and may have so many pod sets. An empty list means that it is fine.
+pub fn appwrapper(wrapper: &Value, namespace: &str, most: PodSetsMax) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (field, most) in [("name", NAME_LEN_MAX), ("generateName", GENERATED_LEN_MAX)] {
         let name = json::text(wrapper, &["metadata", field]).unwrap_or_default();
@@ -44,8 +43,9 @@ pub fn appwrapper(wrapper: &Value, namespace: &str) -> Vec<Problem> {
             "components contains no podspecs",
         ));
     }
-    if total > POD_SETS_MAX {
-        let text = format!("components contains {total} podspecs; at most {POD_SETS_MAX} are allowed");
+    let most = most.get();
+    if total > most {
+        let text = format!("components contains {total} podspecs; at most {most} are allowed");
         problems.push(Problem::invalid("spec.components", text));
     }
     problems

@@ -1,7 +1,7 @@
 //! What the tests of all kinds share, and that no object, however mutated, makes a rule panic.
 
 use proptest::prelude::*;
-use roadstead_api::config::FeatureGates;
+use roadstead_api::config::{FeatureGates, PodSetsMax};
 use roadstead_jobs::problem::Problem;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -175,7 +175,7 @@ proptest! {
 
     #[test]
     fn no_wrapper_makes_a_rule_panic(old in mutated(wrapper()), new in mutated(wrapper())) {
-        let _ = appwrapper(&new, "n");
+        let _ = appwrapper(&new, "n", PodSetsMax::default());
         let _ = appwrapper_update(&old, &new);
     }
 }
@@ -196,5 +196,9 @@ fn the_objects_that_are_mutated_are_fine() {
         &elastic,
         &whole_workload(),
     );
-    compare(&appwrapper(&wrapper(), "n"), &[], &wrapper());
+    compare(
+        &appwrapper(&wrapper(), "n", PodSetsMax::default()),
+        &[],
+        &wrapper(),
+    );
 }

@@ -463,6 +463,8 @@ pub enum Cause {
     Outdated,
     /// Our lease there cannot be renewed, so the worker stops what it is given.
     LeaseLapsed,
+    /// It lacks an object that the pods of the job name, so they could not run there.
+    DependencyMissing,
 }
 
 impl Cause {
@@ -482,6 +484,7 @@ impl Cause {
             Self::FinishedEarly => "FinishedBeforeChosen",
             Self::Outdated => "OutdatedOnCluster",
             Self::LeaseLapsed => "LeaseLapsedOnCluster",
+            Self::DependencyMissing => "DependencyMissing",
         }
     }
 }

@@ -277,6 +277,9 @@ fn mend(cluster: &ClusterName, cause: Cause) -> String {
             "let the account used on cluster \"{cluster}\" write Leases in Roadstead's namespace there, and make that \
                      namespace again if it is gone (roadstead cluster join does both)"
         ),
+        Cause::DependencyMissing => format!(
+            "create it on cluster \"{cluster}\", or mark the reference in the job as optional; the cluster is looked at again by itself"
+        ),
     }
 }
 
@@ -352,6 +355,7 @@ impl fmt::Display for Waiting {
                     Cause::Evicted => "evicted it",
                     Cause::FinishedEarly => "finished it before it was chosen",
                     Cause::Outdated => "shows a copy from an earlier dispatch",
+                    Cause::DependencyMissing => "lacks what the pods of the job name",
                     Cause::LeaseLapsed => {
                         "has not had the manager's lease renewed and stops what it is given"
                     }

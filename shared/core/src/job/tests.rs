@@ -314,6 +314,27 @@ fn a_changed_job_that_may_run_elsewhere_waits_until_it_has_ended_there() {
     );
 }
 
+/// The controllers of some kinds run a job that is let go, whatever it says of who runs it.
+///
+/// Spec: safety 1 I1
+#[test]
+fn a_job_that_must_stay_held_here_is_not_started_and_is_held_again() {
+    let mut workload = owned("w");
+    workload.site = Site::ElsewhereOnly;
+    workload.stage = Stage::Admitted("team".to_owned());
+    check(&observed(&[workload.clone()]), &[], &[]);
+    check(
+        &running(&[workload.clone()]),
+        &[stop(StopReason::NotAdmitted, Some("w"))],
+        &[(
+            "Stopped",
+            "Held in this cluster, because it runs in a worker cluster",
+        )],
+    );
+    workload.site = Site::Here;
+    assert_eq!(plan(&observed(&[workload])).actions, [Action::Start(key("w"))]);
+}
+
 /// Somebody has suspended and changed the job in one write, and pods are shown that have ended elsewhere meanwhile.
 ///
 /// Spec: jobs 5.3 C4; safety I4

@@ -15,6 +15,7 @@ use roadstead_core::kind::KindState;
 use roadstead_core::name::Key;
 use roadstead_jobs::JobKind;
 use roadstead_jobs::kind::{Look, Member, MemberMut, Members};
+use roadstead_kinds::Kind;
 use roadstead_kubeio::cache::{Cache, Change};
 
 /// Which job of a kind.
@@ -242,7 +243,11 @@ impl KindCache {
 
 /// The API resource of a job kind.
 pub fn api_resource(kind: &dyn JobKind) -> ApiResource {
-    let row = kind.kind();
+    resource_of(kind.kind())
+}
+
+/// The API resource of a row of the table.
+pub(crate) fn resource_of(row: &Kind) -> ApiResource {
     let gvk = GroupVersionKind::gvk(row.group, row.version, row.kind);
     ApiResource::from_gvk_with_plural(&gvk, row.plural)
 }

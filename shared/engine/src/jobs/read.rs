@@ -13,7 +13,6 @@ use roadstead_core::job::{
     ADOPTION_PAUSE, AtDeletion, Claim, Control, Drift, Ended, Fit, JobObserved, News, OwnedWorkload, Parent,
     Pods, Presence, Quota, Run, Scope, Site, Stage,
 };
-use roadstead_core::kind::KindState;
 use roadstead_core::lifecycle::{self, Outcome};
 use roadstead_core::name::{FlavorName, Key};
 use roadstead_core::note::{Note, Severity};
@@ -23,8 +22,10 @@ use roadstead_jobs::equivalence::{Tolerations, same_pod_sets};
 use roadstead_jobs::kind::{self, Look, Stand, Tending};
 use roadstead_jobs::labels::Identifiers;
 use roadstead_jobs::podset::{InjectError, PodSetInfo, Provenance, StartFacts, running_form};
+use roadstead_kinds::Idle;
 
 use super::Jobs;
+use crate::ancestors::Top;
 use crate::caches::{CachedJob, Caches, JobKey, JobRef, KindCache, is_of_group};
 use crate::control;
 
@@ -94,10 +95,15 @@ impl Scene {
     }
 }
 
-/// Reads everything about one job.
+/// Reads everything about one job; `top` is the managed object above it.
 ///
 /// *Errors*: the job is not what its API says; a sentence for its owner.
-pub(super) fn scene(jobs: &Jobs, of_kind: &KindCache, job: CachedJob) -> Result<Scene, Note> {
+pub(super) fn scene(
+    jobs: &Jobs,
+    of_kind: &KindCache,
+    job: CachedJob,
+    top: Option<&Top>,
+) -> Result<Scene, Note> {
     let object = job.first().clone();
     let meta = &object.metadata;
     let at = of_kind.key_of(&object);
@@ -145,6 +151,7 @@ pub(super) fn scene(jobs: &Jobs, of_kind: &KindCache, job: CachedJob) -> Result<
         object: &object,
         uid: &uid,
         pod_sets: &pod_sets,
+        idle: of_kind.kind.kind().idle,
         group: group.as_ref(),
     };
     let workloads: Vec<OwnedWorkload> = stored.iter().map(|workload| facts.owned(workload)).collect();
@@ -171,7 +178,7 @@ pub(super) fn scene(jobs: &Jobs, of_kind: &KindCache, job: CachedJob) -> Result<
         parent: if of_kind.has_groups() {
             Parent::None
         } else {
-            parent(&jobs.caches, &object)
+            top.map_or(Parent::None, |top| parent(&jobs.caches, top))
         },
         run,
         pods: match look.pods {
@@ -234,6 +241,7 @@ struct Facts<'a> {
     object: &'a DynamicObject,
     uid: &'a str,
     pod_sets: &'a [JobPodSet],
+    idle: Idle,
     group: Option<&'a Tending>,
 }
 
@@ -267,10 +275,10 @@ impl Facts<'_> {
                 Some(_) => Presence::Going,
                 None => Presence::Live,
             },
-            site: if self.jobs.checks.may_run_elsewhere(workload) {
-                Site::Elsewhere
-            } else {
-                Site::Here
+            site: match self.idle {
+                _ if !self.jobs.checks.may_run_elsewhere(workload) => Site::Here,
+                Idle::ManagedBy => Site::Elsewhere,
+                Idle::Held => Site::ElsewhereOnly,
             },
             queue: workload.spec.queue_name.clone().unwrap_or_default(),
             drift: self.drift(workload),
@@ -442,7 +450,7 @@ pub fn job_of(caches: &Caches, workload: &Workload) -> Option<JobRef> {
 }
 
 /// *Source*: `spec/jobs.md 5.1` steps 4 to 6.
-fn scope(jobs: &Jobs, key: &Key) -> Scope {
+pub(super) fn scope(jobs: &Jobs, key: &Key) -> Scope {
     let labels = crate::feed::namespace_labels(&jobs.caches, &key.namespace);
     let selector = &jobs.config.managed_jobs_namespace_selector;
     match labels {
@@ -457,45 +465,9 @@ fn scope(jobs: &Jobs, key: &Key) -> Scope {
     }
 }
 
-/// Whether it is not known who a job belongs to, because its owner is of a kind whose jobs are not listed.
-pub(super) fn awaits_parent(caches: &Caches, object: &DynamicObject) -> bool {
-    let owners = object.owner_references();
-    let Some(owner) = owners.iter().find(|owner| owner.controller == Some(true)) else {
-        return false;
-    };
-    let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
-    let Some(jobs) = caches.kind(group, &owner.kind) else {
-        return false;
-    };
-    let key = Key::new(object.namespace().unwrap_or_default(), owner.name.as_str());
-    jobs.state() == KindState::Unknown && jobs.objects.get(&key).is_none()
-}
-
-/// *Source*: `spec/jobs.md 4.3, 5.2`.
-fn parent(caches: &Caches, object: &DynamicObject) -> Parent {
-    let Some(owner) = object
-        .owner_references()
-        .iter()
-        .find(|owner| owner.controller == Some(true))
-    else {
-        return Parent::None;
-    };
-    let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
-    let Some(jobs) = caches.kind(group, &owner.kind) else {
-        return Parent::None;
-    };
-    let key = Key::new(object.namespace().unwrap_or_default(), owner.name.as_str());
-    let Some(parent) = jobs
-        .objects
-        .get(&key)
-        .filter(|parent| parent.uid().as_ref() == Some(&owner.uid))
-    else {
-        return Parent::None;
-    };
-    if !parent.labels().contains_key(labels::QUEUE_NAME) {
-        return Parent::None;
-    }
-    let workloads = control::workloads_of(caches, jobs, &parent);
+/// Whether what is above a job may run. *Source*: `spec/jobs.md 5.2`.
+fn parent(caches: &Caches, top: &Top) -> Parent {
+    let workloads = top.workloads(caches);
     let admitted = workloads
         .iter()
         .filter_map(|key| caches.workloads.get(key))

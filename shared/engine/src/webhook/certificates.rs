@@ -39,8 +39,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::definitions::Definitions;
 use super::filled::Filled;
-use super::own;
-use super::registration::{Queues, Reach, Registration, Wrappers};
+use super::registration::{Queues, Reach, Registration};
 use crate::caches::{Caches, api_resource};
 use crate::clock::Clock;
 use crate::leader::Leadership;
@@ -321,11 +320,6 @@ impl Certificates {
         let reach = self.reach();
         let registration = Registration {
             kinds: &self.kinds,
-            wrappers: if own::wraps(&self.config) {
-                Wrappers::Checked
-            } else {
-                Wrappers::Ignored
-            },
             reach: &reach,
             queues: if self.config.manage_jobs_without_queue_name {
                 Queues::Any

@@ -9,19 +9,18 @@ use kube::core::admission::{AdmissionResponse, Operation};
 use roadstead_api::config::{Config, FeatureGate, LabelSelector};
 use roadstead_api::constants::{controllers, names};
 use roadstead_api::kueue::v1beta2::ClusterQueue;
-use roadstead_core::kind::KindState;
+use roadstead_core::ancestry::Stop;
 use roadstead_core::name::Key;
 use roadstead_jobs::JobKind;
+use roadstead_jobs::appwrapper::ROW;
 use roadstead_jobs::webhook::{self as rules, DefaultFacts, Namespace, Owner, Presence};
 use roadstead_kinds::rows;
 use roadstead_serve::webhook::{AdmissionHandler, allowed, changed, failed};
 
-use super::Filled;
 use super::answers::{Request, is_leaving, unless, warned};
+use super::{Filled, own};
+use crate::ancestors::{self, Missing};
 use crate::caches::{Caches, member, member_mut};
-
-/// How far up ancestors are looked for. *Source*: `spec/jobs.md 4.3`.
-const ANCESTORS_MAX: usize = 10;
 
 /// The mutating and the validating handler of a kind whose integration is on.
 pub(super) fn handlers(
@@ -83,7 +82,7 @@ fn default(kind: &dyn JobKind, caches: &Caches, config: &Config, request: &Reque
             .is_some();
     let owner = match owner(caches, object) {
         Ok(owner) => owner,
-        Err(kind) => return failed(request, &not_yet(&[kind])),
+        Err(why) => return failed(request, &why),
     };
     let facts = DefaultFacts {
         default_queue: default_queue(caches, &namespace),
@@ -97,6 +96,10 @@ fn default(kind: &dyn JobKind, caches: &Caches, config: &Config, request: &Reque
         uses_multikueue: &uses_multikueue,
     };
     let mut after = object.clone();
+    if kind.kind() == ROW {
+        own::default_queue(config, &mut after.metadata);
+        own::submitter(config, request, &mut after.metadata);
+    }
     rules::default_job(kind, &mut member_mut(&mut after), &facts);
     changed(request, object, &after)
 }
@@ -108,7 +111,7 @@ fn validate(kind: &dyn JobKind, caches: &Caches, config: &Config, request: &Requ
         return allowed(request);
     };
     let new = member(new);
-    let problems = match (&request.operation, &request.old_object) {
+    let mut problems = match (&request.operation, &request.old_object) {
         (Operation::Update, Some(old)) => {
             let default_queue = default_queue(caches, &namespace);
             rules::validate_update(kind, member(old), new, default_queue, gates)
@@ -117,7 +120,13 @@ fn validate(kind: &dyn JobKind, caches: &Caches, config: &Config, request: &Requ
             rules::validate_create(kind, new, gates)
         }
     };
-    let answer = unless(request, &problems);
+    if kind.kind() == ROW {
+        problems.extend(own::wrapper_problems(config, request));
+    }
+    let mut answer = unless(request, &problems);
+    if kind.kind() == ROW {
+        answer = own::hinted(answer, request);
+    }
     match standing(caches, config, &namespace) {
         Namespace::Outside => {
             let why = format!(
@@ -182,38 +191,21 @@ fn all_lead_to_workers(caches: &Caches) -> bool {
 
 /// The search for an ancestor that a queue holds, in the caches of enabled kinds. *Source*: `spec/jobs.md 4.3`.
 ///
-/// *Errors*: an owner is not cached and may exist, because this kind of jobs is not listed.
+/// *Errors*: that cannot be told; a sentence for its user.
 fn owner(caches: &Caches, object: &DynamicObject) -> Result<Owner, String> {
-    let mut found = Owner::Unmanaged;
-    let mut child = Arc::new(object.clone());
-    for _ in 0..ANCESTORS_MAX {
-        let owners = child.owner_references();
-        let Some(owner) = owners.iter().find(|owner| owner.controller == Some(true)) else {
-            return Ok(found);
-        };
-        let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
-        let Some(jobs) = caches.kind(group, &owner.kind) else {
-            return Ok(found);
-        };
-        found = Owner::ManagedKind;
-        // Why first: what is listed between the two looks counts.
-        let state = jobs.state();
-        let key = Key::new(object.namespace().unwrap_or_default(), owner.name.as_str());
-        let Some(parent) = jobs.objects.get(&key) else {
-            return match state {
-                KindState::Unknown => Err(jobs.resource.plural.clone()),
-                KindState::Serving | KindState::NotServed => Ok(found),
-            };
-        };
-        if parent.uid().as_ref() != Some(&owner.uid) {
-            return Ok(found);
-        }
-        if roadstead_jobs::labels::queue(&parent.metadata).is_some() {
-            return Ok(Owner::ManagedAncestor);
-        }
-        child = parent;
+    match ancestors::top(caches, object) {
+        Ok(Some(_)) => Ok(Owner::ManagedAncestor),
+        Ok(None) if ancestors::has_owner_of_managed_kind(caches, object) => Ok(Owner::ManagedKind),
+        Ok(None) => Ok(Owner::Unmanaged),
+        Err(Stop::Unread(Missing::Unlisted(plural))) => Err(not_yet(&[plural])),
+        Err(Stop::Unread(Missing::Unread(owner))) => Err(format!(
+            "its owner {} {} is not known yet; try again in a moment",
+            owner.kind, owner.name
+        )),
+        Err(Stop::Unread(Missing::Unreadable(why))) => Err(why),
+        Err(Stop::TooDeep) => Err(ancestors::TOO_DEEP.to_owned()),
+        Err(Stop::Cyclic) => Err(ancestors::CYCLIC.to_owned()),
     }
-    Ok(found)
 }
 
 /// Whether the selectors of `integrations.podOptions` leave a pod to us; other kinds have none.
@@ -362,9 +354,10 @@ mod tests {
             let metadata = json!({"name": "j", "namespace": "team", "ownerReferences": [owner]});
             serde_json::from_value(json!({"apiVersion": "v1", "kind": "Any", "metadata": metadata})).unwrap()
         };
-        assert_eq!(
-            owner(&caches, &child(&kind.api_version())),
-            Err(kind.plural.to_owned())
+        let refused = owner(&caches, &child(&kind.api_version()));
+        assert!(
+            refused.as_ref().is_err_and(|why| why.contains(kind.plural)),
+            "{refused:?}"
         );
         assert_eq!(owner(&caches, &child("example.com/v1")), Ok(Owner::Unmanaged));
     }

@@ -1,4 +1,5 @@
-//! Reads what a new job's answer depends on and no cache holds yet: its LocalQueue, the ClusterQueue of that, and its checks.
+//! Reads what a new job's answer depends on and no cache holds yet: its LocalQueue, the ClusterQueue of that, its checks, and
+//! what owns it.
 //!
 //! Why: who applies queues and jobs in one breath is faster than any watch, `spec.managedBy` can only be set when the job is
 //! created, and a job that lacks it can never be dispatched. What is cached, the usual case, costs no request.
@@ -9,9 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::core::DynamicObject;
-use kube::{Api, Client};
+use kube::{Api, Client, ResourceExt as _};
 use roadstead_api::config::{Config, FeatureGate};
 use roadstead_api::constants::labels::QUEUE_NAME;
+use roadstead_core::ancestry::Stop;
 use roadstead_core::name::Key;
 use roadstead_jobs::JobKind;
 use roadstead_kubeio::trouble::Troubles;
@@ -20,6 +22,7 @@ use roadstead_serve::webhook::Preparation;
 
 use super::Filled;
 use super::answers::Request;
+use crate::ancestors::{self, Missing};
 use crate::caches::Caches;
 
 /// How long reading may take; the API server waits ten seconds for the whole answer.
@@ -36,22 +39,47 @@ pub(super) struct Lookup {
 }
 
 impl Lookup {
-    /// What comes before the answer about a job of this kind; nothing for kinds that cannot say who manages them.
-    pub(super) fn preparation(&self, kind: &dyn JobKind, config: &Config) -> Option<Preparation> {
-        if kind.kind().managed_by.is_none() || !config.feature_gates.enabled(FeatureGate::MultiKueue) {
-            return None;
-        }
+    /// What comes before the answer about a job of this kind. Queues matter only to kinds that can say who manages them.
+    pub(super) fn preparation(&self, kind: &dyn JobKind, config: &Config) -> Preparation {
+        let dispatched =
+            kind.kind().managed_by.is_some() && config.feature_gates.enabled(FeatureGate::MultiKueue);
         let lookup = self.clone();
-        Some(Arc::new(move |request| {
-            let (lookup, local) = (lookup.clone(), local_queue(request));
+        Arc::new(move |request| {
+            let local = dispatched.then(|| local_queue(request)).flatten();
+            let owned = request
+                .object
+                .clone()
+                .filter(|job| !job.owner_references().is_empty());
+            let lookup = lookup.clone();
             Box::pin(async move {
+                // Why nothing before they are filled: the job is refused then, whatever its queue.
+                if !lookup.filled.is_true() {
+                    return Ok(());
+                }
+                if let Some(job) = owned {
+                    lookup.owners(&job).await?;
+                }
                 match local {
-                    Some(local) if lookup.filled.is_true() => lookup.read(&local).await,
-                    // Why nothing before they are filled: the job is refused then, whatever its queue.
-                    Some(_) | None => Ok(()),
+                    Some(local) => lookup.read(&local).await,
+                    None => Ok(()),
                 }
             })
-        }))
+        })
+    }
+
+    /// Reads what owns a job. What is wrong with its owners is answered from what is known then.
+    ///
+    /// *Errors*: which owner cannot be read, and why.
+    async fn owners(&self, job: &DynamicObject) -> Result<(), String> {
+        let learning = ancestors::learn(&self.client, &self.caches, job);
+        match tokio::time::timeout(TIME_MAX, learning).await {
+            Err(_late) => Err(format!(
+                "the owners of the job cannot be read: no answer for {} seconds; try again in a moment",
+                TIME_MAX.as_secs()
+            )),
+            Ok(Err(Stop::Unread(Missing::Unreadable(why)))) => Err(format!("{why}; try again in a moment")),
+            Ok(_known) => Ok(()),
+        }
     }
 
     /// *Errors*: an object cannot be read, with which one and why.

@@ -3,18 +3,20 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use kube::core::admission::{AdmissionResponse, Operation};
 use roadstead_api::config::{Config, FeatureGates};
 use roadstead_api::constants::groups::KUEUE;
+use roadstead_api::constants::labels::QUEUE_NAME;
 use roadstead_api::kueue::v1beta2::{ClusterQueue, Cohort, ResourceFlavor, Workload};
 use roadstead_convert::{default, validate};
 use roadstead_jobs::problem::Problem;
-use roadstead_kinds::rows;
 use roadstead_serve::webhook::{AdmissionHandler, allowed, denied, mutate_path, patched, validate_path};
 use serde::de::DeserializeOwned;
 
 use super::answers::{Request, is_leaving, unless, value};
+use super::registration::managers;
 
 /// The version in which objects come, whatever version they were written in.
 pub(super) const VERSION: &str = "v1beta2";
@@ -97,15 +99,6 @@ fn check<K: Resource<DynamicType = ()> + DeserializeOwned>(
     unless(request, &rules(old.as_ref(), &new, gates))
 }
 
-/// Whether this process looks at `AppWrappers`.
-pub(super) fn wraps(config: &Config) -> bool {
-    config
-        .integrations
-        .frameworks
-        .iter()
-        .any(|name| name == rows::APP_WRAPPER.framework)
-}
-
 /// Whether the users of `AppWrappers` are asked about: `appwrapper.userRBACAdmissionCheck`.
 pub(super) fn asks_for_users(config: &Config) -> bool {
     let section = config.roadstead.app_wrapper.as_ref();
@@ -114,40 +107,52 @@ pub(super) fn asks_for_users(config: &Config) -> bool {
         .unwrap_or(true)
 }
 
-/// The mutating and the validating handler of `AppWrappers`; `managers` is how the names of managers begin.
-pub(super) fn appwrapper(managers: String) -> (AdmissionHandler, AdmissionHandler) {
-    let submitter = move |request: Request| {
-        let user = &request.user_info;
-        let text = |text: &Option<String>| text.clone().unwrap_or_default();
-        let name = text(&user.username);
-        // Unlike the anchor: a copy says who submitted it to the manager (`spec/appwrapper.md` N-24).
-        if name.starts_with(&managers) {
-            return allowed(&request);
+/// Gives an `AppWrapper` without a queue label the queue that the configuration names for those; an empty label counts as one.
+///
+/// *Source*: `spec/appwrapper.md 3.2`.
+pub(super) fn default_queue(config: &Config, meta: &mut ObjectMeta) {
+    let section = config.roadstead.app_wrapper.as_ref();
+    if let Some(queue) = section.and_then(|section| section.default_queue_name.as_ref()) {
+        let labels = meta.labels.get_or_insert_default();
+        labels
+            .entry(QUEUE_NAME.to_owned())
+            .or_insert_with(|| queue.clone());
+    }
+}
+
+/// Writes down who submits an `AppWrapper`.
+///
+/// Unlike the anchor: a copy says who submitted it to the manager (`spec/appwrapper.md` N-24).
+pub(super) fn submitter(config: &Config, request: &Request, meta: &mut ObjectMeta) {
+    let user = &request.user_info;
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    let name = text(&user.username);
+    if !name.starts_with(&managers(&config.roadstead.multi_kueue.lease_namespace)) {
+        default::appwrapper_submitter(meta, &name, &text(&user.uid));
+    }
+}
+
+/// What is wrong with an `AppWrapper` besides what may be wrong with any job.
+pub(super) fn wrapper_problems(config: &Config, request: &Request) -> Vec<Problem> {
+    let section = config.roadstead.app_wrapper.as_ref();
+    let most = section
+        .and_then(|section| section.max_pod_sets)
+        .unwrap_or_default();
+    let Some(new) = value(request.object.as_ref()) else {
+        return Vec::new();
+    };
+    match (&request.operation, value(request.old_object.as_ref())) {
+        (Operation::Update, Some(old)) => validate::appwrapper_update(&old, &new),
+        (Operation::Create | Operation::Update | Operation::Delete | Operation::Connect, _) => {
+            validate::appwrapper(&new, request.namespace.as_deref().unwrap_or_default(), most)
         }
-        patched(&request, |wrapper| {
-            default::appwrapper_submitter(wrapper, &name, &text(&user.uid));
-        })
-    };
-    let rules = |request: Request| {
-        let Some(new) = value(request.object.as_ref()).filter(|_| !is_leaving(&request)) else {
-            return allowed(&request);
-        };
-        let problems = match (&request.operation, value(request.old_object.as_ref())) {
-            (Operation::Update, Some(old)) => validate::appwrapper_update(&old, &new),
-            (Operation::Create | Operation::Update | Operation::Delete | Operation::Connect, _) => {
-                validate::appwrapper(&new, request.namespace.as_deref().unwrap_or_default())
-            }
-        };
-        warned(unless(&request, &problems), &request)
-    };
-    (Arc::new(submitter), Arc::new(rules))
+    }
 }
 
 /// Adds what is probably not meant to the answer about a new `AppWrapper`. *Source*: `spec/appwrapper.md N-8`.
-fn warned(mut answer: AdmissionResponse, request: &Request) -> AdmissionResponse {
+pub(super) fn hinted(mut answer: AdmissionResponse, request: &Request) -> AdmissionResponse {
     if let (Operation::Create, Some(object)) = (&request.operation, &request.object) {
-        let annotations = object.metadata.annotations.clone().unwrap_or_default();
-        let warnings = roadstead_convert::appwrapper::warnings(&annotations);
+        let warnings = roadstead_convert::appwrapper::warnings(&object.metadata, &object.data);
         answer.warnings = (!warnings.is_empty()).then_some(warnings);
     }
     answer
@@ -171,17 +176,55 @@ mod tests {
         .unwrap()
     }
 
+    fn config(appwrapper: &str) -> Config {
+        let text = format!(
+            "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n---\n\
+             apiVersion: config.roadstead.dev/v1alpha1\nkind: RoadsteadConfiguration\nappwrapper: {appwrapper}\n"
+        );
+        roadstead_serve::config::parse("test", &text, &[], "kueue-system").unwrap()
+    }
+
+    /// Spec: appwrapper 3.2, B95.
+    #[test]
+    fn an_appwrapper_that_says_nothing_of_a_queue_gets_the_one_that_is_configured() {
+        let queue = |config: &Config, given: Option<&str>| {
+            let labels = given.map(|queue| [(QUEUE_NAME.to_owned(), queue.to_owned())].into());
+            let mut meta = ObjectMeta {
+                labels,
+                ..ObjectMeta::default()
+            };
+            default_queue(config, &mut meta);
+            meta.labels.unwrap_or_default().remove(QUEUE_NAME)
+        };
+        let (with, without) = (config("{defaultQueueName: q}"), config("{}"));
+        assert_eq!(queue(&with, None).as_deref(), Some("q"));
+        assert_eq!(queue(&with, Some("mine")).as_deref(), Some("mine"));
+        assert_eq!(queue(&with, Some("")).as_deref(), Some(""));
+        assert_eq!(queue(&without, None), None);
+    }
+
+    /// Spec: appwrapper 3.4, B104.
+    #[test]
+    fn users_are_asked_about_unless_the_administrator_says_otherwise() {
+        assert!(asks_for_users(&config("{}")));
+        assert!(!asks_for_users(&config("{userRBACAdmissionCheck: false}")));
+    }
+
     /// Spec: appwrapper 3.2, N-8, N-24.
     #[test]
     fn users_are_written_down_but_for_managers_and_mistakes_are_warned_of() {
-        let (mutate, validate) = appwrapper("system:serviceaccount:ours:roadstead-".to_owned());
-        assert!(mutate(request("alice")).patch.is_some());
-        assert!(
-            mutate(request("system:serviceaccount:ours:roadstead-west"))
-                .patch
-                .is_none()
-        );
-        let answer = validate(request("alice"));
+        let text = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n";
+        let config = roadstead_serve::config::parse("test", text, &[], "kueue-system").unwrap();
+        let labels = |user: &str| {
+            let mut meta = ObjectMeta::default();
+            submitter(&config, &request(user), &mut meta);
+            meta.labels.unwrap_or_default()
+        };
+        assert_eq!(labels("alice")["workload.codeflare.dev/user"], "alice");
+        let namespace = &config.roadstead.multi_kueue.lease_namespace;
+        assert!(labels(&format!("system:serviceaccount:{namespace}:roadstead-west")).is_empty());
+        let request = request("alice");
+        let answer = hinted(unless(&request, &[]), &request);
         let warnings = answer.warnings.unwrap();
         assert!(warnings[0].contains("retryLimt: no such setting"), "{warnings:?}");
     }

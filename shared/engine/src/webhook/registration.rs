@@ -70,15 +70,6 @@ impl Reach {
     }
 }
 
-/// Whether `AppWrappers` are looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wrappers {
-    /// They are.
-    Checked,
-    /// They are let through.
-    Ignored,
-}
-
 /// Which jobs are held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Queues {
@@ -94,8 +85,6 @@ pub(super) struct Registration<'a> {
     pub(super) kinds: &'a [&'static dyn JobKind],
     /// Where we are.
     pub(super) reach: &'a Reach,
-    /// Whether `AppWrappers` are looked at.
-    pub(super) wrappers: Wrappers,
     /// Which jobs are held.
     pub(super) queues: Queues,
     /// The authorities to trust, PEM; `None` when somebody else injects them.
@@ -216,10 +205,7 @@ impl Registration<'_> {
 
     /// The job kinds that are looked at.
     fn jobs(&self) -> impl Iterator<Item = Api> {
-        let known = self.kinds.iter().any(|kind| kind.kind() == &rows::APP_WRAPPER);
-        let wrapper = (self.wrappers == Wrappers::Checked && !known).then_some(&rows::APP_WRAPPER);
-        let kinds = self.kinds.iter().map(|kind| kind.kind());
-        kinds.chain(wrapper).map(Api::of)
+        self.kinds.iter().map(|kind| Api::of(kind.kind()))
     }
 
     /// Webhooks that change objects.
@@ -328,7 +314,6 @@ mod tests {
         let conditions = |own_user: Option<&'static str>, hook: &str| -> Vec<String> {
             let registration = Registration {
                 kinds: &kinds,
-                wrappers: Wrappers::Checked,
                 queues: Queues::Named,
                 reach: &Reach::Url("https://127.0.0.1:9443".to_owned()),
                 ca_bundle: Some("pem"),
@@ -350,10 +335,9 @@ mod tests {
         assert!(conditions(account, "vappwrapper.kb.io").is_empty());
     }
 
-    fn registered(kinds: &[&'static dyn JobKind], wrappers: Wrappers) -> (Vec<String>, Vec<String>) {
+    fn registered(kinds: &[&'static dyn JobKind]) -> (Vec<String>, Vec<String>) {
         let registration = Registration {
             kinds,
-            wrappers,
             queues: Queues::Named,
             reach: &Reach::Url("https://127.0.0.1:9443".to_owned()),
             ca_bundle: Some("pem"),
@@ -375,13 +359,14 @@ mod tests {
                 })
                 .count()
         };
-        let is_of_jobs = |name: &str| {
-            let names = kinds.iter().map(|kind| kind.kind().kind.to_lowercase());
-            let mut names = names.map(|kind| format!("{kind}.kb.io"));
-            names.any(|kind| name[1..] == kind)
+        let spares_managers = |name: &str| {
+            let mut rows = kinds.iter().map(|kind| kind.kind());
+            rows.any(|row| {
+                row != &rows::APP_WRAPPER && name[1..] == format!("{}.kb.io", row.kind.to_lowercase())
+            })
         };
         for hook in &mutating {
-            let of_jobs = is_of_jobs(&hook.name);
+            let of_jobs = spares_managers(&hook.name);
             assert_eq!(
                 spares(&hook.match_conditions),
                 usize::from(of_jobs),
@@ -392,7 +377,7 @@ mod tests {
             assert_eq!(hook.match_policy.as_deref(), Some("Equivalent"));
         }
         for hook in &validating {
-            let of_copies = is_of_jobs(&hook.name) || hook.name == "vworkload.kb.io";
+            let of_copies = spares_managers(&hook.name) || hook.name == "vworkload.kb.io";
             assert_eq!(
                 spares(&hook.match_conditions),
                 usize::from(of_copies),
@@ -408,10 +393,10 @@ mod tests {
         )
     }
 
-    /// Spec: api API-2.4, API-4, API-5, API-9.5; jobs 7.1.
+    /// Spec: api API-2.4, API-4, API-5, API-9.5; jobs 7.1; appwrapper B110.
     #[test]
     fn only_enabled_integrations_are_registered_beside_our_own_kinds() {
-        let (mutating, validating) = registered(&[], Wrappers::Ignored);
+        let (mutating, validating) = registered(&[]);
         assert_eq!(
             mutating,
             ["mclusterqueue.kb.io", "mresourceflavor.kb.io", "mworkload.kb.io"]
@@ -425,7 +410,7 @@ mod tests {
                 "vworkload.kb.io"
             ]
         );
-        let (mutating, validating) = registered(&roadstead_jobs::registry(), Wrappers::Checked);
+        let (mutating, validating) = registered(&roadstead_jobs::registry());
         for name in ["mjob.kb.io", "mappwrapper.kb.io"] {
             assert!(mutating.contains(&name.to_owned()), "{mutating:?}");
         }

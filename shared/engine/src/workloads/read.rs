@@ -1,7 +1,6 @@
 //! What a pass over a Workload needs to know, read from caches.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -11,12 +10,13 @@ use roadstead_api::constants::labels;
 use roadstead_api::kueue::v1beta2::Workload as ApiWorkload;
 use roadstead_core::kind::KindState;
 use roadstead_core::lifecycle::{JobFacts, Observed, Policy, Proposal, Request};
-use roadstead_core::name::{Key, PodSetName};
+use roadstead_core::name::Key;
 use roadstead_core::queue::{ClusterQueue, StopPolicy};
 use roadstead_core::workload::Workload;
 use roadstead_jobs::kind::{Pods, Stand};
 
 use crate::caches::Caches;
+use crate::checks::There;
 use crate::control;
 
 /// The facts around one Workload.
@@ -75,10 +75,14 @@ impl Facts {
         }
     }
 
-    /// The same with other pods that are no longer needed.
-    pub(super) fn reclaiming(mut self, pods: BTreeMap<PodSetName, u32>) -> Self {
-        if let JobFacts::Present { reclaimable, .. } = &mut self.job {
-            *reclaimable = pods;
+    /// The same with what the job does in another cluster.
+    pub(super) fn there(mut self, there: There) -> Self {
+        if let JobFacts::Present {
+            reclaimable, ready, ..
+        } = &mut self.job
+        {
+            *reclaimable = there.reclaimable;
+            *ready = there.ready.unwrap_or(*ready);
         }
         self
     }

@@ -44,6 +44,15 @@ pub enum At {
         /// What the pod set is called.
         name: &'static str,
     },
+    /// One field, in jobs of which this is true.
+    Where {
+        /// Whether the job has that pod set.
+        is: fn(&Value) -> bool,
+        /// The field.
+        field: Path,
+        /// What the pod set is called.
+        name: &'static str,
+    },
 }
 
 impl At {
@@ -51,7 +60,7 @@ impl At {
         match self {
             Self::Each { list, .. } => list,
             Self::Roles { map, .. } => map,
-            Self::One { field, .. } => field,
+            Self::One { field, .. } | Self::Where { field, .. } => field,
         }
     }
 }
@@ -203,7 +212,11 @@ fn entries(at: At, job: &Value) -> Result<Vec<Entry<'_>>, Error> {
             };
             Ok(present.map(entry).collect())
         }
-        At::One { field: path, name } => {
+        At::Where { is, .. } if !is(job) => Ok(Vec::new()),
+        At::One { field: path, name }
+        | At::Where {
+            field: path, name, ..
+        } => {
             let content = json::at(job, path).into_iter();
             let entry = |content| Entry {
                 name: name.to_owned(),

@@ -26,6 +26,15 @@ pub enum Sign {
         /// What it is of a job whose pods are gone.
         without: &'static str,
     },
+    /// A field has a value, and none of these.
+    Other {
+        /// The field.
+        field: Path,
+        /// The values that do not count.
+        than: &'static [&'static str],
+        /// What it is of a job whose pods are gone.
+        without: &'static str,
+    },
     /// An entry of a list or a map counts at least one.
     Any {
         /// The list or map.
@@ -52,6 +61,11 @@ impl Sign {
                 is,
                 without: _,
             } => json::text(job, field) == Some(is),
+            Self::Other {
+                field,
+                than,
+                without: _,
+            } => json::text(job, field).is_some_and(|word| !word.is_empty() && !than.contains(&word)),
             Self::Any { of, count } => entries(job, of).any(|entry| number(entry, count) != 0),
             Self::All { of, counts } => {
                 let each = |entry| {
@@ -82,6 +96,11 @@ impl Sign {
                     json::set(job, field, json!(without));
                 }
             }
+            Self::Other { field, without, .. } => {
+                if self.shows(job, &[]) {
+                    json::set(job, field, json!(without));
+                }
+            }
             Self::Any { of, count } => zero(job, of, &[count]),
             Self::All { of, counts } => zero(job, of, counts),
         }
@@ -90,7 +109,83 @@ impl Sign {
 
 /// How a status says that the job has ended.
 #[derive(Clone, Copy, Debug)]
-pub struct Ends {
+pub enum Ends {
+    /// By a condition.
+    Conditions(Conditions),
+    /// By the word in a field.
+    Words(Words),
+}
+
+impl Ends {
+    /// How it ended, if it ended.
+    pub(super) fn of(self, job: &Value) -> Option<Outcome> {
+        match self {
+            Self::Conditions(ends) => ends.of(job),
+            Self::Words(ends) => ends.of(job),
+        }
+    }
+
+    /// Whether it failed at or after its deletion: its pods were ended before it, so its end says nothing about what they did.
+    pub(super) fn is_by_deletion(self, job: Member<'_>) -> bool {
+        match self {
+            Self::Conditions(ends) => ends.is_by_deletion(job),
+            // Why: the controllers of these kinds do not look at what is being deleted.
+            Self::Words(_) => false,
+        }
+    }
+
+    /// Has the status say that it ended like this.
+    pub(super) fn write(self, job: &mut Value, outcome: &Outcome, now: Timestamp) {
+        match self {
+            Self::Conditions(ends) => ends.write(job, outcome, now),
+            Self::Words(ends) => ends.write(job, outcome),
+        }
+    }
+}
+
+/// The word in a field that says that a job has ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Words {
+    /// The field.
+    pub field: Path,
+    /// Its value in a job that has done what it should, if `result` does not say otherwise.
+    pub succeeded: &'static str,
+    /// Its values in a job that has not; the first one is written.
+    pub failed: &'static [&'static str],
+    /// A field that says whether a job that has ended did what it should, with its values for yes and for no.
+    pub result: Option<(Path, [&'static str; 2])>,
+    /// Where the reason stands.
+    pub message: Path,
+}
+
+impl Words {
+    fn of(self, job: &Value) -> Option<Outcome> {
+        let word = json::text(job, self.field)?;
+        if word != self.succeeded && !self.failed.contains(&word) {
+            return None;
+        }
+        let success = match self.result {
+            Some((field, [yes, _])) => json::text(job, field) == Some(yes),
+            None => word == self.succeeded,
+        };
+        let message = json::text(job, self.message).unwrap_or_default().to_owned();
+        Some(Outcome { success, message })
+    }
+
+    fn write(self, job: &mut Value, outcome: &Outcome) {
+        let failed = self.failed.first().copied().unwrap_or_default();
+        let word = if outcome.success { self.succeeded } else { failed };
+        json::set(job, self.field, json!(word));
+        if let Some((field, [yes, no])) = self.result {
+            json::set(job, field, json!(if outcome.success { yes } else { no }));
+        }
+        json::set(job, self.message, json!(outcome.message));
+    }
+}
+
+/// The conditions that say that a job has ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Conditions {
     /// The condition of one that succeeded.
     pub succeeded: &'static str,
     /// The condition of one that failed.
@@ -99,9 +194,8 @@ pub struct Ends {
     pub repeated: Option<Path>,
 }
 
-impl Ends {
-    /// How it ended, if it ended.
-    pub(super) fn of(self, job: &Value) -> Option<Outcome> {
+impl Conditions {
+    fn of(self, job: &Value) -> Option<Outcome> {
         let ended = [(self.failed, false), (self.succeeded, true)];
         ended.into_iter().find_map(|(kind, success)| {
             let condition = true_condition(job, kind)?;
@@ -110,8 +204,7 @@ impl Ends {
         })
     }
 
-    /// Whether it failed at or after its deletion: its pods were ended before it, so its end says nothing about what they did.
-    pub(super) fn is_by_deletion(self, job: Member<'_>) -> bool {
+    fn is_by_deletion(self, job: Member<'_>) -> bool {
         let Some(deleted) = &job.meta.deletion_timestamp else {
             return false;
         };
@@ -124,8 +217,7 @@ impl Ends {
         since.is_some_and(|since| since >= deleted.0)
     }
 
-    /// Has the status say that it ended like this.
-    pub(super) fn write(self, job: &mut Value, outcome: &Outcome, now: Timestamp) {
+    fn write(self, job: &mut Value, outcome: &Outcome, now: Timestamp) {
         let kind = if outcome.success {
             self.succeeded
         } else {

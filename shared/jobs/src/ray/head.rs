@@ -3,6 +3,7 @@
 use roadstead_core::quantity;
 use serde_json::{Value, json};
 
+use crate::by_path::Path;
 use crate::json;
 use crate::kind::{JobPodSet, Member};
 use crate::labels::annotation;
@@ -14,22 +15,25 @@ const FAULT_TOLERANT: &str = "ray.io/ft-enabled";
 /// What the job that cleans a Redis up asks for; it runs in place of the head.
 const CLEANUP: [(&str, &str); 2] = [("cpu", "200m"), ("memory", "256Mi")];
 
-/// Adds it to the pod set of the head.
-pub(super) fn add(cluster: Member<'_>, pod_sets: &mut [JobPodSet]) {
+/// Adds it to the pod set of the head of the cluster whose spec is at this path.
+pub(super) fn add(object: Member<'_>, spec: Path, pod_sets: &mut [JobPodSet]) {
+    let Some(cluster) = json::at(object.data, spec) else {
+        return;
+    };
     let Some(head) = pod_sets.iter_mut().find(|set| set.name == NAME) else {
         return;
     };
     let containers = json::list(&head.template, &["spec", "containers"]);
     let mut containers = containers.to_vec();
-    let tolerant = annotation(cluster.meta, FAULT_TOLERANT) == Some("true")
-        || json::at(cluster.data, &["spec", "gcsFaultToleranceOptions"]).is_some();
+    let tolerant = annotation(object.meta, FAULT_TOLERANT) == Some("true")
+        || json::at(cluster, &["gcsFaultToleranceOptions"]).is_some();
     if let Some(first) = containers.first_mut().filter(|_| tolerant) {
         for (resource, least) in CLEANUP {
             raise(first, resource, least);
         }
     }
-    if json::is_true(cluster.data, &["spec", "enableInTreeAutoscaling"]) {
-        let own = json::at(cluster.data, &["spec", "autoscalerOptions", "resources"]).cloned();
+    if json::is_true(cluster, &["enableInTreeAutoscaling"]) {
+        let own = json::at(cluster, &["autoscalerOptions", "resources"]).cloned();
         let usual = json!({"cpu": "500m", "memory": "512Mi"});
         let resources = own.unwrap_or_else(|| json!({"limits": usual, "requests": usual}));
         containers.push(json!({"name": AUTOSCALER, "resources": resources}));

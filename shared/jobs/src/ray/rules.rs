@@ -1,25 +1,32 @@
-//! What is refused of a `RayCluster` that a queue holds. *Source*: `spec/jobs.md 9.6`.
+//! What is refused of a Ray cluster that a queue holds. *Source*: `spec/jobs.md 9.6, 9.7`.
 
 use super::head;
+use crate::by_path::Path;
 use crate::json;
 use crate::kind::Member;
 use crate::labels::queue;
 use crate::problem::Problem;
 
-const GROUPS: [&str; 2] = ["spec", "workerGroupSpecs"];
 /// Worker groups beside the head. *Source*: `spec/jobs.md 2.3`.
-const GROUPS_MAX: usize = 17;
+pub(super) const GROUPS_MAX: usize = 17;
 
-pub(super) fn create(cluster: Member<'_>) -> Vec<Problem> {
-    if queue(cluster.meta).is_some() {
-        problems(cluster)
+/// The problems of a new object, if a queue holds it.
+pub(super) fn create(job: Member<'_>, problems: impl Fn(Member<'_>) -> Vec<Problem>) -> Vec<Problem> {
+    if queue(job.meta).is_some() {
+        problems(job)
     } else {
         Vec::new()
     }
 }
 
+/// The problems of a changed object, if a queue holds or held it.
+///
 /// Why also when only the old one has a queue: taking the label away must not be a way around the rules.
-pub(super) fn update(old: Member<'_>, new: Member<'_>) -> Vec<Problem> {
+pub(super) fn update(
+    old: Member<'_>,
+    new: Member<'_>,
+    problems: impl Fn(Member<'_>) -> Vec<Problem>,
+) -> Vec<Problem> {
     if queue(old.meta).or_else(|| queue(new.meta)).is_some() {
         problems(new)
     } else {
@@ -27,24 +34,35 @@ pub(super) fn update(old: Member<'_>, new: Member<'_>) -> Vec<Problem> {
     }
 }
 
-fn problems(cluster: Member<'_>) -> Vec<Problem> {
+/// The problems of the cluster whose spec is at this path of an object of this kind, which may have so many worker groups.
+pub(super) fn of_cluster(kind: &str, object: Member<'_>, spec: Path, groups_max: usize) -> Vec<Problem> {
+    let at = |field: &str| format!("{}.{field}", spec.join("."));
+    let Some(cluster) = json::at(object.data, spec) else {
+        return Vec::new();
+    };
     let mut problems = Vec::new();
-    if json::is_true(cluster.data, &["spec", "enableInTreeAutoscaling"]) {
+    if json::is_true(cluster, &["enableInTreeAutoscaling"]) {
         // Unlike the anchor: elastic jobs are not built, so no cluster of a queue can scale itself.
-        let text = "a kueue-managed RayCluster can use autoscaling only as an elastic job: elastic jobs are not supported here, \
-                    set it to false";
-        problems.push(Problem::invalid("spec.enableInTreeAutoscaling", text).of("true"));
+        let text = format!(
+            "a kueue-managed {kind} can use autoscaling only as an elastic job: elastic jobs are not supported here, set it to \
+             false"
+        );
+        problems.push(Problem::invalid(at("enableInTreeAutoscaling"), text).of("true"));
     }
-    let groups = json::list(cluster.data, &GROUPS);
-    if groups.len() > GROUPS_MAX {
-        problems.push(Problem::too_many(GROUPS.join("."), groups.len(), GROUPS_MAX));
+    let groups = json::list(cluster, &["workerGroupSpecs"]);
+    if groups.len() > groups_max {
+        problems.push(Problem::too_many(
+            at("workerGroupSpecs"),
+            groups.len(),
+            groups_max,
+        ));
     }
     let named_head = groups
         .iter()
         .enumerate()
         .filter(|(_, group)| json::text(group, &["groupName"]) == Some(head::NAME));
-    problems.extend(named_head.map(|(at, _)| {
-        let field = format!("{}[{at}].groupName", GROUPS.join("."));
+    problems.extend(named_head.map(|(index, _)| {
+        let field = format!("{}[{index}].groupName", at("workerGroupSpecs"));
         Problem::forbidden(field, "\"head\" is reserved for the head group")
     }));
     problems

@@ -82,7 +82,6 @@ const KEYS: &[(&str, &str)] = &[
         "controller.groupKindConcurrency",
         "the numbers of parallel passes are fixed",
     ),
-    ("integrations.externalFrameworks", "such jobs are not known yet"),
     (
         "multiKueue.clusterProfile",
         "workers are registered by Secrets only",

@@ -30,10 +30,14 @@ fn declaring(template: &Value, sets: &Value) -> Value {
 }
 
 fn check(wrapper: &Value, expect: &[&str]) {
-    compare(&appwrapper(wrapper, "team"), expect, wrapper);
+    compare(
+        &appwrapper(wrapper, "team", PodSetsMax::default()),
+        expect,
+        wrapper,
+    );
 }
 
-/// Spec: appwrapper 3.3, B99, B100.
+/// Spec: appwrapper 3.3, B99, B100, N-16.
 #[test]
 fn a_wrapper_has_one_to_eight_pod_sets() {
     check(&wrapping(&[service(), job()]), &[]);
@@ -49,6 +53,9 @@ fn a_wrapper_has_one_to_eight_pod_sets() {
         &pods(9),
         &["components contains 9 podspecs; at most 8 are allowed"],
     );
+    let twelve: PodSetsMax = serde_json::from_value(json!(12)).unwrap();
+    assert!(appwrapper(&pods(12), "team", twelve).is_empty());
+    assert_eq!(appwrapper(&pods(13), "team", twelve).len(), 1);
 }
 
 /// Spec: appwrapper N-17.
@@ -89,7 +96,7 @@ fn a_child_is_a_named_object_of_the_same_namespace_and_no_wrapper() {
     );
 }
 
-/// Spec: appwrapper 1.4.
+/// Spec: appwrapper 1.4, B16, B19.
 #[test]
 fn paths_that_lead_nowhere_are_explained() {
     let template = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t"}, "spec": {
@@ -143,7 +150,8 @@ fn paths_that_lead_nowhere_are_explained() {
     ] {
         let text = format!("path does not refer to a v1.PodSpecTemplate: {why}");
         let field = format!("spec.components[0].podSets[0].path: Invalid value: \"{path}\"");
-        let found = appwrapper(&declaring(&template, &json!([{ "path": path }])), "team");
+        let wrapper = declaring(&template, &json!([{ "path": path }]));
+        let found = appwrapper(&wrapper, "team", PodSetsMax::default());
         let texts: Vec<String> = found.iter().map(ToString::to_string).collect();
         assert!(
             texts.len() == 1 && texts[0].starts_with(&field),
@@ -170,7 +178,7 @@ fn paths_that_lead_nowhere_are_explained() {
     );
 }
 
-/// Spec: appwrapper 1.5.
+/// Spec: appwrapper 1.5, B17, B18.
 #[test]
 fn a_declaration_agrees_with_what_the_kind_says() {
     let path = "template.spec.template";
@@ -192,9 +200,56 @@ fn a_declaration_agrees_with_what_the_kind_says() {
             "PodSet with path 'template' is missing",
         ],
     );
+    let groups = json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "s"}, "spec": {
+        "replicatedJobs": [
+            {"replicas": 1, "template": {"spec": {"template": {"spec": {"containers": []}}}}},
+            {"replicas": 1, "template": {"spec": {"template": {"spec": {"containers": []}}}}},
+        ],
+    }});
+    check(
+        &declaring(
+            &groups,
+            &json!([{"path": "template.spec.replicatedJobs[0].template.spec.template"}]),
+        ),
+        &["DeclaredPodSet count 1 differs from inferred count 2"],
+    );
 }
 
-/// Spec: appwrapper 1.5.
+/// Spec: appwrapper N-1, N-15.
+#[test]
+fn a_field_that_is_not_known_is_taken_and_a_template_that_is_no_object_is_refused_plainly() {
+    let mut newer = job();
+    newer["spec"]["template"]["spec"]["fieldOfTomorrow"] = json!({"a": [1]});
+    check(&wrapping(&[newer]), &[]);
+    for template in [json!("text"), json!(7), json!([]), Value::Null, json!({})] {
+        check(
+            &wrapping(&[job(), template]),
+            &["spec.components[1].template: Invalid value: failed to decode as JSON"],
+        );
+    }
+    check(
+        &json!({"spec": {"components": [{"template": job()}, {}]}}),
+        &["spec.components[1].template: Invalid value: failed to decode as JSON"],
+    );
+}
+
+/// Spec: appwrapper 3.3, B106.
+#[test]
+fn each_of_fifty_children_that_is_wrong_is_named() {
+    let mut elsewhere = job();
+    elsewhere["metadata"]["namespace"] = json!("other");
+    let problems = appwrapper(&wrapping(&vec![elsewhere; 50]), "team", PodSetsMax::default());
+    assert_eq!(problems.len(), 51, "each child, and that they are too many");
+    let last = problems
+        .iter()
+        .rfind(|problem| problem.field.starts_with("spec.components["));
+    assert_eq!(
+        last.map(|problem| problem.field.as_str()),
+        Some("spec.components[49].template.metadata.namespace")
+    );
+}
+
+/// Spec: appwrapper 1.5, B7, B8, B9, B11, B12, B13, B14, B15.
 #[test]
 fn pod_sets_follow_from_the_kind() {
     let pods = json!({"spec": {}});
@@ -218,7 +273,25 @@ fn pod_sets_follow_from_the_kind() {
         found("apps/v1", "Deployment", json!({"replicas": 3, "template": pods})),
         ok(&["template=3"])
     );
+    assert_eq!(
+        found("apps/v1", "Deployment", json!({"template": pods})),
+        ok(&["template=1"])
+    );
     assert_eq!(found("apps/v1", "StatefulSet", json!({})), ok(&[]));
+    for (spec, replicas) in [
+        (json!({"parallelism": 8, "completions": 4}), 4),
+        (json!({"parallelism": 2, "completions": 4}), 2),
+        (json!({}), 1),
+        (json!({"completions": 4}), 1),
+        (json!({"parallelism": 3}), 3),
+    ] {
+        let mut spec = spec;
+        spec["template"] = pods.clone();
+        assert_eq!(
+            found("batch/v1", "Job", spec),
+            Ok(vec![format!("template={replicas}")])
+        );
+    }
     assert_eq!(
         found(
             "batch/v1",
@@ -232,6 +305,23 @@ fn pod_sets_follow_from_the_kind() {
     assert_eq!(
         found("jobset.x-k8s.io/v1alpha2", "JobSet", jobs),
         ok(&["replicatedJobs[0].template.spec.template=6"])
+    );
+    let groups = json!({"replicatedJobs": [
+        {"replicas": 2, "template": {"spec": {"parallelism": 2, "completions": 2, "template": pods}}},
+        {"template": {"spec": {"parallelism": 1, "completions": 1, "template": pods}}},
+    ]});
+    let template = json!({"spec": groups});
+    let sets = infer::pod_sets(TABLE, "jobset.x-k8s.io/v1alpha2", "JobSet", &template).unwrap();
+    let count = "workload.codeflare.dev.appwrapper/tas-sub-group-count";
+    let said: Vec<_> = sets
+        .iter()
+        .map(|set| (set.replicas, set.annotations[count].as_str()))
+        .collect();
+    assert_eq!(said, [(4, "2"), (1, "1")]);
+    let worker = json!({"pytorchReplicaSpecs": {"Worker": {"replicas": 2, "template": pods}}});
+    assert_eq!(
+        found("kubeflow.org/v1", "PyTorchJob", worker),
+        ok(&["pytorchReplicaSpecs.Worker.template=2"])
     );
     let torch = json!({"pytorchReplicaSpecs": {"Worker": {"replicas": 3, "template": pods}, "Master": {"template": pods}}});
     assert_eq!(
@@ -303,7 +393,7 @@ fn the_pod_sets_of_an_invented_kind_follow_from_its_row() {
     assert!(found("example.com/v2").is_empty());
 }
 
-/// Spec: appwrapper 3.5, B98, B107 to B109.
+/// Spec: appwrapper 3.5, B98, B107, B108, B109.
 #[test]
 fn what_a_wrapper_consists_of_stays() {
     let old = json!({

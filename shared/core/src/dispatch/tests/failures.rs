@@ -52,6 +52,30 @@ fn a_namespace_that_is_missing_is_named_with_every_cluster_that_lacks_it() {
     );
 }
 
+/// Spec: experience 5
+#[test]
+fn what_a_job_names_and_no_cluster_has_is_the_reason() {
+    let mut case = Case::new();
+    for cluster in ["a", "b"] {
+        let failure = Failure {
+            until: at(110),
+            cause: Cause::DependencyMissing,
+            detail: "Secret \"token\"".to_owned(),
+        };
+        case.failures.insert(cluster.into(), failure);
+    }
+    let plan = case.plan();
+    assert!(plan.status.nominated.is_empty(), "it starts nowhere");
+    let waiting = plan.waiting.unwrap();
+    assert_eq!(waiting.reason(), "DependencyMissing");
+    let (said, next) = (waiting.to_string(), waiting.next_step());
+    assert!(
+        said.contains(" lacks what the pods of the job name: Secret \"token\""),
+        "{said}"
+    );
+    assert!(next.starts_with("create it on cluster "), "{next}");
+}
+
 /// What the API server said of it, its name included, is the reason.
 ///
 /// Spec: safety F25

@@ -1,0 +1,79 @@
+//! Whether a worker has what the pods of a job name. Asked before a job is offered to it, so that it does not fail there where its
+//! owner does not look.
+//!
+//! Read only, and names only: of a Secret nothing but its metadata is asked for. What the account may not read is not known, and
+//! then the worker is taken for one that has it.
+//!
+//! *Source*: `spec/experience.md 5`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::future::join_all;
+use kube::core::{DynamicObject, GroupVersionKind};
+use kube::discovery::ApiResource;
+use kube::{Api, Client};
+use roadstead_jobs::needs::{Need, Thing};
+use tokio::time::{Instant, timeout};
+
+/// How long one answer is waited for.
+const ANSWER_MAX: Duration = Duration::from_secs(2);
+/// How long a kind that may not be read is not asked for again.
+const UNREADABLE: Duration = Duration::from_mins(5);
+
+/// The kinds that the account may not read on a worker, and since when that is known.
+#[derive(Debug, Default)]
+pub(crate) struct Unreadable(Mutex<BTreeMap<Thing, Instant>>);
+
+impl Unreadable {
+    fn has(&self, thing: Thing) -> bool {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known
+            .get(&thing)
+            .is_some_and(|since| since.elapsed() < UNREADABLE)
+    }
+
+    fn note(&self, thing: Thing) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.insert(thing, Instant::now());
+    }
+}
+
+/// What a worker is known not to have, of what a job in this namespace needs.
+pub(super) async fn lacking(
+    client: &Client,
+    namespace: &str,
+    needs: BTreeSet<Need>,
+    unreadable: &Unreadable,
+) -> Vec<Need> {
+    let asked = needs.into_iter().filter(|need| !unreadable.has(need.thing));
+    let asking = asked.map(async |need| {
+        let objects = objects(client, namespace, need.thing);
+        match timeout(ANSWER_MAX, objects.get_metadata_opt(&need.name)).await {
+            Ok(Ok(None)) => Some(need),
+            Ok(Err(kube::Error::Api(status))) if status.code == 403 => {
+                unreadable.note(need.thing);
+                None
+            }
+            Ok(Ok(Some(_)) | Err(_)) | Err(_) => None,
+        }
+    });
+    join_all(asking).await.into_iter().flatten().collect()
+}
+
+fn objects(client: &Client, namespace: &str, thing: Thing) -> Api<DynamicObject> {
+    let [group, version, kind, plural] = thing.api();
+    let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural);
+    if thing.is_namespaced() {
+        Api::namespaced_with(client.clone(), namespace, &resource)
+    } else {
+        Api::all_with(client.clone(), &resource)
+    }
+}
+
+/// What is said of it, in the words of [`Need`].
+pub(super) fn told(lacking: &[Need]) -> String {
+    let each: Vec<String> = lacking.iter().map(ToString::to_string).collect();
+    each.join(", ")
+}

@@ -1,0 +1,290 @@
+//! Owners of jobs: which managed object is on top of a job, so that what it made is not queued a second time.
+//!
+//! Jobs of enabled kinds are in their caches. Owners of other known kinds (an integration that is off, an external framework, a
+//! `ReplicaSet`) are read once each and remembered by UID, because who controls an object does not change.
+//!
+//! Limit: an external framework's job that gets its queue label after a child of it was met counts as without one until this
+//! process starts anew.
+//!
+//! *Source*: `spec/jobs.md 4.3, 11`, `spec/appwrapper.md 5.5`.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::{DynamicObject, GroupVersionKind};
+use kube::discovery::{ApiResource, pinned_kind};
+use kube::{Api, Client, ResourceExt as _};
+use roadstead_api::config::{Config, GroupVersionKindName};
+use roadstead_core::ancestry::{self, Reference, Seen, Stop};
+use roadstead_core::kind::KindState;
+use roadstead_core::name::{Key, Uid};
+use roadstead_jobs::appwrapper::ROW;
+use roadstead_jobs::labels;
+use roadstead_kinds::TABLE;
+use roadstead_kubeio::write;
+
+use crate::caches::{Caches, KindCache, member, resource_of};
+use crate::control;
+
+/// Owners remembered at most; beyond that the one with the least UID is forgotten and read again when it is met.
+const KEPT_MAX: usize = 100_000;
+
+/// Wire: what is told about a job with too many owners. *Source*: `spec/jobs.md 4.3`.
+pub(crate) const TOO_DEEP: &str =
+    "Terminated search for Kueue-managed Job because ancestor depth exceeded limit of 10";
+/// What is told about a job that owns itself.
+pub(crate) const CYCLIC: &str =
+    "cyclic ownership: the job is among its own controlling owners; remove the reference";
+
+/// The managed object on top of a job.
+#[derive(Clone)]
+pub(crate) enum Top {
+    /// A job of an enabled kind.
+    Job(KindCache, Arc<DynamicObject>),
+    /// A job of an external framework.
+    External(Uid),
+}
+
+impl Top {
+    /// The Workloads that describe it.
+    pub(crate) fn workloads(&self, caches: &Caches) -> Vec<Key> {
+        match self {
+            Self::Job(kind, job) => control::workloads_of(caches, kind, job),
+            Self::External(uid) => caches.owners.of(uid.as_str()),
+        }
+    }
+}
+
+/// What must be known before a walk can end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Missing {
+    /// The owner may exist, but the jobs of its kind, of this plural, are not listed.
+    Unlisted(String),
+    /// The owner is to be read.
+    Unread(Reference),
+    /// The owner could not be read; why.
+    Unreadable(String),
+}
+
+/// Whether jobs count as managed that name no queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Unqueued {
+    /// `manageJobsWithoutQueueName`: they do.
+    Managed,
+    /// They do not.
+    #[default]
+    LeftAlone,
+}
+
+/// An owner that no cache holds.
+#[derive(Clone, Debug)]
+enum Distant {
+    Gone,
+    There {
+        queue: Option<String>,
+        above: Option<Reference>,
+    },
+}
+
+/// Owners that no cache holds, and how they count.
+#[derive(Debug, Default)]
+pub(crate) struct Ancestors {
+    externals: Vec<GroupVersionKindName>,
+    unqueued: Unqueued,
+    distant: Mutex<BTreeMap<Uid, Distant>>,
+}
+
+/// What an owner's kind is here.
+enum Standing<'a> {
+    Enabled(&'a KindCache),
+    External(&'a GroupVersionKindName),
+    Between(ApiResource),
+    Unknown,
+}
+
+impl Ancestors {
+    /// Without owners yet, counting as the configuration says.
+    pub(crate) fn of(config: &Config) -> Self {
+        Self {
+            externals: config.integrations.external_frameworks.clone(),
+            unqueued: if config.manage_jobs_without_queue_name {
+                Unqueued::Managed
+            } else {
+                Unqueued::LeftAlone
+            },
+            distant: Mutex::default(),
+        }
+    }
+
+    fn remembered(&self, uid: &Uid) -> Option<Distant> {
+        let distant = self.distant.lock().unwrap_or_else(PoisonError::into_inner);
+        distant.get(uid).cloned()
+    }
+
+    fn remember(&self, uid: &Uid, owner: Distant) {
+        let mut distant = self.distant.lock().unwrap_or_else(PoisonError::into_inner);
+        if distant.len() >= KEPT_MAX && !distant.contains_key(uid) {
+            distant.pop_first();
+        }
+        distant.insert(uid.clone(), owner);
+    }
+
+    fn counts(&self, queue: Option<&str>) -> bool {
+        queue.is_some() || self.unqueued == Unqueued::Managed
+    }
+}
+
+/// The controlling owner of an object.
+fn controller(meta: &ObjectMeta) -> Option<Reference> {
+    let mut owners = meta.owner_references.iter().flatten();
+    let owner = owners.find(|owner| owner.controller == Some(true))?;
+    let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+    Some(Reference {
+        group: group.to_owned(),
+        kind: owner.kind.clone(),
+        name: owner.name.clone(),
+        uid: Uid::from(owner.uid.as_str()),
+    })
+}
+
+/// Whether an object is controlled by one of a kind that is queued here.
+pub(crate) fn has_owner_of_managed_kind(caches: &Caches, object: &DynamicObject) -> bool {
+    controller(&object.metadata).is_some_and(|owner| match standing(caches, &owner) {
+        Standing::Enabled(_) | Standing::External(_) => true,
+        Standing::Between(_) | Standing::Unknown => false,
+    })
+}
+
+/// The top-most managed owner of an object, from what is known.
+///
+/// *Errors*: see [`Stop`]; what is [`Missing::Unread`] can be read by [`learn`].
+pub(crate) fn top(caches: &Caches, object: &DynamicObject) -> Result<Option<Top>, Stop<Missing>> {
+    let namespace = object.namespace().unwrap_or_default();
+    ancestry::top(controller(&object.metadata), |owner| {
+        look(caches, &namespace, owner)
+    })
+}
+
+/// The same; reads what is not known.
+///
+/// *Errors*: see [`Stop`]; never [`Missing::Unread`].
+pub(crate) async fn learn(
+    client: &Client,
+    caches: &Caches,
+    object: &DynamicObject,
+) -> Result<Option<Top>, Stop<Missing>> {
+    let namespace = object.namespace().unwrap_or_default();
+    // Why bounded: each read makes one more owner known, and no walk meets more.
+    for _ in 0..=ancestry::OWNERS_MAX {
+        match top(caches, object) {
+            Err(Stop::Unread(Missing::Unread(owner))) => {
+                let read = read(client, caches, &namespace, &owner).await;
+                read.map_err(|why| Stop::Unread(Missing::Unreadable(why)))?;
+            }
+            known => return known,
+        }
+    }
+    let why = "its owners changed each time they were looked at".to_owned();
+    Err(Stop::Unread(Missing::Unreadable(why)))
+}
+
+fn standing<'a>(caches: &'a Caches, owner: &Reference) -> Standing<'a> {
+    if let Some(jobs) = caches.kind(&owner.group, &owner.kind) {
+        return Standing::Enabled(jobs);
+    }
+    let mut externals = caches.ancestors.externals.iter();
+    if let Some(kind) = externals.find(|kind| kind.group == owner.group && kind.kind == owner.kind) {
+        return Standing::External(kind);
+    }
+    // Why: other kinds own what they made themselves, so nothing that is managed is above them, and the right to read them comes
+    // with these two.
+    let wraps = caches.kind(ROW.group, ROW.kind).is_some() || !caches.ancestors.externals.is_empty();
+    if !wraps {
+        return Standing::Unknown;
+    }
+    if let Some(row) = TABLE.of(&owner.group, &owner.kind) {
+        return Standing::Between(resource_of(row));
+    }
+    if owner.group == "apps" && owner.kind == "ReplicaSet" {
+        let gvk = GroupVersionKind::gvk("apps", "v1", "ReplicaSet");
+        return Standing::Between(ApiResource::from_gvk_with_plural(&gvk, "replicasets"));
+    }
+    Standing::Unknown
+}
+
+fn look(caches: &Caches, namespace: &str, owner: &Reference) -> Result<Seen<Top>, Missing> {
+    let ancestors = &caches.ancestors;
+    let (is_external, jobs) = match standing(caches, owner) {
+        Standing::Unknown => return Ok(Seen::Nothing),
+        Standing::Enabled(jobs) => (false, Some(jobs)),
+        Standing::External(_) => (true, None),
+        Standing::Between(_) => (false, None),
+    };
+    if let Some(jobs) = jobs {
+        // Why first: what is listed between the two looks counts.
+        let state = jobs.state();
+        if let Some(job) = jobs.objects.get(&Key::new(namespace, owner.name.as_str())) {
+            if job.metadata.uid.as_deref() != Some(owner.uid.as_str()) {
+                return Ok(Seen::Nothing);
+            }
+            // Why: what no queue has to do with holds nothing of what it makes.
+            let counts = jobs.kind.is_queued(member(&job)) && ancestors.counts(labels::queue(&job.metadata));
+            return Ok(Seen::Owner {
+                above: controller(&job.metadata),
+                managed: counts.then(|| Top::Job(jobs.clone(), job)),
+            });
+        }
+        if state == KindState::Unknown {
+            return Err(Missing::Unlisted(jobs.resource.plural.clone()));
+        }
+    }
+    match ancestors.remembered(&owner.uid) {
+        None => Err(Missing::Unread(owner.clone())),
+        Some(Distant::Gone) => Ok(Seen::Nothing),
+        Some(Distant::There { queue, above }) => {
+            let counts = is_external && ancestors.counts(queue.as_deref());
+            Ok(Seen::Owner {
+                managed: counts.then(|| Top::External(owner.uid.clone())),
+                above,
+            })
+        }
+    }
+}
+
+/// *Errors*: why the owner cannot be read.
+async fn read(client: &Client, caches: &Caches, namespace: &str, owner: &Reference) -> Result<(), String> {
+    let said = |error: kube::Error| {
+        let (kind, name) = (&owner.kind, &owner.name);
+        format!("reading its owner {kind} {name}: {}", write::describe(&error))
+    };
+    let resource = match standing(caches, owner) {
+        Standing::Unknown => return Ok(()),
+        Standing::Enabled(jobs) => {
+            let api = Api::namespaced_with(client.clone(), namespace, &jobs.resource);
+            let key = Key::new(namespace, owner.name.as_str());
+            jobs.objects.look_up(&api, &key).await.map_err(said)?;
+            if jobs.objects.get(&key).is_none() {
+                caches.ancestors.remember(&owner.uid, Distant::Gone);
+            }
+            return Ok(());
+        }
+        Standing::External(kind) => {
+            let gvk = GroupVersionKind::gvk(&kind.group, &kind.version, &kind.kind);
+            pinned_kind(client, &gvk).await.map_err(said)?.0
+        }
+        Standing::Between(resource) => resource,
+    };
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
+    let found = api.get_metadata_opt(&owner.name).await.map_err(said)?;
+    let there = found.filter(|found| found.metadata.uid.as_deref() == Some(owner.uid.as_str()));
+    let distant = there.map_or(Distant::Gone, |found| Distant::There {
+        queue: labels::queue(&found.metadata).map(str::to_owned),
+        above: controller(&found.metadata),
+    });
+    caches.ancestors.remember(&owner.uid, distant);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
