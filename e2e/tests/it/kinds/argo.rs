@@ -2,10 +2,9 @@
 
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject, ListParams, PostParams};
-use roadstead_e2e::options::RUN_SECONDS;
 use serde_json::{Value, json};
 
-use super::ground::{EAST, LONG_SECS, Room, condition, is_true, play_workflows, resource};
+use super::ground::{EAST, Room, condition, is_true, play_workflows, resource};
 use crate::shared::eventually;
 
 const QUEUE: &str = "kueue.x-k8s.io/queue-name";
@@ -190,62 +189,5 @@ fn a_whole_workflow_waits_in_one_queue_and_a_step_uses_what_the_one_before_gave(
         let text = main.to_string();
         assert!(text.contains("forty-two"), "{text}");
         assert_eq!(all(room, &workloads()).await.len(), 2);
-    });
-}
-
-/// Spec: jobs 13.2, 15.128
-#[test]
-fn a_step_that_makes_room_is_tried_again() {
-    play_workflows("argo-retried", &[("user-queue", 1)], async |room| {
-        let retried = json!({"retryStrategy": {"limit": "3", "retryPolicy": "Always"},
-            "metadata": {"annotations": {RUN_SECONDS: "20"}}});
-        let mut only = template("only", &retried);
-        only["container"].as_object_mut().unwrap().remove("args");
-        let name = submit(
-            room,
-            json!({
-                "entrypoint": "only",
-                "podMetadata": {"labels": {QUEUE: "user-queue"}},
-                "templates": [only],
-            }),
-        )
-        .await;
-        let running = |pod: &&Value| pod["status"]["phase"] == "Running";
-        let first = eventually(|| async { all(room, &pods()).await.iter().find(running).cloned() }).await;
-        let first = first["metadata"]["name"].as_str().unwrap().to_owned();
-        let high = json!({
-            "apiVersion": "v1", "kind": "Pod",
-            "metadata": {
-                "name": "high", "namespace": room.name,
-                "labels": {
-                    QUEUE: "user-queue", "kueue.x-k8s.io/priority-class": "high",
-                    "workflows.argoproj.io/completed": "false",
-                },
-                "annotations": {RUN_SECONDS: LONG_SECS.to_string()},
-            },
-            "spec": {"restartPolicy": "Never", "containers": [
-                {"name": "main", "image": "none", "resources": {"requests": {"cpu": "1"}}},
-            ]},
-        });
-        room.apply(EAST, high).await;
-        room.until(EAST, &pods(), "high", |pod| pod["status"]["phase"] == "Running")
-            .await;
-        let second =
-            |pod: &&Value| pod["metadata"]["name"] != "high" && pod["metadata"]["name"] != first.as_str();
-        eventually(|| async { all(room, &pods()).await.iter().find(second).cloned() }).await;
-        assert!(
-            all(room, &pods())
-                .await
-                .iter()
-                .all(|pod| pod["metadata"]["name"] != first.as_str())
-        );
-        room.delete(EAST, &pods(), "high").await;
-        room.until(EAST, &workflows(), &name, has_succeeded).await;
-        let held = eventually(|| async {
-            let all = all(room, &workloads()).await;
-            all.iter().all(|w| is_true(w, "Finished")).then_some(all.len())
-        })
-        .await;
-        assert_eq!(held, 1, "what was made for the pod that is gone is gone");
     });
 }
