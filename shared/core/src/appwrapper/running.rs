@@ -186,27 +186,32 @@ impl<'a> Pass<'a> {
             pods.iter()
                 .filter(|pod| pod.is_live() && pod.origin != Origin::Stray)
         };
-        if live().next().is_some() {
-            let mut stopped = BTreeSet::new();
-            for pod in live() {
-                let Origin::Component(index) = pod.origin else {
-                    continue;
-                };
-                let status = self.plan.status.components.get(index);
-                let finished = status
-                    .and_then(|status| status.conditions.when_true(FINISHED))
-                    .map(|c| c.since);
-                match finished.map(|since| later(since, self.o.knobs.failure_grace)) {
-                    // Why a grace: its own controller may be about to stop them.
-                    Some(due) if self.now < due => self.wake(due),
-                    Some(_) | None => {
-                        stopped.insert(index);
-                    }
+        // Why also without a live pod: the controller of a service may make one at any time, which would run without quota.
+        let open = self.open().into_iter();
+        let mut stopped: BTreeSet<usize> = open
+            .filter(|(_, component, _)| matches!(component.child, Child::Present { .. } | Child::Unread(_)))
+            .map(|(index, _, _)| index)
+            .collect();
+        for pod in live() {
+            let Origin::Component(index) = pod.origin else {
+                continue;
+            };
+            let status = self.plan.status.components.get(index);
+            let finished = status
+                .and_then(|status| status.conditions.when_true(FINISHED))
+                .map(|c| c.since);
+            match finished.map(|since| later(since, self.o.knobs.failure_grace)) {
+                // Why a grace: its own controller may be about to stop them.
+                Some(due) if self.now < due => self.wake(due),
+                Some(_) | None => {
+                    stopped.insert(index);
                 }
             }
-            if !stopped.is_empty() {
-                self.delete(|index| stopped.contains(&index));
-            }
+        }
+        if !stopped.is_empty() {
+            self.delete(|index| stopped.contains(&index));
+        }
+        if !stopped.is_empty() || live().next().is_some() {
             return;
         }
         self.end_deletion();

@@ -353,6 +353,32 @@ impl World {
     }
 }
 
+/// The only pod of a service fails while the last work ends, and its controller makes another one.
+///
+/// Spec: appwrapper 8.1
+#[test]
+fn a_service_whose_pod_failed_at_the_end_has_no_pod_without_quota() {
+    let mut play = Play::new();
+    let pods = |pick, phase| Move::Pods { pick, phase };
+    let history = [
+        Move::Settle,
+        Move::Report {
+            pick: 1,
+            verdict: Verdict::Succeeded,
+        },
+        Move::MakePods,
+        pods(0, PodPhase::Succeeded),
+        pods(1, PodPhase::Failed),
+        Move::Pass { steps: 1 },
+        Move::MakePods,
+    ];
+    for step in &history {
+        play.play(step);
+    }
+    play.finish();
+    assert_eq!(play.world.phase(), "Succeeded");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1_000, max_shrink_iters: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
