@@ -180,19 +180,16 @@ pub(super) async fn delete_namespace(server: &Server, which: Space) {
     ask(server, Method::DELETE, &path, None).await;
 }
 
-/// Deletes all jobs and their pods at once, whatever finalizers they have.
-pub(super) async fn delete_jobs_and_pods(server: &Server) {
-    let pods = format!("/api/v1/namespaces/{NAMESPACE}/pods");
-    for path in [jobs_path(), pods] {
-        let (_, all) = ask(server, Method::GET, &path, None).await;
-        for object in all["items"].as_array().into_iter().flatten() {
-            let name = object["metadata"]["name"].as_str().unwrap_or_default();
-            let path = format!("{path}/{name}");
-            let bare = json!({"metadata": {"finalizers": null}});
-            ask(server, Method::PATCH, &path, Some(&bare)).await;
-            let at_once = json!({"gracePeriodSeconds": 0, "propagationPolicy": "Background"});
-            ask(server, Method::DELETE, &path, Some(&at_once)).await;
-        }
+/// Deletes all objects at a path at once, whatever finalizers they have.
+pub(super) async fn delete_at_once(server: &Server, path: &str) {
+    let (_, all) = ask(server, Method::GET, path, None).await;
+    for object in all["items"].as_array().into_iter().flatten() {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let path = format!("{path}/{name}");
+        let bare = json!({"metadata": {"finalizers": null}});
+        ask(server, Method::PATCH, &path, Some(&bare)).await;
+        let at_once = json!({"gracePeriodSeconds": 0, "propagationPolicy": "Background"});
+        ask(server, Method::DELETE, &path, Some(&at_once)).await;
     }
 }
 
@@ -411,6 +408,11 @@ pub(super) fn job(plan: &JobPlan) -> (String, Value) {
 /// Where jobs are asked for.
 pub(super) fn jobs_path() -> String {
     format!("/apis/batch/v1/namespaces/{NAMESPACE}/jobs")
+}
+
+/// Where pods are asked for.
+pub(super) fn pods_path() -> String {
+    format!("/api/v1/namespaces/{NAMESPACE}/pods")
 }
 
 /// Where Workloads are asked for.

@@ -31,6 +31,9 @@ use super::script::{JobPlan, Lost, Script, Skew, Spread};
 use super::trace::Trace;
 use super::wire::Wire;
 
+/// How long a controller on a cluster needs to hear of a change there.
+const HEARD: Duration = Duration::from_millis(10);
+
 /// How often a cluster's garbage is collected.
 const COLLECT_EVERY: Duration = Duration::from_secs(2);
 /// How often the manager looks for what was left behind on workers.
@@ -341,10 +344,14 @@ impl Stage {
                 objects::delete_namespace(&self.servers[cluster], which).await;
             }
             Fault::NoKind { cluster } => {
+                let server = &self.servers[cluster];
+                // Why in this order: a controller that has not heard that its job is gone makes a pod anew.
+                objects::delete_at_once(server, &objects::jobs_path()).await;
+                tokio::time::sleep(HEARD).await;
+                objects::delete_at_once(server, &objects::pods_path()).await;
                 for wire in self.wires_to(cluster) {
                     wire.begin(number, fault);
                 }
-                objects::delete_jobs_and_pods(&self.servers[cluster]).await;
             }
             Fault::Rival { called } => {
                 let Some(rival) = self.rival else { return };
