@@ -10,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 
 use roadstead_core::dispatch::Bug;
 
-use super::fault::{Called, Entry, Fault, roll, roll_lack_of_kind, roll_lost_events};
+use super::fault::{Called, Entry, Fault, roll, roll_lost_events};
 
 /// When the first user comes; until then everything starts undisturbed.
 const OPENING: Duration = Duration::from_secs(6);
@@ -251,7 +251,6 @@ impl Script {
         // Why lost events last: the numbers of the others stay as they are.
         let faults = { roll(&mut dice, number).into_iter() }.chain(roll_lost_events(seed, number));
         let mut faults: Vec<Entry> = faults.collect();
-        faults.extend(roll_lack_of_kind(seed, number, &faults));
         strangers(&mut dice, number, &mut acts);
         let mut compares = dice.random_ratio(1, 4);
         let mut dice = ChaCha8Rng::seed_from_u64(seed);

@@ -352,6 +352,8 @@ impl Stage {
                 for wire in self.wires_to(cluster) {
                     wire.begin(number, fault);
                 }
+                // Why again: what was made meanwhile goes with the kind too.
+                objects::delete_at_once(server, &objects::jobs_path()).await;
             }
             Fault::Rival { called } => {
                 let Some(rival) = self.rival else { return };
