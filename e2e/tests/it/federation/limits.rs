@@ -14,8 +14,8 @@ use super::fixture::{EAST, EVEN, MANAGER, WEST, alone, beside_others, cluster_na
 use super::watched::Watched;
 use crate::shared::eventually;
 
-/// East has no room yet.
-const NOWHERE: &[(&str, &str)] = &[(MANAGER, "8"), (EAST, "0")];
+/// One worker, whose queue is held at first.
+const ONE_WORKER: &[(&str, &str)] = &[(MANAGER, "8"), (EAST, "8")];
 
 /// The worker counts from its own admission, a moment before the manager does.
 ///
@@ -58,7 +58,11 @@ fn a_job_whose_time_is_up_is_stopped_and_switched_off_and_not_run_elsewhere() {
 /// Spec: multikueue 10.F41, 13.B19
 #[test]
 fn a_job_whose_time_is_up_on_its_worker_long_before_is_not_started_again() {
-    alone("time-is-up-there", NOWHERE, |room| async move {
+    alone("time-is-up-there", ONE_WORKER, |room| async move {
+        let queues: Api<ClusterQueue> = Api::all(room.shared.client(EAST));
+        let params = PatchParams::default();
+        let stop = |policy: &str| Patch::Merge(json!({"spec": {"stopPolicy": policy}}));
+        queues.patch(room.name, &params, &stop("Hold")).await.unwrap();
         let mut job = room.job("endless", "1", 600);
         job["metadata"]["labels"][MAX_EXEC_TIME_SECONDS] = json!("10");
         room.submit(job).await;
@@ -68,12 +72,7 @@ fn a_job_whose_time_is_up_on_its_worker_long_before_is_not_started_again() {
         });
         let copy = copy.await.name_any();
         room.shared.stage.kill(MANAGER).unwrap();
-        let queues: Api<ClusterQueue> = Api::all(room.shared.client(EAST));
-        let quota = json!({"name": "default", "resources": [{"name": "cpu", "nominalQuota": "8"}]});
-        let groups = json!([{"coveredResources": ["cpu"], "flavors": [quota]}]);
-        let has_room = Patch::Merge(json!({"spec": {"resourceGroups": groups}}));
-        let params = PatchParams::default();
-        queues.patch(room.name, &params, &has_room).await.unwrap();
+        queues.patch(room.name, &params, &stop("None")).await.unwrap();
         eventually(|| async {
             let copy = room.workloads(EAST).get(&copy).await.ok()?;
             (condition(&copy, "Admitted")?.0 == "True").then_some(())
