@@ -20,10 +20,10 @@ use tokio::net::TcpListener;
 use tokio_util::task::AbortOnDropHandle;
 
 const JOBS: &str = "/api/jobs/";
-/// How long a job runs whose name says nothing.
+/// How long a job runs when its name gives no number.
 const USUAL: Duration = Duration::from_secs(1);
 
-/// See the module. A job runs as many seconds from the first question on as the number at the end of its name says (`train-30`),
+/// The dashboard of a Ray cluster, played. A job runs as many seconds from the first question on as the number at the end of its name says (`train-30`),
 /// and then has succeeded. Ends when it is dropped.
 #[derive(Debug)]
 pub(super) struct Dashboard {

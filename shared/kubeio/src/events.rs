@@ -53,7 +53,7 @@ const FOR_WARNINGS: u32 = 100;
 const LINGER: Duration = Duration::from_secs(2);
 /// The pause after each of it, in times of what it took.
 const REST_PER_WORK: u32 = 19;
-/// How long what waits is still written after the stop. *Why*: the last decisions of a process are told by nobody else.
+/// How long Events that wait are still written after the stop. *Why*: no other process tells the last decisions of this one.
 const FLUSH_MAX: Duration = Duration::from_secs(1);
 /// The longest such pause.
 const REST_MAX: Duration = Duration::from_secs(5);

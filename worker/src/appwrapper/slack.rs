@@ -49,7 +49,7 @@ pub(super) struct Slack {
 }
 
 impl Slack {
-    /// For these queues of the cluster whose caches these are.
+    /// A writer for the queues of these names in the cluster of `caches`.
     pub(super) fn new(
         client: Client,
         autopilot: Autopilot,

@@ -3,18 +3,19 @@
 use std::time::Duration;
 
 use k8s_openapi::api::batch::v1::Job;
-use kube::api::{Patch, PatchParams};
-use kube::{Api, ResourceExt as _};
+use kube::ResourceExt as _;
+use kube::api::DeleteParams;
 use roadstead_api::constants::labels::{MAX_EXEC_TIME_SECONDS, MULTIKUEUE_ORIGIN};
-use roadstead_api::kueue::v1beta2::{ClusterQueue, Workload};
+use roadstead_api::kueue::v1beta2::Workload;
 use serde_json::json;
 use tokio::time::sleep;
 
+use super::capacity::fill_with;
 use super::fixture::{EAST, EVEN, MANAGER, WEST, alone, beside_others, cluster_name, condition};
 use super::watched::Watched;
 use crate::shared::eventually;
 
-/// One worker, whose queue is held at first.
+/// One worker.
 const ONE_WORKER: &[(&str, &str)] = &[(MANAGER, "8"), (EAST, "8")];
 
 /// The worker counts from its own admission, a moment before the manager does.
@@ -59,10 +60,7 @@ fn a_job_whose_time_is_up_is_stopped_and_switched_off_and_not_run_elsewhere() {
 #[test]
 fn a_job_whose_time_is_up_on_its_worker_long_before_is_not_started_again() {
     alone("time-is-up-there", ONE_WORKER, |room| async move {
-        let queues: Api<ClusterQueue> = Api::all(room.shared.client(EAST));
-        let params = PatchParams::default();
-        let stop = |policy: &str| Patch::Merge(json!({"spec": {"stopPolicy": policy}}));
-        queues.patch(room.name, &params, &stop("Hold")).await.unwrap();
+        fill_with(room, EAST, ("8", 600)).await;
         let mut job = room.job("endless", "1", 600);
         job["metadata"]["labels"][MAX_EXEC_TIME_SECONDS] = json!("10");
         room.submit(job).await;
@@ -72,7 +70,8 @@ fn a_job_whose_time_is_up_on_its_worker_long_before_is_not_started_again() {
         });
         let copy = copy.await.name_any();
         room.shared.stage.kill(MANAGER).unwrap();
-        queues.patch(room.name, &params, &stop("None")).await.unwrap();
+        let params = DeleteParams::background();
+        room.jobs(EAST).delete("local", &params).await.unwrap();
         eventually(|| async {
             let copy = room.workloads(EAST).get(&copy).await.ok()?;
             (condition(&copy, "Admitted")?.0 == "True").then_some(())

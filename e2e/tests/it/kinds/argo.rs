@@ -161,7 +161,7 @@ fn a_whole_workflow_waits_in_one_queue_and_a_step_uses_what_the_one_before_gave(
             }),
         )
         .await;
-        // What its sidecar would report, which nobody runs here.
+        // The result that the sidecar of the step would report: containers do not run here.
         let first = eventually(|| async { all(room, &pods()).await.into_iter().next() }).await;
         room.apply(
             EAST,

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::ground::{EAST, KUEUE, LONG_SECS, MANAGER, Room, condition, is_true, pods, resource, tight_queue};
 use crate::shared::chain;
 
-/// How long the pods run of a job whose end is waited for.
+/// How long the pods of a job run when the test waits for its end.
 const SHORT_SECS: u32 = 2;
 
 /// A kind, and how one of its jobs is made and read.
@@ -20,7 +20,7 @@ pub(super) struct Subject {
     pub(super) pods: usize,
     /// The boolean that holds it back, as JSON pointer.
     pub(super) suspend: &'static str,
-    /// Who runs it elsewhere, as JSON pointer.
+    /// The field that names the manager of the job, as JSON pointer.
     pub(super) managed_by: &'static str,
     /// One of its pod templates, as JSON pointer.
     pub(super) template: &'static str,

@@ -25,7 +25,8 @@ pub(super) struct Line {
     pub(super) position: usize,
 }
 
-/// Reads it; nothing for the first in line, for another strategy, and for a user who may not read what stands before.
+/// Reads the line before a Workload. `None` if it is the first, if its queue has another strategy, or if the user may not read
+/// the Workloads before it.
 pub(super) async fn read(client: &Client, workload: &Workload) -> Option<Line> {
     let namespace = workload.namespace()?;
     let named = workload.spec.queue_name.as_deref()?;

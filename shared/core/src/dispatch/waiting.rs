@@ -243,7 +243,7 @@ impl Waiting {
     }
 }
 
-/// What somebody can do about a cluster that failed.
+/// What the administrator or the user can do about a cluster that failed.
 fn mend(cluster: &ClusterName, cause: Cause) -> String {
     match cause {
         Cause::NameConflict => {

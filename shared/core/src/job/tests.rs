@@ -314,7 +314,7 @@ fn a_changed_job_that_may_run_elsewhere_waits_until_it_has_ended_there() {
     );
 }
 
-/// The controllers of some kinds run a job that is let go, whatever it says of who runs it.
+/// The controllers of some kinds run every job that is not suspended, whatever its `managedBy` says.
 ///
 /// Spec: safety 1 I1
 #[test]

@@ -23,7 +23,7 @@ pub enum Sign {
         field: Path,
         /// The value.
         is: &'static str,
-        /// What it is of a job whose pods are gone.
+        /// The value when all pods of the job are gone.
         without: &'static str,
     },
     /// A field has a value, and none of these.
@@ -32,7 +32,7 @@ pub enum Sign {
         field: Path,
         /// The values that do not count.
         than: &'static [&'static str],
-        /// What it is of a job whose pods are gone.
+        /// The value when all pods of the job are gone.
         without: &'static str,
     },
     /// An entry of a list or a map counts at least one.

@@ -15,7 +15,7 @@ const FAULT_TOLERANT: &str = "ray.io/ft-enabled";
 /// What the job that cleans a Redis up asks for; it runs in place of the head.
 const CLEANUP: [(&str, &str); 2] = [("cpu", "200m"), ("memory", "256Mi")];
 
-/// Adds it to the pod set of the head of the cluster whose spec is at this path.
+/// Adds the autoscaler and the clean-up to the pod set of the head; `spec` is where the spec of the cluster is.
 pub(super) fn add(object: Member<'_>, spec: Path, pod_sets: &mut [JobPodSet]) {
     let Some(cluster) = json::at(object.data, spec) else {
         return;

@@ -25,7 +25,7 @@ pub(super) const CHECK_PERIOD: Duration = Duration::from_hours(1);
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
 /// First and longest pause until a kind is looked for again that is not served.
 ///
-/// Unlike the anchor: its longest is two minutes (`spec/jobs.md 4.2`), which whoever has just installed a kind waits for.
+/// Unlike the anchor: there the longest pause is two minutes (`spec/jobs.md 4.2`), and an administrator who has just installed a kind would wait that long.
 const ABSENT: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
 impl<K> Cache<K>
@@ -67,7 +67,7 @@ where
         kind: Option<ApiResource>,
         stop: CancellationToken,
     ) -> impl Future<Output = ()> + Send {
-        // Why before anything is polled: who waits for it to be live must not see how its last run ended.
+        // Why before anything is polled: a task that waits until the cache is live must not see how its last run ended.
         self.health.modify(|health| set(health, Health::Starting));
         async move { self.keep_up(api, labels, kind, stop).await }
     }

@@ -16,7 +16,7 @@ enum Says {
     Gone,
     /// It serves another version only.
     Newer,
-    /// "Not found" to a list, and nothing of use to who asks about the kind.
+    /// The list is answered with "not found", and discovery with an answer from which nothing follows.
     Silent,
     /// An error to whatever is asked.
     Failing,
