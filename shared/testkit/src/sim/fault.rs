@@ -8,6 +8,8 @@ use std::time::Duration;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
+use super::kind::JobKind;
+
 /// When the trouble may begin, and when all of it is over, after the start of the run.
 pub const TROUBLE: (Duration, Duration) = (Duration::from_secs(8), Duration::from_secs(200));
 /// Entries of one run at most, but for lost events.
@@ -232,14 +234,14 @@ pub enum Fault {
         /// Which.
         which: Space,
     },
-    /// A worker's API server no longer serves jobs, whose objects and pods go at once, and serves them again when this ends (F26).
-    ///
-    /// Limit: no dice roll it yet, because the auditors do not know that a run may be taken back for want of its kind.
+    /// A worker's API server no longer serves a kind, whose objects and pods go at once, and serves it again when this ends (F26).
     ///
     /// Spec: safety F26
     NoKind {
         /// Which worker.
         cluster: usize,
+        /// Which kind.
+        kind: JobKind,
     },
     /// Somebody on a worker writes into the copies that were not chosen, every few seconds (W1, W4, W5, S13).
     Forge {
@@ -305,7 +307,7 @@ impl Fault {
             | Self::ServerDown { cluster }
             | Self::Rewind { cluster }
             | Self::NoNamespace { cluster, .. }
-            | Self::NoKind { cluster }
+            | Self::NoKind { cluster, .. }
             | Self::Forge { cluster, .. } => Some(cluster),
             Self::Rival { .. } => None,
         }

@@ -108,6 +108,7 @@ fn end_is_missed() -> Script {
 fn missed() -> JobPlan {
     JobPlan {
         name: "missed".to_owned(),
+        kind: JobKind::Job,
         pods: 1,
         cpus: 1,
         secs: 45,
