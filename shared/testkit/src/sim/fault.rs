@@ -20,6 +20,11 @@ const LOSES_EVENTS: u32 = 6;
 /// somewhere would mean something else from now on.
 const LOSES_EVENTS_STREAM: u64 = 12;
 
+/// In one run of so many in which jobs are of several kinds, a worker does not serve one of them for a while.
+const LACKS_KIND: u32 = 3;
+/// The stream that says so, for the same reason.
+const LACKS_KIND_STREAM: u64 = 20;
+
 /// Which side of an API call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
@@ -399,6 +404,25 @@ pub(super) fn roll_lost_events(seed: u64, workers: usize) -> Option<Entry> {
         at,
         lasts,
         fault: Fault::LoseEvents { link, every },
+    })
+}
+
+/// A worker without one of the kinds that a definition adds to it, in a share of the runs, beside these troubles.
+pub(super) fn roll_lack_of_kind(seed: u64, workers: usize, others: &[Entry]) -> Option<Entry> {
+    let mut dice = ChaCha8Rng::seed_from_u64(seed);
+    dice.set_stream(LACKS_KIND_STREAM);
+    if !dice.random_ratio(1, LACKS_KIND) {
+        return None;
+    }
+    let (at, lasts) = time(&mut dice);
+    let cluster = dice.random_range(1..=workers);
+    let kind = JobKind::DEFINED[dice.random_range(0..JobKind::DEFINED.len())];
+    // Why not both: a storage that goes back has the definition of the kind again, with the jobs.
+    let goes_back = |entry: &Entry| entry.fault == Fault::Rewind { cluster };
+    (!others.iter().any(goes_back)).then_some(Entry {
+        at,
+        lasts,
+        fault: Fault::NoKind { cluster, kind },
     })
 }
 

@@ -10,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 
 use roadstead_core::dispatch::Bug;
 
-use super::fault::{Called, Entry, Fault, roll, roll_lost_events};
+use super::fault::{Called, Entry, Fault, roll, roll_lack_of_kind, roll_lost_events};
 use super::kind::JobKind;
 
 /// When the first user comes; until then everything starts undisturbed.
@@ -301,6 +301,7 @@ impl Script {
         if dice.random_ratio(1, MANY_KINDS) {
             kinds = JobKind::ALL.into();
             spread_over_kinds(&mut dice, &mut acts);
+            faults.extend(roll_lack_of_kind(seed, number, &faults));
         }
         Self {
             seed,
