@@ -258,7 +258,8 @@ fn a_run_whose_kind_goes_from_its_worker_runs_elsewhere() -> Result<(), String> 
                 .collect();
             match made[..] {
                 [_] => {}
-                [first, second] if first != second => moved += 1,
+                // Why there may be one between: the manager makes it anew before it hears that the kind has gone too.
+                [first, .., last] if first != last => moved += 1,
                 _ => return Err(format!("{kind} was sent to {made:?}")),
             }
         }
