@@ -13,12 +13,14 @@
 mod answerer;
 mod appwrapper;
 mod architecture;
+mod charts;
 mod citations;
 mod conformance;
 mod demo;
 mod disturbance;
 mod federation;
 mod gauges;
+mod images;
 mod install;
 mod jobs;
 mod kinds;
