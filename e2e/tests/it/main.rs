@@ -32,6 +32,7 @@ mod owner;
 mod scenarios;
 mod serving;
 mod shared;
+mod sync;
 mod versions;
 mod visibility;
 mod webhooks;
