@@ -17,6 +17,8 @@ use crate::problem::Problem;
 
 const STATE: Path = &["status", "applicationState", "state"];
 const SUSPENDED: &str = "SUSPENDED";
+/// The setting by which Spark itself changes the number of executors.
+const DYNAMIC: &str = "spark.dynamicAllocation.enabled";
 
 /// Makes one pod set of a role; its template and its number are put there by [`pods::filled`].
 const fn role(field: Path, name: &'static str, number: Pods) -> PodSets {
@@ -86,10 +88,9 @@ fn problems(app: Member<'_>) -> Vec<Problem> {
     if json::is_true(app.data, &["spec", "dynamicAllocation", "enabled"]) {
         problems.push(Problem::invalid("spec.dynamicAllocation.enabled", text).of("true"));
     }
-    const KEY: &str = "spark.dynamicAllocation.enabled";
-    let conf = json::at(app.data, &["spec", "sparkConf", KEY]).and_then(Value::as_str);
+    let conf = json::at(app.data, &["spec", "sparkConf", DYNAMIC]).and_then(Value::as_str);
     if conf == Some("true") {
-        problems.push(Problem::invalid(format!("spec.sparkConf[{KEY}]"), text).of("true"));
+        problems.push(Problem::invalid(format!("spec.sparkConf[{DYNAMIC}]"), text).of("true"));
     }
     problems
 }

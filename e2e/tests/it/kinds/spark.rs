@@ -1,7 +1,7 @@
 //! `SparkApplication`. The tests play its operator: the real one starts its pods by `spark-submit`, a program of Java that is not at hand
 //! everywhere. They make the pods and write the status as version 2.5 of it does.
 
-use kube::api::{ApiResource, PostParams};
+use kube::api::{ApiResource, Patch, PatchParams, PostParams};
 use roadstead_e2e::stage;
 use serde_json::{Value, json};
 
@@ -84,8 +84,9 @@ async fn say(room: Room, state: &str, executors: &str) {
         "executorState": {"pi-exec-1": executors, "pi-exec-2": executors},
     }});
     let api = room.api(EAST, &apps());
-    let (params, patch) = (Default::default(), kube::api::Patch::Merge(status));
-    api.patch_status(NAME, &params, &patch).await.unwrap();
+    api.patch_status(NAME, &PatchParams::default(), &Patch::Merge(status))
+        .await
+        .unwrap();
 }
 
 /// The operator runs it: pods with what stands in the fields of the roles.

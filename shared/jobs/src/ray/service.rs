@@ -1,6 +1,6 @@
 //! `RayService`: Ray clusters of which one serves requests. *Source*: `spec/jobs.md 9.8`.
 //!
-//! The operator (seen with KubeRay 1.6) never lets a cluster go that it has made while its service was held: it waits for the head of
+//! The operator (seen with `KubeRay` 1.6) never lets a cluster go that it has made while its service was held: it waits for the head of
 //! that cluster first. So such a cluster is deleted once the service is let go, and the operator makes it anew.
 
 use roadstead_kinds::rows;

@@ -193,7 +193,8 @@ fn mib(text: &str) -> Option<u64> {
 
 /// A factor such as `0.25`.
 fn thousandths(text: &str) -> Option<u64> {
-    let (whole, part) = text.trim().split_once('.').unwrap_or((text.trim(), ""));
+    let text = text.trim();
+    let (whole, part) = text.split_once('.').unwrap_or((text, ""));
     let digits: String = part.chars().chain("000".chars()).take(FACTOR_DIGITS).collect();
     let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
     whole.checked_mul(1000)?.checked_add(digits.parse().ok()?)
