@@ -10,4 +10,5 @@ mod pods;
 mod ray;
 mod scenes;
 mod served;
+mod spark;
 mod wrapper;
