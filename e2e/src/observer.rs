@@ -129,7 +129,7 @@ impl Observer {
     pub async fn close(&self, patience: Duration) -> Result<Vec<String>, kube::Error> {
         let started = Instant::now();
         let orphans = loop {
-            let orphans = reads::orphans(&self.manager, &self.workers, &self.kinds).await?;
+            let orphans = Box::pin(reads::orphans(&self.manager, &self.workers, &self.kinds)).await?;
             if orphans.is_empty() || started.elapsed() >= patience {
                 break orphans;
             }

@@ -30,7 +30,7 @@ const START_TIMEOUT: Duration = Duration::from_mins(2);
 /// More controllers for an embedded control plane: objects of the kind are served and played. Beside a real one runs the real
 /// controller ([`crate::stage::Controller`]).
 pub const PLAYED_JOBSETS: &str = "jobset-controller";
-/// As above, for PyTorchJobs.
+/// As above, for `PyTorchJobs`.
 pub const PLAYED_PYTORCHJOBS: &str = "pytorchjob-controller";
 /// The kind that each of these plays.
 pub(crate) const PLAYED: [(&str, roadstead_world::Kind); 2] = [

@@ -94,22 +94,7 @@ async fn show(args: &Args, voice: &Voice) -> anyhow::Result<Shown> {
         .as_deref()
         .map(|dir| Kubeconfigs::write(dir, &stage))
         .transpose()?;
-    let cluster = |name: &str| -> anyhow::Result<Cluster> {
-        let client = stage.client(name)?;
-        Ok(Cluster {
-            name: name.to_owned(),
-            client,
-        })
-    };
-    let kinds = shapes.iter().map(|shape| shape.resource()).collect();
-    let workers = vec![cluster(EAST)?, cluster(WEST)?];
-    let (observer, mut steps) = Observer::of_kinds(cluster(MANAGER)?, workers, kinds);
-    for tenant in TENANTS {
-        observer
-            .plant(tenant)
-            .await
-            .context("planting objects of nobody")?;
-    }
+    let (observer, mut steps) = observe(&stage, shapes).await?;
     let setup = started.elapsed();
     let jobs = script::jobs(usize::from(args.jobs), kind);
     voice.line(&format!("submitting {} jobs to the manager", jobs.len()));
@@ -182,6 +167,27 @@ async fn show(args: &Args, voice: &Voice) -> anyhow::Result<Shown> {
         card,
         kubeconfigs,
     })
+}
+
+/// Starts to look at all clusters, and puts objects of nobody there.
+async fn observe(stage: &Stage, shapes: &[Shape]) -> anyhow::Result<(Observer, mpsc::Receiver<Step>)> {
+    let cluster = |name: &str| -> anyhow::Result<Cluster> {
+        let client = stage.client(name)?;
+        Ok(Cluster {
+            name: name.to_owned(),
+            client,
+        })
+    };
+    let kinds = shapes.iter().map(|shape| shape.resource()).collect();
+    let workers = vec![cluster(EAST)?, cluster(WEST)?];
+    let (observer, steps) = Observer::of_kinds(cluster(MANAGER)?, workers, kinds);
+    for tenant in TENANTS {
+        observer
+            .plant(tenant)
+            .await
+            .context("planting objects of nobody")?;
+    }
+    Ok((observer, steps))
 }
 
 /// Gives the workers the right to make what is wrapped.

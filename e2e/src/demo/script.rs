@@ -46,9 +46,9 @@ pub(super) enum Shape {
     Job,
     /// A JobSet of one leader, and a worker for each further pod.
     JobSet,
-    /// A PyTorchJob of one master, and a worker for each further pod.
+    /// A `PyTorchJob` of one master, and a worker for each further pod.
     PyTorchJob,
-    /// An AppWrapper around two Jobs.
+    /// An `AppWrapper` around two Jobs.
     AppWrapper,
 }
 

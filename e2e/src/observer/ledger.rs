@@ -17,7 +17,7 @@ pub(super) use facts::{controller, is_suspended, job_outcome, pod_lives, run_of}
 
 /// Violations that are kept; the first ones tell most.
 const VIOLATIONS_MAX: usize = 100;
-/// Jobs above a pod: an AppWrapper, a JobSet and a Job are three.
+/// Jobs above a pod: an `AppWrapper`, a JobSet and a Job are three.
 const MAKERS_MAX: usize = 4;
 
 /// A broken invariant.

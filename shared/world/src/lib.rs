@@ -3,7 +3,7 @@
 //! [`run`] plays, through an ordinary client and against any API server, embedded or real:
 //!
 //! - the Job controller of `batch/v1` (`job`), and on request the controllers of other kinds ([`Kind`]): of JobSets (`jobset`)
-//!   and of PyTorchJobs (`torch`),
+//!   and of `PyTorchJobs` (`torch`),
 //! - the scheduler and the kubelets of nodes that exist only in the API (`place`, `play`),
 //! - somebody who answers ProvisioningRequests from what the nodes have left ([`capacity`]),
 //! - on request the clock of a garbage collector that lives elsewhere ([`Garbage`]).

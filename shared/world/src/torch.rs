@@ -1,4 +1,4 @@
-//! The controller of PyTorchJobs: what is due for one, from it and its pods.
+//! The controller of `PyTorchJobs`: what is due for one, from it and its pods.
 //!
 //! The states that others can see are those of Kubeflow's training operator 1.9.
 //!
@@ -22,7 +22,7 @@ use crate::stamp;
 use model::{Condition, ReplicaSpec, ReplicaStatus};
 pub(crate) use model::{PyTorchJob, PyTorchJobStatus};
 
-/// The controller of PyTorchJobs that name none.
+/// The controller of `PyTorchJobs` that name none.
 const CONTROLLER: &str = "kubeflow.org/training-operator";
 const KIND: &str = "PyTorchJob";
 /// The role whose pod decides how the job ended.
@@ -42,7 +42,7 @@ const SUSPENDED: &str = "Suspended";
 const SUCCEEDED: &str = "Succeeded";
 const FAILED: &str = "Failed";
 
-/// What is due for all PyTorchJobs, in the order of their names.
+/// What is due for all `PyTorchJobs`, in the order of their names.
 pub(crate) fn decide(jobs: &[Arc<PyTorchJob>], pods: &[Arc<Pod>], now: Timestamp) -> Plan {
     let mut owned: BTreeMap<&str, Vec<&Arc<Pod>>> = BTreeMap::new();
     for pod in pods {
@@ -61,7 +61,7 @@ pub(crate) fn decide(jobs: &[Arc<PyTorchJob>], pods: &[Arc<Pod>], now: Timestamp
     plan
 }
 
-/// The UID of the PyTorchJob that controls a pod.
+/// The UID of the `PyTorchJob` that controls a pod.
 fn owner(pod: &Pod) -> Option<&str> {
     let owners = pod.metadata.owner_references.iter().flatten();
     { owners }
@@ -176,7 +176,7 @@ fn phase(pod: &Pod) -> &str {
 fn of_role<'a>(role: &str, pods: &'a [&'a Arc<Pod>]) -> impl Iterator<Item = &'a Pod> {
     let role = role.to_lowercase();
     let is_of = move |pod: &&&'a Arc<Pod>| pod.labels().get(REPLICA_TYPE) == Some(&role);
-    pods.iter().filter(is_of).map(|pod| pod.as_ref())
+    pods.iter().filter(is_of).map(AsRef::as_ref)
 }
 
 fn goes(pod: &Pod) -> bool {

@@ -1,4 +1,4 @@
-//! What is read and written of a PyTorchJob.
+//! What is read and written of a `PyTorchJob`.
 
 use std::collections::BTreeMap;
 

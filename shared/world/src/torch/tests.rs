@@ -6,7 +6,7 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + second).unwrap()
 }
 
-/// One PyTorchJob and its pods in a cluster where every write succeeds at once, and where pods do what a test says.
+/// One `PyTorchJob` and its pods in a cluster where every write succeeds at once, and where pods do what a test says.
 struct Play {
     job: PyTorchJob,
     pods: BTreeMap<String, Pod>,
@@ -63,7 +63,19 @@ impl Play {
                         self.pods.remove(&pod.name_any());
                     }
                     Action::PyTorchJobStatus(_, status) => self.job.status = Some(*status),
-                    other => panic!("not for this controller: {other:?}"),
+                    Action::ReleasePod(_)
+                    | Action::DropPod(_)
+                    | Action::RemovePod(_)
+                    | Action::BindPod(..)
+                    | Action::PodStatus(..)
+                    | Action::CreateJob(_)
+                    | Action::JobSpec(_)
+                    | Action::JobStatus(..)
+                    | Action::DeleteJob(_)
+                    | Action::JobSetStatus(..)
+                    | Action::CreateNode(_)
+                    | Action::NodeStatus(_)
+                    | Action::Answer(_) => panic!("not for this controller"),
                 }
             }
         }
