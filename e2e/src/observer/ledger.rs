@@ -344,12 +344,19 @@ impl Ledger {
             return;
         };
         self.owners.insert((worker, uid.clone()), run.clone());
+        let state = self.runs.entry(run.clone()).or_default();
+        let old = state
+            .jobs
+            .get(&(worker, uid.clone()))
+            .cloned()
+            .unwrap_or_default();
+        // Why the old one: an AppWrapper that goes no longer says how it ended.
+        let outcome = outcome.or(old.outcome.filter(|_| is_going(job)));
         let new = JobState {
             live: presence == Presence::There && !is_suspended(job) && outcome.is_none(),
             outcome,
         };
-        let state = self.runs.entry(run.clone()).or_default();
-        let old = state.jobs.insert((worker, uid), new.clone()).unwrap_or_default();
+        state.jobs.insert((worker, uid), new.clone());
         let completions = state
             .jobs
             .values()
@@ -400,7 +407,7 @@ impl Ledger {
         presence: Presence,
     ) {
         let key = (place, object.uid().unwrap_or_default());
-        if presence == Presence::Gone {
+        if presence == Presence::Gone || is_going(object) {
             self.ended.remove(&key);
         } else if ended {
             self.ended.insert(key);
@@ -427,6 +434,11 @@ impl Ledger {
             Err(mpsc::error::TrySendError::Full(_)) => self.dropped += 1,
         }
     }
+}
+
+/// Whether an object is being deleted.
+fn is_going(object: &impl ResourceExt) -> bool {
+    object.meta().deletion_timestamp.is_some()
 }
 
 impl Event {

@@ -44,7 +44,7 @@ const KNOWN: &[(&str, &str, &[&str])] = &[
     (
         "shared/world",
         "",
-        &["act", "job", "jobset", "node", "place", "play", "turn"],
+        &["act", "job", "jobset", "node", "place", "play", "torch", "turn"],
     ),
     ("worker", "", &["fence", "metrics"]),
 ];

@@ -201,3 +201,48 @@ fn jobs_of_nobody_are_no_runs() {
     assert_eq!(seen.ledger.doubts(), []);
     assert_eq!(seen.told(), []);
 }
+
+/// Spec: safety 1 I6; appwrapper 2.3.
+#[test]
+fn a_wrapper_that_goes_need_not_say_how_it_ended() {
+    let mut seen = Watched::new();
+    let mut wrapper = |phase: &str, going: bool| {
+        let object = json!({
+            "apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper",
+            "metadata": {
+                "name": "j", "namespace": "ns", "uid": "a",
+                "labels": {"kueue.x-k8s.io/multikueue-origin": "multikueue"},
+                "annotations": {"kueue.x-k8s.io/prebuilt-workload-name": "wl"},
+                "deletionTimestamp": going.then_some("2026-01-01T00:00:00Z"),
+            },
+            "spec": {"suspend": false}, "status": {"phase": phase},
+        });
+        let sight = seen.sight(Place::Worker(0));
+        seen.ledger.job(sight, &from_value(object).unwrap(), There);
+    };
+    wrapper("Running", false);
+    wrapper("Succeeded", false);
+    wrapper("Terminating", true);
+    assert_eq!(seen.broken(), [""; 0]);
+    let ended = Event::Ended("east".to_owned(), Outcome::Succeeded);
+    assert_eq!(seen.told(), [Event::Started("east".to_owned()), ended]);
+}
+
+/// Spec: safety 1 I1.
+#[test]
+fn a_pod_of_a_job_that_a_job_made_counts_for_the_one_at_the_top() {
+    let mut seen = Watched::new();
+    seen.job(0, "a", false, None, There);
+    let child = json!({
+        "metadata": {"name": "j-0", "namespace": "ns", "uid": "child", "ownerReferences": [
+            {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "j", "uid": "a", "controller": true},
+        ]},
+        "spec": {"suspend": false},
+    });
+    let sight = seen.sight(Place::Worker(0));
+    seen.ledger.job(sight, &from_value(child).unwrap(), There);
+    seen.pod(0, "child", "Running", There);
+    seen.job(0, "a", false, None, Gone);
+    seen.job(1, "b", false, None, There);
+    assert_eq!(seen.ledger.doubts().len(), 1);
+}
