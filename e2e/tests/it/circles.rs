@@ -195,9 +195,9 @@ fn needs(sources: &Path) -> Needs {
 
 /// The modules of a file that are files of their own and are there for tests only.
 fn for_tests_in(inside: &Module, file: &syn::File) -> Vec<Module> {
-    let modules = file.items.iter().filter_map(|item| match item {
-        Item::Mod(module) if is_for_tests(&module.attrs) => Some(module.ident.to_string()),
-        _ => None,
+    let modules = file.items.iter().filter_map(|item| {
+        let Item::Mod(module) = item else { return None };
+        is_for_tests(&module.attrs).then(|| module.ident.to_string())
     });
     modules
         .map(|name| [inside.as_slice(), &[name]].concat())
