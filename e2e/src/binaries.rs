@@ -98,6 +98,10 @@ pub enum Program {
     Mpi,
     /// Runs Argo Workflows.
     Argo,
+    /// The command line of users.
+    Kubectl,
+    /// The reference's controller, which ours is compared with.
+    Kueue,
 }
 
 impl Program {
@@ -114,6 +118,8 @@ impl Program {
             Self::Training => "training-operator",
             Self::Mpi => "mpi-operator",
             Self::Argo => "workflow-controller",
+            Self::Kubectl => "kubectl",
+            Self::Kueue => "kueue",
         }
     }
 
@@ -124,8 +130,9 @@ impl Program {
             | Self::KubeApiserver
             | Self::KubeControllerManager
             | Self::KubeScheduler
-            | Self::Kwok => true,
-            Self::JobSet | Self::Ray | Self::Training | Self::Mpi | Self::Argo => false,
+            | Self::Kwok
+            | Self::Kubectl => true,
+            Self::JobSet | Self::Ray | Self::Training | Self::Mpi | Self::Argo | Self::Kueue => false,
         }
     }
 }

@@ -22,6 +22,7 @@ mod gauges;
 mod install;
 mod jobs;
 mod kinds;
+mod kubectl;
 mod lifecycle;
 mod mlbatch;
 mod nightly;
