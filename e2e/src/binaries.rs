@@ -75,7 +75,7 @@ impl Error {
     }
 }
 
-/// A program of a control plane, or a controller beside it.
+/// A program of a control plane, a controller beside it, or a tool of the tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Program {
     /// The database.
@@ -98,6 +98,10 @@ pub enum Program {
     Mpi,
     /// Runs Argo Workflows.
     Argo,
+    /// Renders charts.
+    Helm,
+    /// Serves a registry of images, pushes and pulls.
+    Crane,
     /// The command line of users.
     Kubectl,
     /// The reference's controller, which ours is compared with.
@@ -118,6 +122,8 @@ impl Program {
             Self::Training => "training-operator",
             Self::Mpi => "mpi-operator",
             Self::Argo => "workflow-controller",
+            Self::Helm => "helm",
+            Self::Crane => "crane",
             Self::Kubectl => "kubectl",
             Self::Kueue => "kueue",
         }
@@ -132,7 +138,14 @@ impl Program {
             | Self::KubeScheduler
             | Self::Kwok
             | Self::Kubectl => true,
-            Self::JobSet | Self::Ray | Self::Training | Self::Mpi | Self::Argo | Self::Kueue => false,
+            Self::JobSet
+            | Self::Ray
+            | Self::Training
+            | Self::Mpi
+            | Self::Argo
+            | Self::Helm
+            | Self::Crane
+            | Self::Kueue => false,
         }
     }
 }

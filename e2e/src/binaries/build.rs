@@ -133,6 +133,24 @@ const ARGO: Module = Module {
     ],
 };
 
+const HELM: Module = Module {
+    name: "helm",
+    go_mod: include_str!("../../controlplane/helm/go.mod"),
+    go_sum: include_str!("../../controlplane/helm/go.sum"),
+    main_go: None,
+    pinned: "helm.sh/helm/v3",
+    variables: &[],
+    manifests: &[],
+};
+const IMAGES: Module = Module {
+    name: "images",
+    go_mod: include_str!("../../controlplane/images/go.mod"),
+    go_sum: include_str!("../../controlplane/images/go.sum"),
+    main_go: None,
+    pinned: "github.com/google/go-containerregistry",
+    variables: &[],
+    manifests: &[],
+};
 const KUBECTL: Module = Module {
     name: "kubectl",
     go_mod: include_str!("../../controlplane/kubectl/go.mod"),
@@ -175,6 +193,8 @@ fn module(program: Program) -> &'static Module {
         Program::Training => &TRAINING,
         Program::Mpi => &MPI,
         Program::Argo => &ARGO,
+        Program::Helm => &HELM,
+        Program::Crane => &IMAGES,
         Program::Kubectl => &KUBECTL,
         Program::Kueue => &KUEUE,
     }
@@ -191,6 +211,8 @@ fn package(program: Program) -> &'static str {
         Program::Ray => "github.com/ray-project/kuberay/ray-operator",
         Program::Training | Program::Mpi | Program::Kubectl => ".",
         Program::Argo => "github.com/argoproj/argo-workflows/v3/cmd/workflow-controller",
+        Program::Helm => "helm.sh/helm/v3/cmd/helm",
+        Program::Crane => "github.com/google/go-containerregistry/cmd/crane",
         Program::Kueue => "sigs.k8s.io/kueue/cmd/kueue",
     }
 }

@@ -1,6 +1,6 @@
 //! Evictions on the manager: what runs is stopped, and what has ended has ended.
 
-use super::RemoteAction::RequestStop;
+use super::RemoteAction::{CreateWorkload, RequestStop};
 use super::*;
 
 /// Evicted on the manager while it ran on a cluster, which only the stored status still names.
@@ -318,9 +318,5 @@ fn a_cluster_name_that_an_administrator_has_cleared_is_not_written_back() {
         .remote("a", reachable(Some(admitted(1)), Some(RUNNING)));
     let plan = back.plan();
     assert_eq!((plan.cluster(), plan.stopped), (None, false));
-    assert!(
-        matches!(plan.on("a"), [RemoteAction::RequestStop { .. }]),
-        "{:?}",
-        plan.on("a")
-    );
+    assert!(matches!(plan.on("a"), [RequestStop { .. }]), "{:?}", plan.on("a"));
 }
