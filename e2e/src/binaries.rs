@@ -102,6 +102,10 @@ pub enum Program {
     Helm,
     /// Serves a registry of images, pushes and pulls.
     Crane,
+    /// The command line of users.
+    Kubectl,
+    /// The reference's controller, which ours is compared with.
+    Kueue,
 }
 
 impl Program {
@@ -120,6 +124,8 @@ impl Program {
             Self::Argo => "workflow-controller",
             Self::Helm => "helm",
             Self::Crane => "crane",
+            Self::Kubectl => "kubectl",
+            Self::Kueue => "kueue",
         }
     }
 
@@ -130,10 +136,16 @@ impl Program {
             | Self::KubeApiserver
             | Self::KubeControllerManager
             | Self::KubeScheduler
-            | Self::Kwok => true,
-            Self::JobSet | Self::Ray | Self::Training | Self::Mpi | Self::Argo | Self::Helm | Self::Crane => {
-                false
-            }
+            | Self::Kwok
+            | Self::Kubectl => true,
+            Self::JobSet
+            | Self::Ray
+            | Self::Training
+            | Self::Mpi
+            | Self::Argo
+            | Self::Helm
+            | Self::Crane
+            | Self::Kueue => false,
         }
     }
 }
