@@ -102,6 +102,10 @@ pub enum Program {
     Helm,
     /// Serves a registry of images, pushes and pulls.
     Crane,
+    /// Runs TrainJobs.
+    Trainer,
+    /// Runs LeaderWorkerSets.
+    Lws,
 }
 
 impl Program {
@@ -120,6 +124,8 @@ impl Program {
             Self::Argo => "workflow-controller",
             Self::Helm => "helm",
             Self::Crane => "crane",
+            Self::Trainer => "trainer-controller-manager",
+            Self::Lws => "lws-controller",
         }
     }
 
@@ -131,9 +137,15 @@ impl Program {
             | Self::KubeControllerManager
             | Self::KubeScheduler
             | Self::Kwok => true,
-            Self::JobSet | Self::Ray | Self::Training | Self::Mpi | Self::Argo | Self::Helm | Self::Crane => {
-                false
-            }
+            Self::JobSet
+            | Self::Ray
+            | Self::Training
+            | Self::Mpi
+            | Self::Argo
+            | Self::Helm
+            | Self::Crane
+            | Self::Trainer
+            | Self::Lws => false,
         }
     }
 }

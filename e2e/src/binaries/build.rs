@@ -132,6 +132,32 @@ const ARGO: Module = Module {
         "manifests/base/crds/minimal/argoproj.io_workflowtemplates.yaml",
     ],
 };
+const TRAINER: Module = Module {
+    name: "trainer",
+    go_mod: include_str!("../../controlplane/trainer/go.mod"),
+    go_sum: include_str!("../../controlplane/trainer/go.sum"),
+    main_go: None,
+    pinned: "github.com/kubeflow/trainer/v2",
+    variables: &[],
+    manifests: &[
+        "manifests/base/crds/trainer.kubeflow.org_clustertrainingruntimes.yaml",
+        "manifests/base/crds/trainer.kubeflow.org_trainingruntimes.yaml",
+        "manifests/base/crds/trainer.kubeflow.org_trainjobs.yaml",
+        "manifests/base/webhook/manifests.yaml",
+    ],
+};
+const LWS: Module = Module {
+    name: "lws",
+    go_mod: include_str!("../../controlplane/lws/go.mod"),
+    go_sum: include_str!("../../controlplane/lws/go.sum"),
+    main_go: None,
+    pinned: "sigs.k8s.io/lws",
+    variables: &[],
+    manifests: &[
+        "config/crd/bases/leaderworkerset.x-k8s.io_leaderworkersets.yaml",
+        "config/webhook/manifests.yaml",
+    ],
+};
 
 const HELM: Module = Module {
     name: "helm",
@@ -164,6 +190,8 @@ fn module(program: Program) -> &'static Module {
         Program::Argo => &ARGO,
         Program::Helm => &HELM,
         Program::Crane => &IMAGES,
+        Program::Trainer => &TRAINER,
+        Program::Lws => &LWS,
     }
 }
 
@@ -180,6 +208,8 @@ fn package(program: Program) -> &'static str {
         Program::Argo => "github.com/argoproj/argo-workflows/v3/cmd/workflow-controller",
         Program::Helm => "helm.sh/helm/v3/cmd/helm",
         Program::Crane => "github.com/google/go-containerregistry/cmd/crane",
+        Program::Trainer => "github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager",
+        Program::Lws => "sigs.k8s.io/lws/cmd",
     }
 }
 
@@ -422,7 +452,7 @@ mod tests {
     #[test]
     fn each_module_has_a_version_and_a_directory_of_its_own() {
         let cache = Path::new("/cache");
-        let modules = [&KUBERNETES, &ETCD, &KWOK, &JOBSET, &RAY, &TRAINING, &MPI, &ARGO];
+        let modules = [&KUBERNETES, &ETCD, &KWOK, &JOBSET, &RAY, &TRAINING, &MPI, &ARGO, &TRAINER, &LWS];
         assert!(modules.iter().all(|module| module.version().is_some()));
         let mut dirs: Vec<_> = modules.iter().map(|module| module.dir(cache)).collect();
         dirs.dedup();

@@ -10,5 +10,7 @@ mod pods;
 mod ray;
 mod scenes;
 mod served;
+mod serving;
 mod spark;
+mod trainjob;
 mod wrapper;

@@ -8,7 +8,7 @@ use super::ground::{EAST, KUEUE, LONG_SECS, MANAGER, Room, condition, is_true, p
 use crate::shared::chain;
 
 /// How long the pods of a job run when the test waits for its end.
-const SHORT_SECS: u32 = 2;
+pub(super) const SHORT_SECS: u32 = 2;
 
 /// A kind, and how one of its jobs is made and read.
 pub(super) struct Subject {
@@ -85,8 +85,8 @@ impl Subject {
     }
 
     fn labels(&self, job: &Value) -> Value {
-        let template = job.pointer(self.template).unwrap();
-        template["metadata"]["labels"].clone()
+        let template = job.pointer(self.template);
+        template.map_or(Value::Null, |template| template["metadata"]["labels"].clone())
     }
 }
 

@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::SignedDuration;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt as _;
 use kube::core::DynamicObject;
 use roadstead_api::config::FeatureGate;
-use roadstead_api::constants::labels;
+use roadstead_api::constants::{annotations, labels};
 use roadstead_api::kueue::v1beta2::{CheckState, Workload};
 use roadstead_core::job::{
     ADOPTION_PAUSE, AtDeletion, Claim, Control, Drift, Ended, Fit, JobObserved, News, OwnedWorkload, Parent,
@@ -19,15 +21,16 @@ use roadstead_core::note::{Note, Severity};
 use roadstead_core::queue::Flavor;
 use roadstead_jobs::JobPodSet;
 use roadstead_jobs::equivalence::{Tolerations, same_pod_sets};
-use roadstead_jobs::kind::{self, Look, Stand, Tending};
+use roadstead_jobs::kind::{self, Look, Members, Stand, Tending};
 use roadstead_jobs::labels::Identifiers;
 use roadstead_jobs::podset::{InjectError, PodSetInfo, Provenance, StartFacts, running_form};
 use roadstead_kinds::Idle;
 
 use super::Jobs;
 use crate::ancestors::Top;
-use crate::caches::{CachedJob, Caches, JobKey, JobRef, KindCache, is_of_group};
+use crate::caches::{CachedJob, Caches, JobKey, JobRef, KindCache, is_of_group, member};
 use crate::control;
+use crate::parents;
 
 /// Everything a pass looks at, owned.
 pub(super) struct Scene {
@@ -37,11 +40,15 @@ pub(super) struct Scene {
     pub(super) pod_sets: Vec<JobPodSet>,
     /// Why no Workload can be made of the job as it is.
     pub(super) unfit: Option<Note>,
+    /// That it is not known yet of which pods it consists, and in what time that is told.
+    pub(super) awaited: Option<Duration>,
     /// What is to be done about the members of a group.
     pub(super) group: Option<Tending>,
     pub(super) prebuilt: Option<String>,
     pub(super) queue: Option<String>,
     pub(super) stored: BTreeMap<Key, Arc<Workload>>,
+    /// What its Workload says of the object that makes its members.
+    pub(super) maker_notes: BTreeMap<String, String>,
     workload_name: Key,
     workloads: Vec<OwnedWorkload>,
     presence: Presence,
@@ -109,10 +116,22 @@ pub(super) fn scene(
     let at = of_kind.key_of(&object);
     let key = at.key().clone();
     let uid = object.uid().unwrap_or_default();
-    let pod_sets = job.with(|members| of_kind.kind.pod_sets(members));
-    let (mut pod_sets, unfit) = match pod_sets {
+    let maker = parents::of(&jobs.caches, &object).ok().flatten();
+    let said = maker.as_ref().and_then(|(kind, maker)| {
+        let sets = kind.kind.pod_sets(Members::one(&member(maker))).ok()?;
+        sets.iter().any(|set| set.count > 0).then_some(sets)
+    });
+    let described = job.with(|members| match said {
+        Some(sets) => Ok(of_kind.kind.pod_sets_within(members, sets)),
+        None => of_kind.kind.pod_sets(members),
+    });
+    let awaited = match &described {
+        Err(kind::Error::Awaited { .. }) => Some(told_in(jobs, &object)),
+        Ok(_) | Err(kind::Error::Unfit { .. } | kind::Error::Malformed { .. }) => None,
+    };
+    let (mut pod_sets, unfit) = match described {
         Ok(pod_sets) => (pod_sets, None),
-        Err(kind::Error::Unfit { message }) => {
+        Err(kind::Error::Unfit { message } | kind::Error::Awaited { message }) => {
             (Vec::new(), Some(Note::warning("ErrWorkloadCompose", message)))
         }
         Err(error @ kind::Error::Malformed { .. }) => {
@@ -151,6 +170,7 @@ pub(super) fn scene(
         object: &object,
         uid: &uid,
         pod_sets: &pod_sets,
+        awaited,
         idle: of_kind.kind.kind().idle,
         group: group.as_ref(),
     };
@@ -195,6 +215,7 @@ pub(super) fn scene(
         // Why none of a group: its name is that of its Workload, which it finds by that.
         prebuilt: prebuilt.filter(|_| group.is_none()),
         unfit,
+        awaited,
         group,
         ended: if look.ended.is_some() {
             Ended::Yes
@@ -202,11 +223,35 @@ pub(super) fn scene(
             Ended::No
         },
         queue: roadstead_jobs::labels::queue(meta).map(str::to_owned),
+        maker_notes: maker.map_or_else(BTreeMap::new, |(kind, maker)| maker_notes(kind, &maker, meta)),
         pod_sets,
         job,
         uid,
         key,
     })
+}
+
+/// How long nothing is told of a new job of which it is not known yet of which pods it consists: its controller makes that.
+const UNTOLD: SignedDuration = SignedDuration::from_secs(10);
+
+fn told_in(jobs: &Jobs, object: &DynamicObject) -> Duration {
+    let created = object.metadata.creation_timestamp.as_ref();
+    let age = created.map_or(UNTOLD, |time| (jobs.clock)().duration_since(time.0));
+    Duration::try_from(UNTOLD.saturating_sub(age)).unwrap_or_default()
+}
+
+/// *Source*: `spec/jobs.md 2.2, 9.12, 9.13`.
+fn maker_notes(kind: &KindCache, maker: &DynamicObject, pod: &ObjectMeta) -> BTreeMap<String, String> {
+    let index = { kind.kind }
+        .mark(member(maker), pod)
+        .and_then(|mark| mark.index)
+        .map(|index| (annotations::COMPONENT_WORKLOAD_INDEX, index.to_string()));
+    let own = [
+        (annotations::JOB_OWNER_GVK, kind.kind.kind().to_string()),
+        (annotations::JOB_OWNER_NAME, maker.name_any()),
+    ];
+    let all = own.into_iter().chain(index);
+    all.map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
 fn tended(of_kind: &KindCache, job: &CachedJob, sets: Option<&[JobPodSet]>) -> Option<Tending> {
@@ -241,6 +286,7 @@ struct Facts<'a> {
     object: &'a DynamicObject,
     uid: &'a str,
     pod_sets: &'a [JobPodSet],
+    awaited: Option<Duration>,
     idle: Idle,
     group: Option<&'a Tending>,
 }
@@ -265,7 +311,8 @@ impl Facts<'_> {
         OwnedWorkload {
             key: roadstead_kubeio::cache::key_of(workload),
             control,
-            fit: if self.fits(workload) {
+            // Why: what is not known yet is no reason to give a Workload up.
+            fit: if self.awaited.is_some() || self.fits(workload) {
                 Fit::Equivalent
             } else {
                 Fit::Different

@@ -21,6 +21,7 @@ use super::answers::{Request, is_leaving, unless, warned};
 use super::{Filled, own};
 use crate::ancestors::{self, Missing};
 use crate::caches::{Caches, member, member_mut};
+use crate::parents;
 
 /// The mutating and the validating handler of a kind whose integration is on.
 pub(super) fn handlers(
@@ -84,7 +85,12 @@ fn default(kind: &dyn JobKind, caches: &Caches, config: &Config, request: &Reque
         Ok(owner) => owner,
         Err(why) => return failed(request, &why),
     };
+    let mark = match parents::mark(caches, object) {
+        Ok(mark) => mark,
+        Err(why) => return failed(request, &why),
+    };
     let facts = DefaultFacts {
+        mark: mark.as_ref(),
         default_queue: default_queue(caches, &namespace),
         default_priority_class: present(default_class),
         owner,
@@ -110,6 +116,9 @@ fn validate(kind: &dyn JobKind, caches: &Caches, config: &Config, request: &Requ
     let Some(new) = request.object.as_ref().filter(|_| !is_leaving(request)) else {
         return allowed(request);
     };
+    if !is_ours(kind, config, new) {
+        return allowed(request);
+    }
     let new = member(new);
     let mut problems = match (&request.operation, &request.old_object) {
         (Operation::Update, Some(old)) => {
@@ -208,8 +217,16 @@ fn owner(caches: &Caches, object: &DynamicObject) -> Result<Owner, String> {
     }
 }
 
+/// Whether the integration of a kind is on for more than what objects of another kind make. *Source*: `spec/jobs.md 4.1`.
+fn is_ours(kind: &dyn JobKind, config: &Config, object: &DynamicObject) -> bool {
+    parents::is_listed(config, kind.kind()) || parents::said(object).is_some()
+}
+
 /// Whether the selectors of `integrations.podOptions` leave a pod to us; other kinds have none.
 fn is_looked_at(kind: &dyn JobKind, caches: &Caches, config: &Config, object: &DynamicObject) -> bool {
+    if !is_ours(kind, config, object) {
+        return false;
+    }
     let options = config.integrations.pod_options.as_ref();
     let Some(options) = options.filter(|_| kind.kind() == &rows::POD) else {
         return true;
