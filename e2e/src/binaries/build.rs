@@ -452,7 +452,18 @@ mod tests {
     #[test]
     fn each_module_has_a_version_and_a_directory_of_its_own() {
         let cache = Path::new("/cache");
-        let modules = [&KUBERNETES, &ETCD, &KWOK, &JOBSET, &RAY, &TRAINING, &MPI, &ARGO, &TRAINER, &LWS];
+        let modules = [
+            &KUBERNETES,
+            &ETCD,
+            &KWOK,
+            &JOBSET,
+            &RAY,
+            &TRAINING,
+            &MPI,
+            &ARGO,
+            &TRAINER,
+            &LWS,
+        ];
         assert!(modules.iter().all(|module| module.version().is_some()));
         let mut dirs: Vec<_> = modules.iter().map(|module| module.dir(cache)).collect();
         dirs.dedup();

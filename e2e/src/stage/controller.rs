@@ -287,7 +287,10 @@ impl Controller {
             program: path_of(&binaries, part.program)?.to_owned(),
             args: settings(&part, plane, dir.path(), [health, webhook])?,
             env: environment
-                .chain([("KUBECONFIG", kubeconfig), ("TMPDIR", dir.path().display().to_string())])
+                .chain([
+                    ("KUBECONFIG", kubeconfig),
+                    ("TMPDIR", dir.path().display().to_string()),
+                ])
                 .chain(proxy)
                 .collect(),
             workdir: dir.path().to_owned(),

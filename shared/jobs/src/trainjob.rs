@@ -240,7 +240,7 @@ impl TrainJob {
 }
 
 /// The JobSet that Trainer has made of a job.
-fn job_set<'a>(members: Members<'a>) -> Option<Member<'a>> {
+fn job_set(members: Members<'_>) -> Option<Member<'_>> {
     members.all().get(1).copied()
 }
 

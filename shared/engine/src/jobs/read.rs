@@ -116,34 +116,12 @@ pub(super) fn scene(
     let at = of_kind.key_of(&object);
     let key = at.key().clone();
     let uid = object.uid().unwrap_or_default();
-    let maker = parents::of(&jobs.caches, &object).ok().flatten();
-    let said = maker.as_ref().and_then(|(kind, maker)| {
-        let sets = kind.kind.pod_sets(Members::one(&member(maker))).ok()?;
-        sets.iter().any(|set| set.count > 0).then_some(sets)
-    });
-    let described = job.with(|members| match said {
-        Some(sets) => Ok(of_kind.kind.pod_sets_within(members, sets)),
-        None => of_kind.kind.pod_sets(members),
-    });
-    let awaited = match &described {
-        Err(kind::Error::Awaited { .. }) => Some(told_in(jobs, &object)),
-        Ok(_) | Err(kind::Error::Unfit { .. } | kind::Error::Malformed { .. }) => None,
-    };
-    let (mut pod_sets, unfit) = match described {
-        Ok(pod_sets) => (pod_sets, None),
-        Err(kind::Error::Unfit { message } | kind::Error::Awaited { message }) => {
-            (Vec::new(), Some(Note::warning("ErrWorkloadCompose", message)))
-        }
-        Err(error @ kind::Error::Malformed { .. }) => {
-            return Err(Note::warning("InvalidJob", error.to_string()));
-        }
-    };
-    if !jobs.config.feature_gates.enabled(FeatureGate::PartialAdmission) {
-        // *Source*: `spec/jobs.md 5.4`.
-        for set in &mut pod_sets {
-            set.min_count = None;
-        }
-    }
+    let Described {
+        pod_sets,
+        unfit,
+        awaited,
+        maker_notes,
+    } = described(jobs, of_kind, &job)?;
     let identifiers = Identifiers::of(&jobs.config.feature_gates);
     let prebuilt = roadstead_jobs::labels::prebuilt(meta, identifiers).map(str::to_owned);
     let stored = stored(jobs, &at, &uid, prebuilt.as_deref());
@@ -223,11 +201,55 @@ pub(super) fn scene(
             Ended::No
         },
         queue: roadstead_jobs::labels::queue(meta).map(str::to_owned),
-        maker_notes: maker.map_or_else(BTreeMap::new, |(kind, maker)| maker_notes(kind, &maker, meta)),
+        maker_notes,
         pod_sets,
         job,
         uid,
         key,
+    })
+}
+
+/// Of which pods a job consists.
+struct Described {
+    pod_sets: Vec<JobPodSet>,
+    unfit: Option<Note>,
+    awaited: Option<Duration>,
+    maker_notes: BTreeMap<String, String>,
+}
+
+/// *Errors*: the job is not what its schema says.
+fn described(jobs: &Jobs, of_kind: &KindCache, job: &CachedJob) -> Result<Described, Note> {
+    let object = job.first();
+    let maker = parents::of(&jobs.caches, object).ok().flatten();
+    let said = maker.as_ref().and_then(|(kind, maker)| {
+        let sets = kind.kind.pod_sets(Members::one(&member(maker))).ok()?;
+        sets.iter().any(|set| set.count > 0).then_some(sets)
+    });
+    let described = job.with(|members| match said {
+        Some(sets) => Ok(of_kind.kind.pod_sets_within(members, sets)),
+        None => of_kind.kind.pod_sets(members),
+    });
+    let told = |message: String| Some(Note::warning("ErrWorkloadCompose", message));
+    let (mut pod_sets, unfit, awaited) = match described {
+        Ok(pod_sets) => (pod_sets, None, None),
+        Err(kind::Error::Unfit { message }) => (Vec::new(), told(message), None),
+        Err(kind::Error::Awaited { message }) => (Vec::new(), told(message), Some(told_in(jobs, object))),
+        Err(error @ kind::Error::Malformed { .. }) => {
+            return Err(Note::warning("InvalidJob", error.to_string()));
+        }
+    };
+    if !jobs.config.feature_gates.enabled(FeatureGate::PartialAdmission) {
+        // *Source*: `spec/jobs.md 5.4`.
+        for set in &mut pod_sets {
+            set.min_count = None;
+        }
+    }
+    let notes = |(kind, maker): (&KindCache, Arc<DynamicObject>)| maker_notes(kind, &maker, &object.metadata);
+    Ok(Described {
+        pod_sets,
+        unfit,
+        awaited,
+        maker_notes: maker.map(notes).unwrap_or_default(),
     })
 }
 
@@ -386,7 +408,7 @@ impl Facts<'_> {
         let named = roadstead_jobs::labels::priority_class(&self.object.metadata);
         let changed = named.is_some() && named != class.map(|class| class.name.as_str());
         let gate = roadstead_jobs::labels::gated_by(&self.object.metadata).unwrap_or_default();
-        let key = roadstead_api::constants::annotations::ADMISSION_GATED_BY;
+        let key = annotations::ADMISSION_GATED_BY;
         let held = workload
             .annotations()
             .get(key)
