@@ -11,6 +11,7 @@ mod ray;
 mod scenes;
 mod served;
 mod serving;
+mod skypilot;
 mod spark;
 mod trainjob;
 mod wrapper;

@@ -23,6 +23,7 @@ pub mod webhook;
 
 mod brain;
 mod control;
+mod error;
 mod feed;
 mod proposals;
 mod queue_status;
