@@ -68,6 +68,11 @@ const BANKS: &[Bank] = &[
         nightly: "the etcd of a worker gets a tenth of the time too",
     },
     Bank {
+        module: "kinds/skypilot",
+        ordinary: "pods as the client sends them",
+        nightly: "the client from PyPI too",
+    },
+    Bank {
         module: "images",
         ordinary: "the image of the command line holds the program of the tests",
         nightly: "all images hold static programs, which are built twice",

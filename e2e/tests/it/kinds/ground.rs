@@ -148,7 +148,7 @@ pub(super) fn play_embedded<F: Future<Output = ()>>(name: &'static str, body: im
 }
 
 /// One cluster with plain pods, for all tests of them.
-static ALONE: OnceCell<Solo> = OnceCell::const_new();
+pub(super) static ALONE: OnceCell<Solo> = OnceCell::const_new();
 
 async fn start_alone() -> Solo {
     let node = Node::new(format!("{EAST}-1"), "64", "256Gi");
