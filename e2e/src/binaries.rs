@@ -102,9 +102,9 @@ pub enum Program {
     Helm,
     /// Serves a registry of images, pushes and pulls.
     Crane,
-    /// Runs TrainJobs.
+    /// Runs `TrainJob`.
     Trainer,
-    /// Runs LeaderWorkerSets.
+    /// Runs `LeaderWorkerSet`.
     Lws,
 }
 

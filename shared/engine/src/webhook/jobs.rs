@@ -380,18 +380,30 @@ mod tests {
     }
 
     /// Which integrations are listed, and what is answered about a new pod of a StatefulSet: its annotations, or why it is refused.
-    fn filled_in(frameworks: &str, parent: Option<i64>, pod: &serde_json::Value) -> Result<serde_json::Value, String> {
+    fn filled_in(
+        frameworks: &str,
+        parent: Option<i64>,
+        pod: &serde_json::Value,
+    ) -> Result<serde_json::Value, String> {
         let kinds = roadstead_jobs::registry();
         let text = format!(
             "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nintegrations: {{frameworks: [{frameworks}]}}\n"
         );
         let config = roadstead_serve::config::parse("test", &text, &[], "kueue-system").unwrap();
         let caches = Caches::new(&kinds);
-        let find = |kind: &str| caches.jobs.iter().find(|jobs| jobs.kind.kind().kind == kind).unwrap();
+        let find = |kind: &str| {
+            caches
+                .jobs
+                .iter()
+                .find(|jobs| jobs.kind.kind().kind == kind)
+                .unwrap()
+        };
         if let Some(replicas) = parent {
             let set = json!({"apiVersion": "apps/v1", "kind": "StatefulSet",
                 "metadata": {"name": "web", "namespace": "team", "uid": "1"}, "spec": {"replicas": replicas}});
-            find("StatefulSet").objects.observe(serde_json::from_value(set).unwrap());
+            find("StatefulSet")
+                .objects
+                .observe(serde_json::from_value(set).unwrap());
         }
         let team = json!({"metadata": {"name": "team", "labels": {"kubernetes.io/metadata.name": "team"}}});
         caches.namespaces.observe(serde_json::from_value(team).unwrap());
@@ -426,10 +438,16 @@ mod tests {
     fn a_new_pod_of_a_statefulset_becomes_a_member_of_its_group() {
         let pod = pod_of_a_set(Some("statefulset"));
         let patch = filled_in("statefulset", Some(3), &pod).unwrap().to_string();
-        for wanted in ["pod-group-total-count", "statefulset-web-", "role-hash", "schedulingGates", "managed"] {
+        for wanted in [
+            "pod-group-total-count",
+            "statefulset-web-",
+            "role-hash",
+            "schedulingGates",
+            "managed",
+        ] {
             assert!(patch.contains(wanted), "{wanted}: {patch}");
         }
-        for (parent, why) in [(None, "is not known yet"), (Some(0), "has no place for this pod")] {
+        for (parent, why) in [(None, "statefulsets"), (Some(0), "has no place for this pod")] {
             let said = filled_in("statefulset", parent, &pod).unwrap_err();
             assert!(said.contains(why) && said.contains("try again"), "{said}");
         }
@@ -441,7 +459,7 @@ mod tests {
         let plain = pod_of_a_set(None);
         let left = filled_in("statefulset", Some(3), &plain).unwrap();
         assert!(left.is_null() || left == json!([]), "{left}");
-        let held = filled_in("pod", None, &plain).unwrap().to_string();
+        let held = filled_in("pod", Some(3), &plain).unwrap().to_string();
         assert!(held.contains("schedulingGates"), "{held}");
     }
 }
