@@ -102,6 +102,10 @@ pub enum Program {
     Helm,
     /// Serves a registry of images, pushes and pulls.
     Crane,
+    /// The command line of users.
+    Kubectl,
+    /// The reference's controller, which ours is compared with.
+    Kueue,
     /// Runs `TrainJob`.
     Trainer,
     /// Runs `LeaderWorkerSet`.
@@ -124,6 +128,8 @@ impl Program {
             Self::Argo => "workflow-controller",
             Self::Helm => "helm",
             Self::Crane => "crane",
+            Self::Kubectl => "kubectl",
+            Self::Kueue => "kueue",
             Self::Trainer => "trainer-controller-manager",
             Self::Lws => "lws-controller",
         }
@@ -136,7 +142,8 @@ impl Program {
             | Self::KubeApiserver
             | Self::KubeControllerManager
             | Self::KubeScheduler
-            | Self::Kwok => true,
+            | Self::Kwok
+            | Self::Kubectl => true,
             Self::JobSet
             | Self::Ray
             | Self::Training
@@ -144,6 +151,7 @@ impl Program {
             | Self::Argo
             | Self::Helm
             | Self::Crane
+            | Self::Kueue
             | Self::Trainer
             | Self::Lws => false,
         }

@@ -25,6 +25,7 @@ mod images;
 mod install;
 mod jobs;
 mod kinds;
+mod kubectl;
 mod lifecycle;
 mod mlbatch;
 mod nightly;
