@@ -106,9 +106,9 @@ pub enum Program {
     Kubectl,
     /// The reference's controller, which ours is compared with.
     Kueue,
-    /// Runs TrainJobs.
+    /// Runs `TrainJob`.
     Trainer,
-    /// Runs LeaderWorkerSets.
+    /// Runs `LeaderWorkerSet`.
     Lws,
 }
 

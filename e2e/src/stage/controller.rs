@@ -121,6 +121,31 @@ fn usual(api_version: &str, dir: &Path, [health, webhook]: [u16; 2]) -> Value {
     })
 }
 
+const fn trainer() -> Part {
+    Part {
+        arguments: configured,
+        configuration: Some(|_dir, [health, webhook]| {
+            json!({
+                "apiVersion": "config.trainer.kubeflow.org/v1alpha1",
+                "kind": "Configuration",
+                "certManagement": {"enable": false},
+                "leaderElection": {"leaderElect": false},
+                "health": {"healthProbeBindAddress": format!("127.0.0.1:{health}")},
+                "metrics": {"bindAddress": "0", "secureServing": false},
+                "webhook": {"host": "127.0.0.1", "port": webhook},
+            })
+        }),
+        hooks: Some(Hooks {
+            namespace: "kubeflow-system",
+            service: "kubeflow-trainer-controller-manager",
+            pod_label: None,
+            // Why: this version looks in the usual place below the directory for temporary files.
+            certificates: "k8s-webhook-server/serving-certs",
+        }),
+        ..Part::of(Program::Trainer)
+    }
+}
+
 impl Runs {
     const fn part(self) -> Part {
         match self {
@@ -146,28 +171,7 @@ impl Runs {
                 }),
                 ..Part::of(Program::Lws)
             },
-            Self::TrainJobs => Part {
-                arguments: configured,
-                configuration: Some(|_dir, [health, webhook]| {
-                    json!({
-                        "apiVersion": "config.trainer.kubeflow.org/v1alpha1",
-                        "kind": "Configuration",
-                        "certManagement": {"enable": false},
-                        "leaderElection": {"leaderElect": false},
-                        "health": {"healthProbeBindAddress": format!("127.0.0.1:{health}")},
-                        "metrics": {"bindAddress": "0", "secureServing": false},
-                        "webhook": {"host": "127.0.0.1", "port": webhook},
-                    })
-                }),
-                hooks: Some(Hooks {
-                    namespace: "kubeflow-system",
-                    service: "kubeflow-trainer-controller-manager",
-                    pod_label: None,
-                    // Why: this version looks in the usual place below the directory for temporary files.
-                    certificates: "k8s-webhook-server/serving-certs",
-                }),
-                ..Part::of(Program::Trainer)
-            },
+            Self::TrainJobs => trainer(),
             Self::RayClusters => Part {
                 arguments: |_dir, [health, _webhook]| {
                     let health = format!("--health-probe-bind-address=127.0.0.1:{health}");

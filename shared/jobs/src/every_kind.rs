@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use roadstead_api::config::FeatureGates;
 use roadstead_core::lifecycle::Outcome;
-use roadstead_kinds::{Ability, rows};
+use roadstead_kinds::{Ability, TABLE, rows};
 use serde_json::{Value, json};
 
 use crate::equivalence::{Tolerations, same_pod_sets};
@@ -11,6 +11,7 @@ use crate::fixture::{Tested, WHY, apply, both, changed, one};
 use crate::kind::Remote;
 use crate::podset::PodSetInfo;
 use crate::remote::RemoteIdentity;
+use crate::trainjob::TrainJob;
 use crate::webhook::{
     DefaultFacts, Namespace, Owner, Presence, default_job, validate_create, validate_update,
 };
@@ -111,6 +112,31 @@ fn samples() -> Vec<Sample> {
     ]
 }
 
+/// The same, and a `TrainJob`: its rules are those of all, but its pods are said elsewhere.
+fn ruled() -> Vec<Sample> {
+    let train_job = Sample {
+        kind: &TrainJob,
+        spec: json!({"runtimeRef": {"name": "torch"}}),
+        replicas: "",
+    };
+    samples().into_iter().chain([train_job]).collect()
+}
+
+#[test]
+fn each_kind_that_is_built_is_among_these_or_has_tests_of_its_own() {
+    let apart = [
+        &rows::APP_WRAPPER,
+        &rows::POD,
+        &rows::DEPLOYMENT,
+        &rows::STATEFUL_SET,
+        &rows::LEADER_WORKER_SET,
+    ];
+    for row in TABLE.built() {
+        let is_here = ruled().iter().any(|sample| sample.kind.kind() == row);
+        assert_ne!(is_here, apart.contains(&row), "{row}");
+    }
+}
+
 impl Sample {
     fn name(&self) -> &'static str {
         self.kind.kind().kind
@@ -155,7 +181,7 @@ impl Sample {
 fn each_rule_for_new_jobs_refuses_one_and_accepts_one_of_each_kind() {
     let label = |key: &str, value: &str| (json!({key: value}), json!({}));
     let annotation = |key: &str, value: &str| (json!({}), json!({key: value}));
-    for sample in samples() {
+    for sample in ruled() {
         let said =
             |(labels, annotations): (Value, Value)| sample.on_create(&sample.with(labels, annotations));
         let subdomain = "must be a DNS-1123 subdomain";
@@ -191,7 +217,7 @@ fn each_rule_for_new_jobs_refuses_one_and_accepts_one_of_each_kind() {
 #[test]
 fn each_rule_for_changes_refuses_one_and_accepts_one_of_each_kind() {
     let no = Presence::Absent;
-    for sample in samples() {
+    for sample in ruled() {
         let job = |labels: Value| sample.with(labels, json!({}));
         let noted = |annotations: Value| sample.held(&sample.with(json!({QUEUE: "q"}), annotations));
         let held = |labels: Value| sample.held(&job(labels));
@@ -264,7 +290,7 @@ fn each_kind_is_held_and_marked_where_its_controller_reads_it() {
         uses_multikueue: &federated,
         mark: None,
     };
-    for sample in samples() {
+    for sample in ruled() {
         let defaulted = |queue: &str, managed_by: Option<&str>| {
             let mut job = sample.with(json!({QUEUE: queue}), json!({}));
             if let (Some(field), Some(value)) = (sample.kind.kind().managed_by, managed_by) {
@@ -295,7 +321,7 @@ fn each_kind_is_held_and_marked_where_its_controller_reads_it() {
 #[test]
 fn who_runs_a_job_does_not_change_while_it_runs_nor_once_a_manager_has_it() {
     let ours = "kueue.x-k8s.io/multikueue";
-    let samples = samples().into_iter();
+    let samples = ruled().into_iter();
     for (sample, field) in
         samples.filter_map(|sample| { sample.kind.kind().managed_by }.map(|by| (sample, by)))
     {

@@ -447,7 +447,7 @@ mod tests {
         ] {
             assert!(patch.contains(wanted), "{wanted}: {patch}");
         }
-        for (parent, why) in [(None, "is not known yet"), (Some(0), "has no place for this pod")] {
+        for (parent, why) in [(None, "statefulsets"), (Some(0), "has no place for this pod")] {
             let said = filled_in("statefulset", parent, &pod).unwrap_err();
             assert!(said.contains(why) && said.contains("try again"), "{said}");
         }
@@ -459,7 +459,7 @@ mod tests {
         let plain = pod_of_a_set(None);
         let left = filled_in("statefulset", Some(3), &plain).unwrap();
         assert!(left.is_null() || left == json!([]), "{left}");
-        let held = filled_in("pod", None, &plain).unwrap().to_string();
+        let held = filled_in("pod", Some(3), &plain).unwrap().to_string();
         assert!(held.contains("schedulingGates"), "{held}");
     }
 }
