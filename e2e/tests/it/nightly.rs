@@ -70,7 +70,7 @@ const BANKS: &[Bank] = &[
     Bank {
         module: "kinds/skypilot",
         ordinary: "pods as the client sends them",
-        nightly: "the client from PyPI too",
+        nightly: "the client itself too",
     },
     Bank {
         module: "images",

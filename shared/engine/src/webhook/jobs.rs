@@ -379,7 +379,8 @@ mod tests {
         assert_eq!(owner(&caches, &child("example.com/v1")), Ok(Owner::Unmanaged));
     }
 
-    /// Which integrations are listed, and what is answered about a new pod of a StatefulSet: its annotations, or why it is refused.
+    /// Which integrations are listed, and what is answered about a new pod of a `StatefulSet`: its annotations, or why it is refused.
+    #[expect(clippy::unwrap_in_result, reason = "the error is what is tested")]
     fn filled_in(
         frameworks: &str,
         parent: Option<i64>,

@@ -1,4 +1,4 @@
-//! The client itself, from PyPI: it launches two nodes, waits behind the gates longer than its own time-out, and takes the nodes away.
+//! The client itself, a Python package: it launches two nodes, waits behind the gates longer than its own time-out, and takes the nodes away.
 //!
 //! Kwok plays the pods and runs nothing in them, so the client gives up where it wants to set up its runtime inside. What follows in
 //! `sky down` is asked of the client's own provisioning module.
@@ -29,7 +29,7 @@ const TASK: &str = "num_nodes: 2\nresources: {infra: kubernetes, cpus: 2, memory
 async fn environment() -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("skypilot-0.14.1");
     if !folder.join("bin/sky").exists() {
-        Progress::stderr().step("installing the SkyPilot client (once, takes minutes)");
+        Progress::stderr().step("installing the client (once, takes minutes)");
         output_of(Command::new("python3").args(["-m", "venv"]).arg(&folder)).await;
         output_of(Command::new(folder.join("bin/pip")).args(["install", "--quiet", PACKAGE])).await;
     }
