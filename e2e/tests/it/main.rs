@@ -18,6 +18,7 @@ mod citations;
 mod conformance;
 mod demo;
 mod disturbance;
+mod duel;
 mod federation;
 mod gauges;
 mod images;
