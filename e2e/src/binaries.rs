@@ -106,6 +106,10 @@ pub enum Program {
     Kubectl,
     /// The reference's controller, which ours is compared with.
     Kueue,
+    /// Runs TrainJobs.
+    Trainer,
+    /// Runs LeaderWorkerSets.
+    Lws,
 }
 
 impl Program {
@@ -126,6 +130,8 @@ impl Program {
             Self::Crane => "crane",
             Self::Kubectl => "kubectl",
             Self::Kueue => "kueue",
+            Self::Trainer => "trainer-controller-manager",
+            Self::Lws => "lws-controller",
         }
     }
 
@@ -145,7 +151,9 @@ impl Program {
             | Self::Argo
             | Self::Helm
             | Self::Crane
-            | Self::Kueue => false,
+            | Self::Kueue
+            | Self::Trainer
+            | Self::Lws => false,
         }
     }
 }

@@ -162,6 +162,9 @@ pub enum Part {
     Worker,
 }
 
+/// The argument of `roadstead cluster join` that says for jobs of which kinds.
+const INTEGRATIONS: &str = "--integrations";
+
 /// A running federation with our processes in it.
 #[derive(Debug)]
 pub struct Stage {
@@ -448,7 +451,8 @@ impl Stage {
         self.join_to(self.planes.manager.name(), worker, &[]).await
     }
 
-    /// Registers a worker with this manager, with more arguments for the command.
+    /// Registers a worker with this manager, with more arguments for the command; for jobs of the kinds that the configuration of the
+    /// stage switches on, unless these arguments say which.
     pub async fn join_to(&self, manager: &str, worker: &str, more: &[&str]) -> Result<(), Error> {
         self.register(manager, worker, FEDERATION, more).await
     }
@@ -479,9 +483,21 @@ impl Stage {
             config,
             "--yes",
         ];
-        self.command(&[&join, more].concat()).await?;
+        let integrations = self.integrations();
+        let kinds: &[&str] = match &integrations {
+            Some(kinds) if !more.contains(&INTEGRATIONS) => &[INTEGRATIONS, kinds],
+            Some(_) | None => &[],
+        };
+        self.command(&[&join, kinds, more].concat()).await?;
         let client = self.client(manager)?;
         objects::wait_active(&client, "MultiKueueCluster", worker).await
+    }
+
+    /// The integrations that the configuration of the stage switches on, if it says which.
+    fn integrations(&self) -> Option<String> {
+        let all = self.configuration["integrations"]["frameworks"].as_array()?;
+        let all: Vec<&str> = all.iter().filter_map(Value::as_str).collect();
+        Some(all.join(","))
     }
 
     /// The administrator's kubeconfig of a cluster, in a file that lives as long as the stage.

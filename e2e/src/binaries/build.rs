@@ -132,6 +132,32 @@ const ARGO: Module = Module {
         "manifests/base/crds/minimal/argoproj.io_workflowtemplates.yaml",
     ],
 };
+const TRAINER: Module = Module {
+    name: "trainer",
+    go_mod: include_str!("../../controlplane/trainer/go.mod"),
+    go_sum: include_str!("../../controlplane/trainer/go.sum"),
+    main_go: None,
+    pinned: "github.com/kubeflow/trainer/v2",
+    variables: &[],
+    manifests: &[
+        "manifests/base/crds/trainer.kubeflow.org_clustertrainingruntimes.yaml",
+        "manifests/base/crds/trainer.kubeflow.org_trainingruntimes.yaml",
+        "manifests/base/crds/trainer.kubeflow.org_trainjobs.yaml",
+        "manifests/base/webhook/manifests.yaml",
+    ],
+};
+const LWS: Module = Module {
+    name: "lws",
+    go_mod: include_str!("../../controlplane/lws/go.mod"),
+    go_sum: include_str!("../../controlplane/lws/go.sum"),
+    main_go: None,
+    pinned: "sigs.k8s.io/lws",
+    variables: &[],
+    manifests: &[
+        "config/crd/bases/leaderworkerset.x-k8s.io_leaderworkersets.yaml",
+        "config/webhook/manifests.yaml",
+    ],
+};
 
 const HELM: Module = Module {
     name: "helm",
@@ -197,6 +223,8 @@ fn module(program: Program) -> &'static Module {
         Program::Crane => &IMAGES,
         Program::Kubectl => &KUBECTL,
         Program::Kueue => &KUEUE,
+        Program::Trainer => &TRAINER,
+        Program::Lws => &LWS,
     }
 }
 
@@ -214,6 +242,8 @@ fn package(program: Program) -> &'static str {
         Program::Helm => "helm.sh/helm/v3/cmd/helm",
         Program::Crane => "github.com/google/go-containerregistry/cmd/crane",
         Program::Kueue => "sigs.k8s.io/kueue/cmd/kueue",
+        Program::Trainer => "github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager",
+        Program::Lws => "sigs.k8s.io/lws/cmd",
     }
 }
 
@@ -467,6 +497,8 @@ mod tests {
             &ARGO,
             &KUBECTL,
             &KUEUE,
+            &TRAINER,
+            &LWS,
         ];
         assert!(modules.iter().all(|module| module.version().is_some()));
         let mut dirs: Vec<_> = modules.iter().map(|module| module.dir(cache)).collect();

@@ -21,7 +21,8 @@ use roadstead_core::ancestry::Stop;
 use roadstead_core::job::{self, ADOPTION_PAUSE, FollowUp, Scope};
 use roadstead_core::name::Key;
 use roadstead_core::note::Note;
-use roadstead_jobs::kind::Remote;
+use roadstead_jobs::JobKind;
+use roadstead_jobs::kind::{Remote, Write};
 use roadstead_kinds::{Idle, Members};
 use roadstead_kubeio::events::Recorder;
 use roadstead_kubeio::queue::{Lane, Queue};
@@ -31,6 +32,7 @@ use crate::ancestors::{self, Missing, Top};
 use crate::caches::{Caches, JobKey, JobRef, KindCache, member};
 use crate::checks::{CheckList, Fate};
 use crate::clock::Clock;
+use crate::parents;
 use crate::workloads::Requests;
 
 pub(crate) use priority::resolve as resolve_priority;
@@ -74,6 +76,8 @@ impl Jobs {
                 }
             });
         }
+        self.listen_for_children();
+        self.listen_for_companions();
         let (due, caches) = (self.due.clone(), self.caches.clone());
         self.caches.workloads.listen(move |change| {
             for workload in [change.old, change.new].into_iter().flatten() {
@@ -130,6 +134,48 @@ impl Jobs {
         });
     }
 
+    /// Makes jobs due that the controller of another job has made, whenever that other job changes: they follow it, and nothing on
+    /// them shows that it was let go or stopped.
+    fn listen_for_children(&self) {
+        let position = |framework: &str| {
+            let mut kinds = self.caches.jobs.iter();
+            kinds.position(|jobs| jobs.kind.kind().framework == framework && !jobs.has_groups())
+        };
+        for parents in self.caches.jobs.iter() {
+            let Some(kind) = parents.kind.kind().implies.and_then(position) else {
+                continue;
+            };
+            let (due, caches) = (self.due.clone(), self.caches.clone());
+            parents.objects.listen(move |change| {
+                let uid = change.new.and_then(|parent| parent.metadata.uid.clone());
+                let (Some(uid), Some(children)) = (uid, caches.jobs.get(kind)) else {
+                    return;
+                };
+                let is_child = |child: &DynamicObject| child.owner_references().iter().any(|o| o.uid == uid);
+                for child in children.objects.all().iter().filter(|child| is_child(child)) {
+                    let key = children.key_of(child);
+                    due.add(JobRef { kind, key }, Lane::Placed);
+                }
+            });
+        }
+    }
+
+    /// Makes a job due whenever what its controller has made of it changes.
+    fn listen_for_companions(&self) {
+        for (kind, jobs) in self.caches.jobs.iter().enumerate() {
+            let Some(companions) = jobs.companions() else {
+                continue;
+            };
+            let (due, own) = (self.due.clone(), jobs.objects.clone());
+            companions.listen(move |change| {
+                if own.get(change.key).is_some() {
+                    let key = JobKey::Object(change.key.clone());
+                    due.add(JobRef { kind, key }, Lane::New);
+                }
+            });
+        }
+    }
+
     /// One pass.
     pub(crate) async fn reconcile(self, at: JobRef) -> Outcome {
         let Some(jobs) = self.caches.jobs.get(at.kind).cloned() else {
@@ -138,13 +184,21 @@ impl Jobs {
         let Some(job) = jobs.job(&at.key) else {
             return Outcome::Done;
         };
-        if !jobs.kind.is_queued(member(job.first())) {
+        let is_parent = jobs.kind.kind().members == Members::WithPods;
+        if is_parent || !jobs.kind.is_queued(member(job.first())) {
             return Outcome::Done;
         }
         let top = match self.top(&jobs, &at, job.first()).await {
             Ok(top) => top,
             Err(stop) => return self.without_top(&jobs, job.first(), stop),
         };
+        let is_made = top.is_some() || parents::said(job.first()).is_some();
+        if !is_made && !parents::is_listed(&self.config, jobs.kind.kind()) {
+            return Outcome::Done;
+        }
+        if let Some(outcome) = self.replace(&jobs, &at, job.first()).await {
+            return outcome;
+        }
         let scene = match read::scene(&self, &jobs, job.clone(), top.as_ref()) {
             Ok(scene) => scene,
             Err(problem) => {
@@ -195,6 +249,29 @@ impl Jobs {
             return Ok(None);
         }
         ancestors::learn(&self.client, &self.caches, object).await
+    }
+
+    /// Deletes what the controller of a job has made and would never let go; it makes it anew. `None` when it is not such a thing.
+    async fn replace(&self, jobs: &KindCache, at: &JobRef, object: &DynamicObject) -> Option<Outcome> {
+        let (parents, parent) = ancestors::parent(&self.caches, object)?;
+        let (child, outlives) = (member(object), JobKind::outlives);
+        if object.metadata.deletion_timestamp.is_some() || !outlives(parents.kind, member(&parent), child) {
+            return None;
+        }
+        let write = Write::Delete { of: child.id() };
+        let done = write::carry_out(self, jobs, at.key.key(), write).await;
+        if done.is_ok() {
+            let text = format!(
+                "Deleted {}, which was held, so that it is made anew",
+                object.name_any()
+            );
+            let resource = &parents.resource;
+            self.recorder.record(
+                parent.object_ref(resource),
+                Note::normal("DeletedHeldChild", text),
+            );
+        }
+        Some(done.err().unwrap_or(Outcome::Done))
     }
 
     /// What follows when it cannot be told what is above a job: it stays as it is.

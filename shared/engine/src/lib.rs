@@ -17,11 +17,13 @@ pub mod host;
 pub mod jobs;
 pub mod leader;
 pub mod metrics;
+mod parents;
 pub mod process;
 pub mod webhook;
 
 mod brain;
 mod control;
+mod error;
 mod feed;
 mod proposals;
 mod queue_status;

@@ -6,14 +6,15 @@ use roadstead_core::lifecycle::Outcome;
 use roadstead_kinds::{Ability, rows};
 use serde_json::{Value, json};
 
-use crate::fixture::{Tested, WHY, both, changed, one};
+use crate::equivalence::{Tolerations, same_pod_sets};
+use crate::fixture::{Tested, WHY, apply, both, changed, one};
 use crate::kind::Remote;
 use crate::podset::PodSetInfo;
 use crate::remote::RemoteIdentity;
 use crate::webhook::{
     DefaultFacts, Namespace, Owner, Presence, default_job, validate_create, validate_update,
 };
-use crate::{JobKind, kind_of};
+use crate::{JobKind, JobPodSet, kind_of};
 
 const QUEUE: &str = "kueue.x-k8s.io/queue-name";
 const CLASS: &str = "kueue.x-k8s.io/priority-class";
@@ -35,6 +36,7 @@ fn samples() -> Vec<Sample> {
     let head = json!({"template": template});
     let groups = json!([{"groupName": "small", "replicas": 1, "template": template}]);
     let cluster = json!({"headGroupSpec": head, "workerGroupSpecs": groups});
+    let spark = json!({"type": "Scala", "image": "none", "driver": {"cores": 1}, "executor": {"cores": 1, "instances": 1}});
     let of = |row: &'static roadstead_kinds::Kind, spec: Value, replicas: &'static str| Sample {
         kind: kind_of(row.group, row.kind).unwrap(),
         spec,
@@ -95,7 +97,17 @@ fn samples() -> Vec<Sample> {
             json!({"shutdownAfterJobFinishes": true, "rayClusterSpec": cluster}),
             "/spec/rayClusterSpec/workerGroupSpecs/0/replicas",
         ),
-        of(&rows::RAY_CLUSTER, cluster, "/spec/workerGroupSpecs/0/replicas"),
+        of(
+            &rows::RAY_CLUSTER,
+            cluster.clone(),
+            "/spec/workerGroupSpecs/0/replicas",
+        ),
+        of(
+            &rows::RAY_SERVICE,
+            json!({"rayClusterConfig": cluster}),
+            "/spec/rayClusterConfig/workerGroupSpecs/0/replicas",
+        ),
+        of(&rows::SPARK_APPLICATION, spark, "/spec/executor/instances"),
     ]
 }
 
@@ -250,6 +262,7 @@ fn each_kind_is_held_and_marked_where_its_controller_reads_it() {
         owner: Owner::Unmanaged,
         namespace: Namespace::Inside,
         uses_multikueue: &federated,
+        mark: None,
     };
     for sample in samples() {
         let defaulted = |queue: &str, managed_by: Option<&str>| {
@@ -262,7 +275,10 @@ fn each_kind_is_held_and_marked_where_its_controller_reads_it() {
             Tested(sample.kind).manager_of(&job)
         };
         let ours = Some("kueue.x-k8s.io/multikueue".to_owned());
-        let own = sample.kind.kind().managed_by.unwrap().default;
+        let Some(own) = sample.kind.kind().managed_by.map(|field| field.default) else {
+            assert_eq!(defaulted("fed", None), None, "it is only held");
+            continue;
+        };
         assert_eq!(defaulted("local", None), None);
         assert_eq!(defaulted("fed", None), ours);
         assert_eq!(defaulted("fed", Some(own)), ours);
@@ -279,8 +295,10 @@ fn each_kind_is_held_and_marked_where_its_controller_reads_it() {
 #[test]
 fn who_runs_a_job_does_not_change_while_it_runs_nor_once_a_manager_has_it() {
     let ours = "kueue.x-k8s.io/multikueue";
-    for sample in samples() {
-        let field = sample.kind.kind().managed_by.unwrap();
+    let samples = samples().into_iter();
+    for (sample, field) in
+        samples.filter_map(|sample| { sample.kind.kind().managed_by }.map(|by| (sample, by)))
+    {
         let managed = |job: Value, by: Option<&str>| {
             let mut job = job;
             if let Some(by) = by {
@@ -324,8 +342,12 @@ fn a_missing_template_is_named_and_zero_replicas_are_no_fault() {
             .unwrap();
         let pointer = format!("/{}", field.replace(['.', '['], "/").replace(']', ""));
         let mut without = sample.job();
-        *without.pointer_mut(&pointer).unwrap() = Value::Null;
-        if sample.kind.kind() != &rows::JOB {
+        // Why not Spark: its operator makes the templates, so none can be missing.
+        let has_templates = sample.kind.kind() != &rows::SPARK_APPLICATION;
+        if has_templates {
+            *without.pointer_mut(&pointer).unwrap() = Value::Null;
+        }
+        if sample.kind.kind() != &rows::JOB && has_templates {
             let said = kind.pod_sets(&without).unwrap_err().to_string();
             assert!(
                 said.contains(&field) && said.ends_with("expected a pod template"),
@@ -377,6 +399,64 @@ fn unknown_fields_stay_in_the_job_and_in_its_copies() {
             kind.copy(&job, &identity, &original)["spec"]["later"],
             job["spec"]["later"]
         );
+    }
+}
+
+/// Spec: jobs 5.5, 15.18
+#[test]
+fn a_template_that_is_edited_while_its_job_is_held_does_not_match_its_workload_any_more() {
+    for sample in samples() {
+        let kind = Tested(sample.kind);
+        let held = sample.held(&sample.job());
+        let before = kind.pod_sets(&held).unwrap();
+        let edited = held.to_string().replace("\"none\"", "\"other\"");
+        let edited = serde_json::from_str(&edited).unwrap();
+        let after = kind.pod_sets(&edited).unwrap();
+        let same = |sets: &[JobPodSet]| same_pod_sets(&before, sets, Tolerations::Compare);
+        assert!(same(&before) && !same(&after), "{}", sample.name());
+        assert_eq!(
+            sample.on_update(&held, &edited, Presence::Absent),
+            [""; 0],
+            "{}",
+            sample.name()
+        );
+    }
+}
+
+/// As large as an API server takes.
+#[test]
+fn a_huge_job_is_started_stopped_and_copied_as_any_other() {
+    let huge = "x".repeat(1_400_000);
+    for sample in samples() {
+        let kind = Tested(sample.kind);
+        let mut job = sample.held(&sample.job());
+        job["spec"]["later"] = json!(huge);
+        let original = kind.pod_sets(&job).unwrap();
+        let info = |set: &JobPodSet| PodSetInfo {
+            name: set.name.clone(),
+            node_selector: [("tier".to_owned(), "gpu".to_owned())].into(),
+            ..PodSetInfo::default()
+        };
+        let infos: Vec<PodSetInfo> = original.iter().map(info).collect();
+        let patch = kind.start(&job, &infos).unwrap();
+        assert!(
+            patch.to_string().len() < 10_000,
+            "{}: only what changes is sent",
+            sample.name()
+        );
+        let running = apply(&job, &patch);
+        assert!(!kind.look(&running).suspended, "{}", sample.name());
+        let writes = one(&running, |job| sample.kind.stop(job, &original, &WHY));
+        assert!(!writes.is_empty(), "{}", sample.name());
+        let identity = RemoteIdentity {
+            origin: "mgr",
+            workload: "w",
+        };
+        assert_eq!(
+            kind.copy(&running, &identity, &original)["spec"]["later"],
+            job["spec"]["later"]
+        );
+        assert_eq!(sample.on_create(&job), [""; 0], "{}", sample.name());
     }
 }
 

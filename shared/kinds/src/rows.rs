@@ -62,6 +62,15 @@ const OF_PODS: Rights = Rights {
     account: &[],
 };
 
+/// For objects of which only the pods are held and let go.
+const OF_PARENTS: Rights = Rights {
+    engine: &[Right {
+        on: On::Objects,
+        verbs: &["get", "list", "watch"],
+    }],
+    account: &[],
+};
+
 const ADOPTED: &[Ability] = &[Ability::Prebuilt, Ability::Dispatched];
 const RESIZED: &[Ability] = &[Ability::Prebuilt, Ability::Elastic, Ability::Dispatched];
 
@@ -248,14 +257,17 @@ pub static JAX_JOB: Kind = Kind {
     ..COMMON
 };
 
-/// `TrainJob`. *Source*: `spec/jobs.md 9.5`.
+/// `TrainJob`. Unlike the anchor: it stays held on a manager, because Trainer (seen with 2.2.0) does not heed `managedBy`. *Source*: `spec/jobs.md 9.5`.
 pub static TRAIN_JOB: Kind = Kind {
     framework: "trainer.kubeflow.org/trainjob",
     group: "trainer.kubeflow.org",
     version: "v1alpha1",
     kind: "TrainJob",
     plural: "trainjobs",
+    built: Built::Whole,
     managed_by: Some(spec("trainer.kubeflow.org/trainjob-controller")),
+    idle: Idle::Held,
+    implies: Some("jobset.x-k8s.io/jobset"),
     ..COMMON
 };
 
@@ -291,14 +303,16 @@ pub static RAY_CLUSTER: Kind = Kind {
     ..COMMON
 };
 
-/// `RayService`. *Source*: `spec/jobs.md 9.8`.
+/// `RayService`; the clusters that it makes follow it. *Source*: `spec/jobs.md 9.8`.
 pub static RAY_SERVICE: Kind = Kind {
     framework: "ray.io/rayservice",
     group: "ray.io",
     kind: "RayService",
     plural: "rayservices",
+    built: Built::Whole,
     managed_by: Some(spec(RAY_OPERATOR)),
     abilities: RESIZED,
+    implies: Some("ray.io/raycluster"),
     ..COMMON
 };
 
@@ -314,14 +328,16 @@ pub static APP_WRAPPER: Kind = Kind {
     ..COMMON
 };
 
-/// `SparkApplication`. *Source*: `spec/jobs.md 9.10`.
+/// `SparkApplication`. Unlike the anchor: it is dispatched, held back on the manager for want of a `managedBy`.
+/// *Source*: `spec/jobs.md 9.10`.
 pub static SPARK_APPLICATION: Kind = Kind {
     framework: "sparkoperator.k8s.io/sparkapplication",
     group: "sparkoperator.k8s.io",
     version: "v1beta2",
     kind: "SparkApplication",
     plural: "sparkapplications",
-    abilities: &[],
+    built: Built::Whole,
+    idle: Idle::Held,
     gate: Some("SparkApplicationIntegration"),
     ..COMMON
 };
@@ -344,14 +360,16 @@ pub static POD: Kind = Kind {
     ..COMMON
 };
 
-/// `Deployment`: each of its pods is dispatched by itself. *Source*: `spec/jobs.md 9.11`.
+/// `Deployment`: each of its pods is a job. *Source*: `spec/jobs.md 9.11`.
 pub static DEPLOYMENT: Kind = Kind {
     framework: "deployment",
     group: "apps",
     kind: "Deployment",
     plural: "deployments",
+    built: Built::Whole,
     members: Members::WithPods,
     abilities: &[],
+    rights: OF_PARENTS,
     implies: Some("pod"),
     wrapped: &[TEMPLATE_OF_REPLICAS],
     ..COMMON
@@ -363,8 +381,10 @@ pub static STATEFUL_SET: Kind = Kind {
     group: "apps",
     kind: "StatefulSet",
     plural: "statefulsets",
+    built: Built::Whole,
     members: Members::WithPods,
-    abilities: &[Ability::Dispatched],
+    abilities: &[],
+    rights: OF_PARENTS,
     implies: Some("pod"),
     wrapped: &[TEMPLATE_OF_REPLICAS],
     ..COMMON
@@ -376,8 +396,10 @@ pub static LEADER_WORKER_SET: Kind = Kind {
     group: "leaderworkerset.x-k8s.io",
     kind: "LeaderWorkerSet",
     plural: "leaderworkersets",
+    built: Built::Whole,
     members: Members::WithPods,
-    abilities: &[Ability::Dispatched],
+    abilities: &[],
+    rights: OF_PARENTS,
     implies: Some("pod"),
     ..COMMON
 };

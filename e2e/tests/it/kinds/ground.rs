@@ -27,9 +27,9 @@ pub(super) const WEST: &str = "west";
 /// Held by a test as long as it changes that worker as a whole.
 pub(super) static WEST_CHANGES: Mutex<()> = Mutex::const_new(());
 /// The integrations that are on in the federation.
-const INTEGRATIONS: &str = "batch/job,jobset.x-k8s.io/jobset,ray.io/raycluster,ray.io/rayjob,kubeflow.org/tfjob,kubeflow.org/pytorchjob,\
+const INTEGRATIONS: &str = "batch/job,jobset.x-k8s.io/jobset,ray.io/raycluster,ray.io/rayjob,ray.io/rayservice,kubeflow.org/tfjob,kubeflow.org/pytorchjob,\
                             kubeflow.org/paddlejob,kubeflow.org/xgboostjob,kubeflow.org/jaxjob,kubeflow.org/mpijob,\
-                            workload.codeflare.dev/appwrapper";
+                            workload.codeflare.dev/appwrapper,sparkoperator.k8s.io/sparkapplication,trainer.kubeflow.org/trainjob";
 /// And where everything is played.
 const PLAYED: [&str; 2] = ["batch/job", "jobset.x-k8s.io/jobset"];
 /// Longer than a test.
@@ -53,16 +53,21 @@ async fn start() -> Stage {
     };
     let worker = |name: &str| {
         let node = Node::new(format!("{name}-1"), "64", "256Gi");
-        Worker::new(Options::complete(name).with_node(node)).unregistered()
+        let mut options = Options::complete(name).with_node(node);
+        // Why: a RayService is ready when its Service has endpoints.
+        options.controllers.push("endpointslice-controller".to_owned());
+        Worker::new(options).unregistered()
     };
     let mut spec = Spec::new(manager, vec![worker(EAST), worker(WEST)])
         .with_controller(Runs::JobSets)
         .with_controller(Runs::RayClusters)
         .with_controller(Runs::TrainingJobs)
-        .with_controller(Runs::MpiJobs);
+        .with_controller(Runs::MpiJobs)
+        .with_controller(Runs::TrainJobs);
     let frameworks: Vec<&str> = INTEGRATIONS.split(',').collect();
     spec.configuration = json!({
         "integrations": {"frameworks": frameworks}, "multiKueue": {"gcInterval": "3s"},
+        "featureGates": {"SparkApplicationIntegration": true},
         "roadstead": {"appwrapper": {"allowedKinds": ["Pod.v1", "Service.v1", "Job.v1.batch"]}},
     });
     let stage = Stage::start(spec, Progress::stderr())
@@ -96,7 +101,9 @@ pub(super) fn play<F: Future<Output = ()>>(
     RUNTIME.block_on(async {
         let started = Box::pin(timeout(START_DEADLINE, STAGE.get_or_init(start)));
         let stage = started.await.expect("the start must end");
-        let add = |queue: Queue, (cluster, cpu): &(&str, &str)| queue.with_quota(*cluster, &[("cpu", *cpu)]);
+        let add = |queue: Queue, (cluster, cpu): &(&str, &str)| {
+            queue.with_quota(*cluster, &[("cpu", *cpu), ("memory", "64Gi")])
+        };
         let queue = cores.iter().fold(Queue::new(name), add);
         stage
             .furnish(name, queue)
@@ -180,6 +187,50 @@ async fn start_workflows() -> (Solo, Controller) {
     let controller = Controller::start(Runs::Workflows, solo.plane(), &Progress::stderr()).await;
     let controller = controller.unwrap_or_else(|error| panic!("{}", chain(&error)));
     (solo, controller)
+}
+
+/// One cluster with the controllers of what serves, for all tests of it. Plain pods are not queued there.
+static SERVERS: OnceCell<(Solo, Controller)> = OnceCell::const_new();
+
+async fn start_servers() -> (Solo, Controller) {
+    let node = Node::new(format!("{EAST}-1"), "64", "256Gi");
+    let mut options = Options::complete("servers").with_node(node);
+    let more = ["deployment", "replicaset", "statefulset"];
+    options
+        .controllers
+        .extend(more.map(|kind| format!("{kind}-controller")));
+    let frameworks = [
+        "batch/job",
+        "deployment",
+        "statefulset",
+        "leaderworkerset.x-k8s.io/leaderworkerset",
+    ];
+    let configuration = json!({"integrations": {"frameworks": frameworks}});
+    let started = Solo::start(options, &configuration, Progress::stderr()).await;
+    let solo = started.unwrap_or_else(|error| panic!("{}", chain(&error)));
+    let controller = Controller::start(Runs::LeaderWorkerSets, solo.plane(), &Progress::stderr()).await;
+    let controller = controller.unwrap_or_else(|error| panic!("{}", chain(&error)));
+    (solo, controller)
+}
+
+/// Runs a test about what serves in a namespace of this name, with a queue of this name and so many cores.
+pub(super) fn play_servers<F: Future<Output = ()>>(
+    name: &'static str,
+    cores: u32,
+    body: impl FnOnce(Room) -> F,
+) {
+    RUNTIME.block_on(async {
+        let started = Box::pin(timeout(START_DEADLINE, SERVERS.get_or_init(start_servers)));
+        let (solo, controller) = started.await.expect("the start must end");
+        let room = furnish(solo, name, &[(name, cores)]).await;
+        let ended = timeout(DEADLINE, body(room)).await;
+        assert!(
+            ended.is_ok(),
+            "test {name} must end within its deadline; the last lines of the worker:\n{}\nof the controller:\n{}",
+            solo.log_tail(),
+            controller.log_tail()
+        );
+    });
 }
 
 /// Runs a test about workflows in a namespace of this name, with queues of these names and numbers of cores.
