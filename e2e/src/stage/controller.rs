@@ -354,7 +354,11 @@ impl Controller {
     }
 }
 
-async fn find_or_build(program: Program, cluster: &str, progress: &Progress) -> Result<Binaries, Error> {
+pub(super) async fn find_or_build(
+    program: Program,
+    cluster: &str,
+    progress: &Progress,
+) -> Result<Binaries, Error> {
     let (progress, plane) = (progress.clone(), cluster.to_owned());
     let built = tokio::task::spawn_blocking(move || binaries::locate_or_build(&[program], &progress)).await;
     let built = built.map_err(|source| plane::Error::Interrupted {
@@ -366,14 +370,14 @@ async fn find_or_build(program: Program, cluster: &str, progress: &Progress) -> 
         .map_err(Error::Plane)
 }
 
-fn path_of(binaries: &Binaries, program: Program) -> Result<&Path, Error> {
+pub(super) fn path_of(binaries: &Binaries, program: Program) -> Result<&Path, Error> {
     let none = || std::io::Error::new(std::io::ErrorKind::NotFound, "it was not built");
     let path = binaries.path(program).ok_or_else(none);
     path.map_err(system(format!("looking for {}", program.name())))
 }
 
 /// Everything in the manifests of its release.
-fn objects(binaries: &Binaries, program: Program) -> Result<Vec<Value>, Error> {
+pub(super) fn objects(binaries: &Binaries, program: Program) -> Result<Vec<Value>, Error> {
     let mut all = Vec::new();
     for path in binaries.manifests(program) {
         let doing = || format!("reading {}", path.display());

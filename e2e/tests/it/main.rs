@@ -19,6 +19,7 @@ mod citations;
 mod conformance;
 mod demo;
 mod disturbance;
+mod duel;
 mod federation;
 mod gauges;
 mod images;
