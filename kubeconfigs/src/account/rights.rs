@@ -316,6 +316,7 @@ mod tests {
             let more: Vec<&String> = more.iter().filter(|rule| !none.contains(rule)).collect();
             let group = if kind.group.is_empty() { "core" } else { kind.group };
             let of_it = |rule: &&String| rule.starts_with(&format!("{group}: {}", kind.plural));
+            assert!(!more.is_empty(), "{kind}");
             assert_eq!(more.len(), kind.rights.account.len(), "{more:?}");
             assert!(more.iter().all(of_it), "{more:?}");
         }
