@@ -75,7 +75,7 @@ impl Error {
     }
 }
 
-/// A program of a control plane, or a controller beside it.
+/// A program of a control plane, a controller beside it, or a tool of the tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Program {
     /// The database.
@@ -98,6 +98,10 @@ pub enum Program {
     Mpi,
     /// Runs Argo Workflows.
     Argo,
+    /// Renders charts.
+    Helm,
+    /// Serves a registry of images, pushes and pulls.
+    Crane,
 }
 
 impl Program {
@@ -114,6 +118,8 @@ impl Program {
             Self::Training => "training-operator",
             Self::Mpi => "mpi-operator",
             Self::Argo => "workflow-controller",
+            Self::Helm => "helm",
+            Self::Crane => "crane",
         }
     }
 
@@ -125,7 +131,9 @@ impl Program {
             | Self::KubeControllerManager
             | Self::KubeScheduler
             | Self::Kwok => true,
-            Self::JobSet | Self::Ray | Self::Training | Self::Mpi | Self::Argo => false,
+            Self::JobSet | Self::Ray | Self::Training | Self::Mpi | Self::Argo | Self::Helm | Self::Crane => {
+                false
+            }
         }
     }
 }

@@ -133,6 +133,25 @@ const ARGO: Module = Module {
     ],
 };
 
+const HELM: Module = Module {
+    name: "helm",
+    go_mod: include_str!("../../controlplane/helm/go.mod"),
+    go_sum: include_str!("../../controlplane/helm/go.sum"),
+    main_go: None,
+    pinned: "helm.sh/helm/v3",
+    variables: &[],
+    manifests: &[],
+};
+const IMAGES: Module = Module {
+    name: "images",
+    go_mod: include_str!("../../controlplane/images/go.mod"),
+    go_sum: include_str!("../../controlplane/images/go.sum"),
+    main_go: None,
+    pinned: "github.com/google/go-containerregistry",
+    variables: &[],
+    manifests: &[],
+};
+
 fn module(program: Program) -> &'static Module {
     match program {
         Program::Etcd => &ETCD,
@@ -143,6 +162,8 @@ fn module(program: Program) -> &'static Module {
         Program::Training => &TRAINING,
         Program::Mpi => &MPI,
         Program::Argo => &ARGO,
+        Program::Helm => &HELM,
+        Program::Crane => &IMAGES,
     }
 }
 
@@ -157,6 +178,8 @@ fn package(program: Program) -> &'static str {
         Program::Ray => "github.com/ray-project/kuberay/ray-operator",
         Program::Training | Program::Mpi => ".",
         Program::Argo => "github.com/argoproj/argo-workflows/v3/cmd/workflow-controller",
+        Program::Helm => "helm.sh/helm/v3/cmd/helm",
+        Program::Crane => "github.com/google/go-containerregistry/cmd/crane",
     }
 }
 

@@ -67,6 +67,11 @@ const BANKS: &[Bank] = &[
         ordinary: "the API server of a worker gets a tenth of the time, or connections do not last",
         nightly: "the etcd of a worker gets a tenth of the time too",
     },
+    Bank {
+        module: "images",
+        ordinary: "the image of the command line holds the program of the tests",
+        nightly: "all images hold static programs, which are built twice",
+    },
 ];
 
 /// The first in an ordinary run, the second with the feature `nightly`.

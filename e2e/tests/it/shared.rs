@@ -2,11 +2,15 @@
 
 use std::error::Error;
 use std::panic::Location;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use roadstead_e2e::{ControlPlane, Node, Options};
+use roadstead_e2e::binaries::{Program, locate_or_build};
+use roadstead_e2e::{ControlPlane, Node, Options, Progress};
+use tokio::process::Command;
 use tokio::sync::OnceCell;
+use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
 /// For what a test does; starting planes comes on top.
@@ -34,6 +38,30 @@ pub(crate) async fn start(options: Options) -> ControlPlane {
         .await
         .expect("the start must end");
     started.unwrap_or_else(|error| panic!("{}", chain(&error)))
+}
+
+/// Where a tool of other people is, built if it was not there.
+pub(crate) async fn tool(program: Program) -> PathBuf {
+    let located = spawn_blocking(move || locate_or_build(&[program], &Progress::stderr()));
+    let located = timeout(START_DEADLINE, located)
+        .await
+        .expect("the build must end");
+    let binaries = located
+        .unwrap()
+        .unwrap_or_else(|error| panic!("{}", chain(&error)));
+    binaries
+        .path(program)
+        .expect("what was asked for is there")
+        .to_owned()
+}
+
+/// Runs a command to its end and returns what it wrote to its standard output. Fails with what it wrote to the other one.
+pub(crate) async fn output_of(command: &mut Command) -> String {
+    let ended = timeout(START_DEADLINE, command.kill_on_drop(true).output()).await;
+    let output = ended.expect("the command must end").unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {}\n{said}", output.status);
+    String::from_utf8(output.stdout).unwrap()
 }
 
 /// An error with all its causes.

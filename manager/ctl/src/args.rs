@@ -34,6 +34,12 @@ pub enum Area {
     },
     /// Say why a job does not run, or where it does: one reason, what each worker cluster answered, the next step.
     Explain(Explain),
+    /// Namespaces and LocalQueues that a worker cluster lacks for the queues of the manager.
+    Sync {
+        /// What to do.
+        #[command(subcommand)]
+        verb: SyncVerb,
+    },
     /// Configuration files of the manager and the workers.
     Config {
         /// What to do.
@@ -169,6 +175,40 @@ pub struct Explain {
     /// Context in it [default: the current one]
     #[arg(long, value_name = "NAME")]
     pub context: Option<String>,
+    /// Format of the result
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: Format,
+}
+
+/// What can be done about what a worker lacks.
+#[derive(Debug, Subcommand)]
+pub enum SyncVerb {
+    /// Show what the worker lacks, write nothing.
+    Plan(Sync),
+    /// Create what the worker lacks. What exists there stays as it is.
+    Apply(Sync),
+}
+
+/// `roadstead sync plan` and `apply`
+#[derive(Clone, Debug, Args)]
+pub struct Sync {
+    /// Name of the worker cluster
+    pub cluster: String,
+    /// Kubeconfig of an administrator of the worker cluster (it is never stored)
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: PathBuf,
+    /// Context in it [default: the current one]
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
+    /// Where the manager is.
+    #[command(flatten)]
+    pub manager: Manager,
+    /// `ClusterQueue` of the worker that new LocalQueues lead to [default: the one of the same name as on the manager]
+    #[arg(long, value_name = "NAME")]
+    pub cluster_queue: Option<String>,
+    /// Do not ask
+    #[arg(short, long)]
+    pub yes: bool,
     /// Format of the result
     #[arg(short, long, value_enum, default_value_t)]
     pub output: Format,

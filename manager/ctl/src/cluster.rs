@@ -54,7 +54,10 @@ fn secret_of(cluster: &MultiKueueCluster) -> Option<&str> {
 }
 
 /// The MultiKueueCluster of a worker that must be registered.
-async fn registered(api: &Api<MultiKueueCluster>, name: &str) -> Result<MultiKueueCluster, Failure> {
+pub(crate) async fn registered(
+    api: &Api<MultiKueueCluster>,
+    name: &str,
+) -> Result<MultiKueueCluster, Failure> {
     let there = { api.get_opt(name).await }
         .map_err(|error| Failure::request("reading the MultiKueueCluster failed", &error))?;
     there.ok_or_else(|| {

@@ -3,7 +3,8 @@
 //! It **never** writes a credential to disk, prints one, or waits without a limit. Data goes to stdout, progress to
 //! stderr; every failure says what, why, and the next command ([`failure::Failure`]).
 //!
-//! Reading order: [`args`], [`install`], [`doctor`], [`cluster`] (`join`, `list`, `cordon`, `uncordon`, `drain`, `leave`), [`explain`], [`config`] (`check`),
+//! Reading order: [`args`], [`install`], [`doctor`], [`cluster`] (`join`, `list`, `cordon`, `uncordon`, `drain`, `leave`), [`explain`], [`sync`],
+//! [`config`] (`check`),
 //! [`access`] (who we talk to), [`output`], [`failure`].
 
 pub mod access;
@@ -15,6 +16,7 @@ pub mod explain;
 pub mod failure;
 pub mod install;
 pub mod output;
+pub mod sync;
 
 #[cfg(test)]
 mod documents;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _};
 use jiff::Timestamp;
-use roadstead_ctl::args::{Area, Cli, ClusterVerb, ConfigVerb};
+use roadstead_ctl::args::{Area, Cli, ClusterVerb, ConfigVerb, SyncVerb};
 use roadstead_ctl::cluster::{cordon, give_up, join, leave, list};
 use roadstead_ctl::config;
 use roadstead_ctl::doctor;
@@ -14,6 +14,7 @@ use roadstead_ctl::explain;
 use roadstead_ctl::failure::Failure;
 use roadstead_ctl::install;
 use roadstead_ctl::output;
+use roadstead_ctl::sync;
 
 /// Name of the file under which kubectl finds its plugins.
 const PLUGIN: &str = "kubectl-roadstead";
@@ -60,6 +61,10 @@ async fn run(cli: Cli) -> Result<(), Failure> {
         Area::Uninstall(args) => install::remove::run(&args).await,
         Area::Doctor(args) => doctor::run(&args, now).await,
         Area::Explain(args) => explain::run(&args, now).await,
+        Area::Sync { verb } => match verb {
+            SyncVerb::Plan(args) => sync::show(&args).await,
+            SyncVerb::Apply(args) => sync::apply(&args).await,
+        },
         Area::Config { verb } => match verb {
             ConfigVerb::Check(args) => config::check(&args),
         },

@@ -295,7 +295,9 @@ pub fn ways_out(cluster: &ClusterName) -> String {
 fn open_again(cluster: &ClusterName, why: &Closed) -> String {
     match why {
         Closed::QueueMissing => {
-            format!("create the namespace and the LocalQueue of that name on cluster \"{cluster}\"")
+            format!(
+                "create the namespace and the LocalQueue of that name on cluster \"{cluster}\" (roadstead sync plan {cluster})"
+            )
         }
         Closed::ClusterQueueMissing { name } => format!(
             "create ClusterQueue \"{name}\" on cluster \"{cluster}\", or let the LocalQueue there name another"
