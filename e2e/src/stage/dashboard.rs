@@ -1,4 +1,4 @@
-//! Plays the dashboards of Ray clusters, as far as the Ray operator asks them how jobs do.
+//! Plays the dashboards of Ray clusters, as far as the Ray operator asks them how jobs and services do.
 //!
 //! The operator looks for a dashboard under the name of a Service, which no name server here knows. So it is given this as its
 //! proxy for HTTP, and all its questions come here; what it asks the API server goes by HTTPS, past the proxy.
@@ -20,11 +20,15 @@ use tokio::net::TcpListener;
 use tokio_util::task::AbortOnDropHandle;
 
 const JOBS: &str = "/api/jobs/";
+/// What a cluster serves.
+const SERVED: &str = "/api/serve/applications/";
+/// Where the part of a cluster that takes requests says that it is well.
+const WELL: &str = "/-/healthz";
 /// How long a job runs when its name gives no number.
 const USUAL: Duration = Duration::from_secs(1);
 
 /// The dashboard of a Ray cluster, played. A job runs as many seconds from the first question on as the number at the end of its name says (`train-30`),
-/// and then has succeeded. Ends when it is dropped.
+/// and then has succeeded. What is to be served is served at once. Ends when it is dropped.
 #[derive(Debug)]
 pub(super) struct Dashboard {
     address: SocketAddr,
@@ -71,6 +75,12 @@ impl Jobs {
         let body = match (method.as_str(), job) {
             ("GET", Some(job)) => Some(self.state(job, now)),
             ("POST", Some(job)) if job.ends_with("/stop") => Some(json!({"stopped": true})),
+            ("GET" | "PUT", None) if path == SERVED => {
+                let served =
+                    json!({"name": "app", "status": "RUNNING", "message": "played", "deployments": {}});
+                Some(json!({"applications": {"app": served}}))
+            }
+            ("GET", None) if path == WELL => Some(json!("success")),
             _ => None,
         };
         let code = if body.is_some() {
@@ -116,7 +126,12 @@ mod tests {
         assert_eq!(asked("/api/jobs/train-30", 35).await, "SUCCEEDED");
         assert_eq!(asked("/api/jobs/train", 0).await, "RUNNING");
         assert_eq!(asked("/api/jobs/train", 1).await, "SUCCEEDED");
-        let other = jobs.answer(&Method::GET, "/api/jobs/", now);
-        assert_eq!(other.status(), StatusCode::NOT_FOUND);
+        for (path, code) in [
+            (JOBS, StatusCode::NOT_FOUND),
+            (SERVED, StatusCode::OK),
+            (WELL, StatusCode::OK),
+        ] {
+            assert_eq!(jobs.answer(&Method::GET, path, now).status(), code, "{path}");
+        }
     }
 }

@@ -10,4 +10,6 @@ mod pods;
 mod ray;
 mod scenes;
 mod served;
+mod skypilot;
+mod spark;
 mod wrapper;

@@ -14,6 +14,7 @@ mod answerer;
 mod appwrapper;
 mod architecture;
 mod charts;
+mod circles;
 mod citations;
 mod conformance;
 mod demo;

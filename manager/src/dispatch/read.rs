@@ -17,16 +17,16 @@ use roadstead_core::kind::KindState;
 use roadstead_core::name::{CheckName, ClusterName, Key};
 use roadstead_core::status::{CheckPhase, Status};
 use roadstead_core::workload::Workload;
-use roadstead_engine::caches::{CachedJob, JobKey, JobRef, KindCache, is_of_group, member, named};
+use roadstead_engine::caches::{CachedJob, JobKey, KindCache, member, named};
 use roadstead_engine::checks::{Elsewhere, Fate, There};
-use roadstead_engine::jobs::job_of;
 use roadstead_jobs::JobKind;
-use roadstead_jobs::kind::{Look, Members, Pods, Unmatched};
+use roadstead_jobs::kind::{Look, Pods, Unmatched};
 use roadstead_kinds::{Ability, Idle};
 
 use super::Dispatch;
 use super::fence::fence;
 use super::kind::{jobs_like, note_kind, state_on, unreadable};
+use super::owning::{Owning, local_job, owner_of, unmatched};
 use crate::remote::Remote;
 use crate::sites;
 
@@ -308,56 +308,6 @@ fn placeholder(key: &Key) -> ApiWorkload {
     workload
 }
 
-/// The job of a local Workload, whether or not it is there.
-struct Owning<'a> {
-    jobs: &'a KindCache,
-    key: JobKey,
-    /// Its UID, if it is one object.
-    uid: Option<String>,
-}
-
-impl Owning<'_> {
-    /// All its objects.
-    fn job(&self) -> Option<CachedJob> {
-        let is_it = |job: &CachedJob| self.uid.is_none() || job.first().uid() == self.uid;
-        self.jobs.job(&self.key).filter(is_it)
-    }
-}
-
-/// The objects of a job of which copies are to be: those that its Workload counts, and that are not being deleted.
-fn local_job(owner: &Owning<'_>, workload: &ApiWorkload) -> Option<CachedJob> {
-    let job = owner.job()?;
-    let sets = roadstead_convert::pod_sets(workload);
-    let kind = owner.jobs.kind;
-    let tending = job.with(|members| kind.tend(members, Some(&sets), roadstead_convert::asks_for_more));
-    let kept: Option<BTreeSet<String>> =
-        tending.map(|group| group.kept.into_iter().map(|id| id.uid).collect());
-    job.only(|object| {
-        let is_counted =
-            { kept.as_ref() }.is_none_or(|kept| object.uid().is_some_and(|uid| kept.contains(&uid)));
-        is_counted && object.metadata.deletion_timestamp.is_none()
-    })
-}
-
-fn owner_of<'a>(d: &'a Dispatch, workload: &ApiWorkload) -> Option<Owning<'a>> {
-    if is_of_group(workload) {
-        let JobRef { kind, key } = job_of(&d.caches, workload)?;
-        let jobs = d.caches.jobs.get(kind)?;
-        return Some(Owning { jobs, key, uid: None });
-    }
-    let owner = workload
-        .owner_references()
-        .iter()
-        .find(|o| o.controller == Some(true))?;
-    let jobs = d.caches.kind(group_of(&owner.api_version), &owner.kind)?;
-    let key = Key::new(workload.namespace().unwrap_or_default(), owner.name.as_str());
-    Some(Owning {
-        jobs,
-        key: JobKey::Object(key),
-        uid: Some(owner.uid.clone()),
-    })
-}
-
 pub(super) fn group_of(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
@@ -440,30 +390,6 @@ fn copies(
         }
     });
     Copies { workload, job }
-}
-
-/// How the objects of a local job and its copies on a worker differ; not at all when there are no objects any more.
-pub(super) fn unmatched_on(d: &Dispatch, key: &Key, copies: &CachedJob) -> Unmatched {
-    let stored = d.caches.workloads.get(key);
-    let owner = stored.as_deref().and_then(|stored| owner_of(d, stored));
-    let both = stored.as_deref().zip(owner.as_ref());
-    both.map(|(stored, owner)| unmatched(owner, stored, copies))
-        .unwrap_or_default()
-}
-
-fn unmatched(owner: &Owning<'_>, workload: &ApiWorkload, copies: &CachedJob) -> Unmatched {
-    let Some(whole) = owner.job() else {
-        return Unmatched::default();
-    };
-    let compare = |local: Members<'_>| copies.with(|copies| owner.jobs.kind.unmatched(local, copies));
-    let mut unmatched = whole.with(compare);
-    let counted = local_job(owner, workload);
-    let is_counted = |name: &String| {
-        let mut counted = counted.iter().flat_map(CachedJob::objects);
-        counted.any(|object| object.name_any() == *name)
-    };
-    unmatched.lacking.retain(is_counted);
-    unmatched
 }
 
 /// Why its status too: a job that is held may still have some.

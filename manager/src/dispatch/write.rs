@@ -30,6 +30,8 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::owning::unmatched_on;
+use super::words::{met_another_write, not_served, refusal};
 use super::{Dispatch, needs, read};
 use crate::metrics::{Ended, Hop};
 use crate::remote::{Miss, Proof, Remote};
@@ -397,7 +399,7 @@ impl Site<'_> {
             }
             return Ok(());
         };
-        let Unmatched { lacking, stray } = read::unmatched_on(self.d, self.key, &there);
+        let Unmatched { lacking, stray } = unmatched_on(self.d, self.key, &there);
         for copy in copies
             .into_iter()
             .filter(|copy| lacking.contains(&copy.name_any()))
@@ -656,37 +658,12 @@ fn vanishing(mut job: Value, is_planted: bool) -> Value {
     job
 }
 
-/// What was asked for does not exist there as a kind; for a namespace that is missing API servers have other words.
-fn not_served(kind: &str, version: &str) -> String {
-    format!(
-        "its API server does not serve {kind} of {version} (404 at creation): install the CustomResourceDefinitions there that the \
-         manager's kinds need, or see whether the server in the kubeconfig is an API server"
-    )
-}
-
-fn met_another_write(what: &str) -> String {
-    format!(
-        "{what} was not created, because something else was written there at the same moment (409); it is tried again; if that \
-         stays, look for a ResourceQuota or a webhook in this namespace of the worker"
-    )
-}
-
 /// Why with its UID and version: what stands there by that name now may be somebody else's.
 fn priority_patch(local: &Workload, copy: &Workload) -> Value {
     json!({
         "metadata": { "uid": copy.metadata.uid, "resourceVersion": copy.metadata.resource_version },
         "spec": { "priority": local.spec.priority, "priorityClassRef": local.spec.priority_class_ref },
     })
-}
-
-fn refusal(why: &str) -> Cause {
-    if why.starts_with("namespaces ") && why.ends_with("not found") {
-        Cause::NamespaceMissing
-    } else if why.starts_with("admission webhook") {
-        Cause::WebhookFailed
-    } else {
-        Cause::CreateRefused
-    }
 }
 
 #[cfg(test)]

@@ -148,6 +148,18 @@ fn controller(meta: &ObjectMeta) -> Option<Reference> {
     })
 }
 
+/// The job of an enabled kind that controls an object, as it is cached.
+pub(crate) fn parent<'a>(
+    caches: &'a Caches,
+    object: &DynamicObject,
+) -> Option<(&'a KindCache, Arc<DynamicObject>)> {
+    let owner = controller(&object.metadata)?;
+    let jobs = caches.kind(&owner.group, &owner.kind)?;
+    let key = Key::new(object.namespace().unwrap_or_default(), owner.name.as_str());
+    let job = jobs.objects.get(&key)?;
+    (job.metadata.uid.as_deref() == Some(owner.uid.as_str())).then_some((jobs, job))
+}
+
 /// Whether an object is controlled by one of a kind that is queued here.
 pub(crate) fn has_owner_of_managed_kind(caches: &Caches, object: &DynamicObject) -> bool {
     controller(&object.metadata).is_some_and(|owner| match standing(caches, &owner) {

@@ -21,7 +21,8 @@ use roadstead_core::ancestry::Stop;
 use roadstead_core::job::{self, ADOPTION_PAUSE, FollowUp, Scope};
 use roadstead_core::name::Key;
 use roadstead_core::note::Note;
-use roadstead_jobs::kind::Remote;
+use roadstead_jobs::JobKind;
+use roadstead_jobs::kind::{Remote, Write};
 use roadstead_kinds::{Idle, Members};
 use roadstead_kubeio::events::Recorder;
 use roadstead_kubeio::queue::{Lane, Queue};
@@ -74,6 +75,7 @@ impl Jobs {
                 }
             });
         }
+        self.listen_for_children();
         let (due, caches) = (self.due.clone(), self.caches.clone());
         self.caches.workloads.listen(move |change| {
             for workload in [change.old, change.new].into_iter().flatten() {
@@ -130,6 +132,32 @@ impl Jobs {
         });
     }
 
+    /// Makes jobs due that the controller of another job has made, whenever that other job changes: they follow it, and nothing on
+    /// them shows that it was let go or stopped.
+    fn listen_for_children(&self) {
+        let position = |framework: &str| {
+            let mut kinds = self.caches.jobs.iter();
+            kinds.position(|jobs| jobs.kind.kind().framework == framework && !jobs.has_groups())
+        };
+        for parents in self.caches.jobs.iter() {
+            let Some(kind) = parents.kind.kind().implies.and_then(position) else {
+                continue;
+            };
+            let (due, caches) = (self.due.clone(), self.caches.clone());
+            parents.objects.listen(move |change| {
+                let uid = change.new.and_then(|parent| parent.metadata.uid.clone());
+                let (Some(uid), Some(children)) = (uid, caches.jobs.get(kind)) else {
+                    return;
+                };
+                let is_child = |child: &DynamicObject| child.owner_references().iter().any(|o| o.uid == uid);
+                for child in children.objects.all().iter().filter(|child| is_child(child)) {
+                    let key = children.key_of(child);
+                    due.add(JobRef { kind, key }, Lane::Placed);
+                }
+            });
+        }
+    }
+
     /// One pass.
     pub(crate) async fn reconcile(self, at: JobRef) -> Outcome {
         let Some(jobs) = self.caches.jobs.get(at.kind).cloned() else {
@@ -145,6 +173,9 @@ impl Jobs {
             Ok(top) => top,
             Err(stop) => return self.without_top(&jobs, job.first(), stop),
         };
+        if let Some(outcome) = self.replace(&jobs, &at, job.first()).await {
+            return outcome;
+        }
         let scene = match read::scene(&self, &jobs, job.clone(), top.as_ref()) {
             Ok(scene) => scene,
             Err(problem) => {
@@ -195,6 +226,29 @@ impl Jobs {
             return Ok(None);
         }
         ancestors::learn(&self.client, &self.caches, object).await
+    }
+
+    /// Deletes what the controller of a job has made and would never let go; it makes it anew. `None` when it is not such a thing.
+    async fn replace(&self, jobs: &KindCache, at: &JobRef, object: &DynamicObject) -> Option<Outcome> {
+        let (parents, parent) = ancestors::parent(&self.caches, object)?;
+        let (child, outlives) = (member(object), JobKind::outlives);
+        if object.metadata.deletion_timestamp.is_some() || !outlives(parents.kind, member(&parent), child) {
+            return None;
+        }
+        let write = Write::Delete { of: child.id() };
+        let done = write::carry_out(self, jobs, at.key.key(), write).await;
+        if done.is_ok() {
+            let text = format!(
+                "Deleted {}, which was held, so that it is made anew",
+                object.name_any()
+            );
+            let resource = &parents.resource;
+            self.recorder.record(
+                parent.object_ref(resource),
+                Note::normal("DeletedHeldChild", text),
+            );
+        }
+        Some(done.err().unwrap_or(Outcome::Done))
     }
 
     /// What follows when it cannot be told what is above a job: it stays as it is.

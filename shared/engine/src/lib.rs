@@ -22,6 +22,7 @@ pub mod webhook;
 
 mod brain;
 mod control;
+mod error;
 mod feed;
 mod proposals;
 mod queue_status;

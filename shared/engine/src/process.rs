@@ -33,6 +33,7 @@ use crate::caches::JobRef;
 use crate::caches::{Caches, Counting, unlisted};
 use crate::checks::CheckList;
 use crate::clock::{self, Clock, Uptime};
+pub use crate::error::Error;
 use crate::feed;
 use crate::jobs::Jobs;
 use crate::leader::Leadership;
@@ -59,40 +60,6 @@ const FINISH_MAX: Duration = Duration::from_secs(3);
 
 /// The controllers that the engine brings; names for `--controllers`.
 pub const CONTROLLERS: &[&str] = &["admission", "core", "jobs", "webhooks"];
-
-/// Why the engine could not be put together.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// Two webhooks for one path.
-    #[error("putting the webhooks together")]
-    Webhooks {
-        /// Which.
-        #[source]
-        source: roadstead_serve::webhook::Error,
-    },
-    /// The TLS settings of the configuration file leave nothing to use.
-    #[error("setting up TLS")]
-    Tls {
-        /// What is wrong with them.
-        #[source]
-        source: roadstead_serve::tls::Error,
-    },
-    /// Settings that contradict each other.
-    #[error("configuration key {key}: {why}")]
-    Settings {
-        /// Where it stands.
-        key: String,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// A port cannot be had.
-    #[error("opening a port")]
-    Listen {
-        /// What the system says.
-        #[source]
-        source: roadstead_serve::listen::Error,
-    },
-}
 
 /// What the engine is put together from.
 pub struct Parts {

@@ -33,8 +33,8 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::caches::Caches;
+use crate::error::Error;
 use crate::leader::Leadership;
-use crate::process::Error;
 use page::Page;
 use path::{Of, Target};
 

@@ -6,9 +6,10 @@
 //! Invariant: a status of these kinds says nothing about pods that are being ended. So a job that its controller has looked at
 //! is never taken for one without pods ([`Pods::Untold`]): it may start elsewhere only when its object is gone.
 //!
-//! Reading order: [`ByPath`], [`places`] (pod sets), [`signs`] (what a status says).
+//! Reading order: [`ByPath`], [`places`] (pod sets), [`signs`] (what a status says), `queued` (rules for jobs of a queue).
 
 pub mod places;
+pub(crate) mod queued;
 pub mod signs;
 
 use std::borrow::Cow;
@@ -63,6 +64,10 @@ pub struct Rules {
     pub filled: fn(&Value) -> Cow<'_, Value>,
     /// Whether the queue has to do with a job of the kind at all.
     pub is_queued: fn(Member<'_>) -> bool,
+    /// Whether what the controller of the kind made of a job is held for good, though the job is not.
+    pub outlives: fn(Member<'_>, Member<'_>) -> bool,
+    /// Takes the templates that [`Self::filled`] put into a job out again, and puts what was changed in them where the kind has it.
+    pub emptied: fn(&mut Value),
     /// Adds to the pod sets of a job what its controller will add to its pods, so that it is counted.
     pub added: fn(Member<'_>, &mut [JobPodSet]),
     /// Changes a new job after all other defaults.
@@ -78,6 +83,8 @@ impl Rules {
     pub const NONE: Self = Self {
         filled: |job| Cow::Borrowed(job),
         is_queued: |_job| true,
+        outlives: |_job, _child| false,
+        emptied: |_job| {},
         added: |_job, _pod_sets| {},
         default: |_job| {},
         create: |_job| Vec::new(),
@@ -147,7 +154,10 @@ impl ByPath {
             }
             Ok::<_, std::convert::Infallible>(())
         };
-        Self::with_templates(&groups, &filled, put_back).unwrap_or_else(|never| match never {})
+        let mut after =
+            Self::with_templates(&groups, &filled, put_back).unwrap_or_else(|never| match never {});
+        (self.rules.emptied)(&mut after);
+        after
     }
 }
 
@@ -229,6 +239,7 @@ impl JobKind for ByPath {
                 .or_else(|| infos.get(at))
                 .map_or(Ok(()), |info| inject(template, info))
         })?;
+        (self.rules.emptied)(&mut after);
         json::set(&mut after, self.suspend, json!(false));
         Ok(write(job, job.data, &after).into_iter().collect())
     }
@@ -313,6 +324,10 @@ impl JobKind for ByPath {
 
     fn is_queued(&self, job: Member<'_>) -> bool {
         (self.rules.is_queued)(job)
+    }
+
+    fn outlives(&self, job: Member<'_>, child: Member<'_>) -> bool {
+        (self.rules.outlives)(job, child)
     }
 
     fn own_defaults(&self, job: &mut MemberMut<'_>) {

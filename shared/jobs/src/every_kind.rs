@@ -35,6 +35,7 @@ fn samples() -> Vec<Sample> {
     let head = json!({"template": template});
     let groups = json!([{"groupName": "small", "replicas": 1, "template": template}]);
     let cluster = json!({"headGroupSpec": head, "workerGroupSpecs": groups});
+    let spark = json!({"type": "Scala", "driver": {"cores": 1}, "executor": {"cores": 1, "instances": 1}});
     let of = |row: &'static roadstead_kinds::Kind, spec: Value, replicas: &'static str| Sample {
         kind: kind_of(row.group, row.kind).unwrap(),
         spec,
@@ -95,7 +96,17 @@ fn samples() -> Vec<Sample> {
             json!({"shutdownAfterJobFinishes": true, "rayClusterSpec": cluster}),
             "/spec/rayClusterSpec/workerGroupSpecs/0/replicas",
         ),
-        of(&rows::RAY_CLUSTER, cluster, "/spec/workerGroupSpecs/0/replicas"),
+        of(
+            &rows::RAY_CLUSTER,
+            cluster.clone(),
+            "/spec/workerGroupSpecs/0/replicas",
+        ),
+        of(
+            &rows::RAY_SERVICE,
+            json!({"rayClusterConfig": cluster}),
+            "/spec/rayClusterConfig/workerGroupSpecs/0/replicas",
+        ),
+        of(&rows::SPARK_APPLICATION, spark, "/spec/executor/instances"),
     ]
 }
 
@@ -262,7 +273,10 @@ fn each_kind_is_held_and_marked_where_its_controller_reads_it() {
             Tested(sample.kind).manager_of(&job)
         };
         let ours = Some("kueue.x-k8s.io/multikueue".to_owned());
-        let own = sample.kind.kind().managed_by.unwrap().default;
+        let Some(own) = sample.kind.kind().managed_by.map(|field| field.default) else {
+            assert_eq!(defaulted("fed", None), None, "it is only held");
+            continue;
+        };
         assert_eq!(defaulted("local", None), None);
         assert_eq!(defaulted("fed", None), ours);
         assert_eq!(defaulted("fed", Some(own)), ours);
@@ -279,8 +293,10 @@ fn each_kind_is_held_and_marked_where_its_controller_reads_it() {
 #[test]
 fn who_runs_a_job_does_not_change_while_it_runs_nor_once_a_manager_has_it() {
     let ours = "kueue.x-k8s.io/multikueue";
-    for sample in samples() {
-        let field = sample.kind.kind().managed_by.unwrap();
+    let samples = samples().into_iter();
+    for (sample, field) in
+        samples.filter_map(|sample| { sample.kind.kind().managed_by }.map(|by| (sample, by)))
+    {
         let managed = |job: Value, by: Option<&str>| {
             let mut job = job;
             if let Some(by) = by {
@@ -324,8 +340,12 @@ fn a_missing_template_is_named_and_zero_replicas_are_no_fault() {
             .unwrap();
         let pointer = format!("/{}", field.replace(['.', '['], "/").replace(']', ""));
         let mut without = sample.job();
-        *without.pointer_mut(&pointer).unwrap() = Value::Null;
-        if sample.kind.kind() != &rows::JOB {
+        // Why not Spark: its operator makes the templates, so none can be missing.
+        let has_templates = sample.kind.kind() != &rows::SPARK_APPLICATION;
+        if has_templates {
+            *without.pointer_mut(&pointer).unwrap() = Value::Null;
+        }
+        if sample.kind.kind() != &rows::JOB && has_templates {
             let said = kind.pod_sets(&without).unwrap_err().to_string();
             assert!(
                 said.contains(&field) && said.ends_with("expected a pod template"),

@@ -420,6 +420,11 @@ pub trait JobKind: Send + Sync {
         true
     }
 
+    /// Whether what its controller made of a job is held for good, though the job is not: then that is deleted, and made anew.
+    fn outlives(&self, _job: Member<'_>, _child: Member<'_>) -> bool {
+        false
+    }
+
     /// The priority class that the kind itself declares, beside those of its pods. *Source*: `spec/jobs.md 5.13`.
     fn priority_class<'a>(&self, _members: Members<'a>) -> Option<&'a str> {
         None

@@ -26,6 +26,7 @@ pub mod jobset;
 pub mod kubeflow;
 pub mod pod;
 pub mod ray;
+pub mod spark;
 
 pub mod equivalence;
 pub mod json;
@@ -57,7 +58,9 @@ pub fn registry() -> Vec<&'static dyn JobKind> {
         &kubeflow::JAX_JOB,
         &ray::RAY_JOB,
         &ray::RAY_CLUSTER,
+        &ray::RAY_SERVICE,
         &appwrapper::AppWrapper,
+        &spark::SPARK_APPLICATION,
         &pod::PlainPod,
     ]
 }

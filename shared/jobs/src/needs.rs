@@ -15,7 +15,7 @@ use crate::json;
 /// The account that each namespace has by itself.
 const DEFAULT_ACCOUNT: &str = "default";
 
-/// The ConfigMap that each namespace has by itself, and that API servers mount into pods.
+/// The `ConfigMap` that each namespace has by itself, and that API servers mount into pods.
 const ROOT_CERTIFICATES: &str = "kube-root-ca.crt";
 
 /// A kind of object that a pod can name.

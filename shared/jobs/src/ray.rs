@@ -1,18 +1,47 @@
-//! `RayCluster` and `RayJob`. *Source*: `spec/jobs.md 9.6, 9.7`, `spec/multikueue.md 5`.
+//! `RayCluster`, `RayJob` and `RayService`. *Source*: `spec/jobs.md 9.6 to 9.8`, `spec/multikueue.md 5`.
 
 mod head;
 mod job;
 mod rules;
+mod service;
 
 use roadstead_kinds::rows;
 
 use crate::by_path::places::{At, PodSets, Pods};
 use crate::by_path::signs::Sign;
-use crate::by_path::{ByPath, Path, Rules};
+use crate::by_path::{ByPath, Path, Rules, queued};
 use crate::kind::Member;
 use crate::problem::Problem;
 
 pub use job::RAY_JOB;
+pub use service::RAY_SERVICE;
+
+/// The head of a Ray cluster, whose group is at this path.
+const fn head_of(field: Path) -> PodSets {
+    PodSets {
+        at: At::One {
+            field,
+            name: head::NAME,
+        },
+        template: &["template"],
+        pods: Pods::One,
+    }
+}
+
+/// The worker groups of a Ray cluster, which this path lists.
+const fn workers_of(list: Path) -> PodSets {
+    PodSets {
+        at: At::Each {
+            list,
+            name: "groupName",
+        },
+        template: &["template"],
+        pods: Pods::ReplicasOf {
+            replicas: &["replicas"],
+            pods: &["numOfHosts"],
+        },
+    }
+}
 
 const UP: Sign = Sign::Word {
     field: &["status", "state"],
@@ -25,25 +54,8 @@ pub static RAY_CLUSTER: ByPath = ByPath {
     row: &rows::RAY_CLUSTER,
     suspend: &["spec", "suspend"],
     pod_sets: &[
-        PodSets {
-            at: At::One {
-                field: &["spec", "headGroupSpec"],
-                name: head::NAME,
-            },
-            template: &["template"],
-            pods: Pods::One,
-        },
-        PodSets {
-            at: At::Each {
-                list: &["spec", "workerGroupSpecs"],
-                name: "groupName",
-            },
-            template: &["template"],
-            pods: Pods::ReplicasOf {
-                replicas: &["replicas"],
-                pods: &["numOfHosts"],
-            },
-        },
+        head_of(&["spec", "headGroupSpec"]),
+        workers_of(&["spec", "workerGroupSpecs"]),
     ],
     active: UP,
     ready: UP,
@@ -53,8 +65,8 @@ pub static RAY_CLUSTER: ByPath = ByPath {
     priority_class: None,
     rules: Rules {
         added: |cluster, pod_sets| head::add(cluster, SPEC, pod_sets),
-        create: |cluster| rules::create(cluster, problems),
-        update: |old, new| rules::update(old, new, problems),
+        create: |cluster| queued::create(cluster, problems),
+        update: |old, new| queued::update(old, new, problems),
         ..Rules::NONE
     },
 };

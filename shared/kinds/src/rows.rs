@@ -285,14 +285,16 @@ pub static RAY_CLUSTER: Kind = Kind {
     ..COMMON
 };
 
-/// `RayService`. *Source*: `spec/jobs.md 9.8`.
+/// `RayService`; the clusters that it makes follow it. *Source*: `spec/jobs.md 9.8`.
 pub static RAY_SERVICE: Kind = Kind {
     framework: "ray.io/rayservice",
     group: "ray.io",
     kind: "RayService",
     plural: "rayservices",
+    built: Built::Whole,
     managed_by: Some(spec(RAY_OPERATOR)),
     abilities: RESIZED,
+    implies: Some("ray.io/raycluster"),
     ..COMMON
 };
 
@@ -308,14 +310,16 @@ pub static APP_WRAPPER: Kind = Kind {
     ..COMMON
 };
 
-/// `SparkApplication`. *Source*: `spec/jobs.md 9.10`.
+/// `SparkApplication`. Unlike the anchor: it is dispatched, held back on the manager for want of a `managedBy`.
+/// *Source*: `spec/jobs.md 9.10`.
 pub static SPARK_APPLICATION: Kind = Kind {
     framework: "sparkoperator.k8s.io/sparkapplication",
     group: "sparkoperator.k8s.io",
     version: "v1beta2",
     kind: "SparkApplication",
     plural: "sparkapplications",
-    abilities: &[],
+    built: Built::Whole,
+    idle: Idle::Held,
     gate: Some("SparkApplicationIntegration"),
     ..COMMON
 };

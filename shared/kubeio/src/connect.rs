@@ -24,12 +24,10 @@ use crate::bound::Bounded;
 use crate::date::ServerTime;
 use crate::patience::Patient;
 use crate::permit::{Checked, Permit};
+pub use crate::stall::ANSWER_TIMEOUT;
 
 /// How long a TCP and TLS connection may take.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long an API server may take until it begins to answer one request, and how long it may then be silent before the end of
-/// its answer.
-pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long an idle pooled connection is kept.
 const POOL_IDLE: Duration = Duration::from_mins(1);
 /// How long a connection may be silent until the other side is asked whether it is still there, how long each answer to that is

@@ -14,7 +14,9 @@ use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep, sleep_until};
 use tower::BoxError;
 
-use crate::connect::ANSWER_TIMEOUT;
+/// How long an API server may take until it begins to answer one request, and how long it may then be silent before the end of
+/// its answer.
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How long an answer to a look may take in all: a full page of a list over a slow line has some megabytes.
 const LOOK_MAX: Duration = Duration::from_mins(5);

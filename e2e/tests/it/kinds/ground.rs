@@ -27,9 +27,9 @@ pub(super) const WEST: &str = "west";
 /// Held by a test as long as it changes that worker as a whole.
 pub(super) static WEST_CHANGES: Mutex<()> = Mutex::const_new(());
 /// The integrations that are on in the federation.
-const INTEGRATIONS: &str = "batch/job,jobset.x-k8s.io/jobset,ray.io/raycluster,ray.io/rayjob,kubeflow.org/tfjob,kubeflow.org/pytorchjob,\
+const INTEGRATIONS: &str = "batch/job,jobset.x-k8s.io/jobset,ray.io/raycluster,ray.io/rayjob,ray.io/rayservice,kubeflow.org/tfjob,kubeflow.org/pytorchjob,\
                             kubeflow.org/paddlejob,kubeflow.org/xgboostjob,kubeflow.org/jaxjob,kubeflow.org/mpijob,\
-                            workload.codeflare.dev/appwrapper,pod";
+                            workload.codeflare.dev/appwrapper,sparkoperator.k8s.io/sparkapplication,pod";
 /// And where everything is played.
 const PLAYED: [&str; 2] = ["batch/job", "jobset.x-k8s.io/jobset"];
 /// Longer than a test.
@@ -53,7 +53,10 @@ async fn start() -> Stage {
     };
     let worker = |name: &str| {
         let node = Node::new(format!("{name}-1"), "64", "256Gi");
-        Worker::new(Options::complete(name).with_node(node)).unregistered()
+        let mut options = Options::complete(name).with_node(node);
+        // Why: a RayService is ready when its Service has endpoints.
+        options.controllers.push("endpointslice-controller".to_owned());
+        Worker::new(options).unregistered()
     };
     let mut spec = Spec::new(manager, vec![worker(EAST), worker(WEST)])
         .with_controller(Runs::JobSets)
@@ -63,6 +66,7 @@ async fn start() -> Stage {
     let frameworks: Vec<&str> = INTEGRATIONS.split(',').collect();
     spec.configuration = json!({
         "integrations": {"frameworks": frameworks}, "multiKueue": {"gcInterval": "3s"},
+        "featureGates": {"SparkApplicationIntegration": true},
         "roadstead": {"appwrapper": {"allowedKinds": ["Pod.v1", "Service.v1", "Job.v1.batch"]}},
     });
     let stage = Stage::start(spec, Progress::stderr())
@@ -96,7 +100,9 @@ pub(super) fn play<F: Future<Output = ()>>(
     RUNTIME.block_on(async {
         let started = Box::pin(timeout(START_DEADLINE, STAGE.get_or_init(start)));
         let stage = started.await.expect("the start must end");
-        let add = |queue: Queue, (cluster, cpu): &(&str, &str)| queue.with_quota(*cluster, &[("cpu", *cpu)]);
+        let add = |queue: Queue, (cluster, cpu): &(&str, &str)| {
+            queue.with_quota(*cluster, &[("cpu", *cpu), ("memory", "64Gi")])
+        };
         let queue = cores.iter().fold(Queue::new(name), add);
         stage
             .furnish(name, queue)

@@ -7,13 +7,83 @@ use super::ground::{EAST, MANAGER, Room, is_true, play, pods, resource};
 use super::scenes::{Subject, alone, far, stopped_from_far};
 use crate::shared::chain;
 
-fn clusters() -> ApiResource {
-    resource("ray.io/v1", "RayCluster")
+/// A kind that serves until it is deleted.
+struct Server {
+    kind: &'static str,
+    /// Where the spec of its cluster is, as JSON pointer.
+    cluster: &'static str,
+    is_ready: fn(&Value) -> bool,
 }
 
-/// Everything that a RayCluster makes, and what stands for it in a queue.
-fn all_of_it() -> [ApiResource; 4] {
+static CLUSTER: Server = Server {
+    kind: "RayCluster",
+    cluster: "/spec",
+    is_ready: |cluster| {
+        cluster["status"]["state"] == "ready" && cluster["status"]["readyWorkerReplicas"] == 2
+    },
+};
+
+static SERVICE: Server = Server {
+    kind: "RayService",
+    cluster: "/spec/rayClusterConfig",
+    is_ready: |service| is_true(service, "Ready"),
+};
+
+impl Server {
+    fn resource(&self) -> ApiResource {
+        resource("ray.io/v1", self.kind)
+    }
+
+    /// One with a head and two workers of one core.
+    fn object(&self, room: Room) -> Value {
+        let template = json!({"spec": {"containers": [
+            {"name": "ray", "image": "rayproject/ray:2.46.0", "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}},
+        ]}});
+        let cluster = json!({
+            "rayVersion": "2.46.0",
+            "headGroupSpec": {"rayStartParams": {}, "template": template},
+            "workerGroupSpecs": [{
+                "groupName": "small", "replicas": 2, "minReplicas": 2, "maxReplicas": 2, "rayStartParams": {}, "template": template,
+            }],
+        });
+        let spec = if self.cluster == "/spec" {
+            cluster
+        } else {
+            json!({"serveConfigV2": "applications: []", "rayClusterConfig": cluster})
+        };
+        json!({
+            "apiVersion": "ray.io/v1", "kind": self.kind,
+            "metadata": {"name": "ray", "namespace": room.name, "labels": {"kueue.x-k8s.io/queue-name": room.name}},
+            "spec": spec,
+        })
+    }
+
+    async fn submit(&self, room: Room, cluster: &str) -> Value {
+        let object = serde_json::from_value(self.object(room)).unwrap();
+        let created = room
+            .api(cluster, &self.resource())
+            .create(&PostParams::default(), &object)
+            .await;
+        serde_json::to_value(created.unwrap_or_else(|error| panic!("{}", chain(&error)))).unwrap()
+    }
+
+    async fn until(&self, room: Room, cluster: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        room.until(cluster, &self.resource(), "ray", wanted).await
+    }
+
+    fn is_held(&self, object: &Value) -> bool {
+        object.pointer(self.cluster).unwrap()["suspend"] == true
+    }
+}
+
+fn clusters() -> ApiResource {
+    CLUSTER.resource()
+}
+
+/// Everything that one of them makes, and what stands for it in a queue.
+fn all_of_it() -> [ApiResource; 5] {
     [
+        SERVICE.resource(),
         clusters(),
         resource("v1", "Pod"),
         resource("v1", "Service"),
@@ -21,55 +91,58 @@ fn all_of_it() -> [ApiResource; 4] {
     ]
 }
 
-/// A head and two workers of one core.
-fn cluster(room: Room) -> Value {
-    let template = json!({"spec": {"containers": [
-        {"name": "ray", "image": "rayproject/ray:2.46.0", "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}},
-    ]}});
-    json!({
-        "apiVersion": "ray.io/v1", "kind": "RayCluster",
-        "metadata": {"name": "ray", "namespace": room.name, "labels": {"kueue.x-k8s.io/queue-name": room.name}},
-        "spec": {
-            "rayVersion": "2.46.0",
-            "headGroupSpec": {"rayStartParams": {}, "template": template},
-            "workerGroupSpecs": [{
-                "groupName": "small", "replicas": 2, "minReplicas": 2, "maxReplicas": 2, "rayStartParams": {}, "template": template,
-            }],
-        },
-    })
+/// It serves on a worker, shows that here, and goes with all it has made.
+async fn serves_far(room: Room, server: &Server) {
+    let created = server.submit(room, MANAGER).await;
+    assert!(server.is_held(&created));
+    assert_eq!(created["spec"]["managedBy"], "kueue.x-k8s.io/multikueue");
+    let there = server.until(room, EAST, server.is_ready).await;
+    let labels = |group: &Value| group["template"]["metadata"]["labels"]["kueue.x-k8s.io/podset"].clone();
+    let of_cluster = there.pointer(server.cluster).unwrap();
+    assert_eq!(labels(&of_cluster["headGroupSpec"]), "head");
+    assert_eq!(labels(&of_cluster["workerGroupSpecs"][0]), "small");
+    let same = |here: &Value| (server.is_ready)(here) && !server.is_held(here);
+    server.until(room, MANAGER, same).await;
+    room.running(EAST, 3).await;
+    assert!(room.phases(MANAGER).await.is_empty());
+    room.delete(MANAGER, &server.resource(), "ray").await;
+    room.is_empty(MANAGER, &all_of_it()).await;
+    room.is_empty(EAST, &all_of_it()).await;
 }
 
-async fn submit(room: Room, cluster_name: &str) -> Value {
-    let object = serde_json::from_value(cluster(room)).unwrap();
-    let created = room
-        .api(cluster_name, &clusters())
-        .create(&PostParams::default(), &object)
+/// It is stopped, gives its quota back, and serves again.
+async fn serves_alone(room: Room, server: &Server) {
+    let created = server.submit(room, EAST).await;
+    assert_eq!(created["spec"].get("managedBy"), None);
+    let workload = room.workload(EAST, "ray", |w| is_true(w, "Admitted")).await;
+    server.until(room, EAST, server.is_ready).await;
+    room.running(EAST, 3).await;
+    let name = workload["metadata"]["name"].as_str().unwrap().to_owned();
+    let workloads = resource("kueue.x-k8s.io/v1beta2", "Workload");
+    room.merge(EAST, &workloads, &name, json!({"spec": {"active": false}}))
         .await;
-    serde_json::to_value(created.unwrap_or_else(|error| panic!("{}", chain(&error)))).unwrap()
-}
-
-fn is_ready(cluster: &Value) -> bool {
-    cluster["status"]["state"] == "ready"
+    let stopped = server.until(room, EAST, |object| server.is_held(object)).await;
+    let head = &stopped.pointer(server.cluster).unwrap()["headGroupSpec"]["template"];
+    assert_eq!(head["metadata"].get("labels"), None, "as it was");
+    room.workload(EAST, "ray", |w| !is_true(w, "QuotaReserved")).await;
+    room.running(EAST, 0).await;
+    room.merge(EAST, &workloads, &name, json!({"spec": {"active": true}}))
+        .await;
+    server
+        .until(room, EAST, |object| {
+            !server.is_held(object) && (server.is_ready)(object)
+        })
+        .await;
+    room.running(EAST, 3).await;
+    room.delete(EAST, &server.resource(), "ray").await;
+    room.is_empty(EAST, &all_of_it()).await;
 }
 
 /// Spec: jobs 9.6, 10.1; multikueue 5, 11.57
 #[test]
 fn a_raycluster_of_the_manager_serves_on_a_worker_until_it_is_deleted() {
     play("ray-far", &[(MANAGER, "16"), (EAST, "8")], async |room| {
-        let created = submit(room, MANAGER).await;
-        assert_eq!(created["spec"]["suspend"], true);
-        assert_eq!(created["spec"]["managedBy"], "kueue.x-k8s.io/multikueue");
-        let there = room.until(EAST, &clusters(), "ray", is_ready).await;
-        let labels = |group: &Value| group["template"]["metadata"]["labels"]["kueue.x-k8s.io/podset"].clone();
-        assert_eq!(labels(&there["spec"]["headGroupSpec"]), "head");
-        assert_eq!(labels(&there["spec"]["workerGroupSpecs"][0]), "small");
-        let here = room.until(MANAGER, &clusters(), "ray", is_ready).await;
-        assert_eq!(here["status"]["readyWorkerReplicas"], 2);
-        room.running(EAST, 3).await;
-        assert!(room.phases(MANAGER).await.is_empty());
-        room.delete(MANAGER, &clusters(), "ray").await;
-        room.is_empty(MANAGER, &all_of_it()).await;
-        room.is_empty(EAST, &all_of_it()).await;
+        serves_far(room, &CLUSTER).await;
     });
 }
 
@@ -77,27 +150,25 @@ fn a_raycluster_of_the_manager_serves_on_a_worker_until_it_is_deleted() {
 #[test]
 fn a_raycluster_that_is_stopped_gives_its_quota_back_and_serves_again() {
     play("ray-alone", &[(EAST, "8")], async |room| {
-        let created = submit(room, EAST).await;
-        assert_eq!(created["spec"].get("managedBy"), None);
-        let workload = room.workload(EAST, "ray", |w| is_true(w, "Admitted")).await;
-        room.until(EAST, &clusters(), "ray", is_ready).await;
-        let name = workload["metadata"]["name"].as_str().unwrap().to_owned();
-        let workloads = resource("kueue.x-k8s.io/v1beta2", "Workload");
-        room.merge(EAST, &workloads, &name, json!({"spec": {"active": false}}))
-            .await;
-        let stopped = room
-            .until(EAST, &clusters(), "ray", |c| c["status"]["state"] == "suspended")
-            .await;
-        let head = &stopped["spec"]["headGroupSpec"]["template"];
-        assert_eq!(head["metadata"].get("labels"), None, "as it was");
-        room.workload(EAST, "ray", |w| !is_true(w, "QuotaReserved")).await;
-        room.running(EAST, 0).await;
-        room.merge(EAST, &workloads, &name, json!({"spec": {"active": true}}))
-            .await;
-        room.until(EAST, &clusters(), "ray", is_ready).await;
-        room.running(EAST, 3).await;
-        room.delete(EAST, &clusters(), "ray").await;
-        room.is_empty(EAST, &all_of_it()).await;
+        serves_alone(room, &CLUSTER).await;
+    });
+}
+
+/// Spec: jobs 9.8, 10.1; multikueue 5, 11.57
+#[test]
+fn a_rayservice_of_the_manager_serves_on_a_worker_until_it_is_deleted() {
+    play("service-far", &[(MANAGER, "16"), (EAST, "8")], async |room| {
+        serves_far(room, &SERVICE).await;
+    });
+}
+
+/// Its operator never lets a cluster go that it has made while the service was held.
+///
+/// Spec: jobs 9.8, 5.2, 5.9, 15.86
+#[test]
+fn a_rayservice_that_is_stopped_gives_its_quota_back_and_serves_again() {
+    play("service-alone", &[(EAST, "8")], async |room| {
+        serves_alone(room, &SERVICE).await;
     });
 }
 
@@ -168,8 +239,8 @@ fn a_rayjob_that_is_stopped_by_the_manager_goes_with_its_cluster_and_runs_anew()
 #[test]
 fn a_rayjob_for_an_existing_cluster_is_left_alone() {
     play("rayjob-shared", &[(EAST, "8")], async |room| {
-        submit(room, EAST).await;
-        room.until(EAST, &clusters(), "ray", is_ready).await;
+        CLUSTER.submit(room, EAST).await;
+        CLUSTER.until(room, EAST, CLUSTER.is_ready).await;
         let job = json!({
             "apiVersion": "ray.io/v1", "kind": "RayJob",
             "metadata": {"name": "guest", "namespace": room.name, "labels": {"kueue.x-k8s.io/queue-name": room.name}},

@@ -16,10 +16,7 @@ use roadstead_serve::webhook::{AdmissionHandler, allowed, denied, mutate_path, p
 use serde::de::DeserializeOwned;
 
 use super::answers::{Request, is_leaving, unless, value};
-use super::registration::managers;
-
-/// The version in which objects come, whatever version they were written in.
-pub(super) const VERSION: &str = "v1beta2";
+use super::registration::{VERSION, managers};
 
 /// The handlers of all our kinds that have webhooks, by path.
 pub(super) fn handlers(config: &Arc<Config>) -> Vec<(String, AdmissionHandler)> {

@@ -16,8 +16,8 @@ use roadstead_jobs::JobKind;
 use roadstead_kinds::{Kind, rows};
 use roadstead_serve::webhook::{mutate_path, validate_path};
 
-use super::own::VERSION;
-
+/// The version in which objects come, whatever version they were written in.
+pub(super) const VERSION: &str = "v1beta2";
 /// How the names of users begin that are service accounts, which no person is.
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 /// How the names of the accounts begin that `roadstead cluster join` makes for managers.

@@ -17,6 +17,13 @@ use crate::kind::Member;
 pub enum Sign {
     /// A condition of this type is True.
     Condition(&'static str),
+    /// The same, in a job that is let go: the controller of the kind leaves the status of one that is held as it was.
+    ConditionUnheld {
+        /// The condition.
+        kind: &'static str,
+        /// The boolean that holds the job back.
+        held: Path,
+    },
     /// A field has this value.
     Word {
         /// The field.
@@ -34,6 +41,17 @@ pub enum Sign {
         than: &'static [&'static str],
         /// The value when all pods of the job are gone.
         without: &'static str,
+    },
+    /// A field has this value, and so many values of a map are one of these words as there are replicas in the last pod set.
+    Words {
+        /// The field.
+        field: Path,
+        /// Its value.
+        is: &'static str,
+        /// The map.
+        of: Path,
+        /// The words.
+        are: &'static [&'static str],
     },
     /// An entry of a list or a map counts at least one.
     Any {
@@ -56,6 +74,9 @@ impl Sign {
     pub(super) fn shows(self, job: &Value, groups: &[Group]) -> bool {
         match self {
             Self::Condition(kind) => true_condition(job, kind).is_some(),
+            Self::ConditionUnheld { kind, held } => {
+                !json::is_true(job, held) && true_condition(job, kind).is_some()
+            }
             Self::Word {
                 field,
                 is,
@@ -66,6 +87,12 @@ impl Sign {
                 than,
                 without: _,
             } => json::text(job, field).is_some_and(|word| !word.is_empty() && !than.contains(&word)),
+            Self::Words { field, is, of, are } => {
+                let said = entries(job, of).filter_map(Value::as_str);
+                let counted = said.filter(|word| are.contains(word)).count();
+                let wanted = groups.last().map_or(0, |group| group.replicas);
+                json::text(job, field) == Some(is) && u32::try_from(counted).is_ok_and(|many| many >= wanted)
+            }
             Self::Any { of, count } => entries(job, of).any(|entry| number(entry, count) != 0),
             Self::All { of, counts } => {
                 let each = |entry| {
@@ -84,7 +111,7 @@ impl Sign {
     /// Has the status say that no pod is left.
     pub(super) fn clear(self, job: &mut Value) {
         match self {
-            Self::Condition(kind) => {
+            Self::Condition(kind) | Self::ConditionUnheld { kind, .. } => {
                 for condition in conditions_mut(job) {
                     if json::text(condition, &["type"]) == Some(kind) {
                         json::set(condition, &["status"], json!("False"));
@@ -101,6 +128,7 @@ impl Sign {
                     json::set(job, field, json!(without));
                 }
             }
+            Self::Words { of, .. } => json::remove(job, of),
             Self::Any { of, count } => zero(job, of, &[count]),
             Self::All { of, counts } => zero(job, of, counts),
         }

@@ -37,7 +37,7 @@ fn may_be_sent(pod: Member<'_>) -> bool {
     pod.meta.deletion_timestamp.is_none() && !is_over(pod)
 }
 
-fn by_name<'a>(members: Members<'a>) -> BTreeMap<&'a str, Member<'a>> {
+fn by_name(members: Members<'_>) -> BTreeMap<&str, Member<'_>> {
     let all = members.all().iter();
     all.map(|pod| (pod.meta.name.as_deref().unwrap_or_default(), *pod))
         .collect()

@@ -25,9 +25,7 @@ pub(super) fn add(object: Member<'_>, spec: Path, pod_sets: &mut [JobPodSet]) {
     };
     let containers = json::list(&head.template, &["spec", "containers"]);
     let mut containers = containers.to_vec();
-    let tolerant = annotation(object.meta, FAULT_TOLERANT) == Some("true")
-        || json::at(cluster, &["gcsFaultToleranceOptions"]).is_some();
-    if let Some(first) = containers.first_mut().filter(|_| tolerant) {
+    if let Some(first) = containers.first_mut().filter(|_| is_tolerant(object, spec)) {
         for (resource, least) in CLEANUP {
             raise(first, resource, least);
         }
@@ -43,6 +41,13 @@ pub(super) fn add(object: Member<'_>, spec: Path, pod_sets: &mut [JobPodSet]) {
         &["spec", "containers"],
         Value::Array(containers),
     );
+}
+
+/// Whether the cluster keeps its state in a Redis.
+pub(super) fn is_tolerant(object: Member<'_>, spec: Path) -> bool {
+    annotation(object.meta, FAULT_TOLERANT) == Some("true")
+        || json::at(object.data, spec)
+            .is_some_and(|cluster| json::at(cluster, &["gcsFaultToleranceOptions"]).is_some())
 }
 
 /// Has a container ask for at least so much.

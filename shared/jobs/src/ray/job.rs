@@ -5,10 +5,10 @@ use std::borrow::Cow;
 use roadstead_kinds::rows;
 use serde_json::{Value, json};
 
-use super::{head, rules};
+use super::{head, head_of, rules, workers_of};
 use crate::by_path::places::{At, PodSets, Pods};
 use crate::by_path::signs::{Ends, Sign, Words};
-use crate::by_path::{ByPath, Path, Rules};
+use crate::by_path::{ByPath, Path, Rules, queued};
 use crate::json;
 use crate::kind::{JobPodSet, Member};
 use crate::problem::Problem;
@@ -24,25 +24,8 @@ pub static RAY_JOB: ByPath = ByPath {
     row: &rows::RAY_JOB,
     suspend: &["spec", "suspend"],
     pod_sets: &[
-        PodSets {
-            at: At::One {
-                field: &["spec", "rayClusterSpec", "headGroupSpec"],
-                name: head::NAME,
-            },
-            template: &["template"],
-            pods: Pods::One,
-        },
-        PodSets {
-            at: At::Each {
-                list: &["spec", "rayClusterSpec", "workerGroupSpecs"],
-                name: "groupName",
-            },
-            template: &["template"],
-            pods: Pods::ReplicasOf {
-                replicas: &["replicas"],
-                pods: &["numOfHosts"],
-            },
-        },
+        head_of(&["spec", "rayClusterSpec", "headGroupSpec"]),
+        workers_of(&["spec", "rayClusterSpec", "workerGroupSpecs"]),
         PodSets {
             at: At::Where {
                 is: has_submitter,
@@ -78,8 +61,8 @@ pub static RAY_JOB: ByPath = ByPath {
         filled,
         is_queued,
         added,
-        create: |job| rules::create(job, problems),
-        update: |old, new| rules::update(old, new, problems),
+        create: |job| queued::create(job, problems),
+        update: |old, new| queued::update(old, new, problems),
         ..Rules::NONE
     },
 };

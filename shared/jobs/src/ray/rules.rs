@@ -4,35 +4,10 @@ use super::head;
 use crate::by_path::Path;
 use crate::json;
 use crate::kind::Member;
-use crate::labels::queue;
 use crate::problem::Problem;
 
 /// Worker groups beside the head. *Source*: `spec/jobs.md 2.3`.
 pub(super) const GROUPS_MAX: usize = 17;
-
-/// The problems of a new object, if a queue holds it.
-pub(super) fn create(job: Member<'_>, problems: impl Fn(Member<'_>) -> Vec<Problem>) -> Vec<Problem> {
-    if queue(job.meta).is_some() {
-        problems(job)
-    } else {
-        Vec::new()
-    }
-}
-
-/// The problems of a changed object, if a queue holds or held it.
-///
-/// Why also when only the old one has a queue: taking the label away must not be a way around the rules.
-pub(super) fn update(
-    old: Member<'_>,
-    new: Member<'_>,
-    problems: impl Fn(Member<'_>) -> Vec<Problem>,
-) -> Vec<Problem> {
-    if queue(old.meta).or_else(|| queue(new.meta)).is_some() {
-        problems(new)
-    } else {
-        Vec::new()
-    }
-}
 
 /// The problems of the cluster whose spec is at this path of an object of this kind, which may have so many worker groups.
 pub(super) fn of_cluster(kind: &str, object: Member<'_>, spec: Path, groups_max: usize) -> Vec<Problem> {

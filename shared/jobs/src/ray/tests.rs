@@ -2,6 +2,7 @@ use roadstead_core::lifecycle::Outcome;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::JobKind as _;
 use crate::fixture::{Tested, apply};
 use crate::kind::Pods;
 use crate::podset::PodSetInfo;
@@ -157,4 +158,72 @@ fn the_rules_of_clusters_in_a_queue() {
         assert_eq!(KIND.update_problems(&queued, &free), expected);
         assert_eq!(KIND.update_problems(&free, &free), [""; 0]);
     }
+}
+
+/// Spec: jobs 9.8, 15.86
+#[test]
+fn a_service_is_a_cluster_that_is_ready_when_it_says_so_and_never_done() {
+    let kind = Tested(&RAY_SERVICE);
+    let service = |suspend: bool, ready: &str| {
+        let mut inner = cluster(json!({"suspend": suspend}))["spec"].clone();
+        inner.as_object_mut().unwrap().remove("managedBy");
+        let ready = json!({"type": "Ready", "status": ready});
+        json!({"metadata": {}, "spec": {"rayClusterConfig": inner}, "status": {"conditions": [ready]}})
+    };
+    let sets = kind.pod_sets(&service(true, "False")).unwrap();
+    let sizes: Vec<_> = sets.iter().map(|set| (set.name.as_str(), set.count)).collect();
+    assert_eq!(sizes, [("head", 1), ("gpu", 8)]);
+    let look = |suspend: bool, ready: &str| kind.look(&service(suspend, ready));
+    assert_eq!(
+        (look(false, "True").pods, look(false, "True").ready),
+        (Pods::Alive, true)
+    );
+    assert_eq!(look(false, "False").pods, Pods::Untold);
+    assert_eq!(
+        look(true, "True").pods,
+        Pods::Untold,
+        "its operator leaves that as it was"
+    );
+    assert_eq!(look(false, "True").ended, None);
+    let started = apply(
+        &service(true, "False"),
+        &kind
+            .start(
+                &service(true, "False"),
+                &[PodSetInfo::default(), PodSetInfo::default()],
+            )
+            .unwrap(),
+    );
+    assert_eq!(started["spec"]["rayClusterConfig"]["suspend"], false);
+}
+
+/// Spec: jobs 9.8
+#[test]
+fn a_cluster_that_was_made_while_its_service_was_held_is_made_anew() {
+    let outlives = |service: bool, made: bool| {
+        let service = json!({"spec": {"rayClusterConfig": {"suspend": service}}});
+        let made = json!({"spec": {"suspend": made}});
+        crate::fixture::both(&service, &made, |service, made| {
+            RAY_SERVICE.outlives(service.first(), made.first())
+        })
+    };
+    assert!(outlives(false, true));
+    assert!(!outlives(true, true) && !outlives(false, false) && !outlives(true, false));
+}
+
+/// Spec: jobs 5.1 2, 9.8
+#[test]
+fn a_service_with_a_redis_keeps_its_quota_while_it_is_deleted() {
+    let service = |tolerant: bool, deleted: bool| {
+        let mut service = json!({"metadata": {}, "spec": {"rayClusterConfig": {}}});
+        if tolerant {
+            service["spec"]["rayClusterConfig"]["gcsFaultToleranceOptions"] = json!({});
+        }
+        if deleted {
+            service["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        }
+        Tested(&RAY_SERVICE).is_queued(&service)
+    };
+    assert!(service(true, false) && service(false, true));
+    assert!(!service(true, true));
 }

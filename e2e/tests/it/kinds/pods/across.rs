@@ -29,7 +29,11 @@ fn a_pod_of_the_manager_runs_on_a_worker_and_shows_its_end() {
         let here = room.until(MANAGER, &pods(), "one", is_in("Running")).await;
         assert!(is_gated(&here), "it stays held here");
         assert_eq!(here["status"]["podIP"], there["status"]["podIP"]);
-        assert!(is_true(&here, "PodScheduled") && is_true(&here, "Ready"));
+        let says = |kind: &str| {
+            let mut all = here["status"]["conditions"].as_array().unwrap().iter();
+            all.any(|one| one["type"] == kind && one["status"] == "True")
+        };
+        assert!(says("PodScheduled") && says("Ready"));
         let workload = room.workload(MANAGER, "one", |w| is_true(w, "Finished")).await;
         assert_eq!(condition(&workload, "Finished").unwrap(), "True Succeeded");
         assert_eq!(workload["status"]["clusterName"], EAST);
@@ -81,7 +85,7 @@ fn a_pod_that_the_manager_stops_runs_anew_from_the_one_that_is_held_there() {
     });
 }
 
-/// Spec: multikueue 5.2; jobs 12.9, 12.5
+/// Spec: multikueue 5.2, 11.95; jobs 12.9, 12.5
 #[test]
 fn the_pods_of_a_group_run_on_one_worker_with_one_workload() {
     play("far-group", &[(MANAGER, "4"), (EAST, "4")], async |room| {

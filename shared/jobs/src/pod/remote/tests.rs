@@ -110,7 +110,7 @@ fn a_copy_is_held_belongs_to_nobody_and_names_its_workload() {
     }
 }
 
-/// Spec: multikueue 5.2; jobs 12.9, 15.120, 15.121
+/// Spec: multikueue 5.2, 11.96; jobs 12.9, 15.120, 15.121
 #[test]
 fn a_held_pod_shows_its_copy_and_is_never_called_unschedulable() {
     let mut unschedulable = copy("a", "Pending");
