@@ -296,6 +296,7 @@ impl Jobs {
         // Why the newest: this pass may just have written the job.
         let local = jobs.job(&at.key)?;
         let now = (self.clock)();
+        // Why not with a gate: nothing here writes over what is shown.
         let is_held = jobs.kind.kind().idle == Idle::Held;
         let show = |remote: Remote<'_>| local.with(|local| jobs.kind.mirror(local, remote, now));
         let mirror = match (&elsewhere.job, elsewhere.fate) {

@@ -318,6 +318,15 @@ pub struct Mirror {
     pub is_deferred: bool,
 }
 
+/// How the objects of a job and its copies differ, one by one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unmatched {
+    /// Names of the objects that have no copy yet.
+    pub lacking: BTreeSet<String>,
+    /// Copies that no object stands for any more.
+    pub stray: Vec<MemberId>,
+}
+
 /// What the queue must know about a kind of job. *Source*: `spec/jobs.md 9, 10`.
 ///
 /// All methods are total: a job that lacks fields is treated as the API's defaults say.
@@ -385,6 +394,11 @@ pub trait JobKind: Send + Sync {
         identity: &RemoteIdentity<'_>,
         original: &[JobPodSet],
     ) -> Vec<Value>;
+
+    /// How the objects of a job and its copies differ. None of a kind whose jobs are one object.
+    fn unmatched(&self, _local: Members<'_>, _copies: Members<'_>) -> Unmatched {
+        Unmatched::default()
+    }
 
     /// How to show on a local job what is known of it elsewhere. Never sent to a job that a controller of its own looks after.
     fn mirror(&self, local: Members<'_>, remote: Remote<'_>, now: Timestamp) -> Mirror;

@@ -56,12 +56,6 @@ const OF_JOBS: Rights = Rights {
     ],
 };
 
-/// For objects that are deleted to be stopped, and that no manager sends anywhere yet.
-const OF_PODS: Rights = Rights {
-    engine: OF_JOBS.engine,
-    account: &[],
-};
-
 /// For objects of which only the pods are held and let go.
 const OF_PARENTS: Rights = Rights {
     engine: &[Right {
@@ -348,9 +342,8 @@ pub static POD: Kind = Kind {
     kind: "Pod",
     plural: "pods",
     built: Built::Whole,
+    idle: Idle::Gate,
     members: Members::Group,
-    abilities: &[Ability::Prebuilt],
-    rights: OF_PODS,
     wrapped: &[PodPlace {
         holder: Holder::At(&[]),
         template: &[],

@@ -29,7 +29,7 @@ pub(super) static WEST_CHANGES: Mutex<()> = Mutex::const_new(());
 /// The integrations that are on in the federation.
 const INTEGRATIONS: &str = "batch/job,jobset.x-k8s.io/jobset,ray.io/raycluster,ray.io/rayjob,ray.io/rayservice,kubeflow.org/tfjob,kubeflow.org/pytorchjob,\
                             kubeflow.org/paddlejob,kubeflow.org/xgboostjob,kubeflow.org/jaxjob,kubeflow.org/mpijob,\
-                            workload.codeflare.dev/appwrapper,sparkoperator.k8s.io/sparkapplication,trainer.kubeflow.org/trainjob";
+                            workload.codeflare.dev/appwrapper,sparkoperator.k8s.io/sparkapplication,trainer.kubeflow.org/trainjob,pod";
 /// And where everything is played.
 const PLAYED: [&str; 2] = ["batch/job", "jobset.x-k8s.io/jobset"];
 /// Longer than a test.

@@ -190,8 +190,7 @@ pub(super) fn scene(
         } else {
             AtDeletion::Held
         },
-        // Why none of a group: its name is that of its Workload, which it finds by that.
-        prebuilt: prebuilt.filter(|_| group.is_none()),
+        prebuilt,
         unfit,
         awaited,
         group,
@@ -320,6 +319,13 @@ impl Facts<'_> {
             .iter()
             .find(|owner| owner.controller == Some(true));
         let control = match owner {
+            // Why not one of another dispatch: it would let these pods run in place of those it is for.
+            _ if self.group.is_some()
+                && control::is_stamped(workload)
+                && !control::belongs(self.object, workload) =>
+            {
+                Control::Other
+            }
             _ if self.group.is_some() => Control::This,
             Some(owner) if owner.uid == self.uid => Control::This,
             Some(_) => Control::Other,
@@ -347,7 +353,7 @@ impl Facts<'_> {
             site: match self.idle {
                 _ if !self.jobs.checks.may_run_elsewhere(workload) => Site::Here,
                 Idle::ManagedBy => Site::Elsewhere,
-                Idle::Held => Site::ElsewhereOnly,
+                Idle::Held | Idle::Gate => Site::ElsewhereOnly,
             },
             queue: workload.spec.queue_name.clone().unwrap_or_default(),
             drift: self.drift(workload),

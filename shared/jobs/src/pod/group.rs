@@ -11,7 +11,10 @@ use roadstead_core::lifecycle::Outcome;
 use roadstead_core::name::PodSetName;
 use roadstead_core::note::Note;
 
-use super::{condition, has_gate, is_held, is_over, is_ready, is_released, phase, release, role, template};
+use super::{
+    condition, has_gate, is_held, is_killed, is_over, is_ready, is_released, may_run, phase, release, role,
+    template,
+};
 use crate::json;
 use crate::kind::{AsksForMore, Error, JobPodSet, Look, Member, Members, Pods, Stand, Tending, Told, Write};
 use crate::labels::{annotation, queue};
@@ -338,6 +341,7 @@ pub(super) fn look(members: Members<'_>) -> Look {
     } else {
         match running().filter_map(|pod| ends_by(*pod)).max() {
             Some(at) => Pods::AliveUntil(at),
+            None if all.iter().any(|pod| may_run(*pod)) => Pods::Ending,
             None => Pods::None,
         }
     };
@@ -357,7 +361,7 @@ pub(super) fn look(members: Members<'_>) -> Look {
             success: succeeded > 0,
             message: format!("Pods succeeded: {succeeded}/{total}."),
         }),
-        killed: false,
+        killed: succeeded < total && all.iter().any(|pod| is_killed(*pod)),
         reclaimable,
     }
 }
