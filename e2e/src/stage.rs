@@ -6,7 +6,7 @@
 //!
 //! Reading order: [`spec`], this file, [`programs`] (where our binaries come from), `subject` (one process),
 //! `account` (as whom it runs), `clock` (what time it believes it is), `detour` (how it reaches its API server), `objects` (what is
-//! applied to the clusters), `kueue` (a cluster with the reference in our place), `solo` (one cluster with a worker alone),
+//! applied to the clusters), `kueue` (a cluster with the reference in our place), `solo` (one cluster with a worker alone), `rival` (one with the reference alone),
 //! `controller` (a controller of other people beside ours), `dashboard` (what the Ray operator asks beside the API server), [`deployed`] (a process as its Deployment asks for it).
 
 mod account;
@@ -18,6 +18,7 @@ mod detour;
 mod kueue;
 mod objects;
 pub mod programs;
+mod rival;
 mod solo;
 pub mod spec;
 mod subject;
@@ -41,6 +42,7 @@ pub use controller::{Controller, Runs};
 pub use kueue::Kueue;
 pub use objects::apply;
 pub use programs::Programs;
+pub use rival::Rival;
 pub use solo::Solo;
 pub use spec::{Engine, Queue, Spec, Worker};
 pub(crate) use subject::parse_cpu;

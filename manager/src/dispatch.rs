@@ -9,7 +9,9 @@ mod fence;
 mod kind;
 mod memory;
 pub(crate) mod needs;
+mod owning;
 mod read;
+mod words;
 mod write;
 
 use std::collections::BTreeSet;

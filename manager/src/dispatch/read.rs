@@ -11,7 +11,7 @@ use roadstead_api::constants::{annotations, controllers, finalizers};
 use roadstead_api::kueue::v1beta2::{CheckState, Workload as ApiWorkload};
 use roadstead_core::dispatch::{
     self, Answer, Copies, Failure, Fence, Life, Local, LocalJob, LostPolicy, Observed, Origin, Owner, Plan,
-    PodsThere, Policy, RemoteJob, RemoteWorkload, Said, Site, Stop,
+    PodsThere, Policy, RemoteJob, RemoteWorkload, Said, Site, Stop, Twins,
 };
 use roadstead_core::kind::KindState;
 use roadstead_core::name::{CheckName, ClusterName, Key};
@@ -20,12 +20,13 @@ use roadstead_core::workload::Workload;
 use roadstead_engine::caches::{CachedJob, JobKey, KindCache, member, named};
 use roadstead_engine::checks::{Elsewhere, Fate, There};
 use roadstead_jobs::JobKind;
-use roadstead_jobs::kind::{Look, Pods};
+use roadstead_jobs::kind::{Look, Pods, Unmatched};
 use roadstead_kinds::{Ability, Idle};
 
 use super::Dispatch;
 use super::fence::fence;
 use super::kind::{jobs_like, note_kind, state_on, unreadable};
+use super::owning::{Owning, local_job, owner_of, unmatched};
 use crate::remote::Remote;
 use crate::sites;
 
@@ -161,13 +162,8 @@ pub(super) fn scene(
         .map(|check| d.federation.clusters_of_name(check))
         .unwrap_or_default();
     let job_ref = stored.and_then(|w| owner_of(d, w));
-    let local_job = job_ref.as_ref().and_then(|(jobs, job_key, uid)| {
-        let job = jobs
-            .job(job_key)
-            .filter(|job| job.first().uid().as_ref() == Some(uid))?;
-        let is_live = job.first().metadata.deletion_timestamp.is_none();
-        is_live.then_some((jobs.kind, job))
-    });
+    let local_job = { stored.zip(job_ref.as_ref()) }
+        .and_then(|(stored, owner)| Some((owner.jobs.kind, local_job(owner, stored)?)));
     let holder = workload
         .status
         .cluster
@@ -179,18 +175,20 @@ pub(super) fn scene(
         None => { d.caches.kind(group, kind) }.is_some_and(|jobs| jobs.kind.kind().can(Ability::Dispatched)),
     };
     let owner = owner(stored, local_job.as_ref(), is_known);
+    // Why of a group all its members: what is being deleted may have ended.
+    let whole = job_ref
+        .as_ref()
+        .and_then(|owner| Some((owner.jobs.kind, owner.job()?)));
     let job = LocalJob {
         present: local_job.is_some(),
-        finished: local_job
-            .as_ref()
-            .is_some_and(|(kind, job)| job.look(*kind).ended.is_some()),
+        finished: local_job.is_some() && whole.is_some_and(|(kind, job)| job.look(kind).ended.is_some()),
     };
     // The clusters that matter even when they cannot be reached, or hold nothing of it: the one that holds it, and those of the
     // config unless it is only followed.
     let holders = [&workload.status.cluster, &stored_status.cluster]
         .into_iter()
         .flatten();
-    let kind = job_ref.as_ref().map(|(jobs, ..)| jobs.kind.kind());
+    let kind = job_ref.as_ref().map(|owner| owner.jobs.kind.kind());
     let reads = |r: Arc<Remote>| r.lost_since().is_none() && state_on(&r, kind) != KindState::Unknown;
     let holds_on = |name: &ClusterName| d.registry.get(name).is_some_and(reads);
     let is_followed = { check.as_ref() }.is_some_and(|check| dispatch::is_followed(&workload, check, &owner))
@@ -202,7 +200,7 @@ pub(super) fn scene(
         ..d.policy
     };
     let all = d.registry.all();
-    let job_there = job_ref.as_ref().map(|(jobs, job_key, _)| (jobs.kind, job_key));
+    let job_there = job_ref.as_ref();
     let remotes = all.iter().filter_map(|remote| {
         let shown = shown(d, remote, (key, stored), job_there, &concerned);
         Some((remote.name.clone(), shown?))
@@ -246,7 +244,7 @@ pub(super) fn scene(
             roadstead_convert::epoch(w.metadata.annotations.as_ref()).unwrap_or(0)
         }),
         policy: Policy { dispatcher, ..policy },
-        job_key: job_ref.map(|(_, job_key, _)| job_key),
+        job_key: job_ref.map(|owner| owner.key),
         local_job,
         workload,
     }
@@ -257,7 +255,7 @@ fn shown(
     d: &Dispatch,
     remote: &Remote,
     (key, stored): (&Key, Option<&ApiWorkload>),
-    job: Option<(&'static dyn JobKind, &JobKey)>,
+    job: Option<&Owning<'_>>,
     concerned: &BTreeSet<ClusterName>,
 ) -> Option<dispatch::Remote> {
     let listed = concerned.contains(&remote.name);
@@ -267,7 +265,7 @@ fn shown(
             fence: fence(d, remote, key, stored),
         }),
         None if listed || remote.holds(key) => {
-            let jobs = jobs_like(remote, key, job.map(|(kind, _)| kind.kind()));
+            let jobs = jobs_like(remote, key, job.map(|owner| owner.jobs.kind.kind()));
             Some(match jobs.and_then(unreadable) {
                 Some(why) => dispatch::Remote::Unreadable { why },
                 None => dispatch::Remote::Reachable(copies(d, remote, (key, stored), job)),
@@ -308,16 +306,6 @@ fn placeholder(key: &Key) -> ApiWorkload {
     workload.metadata.namespace = Some(key.namespace.to_string());
     workload.metadata.name = Some(key.name.to_string());
     workload
-}
-
-fn owner_of<'a>(d: &'a Dispatch, workload: &ApiWorkload) -> Option<(&'a KindCache, JobKey, String)> {
-    let owner = workload
-        .owner_references()
-        .iter()
-        .find(|o| o.controller == Some(true))?;
-    let jobs = d.caches.kind(group_of(&owner.api_version), &owner.kind)?;
-    let key = Key::new(workload.namespace().unwrap_or_default(), owner.name.as_str());
-    Some((jobs, JobKey::Object(key), owner.uid.clone()))
 }
 
 pub(super) fn group_of(api_version: &str) -> &str {
@@ -365,9 +353,9 @@ fn copies(
     d: &Dispatch,
     remote: &Remote,
     (key, stored): (&Key, Option<&ApiWorkload>),
-    job: Option<(&'static dyn JobKind, &JobKey)>,
+    owner: Option<&Owning<'_>>,
 ) -> Copies {
-    let former = job.and_then(|(kind, job_key)| former_job(remote, key, (kind, job_key)));
+    let former = owner.and_then(|owner| former_job(remote, key, (owner.jobs.kind, &owner.key)));
     if former.is_none() && !remote.holds(key) {
         return Copies::default();
     }
@@ -378,10 +366,7 @@ fn copies(
     let epoch = |object: &ObjectMeta| epoch_of(stored, object);
     let (found, origin) = match former {
         Some(former) => (Some(former), Origin::Former),
-        None => (
-            find_job(remote, key, job.map(|(_, job_key)| job_key)),
-            Origin::Ours,
-        ),
+        None => (find_job(remote, key, owner.map(|owner| &owner.key)), Origin::Ours),
     };
     let is_going = |object: &Arc<DynamicObject>| object.metadata.deletion_timestamp.is_some();
     let is_kept = |object: &Arc<DynamicObject>| object.finalizers().iter().any(|f| f == finalizers::OUTCOME);
@@ -395,6 +380,13 @@ fn copies(
             finished: look.ended.is_some() && !look.killed,
             epoch: epochs.min().unwrap_or_default(),
             kept: job.objects().any(is_kept),
+            twins: if { stored.zip(owner) }
+                .is_none_or(|(stored, owner)| unmatched(owner, stored, &job) == Unmatched::default())
+            {
+                Twins::All
+            } else {
+                Twins::Some
+            },
         }
     });
     Copies { workload, job }
@@ -532,8 +524,11 @@ const fn life(deleting: bool) -> Life {
 /// Why not the pods that the local job counts as no longer needed: its counters never fall, so those of an earlier run are among
 /// them. Why not whether it is ready where it stays held here: then it says nothing of that.
 pub(super) fn there(d: &Dispatch, workload: &ApiWorkload) -> Option<There> {
-    let (jobs, job_key, uid) = owner_of(d, workload)?;
-    let job = jobs.job(&job_key).filter(|job| job.first().uid() == Some(uid))?;
+    let owning = owner_of(d, workload)?;
+    let job = owning.job()?;
+    let Owning {
+        jobs, key: job_key, ..
+    } = owning;
     if owner(Some(workload), Some(&(jobs.kind, job)), |_, _| true) != Owner::Managed {
         return None;
     }
@@ -552,7 +547,10 @@ pub(super) fn there(d: &Dispatch, workload: &ApiWorkload) -> Option<There> {
     let look = run().unwrap_or_default();
     Some(There {
         reclaimable: look.reclaimable,
-        ready: (jobs.kind.kind().idle == Idle::Held).then_some(look.ready),
+        ready: match jobs.kind.kind().idle {
+            Idle::ManagedBy => None,
+            Idle::Held | Idle::Gate => Some(look.ready),
+        },
     })
 }
 

@@ -14,13 +14,15 @@ use roadstead_api::constants::{finalizers, labels};
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_convert::Stamp;
 use roadstead_core::bug;
-use roadstead_core::dispatch::farewell::{Deletion, Farewell, Going, farewell};
+use roadstead_core::dispatch::farewell::{Body, Deletion, Farewell, Going, farewell};
 use roadstead_core::dispatch::{Cause, RemoteAction};
 use roadstead_core::name::Key;
-use roadstead_engine::caches::{CachedJob, KindCache, look_at};
+use roadstead_engine::caches::{CachedJob, KindCache, look_at, named};
 use roadstead_jobs::JobKind;
+use roadstead_jobs::kind::Unmatched;
 use roadstead_jobs::needs::Need;
 use roadstead_jobs::remote::RemoteIdentity;
+use roadstead_kinds::Members;
 use roadstead_kubeio::queue::Lane;
 use roadstead_kubeio::reconcile::{self, Outcome};
 use roadstead_kubeio::write::{self, Written};
@@ -28,6 +30,8 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::owning::unmatched_on;
+use super::words::{met_another_write, not_served, refusal};
 use super::{Dispatch, needs, read};
 use crate::metrics::{Ended, Hop};
 use crate::remote::{Miss, Proof, Remote};
@@ -388,8 +392,23 @@ impl Site<'_> {
         else {
             return Ok(());
         };
-        for copy in self.copies_of(*kind, local, &jobs.resource)? {
+        let copies = self.copies_of(*kind, local, &jobs.resource)?;
+        let Some((_, there)) = read::find_job(self.remote, self.key, self.scene.job_key.as_ref()) else {
+            for copy in copies {
+                self.create_copy(jobs, copy).await?;
+            }
+            return Ok(());
+        };
+        let Unmatched { lacking, stray } = unmatched_on(self.d, self.key, &there);
+        for copy in copies
+            .into_iter()
+            .filter(|copy| lacking.contains(&copy.name_any()))
+        {
             self.create_copy(jobs, copy).await?;
+        }
+        let is_stray = |copy: &DynamicObject| stray.iter().any(|id| copy.uid().as_deref() == Some(&id.uid));
+        for copy in there.objects().filter(|copy| is_stray(copy)) {
+            self.delete_copy(jobs, copy).await?;
         }
         Ok(())
     }
@@ -412,8 +431,16 @@ impl Site<'_> {
                         .get(labels::MULTIKUEUE_ORIGIN)
                         .is_some_and(|o| **o == *self.d.origin) =>
                 {
+                    let is_ours = named(&object).as_ref() == Some(self.key);
+                    let is_member = jobs.kind.group_of(&copy.metadata).is_some();
                     // Why nothing more: if it is of an earlier job of that name, what is decided next takes it into account.
                     jobs.objects.observe(object);
+                    if is_member && !is_ours {
+                        return Err(format!(
+                            "an earlier {} named {name} still ends there",
+                            jobs.resource.kind
+                        ));
+                    }
                     Ok(())
                 }
                 Ok(Some(foreign)) if bug!(self.d.policy, ForeignJobDeleted) => {
@@ -556,6 +583,10 @@ impl Site<'_> {
                 Some(_) => Deletion::Begun,
             },
             at_rest: look.at_rest(),
+            body: match kind.kind().members {
+                Members::Group => Body::IsPod,
+                Members::One | Members::WithPods => Body::MakesPods,
+            },
             asked: self.d.memory.was_asked_to_go(self.key, uid),
         }
     }
@@ -627,37 +658,12 @@ fn vanishing(mut job: Value, is_planted: bool) -> Value {
     job
 }
 
-/// What was asked for does not exist there as a kind; for a namespace that is missing API servers have other words.
-fn not_served(kind: &str, version: &str) -> String {
-    format!(
-        "its API server does not serve {kind} of {version} (404 at creation): install the CustomResourceDefinitions there that the \
-         manager's kinds need, or see whether the server in the kubeconfig is an API server"
-    )
-}
-
-fn met_another_write(what: &str) -> String {
-    format!(
-        "{what} was not created, because something else was written there at the same moment (409); it is tried again; if that \
-         stays, look for a ResourceQuota or a webhook in this namespace of the worker"
-    )
-}
-
 /// Why with its UID and version: what stands there by that name now may be somebody else's.
 fn priority_patch(local: &Workload, copy: &Workload) -> Value {
     json!({
         "metadata": { "uid": copy.metadata.uid, "resourceVersion": copy.metadata.resource_version },
         "spec": { "priority": local.spec.priority, "priorityClassRef": local.spec.priority_class_ref },
     })
-}
-
-fn refusal(why: &str) -> Cause {
-    if why.starts_with("namespaces ") && why.ends_with("not found") {
-        Cause::NamespaceMissing
-    } else if why.starts_with("admission webhook") {
-        Cause::WebhookFailed
-    } else {
-        Cause::CreateRefused
-    }
 }
 
 #[cfg(test)]

@@ -42,6 +42,7 @@ use holder::{Closed, Holder};
 pub use observed::{
     Answer, Cause, Copies, Cordon, Dispatcher, Drift, Failure, Fence, Life, Local, LocalJob, LostPolicy,
     Observed, Order, Origin, Owner, PodsThere, Policy, Remote, RemoteJob, RemoteWorkload, Said, Site, Stop,
+    Twins,
 };
 pub use offer::{ROUND, WIDEN};
 pub use removal::{Stood, Witness};
@@ -70,7 +71,7 @@ pub enum RemoteAction {
     DeleteWorkload,
     /// Take `kueue.x-k8s.io/resource-in-use` off the copy.
     StripFinalizer,
-    /// Create the job.
+    /// Create the job; of a group what it lacks, and delete the copies that no member stands for.
     CreateJob,
     /// Delete the job, with its UID as precondition, and let it go. While it may have pods it stays until they are gone.
     DeleteJob,
@@ -356,10 +357,14 @@ impl<'a> Pass<'a> {
 
     /// Creates the job on the decided winner, or follows it.
     fn run_on(&mut self, check: &CheckName, winner: &ClusterName, copies: &Copies) {
-        if copies.current_job(self.o.epoch).is_some() {
-            return self.mirror_from(winner);
+        let current = copies.current_job(self.o.epoch);
+        if current.is_some() {
+            self.mirror_from(winner);
         }
-        if let Some(job) = copies.our_job() {
+        if current.is_some_and(|job| job.twins == Twins::All || job.finished) {
+            return;
+        }
+        if let Some(job) = copies.our_job().filter(|_| current.is_none()) {
             // A job of an earlier dispatch stands where this one's must go.
             return self.remove_job(winner, *job);
         }

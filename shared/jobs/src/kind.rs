@@ -14,6 +14,7 @@ use thiserror::Error as ThisError;
 
 use crate::json;
 use crate::needs::{self, Need};
+use crate::parent::Mark;
 use crate::podset::{InjectError, PodSetInfo};
 use crate::problem::Problem;
 use crate::remote::RemoteIdentity;
@@ -55,6 +56,12 @@ pub enum Error {
         found: String,
         /// What should be there.
         expected: &'static str,
+    },
+    /// What says of which pods it consists is not there yet.
+    #[error("{message}")]
+    Awaited {
+        /// What is waited for.
+        message: String,
     },
     /// The members of a group are too few, or do not fit together; another member mends it.
     #[error("{message}")]
@@ -311,6 +318,15 @@ pub struct Mirror {
     pub is_deferred: bool,
 }
 
+/// How the objects of a job and its copies differ, one by one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unmatched {
+    /// Names of the objects that have no copy yet.
+    pub lacking: BTreeSet<String>,
+    /// Copies that no object stands for any more.
+    pub stray: Vec<MemberId>,
+}
+
 /// What the queue must know about a kind of job. *Source*: `spec/jobs.md 9, 10`.
 ///
 /// All methods are total: a job that lacks fields is treated as the API's defaults say.
@@ -320,6 +336,12 @@ pub trait JobKind: Send + Sync {
 
     /// The group to which an object belongs, whose members are one job together; `None`: it is a job by itself.
     fn group_of<'a>(&self, _meta: &'a ObjectMeta) -> Option<&'a str> {
+        None
+    }
+
+    /// The kind of what its controller makes of a job under the name of the job, and which says of which pods the job consists: its
+    /// second member, once it is there.
+    fn companion(&self) -> Option<&'static Kind> {
         None
     }
 
@@ -373,6 +395,11 @@ pub trait JobKind: Send + Sync {
         original: &[JobPodSet],
     ) -> Vec<Value>;
 
+    /// How the objects of a job and its copies differ. None of a kind whose jobs are one object.
+    fn unmatched(&self, _local: Members<'_>, _copies: Members<'_>) -> Unmatched {
+        Unmatched::default()
+    }
+
     /// How to show on a local job what is known of it elsewhere. Never sent to a job that a controller of its own looks after.
     fn mirror(&self, local: Members<'_>, remote: Remote<'_>, now: Timestamp) -> Mirror;
 
@@ -409,6 +436,21 @@ pub trait JobKind: Send + Sync {
     /// Whether what its controller made of a job is held for good, though the job is not: then that is deleted, and made anew.
     fn outlives(&self, _job: Member<'_>, _child: Member<'_>) -> bool {
         false
+    }
+
+    /// The name of the object of this kind whose pod this is; `None` when the pods of the kind are queued one by one.
+    fn parent_of<'a>(&self, _pod: &'a ObjectMeta) -> Option<&'a str> {
+        None
+    }
+
+    /// What a pod of such an object gets, so that it is queued together with others.
+    fn mark(&self, _parent: Member<'_>, _pod: &ObjectMeta) -> Option<Mark> {
+        None
+    }
+
+    /// The pod sets of a group whose members an object of another kind makes, from what that object says.
+    fn pod_sets_within(&self, _members: Members<'_>, of_parent: Vec<JobPodSet>) -> Vec<JobPodSet> {
+        of_parent
     }
 
     /// The priority class that the kind itself declares, beside those of its pods. *Source*: `spec/jobs.md 5.13`.

@@ -15,6 +15,9 @@ use crate::json;
 /// The account that each namespace has by itself.
 const DEFAULT_ACCOUNT: &str = "default";
 
+/// The `ConfigMap` that each namespace has by itself, and that API servers mount into pods.
+const ROOT_CERTIFICATES: &str = "kube-root-ca.crt";
+
 /// A kind of object that a pod can name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Thing {
@@ -96,8 +99,10 @@ impl Needs {
         let Some(reference) = json::at(object, path) else {
             return;
         };
-        if !json::is_true(reference, &["optional"]) {
-            self.add(thing, json::text(reference, &[name]));
+        let named = json::text(reference, &[name]);
+        let is_everywhere = thing == Thing::ConfigMap && named == Some(ROOT_CERTIFICATES);
+        if !json::is_true(reference, &["optional"]) && !is_everywhere {
+            self.add(thing, named);
         }
     }
 

@@ -4,7 +4,7 @@
 //! until its end has been counted.
 //!
 //! Reading order: this file (one pod, and what the engine asks), [`group`] (which members count), `role` (which pods are alike),
-//! [`rules`] (the webhooks).
+//! `remote` (pods in another cluster), [`rules`] (the webhooks).
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::json;
 use crate::kind::{
     AsksForMore, Error, JobKind, JobPodSet, Look, Member, MemberMut, Members, Mirror, Pods, Remote, Target,
-    Tending, Why, Write,
+    Tending, Unmatched, Why, Write,
 };
 use crate::labels::{annotation, label};
 use crate::podset::{InjectError, PodSetInfo, inject};
@@ -25,7 +25,8 @@ use crate::remote::RemoteIdentity;
 use crate::webhook::Defaulting;
 
 pub(crate) mod group;
-mod role;
+mod remote;
+pub(crate) mod role;
 mod rules;
 
 /// The kind `v1 Pod`.
@@ -72,10 +73,11 @@ impl JobKind for PlainPod {
         }
         let pod = members.first();
         Look {
-            suspended: is_held(pod),
+            suspended: !may_run(pod),
             pods: Pods::None,
             ready: is_ready(pod),
             ended: end(pod),
+            killed: is_killed(pod),
             ..Look::default()
         }
     }
@@ -88,6 +90,10 @@ impl JobKind for PlainPod {
     ) -> Option<Tending> {
         let is_group = self.group_of(members.first().meta).is_some();
         is_group.then(|| group::tend(members, workload, asks_for_more))
+    }
+
+    fn pod_sets_within(&self, members: Members<'_>, of_parent: Vec<JobPodSet>) -> Vec<JobPodSet> {
+        group::pod_sets_within(members, of_parent)
     }
 
     fn ends_with_workload(&self) -> bool {
@@ -138,12 +144,16 @@ impl JobKind for PlainPod {
         members.all().iter().filter_map(|pod| release(*pod)).collect()
     }
 
-    fn copies(&self, _: Members<'_>, _: &RemoteIdentity<'_>, _: &[JobPodSet]) -> Vec<Value> {
-        Vec::new()
+    fn copies(&self, members: Members<'_>, identity: &RemoteIdentity<'_>, _: &[JobPodSet]) -> Vec<Value> {
+        remote::copies(members, identity)
     }
 
-    fn mirror(&self, _local: Members<'_>, _remote: Remote<'_>, _now: Timestamp) -> Mirror {
-        Mirror::default()
+    fn unmatched(&self, local: Members<'_>, copies: Members<'_>) -> Unmatched {
+        remote::unmatched(local, copies)
+    }
+
+    fn mirror(&self, local: Members<'_>, remote: Remote<'_>, now: Timestamp) -> Mirror {
+        remote::mirror(local, remote, now)
     }
 
     fn suspend(&self, pod: &mut MemberMut<'_>) {
@@ -152,7 +162,11 @@ impl JobKind for PlainPod {
 
     fn outlast_its_end(&self, _pod: &mut MemberMut<'_>) {}
 
-    fn forget_details(&self, _copy: &mut MemberMut<'_>) {}
+    fn forget_details(&self, copy: &mut MemberMut<'_>) {
+        if let Some(spec) = copy.data.get_mut("spec") {
+            remote::forget_details(spec);
+        }
+    }
 
     fn template_paths(&self, _members: Members<'_>) -> Vec<String> {
         Vec::new()
@@ -190,8 +204,24 @@ fn is_held(pod: Member<'_>) -> bool {
     has_gate(pod, gates::ADMISSION) || is_over(pod)
 }
 
+/// Whether containers of it run, or may start.
+fn may_run(pod: Member<'_>) -> bool {
+    // Why: its node has said that it ended, and only finalizers keep it.
+    let is_gone = pod.meta.deletion_timestamp.is_some() && pod.meta.deletion_grace_period_seconds == Some(0);
+    !is_held(pod) && !is_gone
+}
+
+/// Whether it failed while it was being deleted, which says nothing about what it did.
+fn is_killed(pod: Member<'_>) -> bool {
+    phase(pod) == "Failed" && pod.meta.deletion_timestamp.is_some()
+}
+
 fn is_ready(pod: Member<'_>) -> bool {
-    condition(pod, "Ready").is_some_and(|ready| json::text(ready, &["status"]) == Some("True"))
+    is_true(pod, "Ready")
+}
+
+fn is_true(pod: Member<'_>, kind: &str) -> bool {
+    condition(pod, kind).is_some_and(|said| json::text(said, &["status"]) == Some("True"))
 }
 
 fn condition<'a>(pod: Member<'a>, kind: &str) -> Option<&'a Value> {

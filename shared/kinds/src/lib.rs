@@ -77,6 +77,8 @@ pub enum Idle {
     /// It does not. So the job stays held here, and shows only the end of its copy: what else were written, its controller would
     /// write over.
     Held,
+    /// Nothing runs it while its gate is on. So the job stays held here, and shows what its copy shows.
+    Gate,
 }
 
 /// Of how many objects a job is made.

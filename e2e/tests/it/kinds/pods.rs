@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::ground::{EAST, LONG_SECS, Room, condition, is_true, play_pods, resource};
 use crate::shared::eventually;
 
+mod across;
 mod bad;
 
 const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
@@ -48,9 +49,13 @@ fn member(room: Room, group: &str, count: usize, name: &str, secs: u32) -> Value
 }
 
 async fn create(room: Room, pod: Value) -> Value {
+    create_on(room, EAST, pod).await
+}
+
+async fn create_on(room: Room, cluster: &str, pod: Value) -> Value {
     let object = serde_json::from_value(pod).unwrap();
     let created = room
-        .api(EAST, &pods())
+        .api(cluster, &pods())
         .create(&PostParams::default(), &object)
         .await;
     serde_json::to_value(created.unwrap()).unwrap()

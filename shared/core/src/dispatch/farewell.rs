@@ -15,6 +15,17 @@ pub struct Going {
     pub at_rest: bool,
     /// Whether we have asked it to go after its pods.
     pub asked: bool,
+    /// What it is.
+    pub body: Body,
+}
+
+/// What a copy is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// A job whose controller makes pods.
+    MakesPods,
+    /// A pod.
+    IsPod,
 }
 
 /// How far a deletion is.
@@ -44,6 +55,15 @@ pub enum Farewell {
 /// Decides it.
 pub const fn farewell(going: Going) -> Farewell {
     match going.deletion {
+        // Why not after its dependents: it has none, and says itself when nothing of it runs any more.
+        Deletion::NotBegun if matches!(going.body, Body::IsPod) => Farewell::Delete,
+        Deletion::AfterPods | Deletion::Begun if matches!(going.body, Body::IsPod) => {
+            if going.ended || going.at_rest {
+                Farewell::LetGo
+            } else {
+                Farewell::Wait
+            }
+        }
         Deletion::NotBegun if going.ended => Farewell::Delete,
         Deletion::AfterPods | Deletion::Begun if going.ended => Farewell::LetGo,
         Deletion::AfterPods if going.at_rest => Farewell::LetGo,
@@ -64,6 +84,7 @@ mod tests {
         deletion: Deletion::NotBegun,
         at_rest: false,
         asked: false,
+        body: Body::MakesPods,
     };
 
     /// Spec: safety 1 I1, I11; found by seed 11727: it ran although it did not seem to, and ended while it was being deleted.
@@ -112,6 +133,33 @@ mod tests {
             ..RUNNING
         };
         assert_eq!(farewell(deleted), Farewell::DeleteAfterPods);
+    }
+
+    /// Spec: safety 1 I1
+    #[test]
+    fn a_pod_is_let_go_when_nothing_of_it_runs_and_not_when_its_dependents_are_gone() {
+        let pod = Going {
+            body: Body::IsPod,
+            ..RUNNING
+        };
+        assert_eq!(farewell(pod), Farewell::Delete);
+        let going = Going {
+            deletion: Deletion::Begun,
+            asked: true,
+            ..pod
+        };
+        assert_eq!(
+            farewell(going),
+            Farewell::Wait,
+            "its node has not said that it ended"
+        );
+        let ended = Going { ended: true, ..going };
+        assert_eq!(farewell(ended), Farewell::LetGo);
+        let held = Going {
+            at_rest: true,
+            ..going
+        };
+        assert_eq!(farewell(held), Farewell::LetGo);
     }
 
     #[test]

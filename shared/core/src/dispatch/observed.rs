@@ -291,6 +291,17 @@ pub struct RemoteJob {
     pub epoch: u64,
     /// Whether it has the finalizer by which it stays until its outcome is stored here.
     pub kept: bool,
+    /// Whether each object of the local job has its copy, and each copy is wanted.
+    pub twins: Twins,
+}
+
+/// How the copies of a job match its objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Twins {
+    /// One by one.
+    All,
+    /// Of a group: a member has no copy yet, or a copy has no member any more.
+    Some,
 }
 
 /// What is known of the pods of a job on a worker.

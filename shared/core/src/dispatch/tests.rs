@@ -77,6 +77,7 @@ const RUNNING: RemoteJob = RemoteJob {
     finished: false,
     epoch: 1,
     kept: true,
+    twins: Twins::All,
 };
 
 /// A cluster that has not answered since then, and that nothing is known of.

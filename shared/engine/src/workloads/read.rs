@@ -15,7 +15,7 @@ use roadstead_core::queue::{ClusterQueue, StopPolicy};
 use roadstead_core::workload::Workload;
 use roadstead_jobs::kind::{Pods, Stand};
 
-use crate::caches::Caches;
+use crate::caches::{Caches, JobKey};
 use crate::checks::There;
 use crate::control;
 
@@ -151,6 +151,13 @@ fn job(caches: &Caches, stored: &ApiWorkload, now: Timestamp) -> Option<(JobFact
     let state = jobs.state();
     let is_it = |object: &DynamicObject| uid.is_none() || object.metadata.uid == uid;
     let Some(job) = jobs.job(&at.key).filter(|job| is_it(job.first())) else {
+        // Why: the members of a group that a manager sends here come after its Workload.
+        if matches!(at.key, JobKey::Group(_))
+            && control::is_stamped(stored)
+            && stored.owner_references().is_empty()
+        {
+            return Some((JobFacts::Awaited, None));
+        }
         return (state != KindState::Unknown).then_some((JobFacts::OwnerGone, None));
     };
     let sets = roadstead_convert::pod_sets(stored);

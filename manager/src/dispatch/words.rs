@@ -1,0 +1,30 @@
+//! What is said when a worker refuses an object.
+
+use roadstead_core::dispatch::Cause;
+
+/// What was asked for does not exist there as a kind; for a namespace that is missing API servers have other words.
+pub(super) fn not_served(kind: &str, version: &str) -> String {
+    format!(
+        "its API server does not serve {kind} of {version} (404 at creation): install the CustomResourceDefinitions there that the \
+         manager's kinds need, or see whether the server in the kubeconfig is an API server"
+    )
+}
+
+/// Another write was under way there.
+pub(super) fn met_another_write(what: &str) -> String {
+    format!(
+        "{what} was not created, because something else was written there at the same moment (409); it is tried again; if that \
+         stays, look for a ResourceQuota or a webhook in this namespace of the worker"
+    )
+}
+
+/// What these words of a refusal mean.
+pub(super) fn refusal(why: &str) -> Cause {
+    if why.starts_with("namespaces ") && why.ends_with("not found") {
+        Cause::NamespaceMissing
+    } else if why.starts_with("admission webhook") {
+        Cause::WebhookFailed
+    } else {
+        Cause::CreateRefused
+    }
+}

@@ -1,0 +1,177 @@
+//! Pods in another cluster: their copies there, and how a pod here shows what its copy does.
+//!
+//! Invariant: a pod that was sent stays held here, and shows the status of its copy. While its copy is not scheduled it shows that it
+//! is held, so that no autoscaler of this cluster makes room for it.
+//!
+//! *Source*: `spec/jobs.md 12.9`, `spec/multikueue.md 5.2`.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use roadstead_api::constants::gates;
+use roadstead_core::lifecycle::Outcome;
+use serde_json::{Value, json};
+
+use super::{PlainPod, TERMINATION_TARGET, condition, has_gate, is_over, is_true, phase};
+use crate::json;
+use crate::kind::{Member, Members, Mirror, Remote, Target, Unmatched, Write};
+use crate::remote::{RemoteIdentity, skeleton};
+
+/// Condition of a pod that has a node. *Source*: the Pod API.
+const SCHEDULED: &str = "PodScheduled";
+/// What a status says only of a pod that has a node, or is to have one of this cluster.
+const OF_THE_NODE: [&str; 2] = ["nominatedNodeName", "observedGeneration"];
+
+/// The copies of those that have not ended and are not being deleted.
+pub(super) fn copies(members: Members<'_>, identity: &RemoteIdentity<'_>) -> Vec<Value> {
+    let copy = |pod: &Member<'_>| {
+        let mut copy = skeleton(&PlainPod, *pod, identity);
+        json::remove(&mut copy, &["spec", "nodeName"]);
+        copy
+    };
+    let all = members.all().iter();
+    all.filter(|pod| may_be_sent(**pod)).map(copy).collect()
+}
+
+fn may_be_sent(pod: Member<'_>) -> bool {
+    pod.meta.deletion_timestamp.is_none() && !is_over(pod)
+}
+
+fn by_name(members: Members<'_>) -> BTreeMap<&str, Member<'_>> {
+    let all = members.all().iter();
+    all.map(|pod| (pod.meta.name.as_deref().unwrap_or_default(), *pod))
+        .collect()
+}
+
+/// Which pods have no copy, and which copies no pod.
+///
+/// Unlike the anchor: there the copy of a pod that was deleted here runs on until its Workload goes (`spec/jobs.md 12.9`).
+pub(super) fn unmatched(local: Members<'_>, copies: Members<'_>) -> Unmatched {
+    let (here, there) = (by_name(local), by_name(copies));
+    let lacking = { here.iter() }
+        .filter(|(name, pod)| may_be_sent(**pod) && !there.contains_key(*name))
+        .map(|(name, _)| (*name).to_owned())
+        .collect();
+    let is_wanted = |name: &str| {
+        let pod = here.get(name);
+        pod.is_some_and(|pod| pod.meta.deletion_timestamp.is_none())
+    };
+    // Why not what has ended: it counts for the end of its group.
+    let is_open = |copy: Member<'_>| !is_over(copy) || copy.meta.deletion_timestamp.is_some();
+    let stray = { there.iter() }
+        .filter(|(name, copy)| is_open(**copy) && !is_wanted(name))
+        .map(|(_, copy)| copy.id())
+        .collect();
+    Unmatched { lacking, stray }
+}
+
+/// What to write so that pods show what is known of them elsewhere.
+pub(super) fn mirror(local: Members<'_>, remote: Remote<'_>, now: Timestamp) -> Mirror {
+    let there = match remote {
+        Remote::Copies(copies) => by_name(copies),
+        Remote::AtRest | Remote::Ended(_) => BTreeMap::new(),
+    };
+    let is_alone = local.all().len() == 1;
+    let after = |pod: Member<'_>| match remote {
+        Remote::Copies(_) => {
+            let copy = there.get(pod.meta.name.as_deref().unwrap_or_default())?;
+            (!is_stopped(*copy, is_alone)).then(|| shown(pod, *copy))
+        }
+        Remote::AtRest => Some(held_again(pod, now)),
+        Remote::Ended(outcome) => Some(concluded(pod, outcome)),
+    };
+    let write = |pod: &Member<'_>| {
+        let before = status(*pod);
+        let patch = json::difference(&before, &after(*pod)?)?;
+        Some(Write::Patch {
+            of: pod.id(),
+            target: Target::Status,
+            patch: json!({ "status": patch }),
+        })
+    };
+    let all = local.all().iter();
+    Mirror {
+        writes: all
+            .filter(|pod| pod.meta.deletion_timestamp.is_none())
+            .filter_map(write)
+            .collect(),
+        is_deferred: false,
+    }
+}
+
+fn status(pod: Member<'_>) -> Value {
+    json::at(pod.data, &["status"])
+        .cloned()
+        .unwrap_or_else(|| json!({}))
+}
+
+/// Whether a copy failed because it was stopped there: its pod may run again elsewhere.
+///
+/// Why any deletion of a pod that is alone: its worker takes it for gone, so it is sent again.
+fn is_stopped(copy: Member<'_>, is_alone: bool) -> bool {
+    let is_going = copy.meta.deletion_timestamp.is_some();
+    is_going && phase(copy) == "Failed" && (is_alone || is_true(copy, TERMINATION_TARGET))
+}
+
+fn shown(pod: Member<'_>, copy: Member<'_>) -> Value {
+    let (here, mut after) = (status(pod), status(copy));
+    for field in OF_THE_NODE {
+        json::remove(&mut after, &[field]);
+    }
+    if let Some(class) = here.get("qosClass") {
+        json::set(&mut after, &["qosClass"], class.clone());
+    }
+    if has_gate(pod, gates::ADMISSION) && !is_true(copy, SCHEDULED) {
+        let there = json::list(&after, &["conditions"]).iter();
+        let mut conditions: Vec<Value> = there
+            .filter(|c| json::text(c, &["type"]) != Some(SCHEDULED))
+            .cloned()
+            .collect();
+        conditions.extend(condition(pod, SCHEDULED).cloned());
+        json::set(&mut after, &["conditions"], Value::Array(conditions));
+    }
+    after
+}
+
+/// As a pod that has never run.
+fn held_again(pod: Member<'_>, now: Timestamp) -> Value {
+    let here = status(pod);
+    let has_run = ["startTime", "containerStatuses", "podIP"];
+    if is_over(pod) || !has_gate(pod, gates::ADMISSION) {
+        return here;
+    }
+    if phase(pod) == "Pending" && has_run.iter().all(|field| here.get(*field).is_none()) {
+        return here;
+    }
+    let held = json!({
+        "type": SCHEDULED, "status": "False", "reason": "SchedulingGated",
+        "message": "Scheduling is blocked due to non-empty scheduling gates",
+        "lastTransitionTime": now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+    });
+    let mut after = json!({ "phase": "Pending", "conditions": [held] });
+    if let Some(class) = here.get("qosClass") {
+        json::set(&mut after, &["qosClass"], class.clone());
+    }
+    after
+}
+
+/// As its Workload says that it ended.
+fn concluded(pod: Member<'_>, outcome: &Outcome) -> Value {
+    let mut after = status(pod);
+    if !is_over(pod) {
+        let phase = if outcome.success { "Succeeded" } else { "Failed" };
+        json::set(&mut after, &["phase"], json!(phase));
+        json::set(&mut after, &["message"], json!(outcome.message));
+    }
+    after
+}
+
+/// Keeps of a copy what a manager asks of it.
+pub(super) fn forget_details(spec: &mut Value) {
+    if let Value::Object(fields) = spec {
+        fields.retain(|field, _| matches!(field.as_str(), "schedulingGates" | "nodeName"));
+    }
+}
+
+#[cfg(test)]
+mod tests;
