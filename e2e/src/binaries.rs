@@ -102,6 +102,14 @@ pub enum Program {
     Helm,
     /// Serves a registry of images, pushes and pulls.
     Crane,
+    /// The command line of users.
+    Kubectl,
+    /// The reference's controller, which ours is compared with.
+    Kueue,
+    /// Runs `TrainJob`.
+    Trainer,
+    /// Runs `LeaderWorkerSet`.
+    Lws,
 }
 
 impl Program {
@@ -120,6 +128,10 @@ impl Program {
             Self::Argo => "workflow-controller",
             Self::Helm => "helm",
             Self::Crane => "crane",
+            Self::Kubectl => "kubectl",
+            Self::Kueue => "kueue",
+            Self::Trainer => "trainer-controller-manager",
+            Self::Lws => "lws-controller",
         }
     }
 
@@ -130,10 +142,18 @@ impl Program {
             | Self::KubeApiserver
             | Self::KubeControllerManager
             | Self::KubeScheduler
-            | Self::Kwok => true,
-            Self::JobSet | Self::Ray | Self::Training | Self::Mpi | Self::Argo | Self::Helm | Self::Crane => {
-                false
-            }
+            | Self::Kwok
+            | Self::Kubectl => true,
+            Self::JobSet
+            | Self::Ray
+            | Self::Training
+            | Self::Mpi
+            | Self::Argo
+            | Self::Helm
+            | Self::Crane
+            | Self::Kueue
+            | Self::Trainer
+            | Self::Lws => false,
         }
     }
 }

@@ -33,7 +33,7 @@ const JOBS: std::ops::RangeInclusive<i64> = 3..=500;
 #[derive(Debug, Clone, Parser)]
 #[command(name = "demo")]
 pub struct Args {
-    /// Which API servers to use; auto takes the embedded ones, unless --assets is given
+    /// Which API servers to use; auto takes the embedded ones, unless --assets is given; beside real ones jobs are Jobs only
     #[arg(long, value_enum, default_value_t = ControlPlaneKind::Auto)]
     pub control_plane: ControlPlaneKind,
     /// Print the closing card as JSON on standard output; everything else goes to standard error

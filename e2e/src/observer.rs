@@ -18,7 +18,9 @@ mod watches;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use k8s_openapi::api::batch::v1::Job;
 use kube::Client;
+use kube::api::ApiResource;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -59,24 +61,36 @@ pub struct Observer {
     book: Arc<Book>,
     manager: Cluster,
     workers: Vec<Cluster>,
+    kinds: Vec<ApiResource>,
     planted: Mutex<Vec<Planted>>,
     _task: AbortOnDropHandle<()>,
 }
 
 impl Observer {
-    /// Starts watching in the current tokio runtime. The receiver tells what happens to each job; it may be dropped.
+    /// Starts watching in the current tokio runtime. The receiver tells what happens to each job; it may be dropped. Jobs are those
+    /// of `batch/v1`.
     pub fn start(manager: Cluster, workers: Vec<Cluster>) -> (Self, mpsc::Receiver<Step>) {
+        Self::of_kinds(manager, workers, vec![ApiResource::erase::<Job>(&())])
+    }
+
+    /// As [`Observer::start`], where jobs are of these kinds, each of which every cluster serves.
+    pub fn of_kinds(
+        manager: Cluster,
+        workers: Vec<Cluster>,
+        kinds: Vec<ApiResource>,
+    ) -> (Self, mpsc::Receiver<Step>) {
         let (steps, receiver) = mpsc::channel(STEPS_MAX);
         let names = workers.iter().map(|worker| worker.name.clone()).collect();
         let book = Arc::new(Book {
             ledger: Mutex::new(Ledger::new(names, steps)),
             doubt: Notify::new(),
         });
-        let task = watch_all(Arc::clone(&book), manager.clone(), workers.clone());
+        let task = watch_all(Arc::clone(&book), manager.clone(), workers.clone(), kinds.clone());
         let observer = Self {
             book,
             manager,
             workers,
+            kinds,
             planted: Mutex::default(),
             _task: AbortOnDropHandle::new(tokio::spawn(task)),
         };
@@ -115,7 +129,7 @@ impl Observer {
     pub async fn close(&self, patience: Duration) -> Result<Vec<String>, kube::Error> {
         let started = Instant::now();
         let orphans = loop {
-            let orphans = reads::orphans(&self.manager, &self.workers).await?;
+            let orphans = Box::pin(reads::orphans(&self.manager, &self.workers, &self.kinds)).await?;
             if orphans.is_empty() || started.elapsed() >= patience {
                 break orphans;
             }
@@ -146,9 +160,9 @@ impl Observer {
     }
 }
 
-async fn watch_all(book: Arc<Book>, manager: Cluster, workers: Vec<Cluster>) {
+async fn watch_all(book: Arc<Book>, manager: Cluster, workers: Vec<Cluster>, kinds: Vec<ApiResource>) {
     let mut tasks = JoinSet::new();
-    watches::spawn(&mut tasks, &book, &manager, &workers);
+    watches::spawn(&mut tasks, &book, (&manager, &workers), &kinds);
     loop {
         tokio::select! {
             biased;
@@ -157,7 +171,7 @@ async fn watch_all(book: Arc<Book>, manager: Cluster, workers: Vec<Cluster>) {
         }
         let doubts = book.ledger().doubts();
         for doubt in doubts {
-            match reads::confirm(&workers, &doubt).await {
+            match reads::confirm(&workers, &kinds, &doubt).await {
                 Ok(Confirmed::Overlap(clusters)) => book.ledger().convict_overlap(&doubt, &clusters),
                 Ok(Confirmed::Over) => book.ledger().clear(&doubt),
                 // Why kept: a server that does not answer settles nothing; the doubt is looked at again.

@@ -27,9 +27,16 @@ pub const TTL_CONTROLLER: &str = "ttl-after-finished-controller";
 /// at once on two busy cores need ten times that.
 const START_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// One more controller for an embedded control plane: JobSets are served and played. Beside a real one runs the real controller
-/// ([`crate::stage::Controller`]).
+/// More controllers for an embedded control plane: objects of the kind are served and played. Beside a real one runs the real
+/// controller ([`crate::stage::Controller`]).
 pub const PLAYED_JOBSETS: &str = "jobset-controller";
+/// As above, for `PyTorchJobs`.
+pub const PLAYED_PYTORCHJOBS: &str = "pytorchjob-controller";
+/// The kind that each of these plays.
+pub(crate) const PLAYED: [(&str, roadstead_world::Kind); 2] = [
+    (PLAYED_JOBSETS, roadstead_world::Kind::JobSet),
+    (PLAYED_PYTORCHJOBS, roadstead_world::Kind::PyTorchJob),
+];
 
 /// What a control plane is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

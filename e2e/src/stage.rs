@@ -6,7 +6,7 @@
 //!
 //! Reading order: [`spec`], this file, [`programs`] (where our binaries come from), `subject` (one process),
 //! `account` (as whom it runs), `clock` (what time it believes it is), `detour` (how it reaches its API server), `objects` (what is
-//! applied to the clusters), `kueue` (a cluster with the reference in our place), `solo` (one cluster with a worker alone),
+//! applied to the clusters), `kueue` (a cluster with the reference in our place), `solo` (one cluster with a worker alone), `rival` (one with the reference alone),
 //! `controller` (a controller of other people beside ours), `dashboard` (what the Ray operator asks beside the API server), [`deployed`] (a process as its Deployment asks for it).
 
 mod account;
@@ -18,6 +18,7 @@ mod detour;
 mod kueue;
 mod objects;
 pub mod programs;
+mod rival;
 mod solo;
 pub mod spec;
 mod subject;
@@ -41,6 +42,7 @@ pub use controller::{Controller, Runs};
 pub use kueue::Kueue;
 pub use objects::apply;
 pub use programs::Programs;
+pub use rival::Rival;
 pub use solo::Solo;
 pub use spec::{Engine, Queue, Spec, Worker};
 pub(crate) use subject::parse_cpu;
@@ -159,6 +161,9 @@ pub enum Part {
     /// It runs jobs: `roadstead-worker` runs there, or Kueue.
     Worker,
 }
+
+/// The argument of `roadstead cluster join` that says for jobs of which kinds.
+const INTEGRATIONS: &str = "--integrations";
 
 /// A running federation with our processes in it.
 #[derive(Debug)]
@@ -446,7 +451,8 @@ impl Stage {
         self.join_to(self.planes.manager.name(), worker, &[]).await
     }
 
-    /// Registers a worker with this manager, with more arguments for the command.
+    /// Registers a worker with this manager, with more arguments for the command; for jobs of the kinds that the configuration of the
+    /// stage switches on, unless these arguments say which.
     pub async fn join_to(&self, manager: &str, worker: &str, more: &[&str]) -> Result<(), Error> {
         self.register(manager, worker, FEDERATION, more).await
     }
@@ -477,9 +483,21 @@ impl Stage {
             config,
             "--yes",
         ];
-        self.command(&[&join, more].concat()).await?;
+        let integrations = self.integrations();
+        let kinds: &[&str] = match &integrations {
+            Some(kinds) if !more.contains(&INTEGRATIONS) => &[INTEGRATIONS, kinds],
+            Some(_) | None => &[],
+        };
+        self.command(&[&join, kinds, more].concat()).await?;
         let client = self.client(manager)?;
         objects::wait_active(&client, "MultiKueueCluster", worker).await
+    }
+
+    /// The integrations that the configuration of the stage switches on, if it says which.
+    fn integrations(&self) -> Option<String> {
+        let all = self.configuration["integrations"]["frameworks"].as_array()?;
+        let all: Vec<&str> = all.iter().filter_map(Value::as_str).collect();
+        Some(all.join(","))
     }
 
     /// The administrator's kubeconfig of a cluster, in a file that lives as long as the stage.

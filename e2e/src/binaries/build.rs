@@ -132,6 +132,32 @@ const ARGO: Module = Module {
         "manifests/base/crds/minimal/argoproj.io_workflowtemplates.yaml",
     ],
 };
+const TRAINER: Module = Module {
+    name: "trainer",
+    go_mod: include_str!("../../controlplane/trainer/go.mod"),
+    go_sum: include_str!("../../controlplane/trainer/go.sum"),
+    main_go: None,
+    pinned: "github.com/kubeflow/trainer/v2",
+    variables: &[],
+    manifests: &[
+        "manifests/base/crds/trainer.kubeflow.org_clustertrainingruntimes.yaml",
+        "manifests/base/crds/trainer.kubeflow.org_trainingruntimes.yaml",
+        "manifests/base/crds/trainer.kubeflow.org_trainjobs.yaml",
+        "manifests/base/webhook/manifests.yaml",
+    ],
+};
+const LWS: Module = Module {
+    name: "lws",
+    go_mod: include_str!("../../controlplane/lws/go.mod"),
+    go_sum: include_str!("../../controlplane/lws/go.sum"),
+    main_go: None,
+    pinned: "sigs.k8s.io/lws",
+    variables: &[],
+    manifests: &[
+        "config/crd/bases/leaderworkerset.x-k8s.io_leaderworkersets.yaml",
+        "config/webhook/manifests.yaml",
+    ],
+};
 
 const HELM: Module = Module {
     name: "helm",
@@ -151,6 +177,37 @@ const IMAGES: Module = Module {
     variables: &[],
     manifests: &[],
 };
+const KUBECTL: Module = Module {
+    name: "kubectl",
+    go_mod: include_str!("../../controlplane/kubectl/go.mod"),
+    go_sum: include_str!("../../controlplane/kubectl/go.sum"),
+    main_go: Some(include_str!("../../controlplane/kubectl/main.go")),
+    pinned: "k8s.io/kubectl",
+    variables: &[],
+    manifests: &[],
+};
+const KUEUE: Module = Module {
+    name: "kueue",
+    go_mod: include_str!("../../controlplane/kueue/go.mod"),
+    go_sum: include_str!("../../controlplane/kueue/go.sum"),
+    main_go: None,
+    pinned: "sigs.k8s.io/kueue",
+    variables: &[],
+    manifests: &[
+        "config/components/crd/bases/kueue.x-k8s.io_admissionchecks.yaml",
+        "config/components/crd/bases/kueue.x-k8s.io_clusterqueues.yaml",
+        "config/components/crd/bases/kueue.x-k8s.io_cohorts.yaml",
+        "config/components/crd/bases/kueue.x-k8s.io_localqueues.yaml",
+        "config/components/crd/bases/kueue.x-k8s.io_multikueueclusters.yaml",
+        "config/components/crd/bases/kueue.x-k8s.io_multikueueconfigs.yaml",
+        "config/components/crd/bases/kueue.x-k8s.io_provisioningrequestconfigs.yaml",
+        "config/components/crd/bases/kueue.x-k8s.io_resourceflavors.yaml",
+        "config/components/crd/bases/kueue.x-k8s.io_topologies.yaml",
+        "config/components/crd/bases/kueue.x-k8s.io_workloadpriorityclasses.yaml",
+        "config/components/crd/bases/kueue.x-k8s.io_workloads.yaml",
+        "config/components/webhook/manifests.yaml",
+    ],
+};
 
 fn module(program: Program) -> &'static Module {
     match program {
@@ -164,6 +221,10 @@ fn module(program: Program) -> &'static Module {
         Program::Argo => &ARGO,
         Program::Helm => &HELM,
         Program::Crane => &IMAGES,
+        Program::Kubectl => &KUBECTL,
+        Program::Kueue => &KUEUE,
+        Program::Trainer => &TRAINER,
+        Program::Lws => &LWS,
     }
 }
 
@@ -176,10 +237,13 @@ fn package(program: Program) -> &'static str {
         Program::Kwok => "sigs.k8s.io/kwok/cmd/kwok",
         Program::JobSet => "sigs.k8s.io/jobset",
         Program::Ray => "github.com/ray-project/kuberay/ray-operator",
-        Program::Training | Program::Mpi => ".",
+        Program::Training | Program::Mpi | Program::Kubectl => ".",
         Program::Argo => "github.com/argoproj/argo-workflows/v3/cmd/workflow-controller",
         Program::Helm => "helm.sh/helm/v3/cmd/helm",
         Program::Crane => "github.com/google/go-containerregistry/cmd/crane",
+        Program::Kueue => "sigs.k8s.io/kueue/cmd/kueue",
+        Program::Trainer => "github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager",
+        Program::Lws => "sigs.k8s.io/lws/cmd",
     }
 }
 
@@ -422,7 +486,20 @@ mod tests {
     #[test]
     fn each_module_has_a_version_and_a_directory_of_its_own() {
         let cache = Path::new("/cache");
-        let modules = [&KUBERNETES, &ETCD, &KWOK, &JOBSET, &RAY, &TRAINING, &MPI, &ARGO];
+        let modules = [
+            &KUBERNETES,
+            &ETCD,
+            &KWOK,
+            &JOBSET,
+            &RAY,
+            &TRAINING,
+            &MPI,
+            &ARGO,
+            &KUBECTL,
+            &KUEUE,
+            &TRAINER,
+            &LWS,
+        ];
         assert!(modules.iter().all(|module| module.version().is_some()));
         let mut dirs: Vec<_> = modules.iter().map(|module| module.dir(cache)).collect();
         dirs.dedup();

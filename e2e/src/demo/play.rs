@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
-use k8s_openapi::api::batch::v1::Job;
-use kube::api::PostParams;
+use kube::api::{DynamicObject, PostParams};
 use kube::{Api, Client};
+use roadstead_api::rights;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, sleep};
@@ -17,13 +17,13 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use super::Args;
 use super::accident::{Order, Script};
 use super::card::{Accident, Card, Percentiles};
-use super::script::{self, EAST, MANAGER, Part, Planned, TENANTS, WEST};
+use super::script::{self, EAST, MANAGER, Part, Planned, Shape, TENANTS, WEST};
 use super::view::{View, Voice};
 use crate::link::Cut;
 use crate::observer::ledger::{Event, Outcome, Step, Subject, Violation};
 use crate::observer::{Cluster, Observer};
 use crate::options::Kind;
-use crate::stage::Stage;
+use crate::stage::{SYSTEM_NAMESPACE, Stage, apply};
 
 /// Between two submissions.
 const PAUSE: Duration = Duration::from_millis(150);
@@ -83,27 +83,20 @@ async fn show(args: &Args, voice: &Voice) -> anyhow::Result<Shown> {
         Kind::Real => "real control planes: etcd, kube-apiserver and what is beside them",
     });
     let stage = Stage::start(script::clusters(kind), voice.progress()).await?;
+    let shapes = Shape::shown(kind);
+    if shapes.contains(&Shape::AppWrapper) {
+        let_wrap(&stage).await?;
+    } else {
+        voice.line("jobs are Jobs only: other kinds are shown with --control-plane embedded");
+    }
     let kubeconfigs = args
         .kubeconfigs
         .as_deref()
         .map(|dir| Kubeconfigs::write(dir, &stage))
         .transpose()?;
-    let cluster = |name: &str| -> anyhow::Result<Cluster> {
-        let client = stage.client(name)?;
-        Ok(Cluster {
-            name: name.to_owned(),
-            client,
-        })
-    };
-    let (observer, mut steps) = Observer::start(cluster(MANAGER)?, vec![cluster(EAST)?, cluster(WEST)?]);
-    for tenant in TENANTS {
-        observer
-            .plant(tenant)
-            .await
-            .context("planting objects of nobody")?;
-    }
+    let (observer, mut steps) = observe(&stage, shapes).await?;
     let setup = started.elapsed();
-    let jobs = script::jobs(usize::from(args.jobs));
+    let jobs = script::jobs(usize::from(args.jobs), kind);
     voice.line(&format!("submitting {} jobs to the manager", jobs.len()));
 
     let mut view = View::new(voice.clone());
@@ -176,6 +169,37 @@ async fn show(args: &Args, voice: &Voice) -> anyhow::Result<Shown> {
     })
 }
 
+/// Starts to look at all clusters, and puts objects of nobody there.
+async fn observe(stage: &Stage, shapes: &[Shape]) -> anyhow::Result<(Observer, mpsc::Receiver<Step>)> {
+    let cluster = |name: &str| -> anyhow::Result<Cluster> {
+        let client = stage.client(name)?;
+        Ok(Cluster {
+            name: name.to_owned(),
+            client,
+        })
+    };
+    let kinds = shapes.iter().map(|shape| shape.resource()).collect();
+    let workers = vec![cluster(EAST)?, cluster(WEST)?];
+    let (observer, steps) = Observer::of_kinds(cluster(MANAGER)?, workers, kinds);
+    for tenant in TENANTS {
+        observer
+            .plant(tenant)
+            .await
+            .context("planting objects of nobody")?;
+    }
+    Ok((observer, steps))
+}
+
+/// Gives the workers the right to make what is wrapped.
+async fn let_wrap(stage: &Stage) -> anyhow::Result<()> {
+    for worker in [EAST, WEST] {
+        for object in rights::appwrapper(SYSTEM_NAMESPACE) {
+            apply(&stage.client(worker)?, object).await?;
+        }
+    }
+    Ok(())
+}
+
 /// Ends with Ctrl-C or SIGTERM.
 fn interruption() -> anyhow::Result<impl Future<Output = ()>> {
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -199,13 +223,17 @@ async fn follow(mut steps: mpsc::Receiver<Step>, mut view: View) {
 async fn submit(client: Client, jobs: &[Planned]) -> anyhow::Result<BTreeMap<(String, String), Instant>> {
     let mut created = BTreeMap::new();
     for planned in jobs {
-        let api: Api<Job> = Api::namespaced(client.clone(), planned.namespace);
-        let job: Job = serde_json::from_value(planned.object.clone())?;
+        let resource = planned.shape.resource();
+        let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), planned.namespace, &resource);
+        let job: DynamicObject = serde_json::from_value(planned.object.clone())?;
         let key = (planned.namespace.to_owned(), planned.name.clone());
         created.insert(key, Instant::now());
-        api.create(&PostParams::default(), &job)
-            .await
-            .with_context(|| format!("creating job {}/{}", planned.namespace, planned.name))?;
+        api.create(&PostParams::default(), &job).await.with_context(|| {
+            format!(
+                "creating {} {}/{}",
+                resource.kind, planned.namespace, planned.name
+            )
+        })?;
         sleep(PAUSE).await;
     }
     Ok(created)
@@ -414,7 +442,7 @@ fn say_how_to_look(voice: &Voice, stage: &Stage, kubeconfigs: Option<&Kubeconfig
     };
     voice.plain("The federation stays up until Ctrl-C. To look around, in another terminal:\n");
     voice.plain(&format!("  export KUBECONFIG={}", path(MANAGER).display()));
-    voice.plain("  kubectl get jobs -A -w");
+    voice.plain("  kubectl get jobs,jobsets,pytorchjobs,appwrappers -A");
     voice.plain("  kubectl get workloads -A");
     for worker in [EAST, WEST] {
         voice.plain(&format!(

@@ -1,9 +1,11 @@
 //! Which clusters there are and which jobs are submitted.
 
+use kube::api::ApiResource;
+use kube::core::GroupVersionKind;
 use roadstead_api::constants::labels::{PRIORITY_CLASS, QUEUE_NAME};
 use serde_json::{Value, json};
 
-use crate::options::{Kind, Node, Options, RUN_SECONDS};
+use crate::options::{Kind, Node, Options, PLAYED_JOBSETS, PLAYED_PYTORCHJOBS, RUN_SECONDS};
 use crate::stage::{Queue, Spec, Worker};
 
 pub(super) const MANAGER: &str = "manager";
@@ -37,9 +39,104 @@ pub(super) enum Part {
     LivesThroughAccident,
 }
 
+/// Of which kind a job is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Shape {
+    /// A Job.
+    Job,
+    /// A JobSet of one leader, and a worker for each further pod.
+    JobSet,
+    /// A `PyTorchJob` of one master, and a worker for each further pod.
+    PyTorchJob,
+    /// An `AppWrapper` around two Jobs.
+    AppWrapper,
+}
+
+impl Shape {
+    /// All of them.
+    pub(super) const ALL: [Self; 4] = [Self::Job, Self::JobSet, Self::PyTorchJob, Self::AppWrapper];
+
+    /// The kinds of ordinary jobs, which repeat.
+    const MIX: [Self; 8] = [
+        Self::Job,
+        Self::JobSet,
+        Self::Job,
+        Self::PyTorchJob,
+        Self::AppWrapper,
+        Self::Job,
+        Self::Job,
+        Self::Job,
+    ];
+
+    /// The kinds whose controllers run in the clusters. Why not all beside real API servers: each further controller is built from
+    /// its own sources first.
+    pub(super) fn shown(kind: Kind) -> &'static [Self] {
+        match kind {
+            Kind::Embedded => &Self::ALL,
+            Kind::Real => &[Self::Job],
+        }
+    }
+
+    /// How it is asked for.
+    pub(super) fn resource(self) -> ApiResource {
+        let (group, version, kind) = match self {
+            Self::Job => ("batch", "v1", "Job"),
+            Self::JobSet => ("jobset.x-k8s.io", "v1alpha2", "JobSet"),
+            Self::PyTorchJob => ("kubeflow.org", "v1", "PyTorchJob"),
+            Self::AppWrapper => ("workload.codeflare.dev", "v1beta2", "AppWrapper"),
+        };
+        ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
+    }
+
+    /// Its integration.
+    const fn framework(self) -> &'static str {
+        match self {
+            Self::Job => "batch/job",
+            Self::JobSet => "jobset.x-k8s.io/jobset",
+            Self::PyTorchJob => "kubeflow.org/pytorchjob",
+            Self::AppWrapper => "workload.codeflare.dev/appwrapper",
+        }
+    }
+
+    /// What asks for `pods` pods of this template.
+    fn spec(self, name: &str, pods: i32, template: &Value) -> Value {
+        let job = |pods: i32| json!({"parallelism": pods, "completions": pods, "backoffLimit": 0, "template": template});
+        // Why suspended although a webhook would: a job is never started by accident.
+        match self {
+            Self::Job => {
+                let mut spec = job(pods);
+                spec["suspend"] = true.into();
+                spec
+            }
+            Self::JobSet => {
+                let part = |name: &str, replicas: i32| json!({"name": name, "replicas": replicas, "template": {"spec": job(1)}});
+                let workers = (pods > 1).then(|| part("worker", pods - 1));
+                let parts: Vec<Value> = std::iter::once(part("leader", 1)).chain(workers).collect();
+                json!({"suspend": true, "replicatedJobs": parts})
+            }
+            Self::PyTorchJob => {
+                let role = |replicas: i32| json!({"replicas": replicas, "template": template});
+                let mut roles = json!({"Master": role(1)});
+                if pods > 1 {
+                    roles["Worker"] = role(pods - 1);
+                }
+                json!({"runPolicy": {"suspend": true}, "pytorchReplicaSpecs": roles})
+            }
+            Self::AppWrapper => {
+                let child = |part: &str, pods: i32| {
+                    let metadata = json!({"name": format!("{name}-{part}")});
+                    json!({"template": {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": job(pods)}})
+                };
+                json!({"suspend": true, "components": [child("prepare", 1), child("work", pods)]})
+            }
+        }
+    }
+}
+
 /// A job to submit.
 #[derive(Debug, Clone)]
 pub(super) struct Planned {
+    pub(super) shape: Shape,
     pub(super) namespace: &'static str,
     pub(super) name: String,
     pub(super) part: Part,
@@ -50,18 +147,30 @@ pub(super) struct Planned {
 ///
 /// The quota of `checked` in east counts a GPU that no node has: quota alone would let a job wait there forever.
 pub(super) fn clusters(kind: Kind) -> Spec {
+    let shapes = Shape::shown(kind);
+    let with_controllers = |mut options: Options| {
+        for (shape, controller) in [
+            (Shape::JobSet, PLAYED_JOBSETS),
+            (Shape::PyTorchJob, PLAYED_PYTORCHJOBS),
+        ] {
+            if shapes.contains(&shape) {
+                options.controllers.push(controller.to_owned());
+            }
+        }
+        options
+    };
     let manager = Options {
         // Why none: jobs run in workers, and a manager that had a scheduler could run one by mistake.
         scheduler: false,
         kwok: false,
-        ..Options::complete(MANAGER).of_kind(kind)
+        ..with_controllers(Options::complete(MANAGER).of_kind(kind))
     };
-    let worker = |name| Options::complete(name).of_kind(kind);
+    let worker = |name| with_controllers(Options::complete(name).of_kind(kind));
     let east = worker(EAST).with_node(Node::new("east-1", "8", "32Gi"));
     let west = worker(WEST)
         .with_node(Node::new("west-1", "2", "16Gi").with_resource(GPU, "1"))
         .with_node(Node::new("west-2", "2", "16Gi").with_resource(GPU, "1"));
-    let spec = Spec::new(manager, vec![Worker::new(east), Worker::new(west)])
+    let mut spec = Spec::new(manager, vec![Worker::new(east), Worker::new(west)])
         .with_queue(
             Queue::new(MAIN)
                 .with_quota(MANAGER, &[("cpu", "10"), ("memory", "40Gi"), (GPU, "1")])
@@ -77,13 +186,22 @@ pub(super) fn clusters(kind: Kind) -> Spec {
         )
         .with_priority(HIGH, 1000)
         .with_priority(LOW, 10);
+    let frameworks: Vec<&str> = shapes.iter().map(|shape| shape.framework()).collect();
+    spec.configuration = json!({
+        "integrations": {"frameworks": frameworks},
+        "roadstead": {"appwrapper": {"allowedKinds": ["Job.v1.batch"]}},
+    });
     TENANTS.into_iter().fold(spec, Spec::with_namespace)
 }
 
-/// `count` jobs (at least [`NAMED_JOBS`]) in the order in which they are submitted.
-pub(super) fn jobs(count: usize) -> Vec<Planned> {
+/// `count` jobs (at least [`NAMED_JOBS`]) in the order in which they are submitted, of the kinds that these clusters run.
+pub(super) fn jobs(count: usize, kind: Kind) -> Vec<Planned> {
     let ordinary = count.saturating_sub(NAMED_JOBS);
-    let mut jobs: Vec<Planned> = (0..ordinary).map(ordinary_job).collect();
+    let shapes = Shape::shown(kind);
+    let shape = |index: usize| Shape::MIX[index % Shape::MIX.len()];
+    let shown = |index: usize| Some(shape(index)).filter(|shape| shapes.contains(shape));
+    let ordinary = (0..ordinary).map(|index| ordinary_job(index, shown(index).unwrap_or(Shape::Job)));
+    let mut jobs: Vec<Planned> = ordinary.collect();
     // Why early: the accident waits for it, and the one that never fits has time to say why.
     jobs.insert(
         jobs.len().min(2),
@@ -98,7 +216,7 @@ pub(super) fn jobs(count: usize) -> Vec<Planned> {
 }
 
 /// Sizes, times, priorities and tenants in a fixed mix.
-fn ordinary_job(index: usize) -> Planned {
+fn ordinary_job(index: usize, shape: Shape) -> Planned {
     let cpu = ["500m", "1", "1", "2", "500m"][index % 5];
     let pods = [1, 1, 2, 1, 3, 1, 2][index % 7];
     let seconds = [1.0, 2.5, 1.5, 4.0, 2.0, 3.0][index % 6];
@@ -108,6 +226,7 @@ fn ordinary_job(index: usize) -> Planned {
         ("batch", LOW)
     };
     planned(Wanted {
+        shape,
         tenant: TENANTS[index % TENANTS.len()],
         name: format!("{kind}-{index:02}"),
         queue: MAIN,
@@ -121,6 +240,7 @@ fn ordinary_job(index: usize) -> Planned {
 
 fn gpu_job(name: &str, queue: &'static str, seconds: f64, part: Part) -> Planned {
     planned(Wanted {
+        shape: Shape::Job,
         tenant: TENANTS[1],
         name: name.to_owned(),
         queue,
@@ -134,6 +254,7 @@ fn gpu_job(name: &str, queue: &'static str, seconds: f64, part: Part) -> Planned
 
 fn never_fitting() -> Planned {
     planned(Wanted {
+        shape: Shape::Job,
         tenant: TENANTS[2],
         name: "huge".to_owned(),
         queue: MAIN,
@@ -146,6 +267,7 @@ fn never_fitting() -> Planned {
 }
 
 struct Wanted {
+    shape: Shape,
     tenant: &'static str,
     name: String,
     queue: &'static str,
@@ -158,6 +280,7 @@ struct Wanted {
 
 fn planned(wanted: Wanted) -> Planned {
     let Wanted {
+        shape,
         tenant,
         name,
         queue,
@@ -169,34 +292,30 @@ fn planned(wanted: Wanted) -> Planned {
     } = wanted;
     // Wire: an extended resource must be limited to what is requested.
     let limits = requests.get(GPU).map(|gpus| json!({GPU: gpus}));
+    let template = json!({
+        "metadata": {"annotations": {RUN_SECONDS: seconds.to_string()}},
+        "spec": {
+            "restartPolicy": "Never",
+            "containers": [{
+                "name": "main",
+                "image": "registry.example/train:1",
+                "resources": {"requests": requests, "limits": limits},
+            }],
+        },
+    });
+    let resource = shape.resource();
     let object = json!({
-        "apiVersion": "batch/v1",
-        "kind": "Job",
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
         "metadata": {
             "name": name,
             "namespace": tenant,
             "labels": {QUEUE_NAME: queue, PRIORITY_CLASS: priority},
         },
-        "spec": {
-            "parallelism": pods,
-            "completions": pods,
-            "backoffLimit": 0,
-            // Why set although a webhook would: a job is never started by accident.
-            "suspend": true,
-            "template": {
-                "metadata": {"annotations": {RUN_SECONDS: seconds.to_string()}},
-                "spec": {
-                    "restartPolicy": "Never",
-                    "containers": [{
-                        "name": "main",
-                        "image": "registry.example/train:1",
-                        "resources": {"requests": requests, "limits": limits},
-                    }],
-                },
-            },
-        },
+        "spec": shape.spec(&name, pods, &template),
     });
     Planned {
+        shape,
         namespace: tenant,
         name,
         part,
@@ -213,7 +332,7 @@ mod tests {
     #[test]
     fn every_count_has_all_parts_and_distinct_names() {
         for count in [NAMED_JOBS, 4, 24, 100] {
-            let jobs = jobs(count);
+            let jobs = jobs(count, Kind::Embedded);
             assert_eq!(jobs.len(), count);
             let names: BTreeSet<_> = jobs.iter().map(|job| (job.namespace, &job.name)).collect();
             assert_eq!(names.len(), count);
@@ -225,14 +344,22 @@ mod tests {
 
     #[test]
     fn the_usual_demo_has_several_tenants_priorities_and_sizes() {
-        let jobs = jobs(24);
+        let jobs = jobs(24, Kind::Embedded);
         let distinct = |pointer: &str| {
             let values = jobs.iter().filter_map(|job| job.object.pointer(pointer));
             values.map(ToString::to_string).collect::<BTreeSet<_>>().len()
         };
+        assert_eq!(distinct("/kind"), Shape::ALL.len());
         assert_eq!(distinct("/metadata/namespace"), 3);
         assert_eq!(distinct("/metadata/labels/kueue.x-k8s.io~1priority-class"), 2);
         assert!(distinct("/spec/parallelism") >= 3);
         assert!(distinct("/spec/template/metadata/annotations/demo.roadstead.dev~1run-seconds") >= 5);
+    }
+
+    #[test]
+    fn beside_real_api_servers_there_are_jobs_only() {
+        let jobs = jobs(24, Kind::Real);
+        assert!(jobs.iter().all(|job| job.shape == Shape::Job));
+        assert_eq!(jobs.len(), 24);
     }
 }

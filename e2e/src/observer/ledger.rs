@@ -5,18 +5,20 @@ mod facts;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
+use kube::api::DynamicObject;
 use roadstead_api::constants::conditions::workload::{FINISHED, QUOTA_RESERVED};
 use roadstead_api::kueue::v1beta2::{MultiKueueCluster, Workload};
 use tokio::sync::mpsc;
 
 pub use facts::{Outcome, Run};
-pub(super) use facts::{job_outcome, owner_job, pod_lives, run_of};
+pub(super) use facts::{controller, is_suspended, job_outcome, pod_lives, run_of};
 
 /// Violations that are kept; the first ones tell most.
 const VIOLATIONS_MAX: usize = 100;
+/// Jobs above a pod: an `AppWrapper`, a JobSet and a Job are three.
+const MAKERS_MAX: usize = 4;
 
 /// A broken invariant.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -123,12 +125,14 @@ pub struct Ledger {
     runs: BTreeMap<Run, RunState>,
     /// Which workload a worker's job belongs to, by worker and UID.
     owners: BTreeMap<(usize, String), Run>,
+    /// What controls a worker's job, by worker and UID: a job may be made by a job.
+    makers: BTreeMap<(usize, String), String>,
     /// Pods that have not ended, by worker and UID of their job.
     pods: BTreeMap<(usize, String), BTreeSet<String>>,
     /// First start of each job name.
     starts: BTreeMap<(String, String), (Instant, String)>,
-    /// Jobs and workloads that have ended, by place, kind and UID.
-    ended: BTreeSet<(Place, &'static str, String)>,
+    /// Jobs and workloads that have ended, by place and UID.
+    ended: BTreeSet<(Place, String)>,
     /// Times at which a workload of the manager became Finished, by UID.
     finishes: BTreeMap<String, BTreeSet<String>>,
     /// Last word about each subject, so that repetitions are not told.
@@ -147,6 +151,7 @@ impl Ledger {
             dropped: 0,
             runs: BTreeMap::new(),
             owners: BTreeMap::new(),
+            makers: BTreeMap::new(),
             pods: BTreeMap::new(),
             starts: BTreeMap::new(),
             ended: BTreeSet::new(),
@@ -158,10 +163,10 @@ impl Ledger {
         }
     }
 
-    /// A job was seen.
-    pub fn job(&mut self, sight: Sight, job: &Job, presence: Presence) {
+    /// A job of any kind was seen.
+    pub fn job(&mut self, sight: Sight, job: &DynamicObject, presence: Presence) {
         let outcome = job_outcome(job);
-        self.check_backward(sight.place, "Job", job, outcome.is_some(), presence);
+        self.check_backward(sight.place, facts::kind_of(job), job, outcome.is_some(), presence);
         match sight.place {
             Place::Manager => self.managers_job(sight.at, job, outcome, presence),
             Place::Worker(worker) => self.workers_job(worker, sight.at, job, outcome, presence),
@@ -170,11 +175,11 @@ impl Ledger {
 
     /// A pod was seen.
     pub fn pod(&mut self, sight: Sight, pod: &Pod, presence: Presence) {
-        let Some(job) = owner_job(pod) else { return };
+        let Some(maker) = controller(pod) else { return };
         let Place::Worker(worker) = sight.place else {
             return;
         };
-        let key = (worker, job);
+        let key = (worker, maker);
         let living = self.pods.entry(key.clone()).or_default();
         let uid = pod.uid().unwrap_or_default();
         if presence == Presence::There && pod_lives(pod) {
@@ -182,9 +187,20 @@ impl Ledger {
         } else {
             living.remove(&uid);
         }
-        if let Some(run) = self.owners.get(&key).cloned() {
+        if let Some(run) = self.run_at(key).cloned() {
             self.check_single(&run);
         }
+    }
+
+    /// The workload of a job in a worker, or of the job that made it.
+    fn run_at(&self, mut key: (usize, String)) -> Option<&Run> {
+        for _ in 0..MAKERS_MAX {
+            if let Some(run) = self.owners.get(&key) {
+                return Some(run);
+            }
+            key.1 = self.makers.get(&key)?.clone();
+        }
+        None
     }
 
     /// A workload was seen.
@@ -214,8 +230,7 @@ impl Ledger {
             }
         }
         let owners = workload.owner_references().iter();
-        let Some(owner) = { owners }.find(|owner| owner.controller == Some(true) && owner.kind == "Job")
-        else {
+        let Some(owner) = { owners }.find(|owner| owner.controller == Some(true)) else {
             return;
         };
         let subject = Subject::Job(workload.namespace().unwrap_or_default(), owner.name.clone());
@@ -295,7 +310,13 @@ impl Ledger {
         self.starts.get(&(namespace.to_owned(), name.to_owned())).cloned()
     }
 
-    fn managers_job(&mut self, at: Instant, job: &Job, outcome: Option<Outcome>, presence: Presence) {
+    fn managers_job(
+        &mut self,
+        at: Instant,
+        job: &DynamicObject,
+        outcome: Option<Outcome>,
+        presence: Presence,
+    ) {
         if !facts::is_queued(job) {
             return;
         }
@@ -311,16 +332,20 @@ impl Ledger {
         &mut self,
         worker: usize,
         at: Instant,
-        job: &Job,
+        job: &DynamicObject,
         outcome: Option<Outcome>,
         presence: Presence,
     ) {
-        let Some(run) = run_of(job) else { return };
         let uid = job.uid().unwrap_or_default();
+        let Some(run) = run_of(job) else {
+            if let Some(maker) = controller(job) {
+                self.makers.insert((worker, uid), maker);
+            }
+            return;
+        };
         self.owners.insert((worker, uid.clone()), run.clone());
-        let suspended = job.spec.as_ref().and_then(|spec| spec.suspend).unwrap_or(false);
         let new = JobState {
-            live: presence == Presence::There && !suspended && outcome.is_none(),
+            live: presence == Presence::There && !is_suspended(job) && outcome.is_none(),
             outcome,
         };
         let state = self.runs.entry(run.clone()).or_default();
@@ -354,11 +379,12 @@ impl Ledger {
     /// I1: no two workers with an unsuspended job or a live pod.
     fn check_single(&mut self, run: &Run) {
         let Some(state) = self.runs.get(run) else { return };
-        let lives = |(key, job): (&(usize, String), &JobState)| {
-            let has_pods = self.pods.get(key).is_some_and(|pods| !pods.is_empty());
-            (job.live || has_pods).then_some(key.0)
+        let lives = |((worker, _), job): (&(usize, String), &JobState)| job.live.then_some(*worker);
+        let has_pods = |(key, pods): (&(usize, String), &BTreeSet<String>)| {
+            (!pods.is_empty() && self.run_at(key.clone()) == Some(run)).then_some(key.0)
         };
-        let alive: BTreeSet<usize> = state.jobs.iter().filter_map(lives).collect();
+        let pods = self.pods.iter().filter_map(has_pods);
+        let alive: BTreeSet<usize> = state.jobs.iter().filter_map(lives).chain(pods).collect();
         if alive.len() > 1 {
             self.doubts.insert(run.clone(), alive);
         }
@@ -368,12 +394,12 @@ impl Ledger {
     fn check_backward(
         &mut self,
         place: Place,
-        kind: &'static str,
+        kind: &str,
         object: &impl ResourceExt,
         ended: bool,
         presence: Presence,
     ) {
-        let key = (place, kind, object.uid().unwrap_or_default());
+        let key = (place, object.uid().unwrap_or_default());
         if presence == Presence::Gone {
             self.ended.remove(&key);
         } else if ended {

@@ -2,15 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::ListParams;
+use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::{Api, ResourceExt};
 use roadstead_api::constants::labels::MULTIKUEUE_ORIGIN;
 use roadstead_api::kueue::v1beta2::Workload;
 
 use super::Cluster;
-use super::ledger::{Run, job_outcome, owner_job, pod_lives, run_of};
+use super::ledger::{Run, controller, is_suspended, job_outcome, pod_lives, run_of};
 
 /// What reading says about an overlap that was seen.
 #[derive(Debug, PartialEq, Eq)]
@@ -22,12 +21,16 @@ pub(super) enum Confirmed {
 }
 
 /// Reads all workers twice. What lives in two workers in both rounds lived in both when the first round ended.
-pub(super) async fn confirm(workers: &[Cluster], run: &Run) -> Result<Confirmed, kube::Error> {
+pub(super) async fn confirm(
+    workers: &[Cluster],
+    kinds: &[ApiResource],
+    run: &Run,
+) -> Result<Confirmed, kube::Error> {
     let mut rounds = Vec::new();
     for _ in 0..2 {
         let mut alive = BTreeSet::new();
         for worker in workers {
-            if is_alive(worker, run).await? {
+            if is_alive(worker, kinds, run).await? {
                 alive.insert(worker.name.clone());
             }
         }
@@ -41,57 +44,76 @@ pub(super) async fn confirm(workers: &[Cluster], run: &Run) -> Result<Confirmed,
     })
 }
 
-async fn is_alive(worker: &Cluster, run: &Run) -> Result<bool, kube::Error> {
-    let jobs: Api<Job> = Api::namespaced(worker.client.clone(), &run.namespace);
-    let ours = ListParams::default().labels(MULTIKUEUE_ORIGIN);
-    let jobs = jobs.list(&ours).await?.items;
-    let jobs: Vec<&Job> = jobs
-        .iter()
-        .filter(|job| run_of(job).as_ref() == Some(run))
-        .collect();
-    let unsuspended = |job: &&Job| {
-        let suspended = job.spec.as_ref().and_then(|spec| spec.suspend).unwrap_or(false);
-        !suspended && job_outcome(job).is_none()
-    };
-    if jobs.iter().any(unsuspended) {
+async fn is_alive(worker: &Cluster, kinds: &[ApiResource], run: &Run) -> Result<bool, kube::Error> {
+    let mut all = Vec::new();
+    for kind in kinds {
+        let api: Api<DynamicObject> = Api::namespaced_with(worker.client.clone(), &run.namespace, kind);
+        all.extend(api.list(&ListParams::default()).await?.items);
+    }
+    let is_of_run = |job: &&DynamicObject| run_of(job).as_ref() == Some(run);
+    let unsuspended = |job: &DynamicObject| !is_suspended(job) && job_outcome(job).is_none();
+    if all.iter().filter(is_of_run).any(unsuspended) {
         return Ok(true);
     }
-    let uids: BTreeSet<String> = jobs.iter().filter_map(|job| job.uid()).collect();
+    let mut uids: BTreeSet<String> = all
+        .iter()
+        .filter(is_of_run)
+        .filter_map(ResourceExt::uid)
+        .collect();
+    // What a job made may have pods too, and may have made a job itself.
+    loop {
+        let is_made = |job: &&DynamicObject| controller(*job).is_some_and(|maker| uids.contains(&maker));
+        let made: BTreeSet<String> = all.iter().filter(is_made).filter_map(ResourceExt::uid).collect();
+        if made.is_subset(&uids) {
+            break;
+        }
+        uids.extend(made);
+    }
     let pods: Api<Pod> = Api::namespaced(worker.client.clone(), &run.namespace);
     let pods = pods.list(&ListParams::default()).await?;
-    let of_run = |pod: &&Pod| owner_job(pod).is_some_and(|job| uids.contains(&job));
+    let of_run = |pod: &&Pod| controller(*pod).is_some_and(|job| uids.contains(&job));
     Ok(pods.iter().filter(of_run).any(pod_lives))
 }
 
 /// I5: objects that a manager put into a worker and that have no counterpart any more, each as a phrase.
-pub(super) async fn orphans(manager: &Cluster, workers: &[Cluster]) -> Result<Vec<String>, kube::Error> {
+pub(super) async fn orphans(
+    manager: &Cluster,
+    workers: &[Cluster],
+    kinds: &[ApiResource],
+) -> Result<Vec<String>, kube::Error> {
     // Why the workers first: what is made on the manager in between then has no remote yet.
     let ours = ListParams::default().labels(MULTIKUEUE_ORIGIN);
-    let mut jobs = BTreeMap::new();
+    let mut jobs = Vec::new();
     let mut workloads = BTreeMap::new();
     for worker in workers {
-        let api: Api<Job> = Api::all(worker.client.clone());
-        jobs.insert(&worker.name, api.list(&ours).await?.items);
+        for kind in kinds {
+            let api: Api<DynamicObject> = Api::all_with(worker.client.clone(), kind);
+            jobs.push((&worker.name, &kind.kind, api.list(&ours).await?.items));
+        }
         let api: Api<Workload> = Api::all(worker.client.clone());
         workloads.insert(&worker.name, api.list(&ours).await?.items);
     }
-    let api: Api<Job> = Api::all(manager.client.clone());
-    let local_jobs = names(&api.list(&ListParams::default()).await?.items);
+    let mut local_jobs = BTreeMap::new();
+    for kind in kinds {
+        let api: Api<DynamicObject> = Api::all_with(manager.client.clone(), kind);
+        local_jobs.insert(&kind.kind, names(&api.list(&ListParams::default()).await?.items));
+    }
     let api: Api<Workload> = Api::all(manager.client.clone());
     let local_workloads = names(&api.list(&ListParams::default()).await?.items);
 
     let mut orphans = Vec::new();
-    for (worker, jobs) in jobs {
+    for (worker, kind, jobs) in jobs {
         let left = jobs
             .iter()
             .filter(|job| job.metadata.deletion_timestamp.is_none());
         for job in left {
             let (namespace, name) = (job.namespace().unwrap_or_default(), job.name_any());
             let run = run_of(job).map(|run| (run.namespace, run.workload));
-            let known = run.is_some_and(|run| local_workloads.contains(&run))
-                && local_jobs.contains(&(namespace.clone(), name.clone()));
+            let is_there = local_jobs[kind].contains(&(namespace.clone(), name.clone()));
+            let known = is_there && run.is_some_and(|run| local_workloads.contains(&run));
             if !known {
-                orphans.push(format!("job {namespace}/{name} in {worker}"));
+                let kind = kind.to_lowercase();
+                orphans.push(format!("{kind} {namespace}/{name} in {worker}"));
             }
         }
     }

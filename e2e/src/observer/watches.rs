@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Instant;
 
 use futures::StreamExt;
+use kube::api::{ApiResource, DynamicObject};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{Config, Event, watcher};
 use kube::{Api, Resource, ResourceExt};
@@ -18,13 +20,24 @@ use super::ledger::{Ledger, Place, Presence, Sight};
 use super::{Book, Cluster};
 
 /// Starts all watches; they end with the set.
-pub(super) fn spawn(tasks: &mut JoinSet<()>, book: &Arc<Book>, manager: &Cluster, workers: &[Cluster]) {
-    follow(tasks, book, manager, Place::Manager, Ledger::job);
-    follow(tasks, book, manager, Place::Manager, Ledger::workload);
+pub(super) fn spawn(
+    tasks: &mut JoinSet<()>,
+    book: &Arc<Book>,
+    (manager, workers): (&Cluster, &[Cluster]),
+    kinds: &[ApiResource],
+) {
+    let jobs = |tasks: &mut JoinSet<()>, cluster: &Cluster, place: Place| {
+        for kind in kinds {
+            let api = Api::<DynamicObject>::all_with(cluster.client.clone(), kind);
+            follow(tasks, book, api, place, Ledger::job);
+        }
+    };
+    jobs(tasks, manager, Place::Manager);
+    follow(tasks, book, all(manager), Place::Manager, Ledger::workload);
     follow(
         tasks,
         book,
-        manager,
+        all(manager),
         Place::Manager,
         |ledger, sight, cluster: &MultiKueueCluster, _| {
             ledger.cluster(sight.at, cluster);
@@ -32,13 +45,13 @@ pub(super) fn spawn(tasks: &mut JoinSet<()>, book: &Arc<Book>, manager: &Cluster
     );
     for (index, worker) in workers.iter().enumerate() {
         let place = Place::Worker(index);
-        follow(tasks, book, worker, place, Ledger::job);
-        follow(tasks, book, worker, place, Ledger::pod);
-        follow(tasks, book, worker, place, Ledger::workload);
+        jobs(tasks, worker, place);
+        follow(tasks, book, all(worker), place, Ledger::pod);
+        follow(tasks, book, all(worker), place, Ledger::workload);
         follow(
             tasks,
             book,
-            worker,
+            all(worker),
             place,
             move |ledger, sight, request: &ProvisioningRequest, _| {
                 let conditions = request.status.iter().flat_map(|status| &status.conditions);
@@ -50,17 +63,21 @@ pub(super) fn spawn(tasks: &mut JoinSet<()>, book: &Arc<Book>, manager: &Cluster
     }
 }
 
+fn all<K: Resource<DynamicType = ()>>(cluster: &Cluster) -> Api<K> {
+    Api::all(cluster.client.clone())
+}
+
 fn follow<K>(
     tasks: &mut JoinSet<()>,
     book: &Arc<Book>,
-    cluster: &Cluster,
+    api: Api<K>,
     place: Place,
     note: impl Fn(&mut Ledger, Sight, &K, Presence) + Send + 'static,
 ) where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    K::DynamicType: Eq + Hash + Clone,
 {
     let book = Arc::clone(book);
-    let api: Api<K> = Api::all(cluster.client.clone());
     tasks.spawn(async move {
         let mut known: BTreeMap<String, K> = BTreeMap::new();
         let mut listed: BTreeMap<String, K> = BTreeMap::new();

@@ -22,7 +22,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::access::{Access, Admin};
 use super::{Error, POLL, start};
 use crate::audit;
-use crate::options::{Audit, Options, PLAYED_JOBSETS};
+use crate::options::{Audit, Options, PLAYED};
 
 /// Names of kube-controller-manager's controllers that are played.
 const JOBS: &str = "job-controller";
@@ -98,22 +98,22 @@ pub(super) async fn start(options: Options) -> Result<Embedded, Error> {
         admin: Admin::Token(server.issue_token(User::admin())),
     };
     let runs = |controller: &str| controllers.iter().any(|each| each == controller);
+    let kinds: Vec<_> = { PLAYED.iter() }
+        .filter(|(controller, _)| runs(controller))
+        .map(|(_, kind)| *kind)
+        .collect();
     let played = scheduler && kwok;
     let world = World {
         jobs: if runs(JOBS) { Jobs::Played } else { Jobs::LeftAlone },
-        job_sets: if runs(PLAYED_JOBSETS) {
-            Jobs::Played
-        } else {
-            Jobs::LeftAlone
-        },
+        kinds: kinds.iter().copied().collect(),
         nodes: if played { nodes.clone() } else { Vec::new() },
         capacity: Capacity::LeftAlone,
         garbage: runs(GARBAGE).then(|| garbage(&server)),
         ..World::idle(seed)
     };
     let client = client(&server);
-    if runs(PLAYED_JOBSETS) {
-        define_jobsets(&name, &client).await?;
+    for kind in kinds {
+        define(&name, &client, kind).await?;
     }
     let run = roadstead_world::run(
         world,
@@ -134,13 +134,13 @@ pub(super) async fn start(options: Options) -> Result<Embedded, Error> {
     Ok(embedded)
 }
 
-/// Has the API server serve JobSets.
-async fn define_jobsets(plane: &str, client: &Client) -> Result<(), Error> {
+/// Has the API server serve a kind.
+async fn define(plane: &str, client: &Client, kind: roadstead_world::Kind) -> Result<(), Error> {
     let refused = |source: Box<dyn std::error::Error + Send + Sync>| Error::Client {
         plane: plane.to_owned(),
         source,
     };
-    let definition = roadstead_world::jobset_definition().map_err(|error| refused(error.into()))?;
+    let definition = kind.definition().map_err(|error| refused(error.into()))?;
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     let made = api.create(&PostParams::default(), &definition).await;
     made.map(drop).map_err(|error| refused(error.into()))

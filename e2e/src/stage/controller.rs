@@ -42,6 +42,10 @@ pub enum Runs {
     ///
     /// Limit: its health is asked on port 6060 of this machine and on no other, so of several only one answers there; none is asked.
     Workflows,
+    /// `sigs.k8s.io/lws`.
+    LeaderWorkerSets,
+    /// `github.com/kubeflow/trainer`.
+    TrainJobs,
 }
 
 /// What is particular about one controller.
@@ -90,40 +94,84 @@ struct Hooks {
     ///
     /// Why here: its release adds that to the generated webhooks by a patch.
     pod_label: Option<&'static str>,
+    /// Where it looks for its certificate, below its directory.
+    certificates: &'static str,
 }
 
 const CONFIGURATION: &str = "config.yaml";
 /// Where the workflow controller reads its settings.
 const ARGO: &str = "argo";
 
+/// Tells a controller where its configuration is.
+fn configured(dir: &Path, _ports: [u16; 2]) -> Vec<String> {
+    let file = dir.join(CONFIGURATION);
+    vec!["--config".to_owned(), file.display().to_string()]
+}
+
+/// The configuration of controllers that are made as those of JobSets are.
+fn usual(api_version: &str, dir: &Path, [health, webhook]: [u16; 2]) -> Value {
+    json!({
+        "apiVersion": api_version,
+        "kind": "Configuration",
+        "internalCertManagement": {"enable": false},
+        "leaderElection": {"leaderElect": false},
+        "health": {"healthProbeBindAddress": format!("127.0.0.1:{health}")},
+        "metrics": {"bindAddress": "0"},
+        "webhook": {"host": "127.0.0.1", "port": webhook, "certDir": dir},
+    })
+}
+
+const fn trainer() -> Part {
+    Part {
+        arguments: configured,
+        configuration: Some(|_dir, [health, webhook]| {
+            json!({
+                "apiVersion": "config.trainer.kubeflow.org/v1alpha1",
+                "kind": "Configuration",
+                "certManagement": {"enable": false},
+                "leaderElection": {"leaderElect": false},
+                "health": {"healthProbeBindAddress": format!("127.0.0.1:{health}")},
+                "metrics": {"bindAddress": "0", "secureServing": false},
+                "webhook": {"host": "127.0.0.1", "port": webhook},
+            })
+        }),
+        hooks: Some(Hooks {
+            namespace: "kubeflow-system",
+            service: "kubeflow-trainer-controller-manager",
+            pod_label: None,
+            // Why: this version looks in the usual place below the directory for temporary files.
+            certificates: "k8s-webhook-server/serving-certs",
+        }),
+        ..Part::of(Program::Trainer)
+    }
+}
+
 impl Runs {
     const fn part(self) -> Part {
         match self {
             Self::JobSets => Part {
-                arguments: |dir, _ports| {
-                    vec![
-                        "--config".to_owned(),
-                        dir.join(CONFIGURATION).display().to_string(),
-                    ]
-                },
-                configuration: Some(|dir, [health, webhook]| {
-                    json!({
-                        "apiVersion": "config.jobset.x-k8s.io/v1alpha1",
-                        "kind": "Configuration",
-                        "internalCertManagement": {"enable": false},
-                        "leaderElection": {"leaderElect": false},
-                        "health": {"healthProbeBindAddress": format!("127.0.0.1:{health}")},
-                        "metrics": {"bindAddress": "0"},
-                        "webhook": {"host": "127.0.0.1", "port": webhook, "certDir": dir},
-                    })
-                }),
+                arguments: configured,
+                configuration: Some(|dir, ports| usual("config.jobset.x-k8s.io/v1alpha1", dir, ports)),
                 hooks: Some(Hooks {
                     namespace: "jobset-system",
                     service: "jobset-webhook-service",
                     pod_label: Some("jobset.sigs.k8s.io/jobset-name"),
+                    certificates: "",
                 }),
                 ..Part::of(Program::JobSet)
             },
+            Self::LeaderWorkerSets => Part {
+                arguments: configured,
+                configuration: Some(|dir, ports| usual("config.lws.x-k8s.io/v1alpha1", dir, ports)),
+                hooks: Some(Hooks {
+                    namespace: "lws-system",
+                    service: "lws-webhook-service",
+                    pod_label: Some("leaderworkerset.sigs.k8s.io/name"),
+                    certificates: "",
+                }),
+                ..Part::of(Program::Lws)
+            },
+            Self::TrainJobs => trainer(),
             Self::RayClusters => Part {
                 arguments: |_dir, [health, _webhook]| {
                     let health = format!("--health-probe-bind-address=127.0.0.1:{health}");
@@ -179,6 +227,7 @@ impl Runs {
                     namespace: "kubeflow",
                     service: "training-operator",
                     pod_label: None,
+                    certificates: "",
                 }),
                 ..Part::of(Program::Training)
             },
@@ -227,7 +276,12 @@ impl Controller {
         };
         let dashboard = match runs {
             Runs::RayClusters => Some(Dashboard::start().await.map_err(system("playing a dashboard"))?),
-            Runs::JobSets | Runs::TrainingJobs | Runs::MpiJobs | Runs::Workflows => None,
+            Runs::JobSets
+            | Runs::TrainingJobs
+            | Runs::MpiJobs
+            | Runs::Workflows
+            | Runs::LeaderWorkerSets
+            | Runs::TrainJobs => None,
         };
         let proxy = dashboard
             .as_ref()
@@ -237,7 +291,10 @@ impl Controller {
             program: path_of(&binaries, part.program)?.to_owned(),
             args: settings(&part, plane, dir.path(), [health, webhook])?,
             env: environment
-                .chain([("KUBECONFIG", kubeconfig)])
+                .chain([
+                    ("KUBECONFIG", kubeconfig),
+                    ("TMPDIR", dir.path().display().to_string()),
+                ])
                 .chain(proxy)
                 .collect(),
             workdir: dir.path().to_owned(),
@@ -297,7 +354,11 @@ impl Controller {
     }
 }
 
-async fn find_or_build(program: Program, cluster: &str, progress: &Progress) -> Result<Binaries, Error> {
+pub(super) async fn find_or_build(
+    program: Program,
+    cluster: &str,
+    progress: &Progress,
+) -> Result<Binaries, Error> {
     let (progress, plane) = (progress.clone(), cluster.to_owned());
     let built = tokio::task::spawn_blocking(move || binaries::locate_or_build(&[program], &progress)).await;
     let built = built.map_err(|source| plane::Error::Interrupted {
@@ -309,14 +370,14 @@ async fn find_or_build(program: Program, cluster: &str, progress: &Progress) -> 
         .map_err(Error::Plane)
 }
 
-fn path_of(binaries: &Binaries, program: Program) -> Result<&Path, Error> {
+pub(super) fn path_of(binaries: &Binaries, program: Program) -> Result<&Path, Error> {
     let none = || std::io::Error::new(std::io::ErrorKind::NotFound, "it was not built");
     let path = binaries.path(program).ok_or_else(none);
     path.map_err(system(format!("looking for {}", program.name())))
 }
 
 /// Everything in the manifests of its release.
-fn objects(binaries: &Binaries, program: Program) -> Result<Vec<Value>, Error> {
+pub(super) fn objects(binaries: &Binaries, program: Program) -> Result<Vec<Value>, Error> {
     let mut all = Vec::new();
     for path in binaries.manifests(program) {
         let doing = || format!("reading {}", path.display());
@@ -350,12 +411,14 @@ fn certify(hooks: &Hooks, dir: &Path) -> Result<String, Error> {
             source,
         })
     };
+    let dir = dir.join(hooks.certificates);
+    fs::create_dir_all(&dir).map_err(system(format!("making {}", dir.display())))?;
     let authority = Authority::new(hooks.service).map_err(certificates)?;
     let shown = authority
         .webhook(hooks.service, hooks.namespace)
         .map_err(certificates)?;
-    write(dir, "tls.crt", &shown.cert)?;
-    write(dir, "tls.key", &shown.key)?;
+    write(&dir, "tls.crt", &shown.cert)?;
+    write(&dir, "tls.key", &shown.key)?;
     Ok(authority.pem())
 }
 

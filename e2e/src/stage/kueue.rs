@@ -1,6 +1,6 @@
 //! Kueue in a cluster of the stage: its controller as a process, its definitions and webhooks out of its own manifest.
 //!
-//! Both are brought by the user. In a pod, Kueue makes its certificate itself and puts it into a Secret, the kubelet lays that into
+//! Both are brought by the user, or built from its published module ([`Kueue::built`]). In a pod, Kueue makes its certificate itself and puts it into a Secret, the kubelet lays that into
 //! the pod, and Kueue writes its authority into the webhook configurations. Here the harness plays the kubelet ([`mount`]), and the
 //! Service of the webhooks is a name for this machine: so the API server asks for the certificate that Kueue has made.
 //!
@@ -16,12 +16,26 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::objects::apply_named;
-use super::{Error, PATIENCE, POLL, SYSTEM_NAMESPACE, subject, system};
+use super::{Error, PATIENCE, POLL, SYSTEM_NAMESPACE, controller, subject, system};
+use crate::Progress;
+use crate::binaries::Program;
 
 /// The Service that its webhook configurations name.
 const WEBHOOK_SERVICE: &str = "kueue-webhook-service";
 /// Where it keeps its certificate.
 const CERTIFICATE: &str = "kueue-webhook-server-cert";
+/// What its release puts in front of the names in its generated manifests.
+const PREFIX: &str = "kueue";
+/// The same Service as its generated manifests name it.
+const WEBHOOK_SERVICE_BARE: &str = "webhook-service";
+/// Definitions whose versions it converts.
+const CONVERTED: [&str; 5] = [
+    "clusterqueues.kueue.x-k8s.io",
+    "cohorts.kueue.x-k8s.io",
+    "localqueues.kueue.x-k8s.io",
+    "multikueueclusters.kueue.x-k8s.io",
+    "workloads.kueue.x-k8s.io",
+];
 /// The kinds of a manifest that are installed; its Deployment, accounts and roles are not.
 const INSTALLED: [&str; 3] = [
     "CustomResourceDefinition",
@@ -73,6 +87,19 @@ impl Kueue {
         Ok(Self { controller, objects })
     }
 
+    /// The one of the pinned module, as its release would install it; built if it was not built before.
+    ///
+    /// *Errors*: it cannot be built, or its manifests cannot be read.
+    /// *Limits*: a first build takes minutes.
+    pub async fn built(progress: &Progress) -> Result<Self, Error> {
+        let binaries = controller::find_or_build(Program::Kueue, PREFIX, progress).await?;
+        let objects = controller::objects(&binaries, Program::Kueue)?.into_iter();
+        Ok(Self {
+            controller: controller::path_of(&binaries, Program::Kueue)?.to_owned(),
+            objects: objects.map(as_released).collect(),
+        })
+    }
+
     /// The program.
     pub(super) fn controller(&self) -> &Path {
         &self.controller
@@ -103,6 +130,55 @@ impl Kueue {
             apply_named(cluster, client, object).await?;
         }
         Ok(())
+    }
+}
+
+/// What its release makes of a generated manifest: names, who converts versions, and no webhook for its own pods.
+fn as_released(mut object: Value) -> Value {
+    name_service(&mut object);
+    let metadata = &object["metadata"]["name"];
+    let name = metadata.as_str().unwrap_or_default().to_owned();
+    if CONVERTED.contains(&name.as_str()) {
+        let service = json!({"namespace": SYSTEM_NAMESPACE, "name": WEBHOOK_SERVICE, "path": "/convert"});
+        object["spec"]["conversion"] = json!({"strategy": "Webhook", "webhook": {
+            "clientConfig": {"service": service}, "conversionReviewVersions": ["v1"],
+        }});
+    }
+    if object.get("webhooks").is_some() {
+        object["metadata"]["name"] = format!("{PREFIX}-{name}").into();
+    }
+    for webhook in object
+        .get_mut("webhooks")
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+    {
+        if webhook["rules"][0]["apiGroups"][0] != "kueue.x-k8s.io" {
+            let system = json!(["kube-system", SYSTEM_NAMESPACE]);
+            let key = "kubernetes.io/metadata.name";
+            webhook["namespaceSelector"] = json!({"matchExpressions": [
+                {"key": key, "operator": "NotIn", "values": system},
+            ]});
+        }
+    }
+    object
+}
+
+/// Gives every reference to its webhook Service the name and the namespace of a release.
+fn name_service(object: &mut Value) {
+    match object {
+        Value::Object(fields) => {
+            for (field, value) in fields {
+                if field == "service" && value["name"] == WEBHOOK_SERVICE_BARE {
+                    value["name"] = WEBHOOK_SERVICE.into();
+                    value["namespace"] = SYSTEM_NAMESPACE.into();
+                } else {
+                    name_service(value);
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(name_service),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 
@@ -176,6 +252,23 @@ pub(super) async fn mount(cluster: &str, client: &Client, into: &Path) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_generated_manifest_is_named_as_in_a_release() {
+        let service = json!({"name": WEBHOOK_SERVICE_BARE, "namespace": "system", "path": "/mutate"});
+        let hook =
+            |group: &str| json!({"clientConfig": {"service": service}, "rules": [{"apiGroups": [group]}]});
+        let hooks = as_released(json!({
+            "kind": "MutatingWebhookConfiguration", "metadata": {"name": "mutating-webhook-configuration"},
+            "webhooks": [hook("batch"), hook("kueue.x-k8s.io")],
+        }));
+        assert_eq!(hooks["metadata"]["name"], "kueue-mutating-webhook-configuration");
+        let [of_jobs, of_queues] = [&hooks["webhooks"][0], &hooks["webhooks"][1]];
+        assert_eq!(of_jobs["clientConfig"]["service"]["name"], WEBHOOK_SERVICE);
+        assert!(of_jobs["namespaceSelector"].is_object() && of_queues["namespaceSelector"].is_null());
+        let definition = as_released(json!({"metadata": {"name": CONVERTED[0]}, "spec": {}}));
+        assert_eq!(definition["spec"]["conversion"]["strategy"], "Webhook");
+    }
 
     #[test]
     fn every_webhook_of_the_manifest_leads_to_the_port() {

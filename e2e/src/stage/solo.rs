@@ -13,6 +13,7 @@ use tempfile::TempDir;
 use super::account::Who;
 use super::subject::{self, Memory, Subject};
 use super::{Error, PATIENCE, POLL, Part, Programs, account, client_of, objects, run_command, system};
+use crate::process::Signal;
 use crate::{ControlPlane, Options, Progress};
 
 /// A running cluster with one process of ours. Everything ends when it is dropped or this process dies.
@@ -134,6 +135,11 @@ impl Solo {
     /// Kills the process (SIGKILL).
     pub fn kill(&mut self) {
         self.subject.kill();
+    }
+
+    /// Asks the process to end (SIGTERM).
+    pub fn terminate(&self) -> Result<(), Error> {
+        self.subject.signal(Signal::Terminate)
     }
 
     /// The end of our process's log.

@@ -10,6 +10,8 @@ mod pods;
 mod ray;
 mod scenes;
 mod served;
+mod serving;
 mod skypilot;
 mod spark;
+mod trainjob;
 mod wrapper;

@@ -57,9 +57,9 @@ async fn a_double_run_an_orphan_and_a_touched_object_are_seen() {
     plane().await;
     within(async {
         let workers = ["seen-east", "seen-west"].map(Options::bare).into();
-        let federation = Federation::start(Options::bare("seen-manager"), workers)
-            .await
-            .unwrap();
+        // Why boxed: two starts on one stack are large.
+        let started = Box::pin(Federation::start(Options::bare("seen-manager"), workers)).await;
+        let federation = started.unwrap();
         let clusters: Vec<Cluster> = std::iter::once(&federation.manager)
             .chain(&federation.workers)
             .map(cluster)

@@ -7,6 +7,7 @@
 
 pub mod objects;
 pub mod owned;
+pub(crate) mod people;
 pub mod values;
 
 pub use objects::{Group, Place, When, groups, manifests};

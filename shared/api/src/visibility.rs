@@ -6,6 +6,7 @@
 use serde_json::{Value, json};
 
 use crate::install::Place;
+use crate::install::people::{Gathers, SEE, TENANTS, role};
 
 /// The API group.
 pub const GROUP: &str = "visibility.kueue.x-k8s.io";
@@ -56,8 +57,12 @@ pub fn manifests(place: &Place) -> Vec<Value> {
             ("ClusterRole", "kueue-visibility-server-registrar"),
             place,
         ),
-        viewer("cq", "clusterqueues", &["batch-admin"]),
-        viewer("lq", "localqueues", &["batch-admin", "batch-user"]),
+        viewer(
+            "cq",
+            "clusterqueues",
+            &[Gathers::BatchAdmin, Gathers::View, Gathers::Admin, Gathers::Edit],
+        ),
+        viewer("lq", "localqueues", &TENANTS),
     ]);
     objects
 }
@@ -105,21 +110,15 @@ fn registrar() -> Value {
     })
 }
 
-fn viewer(short: &str, resource: &str, groups: &[&str]) -> Value {
-    let labels: serde_json::Map<String, Value> = groups
-        .iter()
-        .map(|group| (format!("rbac.kueue.x-k8s.io/{group}"), "true".into()))
-        .collect();
-    json!({
-        "apiVersion": format!("{RBAC}/v1"),
-        "kind": "ClusterRole",
-        "metadata": { "name": format!("kueue-pending-workloads-{short}-viewer-role"), "labels": labels },
-        "rules": [{
-            "apiGroups": [GROUP],
-            "resources": [format!("{resource}/{PENDING_WORKLOADS}")],
-            "verbs": ["get"],
-        }],
-    })
+fn viewer(short: &str, resource: &str, into: &[Gathers]) -> Value {
+    let rules = json!([{
+        "apiGroups": [GROUP], "resources": [format!("{resource}/{PENDING_WORKLOADS}")], "verbs": SEE,
+    }]);
+    role(
+        &format!("kueue-pending-workloads-{short}-viewer-role"),
+        into,
+        &rules,
+    )
 }
 
 fn binding(kind: &str, within: Option<&str>, name: &str, role: (&str, &str), place: &Place) -> Value {

@@ -110,6 +110,11 @@ impl Caches {
     /// Empty caches for these job kinds.
     pub fn new(kinds: &[&'static dyn JobKind]) -> Self {
         let templates = Arc::<Templates>::default();
+        let mut jobs: Vec<KindCache> = kinds.iter().map(|kind| KindCache::new(*kind)).collect();
+        let all = jobs.clone();
+        for one in &mut jobs {
+            one.with_companions(&all);
+        }
         let caches = Self {
             cluster_queues: Cache::new(),
             queues: Arc::default(),
@@ -131,7 +136,7 @@ impl Caches {
             runtime_classes: Cache::new(),
             counting: Arc::default(),
             beyond: Arc::default(),
-            jobs: kinds.iter().map(|kind| KindCache::new(*kind)).collect(),
+            jobs: jobs.into(),
             ancestors: Arc::default(),
         };
         let limits = caches.limits.clone();

@@ -32,6 +32,7 @@ use crate::ancestors::{self, Missing, Top};
 use crate::caches::{Caches, JobKey, JobRef, KindCache, member};
 use crate::checks::{CheckList, Fate};
 use crate::clock::Clock;
+use crate::parents;
 use crate::workloads::Requests;
 
 pub(crate) use priority::resolve as resolve_priority;
@@ -76,6 +77,7 @@ impl Jobs {
             });
         }
         self.listen_for_children();
+        self.listen_for_companions();
         let (due, caches) = (self.due.clone(), self.caches.clone());
         self.caches.workloads.listen(move |change| {
             for workload in [change.old, change.new].into_iter().flatten() {
@@ -158,6 +160,22 @@ impl Jobs {
         }
     }
 
+    /// Makes a job due whenever what its controller has made of it changes.
+    fn listen_for_companions(&self) {
+        for (kind, jobs) in self.caches.jobs.iter().enumerate() {
+            let Some(companions) = jobs.companions() else {
+                continue;
+            };
+            let (due, own) = (self.due.clone(), jobs.objects.clone());
+            companions.listen(move |change| {
+                if own.get(change.key).is_some() {
+                    let key = JobKey::Object(change.key.clone());
+                    due.add(JobRef { kind, key }, Lane::New);
+                }
+            });
+        }
+    }
+
     /// One pass.
     pub(crate) async fn reconcile(self, at: JobRef) -> Outcome {
         let Some(jobs) = self.caches.jobs.get(at.kind).cloned() else {
@@ -166,13 +184,18 @@ impl Jobs {
         let Some(job) = jobs.job(&at.key) else {
             return Outcome::Done;
         };
-        if !jobs.kind.is_queued(member(job.first())) {
+        let is_parent = jobs.kind.kind().members == Members::WithPods;
+        if is_parent || !jobs.kind.is_queued(member(job.first())) {
             return Outcome::Done;
         }
         let top = match self.top(&jobs, &at, job.first()).await {
             Ok(top) => top,
             Err(stop) => return self.without_top(&jobs, job.first(), stop),
         };
+        let is_made = top.is_some() || parents::said(job.first()).is_some();
+        if !is_made && !parents::is_listed(&self.config, jobs.kind.kind()) {
+            return Outcome::Done;
+        }
         if let Some(outcome) = self.replace(&jobs, &at, job.first()).await {
             return outcome;
         }

@@ -17,6 +17,7 @@ pub mod host;
 pub mod jobs;
 pub mod leader;
 pub mod metrics;
+mod parents;
 pub mod process;
 pub mod webhook;
 

@@ -164,7 +164,7 @@ impl ByPath {
 /// A patch of the object that is refused when another client has changed the job since it was read.
 ///
 /// Why: a merge patch replaces lists as a whole, and the pod sets of most kinds are a list.
-fn write(job: Member<'_>, before: &Value, after: &Value) -> Option<Write> {
+pub(crate) fn write(job: Member<'_>, before: &Value, after: &Value) -> Option<Write> {
     let mut patch = json::difference(before, after)?;
     if let Some(version) = &job.meta.resource_version {
         json::set(&mut patch, &["metadata", "resourceVersion"], json!(version));

@@ -3,17 +3,19 @@
 use jiff::Timestamp;
 use roadstead_api::config::FeatureGates;
 use roadstead_core::lifecycle::Outcome;
-use roadstead_kinds::{Ability, rows};
+use roadstead_kinds::{Ability, TABLE, rows};
 use serde_json::{Value, json};
 
-use crate::fixture::{Tested, WHY, both, changed, one};
+use crate::equivalence::{Tolerations, same_pod_sets};
+use crate::fixture::{Tested, WHY, apply, both, changed, one};
 use crate::kind::Remote;
 use crate::podset::PodSetInfo;
 use crate::remote::RemoteIdentity;
+use crate::trainjob::TrainJob;
 use crate::webhook::{
     DefaultFacts, Namespace, Owner, Presence, default_job, validate_create, validate_update,
 };
-use crate::{JobKind, kind_of};
+use crate::{JobKind, JobPodSet, kind_of};
 
 const QUEUE: &str = "kueue.x-k8s.io/queue-name";
 const CLASS: &str = "kueue.x-k8s.io/priority-class";
@@ -35,7 +37,7 @@ fn samples() -> Vec<Sample> {
     let head = json!({"template": template});
     let groups = json!([{"groupName": "small", "replicas": 1, "template": template}]);
     let cluster = json!({"headGroupSpec": head, "workerGroupSpecs": groups});
-    let spark = json!({"type": "Scala", "driver": {"cores": 1}, "executor": {"cores": 1, "instances": 1}});
+    let spark = json!({"type": "Scala", "image": "none", "driver": {"cores": 1}, "executor": {"cores": 1, "instances": 1}});
     let of = |row: &'static roadstead_kinds::Kind, spec: Value, replicas: &'static str| Sample {
         kind: kind_of(row.group, row.kind).unwrap(),
         spec,
@@ -110,6 +112,31 @@ fn samples() -> Vec<Sample> {
     ]
 }
 
+/// The same, and a `TrainJob`: its rules are those of all, but its pods are said elsewhere.
+fn ruled() -> Vec<Sample> {
+    let train_job = Sample {
+        kind: &TrainJob,
+        spec: json!({"runtimeRef": {"name": "torch"}}),
+        replicas: "",
+    };
+    samples().into_iter().chain([train_job]).collect()
+}
+
+#[test]
+fn each_kind_that_is_built_is_among_these_or_has_tests_of_its_own() {
+    let apart = [
+        &rows::APP_WRAPPER,
+        &rows::POD,
+        &rows::DEPLOYMENT,
+        &rows::STATEFUL_SET,
+        &rows::LEADER_WORKER_SET,
+    ];
+    for row in TABLE.built() {
+        let is_here = ruled().iter().any(|sample| sample.kind.kind() == row);
+        assert_ne!(is_here, apart.contains(&row), "{row}");
+    }
+}
+
 impl Sample {
     fn name(&self) -> &'static str {
         self.kind.kind().kind
@@ -154,7 +181,7 @@ impl Sample {
 fn each_rule_for_new_jobs_refuses_one_and_accepts_one_of_each_kind() {
     let label = |key: &str, value: &str| (json!({key: value}), json!({}));
     let annotation = |key: &str, value: &str| (json!({}), json!({key: value}));
-    for sample in samples() {
+    for sample in ruled() {
         let said =
             |(labels, annotations): (Value, Value)| sample.on_create(&sample.with(labels, annotations));
         let subdomain = "must be a DNS-1123 subdomain";
@@ -190,7 +217,7 @@ fn each_rule_for_new_jobs_refuses_one_and_accepts_one_of_each_kind() {
 #[test]
 fn each_rule_for_changes_refuses_one_and_accepts_one_of_each_kind() {
     let no = Presence::Absent;
-    for sample in samples() {
+    for sample in ruled() {
         let job = |labels: Value| sample.with(labels, json!({}));
         let noted = |annotations: Value| sample.held(&sample.with(json!({QUEUE: "q"}), annotations));
         let held = |labels: Value| sample.held(&job(labels));
@@ -261,8 +288,9 @@ fn each_kind_is_held_and_marked_where_its_controller_reads_it() {
         owner: Owner::Unmanaged,
         namespace: Namespace::Inside,
         uses_multikueue: &federated,
+        mark: None,
     };
-    for sample in samples() {
+    for sample in ruled() {
         let defaulted = |queue: &str, managed_by: Option<&str>| {
             let mut job = sample.with(json!({QUEUE: queue}), json!({}));
             if let (Some(field), Some(value)) = (sample.kind.kind().managed_by, managed_by) {
@@ -293,7 +321,7 @@ fn each_kind_is_held_and_marked_where_its_controller_reads_it() {
 #[test]
 fn who_runs_a_job_does_not_change_while_it_runs_nor_once_a_manager_has_it() {
     let ours = "kueue.x-k8s.io/multikueue";
-    let samples = samples().into_iter();
+    let samples = ruled().into_iter();
     for (sample, field) in
         samples.filter_map(|sample| { sample.kind.kind().managed_by }.map(|by| (sample, by)))
     {
@@ -397,6 +425,64 @@ fn unknown_fields_stay_in_the_job_and_in_its_copies() {
             kind.copy(&job, &identity, &original)["spec"]["later"],
             job["spec"]["later"]
         );
+    }
+}
+
+/// Spec: jobs 5.5, 15.18
+#[test]
+fn a_template_that_is_edited_while_its_job_is_held_does_not_match_its_workload_any_more() {
+    for sample in samples() {
+        let kind = Tested(sample.kind);
+        let held = sample.held(&sample.job());
+        let before = kind.pod_sets(&held).unwrap();
+        let edited = held.to_string().replace("\"none\"", "\"other\"");
+        let edited = serde_json::from_str(&edited).unwrap();
+        let after = kind.pod_sets(&edited).unwrap();
+        let same = |sets: &[JobPodSet]| same_pod_sets(&before, sets, Tolerations::Compare);
+        assert!(same(&before) && !same(&after), "{}", sample.name());
+        assert_eq!(
+            sample.on_update(&held, &edited, Presence::Absent),
+            [""; 0],
+            "{}",
+            sample.name()
+        );
+    }
+}
+
+/// As large as an API server takes.
+#[test]
+fn a_huge_job_is_started_stopped_and_copied_as_any_other() {
+    let huge = "x".repeat(1_400_000);
+    for sample in samples() {
+        let kind = Tested(sample.kind);
+        let mut job = sample.held(&sample.job());
+        job["spec"]["later"] = json!(huge);
+        let original = kind.pod_sets(&job).unwrap();
+        let info = |set: &JobPodSet| PodSetInfo {
+            name: set.name.clone(),
+            node_selector: [("tier".to_owned(), "gpu".to_owned())].into(),
+            ..PodSetInfo::default()
+        };
+        let infos: Vec<PodSetInfo> = original.iter().map(info).collect();
+        let patch = kind.start(&job, &infos).unwrap();
+        assert!(
+            patch.to_string().len() < 10_000,
+            "{}: only what changes is sent",
+            sample.name()
+        );
+        let running = apply(&job, &patch);
+        assert!(!kind.look(&running).suspended, "{}", sample.name());
+        let writes = one(&running, |job| sample.kind.stop(job, &original, &WHY));
+        assert!(!writes.is_empty(), "{}", sample.name());
+        let identity = RemoteIdentity {
+            origin: "mgr",
+            workload: "w",
+        };
+        assert_eq!(
+            kind.copy(&running, &identity, &original)["spec"]["later"],
+            job["spec"]["later"]
+        );
+        assert_eq!(sample.on_create(&job), [""; 0], "{}", sample.name());
     }
 }
 

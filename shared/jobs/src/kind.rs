@@ -14,6 +14,7 @@ use thiserror::Error as ThisError;
 
 use crate::json;
 use crate::needs::{self, Need};
+use crate::parent::Mark;
 use crate::podset::{InjectError, PodSetInfo};
 use crate::problem::Problem;
 use crate::remote::RemoteIdentity;
@@ -55,6 +56,12 @@ pub enum Error {
         found: String,
         /// What should be there.
         expected: &'static str,
+    },
+    /// What says of which pods it consists is not there yet.
+    #[error("{message}")]
+    Awaited {
+        /// What is waited for.
+        message: String,
     },
     /// The members of a group are too few, or do not fit together; another member mends it.
     #[error("{message}")]
@@ -332,6 +339,12 @@ pub trait JobKind: Send + Sync {
         None
     }
 
+    /// The kind of what its controller makes of a job under the name of the job, and which says of which pods the job consists: its
+    /// second member, once it is there.
+    fn companion(&self) -> Option<&'static Kind> {
+        None
+    }
+
     /// The label selector of the objects that are looked at; `None`: all.
     fn selector(&self) -> Option<&'static str> {
         None
@@ -423,6 +436,21 @@ pub trait JobKind: Send + Sync {
     /// Whether what its controller made of a job is held for good, though the job is not: then that is deleted, and made anew.
     fn outlives(&self, _job: Member<'_>, _child: Member<'_>) -> bool {
         false
+    }
+
+    /// The name of the object of this kind whose pod this is; `None` when the pods of the kind are queued one by one.
+    fn parent_of<'a>(&self, _pod: &'a ObjectMeta) -> Option<&'a str> {
+        None
+    }
+
+    /// What a pod of such an object gets, so that it is queued together with others.
+    fn mark(&self, _parent: Member<'_>, _pod: &ObjectMeta) -> Option<Mark> {
+        None
+    }
+
+    /// The pod sets of a group whose members an object of another kind makes, from what that object says.
+    fn pod_sets_within(&self, _members: Members<'_>, of_parent: Vec<JobPodSet>) -> Vec<JobPodSet> {
+        of_parent
     }
 
     /// The priority class that the kind itself declares, beside those of its pods. *Source*: `spec/jobs.md 5.13`.

@@ -24,9 +24,11 @@ pub mod batch;
 pub mod by_path;
 pub mod jobset;
 pub mod kubeflow;
+pub mod parent;
 pub mod pod;
 pub mod ray;
 pub mod spark;
+pub mod trainjob;
 
 pub mod equivalence;
 pub mod json;
@@ -56,12 +58,16 @@ pub fn registry() -> Vec<&'static dyn JobKind> {
         &kubeflow::PADDLE_JOB,
         &kubeflow::XGBOOST_JOB,
         &kubeflow::JAX_JOB,
+        &trainjob::TrainJob,
         &ray::RAY_JOB,
         &ray::RAY_CLUSTER,
         &ray::RAY_SERVICE,
         &appwrapper::AppWrapper,
         &spark::SPARK_APPLICATION,
         &pod::PlainPod,
+        &parent::DEPLOYMENT,
+        &parent::STATEFUL_SET,
+        &parent::LEADER_WORKER_SET,
     ]
 }
 

@@ -26,7 +26,7 @@ use crate::webhook::Defaulting;
 
 pub(crate) mod group;
 mod remote;
-mod role;
+pub(crate) mod role;
 mod rules;
 
 /// The kind `v1 Pod`.
@@ -90,6 +90,10 @@ impl JobKind for PlainPod {
     ) -> Option<Tending> {
         let is_group = self.group_of(members.first().meta).is_some();
         is_group.then(|| group::tend(members, workload, asks_for_more))
+    }
+
+    fn pod_sets_within(&self, members: Members<'_>, of_parent: Vec<JobPodSet>) -> Vec<JobPodSet> {
+        group::pod_sets_within(members, of_parent)
     }
 
     fn ends_with_workload(&self) -> bool {

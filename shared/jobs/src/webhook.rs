@@ -13,6 +13,7 @@ use serde_json::json;
 use crate::json;
 use crate::kind::{JobKind, Member, MemberMut, Members};
 use crate::labels::{Identifiers, annotation, label, prebuilt, queue};
+use crate::parent::Mark;
 use crate::problem::{Problem, gates_may_only_shrink, gates_of, is_subdomain};
 
 use topology::Template;
@@ -30,6 +31,8 @@ pub struct DefaultFacts<'a> {
     pub namespace: Namespace,
     /// Whether a queue of the namespace leads to a `ClusterQueue` with a check of the `MultiKueue` controller.
     pub uses_multikueue: &'a dyn Fn(&str) -> bool,
+    /// Of a pod that an object of another kind makes: its group.
+    pub mark: Option<&'a Mark>,
 }
 
 /// How a kind fills in new objects.
@@ -309,7 +312,7 @@ fn priority_class_problems(old: Member<'_>, new: Member<'_>, is_held: bool) -> O
     Some(Problem::invalid(field, text))
 }
 
-const IMMUTABLE: &str = "field is immutable";
+pub(crate) const IMMUTABLE: &str = "field is immutable";
 
 fn subdomain(problems: &mut Vec<Problem>, field: String, name: Option<&str>) {
     if let Some(name) = name.filter(|name| !name.is_empty() && !is_subdomain(name)) {

@@ -8,11 +8,12 @@
 //! Invariant: a run follows from its script alone. No thread, no wall clock, no chance but the seeded one; a process-wide
 //! counter that seeds the product's back-off is set anew for each run, so two runs must not go on in one process at once.
 //!
-//! Reading order: [`script`], [`fault`], `clock`, `process` (lives and deaths), `wire` (the network), `stage` (all of them
+//! Reading order: [`script`], [`kind`], [`fault`], `clock`, `process` (lives and deaths), `wire` (the network), `stage` (all of them
 //! together), `play` (a run), `shrink`.
 
 pub mod bank;
 pub mod fault;
+pub mod kind;
 pub mod script;
 
 mod clock;

@@ -35,7 +35,7 @@ fn seeds_break_no_invariant_and_repeat() {
 /// and `cargo run --release --bin simulate -- --bug-bank` tells the new ones.
 const SHOWN_BY: [(&str, u64); 15] = [
     ("ForeignJobDeleted", 5),
-    ("TtlRerun", 6),
+    ("TtlRerun", 18),
     ("OrphanOnUnreachable", 6),
     ("EvictionOnBlip", 19),
     ("InactiveStillUsed", 1),
@@ -44,11 +44,11 @@ const SHOWN_BY: [(&str, u64); 15] = [
     ("RejectedLeavesRemains", 8),
     ("StaleClusterName", 6),
     ("NoLookAfterBreak", 25),
-    ("ConnectedTooEarly", 41),
-    ("HungBlocksAll", 328),
-    ("EarlyEventLost", 2),
+    ("ConnectedTooEarly", 61),
+    ("HungBlocksAll", 404),
+    ("EarlyEventLost", 161),
     ("WinnerNotSticky", 0),
-    ("AnyEndCounts", 6),
+    ("AnyEndCounts", 10),
 ];
 
 /// Spec: safety 7, bug bank.

@@ -8,15 +8,18 @@ use std::time::Duration;
 use k8s_openapi::api::batch::v1::{Job, JobStatus};
 use k8s_openapi::api::core::v1::{Node, Pod, PodStatus};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy};
-use kube::core::Status;
-use kube::{Api, Client, ResourceExt as _};
+use kube::core::{NamespaceResourceScope, Status};
+use kube::{Api, Client, Resource, ResourceExt as _};
 use roadstead_api::autoscaling::v1::ProvisioningRequest;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use crate::capacity::Answer;
 use crate::job::TRACKING;
 use crate::jobset::{JobSet, JobSetStatus};
+use crate::torch::{PyTorchJob, PyTorchJobStatus};
 use crate::turn::Cluster;
 use crate::watched::Key;
 
@@ -43,6 +46,7 @@ pub(crate) enum Action {
     JobStatus(Arc<Job>, Box<JobStatus>),
     DeleteJob(Arc<Job>),
     JobSetStatus(Arc<JobSet>, Box<JobSetStatus>),
+    PyTorchJobStatus(Arc<PyTorchJob>, Box<PyTorchJobStatus>),
     CreateNode(Box<Node>),
     NodeStatus(Box<Node>),
     Answer(Box<Answer>),
@@ -100,14 +104,12 @@ pub(crate) async fn act(client: &Client, cluster: &mut Cluster, action: Action) 
             take(written, |job| cluster.jobs.observe(job))
         }
         Action::JobSetStatus(set, status) => {
-            let api: Api<JobSet> = Api::namespaced(client.clone(), &set.namespace().unwrap_or_default());
-            let patch = json!({
-                "metadata": {"resourceVersion": set.resource_version()},
-                "status": *status,
-            });
-            let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
-            let written = within(api.patch_status(&set.name_any(), &params, &patch)).await;
+            let written = merge_status(client, &*set, &*status).await;
             take(written, |set| cluster.job_sets.observe(set))
+        }
+        Action::PyTorchJobStatus(job, status) => {
+            let written = merge_status(client, &*job, &*status).await;
+            take(written, |job| cluster.torch_jobs.observe(job))
         }
         Action::JobStatus(job, status) => {
             let mut next = Job::clone(&job);
@@ -141,6 +143,20 @@ pub(crate) async fn act(client: &Client, cluster: &mut Cluster, action: Action) 
         }
         Action::Answer(answer) => give(client, cluster, *answer).await,
     }
+}
+
+/// Merges a status into the stored one, if the object is still of this version. What the status leaves out stays as it is.
+async fn merge_status<K>(client: &Client, object: &K, status: &impl Serialize) -> Result<K, Problem>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+{
+    let api: Api<K> = Api::namespaced(client.clone(), &object.namespace().unwrap_or_default());
+    let patch = json!({
+        "metadata": {"resourceVersion": object.resource_version()},
+        "status": status,
+    });
+    let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+    within(api.patch_status(&object.name_any(), &params, &patch)).await
 }
 
 fn pods(client: &Client, pod: &Pod) -> Api<Pod> {

@@ -21,8 +21,6 @@ use crate::stamp;
 pub(crate) use model::{JobSet, JobSetStatus};
 use model::{ReplicatedJob, ReplicatedJobStatus};
 
-pub use model::definition;
-
 /// Who runs JobSets that do not name anybody.
 const CONTROLLER: &str = "jobset.sigs.k8s.io/jobset-controller";
 /// Labels and annotations of Jobs and pods.

@@ -2,7 +2,8 @@
 //!
 //! [`run`] plays, through an ordinary client and against any API server, embedded or real:
 //!
-//! - the Job controller of `batch/v1` (`job`), and on request the JobSet controller (`jobset`),
+//! - the Job controller of `batch/v1` (`job`), and on request the controllers of other kinds ([`Kind`]): of JobSets (`jobset`)
+//!   and of `PyTorchJobs` (`torch`),
 //! - the scheduler and the kubelets of nodes that exist only in the API (`place`, `play`),
 //! - somebody who answers ProvisioningRequests from what the nodes have left ([`capacity`]),
 //! - on request the clock of a garbage collector that lives elsewhere ([`Garbage`]).
@@ -17,18 +18,21 @@
 //! containers are not played; no events are written; the scheduler looks at what [`capacity::fit`] looks at and never
 //! preempts.
 //!
-//! Reading order: this file, `job`, `jobset`, `place`, `play`, [`capacity`], then `watched` (what the cluster holds), `act` (one write) and `turn` (the loop).
+//! Reading order: this file, `job`, `jobset`, `torch`, `place`, `play`, [`capacity`], then `watched` (what the cluster holds), `act` (one write) and `turn` (the loop).
 
 mod act;
 pub mod capacity;
 mod job;
 mod jobset;
+mod kind;
 mod node;
 mod place;
 mod play;
+mod torch;
 mod turn;
 mod watched;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +40,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-pub use jobset::definition as jobset_definition;
+pub use kind::Kind;
 pub use node::Node;
 pub use turn::run;
 
@@ -55,8 +59,8 @@ pub struct World {
     pub seed: u64,
     /// Who runs Jobs.
     pub jobs: Jobs,
-    /// Who runs JobSets. They are played only where their definition is ([`jobset_definition`]) or will be.
-    pub job_sets: Jobs,
+    /// The other kinds whose controllers are played. Each is played only where its definition is ([`Kind::definition`]) or will be.
+    pub kinds: BTreeSet<Kind>,
     /// Nodes to make and to play. Without any nothing is scheduled; pods on other nodes are left alone.
     pub nodes: Vec<Node>,
     /// Longest time that a played node takes to start a pod that was bound to it; the seed and the pod's UID choose.
@@ -67,7 +71,7 @@ pub struct World {
     pub garbage: Option<Garbage>,
 }
 
-/// Who runs jobs of a kind.
+/// Who runs Jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Jobs {
     /// This world.
@@ -118,7 +122,7 @@ impl World {
         Self {
             seed,
             jobs: Jobs::LeftAlone,
-            job_sets: Jobs::LeftAlone,
+            kinds: BTreeSet::new(),
             nodes: Vec::new(),
             pod_start_max: Duration::ZERO,
             capacity: Capacity::LeftAlone,
@@ -126,10 +130,10 @@ impl World {
         }
     }
 
-    /// With a JobSet controller.
+    /// With the controller of one more kind.
     #[must_use]
-    pub fn with_job_sets(mut self) -> Self {
-        self.job_sets = Jobs::Played;
+    pub fn with_kind(mut self, kind: Kind) -> Self {
+        self.kinds.insert(kind);
         self
     }
 

@@ -13,8 +13,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::act::{Action, Outcome, act};
 use crate::jobset::JobSet;
+use crate::torch::PyTorchJob;
 use crate::watched::Watched;
-use crate::{Capacity, Clock, Jobs, World, capacity, job, jobset, node, place, play, sooner};
+use crate::{Capacity, Clock, Jobs, Kind, World, capacity, job, jobset, node, place, play, sooner, torch};
 
 /// Pause after a turn in which a write was refused: what it was decided on has changed, and the watch will tell. Each such
 /// turn in a row doubles it.
@@ -27,6 +28,7 @@ const WAIT_MAX: Duration = Duration::from_hours(1);
 pub(crate) struct Cluster {
     pub(crate) jobs: Watched<Job>,
     pub(crate) job_sets: Watched<JobSet>,
+    pub(crate) torch_jobs: Watched<PyTorchJob>,
     pub(crate) pods: Watched<Pod>,
     pub(crate) nodes: Watched<Node>,
     pub(crate) templates: Watched<PodTemplate>,
@@ -38,6 +40,7 @@ impl Cluster {
         Self {
             jobs: Watched::new(client),
             job_sets: Watched::new(client),
+            torch_jobs: Watched::new(client),
             pods: Watched::new(client),
             nodes: Watched::new(client),
             templates: Watched::new(client),
@@ -62,6 +65,7 @@ impl Cluster {
         let Parts {
             jobs,
             job_sets,
+            torch_jobs,
             pods,
             nodes,
             capacity,
@@ -70,6 +74,7 @@ impl Cluster {
             biased;
             () = self.jobs.turn(), if jobs => {}
             () = self.job_sets.turn(), if job_sets => {}
+            () = self.torch_jobs.turn(), if torch_jobs => {}
             () = self.pods.turn(), if pods => {}
             () = self.nodes.turn(), if nodes => {}
             () = self.templates.turn(), if capacity => {}
@@ -88,6 +93,7 @@ impl Cluster {
 struct Parts {
     jobs: bool,
     job_sets: bool,
+    torch_jobs: bool,
     pods: bool,
     nodes: bool,
     capacity: bool,
@@ -141,15 +147,17 @@ struct Player {
 enum Part {
     Nodes,
     JobSets,
+    PyTorchJobs,
     Jobs,
     Place,
     Play,
     Capacity,
 }
 
-const PARTS: [Part; 6] = [
+const PARTS: [Part; 7] = [
     Part::Nodes,
     Part::JobSets,
+    Part::PyTorchJobs,
     Part::Jobs,
     Part::Place,
     Part::Play,
@@ -159,7 +167,8 @@ const PARTS: [Part; 6] = [
 impl Player {
     fn new(world: World, client: Client) -> Self {
         let (own_jobs, nodes) = (world.jobs == Jobs::Played, !world.nodes.is_empty());
-        let job_sets = world.job_sets == Jobs::Played;
+        let plays = |kind| world.kinds.contains(&kind);
+        let (job_sets, torch_jobs) = (plays(Kind::JobSet), plays(Kind::PyTorchJob));
         let jobs = own_jobs || job_sets;
         let capacity = world.capacity != Capacity::LeftAlone;
         Self {
@@ -167,7 +176,8 @@ impl Player {
             parts: Parts {
                 jobs,
                 job_sets,
-                pods: own_jobs || nodes || capacity,
+                torch_jobs,
+                pods: own_jobs || torch_jobs || nodes || capacity,
                 nodes: nodes || capacity,
                 capacity,
             },
@@ -214,6 +224,7 @@ impl Player {
         let Cluster {
             jobs,
             job_sets,
+            torch_jobs,
             pods,
             nodes,
             templates,
@@ -223,6 +234,9 @@ impl Player {
         match part {
             Part::JobSets if self.parts.job_sets && job_sets.is_live() && jobs.is_live() => {
                 jobset::decide(&job_sets.all(), &jobs.all(), now)
+            }
+            Part::PyTorchJobs if self.parts.torch_jobs && torch_jobs.is_live() && pods.is_live() => {
+                torch::decide(&torch_jobs.all(), &pods.all(), now)
             }
             Part::Jobs if self.world.jobs == Jobs::Played && jobs.is_live() && pods.is_live() => {
                 job::decide(&jobs.all(), &pods.all(), now)
@@ -272,9 +286,13 @@ impl Player {
                     due,
                 }
             }
-            Part::JobSets | Part::Jobs | Part::Nodes | Part::Place | Part::Play | Part::Capacity => {
-                job::Plan::default()
-            }
+            Part::JobSets
+            | Part::PyTorchJobs
+            | Part::Jobs
+            | Part::Nodes
+            | Part::Place
+            | Part::Play
+            | Part::Capacity => job::Plan::default(),
         }
     }
 
@@ -298,6 +316,7 @@ impl Player {
             | Action::CreateJob(_)
             | Action::JobSpec(_)
             | Action::JobSetStatus(..)
+            | Action::PyTorchJobStatus(..)
             | Action::JobStatus(..)
             | Action::DeleteJob(_)
             | Action::NodeStatus(_)

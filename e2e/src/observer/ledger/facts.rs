@@ -2,10 +2,11 @@
 
 use std::fmt;
 
-use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
+use kube::api::DynamicObject;
 use roadstead_api::constants::{annotations, labels};
+use serde_json::Value;
 
 /// One workload of the manager: its UID is part of its name's hash, so a successor has another name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,26 +26,39 @@ impl fmt::Display for Run {
 /// How a job ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// Condition `Complete`.
+    /// Well.
     Succeeded,
-    /// Condition `Failed`.
+    /// Badly.
     Failed,
 }
 
-/// How the job ended, if it has.
-pub(in crate::observer) fn job_outcome(job: &Job) -> Option<Outcome> {
-    let conditions = job.status.as_ref().and_then(|status| status.conditions.as_ref());
-    conditions.into_iter().flatten().find_map(|condition| {
-        match (condition.type_.as_str(), condition.status.as_str()) {
-            ("Complete", "True") => Some(Outcome::Succeeded),
-            ("Failed", "True") => Some(Outcome::Failed),
-            _ => None,
-        }
-    })
+/// How a job ended, if it has, in the words of its kind.
+pub(in crate::observer) fn job_outcome(job: &DynamicObject) -> Option<Outcome> {
+    let status = &job.data["status"];
+    let says = |words: &[&str]| {
+        let conditions = status["conditions"].as_array().into_iter().flatten();
+        let is_true = |condition: &Value| {
+            condition["status"] == "True" && words.iter().any(|word| condition["type"] == *word)
+        };
+        { conditions }.any(is_true) || words.iter().any(|word| status["phase"] == *word)
+    };
+    if says(&["Complete", "Completed", "Succeeded"]) {
+        Some(Outcome::Succeeded)
+    } else if says(&["Failed"]) {
+        Some(Outcome::Failed)
+    } else {
+        None
+    }
+}
+
+/// Whether a job is held, wherever its kind says so.
+pub(in crate::observer) fn is_suspended(job: &DynamicObject) -> bool {
+    let spec = &job.data["spec"];
+    spec["suspend"] == true || spec["runPolicy"]["suspend"] == true
 }
 
 /// Whose run a worker's job is; `None` for jobs that no manager put there.
-pub(in crate::observer) fn run_of(job: &Job) -> Option<Run> {
+pub(in crate::observer) fn run_of(job: &DynamicObject) -> Option<Run> {
     job.labels().get(labels::MULTIKUEUE_ORIGIN)?;
     let name = job
         .annotations()
@@ -57,17 +71,20 @@ pub(in crate::observer) fn run_of(job: &Job) -> Option<Run> {
 }
 
 /// Whether a job of the manager waits in a queue of ours.
-pub(super) fn is_queued(job: &Job) -> bool {
+pub(super) fn is_queued(job: &DynamicObject) -> bool {
     job.labels().contains_key(labels::QUEUE_NAME)
 }
 
-/// UID of the job that controls the pod.
-pub(in crate::observer) fn owner_job(pod: &Pod) -> Option<String> {
-    let owner = pod
-        .owner_references()
-        .iter()
-        .find(|owner| owner.controller == Some(true))?;
-    (owner.kind == "Job").then(|| owner.uid.clone())
+/// The kind of a job, where it says it: objects in a list of a built-in kind do not.
+pub(super) fn kind_of(job: &DynamicObject) -> &str {
+    job.types.as_ref().map_or("job", |types| types.kind.as_str())
+}
+
+/// UID of what controls an object.
+pub(in crate::observer) fn controller(object: &impl ResourceExt) -> Option<String> {
+    let mut owners = object.owner_references().iter();
+    let owner = owners.find(|owner| owner.controller == Some(true))?;
+    Some(owner.uid.clone())
 }
 
 /// Whether the pod has not ended. One that is being deleted lives until it is gone.

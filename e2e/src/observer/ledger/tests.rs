@@ -26,6 +26,7 @@ impl Watched {
     /// A worker's job of run `ns/wl`.
     fn job(&mut self, worker: usize, uid: &str, suspend: bool, condition: Option<&str>, presence: Presence) {
         let job = from_value(json!({
+            "apiVersion": "batch/v1", "kind": "Job",
             "metadata": {
                 "name": "j", "namespace": "ns", "uid": uid,
                 "labels": {"kueue.x-k8s.io/multikueue-origin": "multikueue"},

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
-use kube::api::ListParams;
+use kube::api::{ListParams, Patch, PatchParams};
 use roadstead_api::kueue::v1beta2::{CheckState, Workload};
 use roadstead_e2e::link::Cut;
 use serde_json::json;
@@ -146,6 +146,51 @@ fn a_job_that_never_showed_a_pod_keeps_its_quota_until_its_worker_says_that_it_h
         room.shared.stage.link(WEST).unwrap().heal();
         room.workload_where("unseen", |w| !w.is_true("QuotaReserved"))
             .await;
+        room.is_swept().await;
+    });
+}
+
+/// Spec: multikueue 3.4
+#[test]
+fn a_cluster_name_that_an_administrator_clears_is_not_written_back_and_what_is_found_there_is_stopped() {
+    alone("cable-cleared", WEST_IS_LARGER, |room| async move {
+        room.refuse_pods(WEST).await;
+        room.submit(room.job("cleared", "3", 2)).await;
+        assert_eq!(room.started("cleared").await, WEST);
+        let workload = room.workload_where("cleared", is_held_in_west).await.name_any();
+        room.shared.stage.link(WEST).unwrap().cut(Cut::Refuse);
+        let switch = |on: bool| room.merge::<Workload>(MANAGER, &workload, json!({"spec": {"active": on}}));
+        switch(false).await;
+        let kept = room
+            .workload_where("cleared", |w| condition(w, "Evicted").is_some())
+            .await;
+        assert_eq!(
+            cluster_name(&kept).as_deref(),
+            Some(WEST),
+            "until then it is kept"
+        );
+        let clear = Patch::Merge(json!({"status": {"clusterName": null}}));
+        let workloads = room.workloads(MANAGER);
+        workloads
+            .patch_status(&workload, &PatchParams::default(), &clear)
+            .await
+            .unwrap();
+        let free = room
+            .workload_where("cleared", |w| !w.is_true("QuotaReserved"))
+            .await;
+        assert_eq!(cluster_name(&free), None);
+        let until = Instant::now() + DARK;
+        while Instant::now() < until {
+            let now = room.workload("cleared").await.unwrap();
+            assert_eq!(cluster_name(&now), None, "{:?}", now.status);
+            sleep(Duration::from_millis(250)).await;
+        }
+        assert_eq!(room.ours_in(WEST).await.len(), 2, "the worker does not know");
+        room.shared.stage.link(WEST).unwrap().heal();
+        eventually(|| async { room.ours_in(WEST).await.is_empty().then_some(()) }).await;
+        room.allow_pods(WEST).await;
+        switch(true).await;
+        room.job_is(MANAGER, "cleared", "Complete").await;
         room.is_swept().await;
     });
 }

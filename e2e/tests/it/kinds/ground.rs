@@ -29,7 +29,7 @@ pub(super) static WEST_CHANGES: Mutex<()> = Mutex::const_new(());
 /// The integrations that are on in the federation.
 const INTEGRATIONS: &str = "batch/job,jobset.x-k8s.io/jobset,ray.io/raycluster,ray.io/rayjob,ray.io/rayservice,kubeflow.org/tfjob,kubeflow.org/pytorchjob,\
                             kubeflow.org/paddlejob,kubeflow.org/xgboostjob,kubeflow.org/jaxjob,kubeflow.org/mpijob,\
-                            workload.codeflare.dev/appwrapper,sparkoperator.k8s.io/sparkapplication,pod";
+                            workload.codeflare.dev/appwrapper,sparkoperator.k8s.io/sparkapplication,trainer.kubeflow.org/trainjob,pod";
 /// And where everything is played.
 const PLAYED: [&str; 2] = ["batch/job", "jobset.x-k8s.io/jobset"];
 /// Longer than a test.
@@ -62,7 +62,8 @@ async fn start() -> Stage {
         .with_controller(Runs::JobSets)
         .with_controller(Runs::RayClusters)
         .with_controller(Runs::TrainingJobs)
-        .with_controller(Runs::MpiJobs);
+        .with_controller(Runs::MpiJobs)
+        .with_controller(Runs::TrainJobs);
     let frameworks: Vec<&str> = INTEGRATIONS.split(',').collect();
     spec.configuration = json!({
         "integrations": {"frameworks": frameworks}, "multiKueue": {"gcInterval": "3s"},
@@ -147,7 +148,7 @@ pub(super) fn play_embedded<F: Future<Output = ()>>(name: &'static str, body: im
 }
 
 /// One cluster with plain pods, for all tests of them.
-static ALONE: OnceCell<Solo> = OnceCell::const_new();
+pub(super) static ALONE: OnceCell<Solo> = OnceCell::const_new();
 
 async fn start_alone() -> Solo {
     let node = Node::new(format!("{EAST}-1"), "64", "256Gi");
@@ -186,6 +187,50 @@ async fn start_workflows() -> (Solo, Controller) {
     let controller = Controller::start(Runs::Workflows, solo.plane(), &Progress::stderr()).await;
     let controller = controller.unwrap_or_else(|error| panic!("{}", chain(&error)));
     (solo, controller)
+}
+
+/// One cluster with the controllers of what serves, for all tests of it. Plain pods are not queued there.
+static SERVERS: OnceCell<(Solo, Controller)> = OnceCell::const_new();
+
+async fn start_servers() -> (Solo, Controller) {
+    let node = Node::new(format!("{EAST}-1"), "64", "256Gi");
+    let mut options = Options::complete("servers").with_node(node);
+    let more = ["deployment", "replicaset", "statefulset"];
+    options
+        .controllers
+        .extend(more.map(|kind| format!("{kind}-controller")));
+    let frameworks = [
+        "batch/job",
+        "deployment",
+        "statefulset",
+        "leaderworkerset.x-k8s.io/leaderworkerset",
+    ];
+    let configuration = json!({"integrations": {"frameworks": frameworks}});
+    let started = Solo::start(options, &configuration, Progress::stderr()).await;
+    let solo = started.unwrap_or_else(|error| panic!("{}", chain(&error)));
+    let controller = Controller::start(Runs::LeaderWorkerSets, solo.plane(), &Progress::stderr()).await;
+    let controller = controller.unwrap_or_else(|error| panic!("{}", chain(&error)));
+    (solo, controller)
+}
+
+/// Runs a test about what serves in a namespace of this name, with a queue of this name and so many cores.
+pub(super) fn play_servers<F: Future<Output = ()>>(
+    name: &'static str,
+    cores: u32,
+    body: impl FnOnce(Room) -> F,
+) {
+    RUNTIME.block_on(async {
+        let started = Box::pin(timeout(START_DEADLINE, SERVERS.get_or_init(start_servers)));
+        let (solo, controller) = started.await.expect("the start must end");
+        let room = furnish(solo, name, &[(name, cores)]).await;
+        let ended = timeout(DEADLINE, body(room)).await;
+        assert!(
+            ended.is_ok(),
+            "test {name} must end within its deadline; the last lines of the worker:\n{}\nof the controller:\n{}",
+            solo.log_tail(),
+            controller.log_tail()
+        );
+    });
 }
 
 /// Runs a test about workflows in a namespace of this name, with queues of these names and numbers of cores.

@@ -1,5 +1,8 @@
 //! The example for `SkyPilot` (`deploy/examples/skypilot`): pods as its client sends them, and an autoscaler played by the test.
 
+#[cfg(feature = "nightly")]
+mod client;
+
 use std::path::Path;
 
 use kube::api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams, PostParams};

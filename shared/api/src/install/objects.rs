@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::owned::{self, DEFINITIONS};
+use super::people::people;
 use super::values::{Refusal, Values, merge};
-use crate::constants::groups;
 use crate::crd::{self, WEBHOOK_SERVICE};
 use crate::rights::{self, Process};
 use crate::visibility;
@@ -426,51 +426,6 @@ fn monitor(process: Process, place: &Place) -> Value {
             "endpoints": [{"port": "metrics", "path": "/metrics"}],
         },
     })
-}
-
-/// Roles that an administrator binds: who sets queues up, and who submits to them. Named as in the reference's installations.
-fn people() -> Vec<Value> {
-    let label = |group: &str| format!("rbac.kueue.x-k8s.io/{group}");
-    let gathers = |group: &str| {
-        json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-            "metadata": {"name": format!("kueue-{group}-role")},
-            "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {label(group): "true"}}]},
-        })
-    };
-    let may = |name: &str, group: &str, resources: &[&str], verbs: &[&str]| {
-        json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-            "metadata": {"name": name, "labels": {label(group): "true"}},
-            "rules": [{"apiGroups": [groups::KUEUE], "resources": resources, "verbs": verbs}],
-        })
-    };
-    let all = [
-        "admissionchecks",
-        "clusterqueues",
-        "cohorts",
-        "localqueues",
-        "multikueueclusters",
-        "multikueueconfigs",
-        "provisioningrequestconfigs",
-        "resourceflavors",
-        "topologies",
-        "workloadpriorityclasses",
-        "workloads",
-    ];
-    let edit = ["create", "delete", "get", "list", "patch", "update", "watch"];
-    let seen = [
-        "clusterqueues",
-        "localqueues",
-        "workloadpriorityclasses",
-        "workloads",
-    ];
-    vec![
-        gathers("batch-admin"),
-        gathers("batch-user"),
-        may("roadstead:edits-queues", "batch-admin", &all, &edit),
-        may("roadstead:sees-queues", "batch-user", &seen, &edit[2..4]),
-    ]
 }
 
 #[cfg(test)]

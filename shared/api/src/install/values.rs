@@ -48,7 +48,8 @@ pub struct Values {
     pub network_policy: NetworkPolicy,
     /// A `ServiceMonitor` for the Prometheus operator, where the cluster serves that kind.
     pub service_monitor: Switch,
-    /// Roles for people: `kueue-batch-admin-role` and `kueue-batch-user-role`, to be bound by an administrator.
+    /// Roles for people: `kueue-batch-admin-role` and `kueue-batch-user-role`, to be bound by an administrator; editors and viewers of
+    /// each kind, the viewers of which the cluster's own `view`, `edit` and `admin` include.
     pub roles_for_people: Switch,
 }
 

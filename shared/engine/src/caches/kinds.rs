@@ -184,6 +184,8 @@ pub struct KindCache {
     /// The objects.
     pub objects: Arc<Cache<DynamicObject>>,
     groups: Arc<GroupIndex>,
+    /// The objects that the controller of the kind makes of its jobs, and that are members of them.
+    companions: Option<Arc<Cache<DynamicObject>>>,
 }
 
 impl KindCache {
@@ -212,7 +214,28 @@ impl KindCache {
             resource: api_resource(kind),
             objects,
             groups,
+            companions: None,
         }
+    }
+
+    /// The same, with what is made of its jobs: `all` are the kinds whose objects are cached.
+    pub(crate) fn with_companions(&mut self, all: &[Self]) {
+        let of = |row: &Kind| all.iter().find(|jobs| jobs.kind.kind() == row);
+        let companions = self.kind.companion().and_then(of);
+        self.companions = companions.map(|jobs| jobs.objects.clone());
+    }
+
+    /// What is made of its jobs.
+    pub(crate) const fn companions(&self) -> Option<&Arc<Cache<DynamicObject>>> {
+        self.companions.as_ref()
+    }
+
+    fn companion_of(&self, key: &Key, job: &DynamicObject) -> Option<Arc<DynamicObject>> {
+        let made = self.companions.as_ref()?.get(key)?;
+        let owners = made.owner_references();
+        { owners.iter() }
+            .any(|owner| Some(&owner.uid) == job.metadata.uid.as_ref())
+            .then_some(made)
     }
 
     /// The job to which an object belongs.
@@ -232,7 +255,11 @@ impl KindCache {
     /// The objects of a job; `None` when there are none.
     pub fn job(&self, job: &JobKey) -> Option<CachedJob> {
         match job {
-            JobKey::Object(key) => self.objects.get(key).map(CachedJob::one),
+            JobKey::Object(key) => {
+                let job = self.objects.get(key)?;
+                let companion = self.companion_of(key, &job);
+                CachedJob::of([job].into_iter().chain(companion))
+            }
             JobKey::Group(group) => {
                 let members = self.groups.members(group);
                 CachedJob::of(members.iter().filter_map(|key| self.objects.get(key)))

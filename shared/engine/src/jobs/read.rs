@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::SignedDuration;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt as _;
 use kube::core::DynamicObject;
 use roadstead_api::config::FeatureGate;
-use roadstead_api::constants::labels;
+use roadstead_api::constants::{annotations, labels};
 use roadstead_api::kueue::v1beta2::{CheckState, Workload};
 use roadstead_core::job::{
     ADOPTION_PAUSE, AtDeletion, Claim, Control, Drift, Ended, Fit, JobObserved, News, OwnedWorkload, Parent,
@@ -19,15 +21,16 @@ use roadstead_core::note::{Note, Severity};
 use roadstead_core::queue::Flavor;
 use roadstead_jobs::JobPodSet;
 use roadstead_jobs::equivalence::{Tolerations, same_pod_sets};
-use roadstead_jobs::kind::{self, Look, Stand, Tending};
+use roadstead_jobs::kind::{self, Look, Members, Stand, Tending};
 use roadstead_jobs::labels::Identifiers;
 use roadstead_jobs::podset::{InjectError, PodSetInfo, Provenance, StartFacts, running_form};
 use roadstead_kinds::Idle;
 
 use super::Jobs;
 use crate::ancestors::Top;
-use crate::caches::{CachedJob, Caches, JobKey, JobRef, KindCache, is_of_group};
+use crate::caches::{CachedJob, Caches, JobKey, JobRef, KindCache, is_of_group, member};
 use crate::control;
+use crate::parents;
 
 /// Everything a pass looks at, owned.
 pub(super) struct Scene {
@@ -37,11 +40,15 @@ pub(super) struct Scene {
     pub(super) pod_sets: Vec<JobPodSet>,
     /// Why no Workload can be made of the job as it is.
     pub(super) unfit: Option<Note>,
+    /// That it is not known yet of which pods it consists, and in what time that is told.
+    pub(super) awaited: Option<Duration>,
     /// What is to be done about the members of a group.
     pub(super) group: Option<Tending>,
     pub(super) prebuilt: Option<String>,
     pub(super) queue: Option<String>,
     pub(super) stored: BTreeMap<Key, Arc<Workload>>,
+    /// What its Workload says of the object that makes its members.
+    pub(super) maker_notes: BTreeMap<String, String>,
     workload_name: Key,
     workloads: Vec<OwnedWorkload>,
     presence: Presence,
@@ -109,22 +116,12 @@ pub(super) fn scene(
     let at = of_kind.key_of(&object);
     let key = at.key().clone();
     let uid = object.uid().unwrap_or_default();
-    let pod_sets = job.with(|members| of_kind.kind.pod_sets(members));
-    let (mut pod_sets, unfit) = match pod_sets {
-        Ok(pod_sets) => (pod_sets, None),
-        Err(kind::Error::Unfit { message }) => {
-            (Vec::new(), Some(Note::warning("ErrWorkloadCompose", message)))
-        }
-        Err(error @ kind::Error::Malformed { .. }) => {
-            return Err(Note::warning("InvalidJob", error.to_string()));
-        }
-    };
-    if !jobs.config.feature_gates.enabled(FeatureGate::PartialAdmission) {
-        // *Source*: `spec/jobs.md 5.4`.
-        for set in &mut pod_sets {
-            set.min_count = None;
-        }
-    }
+    let Described {
+        pod_sets,
+        unfit,
+        awaited,
+        maker_notes,
+    } = described(jobs, of_kind, &job)?;
     let identifiers = Identifiers::of(&jobs.config.feature_gates);
     let prebuilt = roadstead_jobs::labels::prebuilt(meta, identifiers).map(str::to_owned);
     let stored = stored(jobs, &at, &uid, prebuilt.as_deref());
@@ -151,6 +148,7 @@ pub(super) fn scene(
         object: &object,
         uid: &uid,
         pod_sets: &pod_sets,
+        awaited,
         idle: of_kind.kind.kind().idle,
         group: group.as_ref(),
     };
@@ -194,6 +192,7 @@ pub(super) fn scene(
         },
         prebuilt,
         unfit,
+        awaited,
         group,
         ended: if look.ended.is_some() {
             Ended::Yes
@@ -201,11 +200,79 @@ pub(super) fn scene(
             Ended::No
         },
         queue: roadstead_jobs::labels::queue(meta).map(str::to_owned),
+        maker_notes,
         pod_sets,
         job,
         uid,
         key,
     })
+}
+
+/// Of which pods a job consists.
+struct Described {
+    pod_sets: Vec<JobPodSet>,
+    unfit: Option<Note>,
+    awaited: Option<Duration>,
+    maker_notes: BTreeMap<String, String>,
+}
+
+/// *Errors*: the job is not what its schema says.
+fn described(jobs: &Jobs, of_kind: &KindCache, job: &CachedJob) -> Result<Described, Note> {
+    let object = job.first();
+    let maker = parents::of(&jobs.caches, object).ok().flatten();
+    let said = maker.as_ref().and_then(|(kind, maker)| {
+        let sets = kind.kind.pod_sets(Members::one(&member(maker))).ok()?;
+        sets.iter().any(|set| set.count > 0).then_some(sets)
+    });
+    let described = job.with(|members| match said {
+        Some(sets) => Ok(of_kind.kind.pod_sets_within(members, sets)),
+        None => of_kind.kind.pod_sets(members),
+    });
+    let told = |message: String| Some(Note::warning("ErrWorkloadCompose", message));
+    let (mut pod_sets, unfit, awaited) = match described {
+        Ok(pod_sets) => (pod_sets, None, None),
+        Err(kind::Error::Unfit { message }) => (Vec::new(), told(message), None),
+        Err(kind::Error::Awaited { message }) => (Vec::new(), told(message), Some(told_in(jobs, object))),
+        Err(error @ kind::Error::Malformed { .. }) => {
+            return Err(Note::warning("InvalidJob", error.to_string()));
+        }
+    };
+    if !jobs.config.feature_gates.enabled(FeatureGate::PartialAdmission) {
+        // *Source*: `spec/jobs.md 5.4`.
+        for set in &mut pod_sets {
+            set.min_count = None;
+        }
+    }
+    let notes = |(kind, maker): (&KindCache, Arc<DynamicObject>)| maker_notes(kind, &maker, &object.metadata);
+    Ok(Described {
+        pod_sets,
+        unfit,
+        awaited,
+        maker_notes: maker.map(notes).unwrap_or_default(),
+    })
+}
+
+/// How long nothing is told of a new job of which it is not known yet of which pods it consists: its controller makes that.
+const UNTOLD: SignedDuration = SignedDuration::from_secs(10);
+
+fn told_in(jobs: &Jobs, object: &DynamicObject) -> Duration {
+    let created = object.metadata.creation_timestamp.as_ref();
+    let age = created.map_or(UNTOLD, |time| (jobs.clock)().duration_since(time.0));
+    Duration::try_from(UNTOLD.saturating_sub(age)).unwrap_or_default()
+}
+
+/// *Source*: `spec/jobs.md 2.2, 9.12, 9.13`.
+fn maker_notes(kind: &KindCache, maker: &DynamicObject, pod: &ObjectMeta) -> BTreeMap<String, String> {
+    let index = { kind.kind }
+        .mark(member(maker), pod)
+        .and_then(|mark| mark.index)
+        .map(|index| (annotations::COMPONENT_WORKLOAD_INDEX, index.to_string()));
+    let own = [
+        (annotations::JOB_OWNER_GVK, kind.kind.kind().to_string()),
+        (annotations::JOB_OWNER_NAME, maker.name_any()),
+    ];
+    let all = own.into_iter().chain(index);
+    all.map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
 fn tended(of_kind: &KindCache, job: &CachedJob, sets: Option<&[JobPodSet]>) -> Option<Tending> {
@@ -240,6 +307,7 @@ struct Facts<'a> {
     object: &'a DynamicObject,
     uid: &'a str,
     pod_sets: &'a [JobPodSet],
+    awaited: Option<Duration>,
     idle: Idle,
     group: Option<&'a Tending>,
 }
@@ -271,7 +339,8 @@ impl Facts<'_> {
         OwnedWorkload {
             key: roadstead_kubeio::cache::key_of(workload),
             control,
-            fit: if self.fits(workload) {
+            // Why: what is not known yet is no reason to give a Workload up.
+            fit: if self.awaited.is_some() || self.fits(workload) {
                 Fit::Equivalent
             } else {
                 Fit::Different
@@ -345,7 +414,7 @@ impl Facts<'_> {
         let named = roadstead_jobs::labels::priority_class(&self.object.metadata);
         let changed = named.is_some() && named != class.map(|class| class.name.as_str());
         let gate = roadstead_jobs::labels::gated_by(&self.object.metadata).unwrap_or_default();
-        let key = roadstead_api::constants::annotations::ADMISSION_GATED_BY;
+        let key = annotations::ADMISSION_GATED_BY;
         let held = workload
             .annotations()
             .get(key)

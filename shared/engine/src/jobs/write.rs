@@ -185,6 +185,9 @@ fn priority(jobs: &Jobs, kind: &KindCache, scene: &read::Scene) -> Result<Priori
 }
 
 fn build(jobs: &Jobs, kind: &KindCache, scene: &read::Scene, name: &str) -> Result<Workload, Outcome> {
+    if let Some(rest) = scene.awaited.filter(|rest| !rest.is_zero()) {
+        return Err(Outcome::After(rest));
+    }
     if let Some(unfit) = &scene.unfit {
         jobs.tell(kind, scene.job.first(), vec![unfit.clone()]);
         return Err(Outcome::Done);
@@ -193,7 +196,7 @@ fn build(jobs: &Jobs, kind: &KindCache, scene: &read::Scene, name: &str) -> Resu
     let priority = priority(jobs, kind, scene)?;
     let (labels, annotations_to_copy) = jobs.config.metrics_sources(LabelSourceKind::Workload);
     let labels_to_copy = [jobs.config.integrations.label_keys_to_copy.clone(), labels].concat();
-    Ok(roadstead_convert::workload_for_job(Made {
+    let mut workload = roadstead_convert::workload_for_job(Made {
         name: name.to_owned(),
         job: meta,
         api_version: &kind.resource.api_version,
@@ -205,7 +208,12 @@ fn build(jobs: &Jobs, kind: &KindCache, scene: &read::Scene, name: &str) -> Resu
         pod_sets: scene.pod_sets.clone(),
         priority,
         max_execution_secs: roadstead_jobs::labels::max_execution_secs(meta),
-    }))
+    });
+    if !scene.maker_notes.is_empty() {
+        let notes = workload.metadata.annotations.get_or_insert_default();
+        notes.extend(scene.maker_notes.clone());
+    }
+    Ok(workload)
 }
 
 async fn create(jobs: &Jobs, kind: &KindCache, scene: &read::Scene, key: &Key) -> Result<(), Outcome> {

@@ -21,6 +21,7 @@ use super::answers::{Request, is_leaving, unless, warned};
 use super::{Filled, own};
 use crate::ancestors::{self, Missing};
 use crate::caches::{Caches, member, member_mut};
+use crate::parents;
 
 /// The mutating and the validating handler of a kind whose integration is on.
 pub(super) fn handlers(
@@ -84,7 +85,12 @@ fn default(kind: &dyn JobKind, caches: &Caches, config: &Config, request: &Reque
         Ok(owner) => owner,
         Err(why) => return failed(request, &why),
     };
+    let mark = match parents::mark(caches, object) {
+        Ok(mark) => mark,
+        Err(why) => return failed(request, &why),
+    };
     let facts = DefaultFacts {
+        mark: mark.as_ref(),
         default_queue: default_queue(caches, &namespace),
         default_priority_class: present(default_class),
         owner,
@@ -110,6 +116,9 @@ fn validate(kind: &dyn JobKind, caches: &Caches, config: &Config, request: &Requ
     let Some(new) = request.object.as_ref().filter(|_| !is_leaving(request)) else {
         return allowed(request);
     };
+    if !is_ours(kind, config, new) {
+        return allowed(request);
+    }
     let new = member(new);
     let mut problems = match (&request.operation, &request.old_object) {
         (Operation::Update, Some(old)) => {
@@ -208,8 +217,16 @@ fn owner(caches: &Caches, object: &DynamicObject) -> Result<Owner, String> {
     }
 }
 
+/// Whether the integration of a kind is on for more than what objects of another kind make. *Source*: `spec/jobs.md 4.1`.
+fn is_ours(kind: &dyn JobKind, config: &Config, object: &DynamicObject) -> bool {
+    parents::is_listed(config, kind.kind()) || parents::said(object).is_some()
+}
+
 /// Whether the selectors of `integrations.podOptions` leave a pod to us; other kinds have none.
 fn is_looked_at(kind: &dyn JobKind, caches: &Caches, config: &Config, object: &DynamicObject) -> bool {
+    if !is_ours(kind, config, object) {
+        return false;
+    }
     let options = config.integrations.pod_options.as_ref();
     let Some(options) = options.filter(|_| kind.kind() == &rows::POD) else {
         return true;
@@ -360,5 +377,90 @@ mod tests {
             "{refused:?}"
         );
         assert_eq!(owner(&caches, &child("example.com/v1")), Ok(Owner::Unmanaged));
+    }
+
+    /// Which integrations are listed, and what is answered about a new pod of a `StatefulSet`: its annotations, or why it is refused.
+    #[expect(clippy::unwrap_in_result, reason = "the error is what is tested")]
+    fn filled_in(
+        frameworks: &str,
+        parent: Option<i64>,
+        pod: &serde_json::Value,
+    ) -> Result<serde_json::Value, String> {
+        let kinds = roadstead_jobs::registry();
+        let text = format!(
+            "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nintegrations: {{frameworks: [{frameworks}]}}\n"
+        );
+        let config = roadstead_serve::config::parse("test", &text, &[], "kueue-system").unwrap();
+        let caches = Caches::new(&kinds);
+        let find = |kind: &str| {
+            caches
+                .jobs
+                .iter()
+                .find(|jobs| jobs.kind.kind().kind == kind)
+                .unwrap()
+        };
+        if let Some(replicas) = parent {
+            let set = json!({"apiVersion": "apps/v1", "kind": "StatefulSet",
+                "metadata": {"name": "web", "namespace": "team", "uid": "1"}, "spec": {"replicas": replicas}});
+            find("StatefulSet")
+                .objects
+                .observe(serde_json::from_value(set).unwrap());
+        }
+        let team = json!({"metadata": {"name": "team", "labels": {"kubernetes.io/metadata.name": "team"}}});
+        caches.namespaces.observe(serde_json::from_value(team).unwrap());
+        let request = json!({
+            "uid": "u", "operation": "CREATE", "name": "web-0", "namespace": "team",
+            "kind": {"group": "", "version": "v1", "kind": "Pod"},
+            "resource": {"group": "", "version": "v1", "resource": "pods"}, "userInfo": {}, "object": pod,
+        });
+        let request: Request = serde_json::from_value(request).unwrap();
+        let answer = default(find("Pod").kind, &caches, &config, &request);
+        if !answer.allowed {
+            return Err(answer.result.message);
+        }
+        let patch = answer.patch.map(|patch| serde_json::from_slice(&patch).unwrap());
+        Ok(patch.unwrap_or_default())
+    }
+
+    fn pod_of_a_set(annotation: Option<&str>) -> serde_json::Value {
+        let owner = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": "1", "controller": true});
+        let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {
+            "name": "web-0", "namespace": "team", "ownerReferences": [owner],
+            "labels": {"kueue.x-k8s.io/queue-name": "q"},
+        }, "spec": {"containers": []}});
+        if let Some(annotation) = annotation {
+            pod["metadata"]["annotations"] = json!({"kueue.x-k8s.io/pod-suspending-parent": annotation});
+        }
+        pod
+    }
+
+    /// Spec: jobs 4.1, 9.12, 15.83
+    #[test]
+    fn a_new_pod_of_a_statefulset_becomes_a_member_of_its_group() {
+        let pod = pod_of_a_set(Some("statefulset"));
+        let patch = filled_in("statefulset", Some(3), &pod).unwrap().to_string();
+        for wanted in [
+            "pod-group-total-count",
+            "statefulset-web-",
+            "role-hash",
+            "schedulingGates",
+            "managed",
+        ] {
+            assert!(patch.contains(wanted), "{wanted}: {patch}");
+        }
+        for (parent, why) in [(None, "statefulsets"), (Some(0), "has no place for this pod")] {
+            let said = filled_in("statefulset", parent, &pod).unwrap_err();
+            assert!(said.contains(why) && said.contains("try again"), "{said}");
+        }
+    }
+
+    /// Spec: jobs 4.1
+    #[test]
+    fn pods_are_left_alone_where_only_what_works_through_them_is_listed() {
+        let plain = pod_of_a_set(None);
+        let left = filled_in("statefulset", Some(3), &plain).unwrap();
+        assert!(left.is_null() || left == json!([]), "{left}");
+        let held = filled_in("pod", Some(3), &plain).unwrap().to_string();
+        assert!(held.contains("schedulingGates"), "{held}");
     }
 }

@@ -13,7 +13,7 @@ use roadstead_api::constants::groups::KUEUE;
 use roadstead_api::constants::labels::QUEUE_NAME;
 use roadstead_api::constants::names::{MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS};
 use roadstead_jobs::JobKind;
-use roadstead_kinds::{Kind, rows};
+use roadstead_kinds::{Kind, Members, rows};
 use roadstead_serve::webhook::{mutate_path, validate_path};
 
 /// The version in which objects come, whatever version they were written in.
@@ -214,7 +214,7 @@ impl Registration<'_> {
             namespace_selector: Some(self.elsewhere()),
             object_selector: self.of_ours(&api),
             match_conditions: self.not_by_managers(&api).map(|one| vec![one]),
-            ..self.mutator(&api, &["CREATE"])
+            ..self.mutator(&api, api.operations)
         });
         let in_use = [CLUSTER_QUEUE, RESOURCE_FLAVOR].map(|api| self.mutator(&api, &["CREATE"]));
         let workload = MutatingWebhook {
@@ -267,6 +267,8 @@ struct Api {
     version: &'static str,
     kind: &'static str,
     plural: &'static str,
+    /// Which writes are filled in.
+    operations: &'static [&'static str],
 }
 
 impl Api {
@@ -276,6 +278,11 @@ impl Api {
             version: row.version,
             kind: row.kind,
             plural: row.plural,
+            operations: match row.members {
+                Members::One | Members::Group => &["CREATE"],
+                // Why: a change of its queue goes to the templates of its pods.
+                Members::WithPods => &["CREATE", "UPDATE"],
+            },
         }
     }
 }
@@ -286,6 +293,7 @@ const fn ours(kind: &'static str, plural: &'static str) -> Api {
         version: VERSION,
         kind,
         plural,
+        operations: &["CREATE"],
     }
 }
 

@@ -233,6 +233,7 @@ fn it_is_held_where_it_is_queued_and_nowhere_else() {
             owner,
             namespace,
             uses_multikueue: &|_queue| false,
+            mark: None,
         };
         let mut job = MemberMut {
             meta: &mut meta,

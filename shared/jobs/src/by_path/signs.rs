@@ -223,7 +223,8 @@ pub struct Conditions {
 }
 
 impl Conditions {
-    fn of(self, job: &Value) -> Option<Outcome> {
+    /// How it ended, if it ended.
+    pub(crate) fn of(self, job: &Value) -> Option<Outcome> {
         let ended = [(self.failed, false), (self.succeeded, true)];
         ended.into_iter().find_map(|(kind, success)| {
             let condition = true_condition(job, kind)?;
@@ -232,7 +233,8 @@ impl Conditions {
         })
     }
 
-    fn is_by_deletion(self, job: Member<'_>) -> bool {
+    /// Whether it failed at or after its deletion.
+    pub(crate) fn is_by_deletion(self, job: Member<'_>) -> bool {
         let Some(deleted) = &job.meta.deletion_timestamp else {
             return false;
         };
@@ -245,7 +247,8 @@ impl Conditions {
         since.is_some_and(|since| since >= deleted.0)
     }
 
-    fn write(self, job: &mut Value, outcome: &Outcome, now: Timestamp) {
+    /// Has the status say that it ended like this.
+    pub(crate) fn write(self, job: &mut Value, outcome: &Outcome, now: Timestamp) {
         let kind = if outcome.success {
             self.succeeded
         } else {
@@ -295,7 +298,7 @@ impl Spare {
 const CONDITIONS: [&str; 2] = ["status", "conditions"];
 
 /// A job's status alone, as a patch has it.
-pub(super) fn status_of(job: &Value) -> Value {
+pub(crate) fn status_of(job: &Value) -> Value {
     json!({"status": json::at(job, &["status"]).cloned().unwrap_or_else(|| json!({}))})
 }
 

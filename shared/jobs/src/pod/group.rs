@@ -110,6 +110,24 @@ pub(super) fn pod_sets(group: &str, members: Members<'_>) -> Result<Vec<JobPodSe
     Ok(sets.into_values().collect())
 }
 
+/// The pod sets that an object of another kind says its group has; the templates are those of pods that are there, because what the
+/// cluster has filled in on them counts too.
+pub(super) fn pod_sets_within(members: Members<'_>, of_parent: Vec<JobPodSet>) -> Vec<JobPodSet> {
+    let all = runnable(members);
+    let filled_in = |set: JobPodSet| {
+        let pod = all.iter().find(|pod| role::of(**pod) == set.name);
+        let template = pod.map_or(set.template, |pod| template(*pod));
+        JobPodSet { template, ..set }
+    };
+    of_parent.into_iter().map(filled_in).collect()
+}
+
+/// Whether an object of another kind makes its members, and replaces those that are lost.
+fn has_parent(members: Members<'_>) -> bool {
+    annotation(members.first().meta, annotations::POD_SUSPENDING_PARENT)
+        .is_some_and(|parent| !parent.is_empty())
+}
+
 /// Those that count, the ones that stay first.
 fn runnable<'a>(members: Members<'a>) -> Vec<Member<'a>> {
     let all = members.all().iter().copied();
@@ -245,13 +263,16 @@ fn with_workload(members: Members<'_>, sets: &[JobPodSet], asks_for_more: AsksFo
         }
     }
     let (mut missing, mut replaced) = (0_u32, Vec::new());
+    let (mut wanted_by_all, mut any_runs) = (0_u32, false);
     for set in sets {
+        wanted_by_all = wanted_by_all.saturating_add(set.count);
         let Role {
             mut runnable,
             mut inactive,
         } = by_role.remove(&set.name).unwrap_or_default();
         let wanted = usize::try_from(set.count).unwrap_or(usize::MAX);
         let absent = wanted.saturating_sub(runnable.len());
+        any_runs |= !runnable.is_empty();
         missing = missing.saturating_add(if is_fast {
             u32::from(set.count > 0 && runnable.is_empty())
         } else {
@@ -278,8 +299,12 @@ fn with_workload(members: Members<'_>, sets: &[JobPodSet], asks_for_more: AsksFo
     tending.stand = stand(members, |pod| {
         counted.contains(pod.meta.uid.as_deref().unwrap_or_default())
     });
-    tending.fits = !tending.kept.is_empty();
-    tending.missing = Some(missing);
+    let has_parent = has_parent(members);
+    // Why: an object that was given another size has a Workload of the old one.
+    let is_of_size = !has_parent || total(members.first()) == Some(wanted_by_all);
+    tending.fits = !tending.kept.is_empty() && is_of_size;
+    // Why not each: its parent may make some pods only when others are ready.
+    tending.missing = Some(if has_parent { u32::from(!any_runs) } else { missing });
     tending
 }
 

@@ -34,7 +34,7 @@ pub(super) fn of(pod: Member<'_>) -> String {
 }
 
 /// Wire: byte-exact with the reference, so that a group that is made half there and half here has one pod set for each role.
-pub(super) fn hash(pod: &Value) -> String {
+pub(crate) fn hash(pod: &Value) -> String {
     let spec = |field: &str| json::at(pod, &["spec", field]).cloned().unwrap_or_default();
     let mut shape: BTreeMap<&str, Value> = FIELDS.iter().map(|field| (*field, spec(field))).collect();
     for list in ["containers", "initContainers"] {

@@ -7,6 +7,7 @@ use super::{GATES, PlainPod, role};
 use crate::json;
 use crate::kind::{JobKind as _, Member, MemberMut};
 use crate::labels::{Identifiers, annotation, label, prebuilt, queue};
+use crate::parent::Mark;
 use crate::problem::{Problem, is_subdomain};
 use crate::webhook::{
     DefaultFacts, Namespace, Owner, Presence, annotation_field, default_label, label_field,
@@ -15,6 +16,9 @@ use crate::webhook::{
 /// Fills in what a new pod leaves open.
 pub(super) fn default(pod: &mut MemberMut<'_>, facts: &DefaultFacts<'_>) {
     if annotation(pod.meta, annotations::POD_SUSPENDING_PARENT).is_some() {
+        if let Some(mark) = facts.mark {
+            group(pod, mark);
+        }
         return hold(pod);
     }
     if facts.namespace == Namespace::Outside || facts.owner == Owner::ManagedAncestor {
@@ -36,6 +40,24 @@ pub(super) fn default(pod: &mut MemberMut<'_>, facts: &DefaultFacts<'_>) {
         held.push(finalizers::MANAGED.to_owned());
     }
     hold(pod);
+}
+
+/// Makes a pod a member of its group.
+///
+/// Unlike the anchor, which writes that on each pod once it exists: it is known when the pod is created.
+fn group(pod: &mut MemberMut<'_>, mark: &Mark) {
+    let all = pod.meta.labels.get_or_insert_default();
+    all.insert(labels::MANAGED.to_owned(), labels::TRUE.to_owned());
+    let said = pod.meta.annotations.get_or_insert_default();
+    let total = mark.total.to_string();
+    let own = [
+        (annotations::POD_GROUP_NAME, mark.group.as_str()),
+        (annotations::POD_GROUP_TOTAL_COUNT, &total),
+        (annotations::ROLE_HASH, mark.role),
+    ];
+    for (key, value) in own.into_iter().chain(mark.notes.iter().copied()) {
+        said.insert(key.to_owned(), value.to_owned());
+    }
 }
 
 /// Holds a pod back, and says of which role it is.

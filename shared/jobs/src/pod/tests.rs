@@ -97,6 +97,7 @@ fn facts() -> DefaultFacts<'static> {
         owner: Owner::Unmanaged,
         namespace: Namespace::Inside,
         uses_multikueue: &|_| false,
+        mark: None,
     }
 }
 

@@ -18,6 +18,7 @@ fn facts(uses_multikueue: &dyn Fn(&str) -> bool) -> DefaultFacts<'_> {
         owner: Owner::Unmanaged,
         namespace: Namespace::Inside,
         uses_multikueue,
+        mark: None,
     }
 }
 

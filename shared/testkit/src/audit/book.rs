@@ -113,6 +113,8 @@ pub(super) struct Seen<'a> {
     pub(super) on_manager: bool,
     /// The run that it belongs to.
     pub(super) run: Option<Run>,
+    /// Whether a job of that run made it: a job of jobs has children that have pods.
+    pub(super) is_child: bool,
 }
 
 impl Seen<'_> {
@@ -140,9 +142,9 @@ impl Seen<'_> {
         *self.place.resource == *PODS
     }
 
-    /// Whether it is a job of a run: neither its Workload nor one of its pods.
+    /// Whether it is the job of a run: neither its Workload, nor one of its pods, nor a job that it made.
     pub(super) fn is_job(&self) -> bool {
-        self.run.is_some() && !self.is_workload() && !self.is_pod()
+        self.run.is_some() && !self.is_workload() && !self.is_pod() && !self.is_child
     }
 
     pub(super) fn case(&self) -> Option<&Name> {
@@ -201,6 +203,7 @@ impl Book {
             case.recent
                 .push_back((now, place.cluster.clone(), change.clone()));
         }
+        let is_child = object.is_some_and(|object| self.is_child(&place, object));
         let is_one_of = |users: &[String]| users.iter().any(|user| **user == *change.user);
         let by = if is_one_of(&self.rules.manager_users) {
             Actor::Manager
@@ -216,7 +219,17 @@ impl Book {
             by,
             on_manager,
             run,
+            is_child,
         }
+    }
+
+    /// Whether a job of a run made a stored job.
+    pub(super) fn is_child(&self, place: &Place, object: &Value) -> bool {
+        let is_made = || {
+            self.jobs
+                .contains_key(&(place.cluster.clone(), controller(object).into()))
+        };
+        *place.resource != *WORKLOADS && *place.resource != *PODS && is_made()
     }
 
     /// The run that an object belongs to: a Workload by its name, a job by the Workload that names or owns it, a pod by its job.

@@ -169,7 +169,7 @@ impl Contain {
 
     /// Keeps what happened to a case on one worker.
     fn follow(&mut self, seen: &Seen<'_>) {
-        let Some(run) = seen.run.as_ref().filter(|_| !seen.is_pod()) else {
+        let Some(run) = seen.run.as_ref().filter(|_| seen.is_workload() || seen.is_job()) else {
             return;
         };
         let here = (seen.place.cluster.clone(), run.case.clone());

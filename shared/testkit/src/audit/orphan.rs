@@ -37,7 +37,7 @@ pub(super) fn at_rest(book: &Book, words: &Words, findings: &mut Findings) {
                 }
                 continue;
             };
-            let complaint = if *place.resource == *PODS {
+            let complaint = if *place.resource == *PODS || book.is_child(place, object) {
                 ownerless(book, cluster, object)
             } else if origin(object) == book.rules.origin && !somebody_else_holds(object) {
                 unwanted(book, place, &case, object)
@@ -81,11 +81,11 @@ fn unwanted(book: &Book, place: &Place, case: &Name, object: &Value) -> Option<S
     }
 }
 
-/// A pod whose job is gone.
-fn ownerless(book: &Book, cluster: &str, pod: &Value) -> Option<String> {
-    let owner = controller(pod);
+/// A pod whose job is gone, or a job whose maker is.
+fn ownerless(book: &Book, cluster: &str, child: &Value) -> Option<String> {
+    let owner = controller(child);
     let there = book.all_on(cluster).any(|(_, object)| uid(object) == owner);
-    (is_live_pod(pod) && !owner.is_empty() && !there).then(|| "its job is gone and it lives on".to_owned())
+    (is_live_pod(child) && !owner.is_empty() && !there).then(|| "its job is gone and it lives on".to_owned())
 }
 
 /// Whether somebody outside the federation keeps an object that is being deleted.

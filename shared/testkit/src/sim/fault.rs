@@ -8,6 +8,8 @@ use std::time::Duration;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
+use super::kind::JobKind;
+
 /// When the trouble may begin, and when all of it is over, after the start of the run.
 pub const TROUBLE: (Duration, Duration) = (Duration::from_secs(8), Duration::from_secs(200));
 /// Entries of one run at most, but for lost events.
@@ -17,6 +19,11 @@ const LOSES_EVENTS: u32 = 6;
 /// Which of the many streams that come from one seed says so. Why another: with the same dice, every seed that is written down
 /// somewhere would mean something else from now on.
 const LOSES_EVENTS_STREAM: u64 = 12;
+
+/// In one run of so many in which jobs are of several kinds, a worker does not serve one of them for a while.
+const LACKS_KIND: u32 = 3;
+/// The stream that says so, for the same reason.
+const LACKS_KIND_STREAM: u64 = 20;
 
 /// Which side of an API call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -232,14 +239,14 @@ pub enum Fault {
         /// Which.
         which: Space,
     },
-    /// A worker's API server no longer serves jobs, whose objects and pods go at once, and serves them again when this ends (F26).
-    ///
-    /// Limit: no dice roll it yet, because the auditors do not know that a run may be taken back for want of its kind.
+    /// A worker's API server no longer serves a kind, whose objects and pods go at once, and serves it again when this ends (F26).
     ///
     /// Spec: safety F26
     NoKind {
         /// Which worker.
         cluster: usize,
+        /// Which kind.
+        kind: JobKind,
     },
     /// Somebody on a worker writes into the copies that were not chosen, every few seconds (W1, W4, W5, S13).
     Forge {
@@ -305,7 +312,7 @@ impl Fault {
             | Self::ServerDown { cluster }
             | Self::Rewind { cluster }
             | Self::NoNamespace { cluster, .. }
-            | Self::NoKind { cluster }
+            | Self::NoKind { cluster, .. }
             | Self::Forge { cluster, .. } => Some(cluster),
             Self::Rival { .. } => None,
         }
@@ -397,6 +404,25 @@ pub(super) fn roll_lost_events(seed: u64, workers: usize) -> Option<Entry> {
         at,
         lasts,
         fault: Fault::LoseEvents { link, every },
+    })
+}
+
+/// A worker without one of the kinds that a definition adds to it, in a share of the runs, beside these troubles.
+pub(super) fn roll_lack_of_kind(seed: u64, workers: usize, others: &[Entry]) -> Option<Entry> {
+    let mut dice = ChaCha8Rng::seed_from_u64(seed);
+    dice.set_stream(LACKS_KIND_STREAM);
+    if !dice.random_ratio(1, LACKS_KIND) {
+        return None;
+    }
+    let (at, lasts) = time(&mut dice);
+    let cluster = dice.random_range(1..=workers);
+    let kind = JobKind::DEFINED[dice.random_range(0..JobKind::DEFINED.len())];
+    // Why not both: a storage that goes back has the definition of the kind again, with the jobs.
+    let goes_back = |entry: &Entry| entry.fault == Fault::Rewind { cluster };
+    (!others.iter().any(goes_back)).then_some(Entry {
+        at,
+        lasts,
+        fault: Fault::NoKind { cluster, kind },
     })
 }
 

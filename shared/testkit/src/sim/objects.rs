@@ -1,6 +1,4 @@
 //! What is applied to the clusters of a run, and the jobs as the API stores them.
-//!
-//! Why jobs come suspended and marked as managed: the product's webhooks do that, and webhooks are not called here.
 
 use std::collections::BTreeSet;
 
@@ -13,6 +11,7 @@ use roadstead_apiserver::{Server, User};
 use serde_json::{Value, json};
 
 use super::fault::{Forgery, Space};
+use super::kind::JobKind;
 use super::script::{JobPlan, Lost, Script, WorkerPlan};
 
 /// Where the jobs are.
@@ -33,6 +32,8 @@ const ORIGIN: &str = "kueue.x-k8s.io/multikueue-origin";
 /// Label of what is somebody else's.
 const FOREIGN: &str = "example.com/foreign";
 const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
+/// Where definitions of kinds are asked for.
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 /// The token of every kubeconfig, to be seen nowhere else (`spec/safety.md I8`).
 pub(super) const CANARY: &str = "canary-token-of-the-simulated-worker";
 
@@ -106,10 +107,12 @@ pub(super) fn everywhere() -> Vec<(String, Value)> {
         .filter_map(|definition| serde_json::to_value(definition).ok())
         .map(|mut definition| {
             remove_rules(&mut definition);
-            let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions".to_owned();
-            (path, definition)
+            (DEFINITIONS.to_owned(), definition)
         })
         .collect();
+    let played = JobKind::ALL.into_iter().filter_map(JobKind::played);
+    let definitions = played.filter_map(|kind| serde_json::to_value(kind.definition().ok()?).ok());
+    objects.extend(definitions.map(|definition| (DEFINITIONS.to_owned(), definition)));
     for name in [SYSTEM, LEASES, NAMESPACE] {
         let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
         objects.push(("/api/v1/namespaces".to_owned(), object));
@@ -180,10 +183,28 @@ pub(super) async fn delete_namespace(server: &Server, which: Space) {
     ask(server, Method::DELETE, &path, None).await;
 }
 
-/// Deletes all objects at a path at once, whatever finalizers they have.
-pub(super) async fn delete_at_once(server: &Server, path: &str) {
+/// Removes all objects of a kind at once, as when its definition is deleted by force, and what was made for them.
+pub(super) async fn remove_kind(server: &Server, kind: JobKind) {
+    let owner = |object: &Value| object["metadata"]["ownerReferences"][0].clone();
+    let is_of_it = |object: &Value| owner(object)["kind"] == kind.to_string();
+    delete_at_once(server, &kind.path(NAMESPACE), |_| true).await;
+    let jobs = JobKind::Job.path(NAMESPACE);
+    delete_at_once(server, &jobs, is_of_it).await;
+    let (_, jobs) = ask(server, Method::GET, &jobs, None).await;
+    let jobs = jobs["items"].as_array().cloned().unwrap_or_default();
+    let is_left = |pod: &Value| {
+        let owner = owner(pod);
+        let is_there = || jobs.iter().any(|job| job["metadata"]["uid"] == owner["uid"]);
+        is_of_it(pod) || (owner["kind"] == "Job" && !is_there())
+    };
+    delete_at_once(server, &pods_path(), is_left).await;
+}
+
+/// Deletes the objects at a path of which `which` says so at once, whatever finalizers they have.
+async fn delete_at_once(server: &Server, path: &str, which: impl Fn(&Value) -> bool) {
     let (_, all) = ask(server, Method::GET, path, None).await;
-    for object in all["items"].as_array().into_iter().flatten() {
+    let all = all["items"].as_array().into_iter().flatten();
+    for object in all.filter(|object| which(object)) {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         let path = format!("{path}/{name}");
         let bare = json!({"metadata": {"finalizers": null}});
@@ -332,19 +353,13 @@ pub(super) fn secret(name: &str, to: &str, trust: Trust) -> (String, Value) {
 }
 
 /// A job of somebody else on a worker; it is held, so it does nothing.
-pub(super) fn foreign_job(name: &str) -> (String, Value) {
-    let object = json!({
-        "apiVersion": "batch/v1", "kind": "Job",
-        "metadata": {"name": name, "namespace": NAMESPACE, "labels": {FOREIGN: "yes"}},
-        "spec": {
-            "suspend": true,
-            "template": {"spec": {
-                "restartPolicy": "Never",
-                "containers": [{"name": "main", "image": "example.com/other"}],
-            }},
-        },
-    });
-    (jobs_path(), object)
+pub(super) fn foreign_job(kind: JobKind, name: &str) -> (String, Value) {
+    let metadata = json!({"name": name, "namespace": NAMESPACE, "labels": {FOREIGN: "yes"}});
+    let template = json!({"spec": {
+        "restartPolicy": "Never",
+        "containers": [{"name": "main", "image": "example.com/other"}],
+    }});
+    (kind.path(NAMESPACE), kind.unmanaged(&metadata, 1, &template))
 }
 
 /// Whether a job is one of [`foreign_job`].
@@ -384,30 +399,20 @@ pub(super) fn job(plan: &JobPlan) -> (String, Value) {
         annotations[roadstead_world::EXIT_CODE] = "1".into();
     }
     let requests = json!({"cpu": plan.cpus.to_string()});
-    let mut object = json!({
-        "apiVersion": "batch/v1", "kind": "Job",
-        "metadata": {"name": plan.name, "namespace": NAMESPACE, "labels": labels},
+    let metadata = json!({"name": plan.name, "namespace": NAMESPACE, "labels": labels});
+    let template = json!({
+        "metadata": {"annotations": annotations},
         "spec": {
-            "suspend": true, "managedBy": MULTIKUEUE, "backoffLimit": 0,
-            "parallelism": plan.pods, "completions": plan.pods,
-            "template": {
-                "metadata": {"annotations": annotations},
-                "spec": {
-                    "restartPolicy": "Never",
-                    "containers": [{"name": "main", "image": "example.com/main", "resources": {"requests": requests}}],
-                },
-            },
+            "restartPolicy": "Never",
+            "containers": [{"name": "main", "image": "example.com/main", "resources": {"requests": requests}}],
         },
     });
-    if plan.vanishes {
+    let mut object = plan.kind.object(&metadata, plan.pods, &template);
+    // Limit: of the kinds whose controllers are played, only that of Jobs removes what has ended.
+    if plan.vanishes && plan.kind == JobKind::Job {
         object["spec"]["ttlSecondsAfterFinished"] = 0.into();
     }
-    (jobs_path(), object)
-}
-
-/// Where jobs are asked for.
-pub(super) fn jobs_path() -> String {
-    format!("/apis/batch/v1/namespaces/{NAMESPACE}/jobs")
+    (plan.kind.path(NAMESPACE), object)
 }
 
 /// Where pods are asked for.

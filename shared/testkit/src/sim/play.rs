@@ -362,7 +362,7 @@ async fn play_along(stage: &Arc<Stage>, script: &Script, auditor: &Arc<Mutex<Aud
         stage.time.sleep_until(at).await;
         match moment {
             Moment::Forge(worker, what) => stage.forge(worker, what).await,
-            Moment::Act(act) => perform(stage, &act, auditor, &mut troubled).await,
+            Moment::Act(act) => perform((stage, script), &act, auditor, &mut troubled).await,
             Moment::Begin(number, fault) => {
                 for name in clusters_of(script, fault) {
                     troubled.more(&mut lock(auditor), name);
@@ -420,19 +420,26 @@ fn clusters_of(script: &Script, fault: Fault) -> Vec<String> {
 }
 
 /// Does what a user does. Users are never cut off: whatever the product makes of it, they asked.
-async fn perform(stage: &Arc<Stage>, act: &Act, auditor: &Arc<Mutex<Auditor>>, troubled: &mut Troubled) {
+async fn perform(
+    (stage, script): (&Arc<Stage>, &Script),
+    act: &Act,
+    auditor: &Arc<Mutex<Auditor>>,
+    troubled: &mut Troubled,
+) {
     let manager = &stage.servers[0];
+    let path_of = |name: &str| format!("{}/{name}", script.kind_of(name).path(objects::NAMESPACE));
     stage.note(format_args!("user {act:?}"));
     match act {
         Act::Submit(plan) => {
             let (path, object) = objects::job(plan);
             let (status, _) = objects::ask(manager, Method::POST, &path, Some(&object)).await;
             if status.is_success() {
-                lock(auditor).submitted("jobs.batch", objects::NAMESPACE, &plan.name, stage.now());
+                let resource = plan.kind.resource();
+                lock(auditor).submitted(&resource, objects::NAMESPACE, &plan.name, stage.now());
             }
         }
         Act::Delete(name) => {
-            let path = format!("{}/{name}?propagationPolicy=Background", objects::jobs_path());
+            let path = format!("{}?propagationPolicy=Background", path_of(name));
             objects::ask(manager, Method::DELETE, &path, None).await;
         }
         Act::DeleteWorkload(name) => {
@@ -444,10 +451,10 @@ async fn perform(stage: &Arc<Stage>, act: &Act, auditor: &Arc<Mutex<Auditor>>, t
         Act::Deactivate(name) => switch(manager, name, false).await,
         Act::Activate(name) => switch(manager, name, true).await,
         Act::Squat(worker, name) => {
-            let (path, object) = objects::foreign_job(name);
+            let (path, object) = objects::foreign_job(script.kind_of(name), name);
             objects::ask(&stage.servers[*worker], Method::POST, &path, Some(&object)).await;
         }
-        Act::Vacate(worker, name) => vacate(&stage.servers[*worker], name).await,
+        Act::Vacate(worker, name) => vacate(&stage.servers[*worker], &path_of(name)).await,
         Act::Lie(worker, name) => lie(stage, *worker, name).await,
         Act::Spoil(worker) => {
             troubled.more(&mut lock(auditor), cluster_name(*worker));
@@ -469,9 +476,8 @@ async fn perform(stage: &Arc<Stage>, act: &Act, auditor: &Arc<Mutex<Auditor>>, t
 }
 
 /// Takes the foreign job away, if it is still there and foreign.
-async fn vacate(worker: &Server, name: &str) {
-    let path = format!("{}/{name}", objects::jobs_path());
-    let (_, job) = objects::ask(worker, Method::GET, &path, None).await;
+async fn vacate(worker: &Server, path: &str) {
+    let (_, job) = objects::ask(worker, Method::GET, path, None).await;
     if objects::is_foreign(&job) {
         let path = format!("{path}?propagationPolicy=Background");
         objects::ask(worker, Method::DELETE, &path, None).await;

@@ -10,7 +10,8 @@ use rand_chacha::ChaCha8Rng;
 
 use roadstead_core::dispatch::Bug;
 
-use super::fault::{Called, Entry, Fault, roll, roll_lost_events};
+use super::fault::{Called, Entry, Fault, roll, roll_lack_of_kind, roll_lost_events};
+use super::kind::JobKind;
 
 /// When the first user comes; until then everything starts undisturbed.
 const OPENING: Duration = Duration::from_secs(6);
@@ -47,6 +48,10 @@ const MISLEAD_STREAM: u64 = 17;
 const BY_QUEUE: u32 = 3;
 /// Decides about it.
 const QUEUES_STREAM: u64 = 18;
+/// In one run of so many, jobs are of several kinds.
+const MANY_KINDS: u32 = 2;
+/// Decides about it.
+const KINDS_STREAM: u64 = 19;
 /// How long users keep coming.
 const RUSH: Duration = Duration::from_mins(1);
 
@@ -102,6 +107,8 @@ pub struct WorkerPlan {
 pub struct JobPlan {
     /// Its name.
     pub name: String,
+    /// Of which kind it is.
+    pub kind: JobKind,
     /// Pods.
     pub pods: i64,
     /// CPUs of each pod.
@@ -192,6 +199,8 @@ pub struct Script {
     pub by_queue: bool,
     /// After how long a worker counts as lost for good.
     pub lost_after: Duration,
+    /// The kinds that jobs may be of: those that the product's processes see to.
+    pub kinds: Vec<JobKind>,
     /// CPUs of the manager's queue.
     pub cpus: i64,
     /// Whether higher priorities push lower ones out there.
@@ -286,6 +295,14 @@ impl Script {
         if by_queue {
             spread_over_queues(&mut dice, &mut acts);
         }
+        let mut dice = ChaCha8Rng::seed_from_u64(seed);
+        dice.set_stream(KINDS_STREAM);
+        let mut kinds = vec![JobKind::Job];
+        if dice.random_ratio(1, MANY_KINDS) {
+            kinds = JobKind::ALL.into();
+            spread_over_kinds(&mut dice, &mut acts);
+            faults.extend(roll_lack_of_kind(seed, number, &faults));
+        }
         Self {
             seed,
             workers,
@@ -293,6 +310,7 @@ impl Script {
             lost,
             by_queue,
             lost_after,
+            kinds,
             cpus,
             preempts: pushes_out,
             processes,
@@ -362,6 +380,20 @@ impl Script {
         };
         let certain = { jobs.iter() }.filter(|(job, _)| !stays_off(&job.name) && !may_stay_out(&job.name));
         certain.map(|(job, _)| job.name.clone()).collect()
+    }
+
+    /// The kind of the job of a name.
+    pub fn kind_of(&self, name: &str) -> JobKind {
+        let of_it = self.acts.iter().find_map(|(_, act)| {
+            if let Act::Submit(job) = act
+                && job.name == name
+            {
+                Some(job.kind)
+            } else {
+                None
+            }
+        });
+        of_it.unwrap_or(JobKind::Job)
     }
 
     /// The jobs that want more than the manager's queue has.
@@ -491,6 +523,17 @@ fn spread_over_queues(dice: &mut ChaCha8Rng, acts: &mut [(Duration, Act)]) {
     }
 }
 
+/// Jobs of one name stay of one kind.
+fn spread_over_kinds(dice: &mut ChaCha8Rng, acts: &mut [(Duration, Act)]) {
+    let mut kinds = BTreeMap::new();
+    for (_, act) in acts {
+        if let Act::Submit(job) = act {
+            let kind = JobKind::ALL[dice.random_range(0..JobKind::ALL.len())];
+            job.kind = *kinds.entry(job.name.clone()).or_insert(kind);
+        }
+    }
+}
+
 /// How wrong the rate of a clock may be, in millionths: two of them differ by less than a tenth then.
 const DRIFT_MAX: i64 = 45_000;
 
@@ -516,6 +559,7 @@ fn acts(dice: &mut ChaCha8Rng) -> Vec<(Duration, Act)> {
         let name = format!("job-{number}");
         let job = JobPlan {
             name: name.clone(),
+            kind: JobKind::Job,
             pods: dice.random_range(1..=2),
             // Why: what fits nowhere must wait with a reason and hold up nobody for ever.
             cpus: if dice.random_ratio(1, 12) {

@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::clock::{HostClock, TrueTime};
 use super::fault::{Called, Fault, Forgery, Link, Space};
+use super::kind::JobKind;
 use super::objects::{self, cluster_name};
 use super::process::{Life, Process};
 use super::script::{JobPlan, Lost, Script, Skew, Spread};
@@ -166,7 +167,7 @@ impl Stage {
             deleted: Mutex::default(),
             missing: Mutex::default(),
             manager_config: Arc::new(manager_config(script)),
-            worker_config: Arc::new(config()),
+            worker_config: Arc::new(config(script)),
             by_queue: script.by_queue,
             bug: script.bug,
         })
@@ -229,6 +230,9 @@ impl Stage {
             .and_then(|worker| script.workers.get(worker))
         {
             world = world.with_node(Node::new("node", plan.cpus.to_string(), MEMORY));
+        }
+        for kind in script.kinds.iter().filter_map(|kind| kind.played()) {
+            world = world.with_kind(kind);
         }
         let clock: roadstead_world::Clock = Arc::new(move || clock.now());
         tasks.spawn(roadstead_world::run(world, client, clock, stop.clone()));
@@ -343,17 +347,15 @@ impl Stage {
                 Self::lock(&self.deleted).insert(number, (cluster, which, false));
                 objects::delete_namespace(&self.servers[cluster], which).await;
             }
-            Fault::NoKind { cluster } => {
+            Fault::NoKind { cluster, kind } => {
                 let server = &self.servers[cluster];
-                // Why in this order: a controller that has not heard that its job is gone makes a pod anew.
-                objects::delete_at_once(server, &objects::jobs_path()).await;
+                // Why twice: a controller that has not heard that its object is gone makes a pod anew.
+                objects::remove_kind(server, kind).await;
                 tokio::time::sleep(HEARD).await;
-                objects::delete_at_once(server, &objects::pods_path()).await;
+                objects::remove_kind(server, kind).await;
                 for wire in self.wires_to(cluster) {
                     wire.begin(number, fault);
                 }
-                // Why again: what was made meanwhile goes with the kind too.
-                objects::delete_at_once(server, &objects::jobs_path()).await;
             }
             Fault::Rival { called } => {
                 let Some(rival) = self.rival else { return };
@@ -487,9 +489,10 @@ fn without_webhooks(all: &[&'static str]) -> BTreeSet<&'static str> {
     all.iter().copied().filter(|name| *name != "webhooks").collect()
 }
 
-fn config() -> Config {
+fn config(script: &Script) -> Config {
     let mut config = Config::without_file(objects::SYSTEM);
-    config.integrations.frameworks = vec!["batch/job".to_owned()];
+    let frameworks = script.kinds.iter().map(|kind| kind.framework().to_owned());
+    config.integrations.frameworks = frameworks.collect();
     objects::LEASES.clone_into(&mut config.roadstead.multi_kueue.lease_namespace);
     config
 }
@@ -511,6 +514,7 @@ fn rival_config(script: &Script) -> Config {
 fn rival_job(number: usize) -> JobPlan {
     JobPlan {
         name: format!("job-{number}"),
+        kind: JobKind::Job,
         pods: 1,
         cpus: 1,
         secs: 5,
@@ -522,7 +526,7 @@ fn rival_job(number: usize) -> JobPlan {
 }
 
 fn manager_config(script: &Script) -> Config {
-    let mut config = config();
+    let mut config = config(script);
     let multi = &mut config.multi_kueue;
     multi.gc_interval = GC_INTERVAL;
     multi.worker_lost_timeout = SignedDuration::try_from(script.lost_after).unwrap_or(SignedDuration::MAX);

@@ -26,13 +26,12 @@ use tower::{BoxError, Service, ServiceBuilder};
 
 use super::clock::TrueTime;
 use super::fault::{Fault, Right, Way};
+use super::kind::JobKind;
 use super::process::Life;
 use super::trace::Trace;
 
 /// The longest that one way takes on a good day.
 const HOP_MICROS_MAX: u64 = 3_000;
-/// What the path of each request about jobs begins with, and that of discovery's answer about them.
-const JOBS_GROUP: &str = "/apis/batch";
 
 /// The connection broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -60,8 +59,8 @@ struct State {
     dice: ChaCha8Rng,
     /// How often everything that was open broke.
     breaks: u64,
-    /// How many times jobs were no longer served.
-    removals: u64,
+    /// How many times each kind was no longer served.
+    removals: BTreeMap<JobKind, u64>,
     troubles: BTreeMap<usize, Fault>,
     /// What answers reads that may be old, by trouble.
     paused: BTreeMap<usize, Server>,
@@ -73,8 +72,8 @@ struct State {
 #[derive(Clone, Copy, Debug)]
 struct Opened {
     breaks: u64,
-    /// Only for a watch of jobs.
-    removals: Option<u64>,
+    /// Only for a watch of jobs of some kind.
+    removals: Option<(JobKind, u64)>,
 }
 
 /// What shall happen to one request.
@@ -148,21 +147,27 @@ impl State {
         self.events.is_multiple_of(every.max(1))
     }
 
-    /// Whether there is nothing at this path because jobs are not served: neither jobs nor the group that discovery shows.
+    /// Whether there is nothing at this path because its kind is not served: neither objects nor the group that discovery shows.
     fn lacks(&self, path: &str) -> bool {
-        let is_away = |fault: &Fault| matches!(fault, Fault::NoKind { .. });
-        path.starts_with(JOBS_GROUP) && self.troubles.values().any(is_away)
+        let of = JobKind::at(path);
+        let is_away = |fault: &Fault| matches!(fault, Fault::NoKind { kind, .. } if of == Some(*kind));
+        self.troubles.values().any(is_away)
+    }
+
+    fn removals_of(&self, kind: JobKind) -> u64 {
+        self.removals.get(&kind).copied().unwrap_or_default()
     }
 
     fn opened(&self, path: &str) -> Opened {
         Opened {
             breaks: self.breaks,
-            removals: path.starts_with(JOBS_GROUP).then_some(self.removals),
+            removals: JobKind::at(path).map(|kind| (kind, self.removals_of(kind))),
         }
     }
 
     fn is_broken(&self, opened: Opened) -> bool {
-        self.breaks != opened.breaks || opened.removals.is_some_and(|removals| self.removals != removals)
+        let goes = |(kind, removals)| self.removals_of(kind) != removals;
+        self.breaks != opened.breaks || opened.removals.is_some_and(goes)
     }
 
     /// What a request is told that its account has no right to.
@@ -176,7 +181,7 @@ impl State {
                 Right::Anything => return Some(401),
                 Right::Changes => method != Method::GET,
                 Right::Leases => about("leases"),
-                Right::Jobs => about("jobs"),
+                Right::Jobs => JobKind::ALL.into_iter().any(|kind| about(kind.plural())),
                 Right::Workloads => about("workloads"),
             };
             denied.then_some(403)
@@ -245,7 +250,7 @@ impl Wire {
             state: Mutex::new(State {
                 dice: ChaCha8Rng::seed_from_u64(seed),
                 breaks: 0,
-                removals: 0,
+                removals: BTreeMap::new(),
                 troubles: BTreeMap::new(),
                 paused: BTreeMap::new(),
                 events: 0,
@@ -280,8 +285,8 @@ impl Wire {
         if matches!(fault, Fault::LoseEvents { .. }) {
             state.events = 0;
         }
-        if matches!(fault, Fault::NoKind { .. }) {
-            state.removals += 1;
+        if let Fault::NoKind { kind, .. } = fault {
+            *state.removals.entry(kind).or_default() += 1;
         }
         drop(state);
         self.changed.notify_waiters();

@@ -86,6 +86,7 @@ impl Play {
             | Action::CreateJob(_)
             | Action::JobSpec(_)
             | Action::JobSetStatus(..)
+            | Action::PyTorchJobStatus(..)
             | Action::CreateNode(_)
             | Action::NodeStatus(_)
             | Action::Answer(_) => panic!("a Job controller does not {action:?}"),

@@ -1,11 +1,9 @@
 //! What is read and written of a JobSet.
 
 use k8s_openapi::api::batch::v1::JobTemplateSpec;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 /// What is asked for; fields that are not played are left out.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -65,22 +63,4 @@ pub(crate) struct ReplicatedJobStatus {
     pub(crate) failed: i32,
     pub(crate) active: i32,
     pub(crate) suspended: i32,
-}
-
-/// The definition of JobSets, with as much of a schema as is needed to store them: nothing in them is checked.
-///
-/// *Errors*: none that can happen; it is a constant.
-pub fn definition() -> Result<CustomResourceDefinition, serde_json::Error> {
-    let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    serde_json::from_value(json!({
-        "metadata": {"name": "jobsets.jobset.x-k8s.io"},
-        "spec": {
-            "group": "jobset.x-k8s.io", "scope": "Namespaced",
-            "names": {"kind": "JobSet", "plural": "jobsets", "singular": "jobset", "listKind": "JobSetList"},
-            "versions": [{
-                "name": "v1alpha2", "served": true, "storage": true, "subresources": {"status": {}},
-                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": open, "status": open}}},
-            }],
-        },
-    }))
 }

@@ -1,6 +1,6 @@
 //! Evictions on the manager: what runs is stopped, and what has ended has ended.
 
-use super::RemoteAction::RequestStop;
+use super::RemoteAction::{CreateWorkload, RequestStop};
 use super::*;
 
 /// Evicted on the manager while it ran on a cluster, which only the stored status still names.
@@ -297,4 +297,26 @@ fn a_time_limit_that_the_worker_notices_first_ends_the_workload_and_is_not_run_e
 
     case.status = plan.status;
     assert!(case.plan().notes.is_empty(), "it is said once");
+}
+
+/// Spec: multikueue 3.4
+#[test]
+fn a_cluster_name_that_an_administrator_has_cleared_is_not_written_back() {
+    let mut cleared = Case::new().remote("a", away(1)).nominated(&["a", "b"]);
+    let plan = cleared.plan();
+    assert_eq!((plan.cluster(), plan.on("b")), (None, &[CreateWorkload][..]));
+    cleared = cleared.condition("Evicted", "off");
+    let plan = cleared.plan();
+    assert_eq!(
+        (plan.cluster(), plan.stopped),
+        (None, true),
+        "nothing holds its quota"
+    );
+    // What the administrator was wrong about is stopped before anything is sent elsewhere.
+    let back = cleared
+        .clone()
+        .remote("a", reachable(Some(admitted(1)), Some(RUNNING)));
+    let plan = back.plan();
+    assert_eq!((plan.cluster(), plan.stopped), (None, false));
+    assert!(matches!(plan.on("a"), [RequestStop { .. }]), "{:?}", plan.on("a"));
 }

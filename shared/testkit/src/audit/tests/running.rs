@@ -574,3 +574,60 @@ fn a_job_is_judged_by_what_its_queue_says_about_lost_workers() {
     assert_eq!(twice(Policy::Wait, None), ["I1"]);
     assert!(twice(Policy::Wait, Some("RetryAnyway")).is_empty());
 }
+
+impl Scene {
+    /// A job that the job of `name` on a worker made, and a pod of it.
+    fn child(&mut self, name: &str, child: &str, cluster: &str) {
+        let owner = |uid: String| json!([{"kind": "any", "name": "any", "uid": uid, "controller": true}]);
+        let made = format!("{cluster}-{child}");
+        let job = json!({
+            "metadata": {"name": child, "uid": made, "ownerReferences": owner(format!("{cluster}-job-{name}"))},
+            "spec": {"suspend": false},
+        });
+        self.put(cluster, SYSTEM, JOBS, job);
+        let pod = json!({
+            "metadata": {"name": format!("{child}-0"), "ownerReferences": owner(made)},
+            "status": {"phase": "Running"},
+        });
+        self.put(cluster, SYSTEM, PODS, pod);
+    }
+}
+
+/// Spec: safety 1 I11.
+#[test]
+fn what_a_job_of_jobs_made_ends_and_begins_without_being_a_run_of_its_own() {
+    let mut scene = Scene::new();
+    scene.start("a", "east");
+    scene.child("a", "a-leader-0", "east");
+    let complete = json!({"status": {"conditions": [condition("Complete", "True", "", 3)]}});
+    scene.edit("east", SYSTEM, JOBS, "a-leader-0", complete);
+    scene.child("a", "a-worker-0", "east");
+    scene.is_fine();
+}
+
+/// Spec: safety 1 I1, I5.
+#[test]
+fn a_pod_of_a_job_that_a_job_made_counts_for_the_one_at_the_top() {
+    let mut scene = Scene::new();
+    scene.start("a", "east");
+    scene.child("a", "a-leader-0", "east");
+    scene.clean("a", "east");
+    scene.edit(
+        "east",
+        SYSTEM,
+        JOBS,
+        "a-leader-0",
+        json!({"spec": {"suspend": true}}),
+    );
+    scene.go_west("a");
+    assert_eq!(scene.broken(), ["I1"]);
+    scene.rest();
+    let told = |name: &str| {
+        let mut all = scene.auditor.violations().iter();
+        all.any(|violation| violation.invariant == "I5" && violation.subject == format!("east {name}"))
+    };
+    assert!(
+        told("jobs.batch ns/a-leader-0"),
+        "its maker is gone and it lives on"
+    );
+}

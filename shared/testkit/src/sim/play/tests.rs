@@ -1,8 +1,11 @@
 //! Runs that are told step by step, because the dice seldom do.
 
 use super::super::fault::{Link, Space, Way};
+use super::super::kind::JobKind;
 use super::super::script::{Duty, Heard, JobPlan, Lost, Spread};
 use super::*;
+use crate::audit::End;
+use crate::audit::ending::Outcome as Ended;
 
 /// A run in which nothing happens but this.
 fn told(acts: Vec<(u64, Act)>, faults: Vec<(u64, u64, Fault)>) -> Script {
@@ -108,6 +111,7 @@ fn end_is_missed() -> Script {
 fn missed() -> JobPlan {
     JobPlan {
         name: "missed".to_owned(),
+        kind: JobKind::Job,
         pods: 1,
         cpus: 1,
         secs: 45,
@@ -179,6 +183,89 @@ fn a_job_is_not_compared_before_its_next_try() -> Result<(), String> {
     // Why: else it was not tried late, and this run shows nothing.
     if outcome.took < Duration::from_mins(10) {
         return Err(format!("it did not have to wait: {:?}", outcome.took));
+    }
+    Ok(())
+}
+
+/// The trace of a run of these jobs that ended as they were to: well, but for those that fail.
+fn played(jobs: &[JobPlan], faults: Vec<(u64, u64, Fault)>) -> Result<Vec<String>, String> {
+    let submitted = { jobs.iter() }.map(|job| (10, Act::Submit(job.clone())));
+    let script = Script {
+        kinds: JobKind::ALL.into(),
+        ..told(submitted.collect(), faults)
+    };
+    let outcome = Player::new()?.play(&script, Keep::Lines)?;
+    if !outcome.violations.is_empty() {
+        return Err(outcome.violations.join("\n"));
+    }
+    for job in jobs {
+        let place = format!("{} {}/{}", job.kind.resource(), objects::NAMESPACE, job.name);
+        let end = if job.fails { End::Failed } else { End::Succeeded };
+        let shown = outcome.ending.outcomes.get(&place);
+        if shown != Some(&Ended::Ended(end)) {
+            return Err(format!("{place} is {shown:?}, not {end:?}"));
+        }
+    }
+    Ok(outcome.trace)
+}
+
+/// Spec: safety 1 I2, I11.
+#[test]
+fn jobs_of_every_kind_run_on_a_worker_and_show_their_ends() -> Result<(), String> {
+    let mut jobs = Vec::new();
+    for kind in JobKind::ALL {
+        for (fails, secs) in [(false, 5), (true, 1)] {
+            jobs.push(JobPlan {
+                name: format!("{}-{secs}", kind.plural()),
+                kind,
+                pods: 2,
+                secs,
+                fails,
+                ..missed()
+            });
+        }
+    }
+    let trace = played(&jobs, Vec::new())?;
+    for kind in JobKind::ALL {
+        let path = kind.path(objects::NAMESPACE);
+        let is_sent =
+            |line: &String| line.contains(" manager>worker-") && line.contains(&format!("POST {path}"));
+        if !trace.iter().any(is_sent) {
+            return Err(format!("no {kind} was sent to a worker"));
+        }
+    }
+    Ok(())
+}
+
+/// Spec: safety F26
+#[test]
+fn a_run_whose_kind_goes_from_its_worker_runs_elsewhere() -> Result<(), String> {
+    for kind in JobKind::DEFINED {
+        let mut moved = 0;
+        for cluster in 1..=Script::from_seed(1).workers.len() {
+            let job = JobPlan {
+                kind,
+                secs: 60,
+                ..missed()
+            };
+            let trace = played(&[job], vec![(30, 400, Fault::NoKind { cluster, kind })])?;
+            let path = format!("POST {}?", kind.path(objects::NAMESPACE));
+            let is_made = |line: &&String| {
+                line.contains(" manager>worker-") && line.contains(&path) && line.contains(" 201 ")
+            };
+            let made: Vec<&str> = { trace.iter().filter(is_made) }
+                .filter_map(|line| line.split(' ').find(|word| word.starts_with("manager>")))
+                .collect();
+            match made[..] {
+                [_] => {}
+                // Why there may be one between: the manager makes it anew before it hears that the kind has gone too.
+                [first, .., last] if first != last => moved += 1,
+                _ => return Err(format!("{kind} was sent to {made:?}")),
+            }
+        }
+        if moved != 1 {
+            return Err(format!("{kind} ran on {moved} workers that lost it"));
+        }
     }
     Ok(())
 }

@@ -51,9 +51,9 @@ fn a_restored_storage_has_what_it_had_when_the_backup_was_made() {
         let fault = Fault::Rewind { cluster: WORKER };
         stage.begin(1, fault).await;
         let version = stage.servers[WORKER].version();
-        let jobs = vec![objects::foreign_job("later")];
+        let jobs = vec![objects::foreign_job(JobKind::Job, "later")];
         objects::create(&stage.servers[WORKER], jobs).await.unwrap();
-        let path = format!("{}/later", objects::jobs_path());
+        let path = format!("{}/later", JobKind::Job.path(objects::NAMESPACE));
         assert_eq!(get(&stage, &path).await.0, StatusCode::OK);
         stage.end(1, fault);
         assert_eq!(get(&stage, &path).await.0, StatusCode::NOT_FOUND);
@@ -72,11 +72,11 @@ fn the_world_ends_what_a_backup_brings_back_however_far_the_versions_are() {
         let server = &stage.servers[WORKER];
         let (mut world, script, until) = (JoinSet::new(), Script::from_seed(1), CancellationToken::new());
         stage.enliven(WORKER, &script, &mut world, &until);
-        let (jobs, mut job) = objects::foreign_job("back");
+        let (jobs, mut job) = objects::foreign_job(JobKind::Job, "back");
         job["spec"]["suspend"] = json!(false);
         job["spec"]["template"]["metadata"] = json!({"annotations": {roadstead_world::RUN_SECONDS: "600"}});
         objects::create(server, vec![(jobs, job)]).await.unwrap();
-        let path = format!("{}/back", objects::jobs_path());
+        let path = format!("{}/back", JobKind::Job.path(objects::NAMESPACE));
         let pass = || tokio::time::sleep(Duration::from_secs(30));
         pass().await;
         let fault = Fault::Rewind { cluster: WORKER };
@@ -94,9 +94,12 @@ fn the_world_ends_what_a_backup_brings_back_however_far_the_versions_are() {
         server.settle();
         let mut number = 0;
         while server.version() < ahead {
-            objects::create(server, vec![objects::foreign_job(&format!("other-{number}"))])
-                .await
-                .unwrap();
+            objects::create(
+                server,
+                vec![objects::foreign_job(JobKind::Job, &format!("other-{number}"))],
+            )
+            .await
+            .unwrap();
             number += 1;
         }
         pass().await;
@@ -110,7 +113,7 @@ fn the_world_ends_what_a_backup_brings_back_however_far_the_versions_are() {
 fn a_namespace_goes_with_all_that_is_in_it_and_comes_again_empty() {
     with_player(async |player| {
         let stage = stage(&player).await;
-        let jobs = vec![objects::foreign_job("gone")];
+        let jobs = vec![objects::foreign_job(JobKind::Job, "gone")];
         objects::create(&stage.servers[WORKER], jobs).await.unwrap();
         let fault = Fault::NoNamespace {
             cluster: WORKER,
@@ -124,7 +127,7 @@ fn a_namespace_goes_with_all_that_is_in_it_and_comes_again_empty() {
         stage.end(1, fault);
         tokio::time::sleep(COLLECT_EVERY * 2).await;
         assert_eq!(get(&stage, path).await.0, StatusCode::OK);
-        let job = format!("{}/gone", objects::jobs_path());
+        let job = format!("{}/gone", JobKind::Job.path(objects::NAMESPACE));
         assert_eq!(get(&stage, &job).await.0, StatusCode::NOT_FOUND);
         housekeeping.abort();
     });
@@ -135,25 +138,38 @@ fn a_namespace_goes_with_all_that_is_in_it_and_comes_again_empty() {
 fn a_kind_goes_with_its_objects_and_is_served_again_empty() {
     with_player(async |player| {
         let stage = stage(&player).await;
-        let jobs = vec![objects::foreign_job("gone")];
-        objects::create(&stage.servers[WORKER], jobs).await.unwrap();
-        let fault = Fault::NoKind { cluster: WORKER };
+        let jobs = JobKind::ALL.map(|kind| objects::foreign_job(kind, "gone"));
+        objects::create(&stage.servers[WORKER], jobs.into())
+            .await
+            .unwrap();
+        let fault = Fault::NoKind {
+            cluster: WORKER,
+            kind: JobKind::JobSet,
+        };
         let link = Link { from: 0, to: WORKER };
         let client = stage
             .wire(link)
             .unwrap()
             .client(&Arc::<Process>::default().live(), "manager");
-        let discovered = async || {
-            let request = http::Request::get("/apis/batch/v1").body(Vec::new()).unwrap();
+        let discovered = async |group: &str| {
+            let path = format!("/apis/{group}");
+            let request = http::Request::get(path).body(Vec::new()).unwrap();
             client.request_text(request).await.is_ok()
         };
-        assert!(discovered().await);
+        let (goes, stays) = ("jobset.x-k8s.io/v1alpha2", "batch/v1");
+        assert!(discovered(goes).await);
         stage.begin(1, fault).await;
-        assert!(!discovered().await);
+        assert!(!discovered(goes).await && discovered(stays).await);
         stage.end(1, fault);
-        assert!(discovered().await);
-        let job = format!("{}/gone", objects::jobs_path());
-        assert_eq!(get(&stage, &job).await.0, StatusCode::NOT_FOUND);
+        assert!(discovered(goes).await);
+        for (kind, found) in [
+            (JobKind::Job, StatusCode::OK),
+            (JobKind::JobSet, StatusCode::NOT_FOUND),
+            (JobKind::PyTorchJob, StatusCode::OK),
+        ] {
+            let job = format!("{}/gone", kind.path(objects::NAMESPACE));
+            assert_eq!(get(&stage, &job).await.0, found, "{kind}");
+        }
     });
 }
 
@@ -274,6 +290,6 @@ fn every_fault_comes_within_a_few_hundred_seeds() {
             *kinds.entry(kind).or_default() += 1;
         }
     }
-    assert_eq!(kinds.len(), 20, "{kinds:?}");
+    assert_eq!(kinds.len(), 21, "{kinds:?}");
     assert!(kinds.values().all(|count| *count >= 10), "{kinds:?}");
 }

@@ -1,0 +1,237 @@
+//! The duel: the reference's own controller and our worker, each on a real API server, are given the same generated sequences of
+//! queues, jobs and changes. When both rest, they must show the same: who holds quota and why not, who was evicted how often, what
+//! the queues say.
+//!
+//! A sequence that differs is played again. Where one side comes to several ends by itself (ties are broken by UID there), nothing
+//! can be told; else the difference is ours to mend, or a row of `shared/spec/deviations.md`.
+//!
+//! Reading order: `moves` (what is given), `side` (one side, and what it shows), this file (the comparison).
+
+#![cfg(feature = "nightly")]
+
+mod moves;
+mod side;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use futures::StreamExt as _;
+use roadstead_e2e::stage::{Kueue, Rival, Solo};
+use roadstead_e2e::{Options, Progress};
+use serde_json::{Value, json};
+use tokio::time::{sleep, timeout};
+
+use self::moves::Sequence;
+use self::side::{Side, View};
+use crate::shared::chain;
+
+/// Sequences of one run, with each way of sharing.
+const SEQUENCES: u64 = 150;
+/// Of them at a time.
+const AT_ONCE: usize = 6;
+/// Gates whose defaults differ between the release that is pinned and the tree that the papers describe: as in the tree.
+const GATES: [(&str, bool); 4] = [
+    ("UnadmittedWorkloadsObservability", true),
+    ("RecomputeAssignmentUponPreemptionTargetsOverlap", true),
+    ("WorkloadPriorityClassDefaulting", true),
+    // Why: the certificate of its API is kept at the root of the file system.
+    ("VisibilityOnDemand", false),
+];
+/// How often a sequence that differs is played.
+const PLAYED_MAX: u32 = 3;
+/// For starting both, a first build included.
+const START_DEADLINE: Duration = Duration::from_mins(30);
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(400);
+/// How long both must show the same.
+const SAME: Duration = Duration::from_millis(1_600);
+/// How long both must stand still while they show something else: longer than any pause of either.
+const APART: Duration = Duration::from_secs(7);
+/// How long they may take to come to rest.
+const RESTLESS: Duration = Duration::from_mins(1);
+
+/// How a sequence went.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum End {
+    /// Both showed the same after every move.
+    Same,
+    /// They differed after this move.
+    Apart { after: String, lines: Vec<String> },
+    /// One of them did not come to rest.
+    Restless { after: String, lines: Vec<String> },
+}
+
+/// What only one of them shows: `-` the reference, `+` ours.
+fn differences(theirs: &View, ours: &View) -> Vec<String> {
+    let names: BTreeSet<&String> = theirs.keys().chain(ours.keys()).collect();
+    let mut lines = Vec::new();
+    for name in names {
+        if theirs.get(name) != ours.get(name) {
+            lines.extend(theirs.get(name).map(|said| format!("- {name}: {said}")));
+            lines.extend(ours.get(name).map(|said| format!("+ {name}: {said}")));
+        }
+    }
+    lines
+}
+
+/// Waits until both rest; gives what they show then, and in what they differ.
+async fn rest(theirs: &Side, ours: &Side) -> Result<(View, Vec<String>), Vec<String>> {
+    let begun = Instant::now();
+    let mut since = Instant::now();
+    let mut last = (View::new(), View::new());
+    loop {
+        sleep(LOOK).await;
+        let now = tokio::join!(theirs.look(), ours.look());
+        if now == last {
+            let lines = differences(&last.0, &last.1);
+            let wanted = if lines.is_empty() { SAME } else { APART };
+            if since.elapsed() >= wanted {
+                return Ok((last.1, lines));
+            }
+        } else {
+            (last, since) = (now, Instant::now());
+        }
+        if begun.elapsed() > RESTLESS {
+            return Err(differences(&last.0, &last.1));
+        }
+    }
+}
+
+/// Plays a sequence on both sides, under names that end so.
+async fn play(theirs: &kube::Client, ours: &kube::Client, sequence: &Sequence, again: u32) -> End {
+    let name = format!("d{}-{again}", sequence.seed);
+    let (theirs, ours) = (Side::new(theirs, &name), Side::new(ours, &name));
+    tokio::join!(theirs.furnish(sequence), ours.furnish(sequence));
+    let mut end = End::Same;
+    let mut seen = View::new();
+    for (at, next) in sequence.moves.iter().enumerate() {
+        let Some(next) = next.settled(&seen) else { continue };
+        tokio::join!(theirs.make(&next), ours.make(&next));
+        let after = format!("move {at}: {next:?}");
+        match rest(&theirs, &ours).await {
+            Ok((view, lines)) if lines.is_empty() => seen = view,
+            Ok((_, lines)) => {
+                end = End::Apart { after, lines };
+                break;
+            }
+            Err(lines) => {
+                end = End::Restless { after, lines };
+                break;
+            }
+        }
+    }
+    tokio::join!(theirs.clear(sequence), ours.clear(sequence));
+    end
+}
+
+/// What is to be told of a sequence: nothing if it went the same, or if one side alone comes to several ends.
+async fn judge(theirs: kube::Client, ours: kube::Client, seed: u64) -> Option<String> {
+    let sequence = Sequence::generate(seed);
+    let first = play(&theirs, &ours, &sequence, 0).await;
+    if first == End::Same {
+        return None;
+    }
+    for again in 1..PLAYED_MAX {
+        // Why that is enough: what is decided by chance on one side is decided otherwise some time.
+        if play(&theirs, &ours, &sequence, again).await != renamed(&first, seed, again) {
+            Progress::stderr().step(&format!("duel: sequence {seed} is decided by chance: {first:?}"));
+            return None;
+        }
+    }
+    let mut told = String::new();
+    let (what, after, lines) = match first {
+        End::Same => return None,
+        End::Apart { after, lines } => ("differs", after, lines),
+        End::Restless { after, lines } => ("does not come to rest", after, lines),
+    };
+    let _ = writeln!(told, "sequence {seed} {what} after {after}");
+    for line in lines {
+        let _ = writeln!(told, "    {line}");
+    }
+    let _ = writeln!(told, "  of {sequence}");
+    Some(told)
+}
+
+/// The same end under the names of another time.
+fn renamed(end: &End, seed: u64, again: u32) -> End {
+    let (before, now) = (format!("d{seed}-0"), format!("d{seed}-{again}"));
+    let all = |lines: &[String]| lines.iter().map(|line| line.replace(&before, &now)).collect();
+    match end {
+        End::Same => End::Same,
+        End::Apart { after, lines } => End::Apart {
+            after: after.clone(),
+            lines: all(lines),
+        },
+        End::Restless { after, lines } => End::Restless {
+            after: after.clone(),
+            lines: all(lines),
+        },
+    }
+}
+
+async fn duel(name: &str, configuration: Value) {
+    let options = |side: &str| Options {
+        scheduler: false,
+        kwok: false,
+        ..Options::complete(format!("{name}-{side}"))
+    };
+    let mut whole = json!({"integrations": {"frameworks": ["batch/job"]}, "featureGates": GATES.into_iter().collect::<BTreeMap<_, _>>()});
+    whole
+        .as_object_mut()
+        .unwrap()
+        .extend(configuration.as_object().unwrap().clone());
+    let progress = Progress::stderr();
+    let (theirs, ours) = timeout(START_DEADLINE, async {
+        let kueue = Kueue::built(&progress)
+            .await
+            .unwrap_or_else(|error| panic!("{}", chain(&error)));
+        let theirs = Rival::start(options("theirs"), &whole, &kueue, progress.clone()).await;
+        let ours = Solo::start(options("ours"), &whole, progress.clone()).await;
+        (
+            theirs.unwrap_or_else(|error| panic!("{}", chain(&error))),
+            ours.unwrap_or_else(|error| panic!("{}", chain(&error))),
+        )
+    })
+    .await
+    .expect("the start must end");
+    let (of_theirs, of_ours) = (theirs.client().unwrap(), ours.client().unwrap());
+    tokio::join!(side::prepare(&of_theirs), side::prepare(&of_ours));
+    let told: Vec<String> = futures::stream::iter(1..=sequences())
+        .map(|seed| judge(of_theirs.clone(), of_ours.clone(), seed))
+        .buffer_unordered(AT_ONCE)
+        .filter_map(async |told| {
+            if let Some(told) = &told {
+                progress.step(told);
+            }
+            told
+        })
+        .collect()
+        .await;
+    assert!(
+        told.is_empty(),
+        "{} sequences differ:\n{}",
+        told.len(),
+        told.join("\n")
+    );
+}
+
+/// How many are played; `ROADSTEAD_DUEL_SEQUENCES` says otherwise.
+fn sequences() -> u64 {
+    let chosen = std::env::var("ROADSTEAD_DUEL_SEQUENCES").ok();
+    chosen.map_or(SEQUENCES, |text| {
+        text.parse().expect("ROADSTEAD_DUEL_SEQUENCES must be a number")
+    })
+}
+
+/// Spec: admission-engine 7
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_sequence_has_the_same_outcome_as_in_the_reference() {
+    duel("duel", json!({})).await;
+}
+
+/// Spec: admission-engine 10.2
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_sequence_has_the_same_outcome_as_in_the_reference_with_fair_sharing() {
+    duel("duel-fair", json!({"fairSharing": {}})).await;
+}

@@ -1,0 +1,66 @@
+//! Objects of other kinds that make pods which are queued: a pod says of which kind its parent is, and that kind which one.
+//!
+//! *Source*: `spec/jobs.md 9.11 to 9.13, 4.1`.
+
+use std::sync::Arc;
+
+use kube::ResourceExt as _;
+use kube::core::DynamicObject;
+use roadstead_api::config::Config;
+use roadstead_api::constants::annotations;
+use roadstead_core::name::Key;
+use roadstead_jobs::labels::annotation;
+use roadstead_jobs::parent::Mark;
+use roadstead_kinds::Kind;
+
+use crate::caches::{Caches, KindCache, member};
+
+/// Whether the configuration names the integration of this kind, so that its objects are queued for themselves.
+pub(crate) fn is_listed(config: &Config, kind: &Kind) -> bool {
+    { config.integrations.frameworks.iter() }.any(|name| name == kind.framework)
+}
+
+/// The kind of what has made an object to be queued, as the object says it.
+pub(crate) fn said(object: &DynamicObject) -> Option<&str> {
+    annotation(&object.metadata, annotations::POD_SUSPENDING_PARENT).filter(|framework| !framework.is_empty())
+}
+
+/// The object that has made a pod and says of what its group consists; `None` when there is no such.
+///
+/// *Errors*: it is not known yet; a sentence for its user.
+pub(crate) fn of<'a>(
+    caches: &'a Caches,
+    pod: &DynamicObject,
+) -> Result<Option<(&'a KindCache, Arc<DynamicObject>)>, String> {
+    let kind =
+        said(pod).and_then(|said| { caches.jobs.iter() }.find(|jobs| jobs.kind.kind().framework == said));
+    let Some((jobs, name)) = kind.and_then(|jobs| Some((jobs, jobs.kind.parent_of(&pod.metadata)?))) else {
+        return Ok(None);
+    };
+    let key = Key::new(pod.namespace().unwrap_or_default(), name);
+    match jobs.objects.get(&key) {
+        Some(parent) => Ok(Some((jobs, parent))),
+        None => Err(format!(
+            "the {} {key} of this pod is not known yet; try again in a moment",
+            jobs.kind.kind().kind
+        )),
+    }
+}
+
+/// What a new pod gets from its parent.
+///
+/// *Errors*: as [`of`].
+pub(crate) fn mark(caches: &Caches, pod: &DynamicObject) -> Result<Option<Mark>, String> {
+    let Some((jobs, parent)) = of(caches, pod)? else {
+        return Ok(None);
+    };
+    match jobs.kind.mark(member(&parent), &pod.metadata) {
+        Some(mark) => Ok(Some(mark)),
+        // Why: a pod without it would wait for ever, and the parent may only be known as it was before.
+        None => Err(format!(
+            "the {} {} has no place for this pod, as far as is known; try again in a moment",
+            jobs.kind.kind().kind,
+            parent.name_any()
+        )),
+    }
+}

@@ -1,0 +1,237 @@
+//! Kinds of which the queue holds the pods that their own controllers make: `Deployment`, `StatefulSet` and `LeaderWorkerSet`.
+//!
+//! An object of these kinds is never held or let go itself. Its templates say that its pods are to be held. Where its pods are one job
+//! together, each new pod gets the name and the size of its group ([`Mark`]), and the object says of which pod sets that consists.
+//!
+//! *Source*: `spec/jobs.md 9.11 to 9.13`.
+
+mod leader_worker;
+mod stateful;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use roadstead_api::constants::{annotations, labels, names};
+use roadstead_kinds::{Kind, rows};
+use serde_json::{Value, json};
+
+use crate::by_path::Path;
+use crate::json;
+use crate::kind::{Error, JobKind, JobPodSet, Look, Member, MemberMut, Members, Mirror, Remote, Why, Write};
+use crate::labels::{priority_class, queue};
+use crate::pod::role;
+use crate::podset::{InjectError, PodSetInfo};
+use crate::problem::Problem;
+use crate::remote::RemoteIdentity;
+use crate::webhook::{IMMUTABLE, label_field};
+
+pub use leader_worker::LEADER_WORKER_SET;
+pub use stateful::STATEFUL_SET;
+
+/// What a pod carries so that it is queued together with the others of its group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// The name of the group, which is that of its Workload.
+    pub group: String,
+    /// How many pods it has.
+    pub total: u32,
+    /// The pod set of the pod.
+    pub role: &'static str,
+    /// Which of the groups of its parent it is, where that has more than one.
+    pub index: Option<u32>,
+    /// Further annotations.
+    pub notes: &'static [(&'static str, &'static str)],
+}
+
+/// A kind of such objects.
+#[derive(Clone, Copy)]
+pub struct Parent {
+    row: &'static Kind,
+    /// Its pod templates, as far as an object has them.
+    templates: &'static [Path],
+    /// Changes a template after what all kinds write there, from the object and the path of the template.
+    noted: fn(&mut Value, Path),
+    /// Its pod sets; of a kind with groups those of one group.
+    pod_sets: fn(&Value) -> Result<Vec<JobPodSet>, Error>,
+    /// How its pods are grouped; `None`: each is a job.
+    groups: Option<Groups>,
+    /// What is wrong with a new object that a queue holds.
+    create: fn(Member<'_>) -> Vec<Problem>,
+    /// What is wrong with a change of one, from the old and the new object.
+    update: fn(Member<'_>, Member<'_>) -> Vec<Problem>,
+}
+
+#[derive(Clone, Copy)]
+struct Groups {
+    parent_of: fn(&ObjectMeta) -> Option<&str>,
+    mark: fn(Member<'_>, &ObjectMeta) -> Option<Mark>,
+}
+
+const TEMPLATE: Path = &["spec", "template"];
+
+/// The kind `apps/v1 Deployment`.
+pub static DEPLOYMENT: Parent = Parent {
+    row: &rows::DEPLOYMENT,
+    templates: &[TEMPLATE],
+    noted: |object, template| {
+        // Why here: no group gives it to its pods.
+        let place = [template, &["metadata", "labels", labels::MANAGED]].concat();
+        json::set(object, &place, json!(labels::TRUE));
+    },
+    pod_sets: |deployment| {
+        let number = number(deployment, &["spec", "replicas"])?;
+        Ok(vec![pod_set(deployment, TEMPLATE, names::MAIN_POD_SET, number)?])
+    },
+    groups: None,
+    create: |_deployment| Vec::new(),
+    update: |_old, _new| Vec::new(),
+};
+
+/// The number at a path, by default one.
+///
+/// *Errors*: it is none that the API allows.
+fn number(object: &Value, path: Path) -> Result<u32, Error> {
+    let Some(value) = json::at(object, path) else {
+        return Ok(1);
+    };
+    let number = value.as_u64().and_then(|number| u32::try_from(number).ok());
+    let expected = "a number from 0 to 2147483647";
+    let fits = number.filter(|number| i32::try_from(*number).is_ok());
+    fits.ok_or_else(|| Error::malformed(path.join("."), Some(value), expected))
+}
+
+/// So many pods of a template. *Errors*: there is none.
+fn pod_set(object: &Value, template: Path, name: &str, count: u32) -> Result<JobPodSet, Error> {
+    let spec = [template, &["spec"]].concat();
+    let found = json::at(object, &spec);
+    let spec = found.filter(|spec| spec.is_object());
+    let spec = spec.ok_or_else(|| Error::malformed(template.join("."), found, "a pod template"))?;
+    Ok(JobPodSet {
+        name: name.to_owned(),
+        count,
+        min_count: None,
+        template: json!({ "spec": spec }),
+    })
+}
+
+/// A size that may not change while a queue holds the object.
+fn fixed(old: Member<'_>, new: Member<'_>, path: Path) -> Option<Problem> {
+    let is_changed = json::at(old.data, path) != json::at(new.data, path);
+    is_changed.then(|| Problem::invalid(path.join("."), IMMUTABLE))
+}
+
+/// A template whose pods must keep asking for the same, because what they ask for was given to all of them together.
+fn same_shape(old: Member<'_>, new: Member<'_>, template: Path) -> Option<Problem> {
+    let shape = |object: Member<'_>| json::at(object.data, template).map(role::hash);
+    let path = [template, &["spec"]].concat();
+    (shape(old) != shape(new)).then(|| Problem::invalid(path.join("."), IMMUTABLE))
+}
+
+impl JobKind for Parent {
+    fn kind(&self) -> &'static Kind {
+        self.row
+    }
+
+    fn pod_sets(&self, members: Members<'_>) -> Result<Vec<JobPodSet>, Error> {
+        (self.pod_sets)(members.first().data)
+    }
+
+    /// Whether its queue may be changed: while none of its pods is ready.
+    fn look(&self, members: Members<'_>) -> Look {
+        let ready = json::int(members.first().data, &["status", "readyReplicas"]);
+        Look {
+            suspended: ready.is_none_or(|ready| ready <= 0),
+            ..Look::default()
+        }
+    }
+
+    fn start(&self, _: Members<'_>, _: &[PodSetInfo]) -> Result<Vec<Write>, InjectError> {
+        Ok(Vec::new())
+    }
+
+    fn stop(&self, _: Members<'_>, _: &[JobPodSet], _: &Why<'_>) -> Vec<Write> {
+        Vec::new()
+    }
+
+    fn copies(&self, _: Members<'_>, _: &RemoteIdentity<'_>, _: &[JobPodSet]) -> Vec<Value> {
+        Vec::new()
+    }
+
+    fn mirror(&self, _: Members<'_>, _: Remote<'_>, _: Timestamp) -> Mirror {
+        Mirror::default()
+    }
+
+    /// Has its pods held.
+    fn suspend(&self, object: &mut MemberMut<'_>) {
+        let marks = [
+            (labels::QUEUE_NAME, queue(object.meta).map(str::to_owned)),
+            (
+                labels::PRIORITY_CLASS,
+                priority_class(object.meta).map(str::to_owned),
+            ),
+        ];
+        for template in self.templates {
+            if json::at(object.data, template).is_none() {
+                continue;
+            }
+            let mut write = |part: &str, key: &str, value: &str| {
+                let place = [*template, &["metadata", part, key]].concat();
+                json::set(object.data, &place, json!(value));
+            };
+            write(
+                "annotations",
+                annotations::POD_SUSPENDING_PARENT,
+                self.row.framework,
+            );
+            for (key, value) in &marks {
+                if let Some(value) = value {
+                    write("labels", key, value);
+                }
+            }
+            (self.noted)(object.data, template);
+        }
+    }
+
+    fn outlast_its_end(&self, _object: &mut MemberMut<'_>) {}
+
+    fn forget_details(&self, _copy: &mut MemberMut<'_>) {}
+
+    fn template_paths(&self, members: Members<'_>) -> Vec<String> {
+        let object = members.first().data;
+        let there = self
+            .templates
+            .iter()
+            .filter(|path| json::at(object, path).is_some());
+        there.map(|path| path.join(".")).collect()
+    }
+
+    fn parent_of<'a>(&self, pod: &'a ObjectMeta) -> Option<&'a str> {
+        (self.groups?.parent_of)(pod)
+    }
+
+    fn mark(&self, parent: Member<'_>, pod: &ObjectMeta) -> Option<Mark> {
+        (self.groups?.mark)(parent, pod)
+    }
+
+    fn own_problems(&self, object: Member<'_>) -> Vec<Problem> {
+        if queue(object.meta).is_none() {
+            return Vec::new();
+        }
+        (self.create)(object)
+    }
+
+    fn own_update_problems(&self, old: Member<'_>, new: Member<'_>) -> Vec<Problem> {
+        if queue(old.meta).is_none() {
+            return Vec::new();
+        }
+        let mut problems = (self.update)(old, new);
+        // Why only then: otherwise its change is refused for all kinds.
+        let may_change = self.look(Members::one(&new)).suspended;
+        if queue(new.meta).is_none() && may_change {
+            problems.push(Problem::invalid(label_field(labels::QUEUE_NAME), IMMUTABLE));
+        }
+        problems
+    }
+}
+
+#[cfg(test)]
+mod tests;
