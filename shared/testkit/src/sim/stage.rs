@@ -34,6 +34,8 @@ use super::wire::Wire;
 
 /// How long a controller on a cluster needs to hear of a change there.
 const HEARD: Duration = Duration::from_millis(10);
+/// How long it may need to do what it has decided.
+const DONE: Duration = Duration::from_millis(60);
 
 /// How often a cluster's garbage is collected.
 const COLLECT_EVERY: Duration = Duration::from_secs(2);
@@ -349,13 +351,16 @@ impl Stage {
             }
             Fault::NoKind { cluster, kind } => {
                 let server = &self.servers[cluster];
-                // Why twice: a controller that has not heard that its object is gone makes a pod anew.
+                // Why twice: the manager makes a job anew before it hears that its kind goes too.
                 objects::remove_kind(server, kind).await;
                 tokio::time::sleep(HEARD).await;
                 objects::remove_kind(server, kind).await;
                 for wire in self.wires_to(cluster) {
                     wire.begin(number, fault);
                 }
+                // Why once more: until the world's controllers have done what they decided before they heard, they make pods.
+                tokio::time::sleep(DONE).await;
+                objects::remove_kind(server, kind).await;
             }
             Fault::Rival { called } => {
                 let Some(rival) = self.rival else { return };
