@@ -351,7 +351,7 @@ impl Ledger {
             .cloned()
             .unwrap_or_default();
         // Why the old one: an AppWrapper that goes no longer says how it ended.
-        let outcome = outcome.or(old.outcome.filter(|_| is_going(job)));
+        let outcome = outcome.or_else(|| old.outcome.filter(|_| is_going(job)));
         let new = JobState {
             live: presence == Presence::There && !is_suspended(job) && outcome.is_none(),
             outcome,

@@ -647,7 +647,7 @@ mod tests {
         assert_eq!(enabled(&config), ["batch/job"]);
         config.integrations.frameworks = vec!["kubeflow.org/mpijob".to_owned()];
         assert_eq!(enabled(&config), ["kubeflow.org/mpijob"]);
-        config.integrations.frameworks = vec!["trainer.kubeflow.org/trainjob".to_owned()];
+        config.integrations.frameworks = vec!["example.com/unknown".to_owned()];
         assert_eq!(enabled(&config), [""; 0]);
     }
 }
