@@ -13,13 +13,12 @@ use syn::{Attribute, Item, UseTree};
 const KNOWN: &[(&str, &str, &[&str])] = &[
     ("e2e", "conformance", &["scenes", "trace", "values"]),
     ("e2e", "plane", &["real", "start"]),
-    ("e2e", "stage", &["kueue", "subject"]),
+    ("e2e", "stage", &["controller", "kueue", "subject"]),
     (
         "manager",
         "",
         &["dispatch", "lease", "metrics", "remote", "sites"],
     ),
-    ("manager", "dispatch", &["kind", "read"]),
     (
         "manager",
         "remote",

@@ -11,7 +11,7 @@ use roadstead_kinds::Kind;
 use roadstead_kubeio::cache::Health;
 
 use super::Dispatch;
-use super::read::group_of;
+use super::owning::group_of;
 use crate::remote::Remote;
 
 /// The jobs on a worker of the kind of a Workload's job: that of the job here, else, for a Workload that is gone here, what is on

@@ -10,7 +10,6 @@ use roadstead_engine::jobs::job_of;
 use roadstead_jobs::kind::{Members, Unmatched};
 
 use super::Dispatch;
-use super::read::group_of;
 
 /// The job of a local Workload, whether or not it is there.
 pub(super) struct Owning<'a> {
@@ -86,4 +85,9 @@ pub(super) fn unmatched(owner: &Owning<'_>, workload: &Workload, copies: &Cached
         .collect();
     unmatched.lacking.retain(|name| names.contains(name));
     unmatched
+}
+
+/// The API group of a version such as `batch/v1`; empty for `v1`.
+pub(super) fn group_of(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
 }

@@ -26,7 +26,7 @@ use roadstead_kinds::{Ability, Idle};
 use super::Dispatch;
 use super::fence::fence;
 use super::kind::{jobs_like, note_kind, state_on, unreadable};
-use super::owning::{Owning, local_job, owner_of, unmatched};
+use super::owning::{Owning, group_of, local_job, owner_of, unmatched};
 use crate::remote::Remote;
 use crate::sites;
 
@@ -306,10 +306,6 @@ fn placeholder(key: &Key) -> ApiWorkload {
     workload.metadata.namespace = Some(key.namespace.to_string());
     workload.metadata.name = Some(key.name.to_string());
     workload
-}
-
-pub(super) fn group_of(api_version: &str) -> &str {
-    api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
 fn owner(

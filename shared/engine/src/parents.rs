@@ -9,8 +9,8 @@ use kube::core::DynamicObject;
 use roadstead_api::config::Config;
 use roadstead_api::constants::annotations;
 use roadstead_core::name::Key;
+use roadstead_jobs::kind::Mark;
 use roadstead_jobs::labels::annotation;
-use roadstead_jobs::parent::Mark;
 use roadstead_kinds::Kind;
 
 use crate::caches::{Caches, KindCache, member};

@@ -14,7 +14,6 @@ use thiserror::Error as ThisError;
 
 use crate::json;
 use crate::needs::{self, Need};
-use crate::parent::Mark;
 use crate::podset::{InjectError, PodSetInfo};
 use crate::problem::Problem;
 use crate::remote::RemoteIdentity;
@@ -325,6 +324,21 @@ pub struct Unmatched {
     pub lacking: BTreeSet<String>,
     /// Copies that no object stands for any more.
     pub stray: Vec<MemberId>,
+}
+
+/// What a pod carries so that it is queued together with the others of its group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// The name of the group, which is that of its Workload.
+    pub group: String,
+    /// How many pods it has.
+    pub total: u32,
+    /// The pod set of the pod.
+    pub role: &'static str,
+    /// Which of the groups of its parent it is, where that has more than one.
+    pub index: Option<u32>,
+    /// Further annotations.
+    pub notes: &'static [(&'static str, &'static str)],
 }
 
 /// What the queue must know about a kind of job. *Source*: `spec/jobs.md 9, 10`.

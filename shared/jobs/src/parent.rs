@@ -16,7 +16,9 @@ use serde_json::{Value, json};
 
 use crate::by_path::Path;
 use crate::json;
-use crate::kind::{Error, JobKind, JobPodSet, Look, Member, MemberMut, Members, Mirror, Remote, Why, Write};
+use crate::kind::{
+    Error, JobKind, JobPodSet, Look, Mark, Member, MemberMut, Members, Mirror, Remote, Why, Write,
+};
 use crate::labels::{priority_class, queue};
 use crate::pod::role;
 use crate::podset::{InjectError, PodSetInfo};
@@ -26,21 +28,6 @@ use crate::webhook::{IMMUTABLE, label_field};
 
 pub use leader_worker::LEADER_WORKER_SET;
 pub use stateful::STATEFUL_SET;
-
-/// What a pod carries so that it is queued together with the others of its group.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mark {
-    /// The name of the group, which is that of its Workload.
-    pub group: String,
-    /// How many pods it has.
-    pub total: u32,
-    /// The pod set of the pod.
-    pub role: &'static str,
-    /// Which of the groups of its parent it is, where that has more than one.
-    pub index: Option<u32>,
-    /// Further annotations.
-    pub notes: &'static [(&'static str, &'static str)],
-}
 
 /// A kind of such objects.
 #[derive(Clone, Copy)]

@@ -11,9 +11,8 @@ use roadstead_kinds::Ability;
 use serde_json::json;
 
 use crate::json;
-use crate::kind::{JobKind, Member, MemberMut, Members};
+use crate::kind::{JobKind, Mark, Member, MemberMut, Members};
 use crate::labels::{Identifiers, annotation, label, prebuilt, queue};
-use crate::parent::Mark;
 use crate::problem::{Problem, gates_may_only_shrink, gates_of, is_subdomain};
 
 use topology::Template;

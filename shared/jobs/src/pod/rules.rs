@@ -5,9 +5,8 @@ use serde_json::{Value, json};
 
 use super::{GATES, PlainPod, role};
 use crate::json;
-use crate::kind::{JobKind as _, Member, MemberMut};
+use crate::kind::{JobKind as _, Mark, Member, MemberMut};
 use crate::labels::{Identifiers, annotation, label, prebuilt, queue};
-use crate::parent::Mark;
 use crate::problem::{Problem, is_subdomain};
 use crate::webhook::{
     DefaultFacts, Namespace, Owner, Presence, annotation_field, default_label, label_field,
