@@ -8,6 +8,7 @@
 mod access;
 mod commands;
 mod embedded;
+mod inotify;
 mod real;
 mod second;
 mod space;

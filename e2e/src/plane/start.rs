@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 use super::access::{Access, Admin};
 use super::commands::{self, Layout};
 use super::real::{Certified, Real};
-use super::{APISERVER, CONTROLLER_MANAGER, ETCD, Error, KWOK, POLL, SCHEDULER};
+use super::{APISERVER, CONTROLLER_MANAGER, ETCD, Error, KWOK, POLL, SCHEDULER, inotify};
 use crate::binaries::{self, Binaries, Program};
 use crate::kubeconfig::{self, Credential};
 use crate::options::{Kind, Options};
@@ -40,6 +40,7 @@ const SERVICE_ACCOUNTS: &str = "serviceaccount-controller";
 pub(super) async fn start(options: Options) -> Result<Real, Error> {
     let name = options.name.clone();
     check_name(&name)?;
+    inotify::allow(&options.progress);
     let binaries = locate(&options).await?;
     let dir = directory(&name)?;
     let certificates = |source| Error::Certificates {

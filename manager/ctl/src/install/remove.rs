@@ -71,6 +71,9 @@ pub async fn run(args: &Uninstall) -> Result<(), Failure> {
         elapsed_seconds: 0.0,
     };
     in_order(&mut found);
+    for object in found.iter().filter(|object| is_gathering(object)) {
+        site.end_gathering(object).await?;
+    }
     for object in &found {
         removal.removed.push(site.delete(object).await?);
         // Why: a process that still runs would write its webhook configurations again.
@@ -134,9 +137,18 @@ fn in_order(objects: &mut [Value]) {
     objects.sort_by_key(|object| match object["kind"].as_str() {
         Some("Deployment") => 0,
         Some("MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration") => 1,
-        Some("Namespace") => 3,
+        Some("Namespace") => 4,
+        Some("ClusterRole") if is_gathering(object) => 3,
         Some(_) | None => 2,
     });
+}
+
+/// Whether an object is a role that gathers the rules of others.
+///
+/// Why it matters: when those go, the controller of such roles writes the role as it is to be, and makes it anew if it has just been
+/// deleted, without our label.
+fn is_gathering(object: &Value) -> bool {
+    object["aggregationRule"].is_object()
 }
 
 async fn refuse_registered(site: &Site) -> Result<(), Failure> {
@@ -315,6 +327,17 @@ impl Site {
         Ok(title)
     }
 
+    /// Has a role gather no rules any more, so that its controller leaves it alone.
+    async fn end_gathering(&self, role: &Value) -> Result<(), Failure> {
+        let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &kind_of(role));
+        let name = role["metadata"]["name"].as_str().unwrap_or_default();
+        let answer = write::patch(&api, name, &json!({"aggregationRule": null})).await;
+        if !matches!(answer, Written::Gone) {
+            done(&format!("changing {} failed", title(role)), answer)?;
+        }
+        Ok(())
+    }
+
     /// Waits until no pod of the process is left.
     async fn pods_are_gone(&self, process: Process, limit: Duration) -> Result<(), Failure> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
@@ -370,6 +393,7 @@ mod tests {
         ]
         .map(|kind| json!({"kind": kind}))
         .into();
+        objects.insert(1, json!({"kind": "ClusterRole", "aggregationRule": {}}));
         in_order(&mut objects);
         let order: Vec<&str> = objects
             .iter()
@@ -381,6 +405,7 @@ mod tests {
                 "Deployment",
                 "ValidatingWebhookConfiguration",
                 "Role",
+                "ClusterRole",
                 "Namespace"
             ]
         );
