@@ -134,7 +134,7 @@ impl Jobs {
         });
     }
 
-    /// Makes jobs due that the controller of another job has made, whenever that other job changes: they follow it, and nothing on
+    /// Makes jobs due that the controller of another job has made, whenever that other job or its Workload changes: they follow it, and nothing on
     /// them shows that it was let go or stopped.
     fn listen_for_children(&self) {
         let position = |framework: &str| {
@@ -146,9 +146,8 @@ impl Jobs {
                 continue;
             };
             let (due, caches) = (self.due.clone(), self.caches.clone());
-            parents.objects.listen(move |change| {
-                let uid = change.new.and_then(|parent| parent.metadata.uid.clone());
-                let (Some(uid), Some(children)) = (uid, caches.jobs.get(kind)) else {
+            let wake = Arc::new(move |uid: &str| {
+                let Some(children) = caches.jobs.get(kind) else {
                     return;
                 };
                 let is_child = |child: &DynamicObject| child.owner_references().iter().any(|o| o.uid == uid);
@@ -156,6 +155,20 @@ impl Jobs {
                     let key = children.key_of(child);
                     due.add(JobRef { kind, key }, Lane::Placed);
                 }
+            });
+            let of_parent = wake.clone();
+            parents.objects.listen(move |change| {
+                if let Some(uid) = change.new.and_then(|parent| parent.metadata.uid.as_deref()) {
+                    of_parent(uid);
+                }
+            });
+            // Why too: whether they run follows from its Workload, which changes after it.
+            self.caches.workloads.listen(move |change| {
+                let owners = change
+                    .new
+                    .into_iter()
+                    .flat_map(|workload| workload.owner_references());
+                owners.for_each(|owner| wake(&owner.uid));
             });
         }
     }
