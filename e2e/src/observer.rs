@@ -112,7 +112,7 @@ impl Observer {
         self.book.ledger().started(namespace, name)
     }
 
-    /// Puts objects of nobody into a namespace of every cluster; [`Observer::close`] looks whether they were touched.
+    /// Puts objects that no controller owns into a namespace of every cluster; [`Observer::close`] looks whether they were touched.
     pub async fn plant(&self, namespace: &str) -> Result<(), kube::Error> {
         for cluster in self.all() {
             let planted = hands::plant(cluster, namespace).await?;

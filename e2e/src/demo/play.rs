@@ -169,7 +169,7 @@ async fn show(args: &Args, voice: &Voice) -> anyhow::Result<Shown> {
     })
 }
 
-/// Starts to look at all clusters, and puts objects of nobody there.
+/// Starts to look at all clusters, and puts objects there that no controller owns.
 async fn observe(stage: &Stage, shapes: &[Shape]) -> anyhow::Result<(Observer, mpsc::Receiver<Step>)> {
     let cluster = |name: &str| -> anyhow::Result<Cluster> {
         let client = stage.client(name)?;
@@ -185,7 +185,7 @@ async fn observe(stage: &Stage, shapes: &[Shape]) -> anyhow::Result<(Observer, m
         observer
             .plant(tenant)
             .await
-            .context("planting objects of nobody")?;
+            .context("planting objects that no controller owns")?;
     }
     Ok((observer, steps))
 }

@@ -1,4 +1,4 @@
-//! I7: objects of nobody, planted to see whether they are left alone.
+//! I7: objects that no controller owns, planted to see whether the product leaves them alone.
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::ConfigMap;

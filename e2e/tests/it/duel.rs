@@ -1,6 +1,6 @@
 //! The duel: the reference's own controller and our worker, each on a real API server, are given the same generated sequences of
-//! queues, jobs and changes. When both rest, they must show the same: who holds quota and why not, who was evicted how often, what
-//! the queues say.
+//! queues, jobs and changes. When both rest, they must show the same: which jobs hold quota, why the others do not, how often each
+//! was evicted, and the statuses of the queues.
 //!
 //! A sequence that differs is played again. Where one side comes to several ends by itself (ties are broken by UID there), nothing
 //! can be told; else the difference is ours to mend, or a row of `shared/spec/deviations.md`.

@@ -1,4 +1,4 @@
-//! A tenant who has the cluster's own role `edit` in a namespace, and the roles for people of the plain manifests.
+//! A tenant with the cluster's own role `edit` in a namespace, and the roles for people of the plain manifests.
 
 use std::path::Path;
 
