@@ -8,6 +8,7 @@ use std::time::Duration;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use roadstead_e2e::binaries::{Program, locate_or_build};
 use roadstead_e2e::{ControlPlane, Node, Options, Progress};
+use serde_json::Value;
 use tokio::process::Command;
 use tokio::sync::OnceCell;
 use tokio::task::spawn_blocking;
@@ -62,6 +63,22 @@ pub(crate) async fn output_of(command: &mut Command) -> String {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?}: {}\n{said}", output.status);
     String::from_utf8(output.stdout).unwrap()
+}
+
+/// The specification of a queue whose cohorts and flavors have names of one test's own, without fields that are null.
+pub(crate) fn owned(mut spec: Value, own: impl Fn(&str) -> String) -> Value {
+    for field in ["cohortName", "parentName"] {
+        if let Some(name) = spec[field].as_str().map(&own) {
+            spec[field] = name.into();
+        }
+    }
+    for group in spec["resourceGroups"].as_array_mut().into_iter().flatten() {
+        for flavor in group["flavors"].as_array_mut().into_iter().flatten() {
+            flavor["name"] = own(flavor["name"].as_str().unwrap()).into();
+        }
+    }
+    spec.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+    spec
 }
 
 /// An error with all its causes.

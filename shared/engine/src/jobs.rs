@@ -134,8 +134,8 @@ impl Jobs {
         });
     }
 
-    /// Makes jobs due that the controller of another job has made, whenever that other job or its Workload changes: they follow it, and nothing on
-    /// them shows that it was let go or stopped.
+    /// Makes jobs due that the controller of another job has made, whenever that other job or its Workload changes: they follow it, and
+    /// nothing on them shows that it was let go or stopped.
     fn listen_for_children(&self) {
         let position = |framework: &str| {
             let mut kinds = self.caches.jobs.iter();
@@ -163,12 +163,16 @@ impl Jobs {
                 }
             });
             // Why too: whether they run follows from its Workload, which changes after it.
+            let of_kind = parents.kind.kind().kind;
             self.caches.workloads.listen(move |change| {
                 let owners = change
                     .new
                     .into_iter()
                     .flat_map(|workload| workload.owner_references());
-                owners.for_each(|owner| wake(&owner.uid));
+                // Why by kind first: to look at all children for each Workload would cost too much.
+                for owner in owners.filter(|owner| owner.kind == of_kind) {
+                    wake(&owner.uid);
+                }
             });
         }
     }

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json, to_value};
 
 use super::moves::{Chosen, Move, PRIORITIES, Sequence};
-use crate::shared::{chain, eventually};
+use crate::shared::{chain, eventually, owned};
 
 const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
 
@@ -63,26 +63,9 @@ impl Side {
             .unwrap_or_else(|error| panic!("{what}: {}", chain(&error)));
     }
 
-    /// Names of cohorts and flavors in a specification are this sequence's own.
-    fn owned(&self, spec: &Value) -> Value {
-        let mut spec = spec.clone();
-        for field in ["cohortName", "parentName"] {
-            if let Some(name) = spec[field].as_str().map(|name| self.own(name)) {
-                spec[field] = name.into();
-            }
-        }
-        for group in spec["resourceGroups"].as_array_mut().into_iter().flatten() {
-            for flavor in group["flavors"].as_array_mut().into_iter().flatten() {
-                flavor["name"] = self.own(flavor["name"].as_str().unwrap()).into();
-            }
-        }
-        spec.as_object_mut().unwrap().retain(|_, value| !value.is_null());
-        spec
-    }
-
     async fn cluster_queue(&self, name: &str, spec: &Value) {
         let metadata = json!({"name": self.own(name)});
-        let spec = self.owned(spec);
+        let spec = owned(spec.clone(), |name| self.own(name));
         self.apply(json!({"apiVersion": KUEUE, "kind": "ClusterQueue", "metadata": metadata, "spec": spec}))
             .await;
     }
@@ -95,7 +78,10 @@ impl Side {
                 .await;
         }
         for (name, spec) in &sequence.cohorts {
-            let (metadata, spec) = (json!({"name": self.own(name)}), self.owned(spec));
+            let (metadata, spec) = (
+                json!({"name": self.own(name)}),
+                owned(spec.clone(), |name| self.own(name)),
+            );
             self.apply(json!({"apiVersion": KUEUE, "kind": "Cohort", "metadata": metadata, "spec": spec}))
                 .await;
         }

@@ -15,7 +15,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
-use crate::shared::{chain, eventually};
+use crate::shared::{chain, eventually, owned};
 
 /// For what one scenario does.
 const DEADLINE: Duration = Duration::from_mins(1);
@@ -254,7 +254,10 @@ impl Ground {
     }
 
     pub(super) async fn cohort(&self, name: &str, spec: Value) {
-        let (metadata, spec) = (json!({"name": self.own(name)}), self.owned(spec));
+        let (metadata, spec) = (
+            json!({"name": self.own(name)}),
+            owned(spec, |name| self.own(name)),
+        );
         self.apply(json!({"apiVersion": KUEUE, "kind": "Cohort", "metadata": metadata, "spec": spec}))
             .await;
     }
@@ -267,7 +270,7 @@ impl Ground {
 
     pub(super) async fn cluster_queue(&self, name: &str, spec: Value) {
         let mut whole = json!({"namespaceSelector": {}});
-        merge(&mut whole, &self.owned(spec));
+        merge(&mut whole, &owned(spec, |name| self.own(name)));
         let metadata = json!({"name": self.own(name)});
         self.apply(json!({"apiVersion": KUEUE, "kind": "ClusterQueue", "metadata": metadata, "spec": whole}))
             .await;
@@ -279,21 +282,6 @@ impl Ground {
         let metadata = json!({"name": name, "namespace": self.name});
         self.apply(json!({"apiVersion": KUEUE, "kind": "LocalQueue", "metadata": metadata, "spec": spec}))
             .await;
-    }
-
-    fn owned(&self, mut spec: Value) -> Value {
-        for field in ["cohortName", "parentName"] {
-            if let Some(name) = spec[field].as_str().map(|name| self.own(name)) {
-                spec[field] = name.into();
-            }
-        }
-        for group in spec["resourceGroups"].as_array_mut().into_iter().flatten() {
-            for flavor in group["flavors"].as_array_mut().into_iter().flatten() {
-                flavor["name"] = self.own(flavor["name"].as_str().unwrap()).into();
-            }
-        }
-        spec.as_object_mut().unwrap().retain(|_, value| !value.is_null());
-        spec
     }
 
     pub(super) async fn get(&self, kind: &str, name: &str) -> Option<DynamicObject> {
