@@ -25,6 +25,7 @@ mod ready;
 mod secrets;
 mod single;
 mod word;
+mod wrapper;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -193,6 +194,7 @@ pub struct Auditor {
     secrets: secrets::Secrets,
     contain: contain::Contain,
     bulkhead: bulkhead::Bulkhead,
+    wrappers: wrapper::Wrappers,
     told: BTreeSet<(&'static str, String)>,
     violations: Vec<Violation>,
 }
@@ -216,6 +218,7 @@ impl Auditor {
             backward: backward::Backward::default(),
             contain: contain::Contain::default(),
             bulkhead: bulkhead::Bulkhead::default(),
+            wrappers: wrapper::Wrappers::default(),
             told: BTreeSet::new(),
             violations: Vec::new(),
         }
@@ -252,6 +255,7 @@ impl Auditor {
         self.outcome.saw(&self.book, &self.words, &seen, &mut findings);
         self.contain.saw(&self.book, &self.words, &seen, &mut findings);
         self.bulkhead.saw(&self.book, &seen, &mut findings);
+        self.wrappers.saw(&self.book, &seen, &mut findings);
         self.tell(findings, now);
     }
 

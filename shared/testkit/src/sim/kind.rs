@@ -8,6 +8,24 @@ use roadstead_api::constants::controllers::MULTIKUEUE;
 use roadstead_world::Kind as Played;
 use serde_json::{Value, json};
 
+/// How long an `AppWrapper` waits before it tries again, and for pods that do not start where that is what is played. Why so
+/// short: a run is quiet meanwhile, and would be judged.
+const RETRY_PAUSE: &str = "10s";
+const WARMUP: &str = "20s";
+/// How often it tries again.
+const RETRIES: &str = "2";
+
+/// What is wrong with an `AppWrapper`'s children, beside what holds for all jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Child {
+    /// Nothing.
+    Well,
+    /// The pod of the first one never starts.
+    Hangs,
+    /// All of them are deleted once.
+    Vanishes,
+}
+
 /// A kind of jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum JobKind {
@@ -17,6 +35,8 @@ pub enum JobKind {
     JobSet,
     /// `kubeflow.org/v1 PyTorchJob`.
     PyTorchJob,
+    /// `workload.codeflare.dev/v1beta2 AppWrapper` around one Job for each pod, whose controller is the product's own.
+    AppWrapper,
 }
 
 impl fmt::Display for JobKind {
@@ -27,7 +47,7 @@ impl fmt::Display for JobKind {
 
 impl JobKind {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Job, Self::JobSet, Self::PyTorchJob];
+    pub const ALL: [Self; 4] = [Self::Job, Self::JobSet, Self::PyTorchJob, Self::AppWrapper];
     /// Those that a definition adds to a cluster, and that go with it.
     pub const DEFINED: [Self; 2] = [Self::JobSet, Self::PyTorchJob];
 
@@ -37,13 +57,14 @@ impl JobKind {
             Self::Job => "batch/job",
             Self::JobSet => "jobset.x-k8s.io/jobset",
             Self::PyTorchJob => "kubeflow.org/pytorchjob",
+            Self::AppWrapper => "workload.codeflare.dev/appwrapper",
         }
     }
 
     /// What plays its controller beside that of `batch/v1`.
     pub(super) const fn played(self) -> Option<Played> {
         match self {
-            Self::Job => None,
+            Self::Job | Self::AppWrapper => None,
             Self::JobSet => Some(Played::JobSet),
             Self::PyTorchJob => Some(Played::PyTorchJob),
         }
@@ -55,6 +76,7 @@ impl JobKind {
             Self::Job => ("batch", "v1", "jobs"),
             Self::JobSet => ("jobset.x-k8s.io", "v1alpha2", "jobsets"),
             Self::PyTorchJob => ("kubeflow.org", "v1", "pytorchjobs"),
+            Self::AppWrapper => ("workload.codeflare.dev", "v1beta2", "appwrappers"),
         }
     }
 
@@ -110,15 +132,47 @@ impl JobKind {
                 let policy = json!({"suspend": true, "managedBy": MULTIKUEUE});
                 json!({"runPolicy": policy, "pytorchReplicaSpecs": roles})
             }
+            Self::AppWrapper => {
+                let name = metadata["name"].as_str().unwrap_or_default();
+                let component = |number: i64| {
+                    let spec = json!({
+                        "parallelism": 1, "completions": 1, "backoffLimit": 0, "template": template,
+                    });
+                    json!({"template": {
+                        "apiVersion": "batch/v1", "kind": "Job",
+                        "metadata": {"name": format!("{name}-{number}")}, "spec": spec,
+                    }})
+                };
+                let components: Vec<Value> = (0..pods).map(component).collect();
+                json!({"suspend": true, "managedBy": MULTIKUEUE, "components": components})
+            }
         };
         json!({"apiVersion": format!("{group}/{version}"), "kind": self.to_string(), "metadata": metadata, "spec": spec})
+    }
+
+    /// The annotations by which a job of this kind is patient.
+    pub(super) fn patience(self, child: Child) -> Value {
+        match self {
+            Self::Job | Self::JobSet | Self::PyTorchJob => json!({}),
+            Self::AppWrapper => {
+                let knob = |name: &str| format!("workload.codeflare.dev.appwrapper/{name}");
+                let mut annotations = json!({
+                    knob("retryPausePeriodDuration"): RETRY_PAUSE, knob("retryLimit"): RETRIES,
+                });
+                if child == Child::Hangs {
+                    annotations[knob("warmupGracePeriodDuration")] = WARMUP.into();
+                    annotations[knob("admissionGracePeriodDuration")] = WARMUP.into();
+                }
+                annotations
+            }
+        }
     }
 
     /// The same as one that its own cluster runs.
     pub(super) fn unmanaged(self, metadata: &Value, pods: i64, template: &Value) -> Value {
         let mut object = self.object(metadata, pods, template);
         let holder = match self {
-            Self::Job | Self::JobSet => &mut object["spec"],
+            Self::Job | Self::JobSet | Self::AppWrapper => &mut object["spec"],
             Self::PyTorchJob => &mut object["spec"]["runPolicy"],
         };
         if let Some(fields) = holder.as_object_mut() {

@@ -448,6 +448,11 @@ async fn perform(
                 objects::ask(manager, Method::DELETE, &path, None).await;
             }
         }
+        Act::DeleteChildren(name) => {
+            for worker in 1..=script.workers.len() {
+                objects::delete_children(&stage.servers[worker], name).await;
+            }
+        }
         Act::Deactivate(name) => switch(manager, name, false).await,
         Act::Activate(name) => switch(manager, name, true).await,
         Act::Squat(worker, name) => {

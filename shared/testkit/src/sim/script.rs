@@ -11,7 +11,7 @@ use rand_chacha::ChaCha8Rng;
 use roadstead_core::dispatch::Bug;
 
 use super::fault::{Called, Entry, Fault, roll, roll_lack_of_kind, roll_lost_events};
-use super::kind::JobKind;
+use super::kind::{Child, JobKind};
 
 /// When the first user comes; until then everything starts undisturbed.
 const OPENING: Duration = Duration::from_secs(6);
@@ -109,6 +109,8 @@ pub struct JobPlan {
     pub name: String,
     /// Of which kind it is.
     pub kind: JobKind,
+    /// What is wrong with what it makes.
+    pub child: Child,
     /// Pods.
     pub pods: i64,
     /// CPUs of each pod.
@@ -134,6 +136,8 @@ pub enum Act {
     Delete(String),
     /// Deletes its Workload.
     DeleteWorkload(String),
+    /// Deletes what an `AppWrapper` made, wherever it runs.
+    DeleteChildren(String),
     /// Switches its Workload off.
     Deactivate(String),
     /// Switches its Workload on again.
@@ -378,7 +382,9 @@ impl Script {
                 of == name && self.faults.iter().any(|(_, entry)| rewinds(&entry.fault))
             })
         };
-        let certain = { jobs.iter() }.filter(|(job, _)| !stays_off(&job.name) && !may_stay_out(&job.name));
+        // Why not those: how often they are tried again depends on what their worker suffers meanwhile.
+        let certain = { jobs.iter() }.filter(|(job, _)| job.kind != JobKind::AppWrapper);
+        let certain = certain.filter(|(job, _)| !stays_off(&job.name) && !may_stay_out(&job.name));
         certain.map(|(job, _)| job.name.clone()).collect()
     }
 
@@ -524,14 +530,25 @@ fn spread_over_queues(dice: &mut ChaCha8Rng, acts: &mut [(Duration, Act)]) {
 }
 
 /// Jobs of one name stay of one kind.
-fn spread_over_kinds(dice: &mut ChaCha8Rng, acts: &mut [(Duration, Act)]) {
+fn spread_over_kinds(dice: &mut ChaCha8Rng, acts: &mut Vec<(Duration, Act)>) {
     let mut kinds = BTreeMap::new();
-    for (_, act) in acts {
+    let mut deletions = Vec::new();
+    for (at, act) in acts.iter_mut() {
         if let Act::Submit(job) = act {
             let kind = JobKind::ALL[dice.random_range(0..JobKind::ALL.len())];
+            let child = [Child::Well, Child::Well, Child::Hangs, Child::Vanishes][dice.random_range(0..4)];
+            let later = Duration::from_millis(dice.random_range(500..20_000));
             job.kind = *kinds.entry(job.name.clone()).or_insert(kind);
+            if job.kind == JobKind::AppWrapper {
+                job.child = child;
+                if child == Child::Vanishes {
+                    deletions.push((*at + later, Act::DeleteChildren(job.name.clone())));
+                }
+            }
         }
     }
+    acts.append(&mut deletions);
+    acts.sort_by_key(|(at, _)| *at);
 }
 
 /// How wrong the rate of a clock may be, in millionths: two of them differ by less than a tenth then.
@@ -560,6 +577,7 @@ fn acts(dice: &mut ChaCha8Rng) -> Vec<(Duration, Act)> {
         let job = JobPlan {
             name: name.clone(),
             kind: JobKind::Job,
+            child: Child::Well,
             pods: dice.random_range(1..=2),
             // Why: what fits nowhere must wait with a reason and hold up nobody for ever.
             cpus: if dice.random_ratio(1, 12) {

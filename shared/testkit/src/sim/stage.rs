@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::clock::{HostClock, TrueTime};
 use super::fault::{Called, Fault, Forgery, Link, Space};
-use super::kind::JobKind;
+use super::kind::{Child, JobKind};
 use super::objects::{self, cluster_name};
 use super::process::{Life, Process};
 use super::script::{JobPlan, Lost, Script, Skew, Spread};
@@ -520,6 +520,7 @@ fn rival_job(number: usize) -> JobPlan {
     JobPlan {
         name: format!("job-{number}"),
         kind: JobKind::Job,
+        child: Child::Well,
         pods: 1,
         cpus: 1,
         secs: 5,

@@ -1,7 +1,7 @@
 //! Runs that are told step by step, because the dice seldom do.
 
 use super::super::fault::{Link, Space, Way};
-use super::super::kind::JobKind;
+use super::super::kind::{Child, JobKind};
 use super::super::script::{Duty, Heard, JobPlan, Lost, Spread};
 use super::*;
 use crate::audit::End;
@@ -112,6 +112,7 @@ fn missed() -> JobPlan {
     JobPlan {
         name: "missed".to_owned(),
         kind: JobKind::Job,
+        child: Child::Well,
         pods: 1,
         cpus: 1,
         secs: 45,
