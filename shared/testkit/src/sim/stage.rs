@@ -306,7 +306,7 @@ impl Stage {
             let bug = self.bug.filter(|_| !is_rival);
             roadstead_manager::assemble_with_bug(parts, dial, bug, &readiness, tasks, &life.stop).await
         } else {
-            roadstead_worker::assemble(parts, &readiness, tasks, &life.stop).await
+            roadstead_worker::assemble_with_bug(parts, self.bug, &readiness, tasks, &life.stop).await
         };
         if let Err(error) = started {
             self.note(format_args!("{name} does not start: {error}"));
