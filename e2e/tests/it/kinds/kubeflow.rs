@@ -15,7 +15,7 @@ fn template(container: &str, secs: u32) -> Value {
 }
 
 /// One replica of each of these roles.
-fn replicas(container: &str, roles: &[&str], secs: u32) -> Value {
+pub(super) fn replicas(container: &str, roles: &[&str], secs: u32) -> Value {
     let one = json!({"replicas": 1, "restartPolicy": "Never", "template": template(container, secs)});
     roles
         .iter()
@@ -47,7 +47,7 @@ const fn trained(kind: &'static str, template: &'static str, spec: fn(u32) -> Va
     }
 }
 
-const MASTER_AND_WORKER: [&str; 2] = ["Master", "Worker"];
+pub(super) const MASTER_AND_WORKER: [&str; 2] = ["Master", "Worker"];
 
 pub(super) static TRAINING: [Subject; 5] = [
     trained(

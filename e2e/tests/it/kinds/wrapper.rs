@@ -3,12 +3,13 @@
 use std::fs;
 
 use kube::Api;
-use kube::api::{ApiResource, DynamicObject, PostParams};
+use kube::api::{ApiResource, DynamicObject, ListParams, PostParams};
 use serde_json::{Value, json};
 
 use super::ground::{
     EAST, KUEUE, LONG_SECS, MANAGER, Room, WEST, WEST_CHANGES, condition, is_true, join, play, pods, resource,
 };
+use super::kubeflow::{MASTER_AND_WORKER, replicas};
 use super::served::{definitions, take_away};
 use crate::shared::{chain, client_as};
 
@@ -107,6 +108,42 @@ fn a_wrapper_of_the_manager_runs_on_a_worker_as_one_and_shows_all_of_its_status(
         );
         room.delete(MANAGER, &wrappers(), "train").await;
         room.is_empty(MANAGER, &all_of_it()).await;
+    });
+}
+
+/// As the sample of the reference: a `PyTorchJob` of a master and a worker, with the real training operator.
+///
+/// Spec: appwrapper 1.5, 8.2, 9; multikueue 11.57
+#[test]
+fn a_wrapped_pytorchjob_of_the_manager_runs_on_a_worker_and_shows_its_end() {
+    play("wrap-torch", &[(MANAGER, "4"), (EAST, "4")], async |room| {
+        let torch = resource("kubeflow.org/v1", "PyTorchJob");
+        let mut all = all_of_it().to_vec();
+        all.push(torch.clone());
+        let template = json!({
+            "apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "train"},
+            "spec": {"pytorchReplicaSpecs": replicas("pytorch", &MASTER_AND_WORKER, 3)},
+        });
+        let mut whole = wrapper(room, "train", 3);
+        whole["spec"]["components"] = json!([{"template": template}]);
+        submit(room, whole).await;
+        room.running(EAST, 2).await;
+        let child = room.until(EAST, &torch, "train", |job| is_true(job, "Running")).await;
+        let owner = &child["metadata"]["ownerReferences"][0];
+        assert_eq!((&owner["kind"], &owner["controller"]), (&json!("AppWrapper"), &json!(true)));
+        let workload = room.workload(EAST, "train", |w| is_true(w, "Admitted")).await;
+        assert_eq!(workload["spec"]["podSets"].as_array().unwrap().len(), 2, "one for each role");
+        let queued = room.api(EAST, &resource(KUEUE, "Workload")).list(&ListParams::default()).await;
+        assert_eq!(queued.unwrap().items.len(), 1, "what is wrapped is not queued again");
+
+        let workload = room.workload(MANAGER, "train", |w| is_true(w, "Finished")).await;
+        assert_eq!(condition(&workload, "Finished").unwrap(), "True Succeeded");
+        let succeeded = |w: &Value| w["status"]["phase"] == "Succeeded";
+        let ended = room.until(MANAGER, &wrappers(), "train", succeeded).await;
+        assert_eq!(ended["status"]["componentStatus"][0]["kind"], "PyTorchJob");
+        room.is_empty(EAST, &all).await;
+        room.delete(MANAGER, &wrappers(), "train").await;
+        room.is_empty(MANAGER, &all).await;
     });
 }
 
