@@ -16,6 +16,7 @@ mod contain;
 pub mod ending;
 mod guard;
 mod hands;
+mod held;
 mod leads;
 mod lost;
 mod object;
@@ -247,6 +248,7 @@ impl Auditor {
         self.secrets.saw(&seen, &mut findings);
         hands::saw(&self.book, &seen, &mut findings);
         choice::saw(&self.book, &seen, &mut findings);
+        held::saw(&self.book, &seen, &mut findings);
         self.backward.saw(&self.book, &seen, &mut findings);
         self.lost.saw(&seen, &mut findings);
         self.quota.saw(&seen, &mut findings);

@@ -4,7 +4,9 @@
 
 use std::fmt;
 
+use bytes::Bytes;
 use roadstead_api::constants::controllers::MULTIKUEUE;
+use roadstead_api::constants::{annotations, finalizers, gates, labels};
 use roadstead_world::Kind as Played;
 use serde_json::{Value, json};
 
@@ -14,6 +16,8 @@ const RETRY_PAUSE: &str = "10s";
 const WARMUP: &str = "20s";
 /// How often it tries again.
 const RETRIES: &str = "2";
+/// The role of every plain pod: those of a group are alike.
+const ROLE: &str = "main";
 
 /// What is wrong with an `AppWrapper`'s children, beside what holds for all jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +41,8 @@ pub enum JobKind {
     PyTorchJob,
     /// `workload.codeflare.dev/v1beta2 AppWrapper` around one Job for each pod, whose controller is the product's own.
     AppWrapper,
+    /// `v1 Pod`, alone or as a group.
+    Pod,
 }
 
 impl fmt::Display for JobKind {
@@ -47,7 +53,7 @@ impl fmt::Display for JobKind {
 
 impl JobKind {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Job, Self::JobSet, Self::PyTorchJob, Self::AppWrapper];
+    pub const ALL: [Self; 5] = [Self::Job, Self::JobSet, Self::PyTorchJob, Self::AppWrapper, Self::Pod];
     /// Those that a definition adds to a cluster, and that go with it.
     pub const DEFINED: [Self; 2] = [Self::JobSet, Self::PyTorchJob];
 
@@ -58,13 +64,14 @@ impl JobKind {
             Self::JobSet => "jobset.x-k8s.io/jobset",
             Self::PyTorchJob => "kubeflow.org/pytorchjob",
             Self::AppWrapper => "workload.codeflare.dev/appwrapper",
+            Self::Pod => "pod",
         }
     }
 
     /// What plays its controller beside that of `batch/v1`.
     pub(super) const fn played(self) -> Option<Played> {
         match self {
-            Self::Job | Self::AppWrapper => None,
+            Self::Job | Self::AppWrapper | Self::Pod => None,
             Self::JobSet => Some(Played::JobSet),
             Self::PyTorchJob => Some(Played::PyTorchJob),
         }
@@ -77,6 +84,7 @@ impl JobKind {
             Self::JobSet => ("jobset.x-k8s.io", "v1alpha2", "jobsets"),
             Self::PyTorchJob => ("kubeflow.org", "v1", "pytorchjobs"),
             Self::AppWrapper => ("workload.codeflare.dev", "v1beta2", "appwrappers"),
+            Self::Pod => ("", "v1", "pods"),
         }
     }
 
@@ -88,18 +96,26 @@ impl JobKind {
     /// As changes of an API server name it.
     pub(super) fn resource(self) -> String {
         let (group, _, plural) = self.names();
+        if group.is_empty() {
+            return plural.to_owned();
+        }
         format!("{plural}.{group}")
     }
 
     /// Where its objects of a namespace are asked for.
     pub(super) fn path(self, namespace: &str) -> String {
         let (group, version, plural) = self.names();
-        format!("/apis/{group}/{version}/namespaces/{namespace}/{plural}")
+        let root = if group.is_empty() {
+            format!("/api/{version}")
+        } else {
+            format!("/apis/{group}/{version}")
+        };
+        format!("{root}/namespaces/{namespace}/{plural}")
     }
 
     /// The kind that a request is about: also one for what discovery says of its group, which in a run has no other kind.
     pub(super) fn at(path: &str) -> Option<Self> {
-        let group = path.strip_prefix("/apis/")?.split('/').next()?;
+        let group = path.strip_prefix("/apis/")?.split('/').next().filter(|group| !group.is_empty())?;
         Self::ALL.into_iter().find(|kind| kind.names().0 == group)
     }
 
@@ -107,6 +123,7 @@ impl JobKind {
     /// its spec).
     pub(super) fn object(self, metadata: &Value, pods: i64, template: &Value) -> Value {
         let (group, version, _) = self.names();
+        let mut metadata = metadata.clone();
         let spec = match self {
             Self::Job => json!({
                 "suspend": true, "managedBy": MULTIKUEUE, "backoffLimit": 0,
@@ -146,14 +163,20 @@ impl JobKind {
                 let components: Vec<Value> = (0..pods).map(component).collect();
                 json!({"suspend": true, "managedBy": MULTIKUEUE, "components": components})
             }
+            Self::Pod => hold(&mut metadata, template),
         };
-        json!({"apiVersion": format!("{group}/{version}"), "kind": self.to_string(), "metadata": metadata, "spec": spec})
+        let api_version = if group.is_empty() {
+            version.to_owned()
+        } else {
+            format!("{group}/{version}")
+        };
+        json!({"apiVersion": api_version, "kind": self.to_string(), "metadata": metadata, "spec": spec})
     }
 
     /// The annotations by which a job of this kind is patient.
     pub(super) fn patience(self, child: Child) -> Value {
         match self {
-            Self::Job | Self::JobSet | Self::PyTorchJob => json!({}),
+            Self::Job | Self::JobSet | Self::PyTorchJob | Self::Pod => json!({}),
             Self::AppWrapper => {
                 let knob = |name: &str| format!("workload.codeflare.dev.appwrapper/{name}");
                 let mut annotations = json!({
@@ -174,10 +197,52 @@ impl JobKind {
         let holder = match self {
             Self::Job | Self::JobSet | Self::AppWrapper => &mut object["spec"],
             Self::PyTorchJob => &mut object["spec"]["runPolicy"],
+            // Why bare: it is none of the product's, and it is still held.
+            Self::Pod => {
+                object["metadata"] = metadata.clone();
+                return object;
+            }
         };
         if let Some(fields) = holder.as_object_mut() {
             fields.remove("managedBy");
         }
         object
     }
+}
+
+/// The marks of a pod that is held, and its spec, as the webhook leaves them.
+fn hold(metadata: &mut Value, template: &Value) -> Value {
+    metadata["labels"][labels::MANAGED] = labels::TRUE.into();
+    metadata["finalizers"] = json!([finalizers::MANAGED]);
+    metadata["annotations"][annotations::ROLE_HASH] = ROLE.into();
+    for (key, value) in template["metadata"]["annotations"].as_object().into_iter().flatten() {
+        metadata["annotations"][key] = value.clone();
+    }
+    let mut spec = template["spec"].clone();
+    spec["schedulingGates"] = json!([{"name": gates::ADMISSION}, {"name": gates::TOPOLOGY}]);
+    spec
+}
+
+/// Makes a pod the member of a group of so many. Why it is not tried again: nobody here makes another pod in its place.
+pub(super) fn join_group(pod: &mut Value, group: &str, total: i64) {
+    pod["metadata"]["labels"][labels::POD_GROUP_NAME] = group.into();
+    let said = &mut pod["metadata"]["annotations"];
+    said[annotations::POD_GROUP_TOTAL_COUNT] = total.to_string().into();
+    said[annotations::RETRIABLE_IN_GROUP] = "false".into();
+}
+
+/// A request to create a pod, as the webhook of its cluster leaves it.
+pub(super) fn admitted(body: &Bytes) -> Option<Bytes> {
+    let mut pod: Value = serde_json::from_slice(body).ok()?;
+    if pod["metadata"]["labels"][labels::MANAGED] != labels::TRUE {
+        return None;
+    }
+    let held = &mut pod["metadata"]["finalizers"];
+    let mark = json!(finalizers::MANAGED);
+    match held.as_array_mut() {
+        Some(held) if held.contains(&mark) => {}
+        Some(held) => held.push(mark),
+        None => *held = json!([mark]),
+    }
+    Some(Bytes::from(pod.to_string()))
 }

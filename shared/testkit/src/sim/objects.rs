@@ -11,7 +11,7 @@ use roadstead_apiserver::{Server, User};
 use serde_json::{Value, json};
 
 use super::fault::{Forgery, Space};
-use super::kind::{Child, JobKind};
+use super::kind::{self, Child, JobKind};
 use super::script::{JobPlan, Lost, Script, WorkerPlan};
 
 /// Where the jobs are.
@@ -402,8 +402,8 @@ pub(super) fn of_worker(plan: &WorkerPlan, by_queue: bool) -> Vec<(String, Value
     objects
 }
 
-/// A job as it is stored once the webhooks have seen it.
-pub(super) fn job(plan: &JobPlan) -> (String, Value) {
+/// The objects of a job, and where they are created, as they are stored once the webhooks have seen them.
+pub(super) fn job(plan: &JobPlan) -> Vec<(String, Value)> {
     let mut labels = json!({"kueue.x-k8s.io/queue-name": queue_name(plan.queue)});
     if plan.urgent {
         labels["kueue.x-k8s.io/priority-class"] = URGENT.into();
@@ -427,12 +427,27 @@ pub(super) fn job(plan: &JobPlan) -> (String, Value) {
     if plan.child == Child::Hangs {
         template["spec"]["nodeSelector"] = json!({"example.com/nowhere": "yes"});
     }
+    let path = plan.kind.path(NAMESPACE);
+    if plan.kind == JobKind::Pod {
+        let names = plan.objects();
+        let is_group = names.len() > 1;
+        let member = |name: String| {
+            let mut metadata = metadata.clone();
+            metadata["name"] = name.into();
+            let mut pod = plan.kind.object(&metadata, 1, &template);
+            if is_group {
+                kind::join_group(&mut pod, &plan.name, plan.pods);
+            }
+            (path.clone(), pod)
+        };
+        return names.into_iter().map(member).collect();
+    }
     let mut object = plan.kind.object(&metadata, plan.pods, &template);
     // Limit: of the kinds whose controllers are played, only that of Jobs removes what has ended.
     if plan.vanishes && plan.kind == JobKind::Job {
         object["spec"]["ttlSecondsAfterFinished"] = 0.into();
     }
-    (plan.kind.path(NAMESPACE), object)
+    vec![(path, object)]
 }
 
 /// Where pods are asked for.

@@ -127,6 +127,17 @@ pub struct JobPlan {
     pub queue: Option<Lost>,
 }
 
+impl JobPlan {
+    /// The names of its objects: pods are a group of them, everything else is one.
+    pub fn objects(&self) -> Vec<String> {
+        if self.kind == JobKind::Pod && self.pods > 1 {
+            (0..self.pods).map(|number| format!("{}-{number}", self.name)).collect()
+        } else {
+            vec![self.name.clone()]
+        }
+    }
+}
+
 /// What a user does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Act {
@@ -382,28 +393,39 @@ impl Script {
                 of == name && self.faults.iter().any(|(_, entry)| rewinds(&entry.fault))
             })
         };
-        // Why not those: how often they are tried again depends on what their worker suffers meanwhile.
-        let certain = { jobs.iter() }.filter(|(job, _)| job.kind != JobKind::AppWrapper);
+        // Why not those: how often they are tried again depends on what their worker suffers meanwhile; and a pod that dies there has
+        // failed.
+        let may_vary = [JobKind::AppWrapper, JobKind::Pod];
+        let certain = { jobs.iter() }.filter(|(job, _)| !may_vary.contains(&job.kind));
         let certain = certain.filter(|(job, _)| !stays_off(&job.name) && !may_stay_out(&job.name));
         certain.map(|(job, _)| job.name.clone()).collect()
     }
 
-    /// The kind of the job of a name.
-    pub fn kind_of(&self, name: &str) -> JobKind {
-        let of_it = self.acts.iter().find_map(|(_, act)| {
+    /// The job of a name.
+    fn plan_of(&self, name: &str) -> Option<&JobPlan> {
+        self.acts.iter().find_map(|(_, act)| {
             if let Act::Submit(job) = act
                 && job.name == name
             {
-                Some(job.kind)
+                Some(job)
             } else {
                 None
             }
-        });
-        of_it.unwrap_or(JobKind::Job)
+        })
     }
 
-    /// The jobs that want more than the manager's queue has.
-    pub fn hopeless_jobs(&self) -> BTreeSet<&str> {
+    /// The kind of the job of a name.
+    pub fn kind_of(&self, name: &str) -> JobKind {
+        self.plan_of(name).map_or(JobKind::Job, |job| job.kind)
+    }
+
+    /// The names of the objects of a job.
+    pub fn objects_of(&self, name: &str) -> Vec<String> {
+        self.plan_of(name).map_or_else(|| vec![name.to_owned()], JobPlan::objects)
+    }
+
+    /// The objects of jobs that want more than the manager's queue has.
+    pub fn hopeless_jobs(&self) -> BTreeSet<String> {
         let submitted = self.acts.iter().filter_map(|(_, act)| {
             if let Act::Submit(job) = act {
                 Some(job)
@@ -412,7 +434,7 @@ impl Script {
             }
         });
         let hopeless = submitted.filter(|job| job.pods * job.cpus > self.cpus);
-        hopeless.map(|job| job.name.as_str()).collect()
+        hopeless.flat_map(JobPlan::objects).collect()
     }
 
     /// How long after the troubles something may still be due that nobody sees coming: offers to further workers, and what watches
@@ -533,6 +555,7 @@ fn spread_over_queues(dice: &mut ChaCha8Rng, acts: &mut [(Duration, Act)]) {
 fn spread_over_kinds(dice: &mut ChaCha8Rng, acts: &mut Vec<(Duration, Act)>) {
     let mut kinds = BTreeMap::new();
     let mut deletions = Vec::new();
+    let again = handed_in_again(acts);
     for (at, act) in acts.iter_mut() {
         if let Act::Submit(job) = act {
             let kind = JobKind::ALL[dice.random_range(0..JobKind::ALL.len())];
@@ -545,10 +568,29 @@ fn spread_over_kinds(dice: &mut ChaCha8Rng, acts: &mut Vec<(Duration, Act)>) {
                     deletions.push((*at + later, Act::DeleteChildren(job.name.clone())));
                 }
             }
+            // Why: pods that join a group that ends wait for ever.
+            if job.kind == JobKind::Pod && again.contains(&job.name) {
+                job.pods = 1;
+            }
         }
     }
+    // Why: a pod goes with its Workload, which people may mean and the auditors would not know.
+    acts.retain(|(_, act)| !matches!(act, Act::DeleteWorkload(of) if kinds.get(of) == Some(&JobKind::Pod)));
     acts.append(&mut deletions);
     acts.sort_by_key(|(at, _)| *at);
+}
+
+/// The names under which several jobs are handed in, one after the other.
+fn handed_in_again(acts: &[(Duration, Act)]) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    let submitted = acts.iter().filter_map(|(_, act)| {
+        if let Act::Submit(job) = act {
+            Some(job.name.clone())
+        } else {
+            None
+        }
+    });
+    submitted.filter(|name| !names.insert(name.clone())).collect()
 }
 
 /// How wrong the rate of a clock may be, in millionths: two of them differ by less than a tenth then.

@@ -367,7 +367,7 @@ impl Stage {
                 self.processes[rival].release(number);
                 if called == Called::Otherwise {
                     let jobs = (1..=RIVAL_JOBS)
-                        .map(|number| objects::job(&rival_job(number)))
+                        .flat_map(|number| objects::job(&rival_job(number)))
                         .collect();
                     let made = objects::create(&self.servers[rival], jobs).await;
                     self.note(format_args!("jobs of the rival: {made:?}"));

@@ -200,11 +200,13 @@ fn played(jobs: &[JobPlan], faults: Vec<(u64, u64, Fault)>) -> Result<Vec<String
         return Err(outcome.violations.join("\n"));
     }
     for job in jobs {
-        let place = format!("{} {}/{}", job.kind.resource(), objects::NAMESPACE, job.name);
         let end = if job.fails { End::Failed } else { End::Succeeded };
-        let shown = outcome.ending.outcomes.get(&place);
-        if shown != Some(&Ended::Ended(end)) {
-            return Err(format!("{place} is {shown:?}, not {end:?}"));
+        for object in job.objects() {
+            let place = format!("{} {}/{object}", job.kind.resource(), objects::NAMESPACE);
+            let shown = outcome.ending.outcomes.get(&place);
+            if shown != Some(&Ended::Ended(end)) {
+                return Err(format!("{place} is {shown:?}, not {end:?}"));
+            }
         }
     }
     Ok(outcome.trace)
