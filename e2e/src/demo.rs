@@ -1,4 +1,5 @@
-//! The demo: one manager, two workers, jobs of three tenants, a cable that is cut and mended, and a closing card.
+//! The demo: one manager, two workers, jobs of three tenants, a cable that is cut and mended, a node that
+//! gets sick, and a closing card.
 //!
 //! Our processes are the real ones, and talk HTTPS. The control planes are embedded in this process unless real ones are asked
 //! for; then everything is real but the pods. The card is computed by an [`crate::observer::Observer`] that reads every
@@ -9,6 +10,7 @@
 
 mod accident;
 mod card;
+mod evacuation;
 mod play;
 mod script;
 mod view;
@@ -27,7 +29,7 @@ use crate::options::Kind;
 /// Variable in which the harness looks first for the programs of a control plane.
 const ASSETS: &str = "KUBEBUILDER_ASSETS";
 /// How many jobs can be asked for: at least those with a part of their own, at most what is still fun to watch.
-const JOBS: std::ops::RangeInclusive<i64> = 3..=500;
+const JOBS: std::ops::RangeInclusive<i64> = 4..=500;
 
 /// Shows a whole federation on this machine: no cluster, no container engine, no root, no network.
 #[derive(Debug, Clone, Parser)]
@@ -42,7 +44,7 @@ pub struct Args {
     /// Stay up at the end until Ctrl-C, and say how to look around
     #[arg(long)]
     pub keep: bool,
-    /// Without the accident: no cable is cut
+    /// Without the accidents: no cable is cut, and no node gets sick
     #[arg(long)]
     pub calm: bool,
     /// Write one administrator's kubeconfig per cluster into this directory; they are removed at the end
