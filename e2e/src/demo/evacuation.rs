@@ -35,7 +35,10 @@ pub(super) async fn play(client: Client, job: &Planned, voice: &Voice) -> anyhow
     let mark = Patch::Merge(json!({"metadata": {"labels": {HEALTH: EVICT}}}));
     let marked = nodes.patch(&from, &PatchParams::default(), &mark).await;
     marked.with_context(|| format!("marking node {from}"))?;
-    voice.line(&format!("{:<22} node {from} is marked {EVICT} while {} runs there", "SICK NODE", job.name));
+    voice.line(&format!(
+        "{:<22} node {from} is marked {EVICT} while {} runs there",
+        "SICK NODE", job.name
+    ));
     let to = runs_on(&pods, &job.name, |node| node != from).await?;
     voice.line(&format!("{:<22} {} runs on node {to}", "SICK NODE", job.name));
     Ok(Moved { from, to })

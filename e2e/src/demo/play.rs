@@ -105,7 +105,10 @@ async fn show(args: &Args, voice: &Voice) -> anyhow::Result<Shown> {
     let deadline = Instant::now() + PATIENCE + PATIENCE_PER_JOB * u32::from(args.jobs);
     let mut submission = std::pin::pin!(submit(stage.client(MANAGER)?, &jobs));
     let mut submitted = None;
-    let evacuated = jobs.iter().find(|job| job.part == Part::Evacuated).filter(|_| !args.calm);
+    let evacuated = jobs
+        .iter()
+        .find(|job| job.part == Part::Evacuated)
+        .filter(|_| !args.calm);
     let mut evacuation = std::pin::pin!(async {
         match evacuated {
             Some(job) => Ok(Some(evacuation::play(stage.client(WEST)?, job, voice).await?)),

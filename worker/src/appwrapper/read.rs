@@ -8,11 +8,11 @@ use kube::api::ListParams;
 use kube::{Api, ResourceExt as _};
 use roadstead_api::appwrapper::v1beta2::AppWrapper;
 use roadstead_convert::appwrapper::{components, knobs};
-use roadstead_core::bug;
 use roadstead_core::appwrapper::observed::{self, Child, Component, Created, Observed, Origin, Stranger};
 use roadstead_core::appwrapper::settings::Knobs;
 use roadstead_core::appwrapper::status::{FINALIZER, Identity, LABEL, Phase, RESOURCES_DEPLOYED, Status};
 use roadstead_core::appwrapper::{Plan, plan};
+use roadstead_core::bug;
 use roadstead_core::name::{Key, ResourceName, Uid};
 use roadstead_jobs::appwrapper::ROW;
 use roadstead_jobs::appwrapper::probe::verdict;
@@ -162,7 +162,11 @@ async fn pods(
     if !w.pods.is_live() {
         return Err("the pods of this cluster cannot be listed now".to_owned());
     }
-    let has_children = || components.iter().any(|component| component.child != Child::Missing);
+    let has_children = || {
+        components
+            .iter()
+            .any(|component| component.child != Child::Missing)
+    };
     if bug!(w.settings, PodsUncounted) && !has_children() {
         return Ok(Vec::new());
     }

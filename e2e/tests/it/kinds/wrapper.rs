@@ -128,13 +128,29 @@ fn a_wrapped_pytorchjob_of_the_manager_runs_on_a_worker_and_shows_its_end() {
         whole["spec"]["components"] = json!([{"template": template}]);
         submit(room, whole).await;
         room.running(EAST, 2).await;
-        let child = room.until(EAST, &torch, "train", |job| is_true(job, "Running")).await;
+        let child = room
+            .until(EAST, &torch, "train", |job| is_true(job, "Running"))
+            .await;
         let owner = &child["metadata"]["ownerReferences"][0];
-        assert_eq!((&owner["kind"], &owner["controller"]), (&json!("AppWrapper"), &json!(true)));
+        assert_eq!(
+            (&owner["kind"], &owner["controller"]),
+            (&json!("AppWrapper"), &json!(true))
+        );
         let workload = room.workload(EAST, "train", |w| is_true(w, "Admitted")).await;
-        assert_eq!(workload["spec"]["podSets"].as_array().unwrap().len(), 2, "one for each role");
-        let queued = room.api(EAST, &resource(KUEUE, "Workload")).list(&ListParams::default()).await;
-        assert_eq!(queued.unwrap().items.len(), 1, "what is wrapped is not queued again");
+        assert_eq!(
+            workload["spec"]["podSets"].as_array().unwrap().len(),
+            2,
+            "one for each role"
+        );
+        let queued = room
+            .api(EAST, &resource(KUEUE, "Workload"))
+            .list(&ListParams::default())
+            .await;
+        assert_eq!(
+            queued.unwrap().items.len(),
+            1,
+            "what is wrapped is not queued again"
+        );
 
         let workload = room.workload(MANAGER, "train", |w| is_true(w, "Finished")).await;
         assert_eq!(condition(&workload, "Finished").unwrap(), "True Succeeded");

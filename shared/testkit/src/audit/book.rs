@@ -154,7 +154,9 @@ impl Seen<'_> {
 
     /// Whether it is the job of a run: neither its Workload, nor one of its pods, nor a job that it made.
     pub(super) fn is_job(&self) -> bool {
-        let is_one = || !self.is_pod() || (self.is_plain_pod() && self.object().is_some_and(|pod| group(pod).is_empty()));
+        let is_one = || {
+            !self.is_pod() || (self.is_plain_pod() && self.object().is_some_and(|pod| group(pod).is_empty()))
+        };
         self.run.is_some() && !self.is_workload() && !self.is_child && is_one()
     }
 
@@ -282,7 +284,8 @@ impl Book {
         }
         if on_manager {
             // Why by its name: its Workload may not name it yet.
-            let is_member = *place.resource == *PODS && !queue(object).is_empty() && !group(object).is_empty();
+            let is_member =
+                *place.resource == *PODS && !queue(object).is_empty() && !group(object).is_empty();
             return is_member.then(|| self.present(case(group(object))));
         }
         if origin(object) != self.rules.origin || prebuilt(object).is_empty() {
@@ -436,7 +439,9 @@ impl Book {
     pub(super) fn workload_of(&self, place: &Place, job: &Value) -> Option<(&Name, &Arc<Value>)> {
         let case = &self.run_at(place, job)?.case;
         let workload = self.local(case)?;
-        owners(workload).any(|owner| owner == uid(job)).then_some((case, workload))
+        owners(workload)
+            .any(|owner| owner == uid(job))
+            .then_some((case, workload))
     }
 
     /// The case that an object belongs to: a Workload by its name, the rest by its job.

@@ -25,7 +25,10 @@ pub(super) fn saw(book: &Book, seen: &Seen<'_>, findings: &mut Findings) {
     if seen.on_manager {
         let what = "it was let go on the manager, where it stands for one that runs elsewhere".to_owned();
         findings.of("jobs 12.9", place, Some(case), what);
-    } else if !book.workload(&place.cluster, case).is_some_and(|copy| holds_quota(copy) && is_true(copy, "Admitted")) {
+    } else if !book
+        .workload(&place.cluster, case)
+        .is_some_and(|copy| holds_quota(copy) && is_true(copy, "Admitted"))
+    {
         let what = "it was let go and its Workload there is not admitted".to_owned();
         findings.of("jobs 12.8", place, Some(case), what);
     }

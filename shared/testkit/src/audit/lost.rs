@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::book::{Actor, Book, Name, Place, Seen};
 use super::object::{
-    at, condition, group, holds_quota, is_deleting, is_let_go, is_live_pod, is_true, job_end, list, queue, text,
-    winner,
+    at, condition, group, holds_quota, is_deleting, is_let_go, is_live_pod, is_true, job_end, list, queue,
+    text, winner,
 };
 use super::{Findings, Promise};
 

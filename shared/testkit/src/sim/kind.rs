@@ -53,7 +53,13 @@ impl fmt::Display for JobKind {
 
 impl JobKind {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Job, Self::JobSet, Self::PyTorchJob, Self::AppWrapper, Self::Pod];
+    pub const ALL: [Self; 5] = [
+        Self::Job,
+        Self::JobSet,
+        Self::PyTorchJob,
+        Self::AppWrapper,
+        Self::Pod,
+    ];
     /// Those that a definition adds to a cluster, and that go with it.
     pub const DEFINED: [Self; 2] = [Self::JobSet, Self::PyTorchJob];
 
@@ -115,7 +121,11 @@ impl JobKind {
 
     /// The kind that a request is about: also one for what discovery says of its group, which in a run has no other kind.
     pub(super) fn at(path: &str) -> Option<Self> {
-        let group = path.strip_prefix("/apis/")?.split('/').next().filter(|group| !group.is_empty())?;
+        let group = path
+            .strip_prefix("/apis/")?
+            .split('/')
+            .next()
+            .filter(|group| !group.is_empty())?;
         Self::ALL.into_iter().find(|kind| kind.names().0 == group)
     }
 
@@ -215,7 +225,11 @@ fn hold(metadata: &mut Value, template: &Value) -> Value {
     metadata["labels"][labels::MANAGED] = labels::TRUE.into();
     metadata["finalizers"] = json!([finalizers::MANAGED]);
     metadata["annotations"][annotations::ROLE_HASH] = ROLE.into();
-    for (key, value) in template["metadata"]["annotations"].as_object().into_iter().flatten() {
+    for (key, value) in template["metadata"]["annotations"]
+        .as_object()
+        .into_iter()
+        .flatten()
+    {
         metadata["annotations"][key] = value.clone();
     }
     let mut spec = template["spec"].clone();

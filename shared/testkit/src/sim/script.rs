@@ -131,7 +131,9 @@ impl JobPlan {
     /// The names of its objects: pods are a group of them, everything else is one.
     pub fn objects(&self) -> Vec<String> {
         if self.kind == JobKind::Pod && self.pods > 1 {
-            (0..self.pods).map(|number| format!("{}-{number}", self.name)).collect()
+            (0..self.pods)
+                .map(|number| format!("{}-{number}", self.name))
+                .collect()
         } else {
             vec![self.name.clone()]
         }
@@ -421,7 +423,8 @@ impl Script {
 
     /// The names of the objects of a job.
     pub fn objects_of(&self, name: &str) -> Vec<String> {
-        self.plan_of(name).map_or_else(|| vec![name.to_owned()], JobPlan::objects)
+        self.plan_of(name)
+            .map_or_else(|| vec![name.to_owned()], JobPlan::objects)
     }
 
     /// The objects of jobs that want more than the manager's queue has.

@@ -27,7 +27,12 @@ impl Scene {
         let member = json!({"labels": {"kueue.x-k8s.io/pod-group-name": "a"}});
         let names = ["a-0", "a-1"];
         for name in names {
-            self.put("manager", PERSON, PODS, pod(name, &format!("pod-{name}"), &member));
+            self.put(
+                "manager",
+                PERSON,
+                PODS,
+                pod(name, &format!("pod-{name}"), &member),
+            );
             self.auditor.submitted(PODS, "ns", name, self.now);
         }
         let owners = names.map(|name| json!({"kind": "Pod", "name": name, "uid": format!("pod-{name}")}));
@@ -36,11 +41,15 @@ impl Scene {
             "spec": {"queueName": "lq", "active": true},
         });
         self.put("manager", MANAGER, WORKLOADS, workload);
-        self.says("manager", MANAGER, json!({
-            "conditions": [condition("QuotaReserved", "True", "QuotaReserved", 0)],
-            "admissionChecks": [{"name": "mk", "state": "Pending", "message": "offered"}],
-            "nominatedClusterNames": ["east", "west"],
-        }));
+        self.says(
+            "manager",
+            MANAGER,
+            json!({
+                "conditions": [condition("QuotaReserved", "True", "QuotaReserved", 0)],
+                "admissionChecks": [{"name": "mk", "state": "Pending", "message": "offered"}],
+                "nominatedClusterNames": ["east", "west"],
+            }),
+        );
     }
 
     fn says(&mut self, cluster: &str, user: &str, status: Value) {
@@ -52,7 +61,10 @@ impl Scene {
         let labels = json!({"kueue.x-k8s.io/multikueue-origin": "multikueue"});
         let copy = json!({"metadata": {"name": "a", "labels": labels}, "spec": {"active": true}});
         self.put(cluster, MANAGER, WORKLOADS, copy);
-        let held = [condition("QuotaReserved", "True", "Ok", 1), condition("Admitted", "True", "Ok", 1)];
+        let held = [
+            condition("QuotaReserved", "True", "Ok", 1),
+            condition("Admitted", "True", "Ok", 1),
+        ];
         self.says(cluster, WORKER, json!({"conditions": held}));
         self.says("manager", MANAGER, json!({
             "conditions": [condition("QuotaReserved", "True", "Ok", 0), condition("Admitted", "True", "Ok", 2)],
@@ -69,11 +81,22 @@ impl Scene {
                 "kueue.x-k8s.io/prebuilt-workload-name": "a",
             },
         });
-        self.put(cluster, MANAGER, PODS, pod(name, &format!("{cluster}-{name}"), &marks));
+        self.put(
+            cluster,
+            MANAGER,
+            PODS,
+            pod(name, &format!("{cluster}-{name}"), &marks),
+        );
     }
 
     fn let_go(&mut self, name: &str, cluster: &str, user: &str) {
-        self.edit(cluster, user, PODS, name, json!({"spec": {"schedulingGates": null}}));
+        self.edit(
+            cluster,
+            user,
+            PODS,
+            name,
+            json!({"spec": {"schedulingGates": null}}),
+        );
     }
 
     fn phase(&mut self, name: &str, cluster: &str, user: &str, phase: &str) {
@@ -107,7 +130,11 @@ fn a_pod_is_let_go_only_where_its_workload_is_admitted_and_never_on_the_manager(
     scene.group();
     scene.place("east");
     scene.send("a-0", "east");
-    scene.says("east", WORKER, json!({"conditions": [condition("Admitted", "False", "Evicted", 3)]}));
+    scene.says(
+        "east",
+        WORKER,
+        json!({"conditions": [condition("Admitted", "False", "Evicted", 3)]}),
+    );
     scene.let_go("a-0", "east", WORKER);
     assert_eq!(scene.broken(), ["jobs 12.8"]);
 }
