@@ -232,6 +232,41 @@ fn a_worker_without_wrappers_is_no_candidate_until_it_serves_them() {
     });
 }
 
+/// Its pods fit no node of the worker that has more room, which gives it up; the other one has the node.
+///
+/// Spec: multikueue 3.3 R3 (deviation); safety 1 I11, 3.1
+#[test]
+fn a_wrapper_that_a_worker_gives_up_is_tried_on_another_one() {
+    let cores = [(MANAGER, "16"), (EAST, "8"), (WEST, "4")];
+    play("wrap-elsewhere", &cores, async |room| {
+        let _alone = WEST_CHANGES.lock().await;
+        join(room.stage(), WEST).await;
+        let mut stubborn = wrapper(room, "train", 3);
+        let knob = |name: &str| format!("workload.codeflare.dev.appwrapper/{name}");
+        stubborn["metadata"]["annotations"] = json!({
+            "roadstead.dev/retry-elsewhere": "1", knob("retryLimit"): "0",
+            knob("admissionGracePeriodDuration"): "3s", knob("warmupGracePeriodDuration"): "3s",
+        });
+        for (component, spec) in [(1, "/spec/template/spec"), (2, "/spec")] {
+            let template = &mut stubborn["spec"]["components"][component]["template"];
+            let pods = template.pointer_mut(spec).unwrap();
+            pods["nodeSelector"] = json!({"kubernetes.io/hostname": format!("{WEST}-1")});
+        }
+        submit(room, stubborn).await;
+        room.until(EAST, &wrappers(), "train", |_| true).await;
+        let workload = room.workload(MANAGER, "train", |w| is_true(w, "Finished")).await;
+        assert_eq!(condition(&workload, "Finished").unwrap(), "True Succeeded");
+        assert_eq!(workload["status"]["clusterName"], WEST);
+        assert_eq!(workload["metadata"]["annotations"]["roadstead.dev/failed-on"], EAST);
+        let succeeded = |w: &Value| w["status"]["phase"] == "Succeeded";
+        room.until(MANAGER, &wrappers(), "train", succeeded).await;
+        room.delete(MANAGER, &wrappers(), "train").await;
+        for cluster in [MANAGER, EAST, WEST] {
+            room.is_empty(cluster, &all_of_it()).await;
+        }
+    });
+}
+
 /// The manager's account on the worker may create `AppWrappers`, and the worker's controller Jobs: the user may not.
 ///
 /// Spec: appwrapper 3.4, B103, N-24
