@@ -10,8 +10,8 @@ use kube::core::DynamicObject;
 use roadstead_api::constants::{annotations, controllers, finalizers};
 use roadstead_api::kueue::v1beta2::{CheckState, Workload as ApiWorkload};
 use roadstead_core::dispatch::{
-    self, Answer, Copies, Elsewhere as Tries, Failure, Fence, Life, Local, LocalJob, LostPolicy, Observed, Origin, Owner, Plan,
-    PodsThere, Policy, RemoteJob, RemoteWorkload, Said, Site, Stop, Twins,
+    self, Answer, Copies, Elsewhere as Tries, Failure, Fence, Life, Local, LocalJob, LostPolicy, Observed,
+    Origin, Owner, Plan, PodsThere, Policy, RemoteJob, RemoteWorkload, Said, Site, Stop, Twins,
 };
 use roadstead_core::kind::KindState;
 use roadstead_core::name::{CheckName, ClusterName, Key};
@@ -101,7 +101,12 @@ impl Scene {
         let changed = plan.epoch != self.epoch;
         let number = (annotations::DISPATCH_EPOCH, plan.epoch.to_string());
         let failed_on = plan.failed_on.as_ref().map(|cluster| {
-            let all = self.tries.failed_on.iter().chain([cluster]).map(ClusterName::as_str);
+            let all = self
+                .tries
+                .failed_on
+                .iter()
+                .chain([cluster])
+                .map(ClusterName::as_str);
             (annotations::FAILED_ON, all.collect::<Vec<_>>().join(","))
         });
         changed.then_some(number).into_iter().chain(failed_on).collect()
@@ -265,7 +270,10 @@ fn tries(stored: Option<&ApiWorkload>, job: Option<&(&'static dyn JobKind, Cache
     let names = failed_on.into_iter().flat_map(|names| names.split(','));
     Tries {
         limit: asked.and_then(|limit| limit.parse().ok()).unwrap_or(0),
-        failed_on: names.filter(|name| !name.is_empty()).map(ClusterName::from).collect(),
+        failed_on: names
+            .filter(|name| !name.is_empty())
+            .map(ClusterName::from)
+            .collect(),
     }
 }
 

@@ -209,7 +209,9 @@ const RETRY_ELSEWHERE_MAX: u32 = 100;
 
 fn retry_problems(job: Member<'_>) -> Option<Problem> {
     let text = annotation(job.meta, annotations::RETRY_ELSEWHERE)?;
-    let is_fine = text.parse::<u32>().is_ok_and(|tries| tries <= RETRY_ELSEWHERE_MAX);
+    let is_fine = text
+        .parse::<u32>()
+        .is_ok_and(|tries| tries <= RETRY_ELSEWHERE_MAX);
     let field = annotation_field(annotations::RETRY_ELSEWHERE);
     (!is_fine).then(|| Problem::invalid(field, "must be a number from 0 to 100").of(text))
 }

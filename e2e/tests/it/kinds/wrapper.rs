@@ -257,7 +257,10 @@ fn a_wrapper_that_a_worker_gives_up_is_tried_on_another_one() {
         let workload = room.workload(MANAGER, "train", |w| is_true(w, "Finished")).await;
         assert_eq!(condition(&workload, "Finished").unwrap(), "True Succeeded");
         assert_eq!(workload["status"]["clusterName"], WEST);
-        assert_eq!(workload["metadata"]["annotations"]["roadstead.dev/failed-on"], EAST);
+        assert_eq!(
+            workload["metadata"]["annotations"]["roadstead.dev/failed-on"],
+            EAST
+        );
         let succeeded = |w: &Value| w["status"]["phase"] == "Succeeded";
         room.until(MANAGER, &wrappers(), "train", succeeded).await;
         room.delete(MANAGER, &wrappers(), "train").await;

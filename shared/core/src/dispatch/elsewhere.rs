@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Cordon, Copies, Pass, Said};
+use super::{Copies, Cordon, Pass, Said};
 use crate::name::{CheckName, ClusterName};
 use crate::note::Severity;
 

@@ -304,7 +304,10 @@ fn tries_elsewhere_are_a_small_number() {
         let problems = told(wrong);
         assert_eq!(problems.len(), 1, "{wrong}");
         let text = problems[0].to_string();
-        assert!(text.contains(RETRY) && text.contains("must be a number from 0 to 100"), "{text}");
+        assert!(
+            text.contains(RETRY) && text.contains("must be a number from 0 to 100"),
+            "{text}"
+        );
     }
     let old = job(json!({QUEUE: "q"}), json!({}), false);
     let new = job(json!({QUEUE: "q"}), json!({RETRY: "many"}), false);
