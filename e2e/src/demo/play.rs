@@ -109,10 +109,11 @@ async fn show(args: &Args, voice: &Voice) -> anyhow::Result<Shown> {
         .iter()
         .find(|job| job.part == Part::Evacuated)
         .filter(|_| !args.calm);
-    let mut evacuation = std::pin::pin!(async {
+    let west = stage.client(WEST)?;
+    let mut evacuation = std::pin::pin!(async move {
         match evacuated {
-            Some(job) => Ok(Some(evacuation::play(stage.client(WEST)?, job, voice).await?)),
-            None => anyhow::Ok(None),
+            Some(job) => evacuation::play(west, job, voice).await.map(Some),
+            None => Ok(None),
         }
     });
     let mut moved = None;

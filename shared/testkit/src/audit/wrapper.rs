@@ -1,5 +1,7 @@
-//! What is promised of an `AppWrapper` on the worker that runs it: its quota is not free while a pod of it lives, and an attempt
-//! begins only when no pod of the one before lives.
+//! What is promised of an `AppWrapper` on the worker that runs it: its quota is not free while a pod of it lives, unless it is being
+//! deleted; and an attempt begins only when no pod of the one before lives.
+//!
+//! Why not when it is being deleted: the quota of a job goes with the job (`spec/jobs.md 15.37`, `spec/known-faults.md`).
 //!
 //! That nothing of it remains when it is gone is judged as for all jobs ([`super::orphan`]), and so is that it ends
 //! ([`super::lost`]).
@@ -35,6 +37,8 @@ pub(super) struct Wrappers {
     pods: BTreeMap<(Arc<str>, Name), BTreeMap<Place, Arc<str>>>,
     /// Clusters whose storage was restored from a backup: what lives there is nobody's fault.
     restored: BTreeSet<Arc<str>>,
+    /// The `AppWrappers` and other jobs that are being deleted or gone, by cluster and case.
+    going: BTreeSet<(Arc<str>, Name)>,
     /// Namespaces that end, by cluster: what holds quota goes there as well as what uses it.
     ending: BTreeSet<(Arc<str>, Arc<str>)>,
 }
@@ -57,7 +61,13 @@ impl Wrappers {
             return;
         };
         let here = (cluster.clone(), case.clone());
-        if seen.is_child {
+        if seen.is_job() {
+            if seen.after().is_none_or(is_deleting) {
+                self.going.insert(here);
+            } else {
+                self.going.remove(&here);
+            }
+        } else if seen.is_child {
             if let Some(job) = seen.after().filter(|job| is_wrapped(job)) {
                 let child = Child {
                     case: case.clone(),
@@ -109,7 +119,7 @@ impl Wrappers {
         };
         let holds = book.workload(cluster, case).is_some_and(|copy| holds_quota(copy));
         let stays = !self.ending.contains(&(cluster.clone(), case.namespace.clone()));
-        if !holds && stays && !self.restored.contains(cluster) {
+        if !holds && stays && !self.going.contains(here) && !self.restored.contains(cluster) {
             let what = format!("its quota on {cluster} is free, and pod {} lives there", pod.name);
             findings.about("appwrapper 2.5", case, what);
         }

@@ -675,4 +675,10 @@ fn an_attempt_of_a_wrapper_begins_without_pods_of_the_last_and_its_quota_is_held
     };
     frees("pods").is_fine();
     assert_eq!(frees("quota").broken(), ["appwrapper 2.5"]);
+    let mut deleted = attempts(true);
+    let goes = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+    deleted.edit("east", MANAGER, JOBS, "a", goes);
+    let held = json!({"conditions": [condition("QuotaReserved", "False", "Pending", 4)]});
+    deleted.status("east", WORKER, "a", held);
+    deleted.is_fine();
 }
