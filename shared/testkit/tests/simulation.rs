@@ -43,13 +43,13 @@ const SHOWN_BY: [(&str, u64); 16] = [
     ("StuckToOneCluster", 6),
     ("RejectedLeavesRemains", 8),
     ("StaleClusterName", 6),
-    ("NoLookAfterBreak", 25),
+    ("NoLookAfterBreak", 63),
     ("ConnectedTooEarly", 61),
     ("HungBlocksAll", 404),
-    ("EarlyEventLost", 161),
+    ("EarlyEventLost", 251),
     ("WinnerNotSticky", 0),
     ("AnyEndCounts", 10),
-    ("PodsUncounted", 0),
+    ("PodsUncounted", 5),
 ];
 
 /// Spec: safety 7, bug bank.
