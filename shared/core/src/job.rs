@@ -48,12 +48,12 @@ pub struct JobObserved<'a> {
     pub workloads: &'a [OwnedWorkload],
 }
 
-/// Whether a job exists.
+/// Whether a job or a Workload exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// The job exists and is not being deleted.
+    /// It exists and is not being deleted.
     Live,
-    /// The job is deleted or is being deleted.
+    /// It is deleted or is being deleted.
     Going,
 }
 
