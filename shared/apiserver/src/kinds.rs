@@ -155,7 +155,7 @@ impl Line {
 }
 
 const ADMISSION: &str = "admissionregistration.k8s.io";
-/// The group of APIServices, which name other processes that serve a group.
+/// The group of `APIService` objects, which name other processes that serve a group.
 pub(crate) const REGISTRATION: &str = "apiregistration.k8s.io";
 const RBAC: &str = "rbac.authorization.k8s.io";
 /// The group of custom resource definitions.

@@ -22,7 +22,7 @@ pub struct User {
     pub uid: String,
     /// The user's groups, such as `system:masters`.
     pub groups: Vec<String>,
-    /// More about the user, as in the `extra` field of a TokenReview.
+    /// More about the user, as in the `extra` field of a `TokenReview`.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 

@@ -319,7 +319,7 @@ impl Server {
         self.dispatch(&call, warnings).await
     }
 
-    /// Whether an APIService names another process for this group and version.
+    /// Whether an `APIService` names another process for this group and version.
     fn is_registered(&self, target: &Path) -> bool {
         let name = format!("{}.{}", target.version, target.group);
         let resource = format!("apiservices.{}", crate::kinds::REGISTRATION);
