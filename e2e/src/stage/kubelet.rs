@@ -49,7 +49,7 @@ cut -d' ' -f2 /proc/mounts | grep -F "$2" | sort -r | xargs -r umount -l
 /// A node with real pods. It ends with this value, and so do its containers.
 #[derive(Debug)]
 pub struct Kubelet {
-    kubelet: Guarded,
+    process: Guarded,
     containerd: Guarded,
     _service: Service,
     // Invariant: after the processes that use it.
@@ -124,7 +124,7 @@ impl Kubelet {
             .map_err(system("building the kubelet"))?;
         let program = found.path(Program::Kubelet).map(Path::to_owned);
         let program = program
-            .ok_or(io::ErrorKind::NotFound.into())
+            .ok_or_else(|| io::ErrorKind::NotFound.into())
             .map_err(system("finding the kubelet"))?;
 
         let client = client_of(plane)?;
@@ -172,7 +172,7 @@ impl Kubelet {
             .map_err(Error::Plane)?;
         let kubelet = kubelet(program, at, &socket)?;
         let started = Self {
-            kubelet,
+            process: kubelet,
             containerd,
             _service: service,
             dir,
@@ -195,7 +195,7 @@ impl Kubelet {
             if Instant::now() > until {
                 let said = conditions.iter().filter_map(|each| each.message.clone());
                 let said = said.collect::<Vec<_>>().join("; ");
-                return Err(late("the node", format!("{said}\n{}", self.kubelet.log_tail())));
+                return Err(late("the node", format!("{said}\n{}", self.process.log_tail())));
             }
             sleep(POLL).await;
         }
@@ -204,7 +204,7 @@ impl Kubelet {
 
 impl Drop for Kubelet {
     fn drop(&mut self) {
-        self.kubelet.stop();
+        self.process.stop();
         let socket = self.dir.path().join("containerd.sock");
         // Why ignored: what cannot be cleared is named by the directory that stays.
         let _ = { Command::new("sh") }

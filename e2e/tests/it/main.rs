@@ -27,6 +27,7 @@ mod install;
 mod jobs;
 mod kinds;
 mod kubectl;
+mod language;
 mod lifecycle;
 mod mlbatch;
 mod nightly;
