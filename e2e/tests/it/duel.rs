@@ -40,7 +40,7 @@ const GATES: [(&str, bool); 4] = [
 ];
 /// How often a sequence that differs is played.
 const PLAYED_MAX: u32 = 3;
-/// For starting both, a first build included.
+/// Limit of the start of both, a first build included.
 const START_DEADLINE: Duration = Duration::from_mins(30);
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(400);
@@ -75,7 +75,7 @@ fn differences(theirs: &View, ours: &View) -> Vec<String> {
     lines
 }
 
-/// Waits until both rest; gives what they show then, and in what they differ.
+/// Waits until both rest. Returns what they show then, and in what they differ.
 async fn rest(theirs: &Side, ours: &Side) -> Result<(View, Vec<String>), Vec<String>> {
     let begun = Instant::now();
     let mut since = Instant::now();
