@@ -14,9 +14,9 @@ use tokio::sync::OnceCell;
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
-/// For what a test does; starting planes comes on top.
+/// Limit of a test, without the start of planes.
 const TEST_DEADLINE: Duration = Duration::from_mins(1);
-/// For starting planes, a first build included.
+/// Limit of the start of planes, a first build included.
 const START_DEADLINE: Duration = Duration::from_mins(30);
 /// For one thing that is waited for: more than anything may take, less than a test may take.
 const PATIENCE: Duration = Duration::from_secs(150);
@@ -24,7 +24,7 @@ const POLL: Duration = Duration::from_millis(50);
 
 static PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
 
-/// A complete plane with one node, for tests that leave it whole. Nobody drops it: it ends with this process.
+/// A complete plane with one node, for tests that do not disturb it. It is never dropped and ends with this process.
 pub(crate) async fn plane() -> &'static ControlPlane {
     PLANE
         .get_or_init(|| async {
@@ -97,7 +97,16 @@ pub(crate) async fn within<T>(body: impl Future<Output = T>) -> T {
 /// Asks until the answer is there. Fails after [`PATIENCE`], or with the test's deadline if that is earlier.
 #[track_caller]
 pub(crate) fn eventually<T, F: Future<Output = Option<T>>>(
+    probe: impl FnMut() -> F,
+) -> impl Future<Output = T> {
+    eventually_or(probe, String::new)
+}
+
+/// As [`eventually`]; its failure ends with what is there instead.
+#[track_caller]
+pub(crate) fn eventually_or<T, F: Future<Output = Option<T>>>(
     mut probe: impl FnMut() -> F,
+    instead: impl Fn() -> String,
 ) -> impl Future<Output = T> {
     let asked = Location::caller();
     async move {
@@ -110,7 +119,8 @@ pub(crate) fn eventually<T, F: Future<Output = Option<T>>>(
             }
         };
         timeout(PATIENCE, answer).await.unwrap_or_else(|_elapsed| {
-            panic!("what {asked} waits for has not come in {} s", PATIENCE.as_secs())
+            let waited = PATIENCE.as_secs();
+            panic!("what {asked} waits for has not come in {waited} s {}", instead())
         })
     }
 }
