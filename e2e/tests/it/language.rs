@@ -13,7 +13,9 @@ const NOT_YET: &[&str] = &["manager/src/", "shared/core/src/dispatch", "shared/t
 /// What a comment's text does wrong, if anything.
 fn complaint(comment: &str) -> Option<String> {
     let lower = comment.to_lowercase();
-    let mut words = lower.split(|c: char| !c.is_alphanumeric() && c != '\'').peekable();
+    let mut words = lower
+        .split(|c: char| !c.is_alphanumeric() && c != '\'')
+        .peekable();
     while let Some(word) = words.next() {
         if ROLELESS.contains(&word) {
             return Some(format!("\"{word}\": name the role"));
@@ -34,14 +36,19 @@ fn complaints(text: &str) -> Vec<(usize, String)> {
     let doc = |at: usize| lines.get(at).and_then(|line| line.strip_prefix("/// "));
     let mut found = Vec::new();
     for (at, line) in lines.iter().enumerate() {
-        let Some(comment) = line.strip_prefix("//") else { continue };
+        let Some(comment) = line.strip_prefix("//") else {
+            continue;
+        };
         let comment = comment.trim_start_matches(['/', '!']);
         if let Some(wrong) = complaint(comment) {
             found.push((at + 1, wrong));
         }
         let is_alone = (at == 0 || doc(at - 1).is_none()) && doc(at + 1).is_none();
         if doc(at).is_some_and(|doc| doc.split_whitespace().count() == 1) && is_alone {
-            found.push((at + 1, "a doc of one word: leave it out, or say what the item is".to_owned()));
+            found.push((
+                at + 1,
+                "a doc of one word: leave it out, or say what the item is".to_owned(),
+            ));
         }
     }
     found
