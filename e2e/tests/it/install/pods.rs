@@ -10,9 +10,9 @@ use roadstead_e2e::stage::kubelet::{BY_NAME, Kubelet, PAUSE};
 use super::*;
 use crate::shared::output_of;
 
-/// What `deploy/images` calls the image that the Deployment names.
+/// The name in `deploy/images` of the image that the Deployment names.
 const WORKER: &str = "roadstead-worker";
-/// Where Debian's package busybox-static has its program.
+/// The program of Debian's package busybox-static.
 const BUSYBOX: &str = "/bin/busybox";
 
 async fn shell(dir: &Path, script: &str) -> String {
