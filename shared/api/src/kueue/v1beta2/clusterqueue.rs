@@ -205,7 +205,7 @@ pub struct BorrowWithinCohort {
 /// Whom a workload that has to borrow may preempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum BorrowWithinCohortPolicy {
-    /// Nobody.
+    /// No workload.
     #[default]
     Never,
     /// Workloads of lower priority.

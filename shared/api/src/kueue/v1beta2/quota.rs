@@ -66,7 +66,7 @@ pub struct ResourceQuota {
 #[serde(rename_all = "camelCase")]
 pub struct FairSharing {
     /// Comparative share of unused capacity of the cohort; default 1. Twice the weight deserves twice the share. 0 means
-    /// that everybody else goes first; otherwise it must be greater than 1n.
+    /// that all others go first; otherwise it must be greater than 1n.
     #[serde(default = "weight_default")]
     #[schemars(schema_with = "crate::schema::quantity")]
     pub weight: Quantity,
