@@ -88,6 +88,8 @@ pub(crate) struct Dispatch {
     /// Whose turn it is, where only one at a time may call a worker.
     #[cfg(feature = "bugbank")]
     pub(crate) turn: Arc<tokio::sync::Mutex<()>>,
+    /// Whether pods are shown on a node that stands for their cluster.
+    pub(crate) virtual_nodes: bool,
     /// Since when this process runs: a worker that it has not reached yet counts as lost since then.
     pub(crate) started: Timestamp,
     /// The time.
@@ -204,6 +206,7 @@ impl Checks for Dispatch {
             return has_checks.then_some(Elsewhere {
                 job: None,
                 fate: Fate::NotYet,
+                node: None,
             });
         }
         read::elsewhere(self, workload, job)

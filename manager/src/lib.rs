@@ -19,6 +19,7 @@ mod metrics;
 mod remote;
 mod run;
 mod sites;
+mod virtual_nodes;
 
 pub use remote::Dial;
 #[cfg(feature = "bugbank")]

@@ -20,7 +20,7 @@ use roadstead_engine::host::{Error, Host};
 use roadstead_engine::leader::Leadership;
 use roadstead_engine::process::{self, Engine, Parts, kinds};
 use roadstead_jobs::JobKind;
-use roadstead_kinds::Ability;
+use roadstead_kinds::{Ability, rows};
 use roadstead_kubeconfigs::check::Rules;
 use roadstead_kubeio::cache::Cache;
 use roadstead_kubeio::dirty::Dirty;
@@ -42,6 +42,7 @@ use crate::remote::supervisor::{Ask, Fleet, Greet};
 use crate::remote::witness::Witnesses;
 use crate::remote::{self, Dial};
 use crate::sites;
+use crate::virtual_nodes::VirtualNodes;
 
 /// What `--controllers` can name.
 pub const CONTROLLERS: &[&str] = &["admission", "core", "gc", "jobs", "multikueue", "webhooks"];
@@ -235,6 +236,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
         lessor: lessor.clone(),
         #[cfg(feature = "bugbank")]
         turn: Arc::default(),
+        virtual_nodes: config.roadstead.virtual_nodes,
         started: clock(),
         clock: clock.clone(),
     };
@@ -280,6 +282,17 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
     tasks.spawn("connections", leading(fleet.run(stop.clone()).boxed()));
     let conditions = federation.run(client.clone(), clock.clone(), stop.clone());
     tasks.spawn("admission checks", leading(conditions.boxed()));
+    let pods = { engine.caches.jobs.iter() }.find(|jobs| jobs.kind.kind() == &rows::POD);
+    if let Some(pods) = pods.filter(|_| config.roadstead.virtual_nodes) {
+        let nodes = VirtualNodes {
+            client: client.clone(),
+            clusters: dispatch.federation.clusters.clone(),
+            registry: registry.clone(),
+            pods: pods.clone(),
+            clock: wall.clone(),
+        };
+        tasks.spawn("virtual nodes", leading(nodes.run(stop.clone()).boxed()));
+    }
     let credentials = Credentials {
         client,
         secrets,

@@ -137,6 +137,30 @@ pub fn appwrapper(namespace: &str) -> Vec<Value> {
     ]
 }
 
+/// Where the leases of nodes lie.
+const NODE_LEASES: &str = "kube-node-lease";
+
+/// What a manager with `virtualNodes.enable` must be allowed besides [`manifests`]: to keep a node for each worker cluster, and to put
+/// pods on it.
+pub fn virtual_nodes(namespace: &str) -> Vec<Value> {
+    let rules = [
+        rule("", &["nodes"], &["create", "delete", "get", "list", "patch"]),
+        rule("", &["nodes/status"], &["patch"]),
+        rule("", &["pods/binding"], &["create"]),
+    ];
+    let mut objects = Vec::new();
+    let name = format!("{}:virtual-nodes", Process::Manager.role());
+    let mut role = Roles {
+        objects: &mut objects,
+        name: &name,
+        namespace,
+    };
+    role.add(None, &rules);
+    let leases = rule("coordination.k8s.io", &["leases"], &["create", "delete", "patch"]);
+    role.add(Some(NODE_LEASES), &[leases]);
+    objects
+}
+
 /// What a process that runs already must be allowed in addition when this integration is switched on, in its namespace.
 pub fn of_integration(process: Process, namespace: &str, kind: &Kind) -> Vec<Value> {
     let rules: Vec<Value> = kind_rules(kind);

@@ -196,6 +196,13 @@ pub enum Write {
         /// Which one.
         of: MemberId,
     },
+    /// Put a pod on a node.
+    Bind {
+        /// Which one.
+        of: MemberId,
+        /// On which one.
+        node: String,
+    },
 }
 
 /// Why a job is stopped.
@@ -412,6 +419,16 @@ pub trait JobKind: Send + Sync {
     /// How the objects of a job and its copies differ. None of a kind whose jobs are one object.
     fn unmatched(&self, _local: Members<'_>, _copies: Members<'_>) -> Unmatched {
         Unmatched::default()
+    }
+
+    /// The next writes that put objects of a local job, whose copies run, on the node that stands for their cluster.
+    fn settle(&self, _local: Members<'_>, _copies: Members<'_>, _node: &str) -> Vec<Write> {
+        Vec::new()
+    }
+
+    /// Whether all its objects that are not held are on such a node, so that nothing of it runs in this cluster.
+    fn is_shown_on_nodes(&self, _local: Members<'_>) -> bool {
+        false
     }
 
     /// How to show on a local job what is known of it elsewhere. Never sent to a job that a controller of its own looks after.

@@ -102,6 +102,8 @@ pub const LEASE_CLUSTER: &str = "roadstead.dev/lease-cluster";
 pub const CLUSTER_IDENTITY: &str = "roadstead.dev/cluster-identity";
 /// On a `Workload`: why it does not run, as a record for people and programs (`spec/experience.md`).
 pub const EXPLANATION: &str = "roadstead.dev/explanation";
+/// On a pod of the manager: the node on which it shows in which cluster it runs.
+pub const VIRTUAL_NODE: &str = "roadstead.dev/virtual-node";
 /// On a `MultiKueueCluster`: `true` when it takes no new work, `drain` when its jobs go elsewhere too.
 pub const CORDON: &str = "roadstead.dev/cordon";
 /// On a `MultiKueueCluster`: an administrator's word that the runs on this lost cluster are lost. The value is the time at which
