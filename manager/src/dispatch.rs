@@ -43,7 +43,9 @@ use crate::lease::Lessor;
 use crate::metrics::{Anew, Hop, Metrics};
 use crate::remote::Remote;
 use crate::remote::registry::Registry;
+use crate::results::Steps;
 use crate::sites;
+use crate::virtual_nodes::Kept;
 
 pub(crate) use memory::Memory;
 pub(crate) use read::keys_on;
@@ -88,8 +90,10 @@ pub(crate) struct Dispatch {
     /// Whose turn it is, where only one at a time may call a worker.
     #[cfg(feature = "bugbank")]
     pub(crate) turn: Arc<tokio::sync::Mutex<()>>,
-    /// Whether pods are shown on a node that stands for their cluster.
-    pub(crate) virtual_nodes: bool,
+    /// The nodes on which pods show in which cluster they run.
+    pub(crate) virtual_nodes: Arc<Kept>,
+    /// Its pods that are steps of Argo Workflows.
+    pub(crate) steps: Arc<Steps>,
     /// Since when this process runs: a worker that it has not reached yet counts as lost since then.
     pub(crate) started: Timestamp,
     /// The time.

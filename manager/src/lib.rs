@@ -17,6 +17,7 @@ mod gc;
 mod lease;
 mod metrics;
 mod remote;
+mod results;
 mod run;
 mod sites;
 mod virtual_nodes;

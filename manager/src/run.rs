@@ -20,7 +20,7 @@ use roadstead_engine::host::{Error, Host};
 use roadstead_engine::leader::Leadership;
 use roadstead_engine::process::{self, Engine, Parts, kinds};
 use roadstead_jobs::JobKind;
-use roadstead_kinds::{Ability, rows};
+use roadstead_kinds::Ability;
 use roadstead_kubeconfigs::check::Rules;
 use roadstead_kubeio::cache::Cache;
 use roadstead_kubeio::dirty::Dirty;
@@ -41,6 +41,7 @@ use crate::remote::registry::Registry;
 use crate::remote::supervisor::{Ask, Fleet, Greet};
 use crate::remote::witness::Witnesses;
 use crate::remote::{self, Dial};
+use crate::results::{self, Steps};
 use crate::sites;
 use crate::virtual_nodes::VirtualNodes;
 
@@ -236,7 +237,8 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
         lessor: lessor.clone(),
         #[cfg(feature = "bugbank")]
         turn: Arc::default(),
-        virtual_nodes: config.roadstead.virtual_nodes,
+        virtual_nodes: Arc::default(),
+        steps: Steps::follow(&engine.caches),
         started: clock(),
         clock: clock.clone(),
     };
@@ -282,15 +284,9 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
     tasks.spawn("connections", leading(fleet.run(stop.clone()).boxed()));
     let conditions = federation.run(client.clone(), clock.clone(), stop.clone());
     tasks.spawn("admission checks", leading(conditions.boxed()));
-    let pods = { engine.caches.jobs.iter() }.find(|jobs| jobs.kind.kind() == &rows::POD);
-    if let Some(pods) = pods.filter(|_| config.roadstead.virtual_nodes) {
-        let nodes = VirtualNodes {
-            client: client.clone(),
-            clusters: dispatch.federation.clusters.clone(),
-            registry: registry.clone(),
-            pods: pods.clone(),
-            clock: wall.clone(),
-        };
+    if config.roadstead.virtual_nodes
+        && let Some(nodes) = VirtualNodes::new(&dispatch, wall.clone())
+    {
         tasks.spawn("virtual nodes", leading(nodes.run(stop.clone()).boxed()));
     }
     let credentials = Credentials {
@@ -343,6 +339,8 @@ fn greet(dispatch: Dispatch, changed: Bell) -> Greet {
         let (name, changed) = (remote.name.clone(), changed.clone());
         remote.queues.on_change(move || changed.mark(name.clone()));
         dispatch.greet(remote);
+        let bringing = results::run(dispatch.clone(), remote.clone(), stop.clone());
+        tokio::spawn(bringing);
         let work = dispatch::run(dispatch.clone(), remote.clone(), stop);
         tokio::spawn(work);
     })

@@ -6,30 +6,29 @@
 //! *Source*: `spec/jobs.md 12.9`.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::ListParams;
 use kube::core::DynamicObject;
-use kube::{Api, Client, ResourceExt as _};
+use kube::{Api, ResourceExt as _};
 use roadstead_api::constants::{annotations, labels, names};
-use roadstead_api::kueue::v1beta2::MultiKueueCluster;
 use roadstead_core::kind::KindState;
 use roadstead_core::name::{ClusterName, Key};
-use roadstead_engine::caches::KindCache;
+use roadstead_engine::caches::{JobRef, KindCache};
 use roadstead_engine::clock::Clock;
-use roadstead_kubeio::cache::Cache;
+use roadstead_kinds::rows;
+use roadstead_kubeio::dirty::Dirty;
 use roadstead_kubeio::queue::{Lane, Queue};
 use roadstead_kubeio::reconcile::{self, Outcome};
 use roadstead_kubeio::trouble::Troubles;
 use roadstead_kubeio::write::{self, Written};
-use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::remote::registry::Registry;
+use crate::dispatch::Dispatch;
 
 /// How often the lease of a node is renewed, as kubelets do, and for how long it holds.
 const RENEWAL: Duration = Duration::from_secs(10);
@@ -42,22 +41,50 @@ const WORKERS: usize = 4;
 const LEASES: &str = "kube-node-lease";
 const FIELD_MANAGER: &str = "roadstead-manager";
 
+/// The clusters whose nodes are there. Always empty where `virtualNodes.enable` is off.
+#[derive(Debug, Default)]
+pub(crate) struct Kept(Mutex<BTreeSet<String>>);
+
+impl Kept {
+    /// The node of a cluster, if it is there. Why asked for: a pod that is bound to a missing node is deleted by the pod garbage
+    /// collector.
+    pub(crate) fn node_of(&self, cluster: &ClusterName) -> Option<String> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        { kept.contains(cluster.as_str()) }.then(|| names::virtual_node(cluster.as_str()))
+    }
+
+    /// Notes the clusters whose nodes are there, and answers whether one has come.
+    fn note(&self, now: BTreeSet<String>) -> bool {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let has_come = !now.is_subset(&kept);
+        *kept = now;
+        has_come
+    }
+}
+
 /// See the module.
 #[derive(Clone)]
 pub(crate) struct VirtualNodes {
-    /// Client of the manager's own cluster.
-    pub(crate) client: Client,
-    /// MultiKueueClusters.
-    pub(crate) clusters: Arc<Cache<MultiKueueCluster>>,
-    /// The workers.
-    pub(crate) registry: Arc<Registry>,
-    /// The manager's own pods.
-    pub(crate) pods: KindCache,
-    /// The time.
-    pub(crate) clock: Clock,
+    dispatch: Dispatch,
+    /// The manager's own pods, and their position in its caches.
+    pods: KindCache,
+    kind: usize,
+    /// The time of day, which other processes compare leases with.
+    wall: Clock,
 }
 
 impl VirtualNodes {
+    /// `None` where pods are not queued.
+    pub(crate) fn new(dispatch: &Dispatch, wall: Clock) -> Option<Self> {
+        let kind = { dispatch.caches.jobs.iter() }.position(|jobs| jobs.kind.kind() == &rows::POD)?;
+        Some(Self {
+            dispatch: dispatch.clone(),
+            pods: dispatch.caches.jobs[kind].clone(),
+            kind,
+            wall,
+        })
+    }
+
     /// Keeps the nodes, and ends the pods on them, until `stop`.
     pub(crate) async fn run(self, stop: CancellationToken) {
         let due: Arc<Queue<Key>> = Arc::new(Queue::new());
@@ -90,7 +117,7 @@ impl VirtualNodes {
         if self.may_have_copy(node, key) {
             return Outcome::NotYet(LOOK);
         }
-        let api = Api::namespaced_with(self.client.clone(), &key.namespace, &self.pods.resource);
+        let api = Api::namespaced_with(self.dispatch.client.clone(), &key.namespace, &self.pods.resource);
         match write::delete_at_once(&api, &key.name, pod.metadata.uid.as_deref()).await {
             Written::Done(object) => {
                 self.pods.objects.observe(*object);
@@ -105,12 +132,12 @@ impl VirtualNodes {
 
     /// Whether the pod may run in the cluster of this node. One that is no longer configured is not asked.
     fn may_have_copy(&self, node: &str, pod: &Key) -> bool {
-        let clusters = self.clusters.all();
+        let clusters = self.dispatch.federation.clusters.all();
         let mut named = clusters.iter().map(|cluster| cluster.name_any());
         let Some(cluster) = named.find(|cluster| names::virtual_node(cluster) == node) else {
             return false;
         };
-        let Some(remote) = self.registry.get(&ClusterName::from(cluster.as_str())) else {
+        let Some(remote) = self.dispatch.registry.get(&ClusterName::from(cluster.as_str())) else {
             return true;
         };
         let jobs = remote
@@ -123,76 +150,106 @@ impl VirtualNodes {
 
     async fn keep(&self, stop: CancellationToken) {
         let troubles = Troubles::default();
+        let clusters = &self.dispatch.federation.clusters;
+        let changed = Arc::new(Dirty::new());
+        let bell = changed.clone();
+        clusters.listen(move |change| {
+            // Why not every change: its status is written often.
+            if change.old.is_none() || change.new.is_none() {
+                bell.mark(());
+            }
+        });
         loop {
-            if self.clusters.is_live() {
-                let clusters: BTreeSet<String> = { self.clusters.all().iter() }
-                    .map(|cluster| cluster.name_any())
-                    .collect();
-                for cluster in &clusters {
-                    tell(&troubles, cluster, self.present(cluster).await);
-                }
-                tell(&troubles, "", self.tidy(&clusters).await);
+            if clusters.is_live() {
+                self.round(&troubles).await;
             }
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
+                _ = changed.take() => {}
                 () = tokio::time::sleep(RENEWAL) => {}
             }
         }
     }
 
+    async fn round(&self, troubles: &Troubles<String>) {
+        let all = self.dispatch.federation.clusters.all();
+        let clusters: BTreeSet<String> = all.iter().map(|cluster| cluster.name_any()).collect();
+        let mut kept = BTreeSet::new();
+        for cluster in &clusters {
+            let answer = self.present(cluster).await;
+            if answer.is_ok() {
+                kept.insert(cluster.clone());
+            }
+            tell(troubles, cluster, answer);
+        }
+        if self.dispatch.virtual_nodes.note(kept) {
+            // Why: a pod whose copy runs already would be looked at only when that changes.
+            for pod in self.pods.objects.all() {
+                let key = self.pods.key_of(&pod);
+                let kind = self.kind;
+                self.dispatch.jobs_due.add(JobRef { kind, key }, Lane::Placed);
+            }
+        }
+        tell(troubles, "", self.tidy(&clusters).await);
+    }
+
     /// Makes the node of a cluster, if it is not there, and renews its lease.
     async fn present(&self, cluster: &str) -> Result<(), String> {
-        let (nodes, name) = (
-            Api::<Node>::all(self.client.clone()),
-            names::virtual_node(cluster),
-        );
-        let now = (self.clock)().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
-        match nodes
-            .get_opt(&name)
-            .await
-            .map_err(|error| write::describe(&error))?
-        {
+        let nodes = Api::<Node>::all(self.dispatch.client.clone());
+        let name = names::virtual_node(cluster);
+        let found = { nodes.get_opt(&name).await }.map_err(|error| write::describe(&error))?;
+        let uid = match found {
             Some(node) if !node.labels().contains_key(labels::VIRTUAL_NODE) => {
                 return Err(format!(
                     "a node named {name} is there that is not ours; pods of cluster {cluster} stay held"
                 ));
             }
-            Some(node) if is_ready(&node) => {}
+            Some(node) if is_ready(&node) => node.metadata.uid,
             Some(_) | None => self.make(&nodes, cluster, &name).await?,
-        }
-        let lease = json!({
-            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name, "namespace": LEASES},
+        };
+        let now = (self.wall)().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
+        let lease = serde_json::from_value(json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {
+                "name": name, "namespace": LEASES,
+                "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid.unwrap_or_default()}],
+            },
             "spec": {"holderIdentity": name, "leaseDurationSeconds": LEASE_SECS, "renewTime": now},
-        });
-        let leases = Api::<Lease>::namespaced(self.client.clone(), LEASES);
-        done(write::apply(&leases, &typed(lease)?, FIELD_MANAGER).await)
-            .map_err(|why| format!("its lease: {why}"))
+        }));
+        let lease: Lease = lease.map_err(|error| error.to_string())?;
+        let leases = Api::namespaced(self.dispatch.client.clone(), LEASES);
+        done(write::apply(&leases, &lease, FIELD_MANAGER).await)
+            .map_err(|why| format!("its lease: {why}"))?;
+        Ok(())
     }
 
-    async fn make(&self, nodes: &Api<Node>, cluster: &str, name: &str) -> Result<(), String> {
-        let node = json!({
+    /// Writes a node that is Ready, and gives its UID.
+    async fn make(&self, nodes: &Api<Node>, cluster: &str, name: &str) -> Result<Option<String>, String> {
+        let node = serde_json::from_value(json!({
             "apiVersion": "v1", "kind": "Node",
             "metadata": {"name": name, "labels": {
                 labels::VIRTUAL_NODE: name, labels::CLUSTER: cluster, "type": "virtual-kubelet",
                 "kubernetes.io/hostname": name, "node.kubernetes.io/exclude-from-external-load-balancers": "true",
             }},
             "spec": {"taints": [{"key": labels::VIRTUAL_NODE, "value": "true", "effect": "NoSchedule"}]},
-        });
-        done(write::apply(nodes, &typed(node)?, FIELD_MANAGER).await)?;
-        let now = (self.clock)().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        }));
+        let node: Node = node.map_err(|error| error.to_string())?;
+        done(write::apply(nodes, &node, FIELD_MANAGER).await)?;
+        let now = (self.wall)().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         let ready = json!({
             "type": "Ready", "status": "True", "reason": "VirtualNode",
             "message": format!("Stands for worker cluster {cluster}; nothing runs on it"),
             "lastHeartbeatTime": now, "lastTransitionTime": now,
         });
         let status = json!({"status": {"conditions": [ready]}});
-        done(write::patch_status(nodes, name, &status).await)
+        let made = done(write::patch_status(nodes, name, &status).await)?;
+        Ok(made.and_then(|node| node.metadata.uid))
     }
 
     /// Removes the nodes of clusters that have left, once no pod is on them.
     async fn tidy(&self, clusters: &BTreeSet<String>) -> Result<(), String> {
-        let nodes = Api::<Node>::all(self.client.clone());
+        let nodes = Api::<Node>::all(self.dispatch.client.clone());
         let wanted: BTreeSet<String> = { clusters.iter() }
             .map(|cluster| names::virtual_node(cluster))
             .collect();
@@ -204,18 +261,11 @@ impl VirtualNodes {
         let left = all.items.iter().filter(|node| !wanted.contains(&node.name_any()));
         for node in left {
             let name = node.name_any();
-            if self
-                .pods
-                .objects
-                .all()
-                .iter()
-                .any(|pod| node_of(pod) == Some(&name))
-            {
+            let pods = self.pods.objects.all();
+            if pods.iter().any(|pod| node_of(pod) == Some(&name)) {
                 continue;
             }
             done(write::delete(&nodes, &name, node.metadata.uid.as_deref()).await)?;
-            let leases = Api::<Lease>::namespaced(self.client.clone(), LEASES);
-            done(write::delete(&leases, &name, None).await)?;
         }
         Ok(())
     }
@@ -263,14 +313,32 @@ fn tell(troubles: &Troubles<String>, cluster: &str, answer: Result<(), String>) 
     }
 }
 
-fn typed<K: DeserializeOwned>(object: Value) -> Result<K, String> {
-    serde_json::from_value(object).map_err(|error| error.to_string())
-}
-
-fn done<K>(written: Written<K>) -> Result<(), String> {
+fn done<K>(written: Written<K>) -> Result<Option<Box<K>>, String> {
     match written {
-        Written::Done(_) | Written::Gone | Written::AlreadyExists => Ok(()),
+        Written::Done(object) => Ok(Some(object)),
+        Written::Gone | Written::AlreadyExists => Ok(None),
         Written::Conflict => Err("it met a newer version".to_owned()),
         Written::Refused(why) | Written::Unclear(why) => Err(why),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: jobs 12.9
+    #[test]
+    fn pods_are_put_only_on_nodes_that_are_there() {
+        let kept = Kept::default();
+        let of = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let node = |cluster: &str| kept.node_of(&ClusterName::from(cluster));
+        assert_eq!(node("east"), None);
+        assert!(
+            kept.note(of(&["east", "west"])),
+            "pods that waited are looked at again"
+        );
+        assert_eq!(node("east").as_deref(), Some("roadstead-east"));
+        assert!(!kept.note(of(&["west"])));
+        assert_eq!(node("east"), None);
     }
 }

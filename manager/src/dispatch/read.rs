@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::api::ObjectMeta;
 use kube::core::DynamicObject;
-use roadstead_api::constants::{annotations, controllers, finalizers, names};
+use roadstead_api::constants::{annotations, controllers, finalizers};
 use roadstead_api::kueue::v1beta2::{CheckState, Workload as ApiWorkload};
 use roadstead_core::dispatch::{
     self, Answer, Copies, Failure, Fence, Life, Local, LocalJob, LostPolicy, Observed, Origin, Owner, Plan,
@@ -560,8 +560,7 @@ pub(super) fn elsewhere(d: &Dispatch, workload: &ApiWorkload, job: &JobKey) -> O
     let key = roadstead_kubeio::cache::key_of(workload);
     let (scene, plan) = d.plan_stored(&key, (d.clock)());
     let fate = scene.fate(&plan);
-    let node = { plan.mirror.as_ref() }.filter(|_| d.virtual_nodes);
-    let node = node.map(|cluster| names::virtual_node(cluster.as_str()));
+    let node = { plan.mirror.as_ref() }.and_then(|cluster| d.virtual_nodes.node_of(cluster));
     let remote = plan.mirror.and_then(|cluster| d.registry.get(&cluster));
     let copy = |remote: Arc<Remote>| find_job(&remote, &key, Some(job)).map(|(_, copy)| copy);
     Some(Elsewhere {

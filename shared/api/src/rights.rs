@@ -64,7 +64,7 @@ pub fn manifests(process: Process, namespace: &str, kinds: &[&Kind]) -> Vec<Valu
         }),
     ];
     let (mut cluster, mut own) = (engine_rules(), own_rules());
-    cluster.extend(kinds.iter().copied().flat_map(kind_rules));
+    cluster.extend(kinds.iter().flat_map(|kind| kind_rules(process, kind)));
     match process {
         Process::Manager => {
             cluster.extend(manager_rules());
@@ -156,14 +156,14 @@ pub fn virtual_nodes(namespace: &str) -> Vec<Value> {
         namespace,
     };
     role.add(None, &rules);
-    let leases = rule("coordination.k8s.io", &["leases"], &["create", "delete", "patch"]);
+    let leases = rule("coordination.k8s.io", &["leases"], &["create", "patch"]);
     role.add(Some(NODE_LEASES), &[leases]);
     objects
 }
 
 /// What a process that runs already must be allowed in addition when this integration is switched on, in its namespace.
 pub fn of_integration(process: Process, namespace: &str, kind: &Kind) -> Vec<Value> {
-    let rules: Vec<Value> = kind_rules(kind);
+    let rules = kind_rules(process, kind);
     let name = format!("{}:{}", process.role(), kind.framework.replace('/', ":"));
     let mut objects = Vec::new();
     let mut role = Roles {
@@ -274,12 +274,17 @@ fn engine_rules() -> Vec<Value> {
 }
 
 /// What an admission engine does with jobs of a kind in its cluster.
-fn kind_rules(kind: &Kind) -> Vec<Value> {
+fn kind_rules(process: Process, kind: &Kind) -> Vec<Value> {
     let own = kind.rights.engine.iter().map(|right| {
         let (group, resource) = right.resource(kind);
         rule(group, &[&resource], right.verbs)
     });
-    own.chain((kind == &rows::APP_WRAPPER).then(owner_rule)).collect()
+    // What steps of Argo Workflows have reported on workers is stored in the manager's cluster.
+    let results = || rule("argoproj.io", &["workflowtaskresults"], &["create", "patch"]);
+    let brings_results = kind == &rows::POD && process == Process::Manager;
+    own.chain((kind == &rows::APP_WRAPPER).then(owner_rule))
+        .chain(brings_results.then(results))
+        .collect()
 }
 
 /// To find out whether a job belongs to an `AppWrapper`: read what may stand between the two, whether or not its integration is

@@ -9,7 +9,7 @@ use kube::core::{Request, Status};
 use kube::{Api, Resource, ResourceExt as _};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::raw;
 
@@ -104,8 +104,8 @@ where
         "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, "uid": uid},
         "target": {"apiVersion": "v1", "kind": "Node", "name": node},
     });
-    let bound: Result<Value, kube::Error> =
-        { api.create_subresource("binding", name, &PostParams::default(), &binding) }.await;
+    let params = PostParams::default();
+    let bound: Result<Value, kube::Error> = api.create_subresource("binding", name, &params, &binding).await;
     match bound {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) && !is_webhook_refusal(&status) => {

@@ -105,10 +105,26 @@ pub(super) fn play<F: Future<Output = ()>>(
     });
 }
 
-/// A federation with two workers in which pods are shown on virtual nodes, for all tests of that.
-static SHOWN: OnceCell<Stage> = OnceCell::const_new();
+/// A federation with two workers in which pods are shown on virtual nodes and the manager has the workflow controller, for all tests
+/// of that.
+static SHOWN: OnceCell<(Stage, Controller)> = OnceCell::const_new();
 
-async fn start_shown() -> Stage {
+/// What a worker needs for results of workflow steps: the Workflows themselves are on the manager.
+fn results_of_steps() -> Value {
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "workflowtaskresults.argoproj.io"},
+        "spec": {
+            "group": "argoproj.io", "scope": "Namespaced",
+            "names": {"kind": "WorkflowTaskResult", "listKind": "WorkflowTaskResultList",
+                "plural": "workflowtaskresults", "singular": "workflowtaskresult"},
+            "versions": [{"name": "v1alpha1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}],
+        },
+    })
+}
+
+async fn start_shown() -> (Stage, Controller) {
     let manager = Options {
         kwok: false,
         ..Options::complete(MANAGER)
@@ -131,12 +147,16 @@ async fn start_shown() -> Stage {
             .unwrap();
     }
     for worker in [EAST, WEST] {
+        let definition = stage::apply(&stage.client(worker).unwrap(), results_of_steps()).await;
+        definition.unwrap_or_else(|error| panic!("{}", chain(&error)));
         let joined = stage
             .join_to(MANAGER, worker, &["--integrations", "batch/job,pod"])
             .await;
         joined.unwrap_or_else(|error| panic!("{}", chain(&error)));
     }
-    stage
+    let controller = Controller::start(Runs::Workflows, &stage.planes().manager, &Progress::stderr()).await;
+    let controller = controller.unwrap_or_else(|error| panic!("{}", chain(&error)));
+    (stage, controller)
 }
 
 /// The same where pods are shown on virtual nodes.
@@ -147,7 +167,7 @@ pub(super) fn play_shown<F: Future<Output = ()>>(
 ) {
     RUNTIME.block_on(async {
         let started = Box::pin(timeout(START_DEADLINE, SHOWN.get_or_init(start_shown)));
-        let stage = started.await.expect("the start must end");
+        let (stage, _workflows) = started.await.expect("the start must end");
         play_on(stage, name, cores, body).await;
     });
 }

@@ -3,8 +3,9 @@
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
 
-use super::super::ground::{MANAGER, play_shown};
+use super::super::ground::{MANAGER, WEST, WEST_CHANGES, play_shown};
 use super::*;
+use crate::shared::chain;
 
 const NODE: &str = "roadstead-east";
 
@@ -14,37 +15,83 @@ async fn nothing_is_left(room: Room) {
     }
 }
 
+/// The node of a worker once it is Ready, and its Lease is held.
+async fn node_of(room: Room, cluster: &str) -> Value {
+    let name = format!("roadstead-{cluster}");
+    let nodes: Api<Node> = Api::all(room.client(MANAGER));
+    let leases: Api<Lease> = Api::namespaced(room.client(MANAGER), "kube-node-lease");
+    eventually(|| async {
+        let lease = leases.get_opt(&name).await.ok()??;
+        lease.spec?.renew_time?;
+        let node = serde_json::to_value(nodes.get_opt(&name).await.ok()??).unwrap();
+        is_true(&node, "Ready").then_some(node)
+    })
+    .await
+}
+
 /// Spec: jobs 12.9
 #[test]
-fn each_worker_has_a_node_on_the_manager_that_is_ready_and_takes_nothing_else() {
+fn each_worker_has_a_node_on_the_manager_that_is_ready_and_goes_with_it() {
     play_shown("nodes", &[(MANAGER, "4"), (EAST, "4")], async |room| {
-        let nodes: Api<Node> = Api::all(room.client(MANAGER));
-        for name in [NODE, "roadstead-west"] {
-            let node = eventually(|| async { nodes.get_opt(name).await.ok()? }).await;
-            let node = serde_json::to_value(node).unwrap();
+        let _alone = WEST_CHANGES.lock().await;
+        for cluster in [EAST, WEST] {
+            let node = node_of(room, cluster).await;
             let taint = &node["spec"]["taints"][0];
             assert_eq!(
                 (&taint["key"], &taint["effect"]),
                 (&json!("roadstead.dev/virtual-node"), &json!("NoSchedule"))
             );
             assert_eq!(node["metadata"]["labels"]["type"], "virtual-kubelet");
-            eventually(|| async {
-                let node = nodes.get(name).await.ok()?;
-                let node = serde_json::to_value(node).unwrap();
-                is_true(&node, "Ready").then_some(())
-            })
-            .await;
-            let leases: Api<Lease> = Api::namespaced(room.client(MANAGER), "kube-node-lease");
-            eventually(|| async {
-                leases
-                    .get_opt(name)
-                    .await
-                    .ok()?
-                    .and_then(|lease| lease.spec?.renew_time)
-            })
-            .await;
+            assert_eq!(node["metadata"]["labels"]["roadstead.dev/cluster"], cluster);
         }
+        let path = |cluster: &str| room.stage().kubeconfig(cluster).display().to_string();
+        let (of_worker, of_manager) = (path(WEST), path(MANAGER));
+        let leave = ["cluster", "leave", WEST, "--yes"];
+        let with = ["--kubeconfig", &of_worker, "--manager-kubeconfig", &of_manager];
+        let left = room.stage().command(&[leave, with].concat()).await;
+        left.unwrap_or_else(|error| panic!("{}", chain(&error)));
+        let nodes: Api<Node> = Api::all(room.client(MANAGER));
+        let leases: Api<Lease> = Api::namespaced(room.client(MANAGER), "kube-node-lease");
+        eventually(|| async {
+            nodes
+                .get_opt("roadstead-west")
+                .await
+                .ok()?
+                .is_none()
+                .then_some(())
+        })
+        .await;
+        eventually(|| async {
+            leases
+                .get_opt("roadstead-west")
+                .await
+                .ok()?
+                .is_none()
+                .then_some(())
+        })
+        .await;
+        node_of(room, EAST).await;
+        let again = room
+            .stage()
+            .join_to(MANAGER, WEST, &["--integrations", "batch/job,pod"])
+            .await;
+        again.unwrap_or_else(|error| panic!("{}", chain(&error)));
+        node_of(room, WEST).await;
     });
+}
+
+/// The columns of `kubectl get pods -o wide` for this pod, as the API server makes them.
+async fn wide(room: Room, pod: &str) -> Vec<(String, Value)> {
+    let request = http::Request::get(format!("/api/v1/namespaces/{}/pods/{pod}", room.name))
+        .header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
+        .body(Vec::new())
+        .unwrap();
+    let table: Value = room.client(MANAGER).request(request).await.unwrap();
+    let names = table["columnDefinitions"].as_array().unwrap().iter();
+    let names = names.map(|column| column["name"].as_str().unwrap().to_owned());
+    names
+        .zip(table["rows"][0]["cells"].as_array().unwrap().clone())
+        .collect()
 }
 
 /// Spec: jobs 12.9
@@ -58,6 +105,10 @@ fn a_pod_is_shown_on_the_node_of_its_worker_and_shows_its_end() {
         let there = room.until(EAST, &pods(), "one", |_| true).await;
         assert_eq!(there["spec"]["nodeName"], "east-1");
         assert_eq!(here["status"]["podIP"], there["status"]["podIP"]);
+        let shown = wide(room, "one").await;
+        for (column, value) in [("Node", NODE), ("Status", "Running"), ("Ready", "1/1")] {
+            assert!(shown.contains(&(column.to_owned(), json!(value))), "{shown:?}");
+        }
         let workload = room.workload(MANAGER, "one", |w| is_true(w, "Finished")).await;
         assert_eq!(condition(&workload, "Finished").unwrap(), "True Succeeded");
         let done = |pod: &Value| pod["status"]["phase"] == "Succeeded" && !is_held(pod);
