@@ -230,7 +230,10 @@ fn a_step_that_makes_room_is_tried_again_when_there_is_room() {
         let running = async |workflow: &str| {
             eventually(|| async {
                 let mut pods = all(room, &pods()).await.into_iter();
-                pods.find(|pod| of(pod, workflow) && pod["status"]["phase"] == "Running")
+                pods.find(|pod| {
+                    let goes = pod["metadata"]["deletionTimestamp"].is_string();
+                    of(pod, workflow) && pod["status"]["phase"] == "Running" && !goes
+                })
             })
             .await
         };
