@@ -360,7 +360,7 @@ fn what_is_only_shown_here_is_neither_started_nor_stopped_before_its_workload_is
     );
 }
 
-/// Somebody has suspended and changed the job in one write, and pods are shown that have ended elsewhere meanwhile.
+/// A user has suspended and changed the job in one write, and pods are shown that have ended elsewhere meanwhile.
 ///
 /// Spec: jobs 5.3 C4; safety I4
 #[test]
