@@ -11,6 +11,7 @@ mod memory;
 pub(crate) mod needs;
 mod owning;
 mod read;
+mod together;
 mod words;
 mod write;
 
@@ -43,8 +44,8 @@ use crate::lease::Lessor;
 use crate::metrics::{Anew, Hop, Metrics};
 use crate::remote::Remote;
 use crate::remote::registry::Registry;
-use crate::results::Steps;
 use crate::sites;
+use crate::steps::Steps;
 use crate::virtual_nodes::Kept;
 
 pub(crate) use memory::Memory;

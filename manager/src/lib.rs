@@ -20,6 +20,7 @@ mod remote;
 mod results;
 mod run;
 mod sites;
+mod steps;
 mod virtual_nodes;
 
 pub use remote::Dial;

@@ -7,14 +7,13 @@
 //! *Source*: `spec/jobs.md 13.2`.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use kube::core::{DynamicObject, GroupVersionKind};
 use kube::discovery::ApiResource;
 use kube::{Api, ResourceExt as _};
 use roadstead_core::name::Key;
-use roadstead_engine::caches::{Caches, JobKey, KindCache};
-use roadstead_kinds::rows;
+use roadstead_engine::caches::JobKey;
 use roadstead_kubeio::cache::{Cache, key_of};
 use roadstead_kubeio::queue::{Lane, Queue};
 use roadstead_kubeio::reconcile::{self, Outcome};
@@ -24,14 +23,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::dispatch::Dispatch;
 use crate::remote::Remote;
+use crate::steps::{API_VERSION, pods_of, workflow_of};
 
 /// On pods and results: the Workflow. What is listed has it.
 pub(crate) const WORKFLOW_LABEL: &str = "workflows.argoproj.io/workflow";
-/// On a pod: the name of its result.
-const NODE_ID: &str = "workflows.argoproj.io/node-id";
 /// On a result: whether the step has reported everything.
 const COMPLETE_LABEL: &str = "workflows.argoproj.io/report-outputs-completed";
-const API_VERSION: &str = "argoproj.io/v1alpha1";
 const FIELD_MANAGER: &str = "roadstead-manager";
 /// Results of one worker at the same time.
 const WORKERS: usize = 4;
@@ -40,44 +37,6 @@ const WORKERS: usize = 4;
 pub(crate) fn kind() -> ApiResource {
     let kind = GroupVersionKind::gvk("argoproj.io", "v1alpha1", "WorkflowTaskResult");
     ApiResource::from_gvk_with_plural(&kind, "workflowtaskresults")
-}
-
-/// The manager's own pods by the name of their result.
-#[derive(Debug, Default)]
-pub(crate) struct Steps(Mutex<BTreeMap<Key, Key>>);
-
-impl Steps {
-    /// Follows the pods of the manager; stays empty where pods are not queued.
-    pub(crate) fn follow(caches: &Caches) -> Arc<Self> {
-        let steps = Arc::<Self>::default();
-        if let Some(pods) = pods_of(caches) {
-            let index = steps.clone();
-            pods.objects.listen(move |change| {
-                let mut index = index.0.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Some(step) = change.old.and_then(|pod| step_of(pod)) {
-                    index.remove(&step);
-                }
-                if let Some(step) = change.new.and_then(|pod| step_of(pod)) {
-                    index.insert(step, change.key.clone());
-                }
-            });
-        }
-        steps
-    }
-
-    fn pod_of(&self, step: &Key) -> Option<Key> {
-        let index = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        index.get(step).cloned()
-    }
-}
-
-fn pods_of(caches: &Caches) -> Option<&KindCache> {
-    { caches.jobs.iter() }.find(|jobs| jobs.kind.kind() == &rows::POD)
-}
-
-fn step_of(pod: &DynamicObject) -> Option<Key> {
-    let name = pod.annotations().get(NODE_ID)?;
-    Some(Key::new(pod.namespace()?, name.as_str()))
 }
 
 /// Copies the results of one worker until `stop`.
@@ -155,8 +114,7 @@ fn local_pod(d: &Dispatch, remote: &Remote, result: &Key) -> Option<Arc<DynamicO
 /// The result of a step as it is stored on the manager, owned by the Workflow of the manager's pod. `None` when it is not about
 /// that pod's Workflow.
 fn copy_of(pod: &DynamicObject, result: &DynamicObject) -> Option<DynamicObject> {
-    let mut owners = pod.owner_references().iter();
-    let owner = owners.find(|owner| owner.api_version == API_VERSION && owner.kind == "Workflow")?;
+    let owner = workflow_of(pod)?;
     if result.labels().get(WORKFLOW_LABEL) != Some(&owner.name) {
         return None;
     }
@@ -191,7 +149,7 @@ mod tests {
         object(json!({
             "apiVersion": "v1", "kind": "Pod",
             "metadata": {
-                "name": "etl-step-7", "namespace": "ns", "annotations": {NODE_ID: "etl-7"},
+                "name": "etl-step-7", "namespace": "ns",
                 "ownerReferences": [{"apiVersion": API_VERSION, "kind": "Workflow", "name": "etl", "uid": "here", "controller": true}],
             },
         }))
@@ -235,11 +193,5 @@ mod tests {
         let mut plain = pod();
         plain.metadata.owner_references = None;
         assert!(copy_of(&plain, &result("etl")).is_none());
-    }
-
-    /// Spec: jobs 13.2
-    #[test]
-    fn the_pod_of_a_step_is_found_by_the_name_of_its_result() {
-        assert_eq!(step_of(&pod()), Some(Key::new("ns", "etl-7")));
     }
 }

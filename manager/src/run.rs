@@ -41,8 +41,9 @@ use crate::remote::registry::Registry;
 use crate::remote::supervisor::{Ask, Fleet, Greet};
 use crate::remote::witness::Witnesses;
 use crate::remote::{self, Dial};
-use crate::results::{self, Steps};
+use crate::results;
 use crate::sites;
+use crate::steps::Steps;
 use crate::virtual_nodes::VirtualNodes;
 
 /// What `--controllers` can name.

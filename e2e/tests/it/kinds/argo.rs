@@ -242,6 +242,13 @@ fn a_step_that_makes_room_is_tried_again_when_there_is_room() {
         let mut report = result_of(room, &tried);
         report["metadata"]["labels"]["workflows.argoproj.io/report-outputs-completed"] = json!("false");
         room.apply(EAST, report).await;
+        // Why: a step that the controller has not seen running is made anew, without being counted as tried.
+        let runs = |workflow: &Value| {
+            let nodes = workflow["status"]["nodes"].as_object();
+            let mut nodes = nodes.into_iter().flat_map(|nodes| nodes.values());
+            nodes.any(|node| node["type"] == "Pod" && node["phase"] == "Running")
+        };
+        room.until(EAST, &workflows(), &first, runs).await;
         let high = labels(&[("kueue.x-k8s.io/priority-class", "high")]);
         let second = submit(room, one(high, 3, json!({}))).await;
         room.until(EAST, &workflows(), &second, has_succeeded).await;
