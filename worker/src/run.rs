@@ -1,4 +1,4 @@
-//! Puts the worker together.
+//! Assembles the worker.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::fence::Fence;
 use crate::metrics::Metrics as FenceMetrics;
 use crate::provisioning::Provisioning;
 
-/// What `--controllers` can name.
+/// The names that `--controllers` accepts.
 pub const CONTROLLERS: &[&str] = &[
     "admission",
     "appwrapper",
@@ -43,7 +43,7 @@ pub async fn run(args: &Args) -> Result<(), Error> {
     host.run(metrics, tasks).await
 }
 
-/// Starts everything that makes a worker in `tasks`, which end after `stop`; gives back what is counted.
+/// Starts all parts of a worker in `tasks`, which end after `stop`; returns its metrics.
 ///
 /// *Errors*: the webhook server could not be set up, or settings contradict each other.
 pub async fn assemble(
@@ -113,5 +113,5 @@ pub async fn assemble(
     Ok(metrics)
 }
 
-/// The controllers of the engine are among ours.
+/// The controllers of the engine are a part of the worker's.
 const _: () = assert!(process::CONTROLLERS.len() < CONTROLLERS.len());

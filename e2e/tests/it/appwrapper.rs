@@ -35,7 +35,7 @@ const LABEL: &str = "workload.codeflare.dev/appwrapper";
 const SLACK: &str = "wrap-slack";
 const TUNING: &str = "workload.codeflare.dev.appwrapper";
 
-// Why one for all: what the worker does in the background must outlive the test that started it.
+// Why one runtime for all: background tasks of the worker must outlive the test that started it.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
 /// A test that restarts the worker holds this lock alone.
 static SOLO: OnceCell<RwLock<Solo>> = OnceCell::const_new();

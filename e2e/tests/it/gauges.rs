@@ -377,7 +377,7 @@ async fn billed(solo: &Solo, client: &Client) {
     assert!(!notes.contains_key("example.com/other"));
 }
 
-/// Spec: jobs 3. A job that names a queue in a namespace that is left out runs at once, and who makes it is told.
+/// Spec: jobs 3. A job that names a queue in an excluded namespace runs at once, and its creator gets a warning.
 async fn quiet(client: &Client) {
     let space = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "quiet"}});
     stage::apply(client, space).await.unwrap();

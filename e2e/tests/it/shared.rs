@@ -24,7 +24,7 @@ const POLL: Duration = Duration::from_millis(50);
 
 static PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
 
-/// A complete plane with one node, for tests that leave it whole. Nobody drops it: it ends with this process.
+/// A complete plane with one node, for tests that do not disturb it. It is never dropped and ends with this process.
 pub(crate) async fn plane() -> &'static ControlPlane {
     PLANE
         .get_or_init(|| async {

@@ -19,9 +19,9 @@ use crate::shared::{eventually, plane, within};
 const NAMESPACE: &str = "played";
 /// Longer than any watch of this test.
 const WATCH_SECONDS: u32 = 120;
-/// What stands for any time.
+/// Stands for any time.
 const SOME_TIME: &str = "a time";
-/// In which nothing happens to a Job that nobody may touch.
+/// How long the test watches a Job that no controller may change.
 const QUIET: Duration = Duration::from_secs(1);
 
 /// What became of one Job: the words it went through, its last status, and the pods that are left.

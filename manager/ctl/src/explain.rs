@@ -1,7 +1,7 @@
-//! `roadstead explain`: why a job or a Workload does not run, or where it does.
+//! `roadstead explain`: why a job or a Workload does not run, or where it runs.
 //!
-//! It reads only Workloads of the management cluster, the job when there is none, and the queues when one has not been tried, with the
-//! caller's own rights.
+//! It reads only Workloads of the management cluster, the job when there is no Workload, and the queues when a Workload has not
+//! been tried. It uses the user's own rights.
 
 mod line;
 pub mod view;
@@ -22,10 +22,10 @@ use crate::args::Explain;
 use crate::failure::{Code, Failure};
 use crate::output;
 
-/// Workloads fetched at a time.
+/// Workloads read per page.
 const PAGE: u32 = 500;
 
-/// Prints the answer for every Workload that is meant.
+/// Prints the answer for every Workload that matches.
 pub async fn run(args: &Explain, now: Timestamp) -> Result<(), Failure> {
     let chosen = Chosen {
         kubeconfig: args.kubeconfig.as_deref(),
@@ -47,7 +47,7 @@ pub async fn run(args: &Explain, now: Timestamp) -> Result<(), Failure> {
     let mut views = Vec::new();
     for workload in &found {
         let mut view = view(workload, now);
-        // Why only then: any other reason says more.
+        // Why only then: any other reason is more precise.
         if view.reason == PENDING_EVALUATION
             && let Some(line) = line::read(&client, workload).await
         {
@@ -95,13 +95,13 @@ async fn find(client: &Client, namespace: &str, name: &str) -> Result<Vec<Worklo
     }
 }
 
-/// Whether a kind is meant by this word: its name, or the plural that kubectl knows.
+/// Whether a word names this kind: its name, or the plural that kubectl knows.
 fn is_called(kinds: Kinds, kind: &str, word: &str) -> bool {
     let plural = |row: &Kind| row.kind == kind && row.plural.eq_ignore_ascii_case(word);
     kind.eq_ignore_ascii_case(word) || kinds.iter().any(plural)
 }
 
-/// The job of that name, of the kinds that are meant, and what its kind is called.
+/// The job of that name among the matching kinds, and its kind.
 async fn job(client: &Client, kinds: Kinds, namespace: &str, name: &str) -> Option<(String, DynamicObject)> {
     let (word, name) = name.split_once('/').unwrap_or(("", name));
     for row in kinds
@@ -111,7 +111,7 @@ async fn job(client: &Client, kinds: Kinds, namespace: &str, name: &str) -> Opti
         let gvk = GroupVersionKind::gvk(row.group, row.version, row.kind);
         let resource = ApiResource::from_gvk_with_plural(&gvk, row.plural);
         let jobs = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &resource);
-        // Why no error: the kind may not be served, or this user may not read it, and that is no answer to what was asked.
+        // Why no error: the kind may not be served, or the user may not read it. Neither answers the question.
         if let Some(job) = jobs.get_opt(name).await.ok().flatten() {
             return Some((row.kind.to_lowercase(), job));
         }

@@ -1,4 +1,4 @@
-//! What the user reads when something does not work: what, why, next command.
+//! The text that the user reads when something fails: what, why, next command.
 
 use std::fmt;
 
@@ -10,18 +10,18 @@ const NO_KINDS: &str = "check that the custom resources of kueue.x-k8s.io are in
 /// Exit code. Source: `spec/experience.md 3`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
-    /// Something was refused or went wrong.
+    /// A request was refused or failed.
     Failed,
-    /// The command line makes no sense.
+    /// The command line is wrong.
     Usage,
-    /// What was named does not exist.
+    /// The named object does not exist.
     NotFound,
-    /// It took too long.
+    /// The time limit is over.
     TimedOut,
 }
 
 impl Code {
-    /// For the shell.
+    /// The exit code for the shell.
     pub const fn number(self) -> u8 {
         match self {
             Self::Failed => 1,
@@ -32,12 +32,12 @@ impl Code {
     }
 }
 
-/// A failure in three lines.
+/// A failure as three lines of text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Failure {
-    /// For the shell.
+    /// The exit code.
     pub code: Code,
-    /// What did not work.
+    /// What failed.
     pub what: String,
     /// Why.
     pub why: String,
@@ -66,17 +66,17 @@ impl Failure {
         }
     }
 
-    /// The same with another exit code.
+    /// The same failure with another exit code.
     #[must_use]
     pub const fn code(mut self, code: Code) -> Self {
         self.code = code;
         self
     }
 
-    /// A request to an API server that did not work.
+    /// The failure of a request to an API server.
     pub fn request(what: impl Into<String>, error: &kube::Error) -> Self {
         let code = if let kube::Error::Api(status) = error {
-            // Why not 403: a webhook that finds fields wrong says so too, and no rights help there.
+            // Why asked: a webhook that refuses wrong fields answers 403 too, and more rights would not help.
             let is_webhook = write::is_webhook_refusal(status);
             Some(if is_webhook { 422 } else { status.code })
         } else {
@@ -94,7 +94,7 @@ impl Failure {
     }
 }
 
-/// The object that a write gave back, or why there is none.
+/// The written object, or the failure of the write.
 pub fn done<K>(what: &str, written: Written<K>) -> Result<Box<K>, Failure> {
     let again = "run the same command again";
     let (why, next) = match written {

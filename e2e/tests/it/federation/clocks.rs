@@ -1,7 +1,7 @@
-//! Clocks of machines that are an hour off, or jump: nothing of what our processes do is early, late or done twice for that.
+//! Clocks of machines that are an hour off, or jump: our processes do nothing early, late or twice because of that.
 //!
-//! The API servers have the right time, as always here. That a process has a wrong one shows in the Lease by which it leads, whose
-//! times are for people and come from its machine.
+//! The API servers have the right time, as always here. A process's wrong time shows in its leader Lease, whose times are
+//! for users and come from its machine.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -108,7 +108,7 @@ async fn credentials(room: Room) -> BTreeMap<String, Secret> {
     [EAST, WEST].map(of).into()
 }
 
-/// None was renewed in the first half of its life: who believes that one is due when it is not renews it again and again.
+/// No credential was renewed in the first half of its life. A manager with a wrong time would renew it again and again.
 async fn none_was_due(room: Room, before: &BTreeMap<String, Secret>) {
     let time = |secret: &Secret, key: &str| -> Timestamp { secret.annotations()[key].parse().unwrap() };
     for (worker, now) in credentials(room).await {
@@ -122,7 +122,7 @@ async fn none_was_due(room: Room, before: &BTreeMap<String, Secret>) {
     }
 }
 
-/// Its conditions are dated by the right clock, whoever wrote them.
+/// Its conditions have times of the right clock, whichever process wrote them.
 fn is_dated_right(workload: &Workload, begun: Timestamp) {
     for each in &workload.status.as_ref().unwrap().conditions {
         let since = each.last_transition_time.0;
@@ -179,7 +179,7 @@ impl Calm {
         }
     }
 
-    /// Those two and these jobs were sent once each, and nobody has thought a worker lost or a credential due.
+    /// Those two and these jobs were sent once each, and the manager considered no worker lost and no credential due.
     async fn was_kept(self, room: Room, jobs: &[&str]) {
         room.is_swept().await;
         let mut sent = Vec::new();

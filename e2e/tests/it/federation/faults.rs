@@ -132,9 +132,9 @@ fn a_worker_whose_api_server_is_stopped_holds_up_nobody() {
     });
 }
 
-/// Later than the watch tells of what was done, and of its end: what comes so late must not bring back what is gone.
+/// The answers come later than the watch events of the write and of the deletion. They must not bring a deleted object back.
 ///
-/// Spec: safety I4, F10; found by seed 24087
+/// Spec: safety I4, F10
 #[test]
 fn late_answers_make_no_second_run_and_leave_nothing_behind() {
     alone("late-answers", EAST_ONLY, |room| async move {

@@ -97,7 +97,7 @@ async fn roles(room: Room, process: &str) -> Vec<String> {
     roles
 }
 
-/// It ran once, and nobody took it from its worker.
+/// The job ran once and was never taken from its worker.
 async fn ran_once(room: Room, name: &str) {
     let job = room.job_is(MANAGER, name, "Complete").await;
     assert_eq!(job.status.unwrap().succeeded, Some(1), "{name}");

@@ -313,7 +313,7 @@ fn a_job_that_asks_to_be_removed_at_once_runs_once_even_if_its_worker_is_cut_off
         assert_eq!(running.finalizers().iter().filter(|f| *f == OUTCOME).count(), 1);
         room.shared.stage.link(WEST).unwrap().cut(Cut::Refuse);
         room.job_is(WEST, "fleeting", "Complete").await;
-        // Somebody tidies up before the manager has heard of it.
+        // The worker's administrator deletes the job before the manager has heard of it.
         room.jobs(WEST)
             .delete("fleeting", &DeleteParams::background())
             .await

@@ -289,7 +289,7 @@ fn a_job_without_a_queue_label_is_never_touched() {
     });
 }
 
-/// Somebody else's job in a worker.
+/// A job of another client in a worker.
 async fn occupy(room: Room, worker: &str, name: &str) -> Job {
     let mut job = room.job(name, "1", 1);
     job["metadata"]["labels"] = json!({"team": "somebody"});

@@ -19,7 +19,7 @@ use super::unheard::end;
 use super::watched::Watched;
 use crate::shared::eventually;
 
-/// Longer than a test: such a job ends when it is told to.
+/// Longer than a test: such a job ends only when it is stopped.
 const LONG_SECS: u32 = 600;
 /// What an autoscaler says of a request that it has taken up, and of nodes that are there.
 const TAKEN_UP: (&str, &str, &str) = (ACCEPTED, "True", "queued");

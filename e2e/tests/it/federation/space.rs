@@ -9,7 +9,7 @@ use tokio::time::{Duration, sleep};
 
 use super::fixture::{EAST, MANAGER, Room, WEST, alone, condition};
 
-/// East has the most room, so that everything is sent there as long as it is well. What is wide fits nowhere else.
+/// East has the most room, so every job is sent there as long as it is healthy. A wide job fits only there.
 const EAST_IS_LARGER: &[(&str, &str)] = &[(MANAGER, "32"), (EAST, "16"), (WEST, "4")];
 /// In the words of etcd.
 const NO_SPACE: &str = "database space exceeded";

@@ -1,4 +1,4 @@
-//! Copies that somebody deletes in a worker while nobody looks.
+//! Copies that another client deletes in a worker while the manager cannot see it.
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
@@ -106,7 +106,7 @@ fn a_job_whose_running_copy_is_deleted_counts_no_pods_is_restored_and_runs_again
         assert!(!has(&jobs.get("again").await.unwrap(), "Complete"));
         queues.patch(room.name, &params, &stop("None")).await.unwrap();
         let ended = room.job_is(MANAGER, "again", "Complete").await;
-        // Why it is worth a look: the API server lets nobody change the start of a job that is not suspended.
+        // Why checked: the API server refuses a change of the start time of a job that is not suspended.
         let start = |job: &Job| job.status.as_ref().unwrap().start_time.clone().unwrap();
         assert!(
             start(&ended) > start(&first),

@@ -185,7 +185,7 @@ fn a_sparkapplication_is_admitted_preempted_resumed_and_ends_on_one_cluster() {
     });
 }
 
-/// It has no field that says who runs it, so it stays held on the manager.
+/// It has no field that names its controller, so it stays suspended on the manager.
 ///
 /// Spec: jobs 9.10, 10.1; multikueue 5
 #[test]

@@ -39,7 +39,7 @@ const HOST: &str = "localhost";
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
 static SHARED: OnceCell<Shared> = OnceCell::const_new();
 
-/// What the tests look at. Nobody drops it: it ends with this process.
+/// The state that the tests share. It is never dropped and ends with this process.
 pub(super) struct Shared {
     _plane: ControlPlane,
     pub(super) client: Client,

@@ -47,7 +47,7 @@ pub(super) fn on_cluster<F: Future<Output = ()>>(test: impl FnOnce(&'static Solo
     });
 }
 
-/// A client of an administrator who is not our process: its own writes are not checked.
+/// A client of an administrator. Why: the webhooks do not check the writes of our own processes.
 pub(super) async fn stranger(solo: &Solo) -> Client {
     let mut kubeconfig = Kubeconfig::from_yaml(&solo.plane().kubeconfig()).unwrap();
     for user in &mut kubeconfig.auth_infos {

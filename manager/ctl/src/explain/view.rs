@@ -1,4 +1,4 @@
-//! One Workload in one answer: a state, one top reason, one next step, and what each cluster said.
+//! One Workload in one answer: a state, one top reason, one next step, and the answer of each cluster.
 //!
 //! Invariant: a pure function of the object and the time; every Workload has exactly one state and, unless it runs or has
 //! ended, exactly one reason with a next step (`spec/experience.md 5`).
@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use super::line::Line;
 
-/// How a Workload stands.
+/// The state of a Workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum State {
     /// It has ended.
@@ -26,9 +26,9 @@ pub enum State {
     Deactivated,
     /// It is being stopped, and still holds quota.
     Stopping,
-    /// Its job runs, or may.
+    /// Its job runs, or may run.
     Running,
-    /// The worker that holds it does not answer.
+    /// Its worker does not answer.
     WorkerLost,
     /// It holds quota and waits for its checks: among them the one that places it on a worker.
     WaitingForPlacement,
@@ -58,35 +58,35 @@ pub struct View {
     pub workload: String,
     /// Kind and name of the job.
     pub job: Option<String>,
-    /// How it stands.
+    /// The state.
     pub state: State,
     /// The cluster that holds it.
     pub cluster: Option<String>,
     /// The top reason: a CamelCase token.
     pub reason: String,
-    /// The sentence.
+    /// The message.
     pub message: String,
     /// What to do; empty when there is nothing to do.
     pub next: String,
-    /// Since when it is this reason, RFC 3339.
+    /// Since when it has this reason, RFC 3339.
     pub since: Option<Timestamp>,
     /// The last answer of each cluster.
     pub clusters: Vec<Row>,
 }
 
-/// One cluster.
+/// The answer of one cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Row {
-    /// Which.
+    /// The name of the cluster.
     pub cluster: String,
-    /// Token of its answer.
+    /// The token of its answer.
     pub answer: String,
-    /// Its own words, may be empty.
+    /// Its message; may be empty.
     pub detail: String,
-    /// Since when it says so, RFC 3339.
+    /// Since when it gives this answer, RFC 3339.
     pub since: Option<Timestamp>,
-    /// How long that is, in seconds.
+    /// The same as an age, in seconds.
     pub age_seconds: Option<i64>,
 }
 
@@ -101,7 +101,7 @@ struct Top {
 pub const PENDING_EVALUATION: &str = "PendingEvaluation";
 
 impl View {
-    /// It waits because another one is tried first.
+    /// Sets the reason: another Workload of the queue is tried first.
     pub(super) fn stands_in(&mut self, line: &Line) {
         let Line {
             head,
@@ -162,7 +162,7 @@ fn top(workload: &Workload, record: Option<&Record>) -> (State, Top) {
     if !workload.is_active() {
         let evicted = said("Evicted").filter(|c| c.reason.starts_with("Deactivated"));
         let next = match evicted {
-            // Why: the field cannot be changed any more.
+            // Why not activated again: the field cannot be changed any more.
             Some(evicted) if evicted.message.contains(NOT_MANAGED) => {
                 "delete the job and create it again: the field is filled in when the job is created, if its queue exists by then and \
                  leads to workers"
@@ -231,7 +231,7 @@ fn running(workload: &Workload, admitted: Top) -> Top {
     }
 }
 
-/// It holds quota: the record says why it is placed nowhere, else the first check that is not ready.
+/// For a Workload with quota: the record tells why it is not placed, else the first check that is not ready.
 fn placement(workload: &Workload, record: Option<&Record>) -> Top {
     let checks = workload.status.iter().flat_map(|status| &status.admission_checks);
     let open = checks.filter(|check| check.state != CheckState::Ready);
@@ -239,7 +239,7 @@ fn placement(workload: &Workload, record: Option<&Record>) -> Top {
         let message = "everything is ready; it is being admitted";
         return plain("BeingAdmitted", message, "look in a few seconds again");
     };
-    // Why only while Pending: the record speaks of placing, not of what a check has decided.
+    // Why only while Pending: the record is about placing, not about a check's decision.
     if let Some(record) = record.filter(|_| check.state == CheckState::Pending) {
         return of_record(record);
     }
@@ -311,7 +311,8 @@ fn waiting_for_quota(workload: &Workload) -> Top {
     }
 }
 
-/// The command that shows what the message speaks of. Wire: the beginnings are the engine's words (`spec/admission-engine.md 1.1, 2.3`).
+/// The command that shows what the message is about. Wire: it compares the first words of the engine's messages
+/// (`spec/admission-engine.md 1.1, 2.3`).
 fn look(message: &str, queue: &str, namespace: &str) -> String {
     let mut words = message.split(' ');
     match (words.next(), words.next(), words.next()) {
@@ -338,7 +339,7 @@ fn look(message: &str, queue: &str, namespace: &str) -> String {
     }
 }
 
-/// What the record knows; before there is one, who has been asked.
+/// The rows of the record; before there is one, the clusters that were asked.
 fn rows(workload: &Workload, record: Option<&Record>, now: Timestamp) -> Vec<Row> {
     let Some(record) = record else {
         let asked = workload
@@ -364,7 +365,7 @@ fn rows(workload: &Workload, record: Option<&Record>, now: Timestamp) -> Vec<Row
     record.answers.iter().map(row).collect()
 }
 
-/// The answer for people.
+/// The answer as text.
 pub fn render(view: &View, now: Timestamp) -> String {
     let mut text = view.workload.clone();
     if let Some(job) = &view.job {
@@ -395,7 +396,7 @@ pub fn render(view: &View, now: Timestamp) -> String {
     text
 }
 
-/// As kubectl shows ages: the largest unit.
+/// An age in kubectl's form: the largest unit.
 fn age(since: Timestamp, now: Timestamp) -> String {
     let secs = now.duration_since(since).max(SignedDuration::ZERO).as_secs();
     match secs {

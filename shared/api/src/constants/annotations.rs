@@ -88,26 +88,26 @@ pub const WORKLOAD_UID: &str = "roadstead.dev/workload-uid";
 pub const WORKER_LOST_POLICY: &str = "roadstead.dev/worker-lost-policy";
 /// On the copy of a `Workload`: the worker fenced it; its value is the number of the dispatch (`spec/safety.md` 3.3).
 pub const FENCED: &str = "roadstead.dev/fenced";
-/// On the copy of a `Workload` that is to be fenced: how long the lease is that its manager keeps there, in seconds. By it a
-/// worker that was restarted knows that a lease is missing.
+/// On the copy of a `Workload` with policy Fence: length of the lease that its manager keeps there, in seconds. It shows a
+/// restarted worker that a lease is missing.
 pub const LEASE_SECONDS: &str = "roadstead.dev/lease-seconds";
 /// On the lease of a manager: number of the last renewal.
 pub const LEASE_RENEWAL: &str = "roadstead.dev/lease-renewal";
-/// On the lease of a manager: changed by the worker now and then, so that the manager knows that somebody looks.
+/// On the lease of a manager: changed by the worker regularly, so that the manager knows that the worker watches the lease.
 pub const LEASE_WATCHED: &str = "roadstead.dev/lease-watched";
-/// On the lease of a manager: the `MultiKueueCluster` by which it knows the cluster.
+/// On the lease of a manager: the manager's `MultiKueueCluster` for this cluster.
 pub const LEASE_CLUSTER: &str = "roadstead.dev/lease-cluster";
-/// On a `MultiKueueCluster`: UID of the manager's lease there (`-` where none was seen), and a print of where that is, with a space
-/// between.
+/// On a `MultiKueueCluster`: UID of the manager's lease there (`-` if none was seen), a space, and a hash of the cluster's
+/// address.
 pub const CLUSTER_IDENTITY: &str = "roadstead.dev/cluster-identity";
-/// On a `Workload`: why it does not run, as a record for people and programs (`spec/experience.md`).
+/// On a `Workload`: why it does not run, as a record for users and programs (`spec/experience.md`).
 pub const EXPLANATION: &str = "roadstead.dev/explanation";
 /// On a pod of the manager: the node on which it shows in which cluster it runs.
 pub const VIRTUAL_NODE: &str = "roadstead.dev/virtual-node";
 /// On a pod of an Argo Workflow: `true` when it may run in another cluster than the steps before.
 pub const SPREAD: &str = "roadstead.dev/spread";
-/// On a `MultiKueueCluster`: `true` when it takes no new work, `drain` when its jobs go elsewhere too.
+/// On a `MultiKueueCluster`: `true` when it gets no new jobs, `drain` when its jobs go elsewhere too.
 pub const CORDON: &str = "roadstead.dev/cordon";
-/// On a `MultiKueueCluster`: an administrator's word that the runs on this lost cluster are lost. The value is the time at which
-/// condition `Active` became False; a word about an earlier loss is void.
+/// On a `MultiKueueCluster`: an administrator's statement that the runs on this lost cluster are lost. The value is the time at
+/// which condition `Active` became False; a statement about an earlier loss is void.
 pub const GIVEN_UP: &str = "roadstead.dev/given-up";

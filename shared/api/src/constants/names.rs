@@ -6,7 +6,7 @@ pub const DEFAULT_LOCAL_QUEUE: &str = "default";
 pub const DEFAULT_PRIORITY_CLASS: &str = "default";
 /// Pod set of a job that has only one.
 pub const MAIN_POD_SET: &str = "main";
-/// Key in a Secret under which a kubeconfig lies.
+/// Key of the kubeconfig in a Secret.
 pub const KUBECONFIG_KEY: &str = "kubeconfig";
 /// Value of the origin label when the configuration says nothing.
 pub const DEFAULT_ORIGIN: &str = "multikueue";

@@ -1,4 +1,4 @@
-//! Checks of the process of the installation.
+//! Checks of the installed process.
 
 use jiff::Timestamp;
 use roadstead_api::install::owned;
@@ -75,7 +75,7 @@ fn deployment(facts: &Facts) -> Result<Seen, Unread> {
     })
 }
 
-/// What is said of the Deployment, if there is one.
+/// Judges the Deployment, if there is one.
 fn of_deployment(facts: &Facts, judge: impl FnOnce(&Value) -> Seen) -> Result<Seen, Unread> {
     match facts.deployment()? {
         Some(found) => Ok(judge(found)),

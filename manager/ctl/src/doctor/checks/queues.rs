@@ -158,7 +158,7 @@ fn local_queues(facts: &Facts) -> Result<Seen, Unread> {
     }))
 }
 
-/// Names in a list of each ClusterQueue that are not among those there.
+/// Names in a list of each ClusterQueue whose objects do not exist.
 fn dangling(
     facts: &Facts,
     there: &BTreeSet<&str>,

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::doctor::facts::{Facts, Unread};
 
-/// Seconds before the end of a credential at which it should have been renewed.
+/// A credential must have been renewed before its last so many seconds.
 const RENEW_SECS: i64 = 300;
 
 const WORKERS: &str = "worker clusters";
