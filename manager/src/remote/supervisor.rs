@@ -411,6 +411,11 @@ async fn serve(
         let api = Api::all_with(client.clone(), &kind);
         let run = { results.clone() }.run_where_served(api, labels, kind, watching.child_token());
         tasks.spawn(run.instrument(here.clone()));
+        tasks.spawn(kinds::tell_results(
+            fleet.clone(),
+            name.to_owned(),
+            results.health(),
+        ));
     }
     watch_queues(fleet, remote, &client, (&watching, &mut tasks));
     let (known, asks) = (remote.clone(), client.clone());
