@@ -69,7 +69,9 @@ async fn start() -> Stage {
     spec.configuration = json!({
         "integrations": {"frameworks": frameworks}, "multiKueue": {"gcInterval": "3s"},
         "featureGates": {"SparkApplicationIntegration": true},
-        "roadstead": {"appwrapper": {"allowedKinds": ["Pod.v1", "Service.v1", "Job.v1.batch"]}},
+        "roadstead": {"appwrapper": {
+            "allowedKinds": ["Pod.v1", "Service.v1", "Job.v1.batch", "PyTorchJob.v1.kubeflow.org"],
+        }},
     });
     let stage = Stage::start(spec, Progress::stderr())
         .await
