@@ -1,5 +1,7 @@
 //! What can be typed.
 
+pub mod look;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -34,6 +36,14 @@ pub enum Area {
     },
     /// Say why a job does not run, or where it does: one reason, what each worker cluster answered, the next step.
     Explain(Explain),
+    /// List jobs, queues or worker clusters of the whole federation, as kubectl get does.
+    Get(look::Get),
+    /// Say all that is known of a job: what explain says, its pods, admission, conditions and events.
+    Describe(Explain),
+    /// Show what has happened to jobs, in order of time.
+    Events(look::Events),
+    /// Show quota and jobs per queue, or jobs per worker cluster.
+    Top(look::Top),
     /// Namespaces and LocalQueues that a worker cluster lacks for the queues of the manager.
     Sync {
         /// What to do.

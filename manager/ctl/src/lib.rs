@@ -3,7 +3,7 @@
 //! It **never** writes a credential to disk, prints one, or waits without a limit. Data goes to stdout, progress to
 //! stderr; every failure says what, why, and the next command ([`failure::Failure`]).
 //!
-//! Reading order: [`args`], [`install`], [`doctor`], [`cluster`] (`join`, `list`, `cordon`, `uncordon`, `drain`, `leave`), [`explain`], [`sync`],
+//! Reading order: [`args`], [`install`], [`doctor`], [`cluster`] (`join`, `list`, `cordon`, `uncordon`, `drain`, `leave`), [`explain`], [`get`], [`top`], [`describe`], [`events`], [`sync`],
 //! [`config`] (`check`),
 //! [`access`] (who we talk to), [`output`], [`failure`].
 
@@ -11,12 +11,19 @@ pub mod access;
 pub mod args;
 pub mod cluster;
 pub mod config;
+pub mod describe;
 pub mod doctor;
+pub mod events;
 pub mod explain;
 pub mod failure;
+pub mod get;
 pub mod install;
+mod objects;
 pub mod output;
 pub mod sync;
+mod table;
+pub mod top;
+mod watch;
 
 #[cfg(test)]
 mod documents;

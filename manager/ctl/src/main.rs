@@ -9,12 +9,16 @@ use jiff::Timestamp;
 use roadstead_ctl::args::{Area, Cli, ClusterVerb, ConfigVerb, SyncVerb};
 use roadstead_ctl::cluster::{cordon, give_up, join, leave, list};
 use roadstead_ctl::config;
+use roadstead_ctl::describe;
 use roadstead_ctl::doctor;
+use roadstead_ctl::events;
 use roadstead_ctl::explain;
 use roadstead_ctl::failure::Failure;
+use roadstead_ctl::get;
 use roadstead_ctl::install;
 use roadstead_ctl::output;
 use roadstead_ctl::sync;
+use roadstead_ctl::top;
 
 /// Name of the file under which kubectl finds its plugins.
 const PLUGIN: &str = "kubectl-roadstead";
@@ -61,6 +65,10 @@ async fn run(cli: Cli) -> Result<(), Failure> {
         Area::Uninstall(args) => install::remove::run(&args).await,
         Area::Doctor(args) => doctor::run(&args, now).await,
         Area::Explain(args) => explain::run(&args, now).await,
+        Area::Describe(args) => describe::run(&args, now).await,
+        Area::Events(args) => events::run(&args, Timestamp::now).await,
+        Area::Get(args) => get::run(&args, Timestamp::now).await,
+        Area::Top(args) => top::run(&args).await,
         Area::Sync { verb } => match verb {
             SyncVerb::Plan(args) => sync::show(&args).await,
             SyncVerb::Apply(args) => sync::apply(&args).await,
