@@ -44,7 +44,7 @@ async fn of_queues(client: &Client, scope: Option<&Scope>, args: &Top) -> Result
     } else {
         let queues = objects::all(&Api::<ClusterQueue>::all(client.clone()), None, |_| true)
             .await
-            .map_err(refused_to_users)?;
+            .map_err(|error| refused_to_users(&error))?;
         if queues.is_empty() {
             output::say("no ClusterQueues");
         }
@@ -81,9 +81,9 @@ fn names<K: kube::Resource>(kind: &str, objects: &[K]) -> String {
 }
 
 /// Only administrators may read ClusterQueues; users may read the LocalQueues of their namespaces.
-fn refused_to_users(error: kube::Error) -> Failure {
-    let failure = Failure::request("reading the ClusterQueues failed", &error);
-    if matches!(&error, kube::Error::Api(status) if status.code == 403) {
+fn refused_to_users(error: &kube::Error) -> Failure {
+    let failure = Failure::request("reading the ClusterQueues failed", error);
+    if matches!(error, kube::Error::Api(status) if status.code == 403) {
         return Failure {
             next: "see the LocalQueues of a namespace: roadstead top queues -n NAMESPACE".to_owned(),
             ..failure

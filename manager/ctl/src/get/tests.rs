@@ -108,7 +108,8 @@ fn clusters_say_whether_they_are_connected_and_take_new_work() {
     // Why all scopes: the kind has no namespace.
     for scope in [Scope::All, team()] {
         assert_eq!(
-            Sheet::new(&asked(What::Clusters, scope), ListFormat::Wide).rows(&[cluster.clone()], now()),
+            Sheet::new(&asked(What::Clusters, scope), ListFormat::Wide)
+                .rows(std::slice::from_ref(&cluster), now()),
             "NAME   CONNECTED   CLOSED     AGE   SECRET           REASON\n\
              east   True        cordoned   5m    roadstead-east   Active: said"
         );
