@@ -6,9 +6,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::ArgValueCandidates;
 use roadstead_kinds::{Ability, Built, Kind, TABLE, rows};
 use roadstead_kubeconfigs::account::rights;
 use roadstead_serve::args::GateSetting;
+
+use crate::completion;
 
 /// One queue in front of many Kubernetes clusters.
 #[derive(Debug, Parser)]
@@ -50,6 +53,10 @@ pub enum Area {
         #[command(subcommand)]
         verb: SyncVerb,
     },
+    /// Print what a shell reads at its start to complete commands and names on Tab.
+    Completion(look::Completion),
+    /// Write manual pages, for packages.
+    Man(look::Man),
     /// Configuration files of the manager and the workers.
     Config {
         /// What to do.
@@ -175,9 +182,10 @@ pub enum DoctorFormat {
 #[derive(Clone, Debug, Args)]
 pub struct Explain {
     /// Name of a job or of a Workload; KIND/NAME where one name means several
+    #[arg(add = ArgValueCandidates::new(completion::names))]
     pub name: String,
     /// Its namespace [default: that of the kubeconfig's context]
-    #[arg(short, long)]
+    #[arg(short, long, add = ArgValueCandidates::new(completion::namespaces))]
     pub namespace: Option<String>,
     /// Kubeconfig of the management cluster [default: KUBECONFIG, else ~/.kube/config, else in-cluster]
     #[arg(long, value_name = "FILE")]
@@ -203,6 +211,7 @@ pub enum SyncVerb {
 #[derive(Clone, Debug, Args)]
 pub struct Sync {
     /// Name of the worker cluster
+    #[arg(add = ArgValueCandidates::new(completion::clusters))]
     pub cluster: String,
     /// Kubeconfig of an administrator of the worker cluster (it is never stored)
     #[arg(long, value_name = "FILE")]
@@ -271,6 +280,7 @@ pub enum ClusterVerb {
 #[derive(Clone, Debug, Args)]
 pub struct GiveUp {
     /// Name of the cluster
+    #[arg(add = ArgValueCandidates::new(completion::clusters))]
     pub name: String,
     /// Where the manager is.
     #[command(flatten)]
@@ -287,6 +297,7 @@ pub struct GiveUp {
 #[derive(Clone, Debug, Args)]
 pub struct Cordon {
     /// Name of the cluster
+    #[arg(add = ArgValueCandidates::new(completion::clusters))]
     pub name: String,
     /// Where the manager is.
     #[command(flatten)]
@@ -300,6 +311,7 @@ pub struct Cordon {
 #[derive(Clone, Debug, Args)]
 pub struct Drain {
     /// Name of the cluster
+    #[arg(add = ArgValueCandidates::new(completion::clusters))]
     pub name: String,
     /// Where the manager is.
     #[command(flatten)]
@@ -426,6 +438,7 @@ pub struct List {
 #[derive(Clone, Debug, Args)]
 pub struct Leave {
     /// Name of the cluster
+    #[arg(add = ArgValueCandidates::new(completion::clusters))]
     pub name: String,
     /// Kubeconfig of an administrator of the worker cluster; without it the account there stays
     #[arg(long, value_name = "FILE")]

@@ -4,12 +4,13 @@
 //! stderr; every failure says what, why, and the next command ([`failure::Failure`]).
 //!
 //! Reading order: [`args`], [`install`], [`doctor`], [`cluster`] (`join`, `list`, `cordon`, `uncordon`, `drain`, `leave`), [`explain`], [`get`], [`top`], [`describe`], [`events`], [`sync`],
-//! [`config`] (`check`),
+//! [`config`] (`check`), [`completion`], [`man`],
 //! [`access`] (who we talk to), [`output`], [`failure`].
 
 pub mod access;
 pub mod args;
 pub mod cluster;
+pub mod completion;
 pub mod config;
 pub mod describe;
 pub mod doctor;
@@ -18,6 +19,7 @@ pub mod explain;
 pub mod failure;
 pub mod get;
 pub mod install;
+pub mod man;
 mod objects;
 pub mod output;
 pub mod sync;

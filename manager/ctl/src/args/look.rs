@@ -3,14 +3,16 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use clap_complete::ArgValueCandidates;
 
 use super::Format;
+use crate::completion;
 
 /// Where a command looks.
 #[derive(Clone, Debug, Args)]
 pub struct Place {
     /// Namespace to look into [default: that of the kubeconfig's context]
-    #[arg(short, long, value_name = "NAME", conflicts_with = "all_namespaces")]
+    #[arg(short, long, value_name = "NAME", conflicts_with = "all_namespaces", add = ArgValueCandidates::new(completion::namespaces))]
     pub namespace: Option<String>,
     /// Look into all namespaces
     #[arg(short = 'A', long)]
@@ -62,7 +64,7 @@ pub struct Get {
     #[arg(value_enum, default_value_t)]
     pub what: What,
     /// Only this one; of jobs the name of a job or of a Workload, KIND/NAME where one name means several
-    #[arg(conflicts_with_all = ["all_namespaces", "selector"])]
+    #[arg(conflicts_with_all = ["all_namespaces", "selector"], add = ArgValueCandidates::new(completion::names))]
     pub name: Option<String>,
     /// Where to look.
     #[command(flatten)]
@@ -97,7 +99,7 @@ pub struct Top {
     #[arg(value_enum, default_value_t)]
     pub what: Measured,
     /// Only the LocalQueues, or the jobs, of this namespace [default: ClusterQueues, and jobs of all namespaces]
-    #[arg(short, long, value_name = "NAME", conflicts_with = "all_namespaces")]
+    #[arg(short, long, value_name = "NAME", conflicts_with = "all_namespaces", add = ArgValueCandidates::new(completion::namespaces))]
     pub namespace: Option<String>,
     /// The LocalQueues of all namespaces
     #[arg(short = 'A', long)]
@@ -117,7 +119,7 @@ pub struct Top {
 #[derive(Clone, Debug, Args)]
 pub struct Events {
     /// Only those of this job and its Workload: name of a job or of a Workload, KIND/NAME where one name means several
-    #[arg(conflicts_with = "all_namespaces")]
+    #[arg(conflicts_with = "all_namespaces", add = ArgValueCandidates::new(completion::names))]
     pub name: Option<String>,
     /// Where to look.
     #[command(flatten)]
@@ -128,4 +130,45 @@ pub struct Events {
     /// After the list, go on and show every new event until interrupted
     #[arg(short, long)]
     pub watch: bool,
+}
+
+/// A shell that can complete what is typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Shell {
+    /// GNU Bash.
+    Bash,
+    /// Z shell.
+    Zsh,
+    /// fish.
+    Fish,
+    /// `PowerShell`.
+    #[value(name = "powershell")]
+    PowerShell,
+}
+
+impl Shell {
+    /// As it is called on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Bash => "bash",
+            Self::Zsh => "zsh",
+            Self::Fish => "fish",
+            Self::PowerShell => "powershell",
+        }
+    }
+}
+
+/// `roadstead completion`
+#[derive(Clone, Debug, Args)]
+pub struct Completion {
+    /// The shell: `source <(roadstead completion bash)`, or the same in its own words
+    #[arg(value_enum)]
+    pub shell: Shell,
+}
+
+/// `roadstead man`
+#[derive(Clone, Debug, Args)]
+pub struct Man {
+    /// Folder to write into, which must exist: one page for each command
+    pub folder: PathBuf,
 }
