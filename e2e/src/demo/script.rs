@@ -24,8 +24,7 @@ const RETRY_PAUSE: &str = "workload.codeflare.dev.appwrapper/retryPausePeriodDur
 const HIGH: &str = "high";
 const LOW: &str = "low";
 
-/// Jobs with a role of their own: one never fits, one waits for real nodes, one lives through the accident, one leaves a sick
-/// node.
+/// Jobs with a role of their own: one never fits, one waits for real nodes, one lives through the accident, the node of one gets sick.
 pub(super) const NAMED_JOBS: usize = 4;
 
 /// The expected course of a job.

@@ -27,6 +27,7 @@ use super::Dispatch;
 use super::fence::fence;
 use super::kind::{jobs_like, note_kind, state_on, unreadable};
 use super::owning::{Owning, group_of, local_job, owner_of, unmatched};
+use super::together;
 use crate::remote::Remote;
 use crate::sites;
 
@@ -199,12 +200,18 @@ pub(super) fn scene(
     let holders = [&workload.status.cluster, &stored_status.cluster]
         .into_iter()
         .flatten();
+    let candidates = match &local_job {
+        Some((_, job)) if holders.clone().next().is_none() => {
+            together::narrowed(d, (key, job), clusters.clone())
+        }
+        Some(_) | None => clusters.clone(),
+    };
     let kind = job_ref.as_ref().map(|owner| owner.jobs.kind.kind());
     let reads = |r: Arc<Remote>| r.lost_since().is_none() && state_on(&r, kind) != KindState::Unknown;
     let holds_on = |name: &ClusterName| d.registry.get(name).is_some_and(reads);
     let is_followed = { check.as_ref() }.is_some_and(|check| dispatch::is_followed(&workload, check, &owner))
         && holders.clone().all(holds_on);
-    let asked = if is_followed { &[] } else { clusters.as_slice() };
+    let asked = if is_followed { &[] } else { candidates.as_slice() };
     let concerned: BTreeSet<ClusterName> = asked.iter().chain(holders).cloned().collect();
     let policy = Policy {
         lost: lost_policy(d, &workload, stored),
@@ -242,7 +249,7 @@ pub(super) fn scene(
         stored: stored_status,
         check,
         owner,
-        clusters,
+        clusters: candidates,
         remotes,
         failures: d.memory.of(key),
         refusals: d.memory.refusals(key),
@@ -587,11 +594,13 @@ pub(super) fn elsewhere(d: &Dispatch, workload: &ApiWorkload, job: &JobKey) -> O
     let key = roadstead_kubeio::cache::key_of(workload);
     let (scene, plan) = d.plan_stored(&key, (d.clock)());
     let fate = scene.fate(&plan);
+    let node = { plan.mirror.as_ref() }.and_then(|cluster| d.virtual_nodes.node_of(cluster));
     let remote = plan.mirror.and_then(|cluster| d.registry.get(&cluster));
     let copy = |remote: Arc<Remote>| find_job(&remote, &key, Some(job)).map(|(_, copy)| copy);
     Some(Elsewhere {
         job: remote.and_then(copy),
         fate,
+        node,
     })
 }
 

@@ -106,6 +106,10 @@ pub const LEASE_CLUSTER: &str = "roadstead.dev/lease-cluster";
 pub const CLUSTER_IDENTITY: &str = "roadstead.dev/cluster-identity";
 /// On a `Workload`: why it does not run, as a record for users and programs (`spec/experience.md`).
 pub const EXPLANATION: &str = "roadstead.dev/explanation";
+/// On a pod of the manager: the node on which it shows in which cluster it runs.
+pub const VIRTUAL_NODE: &str = "roadstead.dev/virtual-node";
+/// On a pod of an Argo Workflow: `true` when it may run in another cluster than the steps before.
+pub const SPREAD: &str = "roadstead.dev/spread";
 /// On a `MultiKueueCluster`: `true` when it gets no new jobs, `drain` when its jobs go elsewhere too.
 pub const CORDON: &str = "roadstead.dev/cordon";
 /// On a `MultiKueueCluster`: an administrator's statement that the runs on this lost cluster are lost. The value is the time at
