@@ -169,9 +169,14 @@ impl Contain {
 
     /// Keeps what happened to a case on one worker.
     fn follow(&mut self, seen: &Seen<'_>) {
-        let Some(run) = seen.run.as_ref().filter(|_| seen.is_workload() || seen.is_job()) else {
+        let Some(run) = &seen.run else { return };
+        // Why one of a group is enough: the cluster was asked to run them, and its Workload may be gone before it says so.
+        if seen.is_part_of_job() && seen.after().is_some_and(|pod| job_end(pod).is_some()) {
+            self.ended.insert((run.clone(), seen.place.cluster.clone()));
+        }
+        if !seen.is_workload() && !seen.is_job() {
             return;
-        };
+        }
         let here = (seen.place.cluster.clone(), run.case.clone());
         let there = self.there.entry(here).or_default();
         let kept = if seen.is_workload() {
