@@ -6,6 +6,28 @@ const BYPASSED: &str = "Bypassed scheduling evaluation because an equivalent wor
 
 /// Whether a row of the deviations says why `name` is shown otherwise by ours than by theirs.
 pub(super) fn is_known(name: &str, theirs: &View, ours: &View) -> bool {
+    if [
+        "metric kueue_unadmitted_workloads ",
+        "metric kueue_local_queue_unadmitted_workloads ",
+    ]
+    .iter()
+    .any(|family| name.starts_with(family))
+    {
+        // They count reasons.
+        return ours.keys().any(|name| {
+            name.ends_with(" QuotaReserved")
+                && theirs.get(name) != ours.get(name)
+                && is_known(name, theirs, ours)
+        });
+    }
+    if let Some(queue) = name
+        .strip_prefix("local ")
+        .and_then(|name| name.strip_suffix(" pendingWorkloads"))
+    {
+        // A head that is looked at is not counted there, and stays so. Each ClusterQueue has one LocalQueue, of its name.
+        let all = format!("queue {queue} pendingWorkloads");
+        return ours.get(name) == ours.get(&all) && ours.get(&all) == theirs.get(&all);
+    }
     let Some((job, what)) = job_and_what(name) else {
         return false;
     };
@@ -108,6 +130,15 @@ mod tests {
         let for_ever = [(quota, "False ExceedsMaxQuota: too much")];
         assert!(!check(quota, &for_ever, &ours));
         assert!(!check(admitted, &[(quota, WAITS)], &ours));
+    }
+
+    #[test]
+    fn a_local_queue_may_count_less_there_if_its_cluster_queue_counts_the_same() {
+        let (local, all) = ("local q0 pendingWorkloads", "queue q0 pendingWorkloads");
+        let ours = [(local, "1"), (all, "1")];
+        assert!(check(local, &[(local, "0"), (all, "1")], &ours));
+        assert!(!check(local, &[(local, "0"), (all, "0")], &ours));
+        assert!(!check(local, &ours, &[(local, "0"), (all, "1")]));
     }
 
     #[test]

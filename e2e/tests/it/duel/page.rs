@@ -1,5 +1,6 @@
 //! The page of metrics of one side, read at most once per look of all sequences together.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,13 +12,18 @@ use super::side::View;
 
 /// How old a page may be that is looked at.
 const FRESH: Duration = Duration::from_millis(400);
-/// Families that tell how an engine went about it, or how long that took, and not what came of it.
-const WAYS: [&str; 5] = [
+/// Families that are not compared: they tell how an engine went about it, or how often the end of a deleted job was seen before the
+/// garbage collector came, or the release that is pinned does not have them yet.
+const LEFT_OUT: [&str; 9] = [
     "kueue_admission_attempts_total",
     "kueue_admission_attempt_duration_seconds",
     "kueue_admission_cycle_preemption_skips",
     "kueue_preemption_target_recomputations_total",
     "kueue_pending_scheduling_hashes",
+    "kueue_finished_workloads_total",
+    "kueue_local_queue_finished_workloads_total",
+    "kueue_execution_time_seconds_count",
+    "kueue_local_queue_execution_time_seconds_count",
 ];
 
 /// Where a side shows its metrics, and what was read last.
@@ -44,35 +50,35 @@ impl Page {
     /// The series of a sequence, in `view`. `nameless` takes what is its own out of a name.
     pub(super) async fn show(&self, view: &mut View, name: &str, nameless: impl Fn(&str) -> String) {
         let page = self.read().await;
+        let types: BTreeMap<&str, &str> = { page.lines() }
+            .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '))
+            .collect();
         let of_it = [format!("\"{name}-"), format!("\"{name}\"")];
         for line in page.lines().filter(|line| !line.starts_with('#')) {
             let Some((series, value)) = line.rsplit_once(' ') else {
                 continue;
             };
             let (family, labels) = series.split_once('{').unwrap_or((series, ""));
-            let is_way =
-                WAYS.contains(&family) || ["_bucket", "_sum"].iter().any(|end| family.ends_with(end));
-            if !family.contains("kueue_") || is_way || !of_it.iter().any(|own| labels.contains(own)) {
+            let is_left_out =
+                LEFT_OUT.contains(&family) || ["_bucket", "_sum"].iter().any(|end| family.ends_with(end));
+            let value: f64 = value.parse().unwrap();
+            // Why not zero: what is zero may be left out.
+            if !family.contains("kueue_")
+                || is_left_out
+                || value == 0.0
+                || !of_it.iter().any(|own| labels.contains(own))
+            {
                 continue;
             }
-            let mut labels: Vec<&str> = labels.trim_end_matches('}').split("\",").collect();
-            labels.retain(|label| !label.is_empty());
+            let mut labels: Vec<&str> = labels.trim_end_matches("\"}").split("\",").collect();
+            // Why: only ours elects a leader here.
+            labels.retain(|label| !label.starts_with("replica_role="));
             labels.sort_unstable();
-            let labels = nameless(&labels.join("\","));
-            let value: f64 = value.parse().unwrap();
-            view.insert(format!("metric {family} {labels}"), value.to_string());
+            let labels = nameless(&labels.join("\" ")).replace('"', "");
+            let kind = types.get(family.trim_end_matches("_count")).copied();
+            let kind = kind.or_else(|| types.get(family).copied()).unwrap_or_default();
+            view.insert(format!("metric {family} {labels}"), format!("{kind} {value}"));
         }
-    }
-
-    /// Families with their types, as `# TYPE` lines say them.
-    pub(super) async fn families(&self) -> View {
-        let page = self.read().await;
-        let types = page.lines().filter_map(|line| line.strip_prefix("# TYPE "));
-        let types = types.filter_map(|line| line.split_once(' '));
-        types
-            .filter(|(family, _)| family.contains("kueue_"))
-            .map(|(family, kind)| (format!("family {family}"), kind.to_owned()))
-            .collect()
     }
 
     async fn read(&self) -> Arc<str> {
