@@ -120,6 +120,11 @@ pub fn rights() -> Result<Vec<Manifest>, Error> {
         "roadstead-worker-appwrapper.yaml".to_owned(),
         &wrappers,
     )?);
+    let nodes = roadstead_api::rights::virtual_nodes(NAMESPACE);
+    manifests.push(documents(
+        "roadstead-manager-virtual-nodes.yaml".to_owned(),
+        &nodes,
+    )?);
     Ok(manifests)
 }
 

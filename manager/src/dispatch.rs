@@ -11,6 +11,7 @@ mod memory;
 pub(crate) mod needs;
 mod owning;
 mod read;
+mod together;
 mod words;
 mod write;
 
@@ -44,6 +45,8 @@ use crate::metrics::{Anew, Hop, Metrics};
 use crate::remote::Remote;
 use crate::remote::registry::Registry;
 use crate::sites;
+use crate::steps::Steps;
+use crate::virtual_nodes::Kept;
 
 pub(crate) use memory::Memory;
 pub(crate) use read::keys_on;
@@ -88,6 +91,10 @@ pub(crate) struct Dispatch {
     /// Whose turn it is, where only one at a time may call a worker.
     #[cfg(feature = "bugbank")]
     pub(crate) turn: Arc<tokio::sync::Mutex<()>>,
+    /// The nodes on which pods show in which cluster they run.
+    pub(crate) virtual_nodes: Arc<Kept>,
+    /// Its pods that are steps of Argo Workflows.
+    pub(crate) steps: Arc<Steps>,
     /// Since when this process runs: a worker that it has not reached yet counts as lost since then.
     pub(crate) started: Timestamp,
     /// The time.
@@ -204,6 +211,7 @@ impl Checks for Dispatch {
             return has_checks.then_some(Elsewhere {
                 job: None,
                 fate: Fate::NotYet,
+                node: None,
             });
         }
         read::elsewhere(self, workload, job)

@@ -41,7 +41,10 @@ use crate::remote::registry::Registry;
 use crate::remote::supervisor::{Ask, Fleet, Greet};
 use crate::remote::witness::Witnesses;
 use crate::remote::{self, Dial};
+use crate::results;
 use crate::sites;
+use crate::steps::Steps;
+use crate::virtual_nodes::VirtualNodes;
 
 /// What `--controllers` can name.
 pub const CONTROLLERS: &[&str] = &["admission", "core", "gc", "jobs", "multikueue", "webhooks"];
@@ -235,6 +238,8 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
         lessor: lessor.clone(),
         #[cfg(feature = "bugbank")]
         turn: Arc::default(),
+        virtual_nodes: Arc::default(),
+        steps: Steps::follow(&engine.caches),
         started: clock(),
         clock: clock.clone(),
     };
@@ -280,6 +285,11 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
     tasks.spawn("connections", leading(fleet.run(stop.clone()).boxed()));
     let conditions = federation.run(client.clone(), clock.clone(), stop.clone());
     tasks.spawn("admission checks", leading(conditions.boxed()));
+    if config.roadstead.virtual_nodes
+        && let Some(nodes) = VirtualNodes::new(&dispatch, wall.clone())
+    {
+        tasks.spawn("virtual nodes", leading(nodes.run(stop.clone()).boxed()));
+    }
     let credentials = Credentials {
         client,
         secrets,
@@ -330,6 +340,8 @@ fn greet(dispatch: Dispatch, changed: Bell) -> Greet {
         let (name, changed) = (remote.name.clone(), changed.clone());
         remote.queues.on_change(move || changed.mark(name.clone()));
         dispatch.greet(remote);
+        let bringing = results::run(dispatch.clone(), remote.clone(), stop.clone());
+        tokio::spawn(bringing);
         let work = dispatch::run(dispatch.clone(), remote.clone(), stop);
         tokio::spawn(work);
     })

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use roadstead_kubeio::cache::Health;
+use roadstead_kubeio::latest::Follower;
 use roadstead_kubeio::trouble;
 
 use super::Remote;
@@ -28,6 +29,9 @@ pub(super) async fn answered(remote: &Remote) {
     // Why no error: a kind of which nothing is known holds up its own jobs only.
     let _all_in_time = tokio::time::timeout(ANSWER_MAX, all).await;
 }
+
+/// Results of steps, for the memory of what was told of them.
+const RESULTS: &str = "WorkflowTaskResult";
 
 /// Follows one kind, by its place among those of the worker. Never ends.
 pub(super) async fn follow(fleet: Arc<Fleet>, remote: Arc<Remote>, kind: usize) {
@@ -70,4 +74,20 @@ pub(super) async fn follow(fleet: Arc<Fleet>, remote: Arc<Remote>, kind: usize) 
         }
     };
     tokio::join!(unread, settling);
+}
+
+/// Says when the results of steps of Argo Workflows cannot be read there. Never ends.
+pub(super) async fn tell_results(fleet: Arc<Fleet>, cluster: String, health: Follower<Health>) {
+    let tell = |why: Option<&str>| match why {
+        Some(why) => {
+            let words = format!(
+                "results of steps of Argo Workflows cannot be listed or watched there, so a step that gives something to the next one does \
+                 not end on the manager: {why}; it is tried again until it succeeds; if this is a refusal, run \"roadstead cluster join\" \
+                 with integration pod for this cluster"
+            );
+            fleet.told.failed(&cluster, RESULTS, &words);
+        }
+        None => fleet.told.succeeded(&cluster, RESULTS),
+    };
+    trouble::tell_unread(health, tell).await;
 }

@@ -37,6 +37,7 @@ use super::told::{self, Told};
 use super::{Dial, Place, Remote, Secrets};
 use crate::lease::{Lessor, Renewed, report, rights};
 use crate::metrics::Metrics;
+use crate::results;
 
 /// How often a lost worker is looked for between the attempts of the back-off table, and how often what could not be written
 /// is written again.
@@ -404,6 +405,17 @@ async fn serve(
         let (kind, stop) = (jobs.resource.clone(), watching.child_token());
         let run = { jobs.objects.clone() }.run_where_served(api, ours.clone(), kind, stop);
         tasks.spawn(run.instrument(here.clone()));
+    }
+    if let Some(results) = &remote.results {
+        let (kind, labels) = (results::kind(), Some(results::WORKFLOW_LABEL.to_owned()));
+        let api = Api::all_with(client.clone(), &kind);
+        let run = { results.clone() }.run_where_served(api, labels, kind, watching.child_token());
+        tasks.spawn(run.instrument(here.clone()));
+        tasks.spawn(kinds::tell_results(
+            fleet.clone(),
+            name.to_owned(),
+            results.health(),
+        ));
     }
     watch_queues(fleet, remote, &client, (&watching, &mut tasks));
     let (known, asks) = (remote.clone(), client.clone());

@@ -65,7 +65,7 @@ pub fn manifests(process: Process, namespace: &str, kinds: &[&Kind]) -> Vec<Valu
         }),
     ];
     let (mut cluster, mut own) = (engine_rules(), own_rules());
-    cluster.extend(kinds.iter().copied().flat_map(kind_rules));
+    cluster.extend(kinds.iter().flat_map(|kind| kind_rules(process, kind)));
     match process {
         Process::Manager => {
             cluster.extend(manager_rules());
@@ -139,9 +139,33 @@ pub fn appwrapper(namespace: &str) -> Vec<Value> {
     ]
 }
 
+/// Where the leases of nodes lie.
+const NODE_LEASES: &str = "kube-node-lease";
+
+/// What a manager with `virtualNodes.enable` must be allowed besides [`manifests`]: to keep a node for each worker cluster, and to put
+/// pods on it.
+pub fn virtual_nodes(namespace: &str) -> Vec<Value> {
+    let rules = [
+        rule("", &["nodes"], &["create", "delete", "get", "list", "patch"]),
+        rule("", &["nodes/status"], &["patch"]),
+        rule("", &["pods/binding"], &["create"]),
+    ];
+    let mut objects = Vec::new();
+    let name = format!("{}:virtual-nodes", Process::Manager.role());
+    let mut role = Roles {
+        objects: &mut objects,
+        name: &name,
+        namespace,
+    };
+    role.add(None, &rules);
+    let leases = rule("coordination.k8s.io", &["leases"], &["create", "patch"]);
+    role.add(Some(NODE_LEASES), &[leases]);
+    objects
+}
+
 /// The additional rights of a running process in its namespace when this integration is switched on.
 pub fn of_integration(process: Process, namespace: &str, kind: &Kind) -> Vec<Value> {
-    let rules: Vec<Value> = kind_rules(kind);
+    let rules = kind_rules(process, kind);
     let name = format!("{}:{}", process.role(), kind.framework.replace('/', ":"));
     let mut objects = Vec::new();
     let mut role = Roles {
@@ -252,12 +276,17 @@ fn engine_rules() -> Vec<Value> {
 }
 
 /// The rights of an admission engine for jobs of a kind in its cluster.
-fn kind_rules(kind: &Kind) -> Vec<Value> {
+fn kind_rules(process: Process, kind: &Kind) -> Vec<Value> {
     let own = kind.rights.engine.iter().map(|right| {
         let (group, resource) = right.resource(kind);
         rule(group, &[&resource], right.verbs)
     });
-    own.chain((kind == &rows::APP_WRAPPER).then(owner_rule)).collect()
+    // What steps of Argo Workflows have reported on workers is stored in the manager's cluster.
+    let results = || rule("argoproj.io", &["workflowtaskresults"], &["create", "patch"]);
+    let brings_results = kind == &rows::POD && process == Process::Manager;
+    own.chain((kind == &rows::APP_WRAPPER).then(owner_rule))
+        .chain(brings_results.then(results))
+        .collect()
 }
 
 /// The right to read the possible owners between a job and its `AppWrapper`, whether or not their integration is on. Pods own no

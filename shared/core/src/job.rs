@@ -180,6 +180,8 @@ pub enum Site {
     Elsewhere,
     /// In a worker cluster, and the job here must stay suspended: otherwise its controller would run it here too.
     ElsewhereOnly,
+    /// The same, and what is not held of it here is only shown, on a node that stands for that cluster.
+    ElsewhereShown,
 }
 
 /// The stage of a Workload.
@@ -592,8 +594,10 @@ impl<'a> Draft<'a> {
             return;
         }
         self.follow_job(workload);
+        let is_shown = workload.site == Site::ElsewhereShown;
         let is_kept = workload.site == Site::ElsewhereOnly;
         match (&workload.stage, seen.run) {
+            (Stage::Admitted(_), _) if is_shown => {}
             (Stage::Admitted(_), Run::Running | Run::Partly) if is_kept => {
                 let message = "Held in this cluster, because it runs in a worker cluster";
                 self.stop(StopReason::NotAdmitted, Some(key), message);

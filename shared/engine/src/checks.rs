@@ -172,6 +172,8 @@ pub struct Elsewhere {
     pub job: Option<CachedJob>,
     /// What is known of the job without a copy.
     pub fate: Fate,
+    /// The node that stands for its cluster, if its objects are to be put on it.
+    pub node: Option<String>,
 }
 
 /// What is known of a job that runs elsewhere when there is no copy to read.

@@ -30,7 +30,7 @@ use roadstead_kubeio::reconcile::Outcome;
 
 use crate::ancestors::{self, Missing, Top};
 use crate::caches::{Caches, JobKey, JobRef, KindCache, member};
-use crate::checks::{CheckList, Fate};
+use crate::checks::{CheckList, Elsewhere, Fate};
 use crate::clock::Clock;
 use crate::parents;
 use crate::workloads::Requests;
@@ -310,6 +310,9 @@ impl Jobs {
     async fn mirror(&self, jobs: &KindCache, at: &JobRef, scene: &read::Scene) -> Option<Outcome> {
         let workload = scene.current_workload()?;
         let elsewhere = self.checks.runs_elsewhere(workload, &at.key)?;
+        if let Err(failed) = self.settle(jobs, at, &elsewhere).await {
+            return Some(failed);
+        }
         // Why read again: this pass may just have written the job.
         let local = jobs.job(&at.key)?;
         let now = (self.clock)();
@@ -331,6 +334,24 @@ impl Jobs {
             }
         }
         mirror.is_deferred.then_some(Outcome::After(DEFERRED_PAUSE))
+    }
+
+    /// Puts the objects of the local job on the node that stands for the cluster of their copies.
+    async fn settle(&self, jobs: &KindCache, at: &JobRef, elsewhere: &Elsewhere) -> Result<(), Outcome> {
+        let (Some(copies), Some(node)) = (&elsewhere.job, &elsewhere.node) else {
+            return Ok(());
+        };
+        // Why twice: they are let go before they are bound.
+        for _ in 0..2 {
+            let Some(local) = jobs.job(&at.key) else {
+                return Ok(());
+            };
+            let writes = local.with(|local| copies.with(|copies| jobs.kind.settle(local, copies, node)));
+            for write in writes {
+                write::carry_out(self, jobs, at.key.key(), write).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Shows on a job that it is waiting, once it has waited for a while.

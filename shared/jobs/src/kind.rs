@@ -196,6 +196,13 @@ pub enum Write {
         /// The member to delete.
         of: MemberId,
     },
+    /// Put a pod on a node.
+    Bind {
+        /// Which one.
+        of: MemberId,
+        /// On which one.
+        node: String,
+    },
 }
 
 /// Why a job is stopped.
@@ -413,6 +420,16 @@ pub trait JobKind: Send + Sync {
     /// The differences between the objects of a job and its copies. Empty for a kind whose jobs are one object.
     fn unmatched(&self, _local: Members<'_>, _copies: Members<'_>) -> Unmatched {
         Unmatched::default()
+    }
+
+    /// The next writes that put objects of a local job, whose copies run, on the node that stands for their cluster.
+    fn settle(&self, _local: Members<'_>, _copies: Members<'_>, _node: &str) -> Vec<Write> {
+        Vec::new()
+    }
+
+    /// Whether all its objects that are not held are on such a node, so that nothing of it runs in this cluster.
+    fn is_shown_on_nodes(&self, _local: Members<'_>) -> bool {
+        false
     }
 
     /// The writes that show the state of the copies on the local job. They are not sent to a job that a controller in this cluster manages.

@@ -4,7 +4,7 @@
 //! been counted.
 //!
 //! Reading order: this file (one pod, and the contract), [`group`] (which members count), `role` (which pods are alike), `remote` (pods in
-//! another cluster), [`rules`] (the webhooks).
+//! another cluster), `node` (the node that stands for it), [`rules`] (the webhooks).
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -25,6 +25,7 @@ use crate::remote::RemoteIdentity;
 use crate::webhook::Defaulting;
 
 pub(crate) mod group;
+mod node;
 mod remote;
 pub(crate) mod role;
 mod rules;
@@ -34,6 +35,8 @@ mod rules;
 pub struct PlainPod;
 
 const GATES: [&str; 2] = ["spec", "schedulingGates"];
+/// Condition of a pod that has a node. *Source*: the Pod API.
+const SCHEDULED: &str = "PodScheduled";
 /// Condition of a pod that is being stopped. *Source*: `spec/jobs.md 2.3`.
 const TERMINATION_TARGET: &str = "TerminationTarget";
 
@@ -150,6 +153,15 @@ impl JobKind for PlainPod {
 
     fn unmatched(&self, local: Members<'_>, copies: Members<'_>) -> Unmatched {
         remote::unmatched(local, copies)
+    }
+
+    fn settle(&self, local: Members<'_>, copies: Members<'_>, node: &str) -> Vec<Write> {
+        node::settle(local, copies, node)
+    }
+
+    fn is_shown_on_nodes(&self, local: Members<'_>) -> bool {
+        let mut loose = local.all().iter().filter(|pod| !is_held(**pod)).peekable();
+        loose.peek().is_some() && loose.all(|pod| node::is_shown(*pod))
     }
 
     fn mirror(&self, local: Members<'_>, remote: Remote<'_>, now: Timestamp) -> Mirror {

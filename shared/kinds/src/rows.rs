@@ -65,6 +65,22 @@ const OF_PARENTS: Rights = Rights {
     account: &[],
 };
 
+/// Pods besides, whose steps of Argo Workflows report where they run.
+const OF_PODS: Rights = Rights {
+    engine: OF_JOBS.engine,
+    account: &[
+        OF_JOBS.account[0],
+        OF_JOBS.account[1],
+        Right {
+            on: On::Other {
+                group: "argoproj.io",
+                resource: "workflowtaskresults",
+            },
+            verbs: &["delete", "list", "watch"],
+        },
+    ],
+};
+
 const ADOPTED: &[Ability] = &[Ability::Prebuilt, Ability::Dispatched];
 const RESIZED: &[Ability] = &[Ability::Prebuilt, Ability::Elastic, Ability::Dispatched];
 
@@ -345,6 +361,7 @@ pub static POD: Kind = Kind {
     built: Built::Whole,
     idle: Idle::Gate,
     members: Members::Group,
+    rights: OF_PODS,
     wrapped: &[PodPlace {
         holder: Holder::At(&[]),
         template: &[],

@@ -9,7 +9,7 @@ use kube::core::{Request, Status};
 use kube::{Api, Resource, ResourceExt as _};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::raw;
 
@@ -91,6 +91,28 @@ where
         request.patch(&object.name_any(), &params, &Patch::Apply(object)),
     )
     .await
+}
+
+/// Binds a pod to a node, but only if it still has this `uid`. One that is gone, or is on a node, is left as it is.
+///
+/// *Errors*: in what words it was refused, or that no answer came.
+pub async fn bind<K>(api: &Api<K>, name: &str, uid: &str, node: &str) -> Result<(), String>
+where
+    K: Resource + Clone + DeserializeOwned + Debug,
+{
+    let binding = json!({
+        "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, "uid": uid},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+    });
+    let params = PostParams::default();
+    let bound: Result<Value, kube::Error> = api.create_subresource("binding", name, &params, &binding).await;
+    match bound {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) && !is_webhook_refusal(&status) => {
+            Ok(())
+        }
+        Err(error) => Err(describe(&error)),
+    }
 }
 
 /// Deletes an object, but only if it still has this `uid`. What it owns is collected later.

@@ -397,7 +397,7 @@ pub fn render(view: &View, now: Timestamp) -> String {
 }
 
 /// An age in kubectl's form: the largest unit.
-fn age(since: Timestamp, now: Timestamp) -> String {
+pub(crate) fn age(since: Timestamp, now: Timestamp) -> String {
     let secs = now.duration_since(since).max(SignedDuration::ZERO).as_secs();
     match secs {
         0..120 => format!("{secs}s"),

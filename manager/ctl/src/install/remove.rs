@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::{Api, ResourceExt as _};
 use roadstead_api::config::Config;
+use roadstead_api::constants::labels;
 use roadstead_api::constants::names::{MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS};
 use roadstead_api::install::{Values, manifests, objects::definitions, owned};
 use roadstead_api::kueue::v1beta2::MultiKueueCluster;
@@ -53,6 +54,10 @@ pub async fn run(args: &Uninstall) -> Result<(), Failure> {
     let kinds = kinds(process, &args.namespace);
     let mut found = site.marked(&kinds, process.name()).await?;
     found.extend(site.made_by_process(process).await?);
+    if process == Process::Manager {
+        let nodes = kind_of(&json!({"apiVersion": "v1", "kind": "Node"}));
+        found.extend(site.labelled(&[nodes], labels::VIRTUAL_NODE).await?);
+    }
     let definitions = site.marked(&[definition()], owned::DEFINITIONS).await?;
     let data = site.data(&definitions).await?;
     say(&describe(args, &found, &definitions, &data));
@@ -189,7 +194,11 @@ fn describe(args: &Uninstall, found: &[Value], definitions: &[Value], data: &[St
 impl Site {
     /// Objects with the label of an installation.
     async fn marked(&self, kinds: &[ApiResource], name: &str) -> Result<Vec<Value>, Failure> {
-        let ours = ListParams::default().labels(&format!("{}={name}", owned::LABEL));
+        self.labelled(kinds, &format!("{}={name}", owned::LABEL)).await
+    }
+
+    async fn labelled(&self, kinds: &[ApiResource], selector: &str) -> Result<Vec<Value>, Failure> {
+        let ours = ListParams::default().labels(selector);
         let mut found = Vec::new();
         for kind in kinds {
             let api: Api<DynamicObject> = Api::all_with(self.client.clone(), kind);

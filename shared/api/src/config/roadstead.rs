@@ -14,6 +14,9 @@ pub struct Roadstead {
     pub webhook: RoadsteadWebhook,
     /// `multiKueue`.
     pub multi_kueue: RoadsteadMultiKueue,
+    /// `virtualNodes.enable`: whether pods that run on a worker are shown on a node that stands for it. Off by default, because it
+    /// needs rights on nodes.
+    pub virtual_nodes: bool,
     /// `appwrapper`; `None` when the section is absent.
     pub app_wrapper: Option<AppWrapperConfig>,
 }
@@ -96,6 +99,7 @@ pub(super) struct RoadsteadConfiguration {
     admission: Option<AdmissionSection>,
     webhook: Option<WebhookSection>,
     multi_kueue: Option<MultiKueueSection>,
+    virtual_nodes: Option<VirtualNodesSection>,
     #[serde(rename = "appwrapper")]
     app_wrapper: Option<Box<AppWrapperConfig>>,
 }
@@ -104,6 +108,12 @@ pub(super) struct RoadsteadConfiguration {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct AdmissionSection {
     paused: Option<bool>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct VirtualNodesSection {
+    enable: Option<bool>,
 }
 
 #[derive(Default, Deserialize)]
@@ -131,6 +141,7 @@ impl RoadsteadConfiguration {
         Roadstead {
             admission_paused: self.admission.unwrap_or_default().paused.unwrap_or(false),
             app_wrapper: self.app_wrapper.map(|section| *section),
+            virtual_nodes: self.virtual_nodes.unwrap_or_default().enable.unwrap_or(false),
             webhook: RoadsteadWebhook {
                 url: webhook.url.filter(|url| !url.is_empty()),
                 manage_configurations: webhook.manage_configurations.unwrap_or(true),

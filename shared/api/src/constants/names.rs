@@ -14,3 +14,8 @@ pub const DEFAULT_ORIGIN: &str = "multikueue";
 pub const MUTATING_WEBHOOKS: &str = "kueue-mutating-webhook-configuration";
 /// The validating webhook configuration, as the reference has it.
 pub const VALIDATING_WEBHOOKS: &str = "kueue-validating-webhook-configuration";
+
+/// Name of the node that stands for a worker cluster on its manager.
+pub fn virtual_node(cluster: &str) -> String {
+    format!("roadstead-{cluster}")
+}

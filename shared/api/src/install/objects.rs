@@ -38,6 +38,8 @@ pub enum When {
     Always,
     /// If `configuration.integrations.frameworks` names this one, or one that works through it.
     Integration(&'static Kind),
+    /// If `roadsteadConfiguration.virtualNodes.enable`.
+    VirtualNodes,
     /// If `podDisruptionBudget.enabled`.
     Budget,
     /// If `networkPolicy.enabled`.
@@ -187,6 +189,10 @@ pub fn manifests(process: Process, namespace: &str, values: &Values) -> Result<V
     let is_wanted = |when: When| match when {
         When::Always => true,
         When::Integration(kind) => TABLE.enabled(&frameworks).contains(&kind),
+        When::VirtualNodes => {
+            let nodes = values.roadstead_configuration.get("virtualNodes");
+            nodes.is_some_and(|section| section["enable"] == true)
+        }
         When::Budget => values.pod_disruption_budget.enabled,
         When::Network => values.network_policy.enabled,
         When::Monitor => values.service_monitor.enabled,
@@ -226,6 +232,13 @@ pub fn groups(process: Process, place: &Place) -> Vec<Group> {
         });
     let mut groups = vec![group("rights", When::Always, rights(process, place))];
     groups.extend(rest);
+    if process == Process::Manager {
+        let mut objects = rights::virtual_nodes(&place.namespace);
+        for object in &mut objects {
+            rename_account(object, &place.account);
+        }
+        groups.push(group("rights-virtual-nodes", When::VirtualNodes, objects));
+    }
     groups.extend([
         group("configuration", When::Always, vec![config_map(process, place)]),
         group("services", When::Always, services(process, place)),

@@ -151,6 +151,7 @@ pub(super) fn scene(
         pod_sets: &pod_sets,
         awaited,
         idle: of_kind.kind.kind().idle,
+        shown: job.with(|members| of_kind.kind.is_shown_on_nodes(members)),
         group: group.as_ref(),
     };
     let workloads: Vec<OwnedWorkload> = stored.iter().map(|workload| facts.owned(workload)).collect();
@@ -310,6 +311,8 @@ struct Facts<'a> {
     pod_sets: &'a [JobPodSet],
     awaited: Option<Duration>,
     idle: Idle,
+    /// Whether what is not held of it is on a node that stands for a worker cluster.
+    shown: bool,
     group: Option<&'a Tending>,
 }
 
@@ -354,6 +357,7 @@ impl Facts<'_> {
             site: match self.idle {
                 _ if !self.jobs.checks.may_run_elsewhere(workload) => Site::Here,
                 Idle::ManagedBy => Site::Elsewhere,
+                Idle::Gate if self.shown => Site::ElsewhereShown,
                 Idle::Held | Idle::Gate => Site::ElsewhereOnly,
             },
             queue: workload.spec.queue_name.clone().unwrap_or_default(),
@@ -387,7 +391,8 @@ impl Facts<'_> {
             return group.fits || workload.is_true(lifecycle::FINISHED);
         }
         let plain = roadstead_convert::pod_sets(workload);
-        let tolerations = if workload.is_true(lifecycle::ADMITTED) {
+        // Why too: tolerations are added to what is put on such a node.
+        let tolerations = if self.shown || workload.is_true(lifecycle::ADMITTED) {
             Tolerations::Skip
         } else {
             Tolerations::Compare

@@ -351,11 +351,19 @@ async fn carry_out_all(
     Ok(())
 }
 
+/// What a write does to its object.
+enum Change {
+    Patch(Target, Value),
+    Delete,
+    Bind(String),
+}
+
 /// Carries out one write, but only on the object that was read (same UID). `Err` ends the pass.
 pub(super) async fn carry_out(jobs: &Jobs, kind: &KindCache, job: &Key, write: Write) -> Result<(), Outcome> {
     let (MemberId { name, uid }, change) = match write {
-        Write::Patch { of, target, patch } => (of, Some((target, patch))),
-        Write::Delete { of } => (of, None),
+        Write::Patch { of, target, patch } => (of, Change::Patch(target, patch)),
+        Write::Delete { of } => (of, Change::Delete),
+        Write::Bind { of, node } => (of, Change::Bind(node)),
     };
     let key = Key::new(job.namespace.clone(), name.as_str());
     let current = kind.objects.get(&key);
@@ -364,8 +372,13 @@ pub(super) async fn carry_out(jobs: &Jobs, kind: &KindCache, job: &Key, write: W
     }
     let api = Api::namespaced_with(jobs.client.clone(), &key.namespace, &kind.resource);
     let answer = match change {
-        None => write::delete(&api, &name, Some(&uid)).await,
-        Some((target, mut patch)) => {
+        Change::Delete => write::delete(&api, &name, Some(&uid)).await,
+        Change::Bind(node) => {
+            let bound = write::bind(&api, &name, &uid, &node).await;
+            return bound
+                .map_err(|why| Outcome::Failed(format!("binding pod {key} to node {node} failed: {why}")));
+        }
+        Change::Patch(target, mut patch) => {
             patch["metadata"]["uid"] = json!(uid);
             match target {
                 Target::Main => write::patch(&api, &name, &patch).await,

@@ -12,13 +12,11 @@ use roadstead_api::constants::gates;
 use roadstead_core::lifecycle::Outcome;
 use serde_json::{Value, json};
 
-use super::{PlainPod, TERMINATION_TARGET, condition, has_gate, is_over, is_true, phase};
+use super::{PlainPod, SCHEDULED, TERMINATION_TARGET, condition, has_gate, is_over, is_true, phase};
 use crate::json;
 use crate::kind::{Member, Members, Mirror, Remote, Target, Unmatched, Write};
 use crate::remote::{RemoteIdentity, skeleton};
 
-/// Condition of a pod that has a node. *Source*: the Pod API.
-const SCHEDULED: &str = "PodScheduled";
 /// Fields of a status that belong to the node or the cluster of a pod.
 const OF_THE_NODE: [&str; 2] = ["nominatedNodeName", "observedGeneration"];
 
@@ -33,8 +31,9 @@ pub(super) fn copies(members: Members<'_>, identity: &RemoteIdentity<'_>) -> Vec
     all.filter(|pod| may_be_sent(**pod)).map(copy).collect()
 }
 
+/// Why not what is shown on a node: it has run, and cannot be held again.
 fn may_be_sent(pod: Member<'_>) -> bool {
-    pod.meta.deletion_timestamp.is_none() && !is_over(pod)
+    pod.meta.deletion_timestamp.is_none() && !is_over(pod) && has_gate(pod, gates::ADMISSION)
 }
 
 fn by_name(members: Members<'_>) -> BTreeMap<&str, Member<'_>> {
