@@ -129,7 +129,7 @@ async fn missing(client: &Client, kinds: Kinds, namespace: &str, name: &str) -> 
         ),
         Some((kind, _)) => (
             format!("{kind} {name} is there, but has no Workload yet"),
-            "look in a few seconds again; if that does not help, see that the manager runs".to_owned(),
+            "look again in a few seconds; if that does not help, check that the manager runs".to_owned(),
         ),
         None => (
             format!(

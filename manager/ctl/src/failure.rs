@@ -100,7 +100,7 @@ pub fn done<K>(what: &str, written: Written<K>) -> Result<Box<K>, Failure> {
     let (why, next) = match written {
         Written::Done(object) => return Ok(object),
         Written::Gone => ("it is gone, or its kind is not installed".to_owned(), NO_KINDS),
-        Written::Conflict => ("someone else changed it at the same moment".to_owned(), again),
+        Written::Conflict => ("another client changed it at the same moment".to_owned(), again),
         Written::AlreadyExists => ("it exists already".to_owned(), again),
         Written::Refused(why) => (
             why,

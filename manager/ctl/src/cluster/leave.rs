@@ -251,7 +251,7 @@ async fn leave_config(args: &Leave, manager: &Client, config: &MultiKueueConfig)
     }
     Err(Failure::new(
         what,
-        "someone else keeps changing it",
+        "another client keeps changing it",
         "run the same command again",
     ))
 }

@@ -106,7 +106,7 @@ fn foreign_secret(args: &Join, found: &Secret) -> Failure {
         ),
         format!("it has no label {}={}", secret::CREDENTIAL_LABEL, args.name),
         format!(
-            "choose another name for the cluster, or delete the secret if nobody needs it: kubectl -n {} delete secret {name}",
+            "choose another name for the cluster, or delete the secret if it is not needed: kubectl -n {} delete secret {name}",
             args.manager.namespace
         ),
     )
