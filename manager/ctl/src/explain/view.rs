@@ -167,7 +167,7 @@ fn top(workload: &Workload, record: Option<&Record>) -> (State, Top) {
                 "delete the job and create it again: the field is filled in when the job is created, if its queue exists by then and \
                  leads to workers"
             }
-            Some(_) | None => "mend what the message names, then set spec.active of the workload to true",
+            Some(_) | None => "correct what the message names, then set spec.active of the workload to true",
         };
         let top = evicted.map_or_else(
             || plain("Deactivated", "spec.active of the workload is false", next),
@@ -285,7 +285,7 @@ fn waiting_for_quota(workload: &Workload) -> Top {
     let Some(quota) = workload.condition("QuotaReserved") else {
         return plain(
             PENDING_EVALUATION,
-            "its queue has not looked at it yet",
+            "its queue has not tried it yet",
             "look again in a few seconds; if that does not help, check that the manager runs",
         );
     };
@@ -334,7 +334,7 @@ fn look(message: &str, queue: &str, namespace: &str) -> String {
             format!("ask for what it allows: kubectl describe limitrange -n {namespace}")
         }
         _ => format!(
-            "mend what the message names; the queue: kubectl get localqueue {queue} -n {namespace} -o yaml"
+            "correct what the message names; the queue: kubectl get localqueue {queue} -n {namespace} -o yaml"
         ),
     }
 }
