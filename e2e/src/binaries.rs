@@ -104,6 +104,8 @@ pub enum Program {
     Crane,
     /// The command line of users.
     Kubectl,
+    /// Runs real pods.
+    Kubelet,
     /// The reference's controller, which ours is compared with.
     Kueue,
     /// Runs `TrainJob`.
@@ -129,6 +131,7 @@ impl Program {
             Self::Helm => "helm",
             Self::Crane => "crane",
             Self::Kubectl => "kubectl",
+            Self::Kubelet => "kubelet",
             Self::Kueue => "kueue",
             Self::Trainer => "trainer-controller-manager",
             Self::Lws => "lws-controller",
@@ -151,6 +154,7 @@ impl Program {
             | Self::Argo
             | Self::Helm
             | Self::Crane
+            | Self::Kubelet
             | Self::Kueue
             | Self::Trainer
             | Self::Lws => false,

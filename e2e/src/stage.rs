@@ -15,6 +15,7 @@ mod controller;
 mod dashboard;
 pub mod deployed;
 mod detour;
+pub mod kubelet;
 mod kueue;
 mod objects;
 pub mod programs;

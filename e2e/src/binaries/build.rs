@@ -186,6 +186,15 @@ const KUBECTL: Module = Module {
     variables: &[],
     manifests: &[],
 };
+const KUBELET: Module = Module {
+    name: "kubelet",
+    go_mod: include_str!("../../controlplane/kubelet/go.mod"),
+    go_sum: include_str!("../../controlplane/kubelet/go.sum"),
+    main_go: None,
+    pinned: "k8s.io/kubernetes",
+    variables: KUBERNETES.variables,
+    manifests: &[],
+};
 const KUEUE: Module = Module {
     name: "kueue",
     go_mod: include_str!("../../controlplane/kueue/go.mod"),
@@ -222,6 +231,7 @@ fn module(program: Program) -> &'static Module {
         Program::Helm => &HELM,
         Program::Crane => &IMAGES,
         Program::Kubectl => &KUBECTL,
+        Program::Kubelet => &KUBELET,
         Program::Kueue => &KUEUE,
         Program::Trainer => &TRAINER,
         Program::Lws => &LWS,
@@ -234,6 +244,7 @@ fn package(program: Program) -> &'static str {
         Program::KubeApiserver => "k8s.io/kubernetes/cmd/kube-apiserver",
         Program::KubeControllerManager => "k8s.io/kubernetes/cmd/kube-controller-manager",
         Program::KubeScheduler => "k8s.io/kubernetes/cmd/kube-scheduler",
+        Program::Kubelet => "k8s.io/kubernetes/cmd/kubelet",
         Program::Kwok => "sigs.k8s.io/kwok/cmd/kwok",
         Program::JobSet => "sigs.k8s.io/jobset",
         Program::Ray => "github.com/ray-project/kuberay/ray-operator",

@@ -22,6 +22,8 @@ use tokio::time::timeout;
 use crate::shared::{chain, eventually, start};
 
 mod documents;
+#[cfg(feature = "nightly")]
+mod pods;
 
 const NAMESPACE: &str = "queueing";
 const TEAM: &str = "team";

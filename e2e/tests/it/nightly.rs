@@ -78,6 +78,11 @@ const BANKS: &[Bank] = &[
         nightly: "the client itself too",
     },
     Bank {
+        module: "install",
+        ordinary: "the processes run as their Deployments ask, without pods",
+        nightly: "the worker's image also runs in real pods under a real kubelet, and queues real pods (needs root)",
+    },
+    Bank {
         module: "images",
         ordinary: "the image of the command line holds the program of the tests",
         nightly: "all images hold static programs, which are built twice",
