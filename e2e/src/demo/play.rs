@@ -1,4 +1,4 @@
-//! The run itself: set up, submit, watch, have the accident, count.
+//! The run: set up, submit, watch, cut the link, count.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -27,12 +27,12 @@ use crate::stage::{SYSTEM_NAMESPACE, Stage, apply};
 
 /// Between two submissions.
 const PAUSE: Duration = Duration::from_millis(150);
-/// How often the run looks at what does not come as a step.
+/// How often the run checks what is not reported as a step.
 const TICK: Duration = Duration::from_millis(100);
-/// How long after the last submission the jobs may take, for each job on top.
+/// How long the jobs may take after the last submission, plus more for each job.
 const PATIENCE: Duration = Duration::from_mins(2);
 const PATIENCE_PER_JOB: Duration = Duration::from_secs(2);
-/// How long leftovers in workers may take to go.
+/// How long the removal of leftovers in workers may take.
 const SWEEP: Duration = Duration::from_secs(45);
 
 /// Runs the demo.
@@ -65,7 +65,7 @@ pub(super) async fn run(args: &Args) -> anyhow::Result<Card> {
     Ok(card)
 }
 
-/// What is left when the curtain falls, kept alive for `--keep`.
+/// The running federation after the demo, kept alive for `--keep`.
 struct Shown {
     stage: Stage,
     observer: Observer,
@@ -169,7 +169,7 @@ async fn show(args: &Args, voice: &Voice) -> anyhow::Result<Shown> {
     })
 }
 
-/// Starts to look at all clusters, and puts objects there that no controller owns.
+/// Starts the observer of all clusters, and creates objects there that no controller owns.
 async fn observe(stage: &Stage, shapes: &[Shape]) -> anyhow::Result<(Observer, mpsc::Receiver<Step>)> {
     let cluster = |name: &str| -> anyhow::Result<Cluster> {
         let client = stage.client(name)?;
@@ -190,7 +190,7 @@ async fn observe(stage: &Stage, shapes: &[Shape]) -> anyhow::Result<(Observer, m
     Ok((observer, steps))
 }
 
-/// Gives the workers the right to make what is wrapped.
+/// Gives the workers the rights to create the wrapped jobs.
 async fn let_wrap(stage: &Stage) -> anyhow::Result<()> {
     for worker in [EAST, WEST] {
         for object in rights::appwrapper(SYSTEM_NAMESPACE) {
@@ -200,7 +200,7 @@ async fn let_wrap(stage: &Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Ends with Ctrl-C or SIGTERM.
+/// Waits for Ctrl-C or SIGTERM.
 fn interruption() -> anyhow::Result<impl Future<Output = ()>> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
@@ -219,7 +219,7 @@ async fn follow(mut steps: mpsc::Receiver<Step>, mut view: View) {
     }
 }
 
-/// Creates the jobs one after the other; when each creation began.
+/// Creates the jobs one after the other. Returns when each creation began.
 async fn submit(client: Client, jobs: &[Planned]) -> anyhow::Result<BTreeMap<(String, String), Instant>> {
     let mut created = BTreeMap::new();
     for planned in jobs {
@@ -239,25 +239,25 @@ async fn submit(client: Client, jobs: &[Planned]) -> anyhow::Result<BTreeMap<(St
     Ok(created)
 }
 
-/// What is known of one job.
+/// State of one job.
 #[derive(Debug, Default)]
 struct Progress {
     waiting: Option<String>,
     started: bool,
-    /// For quota, or for a cluster that was lost meanwhile.
+    /// Whether it waited for quota, or for a cluster that was lost meanwhile.
     had_to_wait: bool,
     finished: Option<Outcome>,
 }
 
-/// What is known of all jobs.
+/// State of all jobs.
 struct Run {
     jobs: BTreeMap<Subject, (Part, Progress)>,
     accident: Option<Script>,
-    /// Whether the manager misses a cluster now.
+    /// Whether the manager has lost a cluster now.
     lost: bool,
 }
 
-/// What is measured beside the jobs.
+/// Measurements besides the jobs.
 struct Measured {
     orphans: usize,
     seconds: Duration,
@@ -313,7 +313,7 @@ impl Run {
         }
     }
 
-    /// Whether every job has what its part asks for, and the accident is over.
+    /// Whether every job is in its expected state, and the accident is over.
     fn is_over(&self) -> bool {
         let settled = |(part, progress): &(Part, Progress)| match part {
             Part::NeverFits => progress.waiting.is_some(),
@@ -430,7 +430,7 @@ fn accident(script: &Script, jobs: &[Planned]) -> Accident {
     }
 }
 
-/// One digit after the point is all that is measured.
+/// Rounds to one decimal digit.
 fn rounded(value: f64) -> f64 {
     (value * 10.0).round() / 10.0
 }

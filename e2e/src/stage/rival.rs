@@ -1,4 +1,4 @@
-//! One cluster with the reference's controller and nothing else: what [`Solo`](super::Solo) is compared with.
+//! One cluster with the reference's controller alone, for comparisons with [`Solo`](super::Solo).
 
 use std::time::Instant;
 
@@ -17,15 +17,15 @@ use crate::{ControlPlane, Options, Progress};
 #[derive(Debug)]
 pub struct Rival {
     subject: Subject,
-    // Invariant: after the process that uses it.
+    // Invariant: declared after the process that uses it.
     plane: ControlPlane,
     _dir: TempDir,
 }
 
 impl Rival {
-    /// Brings everything up. `configuration` is merged over the `Configuration` of the process.
+    /// Starts the cluster and the process. `configuration` is merged over the `Configuration` of the process.
     ///
-    /// *Errors*: what is missing, what died (with the end of its log), what did not become ready in time.
+    /// *Errors*: a missing program, a process that died (with the end of its log), a part that was not ready in time.
     pub async fn start(
         options: Options,
         configuration: &Value,

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use crate::shared::chain;
 
-/// The demo gives up by itself before that; building the programs comes on top.
+/// Limit of the test, the build of the programs included. The demo itself gives up earlier.
 const DEADLINE: Duration = Duration::from_mins(10);
 /// Enough for each part and some ordinary ones.
 const JOBS: usize = 8;

@@ -2,10 +2,10 @@
 //! queues, jobs and changes. When both rest, they must show the same: which jobs hold quota, why the others do not, how often each
 //! was evicted, and the statuses of the queues.
 //!
-//! A sequence that differs is played again. Where one side comes to several ends by itself (ties are broken by UID there), nothing
-//! can be told; else the difference is ours to mend, or a row of `shared/spec/deviations.md`.
+//! A sequence that differs is played again. If one side alone comes to several results (ties are broken by UID there), it proves
+//! nothing. Otherwise the difference is a fault of Roadstead, or a row of `shared/spec/deviations.md`.
 //!
-//! Reading order: `moves` (what is given), `side` (one side, and what it shows), this file (the comparison).
+//! Reading order: `moves` (the input), `side` (one side and its output), this file (the comparison).
 
 #![cfg(feature = "nightly")]
 
@@ -40,7 +40,7 @@ const GATES: [(&str, bool); 4] = [
 ];
 /// How often a sequence that differs is played.
 const PLAYED_MAX: u32 = 3;
-/// For starting both, a first build included.
+/// Limit of the start of both, a first build included.
 const START_DEADLINE: Duration = Duration::from_mins(30);
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(400);
@@ -75,7 +75,7 @@ fn differences(theirs: &View, ours: &View) -> Vec<String> {
     lines
 }
 
-/// Waits until both rest; gives what they show then, and in what they differ.
+/// Waits until both rest. Returns what they show then, and in what they differ.
 async fn rest(theirs: &Side, ours: &Side) -> Result<(View, Vec<String>), Vec<String>> {
     let begun = Instant::now();
     let mut since = Instant::now();
@@ -125,7 +125,7 @@ async fn play(theirs: &kube::Client, ours: &kube::Client, sequence: &Sequence, a
     end
 }
 
-/// What is to be told of a sequence: nothing if it went the same, or if one side alone comes to several ends.
+/// The report about a sequence: `None` if both sides agree, or if one side alone comes to several results.
 async fn judge(theirs: kube::Client, ours: kube::Client, seed: u64) -> Option<String> {
     let sequence = Sequence::generate(seed);
     let first = play(&theirs, &ours, &sequence, 0).await;
@@ -133,7 +133,7 @@ async fn judge(theirs: kube::Client, ours: kube::Client, seed: u64) -> Option<St
         return None;
     }
     for again in 1..PLAYED_MAX {
-        // Why that is enough: what is decided by chance on one side is decided otherwise some time.
+        // Why that is enough: a random decision of one side goes the other way sooner or later.
         if play(&theirs, &ours, &sequence, again).await != renamed(&first, seed, again) {
             Progress::stderr().step(&format!("duel: sequence {seed} is decided by chance: {first:?}"));
             return None;

@@ -318,7 +318,7 @@ pub enum Format {
     Table,
     /// One JSON value.
     Json,
-    /// YAML.
+    /// YAML documents.
     Yaml,
     /// Only kind and name.
     Name,

@@ -39,7 +39,7 @@ pub struct Failure {
     pub code: Code,
     /// What failed.
     pub what: String,
-    /// Why.
+    /// Why it failed.
     pub why: String,
     /// The next command, or what to change.
     pub next: String,

@@ -48,7 +48,7 @@ const AUTHENTICATED: &str = "system:authenticated";
 /// A user that the API server has authenticated.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Caller {
-    /// Name.
+    /// The user's name.
     pub user: String,
     /// Unique identifier; empty when there is none.
     pub uid: String,

@@ -1,4 +1,4 @@
-//! One of the two sides: makes moves there, and says what it shows.
+//! One of the two sides: it makes moves and reads the resulting state.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::shared::{chain, eventually, owned};
 
 const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
 
-/// What is shown, by what shows it.
+/// The visible state, by object.
 pub(super) type View = BTreeMap<String, String>;
 
 /// The classes that all sequences share.
@@ -173,7 +173,7 @@ impl Side {
         .await;
     }
 
-    /// What stands in the statuses of everything of this sequence.
+    /// Reads the statuses of all objects of this sequence.
     pub(super) async fn look(&self) -> View {
         let mut view = View::new();
         let all = ListParams::default();
@@ -243,7 +243,7 @@ impl Side {
         let status = &queue["status"];
         self.show_conditions(view, name, status);
         for field in ["pendingWorkloads", "reservingWorkloads", "admittedWorkloads"] {
-            // Why zero: what is zero may be left out.
+            // Why zero: a zero may be left out.
             let count = status[field].as_i64().unwrap_or_default();
             view.insert(format!("{name} {field}"), count.to_string());
         }
@@ -254,7 +254,7 @@ impl Side {
         }
     }
 
-    /// Without what differs from one run to the next: UIDs and the endings of names.
+    /// The text without values that differ from run to run: UIDs and the endings of names.
     fn nameless(&self, text: &str) -> String {
         let mut words = Vec::new();
         for word in text.split(' ') {
@@ -305,7 +305,7 @@ impl Side {
         K: Resource<Scope = k8s_openapi::ClusterResourceScope> + Clone + DeserializeOwned + std::fmt::Debug,
         K::DynamicType: Default,
     {
-        // Why no failure: what is left disturbs no other sequence.
+        // Why ignored: leftovers disturb no other sequence.
         let _ = Api::<K>::all(self.client.clone())
             .delete(&self.own(name), &DeleteParams::default())
             .await;

@@ -1,5 +1,5 @@
-//! Clusters that are cordoned, drained, taken out or deleted while jobs run there: each job ends once, its end is seen, and
-//! nothing stays behind.
+//! Clusters that are cordoned, drained, taken out or deleted while jobs run there: each job ends once, the manager sees its end,
+//! and nothing stays behind.
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
@@ -17,7 +17,7 @@ use crate::shared::{chain, eventually};
 
 /// A job of 6 CPU fits only into west; smaller ones fit into both.
 const WEST_IS_LARGER: &[(&str, &str)] = &[(MANAGER, "32"), (EAST, "4"), (WEST, "8")];
-/// Long enough for what is done to its cluster meanwhile.
+/// Long enough for the changes to its cluster.
 const RUNS_SECONDS: u32 = 15;
 /// Longer than the test.
 const LONG_SECONDS: u32 = 600;
@@ -167,13 +167,13 @@ fn a_cluster_taken_out_of_the_config_ends_its_job_there_once() {
     });
 }
 
-/// Under `Wait` nothing but the administrator's word gives a run up: it counts once they were told of the loss.
+/// Under `Wait` only the administrator can give a run up, and only after the manager has shown the loss.
 ///
 /// Spec: multikueue 4.5; safety 3.5
 #[test]
 fn a_cluster_taken_out_of_the_config_when_it_is_said_to_be_lost_gives_its_job_away() {
     alone("given-up", EVEN, |other| async move {
-        // Why another room than the one that is looked at: what runs on is what the word accepts.
+        // Why another room: the administrator's word accepts that this run goes on, so it must not count as a violation.
         let room = room_under(other, "Wait", "given-up-runs").await;
         and_then(give_up(room), async {
             for worker in [EAST, WEST] {
@@ -228,7 +228,7 @@ fn a_deleted_cluster_stays_until_its_job_has_ended_and_then_goes() {
         goes_east(room, "after").await;
         let leaving = clusters(room).get(WEST).await.unwrap();
         assert!(leaving.metadata.deletion_timestamp.is_some());
-        // Whoever restarts meanwhile must know it too.
+        // A manager that is restarted meanwhile must know it too.
         room.shared.stage.restart(MANAGER).await.unwrap();
         ended_in_west(room, "stays").await;
         eventually(|| async { clusters(room).get_opt(WEST).await.ok()?.is_none().then_some(()) }).await;

@@ -23,11 +23,11 @@ const SHOWN_MAX: usize = 5;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Level {
-    /// Good.
+    /// The check found nothing wrong.
     Ok,
     /// It works, but an administrator should look.
     Warning,
-    /// Broken.
+    /// The check found a fault.
     Failed,
     /// The command may not read it.
     Unknown,

@@ -149,7 +149,7 @@ pub struct Ports {
     pub health: u16,
     /// `/metrics`.
     pub metrics: u16,
-    /// Webhooks.
+    /// Port of the webhooks.
     pub webhook: u16,
     /// The visibility API.
     pub visibility: u16,

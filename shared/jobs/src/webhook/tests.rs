@@ -86,7 +86,7 @@ fn what_a_queue_holds_is_suspended() {
         namespace: Namespace::Outside,
         ..facts(&no)
     };
-    assert!(!suspended(queued(), &outside), "nobody would start it");
+    assert!(!suspended(queued(), &outside), "no controller would start it");
     let all = DefaultFacts {
         namespace: Namespace::InsideAll,
         ..facts(&no)

@@ -205,7 +205,7 @@ pub struct BorrowWithinCohort {
 /// Which workloads may be preempted for one that has to borrow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum BorrowWithinCohortPolicy {
-    /// None.
+    /// No workload.
     #[default]
     Never,
     /// Workloads of lower priority.

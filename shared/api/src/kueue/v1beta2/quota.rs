@@ -65,8 +65,8 @@ pub struct ResourceQuota {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FairSharing {
-    /// Comparative share of unused capacity of the cohort; default 1. Twice the weight deserves twice the share. 0 means that all
-    /// others go first; otherwise it must be greater than 1n.
+    /// Comparative share of unused capacity of the cohort; default 1. Twice the weight deserves twice the share. 0 means
+    /// that all others go first; otherwise it must be greater than 1n.
     #[serde(default = "weight_default")]
     #[schemars(schema_with = "crate::schema::quantity")]
     pub weight: Quantity,

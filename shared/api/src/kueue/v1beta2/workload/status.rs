@@ -223,7 +223,7 @@ pub struct AdmissionCheckState {
 pub enum CheckState {
     /// Not decided.
     Pending,
-    /// Passed.
+    /// The check has passed.
     Ready,
     /// Not passed now: quota is released and the workload goes back to the queue.
     Retry,
