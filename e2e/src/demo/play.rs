@@ -130,23 +130,9 @@ async fn show(args: &Args, voice: &Voice) -> anyhow::Result<Shown> {
             result = &mut evacuation, if moved.is_none() => moved = Some(result?),
             _ = ticks.tick() => stage.check()?,
         }
-        match run
-            .accident
-            .as_mut()
-            .and_then(|accident| accident.due(Instant::now()))
-        {
-            Some(Order::Cut) => {
-                stage.link(WEST)?.cut(Cut::Refuse);
-                voice.line(&format!(
-                    "{:<22} the cable to {WEST} is cut; its jobs go on",
-                    "ACCIDENT"
-                ));
-            }
-            Some(Order::Mend) => {
-                stage.link(WEST)?.heal();
-                voice.line(&format!("{:<22} the cable to {WEST} is mended", "ACCIDENT"));
-            }
-            None => {}
+        let due = run.accident.as_mut();
+        if let Some(order) = due.and_then(|accident| accident.due(Instant::now())) {
+            obey(order, &stage, voice)?;
         }
     }
     stage.link(WEST)?.heal();
@@ -185,6 +171,23 @@ async fn show(args: &Args, voice: &Voice) -> anyhow::Result<Shown> {
         card,
         kubeconfigs,
     })
+}
+
+/// Cuts or mends the cable to west.
+fn obey(order: Order, stage: &Stage, voice: &Voice) -> anyhow::Result<()> {
+    let link = stage.link(WEST)?;
+    let what = match order {
+        Order::Cut => {
+            link.cut(Cut::Refuse);
+            "is cut; its jobs go on"
+        }
+        Order::Mend => {
+            link.heal();
+            "is mended"
+        }
+    };
+    voice.line(&format!("{:<22} the cable to {WEST} {what}", "ACCIDENT"));
+    Ok(())
 }
 
 /// Starts the observer of all clusters, and creates objects there that no controller owns.

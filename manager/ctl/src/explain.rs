@@ -153,16 +153,16 @@ pub(crate) async fn missing(client: &Client, kinds: Kinds, namespace: &str, name
     let name = name.rsplit('/').next().unwrap_or(name);
     let (why, next) = match job {
         Some((kind, job)) if !job.labels().contains_key(QUEUE_NAME) => (
-            format!("{kind} {name} is there, but names no queue, so it is not managed"),
+            format!("{kind} {name} exists, but names no queue, so it is not managed"),
             format!("label it when it is created: {QUEUE_NAME}: NAME-OF-A-LOCALQUEUE"),
         ),
         Some((kind, _)) => (
-            format!("{kind} {name} is there, but has no Workload yet"),
-            "look in a few seconds again; if that does not help, see that the manager runs".to_owned(),
+            format!("{kind} {name} exists, but has no Workload yet"),
+            "look again in a few seconds; if that does not help, check that the manager runs".to_owned(),
         ),
         None => (
             format!(
-                "there is no Workload of that name in namespace {namespace}, and none of a job of that name"
+                "there is no Workload of that name in namespace {namespace}, and none for a job of that name"
             ),
             "name the namespace with -n, or look with: roadstead get jobs -A".to_owned(),
         ),
@@ -209,7 +209,7 @@ mod tests {
         for name in ["thomas", "train/thomas", "trains/thomas", "Train/thomas"] {
             assert_eq!(
                 why(name).await,
-                "train thomas is there, but names no queue, so it is not managed"
+                "train thomas exists, but names no queue, so it is not managed"
             );
         }
         for name in ["job/thomas", "trainses/thomas", "percy"] {

@@ -292,8 +292,7 @@ impl IntoResponse for Refusal {
             Self::Unauthorized => refuse(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized"),
             Self::Forbidden(message) => refuse(StatusCode::FORBIDDEN, "Forbidden", &message),
             Self::Unavailable => {
-                let message =
-                    "who you are and what you may do could not be asked of the API server; try again";
+                let message = "the API server could not be asked for your name and rights; try again";
                 refuse(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
             }
         }

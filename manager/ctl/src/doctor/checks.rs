@@ -204,7 +204,7 @@ fn without_condition(objects: &[Value], kind: &str) -> Vec<String> {
     let faulty = |object: &Value| match condition(object, kind) {
         Some(("True", _)) => None,
         Some((_, message)) => Some(format!("{} ({message})", name(object))),
-        None => Some(format!("{} (not looked at yet)", name(object))),
+        None => Some(format!("{} (no condition yet)", name(object))),
     };
     objects.iter().filter_map(faulty).collect()
 }

@@ -261,7 +261,7 @@ pub struct Integrations {
     pub external_frameworks: Vec<GroupVersionKindName>,
     /// Job labels copied to the Workload.
     pub label_keys_to_copy: Vec<String>,
-    /// v1beta1 only: which pods the pod webhook looks at.
+    /// v1beta1 only: which pods the pod webhook reviews.
     pub pod_options: Option<PodOptions>,
 }
 

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Copies, Cordon, Pass, Said};
+use super::{Copies, Pass, Said};
 use crate::name::{CheckName, ClusterName};
 use crate::note::Severity;
 
@@ -27,9 +27,8 @@ impl Pass<'_> {
     /// Whether the job of `winner` will be tried on another cluster if it fails there.
     fn has_try_left(&self, winner: &ClusterName) -> bool {
         let Elsewhere { limit, failed_on } = self.o.elsewhere;
-        let is_other = |cluster: &ClusterName| {
-            cluster != winner && !failed_on.contains(cluster) && self.site(cluster).cordon == Cordon::Open
-        };
+        // Why a cordoned one too: of clusters that hold nothing of it nothing is read while it runs.
+        let is_other = |cluster: &ClusterName| cluster != winner && !failed_on.contains(cluster);
         failed_on.len() < *limit && self.o.clusters.iter().any(is_other)
     }
 

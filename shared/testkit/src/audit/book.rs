@@ -144,7 +144,7 @@ impl Seen<'_> {
     }
 
     fn object(&self) -> Option<&Value> {
-        self.after().or(self.before())
+        self.after().or_else(|| self.before())
     }
 
     /// Whether it is a pod that no controller made.

@@ -77,8 +77,8 @@ impl Wrappers {
             }
         } else if seen.is_pod() {
             let maker = |pod: &Value| (cluster.clone(), Arc::from(controller(pod)));
-            let Some(pod) =
-                { seen.after().or(seen.before()) }.filter(|pod| self.children.contains_key(&maker(pod)))
+            let Some(pod) = { seen.after().or_else(|| seen.before()) }
+                .filter(|pod| self.children.contains_key(&maker(pod)))
             else {
                 return;
             };

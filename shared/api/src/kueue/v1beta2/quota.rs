@@ -93,7 +93,7 @@ pub struct FairSharingStatus {
     pub weighted_share: i64,
 }
 
-/// Whether a queue admits workloads. None: it does. Hold: it admits no more, what runs goes on. `HoldAndDrain`: it
+/// Whether a queue admits workloads. None: it admits them. Hold: it admits no more; admitted ones run on. `HoldAndDrain`: it
 /// admits no more, and admitted workloads are evicted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum StopPolicy {

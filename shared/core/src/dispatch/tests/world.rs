@@ -185,6 +185,7 @@ impl World {
             job: self.job,
             epoch: self.epoch,
             highest: 0,
+            elsewhere: Elsewhere::default(),
             lost: self.lost,
             dispatcher: self.dispatcher,
             round: None,

@@ -44,7 +44,7 @@ impl Scene {
         self.says(
             "manager",
             MANAGER,
-            json!({
+            &json!({
                 "conditions": [condition("QuotaReserved", "True", "QuotaReserved", 0)],
                 "admissionChecks": [{"name": "mk", "state": "Pending", "message": "offered"}],
                 "nominatedClusterNames": ["east", "west"],
@@ -52,7 +52,7 @@ impl Scene {
         );
     }
 
-    fn says(&mut self, cluster: &str, user: &str, status: Value) {
+    fn says(&mut self, cluster: &str, user: &str, status: &Value) {
         self.edit(cluster, user, WORKLOADS, "a", json!({"status": status}));
     }
 
@@ -65,8 +65,8 @@ impl Scene {
             condition("QuotaReserved", "True", "Ok", 1),
             condition("Admitted", "True", "Ok", 1),
         ];
-        self.says(cluster, WORKER, json!({"conditions": held}));
-        self.says("manager", MANAGER, json!({
+        self.says(cluster, WORKER, &json!({"conditions": held}));
+        self.says("manager", MANAGER, &json!({
             "conditions": [condition("QuotaReserved", "True", "Ok", 0), condition("Admitted", "True", "Ok", 2)],
             "admissionChecks": [{"name": "mk", "state": "Ready", "message": "there"}],
             "nominatedClusterNames": null, "clusterName": cluster,
@@ -133,7 +133,7 @@ fn a_pod_is_let_go_only_where_its_workload_is_admitted_and_never_on_the_manager(
     scene.says(
         "east",
         WORKER,
-        json!({"conditions": [condition("Admitted", "False", "Evicted", 3)]}),
+        &json!({"conditions": [condition("Admitted", "False", "Evicted", 3)]}),
     );
     scene.let_go("a-0", "east", WORKER);
     assert_eq!(scene.broken(), ["jobs 12.8"]);
@@ -160,8 +160,8 @@ fn a_group_has_ended_when_its_workload_has_and_leaves_nothing() {
             scene.phase(name, "manager", MANAGER, phase);
         }
         let finished = json!({"conditions": [condition("Finished", "True", "Succeeded", 3)]});
-        scene.says("east", WORKER, finished.clone());
-        scene.says("manager", MANAGER, finished);
+        scene.says("east", WORKER, &finished);
+        scene.says("manager", MANAGER, &finished);
         if cleans {
             for name in ["a-0", "a-1"] {
                 scene.remove("east", MANAGER, PODS, name);
