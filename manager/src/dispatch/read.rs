@@ -184,17 +184,16 @@ pub(super) fn scene(
         present: local_job.is_some(),
         finished: local_job.is_some() && whole.is_some_and(|(kind, job)| job.look(kind).ended.is_some()),
     };
+    let is_placed = workload.status.cluster.is_some() || stored_status.cluster.is_some();
+    let candidates = match &local_job {
+        Some((_, job)) if !is_placed => together::narrowed(d, (key, job), clusters.clone()),
+        Some(_) | None => clusters.clone(),
+    };
     // The clusters that matter even when they cannot be reached, or hold nothing of it: the one that holds it, and those of the
     // config unless it is only followed.
     let holders = [&workload.status.cluster, &stored_status.cluster]
         .into_iter()
         .flatten();
-    let candidates = match &local_job {
-        Some((_, job)) if holders.clone().next().is_none() => {
-            together::narrowed(d, (key, job), clusters.clone())
-        }
-        Some(_) | None => clusters.clone(),
-    };
     let kind = job_ref.as_ref().map(|owner| owner.jobs.kind.kind());
     let reads = |r: Arc<Remote>| r.lost_since().is_none() && state_on(&r, kind) != KindState::Unknown;
     let holds_on = |name: &ClusterName| d.registry.get(name).is_some_and(reads);
