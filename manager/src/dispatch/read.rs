@@ -195,9 +195,9 @@ pub(super) fn scene(
         present: local_job.is_some(),
         finished: local_job.is_some() && whole.is_some_and(|(kind, job)| job.look(kind).ended.is_some()),
     };
-    let is_held = workload.status.cluster.is_some() || stored_status.cluster.is_some();
+    let is_placed = workload.status.cluster.is_some() || stored_status.cluster.is_some();
     let candidates = match &local_job {
-        Some((_, job)) if !is_held => together::narrowed(d, (key, job), clusters.clone()),
+        Some((_, job)) if !is_placed => together::narrowed(d, (key, job), clusters.clone()),
         Some(_) | None => clusters.clone(),
     };
     // The clusters that matter even when they cannot be reached, or hold nothing of it: the one that holds it, and those of the
