@@ -15,7 +15,6 @@ pub(crate) mod registry;
 mod sign;
 pub(crate) mod supervisor;
 pub(crate) mod told;
-pub(crate) mod witness;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,7 +31,6 @@ use roadstead_api::constants::annotations;
 use roadstead_api::kueue::v1beta2::Workload;
 use roadstead_core::cluster::identity::{Identity, Past};
 use roadstead_core::cluster::{Connection, Reason};
-use roadstead_core::dispatch::Witness;
 use roadstead_core::kind::KindState;
 use roadstead_core::lease::{Grant, Guard};
 use roadstead_core::name::{ClusterName, Key};
@@ -112,8 +110,6 @@ pub(crate) struct Remote {
     renewal: AtomicU64,
     /// UID of our lease there, once one was stored.
     pub(crate) lease: Latest<Option<Arc<str>>>,
-    /// What belonged to it at some moment after it was lost.
-    witness: Mutex<Witness>,
     link: Mutex<Link>,
 }
 
@@ -153,19 +149,6 @@ struct Link {
     orphaned: bool,
     /// What condition `Active` is to say; `None` before the first attempt.
     shown: Option<Connection>,
-    /// The last loss that condition `Active` was seen to say.
-    announced: Option<Announced>,
-}
-
-/// A loss that people can know of.
-struct Announced {
-    /// Since when it is lost.
-    since: Timestamp,
-    /// The lowest version of the MultiKueueCluster that is known to say so; `None` until a write of ours is answered, or if
-    /// it never is.
-    first: Option<u64>,
-    /// What the configs listed then has been looked at, or is not known any more.
-    seen: bool,
 }
 
 impl Remote {
@@ -202,7 +185,6 @@ impl Remote {
             renewed: Mutex::new(None),
             renewal: AtomicU64::new(0),
             lease: Latest::new(None),
-            witness: Mutex::default(),
             link: Mutex::new(Link {
                 connection: Connection::new(now),
                 home: None,
@@ -211,7 +193,6 @@ impl Remote {
                 place: Place::default(),
                 orphaned: false,
                 shown: None,
-                announced: None,
             }),
         }
     }
@@ -255,66 +236,6 @@ impl Remote {
             let whole = Timestamp::from_second(since.as_second()).unwrap_or(since);
             Some(link.memory.as_ref().map_or(Timestamp::MIN, |_| whole))
         })
-    }
-
-    /// Since when it is lost, once condition `Active` has said so; what is asked of the API server from then on is of after that.
-    pub(crate) fn told_lost_since(&self) -> Option<Timestamp> {
-        self.with(|link| {
-            link.connection
-                .lost_since()
-                .filter(|since| link.announced.as_ref().is_some_and(|told| told.since == *since))
-        })
-    }
-
-    /// Condition `Active` says this, in a MultiKueueCluster of this version if a write of ours made it say so; tells whether there
-    /// is something to look at that was not there before.
-    ///
-    /// Answers come in any order: what is not of the present loss says nothing, and the lowest version is the first.
-    fn is_told(&self, shown: &Connection, version: Option<u64>) -> bool {
-        self.with(|link| {
-            let lost = link.connection.lost_since();
-            let Some(since) = shown.says_lost_since().filter(|since| lost == Some(*since)) else {
-                return false;
-            };
-            let is_new = link.announced.as_ref().is_none_or(|told| told.since != since);
-            if is_new {
-                link.announced = None;
-            }
-            let told = link.announced.get_or_insert(Announced {
-                since,
-                first: None,
-                seen: false,
-            });
-            let is_earlier = version.is_some_and(|version| told.first.is_none_or(|first| version < first));
-            if is_earlier {
-                (told.first, told.seen) = (version, false);
-            }
-            is_new || is_earlier
-        })
-    }
-
-    /// The version of the MultiKueueCluster that was the first to say the loss at `since`, if what the configs listed then has
-    /// not been looked at.
-    fn first_told(&self, since: Timestamp) -> Option<u64> {
-        self.with(|link| {
-            let told = link
-                .announced
-                .as_ref()
-                .filter(|told| told.since == since && !told.seen)?;
-            told.first
-        })
-    }
-
-    /// What the configs listed when the loss at `since` was said in this version has been looked at, or is not known any more.
-    fn first_is_seen(&self, since: Timestamp, version: u64) {
-        self.with(|link| {
-            if let Some(told) = &mut link.announced
-                && told.since == since
-                && told.first == Some(version)
-            {
-                told.seen = true;
-            }
-        });
     }
 
     /// The client, while it is connected.
@@ -411,11 +332,6 @@ impl Remote {
     /// Whether it is seen to look at our lease.
     pub(crate) fn guard(&self) -> Guard {
         self.grant.lock().unwrap_or_else(PoisonError::into_inner).guard()
-    }
-
-    /// What a look has shown that began after its loss, to add to or to ask.
-    pub(crate) fn witnessed<T>(&self, f: impl FnOnce(&mut Witness) -> T) -> T {
-        f(&mut self.witness.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Whether our account may change jobs of this kind there.
