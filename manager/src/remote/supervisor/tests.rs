@@ -48,10 +48,11 @@ async fn each_loss_is_said_with_a_time_of_its_own_also_where_the_end_of_the_last
     for (lost_at, expected) in [(3, None), (9, Some("1970-01-01T00:00:09Z"))] {
         let active = json!([{
             "type": "Active", "status": "False", "reason": "ClientConnectionFailed", "lastTransitionTime": "1970-01-01T00:00:03Z",
-            "message": "no answer; connection attempts: 1, next connection attempt: 1970-01-01T00:00:14Z",
+            "message": "no answer; connection attempts: 1, next connection attempt: 1970-01-01T00:00:08Z",
         }]);
         let mut cluster = east("");
         cluster["status"] = json!({ "conditions": active });
+        cluster["metadata"]["resourceVersion"] = json!("8");
         let (client, sent) = answering(200, cluster.clone());
         let (mut fleet, remote) = fleet(client, "", None);
         fleet.clock = Arc::new(move || at(9));
@@ -64,7 +65,9 @@ async fn each_loss_is_said_with_a_time_of_its_own_also_where_the_end_of_the_last
         });
         fleet.settle(&remote).await;
         let sent = sent.lock().unwrap();
-        let said = sent.iter().map(|patch| &patch["status"]["conditions"][0]["lastTransitionTime"]);
+        let said = sent
+            .iter()
+            .map(|patch| &patch["status"]["conditions"][0]["lastTransitionTime"]);
         assert_eq!(said.last().and_then(Value::as_str), expected, "{sent:?}");
     }
 }

@@ -500,7 +500,11 @@ fn a_cluster_that_left_the_config_keeps_its_run_while_it_answers() {
     let plan = case.plan();
     assert_eq!((plan.check().0, plan.mirrors()), (CheckPhase::Ready, Some("a")));
     let mut case = case.remote("a", away(90));
-    assert_eq!(case.plan().check().0, CheckPhase::Ready, "that is no word about its run");
+    assert_eq!(
+        case.plan().check().0,
+        CheckPhase::Ready,
+        "that is no word about its run"
+    );
     let given_up = Site {
         given_up: true,
         ..Site::default()

@@ -75,7 +75,8 @@ impl Scene {
     /// What the manager says of a worker's connection.
     pub(super) fn active(&mut self, cluster: &str, status: &str, reason: &str) {
         let since = self.now.to_string();
-        let condition = json!([{"type": "Active", "status": status, "reason": reason, "lastTransitionTime": since}]);
+        let condition =
+            json!([{"type": "Active", "status": status, "reason": reason, "lastTransitionTime": since}]);
         self.edit(
             "manager",
             MANAGER,
@@ -88,7 +89,8 @@ impl Scene {
     /// An administrator gives up the runs on a worker, in the loss that is shown.
     pub(super) fn give_up(&mut self, cluster: &str) {
         let shown = &self.get("manager", CLUSTERS, cluster)["status"]["conditions"][0];
-        let word = json!({"metadata": {"annotations": {"roadstead.dev/given-up": shown["lastTransitionTime"]}}});
+        let word =
+            json!({"metadata": {"annotations": {"roadstead.dev/given-up": shown["lastTransitionTime"]}}});
         self.edit("manager", PERSON, CLUSTERS, cluster, word);
     }
 

@@ -44,10 +44,7 @@ pub(super) fn steward(dice: &mut ChaCha8Rng, workers: usize, acts: &mut Vec<(Dur
             (from, Duty::Cordon(worker, Some("drain"))),
             (until, Duty::Cordon(worker, None)),
         ],
-        2 => vec![
-            (from, Duty::TakeOut(worker)),
-            (until, Duty::PutBack(worker)),
-        ],
+        2 => vec![(from, Duty::TakeOut(worker)), (until, Duty::PutBack(worker))],
         _ => {
             let again = AGAIN.map(|later| (from + later, Duty::Register(worker)));
             let first = (from, Duty::Unregister(worker));
@@ -161,8 +158,7 @@ pub(super) fn mislead(
         | Fault::Rival { .. }
         | Fault::ClockJump { .. } => false,
     };
-    let goes =
-        |(_, act): &(Duration, Act)| matches!(act, Act::Steward(Duty::Unregister(of)) if is_one(*of));
+    let goes = |(_, act): &(Duration, Act)| matches!(act, Act::Steward(Duty::Unregister(of)) if is_one(*of));
     if faults.iter().any(hides) || acts.iter().any(goes) {
         return false;
     }
