@@ -193,8 +193,10 @@ async fn leaves_and_is_given_up(room: Room) {
     link.cut(Cut::Refuse);
     eventually(|| async { active(room).await.filter(|(status, _)| status == "False") }).await;
     config(room, &[WEST]).await;
-    let deleted = clusters(room).delete(EAST, &DeleteParams::default());
-    deleted.await.unwrap();
+    clusters(room)
+        .delete(EAST, &DeleteParams::default())
+        .await
+        .unwrap();
     stays_in_east(room, "train").await;
 
     let conditions = clusters(room).get(EAST).await.unwrap().status.unwrap().conditions;
