@@ -29,7 +29,7 @@ use kube::discovery::ApiResource;
 use kube::{Client, ResourceExt as _};
 use roadstead_api::constants::annotations;
 use roadstead_api::kueue::v1beta2::Workload;
-use roadstead_core::cluster::identity::{Identity, Past};
+use roadstead_core::cluster::identity::{Identity, Verdict};
 use roadstead_core::cluster::{Connection, Reason};
 use roadstead_core::kind::KindState;
 use roadstead_core::lease::{Grant, Guard};
@@ -41,7 +41,6 @@ use roadstead_kubeconfigs::check::address::judge_resolved;
 use roadstead_kubeconfigs::check::{Refusal, Rules};
 use roadstead_kubeio::cache::Cache;
 use roadstead_kubeio::connect::{self, Endpoint};
-use roadstead_kubeio::latest::Latest;
 use roadstead_kubeio::permit::Permit;
 use roadstead_kubeio::queue::Queue;
 use sha1::{Digest as _, Sha1};
@@ -51,7 +50,6 @@ use tokio::time::Instant;
 use self::doubt::Doubt;
 pub(crate) use self::doubt::{Miss, Proof};
 use self::held::Held;
-pub(crate) use self::identity::remembered;
 use self::pace::Pace;
 use crate::capacity::Queues;
 use crate::dispatch::needs::Unreadable;
@@ -108,8 +106,6 @@ pub(crate) struct Remote {
     renewed: Mutex<Option<Instant>>,
     /// The number of the last renewal of our lease that is known to be stored there; 0 before the first.
     renewal: AtomicU64,
-    /// UID of our lease there, once one was stored.
-    pub(crate) lease: Latest<Option<Arc<str>>>,
     link: Mutex<Link>,
 }
 
@@ -138,10 +134,10 @@ impl Place {
 
 struct Link {
     connection: Connection,
-    /// Where it is asked or connected now, or was last; `None` before the first attempt to connect.
-    home: Option<Place>,
-    /// Of which cluster everything here is; `None` until its caches have been filled once.
-    memory: Option<Identity>,
+    /// Of which cluster everything here is; `None` before it was recognised.
+    home: Option<Identity>,
+    /// Its caches have been filled once.
+    was_filled: bool,
     client: Option<Client>,
     /// To which API server the client goes.
     place: Place,
@@ -184,11 +180,10 @@ impl Remote {
             relief: Notify::new(),
             renewed: Mutex::new(None),
             renewal: AtomicU64::new(0),
-            lease: Latest::new(None),
             link: Mutex::new(Link {
                 connection: Connection::new(now),
                 home: None,
-                memory: None,
+                was_filled: false,
                 client: None,
                 place: Place::default(),
                 orphaned: false,
@@ -234,7 +229,7 @@ impl Remote {
             let since = link.connection.lost_since()?;
             // Times of conditions have whole seconds.
             let whole = Timestamp::from_second(since.as_second()).unwrap_or(since);
-            Some(link.memory.as_ref().map_or(Timestamp::MIN, |_| whole))
+            Some(if link.was_filled { whole } else { Timestamp::MIN })
         })
     }
 
@@ -251,7 +246,7 @@ impl Remote {
 
     /// Whether it was ever connected and each kind of jobs was read there, so that what is cached of it is all there was.
     pub(crate) fn was_read(&self) -> bool {
-        self.with(|link| link.memory.is_some()) && self.jobs.iter().all(|jobs| jobs.objects.was_settled())
+        self.with(|link| link.was_filled) && self.jobs.iter().all(|jobs| jobs.objects.was_settled())
     }
 
     /// Whether it is known of each kind which jobs there are now.
@@ -259,52 +254,21 @@ impl Remote {
         self.jobs.iter().all(|jobs| jobs.state() != KindState::Unknown)
     }
 
-    /// It is at this place from now on, where its lease has not been seen yet.
-    fn moves_to(&self, place: &Place) {
-        let moves = self.with(|link| {
-            link.home
-                .replace(place.clone())
-                .is_some_and(|before| before != *place)
-        });
-        if moves {
-            let _ = self.lease.modify(|lease| lease.take().is_some());
-        }
-    }
-
-    /// A short text for where it is asked or connected now; empty before the first attempt to connect.
-    pub(crate) fn place_asked(&self) -> String {
-        self.with(|link| link.home.as_ref().map(Place::print).unwrap_or_default())
-    }
-
-    /// What is known of it.
-    fn past(&self) -> Past {
-        self.with(|link| match (&link.memory, &link.home) {
-            (Some(memory), _) => Past::Connected(memory.clone()),
-            (None, Some(tried)) => Past::Tried(tried.print()),
-            (None, None) => Past::Untried,
+    /// Notes that its Secret leads to this cluster now; tells whether everything here is of that one.
+    fn is_at(&self, found: &Identity) -> bool {
+        self.with(|link| {
+            let home = link.home.get_or_insert_with(|| found.clone());
+            let is_same = home.judge(found) == Verdict::Same;
+            if is_same {
+                *home = home.updated(found);
+            }
+            is_same
         })
     }
 
-    /// The lease that is seen where it is asked or connected now; `None` while none is.
-    pub(crate) fn seen_now(&self) -> Option<Identity> {
-        let lease = self.lease.get()?;
-        let place = self.with(|link| Some(link.home.as_ref()?.print()))?;
-        Some(Identity::next(None, Some(&lease), place))
-    }
-
-    /// Its caches are filled where it is connected now, or its lease there has changed since.
-    fn is_of_home(&self) {
-        let lease = self.lease.get();
-        self.with(|link| {
-            let Some(home) = &link.home else {
-                return;
-            };
-            link.memory = Some(Identity::next(
-                link.memory.as_ref(),
-                lease.as_deref(),
-                home.print(),
-            ));
-        });
+    /// Its caches are filled.
+    fn is_filled(&self) {
+        self.with(|link| link.was_filled = true);
     }
 
     /// Whether its Secret is gone, so that it is kept only for what runs there.

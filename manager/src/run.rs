@@ -175,19 +175,12 @@ fn lost_policy(config: &Config) -> LostPolicy {
     }
 }
 
-fn lessor(
-    config: &Config,
-    engine: &Engine,
-    (federation, registry): (&Federation, &Arc<Registry>),
-    (clock, uptime): (&Clock, Uptime),
-) -> Lessor {
+fn lessor(config: &Config, engine: &Engine, (clock, uptime): (&Clock, Uptime)) -> Lessor {
     let timeout = Duration::try_from(config.multi_kueue.worker_lost_timeout).unwrap_or_default();
     Lessor {
         origin: config.multi_kueue.origin.as_str().into(),
         namespace: config.roadstead.multi_kueue.lease_namespace.clone(),
         terms: Terms::for_timeout(timeout),
-        clusters: federation.clusters.clone(),
-        registry: registry.clone(),
         troubles: roadstead_kubeio::trouble::Troubles::default(),
         namespaces: engine.caches.namespaces.clone(),
         uptime,
@@ -214,8 +207,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
     let fresh = fresh(&leadership, &federation, &secrets);
     let registry = Arc::new(Registry::default());
     counts.tell_leases_of(registry.clone());
-    let known = (&federation, &registry);
-    let lessor = Arc::new(lessor(&config, engine, known, (&clock, uptime)));
+    let lessor = Arc::new(lessor(&config, engine, (&clock, uptime)));
     let dispatch = Dispatch {
         caches: engine.caches.clone(),
         federation: federation.clone(),
@@ -254,7 +246,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
         changed: changed.clone(),
         greet: greet(dispatch.clone(), changed.clone()),
         is_free: ask(&dispatch, |d, name| sites::is_free(d, name, (d.clock)())),
-        placed: ask(&dispatch, sites::placed),
+        naming: tokio::sync::Mutex::default(),
         metrics: counts,
         told: Arc::default(),
         clock: clock.clone(),
@@ -299,7 +291,7 @@ fn federate(site: Site, engine: &Engine, tasks: &mut Tasks, stop: &CancellationT
     dispatch
 }
 
-fn ask<T: 'static>(dispatch: &Dispatch, question: fn(&Dispatch, &ClusterName) -> T) -> Ask<T> {
+fn ask(dispatch: &Dispatch, question: fn(&Dispatch, &ClusterName) -> bool) -> Ask {
     let dispatch = dispatch.clone();
     Box::new(move |name| question(&dispatch, name))
 }

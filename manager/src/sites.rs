@@ -115,17 +115,12 @@ pub(crate) fn sites(
     clusters.into_iter().map(site).collect()
 }
 
-/// The Workloads that are placed on a cluster and have not ended; `None` when not all are known.
-pub(crate) fn placed(d: &Dispatch, name: &ClusterName) -> Option<Vec<Arc<api::Workload>>> {
-    let placed = |w: &Arc<api::Workload>| w.cluster_name() == Some(name.as_str()) && !w.is_true("Finished");
-    let all = || d.caches.workloads.all().into_iter();
-    d.knows_everything().then(|| all().filter(placed).collect())
-}
-
 /// Whether a cluster holds nothing of ours any more: nothing is there as far as is known, and no Workload is placed there.
 /// One that is given up, or has been lost for the whole timeout, is not waited for; what is left there is found if it ever comes back.
 pub(crate) fn is_free(d: &Dispatch, name: &ClusterName, now: Timestamp) -> bool {
-    if placed(d, name).is_none_or(|placed| !placed.is_empty()) {
+    let is_placed =
+        |w: &Arc<api::Workload>| w.cluster_name() == Some(name.as_str()) && !w.is_true("Finished");
+    if !d.knows_everything() || d.caches.workloads.all().iter().any(is_placed) {
         return false;
     }
     let Some(remote) = d.registry.get(name) else {

@@ -2,8 +2,8 @@
 //!
 //! Least privilege, cluster-wide because the manager watches cluster-wide (`spec/multikueue.md 9`): Workloads in full, the
 //! kinds of jobs that are sent there without `update`, read-only on queues, flavors and provisioning requests, a new token for
-//! itself, reading and changing one lease of its own name (creating cannot be bound to a name), nothing on Secrets, and on pods
-//! only if a kind needs them.
+//! itself, reading and changing one lease of its own name (creating cannot be bound to a name), reading the one namespace whose UID
+//! names the cluster, nothing on Secrets, and on pods only if a kind needs them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -27,6 +27,8 @@ pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 pub const MANAGED_BY: &str = "roadstead";
 /// Longest origin, so that the account's name stays a DNS label.
 const ORIGIN_BYTES_MAX: usize = 53;
+/// The namespace whose UID names a cluster: it lives as long as its cluster.
+pub const IDENTITY: &str = "kube-system";
 const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
 const LEASE_GROUP: &str = "coordination.k8s.io";
 
@@ -207,6 +209,11 @@ fn cluster_rules(kinds: &[&Kind]) -> Vec<PolicyRule> {
             &read,
         ),
         rule("autoscaling.x-k8s.io", &["provisioningrequests"], &read),
+        // Why: its UID tells which cluster it is (`spec/safety.md` 3.8).
+        PolicyRule {
+            resource_names: Some(vec![IDENTITY.to_owned()]),
+            ..rule("", &["namespaces"], &["get"])
+        },
     ];
     for kind in kinds {
         rules.extend(kind.rights.account.iter().map(|right| {
@@ -276,6 +283,7 @@ mod tests {
                 "kueue.x-k8s.io: workloads/status: get, patch, update",
                 "kueue.x-k8s.io: clusterqueues, localqueues, resourceflavors: get, list, watch",
                 "autoscaling.x-k8s.io: provisioningrequests: get, list, watch",
+                "core: namespaces (only kube-system): get",
                 "batch: jobs: create, delete, get, list, patch, watch",
                 "batch: jobs/status: get",
             ]

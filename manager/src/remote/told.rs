@@ -14,7 +14,6 @@ pub(crate) const REMEDY: &str =
     "it is tried again until it succeeds; if this is a refusal, apply deploy/rights on the manager";
 
 const CONNECTING: &str = "connecting";
-const DECIDED: &str = "deciding";
 
 /// The troubles of the workers of this manager.
 #[derive(Debug, Default)]
@@ -44,13 +43,6 @@ impl Told {
         }
     }
 
-    /// Something was decided about a cluster that goes for each attempt until it is connected.
-    pub(super) fn decided(&self, cluster: &str, words: &str) {
-        if self.0.is_news((cluster.into(), DECIDED), words) {
-            tracing::warn!(cluster, "{words}");
-        }
-    }
-
     /// An attempt to connect has failed.
     pub(super) fn not_connected(&self, cluster: &str, why: &str, next: Timestamp) {
         if self.0.is_news((cluster.into(), CONNECTING), why) {
@@ -67,7 +59,6 @@ impl Told {
 
     /// It is connected.
     pub(super) fn connected(&self, cluster: &str) {
-        let _ = self.0.ends(&(cluster.into(), DECIDED));
         let failed_attempts = self.0.ends(&(cluster.into(), CONNECTING)).unwrap_or_default();
         tracing::info!(cluster, failed_attempts, "connected");
     }

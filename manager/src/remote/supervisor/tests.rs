@@ -54,11 +54,10 @@ async fn each_loss_is_said_with_a_time_of_its_own_also_where_the_end_of_the_last
         cluster["status"] = json!({ "conditions": active });
         cluster["metadata"]["resourceVersion"] = json!("8");
         let (client, sent) = answering(200, cluster.clone());
-        let (mut fleet, remote) = fleet(client, "", None);
+        let (mut fleet, remote) = fleet(client, "");
         fleet.clock = Arc::new(move || at(9));
         fleet.clusters.observe(from_value(cluster).unwrap());
-        remote.moves_to(&Place::default());
-        remote.is_of_home();
+        remote.is_filled();
         remote.with(|link| {
             link.connection.opened();
             link.connection.failed("no answer", at(lost_at));

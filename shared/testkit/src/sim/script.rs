@@ -275,9 +275,7 @@ impl Script {
         }
         let mut dice = ChaCha8Rng::seed_from_u64(seed);
         dice.set_stream(MISLEAD_STREAM);
-        if dice.random_ratio(1, MISLEADS)
-            && duties::mislead(&mut dice, number, lost_after, (&mut acts, &faults))
-        {
+        if dice.random_ratio(1, MISLEADS) && duties::mislead(&mut dice, number, lost_after, &mut acts) {
             compares = false;
         }
         let mut dice = ChaCha8Rng::seed_from_u64(seed);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rand::RngExt as _;
 use rand_chacha::ChaCha8Rng;
 
-use super::super::fault::{Entry, Fault, Link, Right, Space, Way};
+use super::super::fault::{Entry, Fault, Link, Way};
 use super::{Act, Duty, OPENING, WorkerPlan};
 
 /// How often an administrator looks whether a worker is said to be lost, and how many times.
@@ -121,45 +121,14 @@ pub(super) fn mislead(
     dice: &mut ChaCha8Rng,
     workers: usize,
     lost_after: Duration,
-    (acts, faults): (&mut Vec<(Duration, Act)>, &[Entry]),
+    acts: &mut Vec<(Duration, Act)>,
 ) -> bool {
     let worker = dice.random_range(1..=workers);
     let other = (worker + dice.random_range(1..workers) - 1) % workers + 1;
     let is_one = |cluster: usize| [worker, other].contains(&cluster);
-    // Why: a worker is known by the lease on it, and by its name as long as that has an object; without them nothing is noticed.
-    let hides = |entry: &Entry| match entry.fault {
-        Fault::NoNamespace {
-            cluster,
-            which: Space::Leases,
-        }
-        | Fault::Rewind { cluster } => is_one(cluster),
-        Fault::Deny {
-            link,
-            right: Right::Leases | Right::Changes,
-        } => link.from == 0 && is_one(link.to),
-        Fault::Crash { .. }
-        | Fault::CrashAtCall { .. }
-        | Fault::Cut { .. }
-        | Fault::LoseRequests { .. }
-        | Fault::LoseAnswers { .. }
-        | Fault::Duplicate { .. }
-        | Fault::Delay { .. }
-        | Fault::Refuse { .. }
-        | Fault::Silence { .. }
-        | Fault::DropWatches { .. }
-        | Fault::LoseEvents { .. }
-        | Fault::Compact { .. }
-        | Fault::ServerDown { .. }
-        | Fault::Stale { .. }
-        | Fault::Deny { .. }
-        | Fault::NoNamespace { .. }
-        | Fault::NoKind { .. }
-        | Fault::Forge { .. }
-        | Fault::Rival { .. }
-        | Fault::ClockJump { .. } => false,
-    };
+    // Why: a cluster that has no name any more may be taken under another one.
     let goes = |(_, act): &(Duration, Act)| matches!(act, Act::Steward(Duty::Unregister(of)) if is_one(*of));
-    if faults.iter().any(hides) || acts.iter().any(goes) {
+    if acts.iter().any(goes) {
         return false;
     }
     outlast(dice, lost_after, acts);
