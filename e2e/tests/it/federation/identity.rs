@@ -176,6 +176,10 @@ fn a_cluster_that_is_not_identified_gets_another_address_by_command_while_a_job_
             identified.starts_with(&uid_of(&first.shared.client(EAST)).await),
             "{identified}"
         );
+        assert!(
+            !identified.ends_with(" -"),
+            "the manager has seen it: {identified}"
+        );
 
         // Another cluster takes the name only when nothing is placed on the one before.
         let why = stage.move_to(SPARE, (EAST, WEST), &origin).await.unwrap_err();

@@ -1,4 +1,4 @@
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use http::{Method, Request, Response};
 use jiff::Timestamp;
@@ -11,7 +11,7 @@ use roadstead_engine::clock::{Uptime, system};
 use roadstead_engine::leader::Leadership;
 use roadstead_kubeconfigs::check::{Refusal, Rules};
 use roadstead_kubeio::cache::Cache;
-use serde_json::from_value;
+use serde_json::{Value, from_value};
 
 use super::super::registry::Registry;
 use super::super::told::Told;
